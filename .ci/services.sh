@@ -1,0 +1,210 @@
+# Starts the real services that the tests can run against: PostgreSQL, Redis and Kafka, on free
+# loopback ports, with their files in a temporary directory.
+#
+#   source .ci/services.sh          # starts what is not given, sets the TEST_* variables below
+#   npm test                        # now also runs the end-to-end tests against the real parts
+#   tollgate_stop_services          # stops what was started and removes its files
+#
+# Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS (and TEST_CHROMIUM when Chromium is
+# there). One that is already set is left alone and nothing is started for it. Needs Node, Java 17
+# and Maven; PostgreSQL and Redis are installed with apt-get when they are missing. The broker's
+# files are kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time.
+
+tollgate_ci_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+tollgate_cache="${TOLLGATE_CI_CACHE:-$HOME/.cache/tollgate-ci}"
+
+tollgate_fail() {
+  echo "services: $*" >&2
+  return 1
+}
+
+tollgate_free_port() {
+  node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => {
+    console.log(s.address().port); s.close() })'
+}
+
+# tollgate_wait_port NAME PORT PID LOG: until the port answers, at most 60 s.
+tollgate_wait_port() {
+  local _
+  for _ in $(seq 1 300); do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$2") 2>/dev/null; then return 0; fi
+    kill -0 "$3" 2>/dev/null || break
+    sleep 0.2
+  done
+  tail -n 20 "$4" >&2
+  tollgate_fail "$1 did not start; the end of its log is above"
+}
+
+# tollgate_spawn NAME COMMAND...: runs a service in a session of its own and keeps its pid.
+tollgate_spawn() {
+  local name="$1"
+  shift
+  # In a subshell, where there is no job control, setsid does not fork and $! is the service.
+  (
+    setsid nohup "$@" >"$TOLLGATE_SERVICES/$name.log" 2>&1 </dev/null &
+    echo $! >"$TOLLGATE_SERVICES/$name.pid"
+  )
+}
+
+tollgate_apt_install() {
+  local as_root=()
+  [ "$(id -u)" = 0 ] || as_root=(sudo -n)
+  if [ ! -e "$TOLLGATE_SERVICES/apt-updated" ]; then
+    "${as_root[@]}" apt-get -qq -o DPkg::Lock::Timeout=300 update \
+      >>"$TOLLGATE_SERVICES/apt.log" 2>&1 || true
+    touch "$TOLLGATE_SERVICES/apt-updated"
+  fi
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+    -o DPkg::Lock::Timeout=300 install "$@" >>"$TOLLGATE_SERVICES/apt.log" 2>&1 </dev/null || {
+    tail -n 15 "$TOLLGATE_SERVICES/apt.log" >&2
+    tollgate_fail "apt-get could not install $*"
+  }
+}
+
+# The newest PostgreSQL server on the machine that Debian's packages put there.
+tollgate_postgres_bin() {
+  find /usr/lib/postgresql -maxdepth 3 -path '*/bin/postgres' 2>/dev/null | sort -V | tail -n 1
+}
+
+tollgate_start_postgres() {
+  [ -z "${TEST_DATABASE_URL:-}" ] || return 0
+  local server bin data password port unprivileged=()
+  # PostgreSQL refuses to run as root, so root runs it as nobody.
+  [ "$(id -u)" != 0 ] || unprivileged=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+  server="$(tollgate_postgres_bin)"
+  if [ -z "$server" ]; then
+    tollgate_apt_install postgresql-15 || return 1
+    server="$(tollgate_postgres_bin)"
+  fi
+  bin="$(dirname "$server")"
+  data="$TOLLGATE_SERVICES/postgres"
+  password="$(node -p 'require("crypto").randomBytes(18).toString("base64url")')"
+  port="$(tollgate_free_port)"
+  mkdir -p "$data"
+  echo "$password" >"$TOLLGATE_SERVICES/postgres.password"
+  [ "$(id -u)" != 0 ] || chown 65534:65534 "$data" "$TOLLGATE_SERVICES/postgres.password"
+  "${unprivileged[@]}" env -C "$data" "$bin/initdb" -D "$data" -U tollgate -A scram-sha-256 \
+    --pwfile="$TOLLGATE_SERVICES/postgres.password" --no-sync --encoding=UTF8 --locale=C.UTF-8 \
+    >"$TOLLGATE_SERVICES/initdb.log" 2>&1 || {
+    tail -n 15 "$TOLLGATE_SERVICES/initdb.log" >&2
+    tollgate_fail "initdb failed"
+    return 1
+  }
+  # Nothing here outlives the run, so nothing waits for the disk.
+  tollgate_spawn postgres "${unprivileged[@]}" env -C "$data" "$bin/postgres" -D "$data" \
+    -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
+    -c synchronous_commit=off -c full_page_writes=off -c max_connections=200 -c jit=off \
+    -c shared_buffers=128MB -c timezone=UTC
+  tollgate_wait_port PostgreSQL "$port" "$(cat "$TOLLGATE_SERVICES/postgres.pid")" \
+    "$TOLLGATE_SERVICES/postgres.log" || return 1
+  export TEST_DATABASE_URL="postgres://tollgate:$password@127.0.0.1:$port/postgres"
+}
+
+tollgate_start_redis() {
+  [ -z "${TEST_REDIS_URL:-}" ] || return 0
+  local port
+  command -v redis-server >/dev/null || tollgate_apt_install redis-server || return 1
+  port="$(tollgate_free_port)"
+  mkdir -p "$TOLLGATE_SERVICES/redis"
+  tollgate_spawn redis redis-server --bind 127.0.0.1 --port "$port" --save '' --appendonly no \
+    --dir "$TOLLGATE_SERVICES/redis" --maxmemory 256mb --maxmemory-policy noeviction
+  tollgate_wait_port Redis "$port" "$(cat "$TOLLGATE_SERVICES/redis.pid")" \
+    "$TOLLGATE_SERVICES/redis.log" || return 1
+  export TEST_REDIS_URL="redis://127.0.0.1:$port"
+}
+
+# Prints the directory that holds the broker's jars. It appears whole or not at all.
+tollgate_kafka_jars() {
+  local jars partial
+  jars="$tollgate_cache/kafka-$(sha256sum "$tollgate_ci_dir/kafka/pom.xml" | cut -c1-12)"
+  if [ ! -d "$jars" ]; then
+    mkdir -p "$tollgate_cache"
+    partial="$(mktemp -d "$jars.XXXXXX")"
+    mvn -B -q -f "$tollgate_ci_dir/kafka/pom.xml" dependency:copy-dependencies \
+      -DincludeScope=runtime -DoutputDirectory="$partial" \
+      >"$TOLLGATE_SERVICES/maven.log" 2>&1 </dev/null || {
+      rm -rf "$partial"
+      tail -n 15 "$TOLLGATE_SERVICES/maven.log" >&2
+      tollgate_fail "Maven could not fetch Kafka"
+      return 1
+    }
+    mv -T "$partial" "$jars" 2>/dev/null || rm -rf "$partial"
+  fi
+  echo "$jars"
+}
+
+tollgate_start_kafka() {
+  [ -z "${TEST_KAFKA_BROKERS:-}" ] || return 0
+  local jars port controller config="$TOLLGATE_SERVICES/kafka.properties"
+  jars="$(tollgate_kafka_jars)" || return 1
+  port="$(tollgate_free_port)"
+  controller="$(tollgate_free_port)"
+  cat >"$config" <<PROPERTIES
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$controller
+listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$port
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=$TOLLGATE_SERVICES/kafka
+num.partitions=1
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+PROPERTIES
+  java -Xmx256m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*" \
+    kafka.tools.StorageTool format -t tollgate-ci-cluster-01 -c "$config" \
+    >"$TOLLGATE_SERVICES/kafka-format.log" 2>&1 </dev/null || {
+    tail -n 15 "$TOLLGATE_SERVICES/kafka-format.log" >&2
+    tollgate_fail "Kafka's storage could not be formatted"
+    return 1
+  }
+  tollgate_spawn kafka java -Xms256m -Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+    -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*" kafka.Kafka "$config"
+  tollgate_wait_port Kafka "$port" "$(cat "$TOLLGATE_SERVICES/kafka.pid")" \
+    "$TOLLGATE_SERVICES/kafka.log" || return 1
+  export TEST_KAFKA_BROKERS="127.0.0.1:$port"
+}
+
+# Starts whatever is not given. Fails as a whole, with a line that says what is missing.
+tollgate_start_services() {
+  TOLLGATE_SERVICES="${TOLLGATE_SERVICES:-$(mktemp -d /tmp/tollgate-services.XXXXXX)}"
+  export TOLLGATE_SERVICES
+  # Root's services run as another user, who must be able to enter.
+  chmod 711 "$TOLLGATE_SERVICES"
+  tollgate_start_postgres && tollgate_start_redis && tollgate_start_kafka || return 1
+  [ ! -x /usr/bin/chromium ] || export TEST_CHROMIUM="${TEST_CHROMIUM:-/usr/bin/chromium}"
+}
+
+# Stops what tollgate_start_services started: politely, then for good after 10 s.
+tollgate_stop_services() {
+  local name pid _
+  [ -n "${TOLLGATE_SERVICES:-}" ] || return 0
+  for name in kafka redis postgres; do
+    [ -e "$TOLLGATE_SERVICES/$name.pid" ] || continue
+    pid="$(cat "$TOLLGATE_SERVICES/$name.pid")"
+    # Each service leads a process group of its own; QUIT is PostgreSQL's immediate shutdown, and
+    # nothing of it is kept.
+    if [ "$name" = postgres ]; then
+      kill -QUIT "$pid" 2>/dev/null || true
+    else
+      kill -TERM -- "-$pid" 2>/dev/null || true
+    fi
+    for _ in $(seq 1 50); do
+      kill -0 -- "-$pid" 2>/dev/null || break
+      sleep 0.2
+    done
+    kill -KILL -- "-$pid" 2>/dev/null || true
+  done
+  rm -rf "$TOLLGATE_SERVICES"
+  unset TOLLGATE_SERVICES TEST_DATABASE_URL TEST_REDIS_URL TEST_KAFKA_BROKERS
+}
+
+tollgate_start_services
