@@ -1,0 +1,48 @@
+import { readFile, readdir } from 'node:fs/promises'
+import pg from 'pg'
+
+const folder = new URL('./migrations/', import.meta.url)
+
+/**
+ * Brings the schema at `url` up to date: numbered files, forward only, one transaction each. The row is inserted
+ * first, so that of two starters the second waits and then finds nothing to do. Returns the names it applied.
+ */
+export async function migrate(url: string): Promise<string[]> {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
+  await client.connect()
+  try {
+    // "if not exists" races with itself in Postgres; the lock makes the second starter wait.
+    await client.query(`select pg_advisory_lock(hashtext('tollgate.migrations'))`)
+    await client.query(`
+      create table if not exists migrations (
+        name       text        not null primary key,
+        applied_at timestamptz not null default now()
+      )`)
+    const applied: string[] = []
+    for (const name of await migrationNames()) {
+      if (await apply(client, name)) applied.push(name)
+    }
+    return applied
+  } finally {
+    await client.end()
+  }
+}
+
+async function migrationNames(): Promise<string[]> {
+  const files = await readdir(folder)
+  return files.filter((file) => file.endsWith('.sql')).sort()
+}
+
+async function apply(client: pg.Client, name: string): Promise<boolean> {
+  await client.query('begin')
+  try {
+    const row = await client.query(
+      `insert into migrations (name) values ($1) on conflict do nothing returning name`, [name])
+    if (row.rowCount === 1) await client.query(await readFile(new URL(name, folder), 'utf8'))
+    await client.query('commit')
+    return row.rowCount === 1
+  } catch (error) {
+    await client.query('rollback')
+    throw new Error(`migration ${name} failed`, { cause: error })
+  }
+}

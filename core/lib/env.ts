@@ -1,0 +1,82 @@
+/**
+ * One reader of settings. Each is declared once with its meaning, so that the parser, `tollgate config` and the
+ * README say the same. All problems are reported at once.
+ */
+export type Env = Readonly<Record<string, string | undefined>>
+
+export interface Setting {
+  readonly name: string
+  readonly meaning: string
+  readonly value: string
+  readonly source: 'environment' | 'default' | 'unset'
+  readonly secret: boolean
+}
+
+/** Thrown when settings are wrong: one line for each problem. */
+export type ConfigProblems = readonly string[]
+
+interface Spec {
+  readonly meaning: string
+  readonly fallback?: string
+  readonly secret?: boolean
+}
+
+/** Reads settings and remembers what it read and what was wrong. */
+export function createEnvReader(env: Env) {
+  const settings: Setting[] = []
+  const problems: string[] = []
+
+  function raw(name: string, spec: Spec): string | undefined {
+    const given = env[name]?.trim()
+    const value = given || spec.fallback
+    const source = given ? 'environment' : value === undefined ? 'unset' : 'default'
+    const secret = spec.secret ?? false
+    settings.push({ name, meaning: spec.meaning, value: value ?? '', source, secret })
+    return value
+  }
+
+  function text(name: string, spec: Spec & { fallback: string }): string {
+    return raw(name, spec) ?? spec.fallback
+  }
+
+  function optional(name: string, spec: Spec): string | undefined {
+    return raw(name, spec)
+  }
+
+  function integer(name: string, spec: Spec & { fallback: string; min: number; max: number }): number {
+    const value = Number(raw(name, spec))
+    if (Number.isInteger(value) && value >= spec.min && value <= spec.max) return value
+    problems.push(`${name} must be a whole number from ${spec.min} to ${spec.max}`)
+    return spec.min
+  }
+
+  function port(name: string, spec: Spec & { fallback: string }): number {
+    return integer(name, { ...spec, min: 0, max: 65_535 })
+  }
+
+  function choice<T extends string>(name: string, spec: Spec & { fallback: T; of: readonly T[] }): T {
+    const value = raw(name, spec)
+    const found = spec.of.find((option) => option === value)
+    if (found === undefined) problems.push(`${name} must be one of ${spec.of.join(', ')}`)
+    return found ?? spec.fallback
+  }
+
+  function url(name: string, spec: Spec & { schemes: readonly string[] }): string | undefined {
+    const value = raw(name, spec)
+    if (value === undefined) return undefined
+    const scheme = URL.canParse(value) ? new URL(value).protocol.slice(0, -1) : ''
+    if (spec.schemes.includes(scheme)) return value.replace(/\/+$/, '')
+    problems.push(`${name} must be a URL that starts with ${spec.schemes.map((s) => `${s}://`).join(' or ')}`)
+    return undefined
+  }
+
+  function list(name: string, spec: Spec): string[] {
+    return (raw(name, spec) ?? '').split(',').map((part) => part.trim()).filter(Boolean)
+  }
+
+  const problem = (line: string): void => void problems.push(line)
+
+  return { text, optional, integer, port, choice, url, list, problem, settings, problems }
+}
+
+export type EnvReader = ReturnType<typeof createEnvReader>

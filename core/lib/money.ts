@@ -1,0 +1,84 @@
+/**
+ * Money is `bigint` with its unit in the type. Inside: wei, and atto-dollars (10^-18 USD, the same 18 decimals
+ * as wei). Micros (10^-6 USD) exist only at the edges; each displayed figure is rounded once, consumption up,
+ * balances down (decision 30).
+ */
+declare const unit: unique symbol
+export type Wei = bigint & { readonly [unit]: 'wei' }
+export type UsdAttos = bigint & { readonly [unit]: 'usd-attos' }
+export type UsdMicros = bigint & { readonly [unit]: 'usd-micros' }
+/** Atto-dollars for one ETH. */
+export type EthRate = bigint & { readonly [unit]: 'usd-attos-per-eth' }
+
+const attosPerMicro = 1_000_000_000_000n
+const weiPerEth = 1_000_000_000_000_000_000n
+
+export const wei = (value: bigint): Wei => value as Wei
+export const usdAttos = (value: bigint): UsdAttos => value as UsdAttos
+export const usdMicros = (value: bigint): UsdMicros => value as UsdMicros
+export const ethRate = (value: bigint): EthRate => value as EthRate
+
+/** Rounds toward negative infinity. `divisor` is positive. */
+export function divFloor(dividend: bigint, divisor: bigint): bigint {
+  const quotient = dividend / divisor
+  return dividend % divisor < 0n ? quotient - 1n : quotient
+}
+
+/** Rounds toward positive infinity. `divisor` is positive. */
+export function divCeil(dividend: bigint, divisor: bigint): bigint {
+  const quotient = dividend / divisor
+  return dividend % divisor > 0n ? quotient + 1n : quotient
+}
+
+export const microsToAttos = (micros: UsdMicros): UsdAttos => usdAttos(micros * attosPerMicro)
+
+/** For consumption: a started micro counts. */
+export const microsUp = (attos: UsdAttos): UsdMicros => usdMicros(divCeil(attos, attosPerMicro))
+
+/** For balances: only a whole micro is there. */
+export const microsDown = (attos: UsdAttos): UsdMicros => usdMicros(divFloor(attos, attosPerMicro))
+
+/** What `fee` costs at `rate`, exact to the atto-dollar; a fraction of an atto is rounded up. */
+export const priceOf = (fee: Wei, rate: EthRate): UsdAttos =>
+  usdAttos(divCeil(fee * rate, weiPerEth))
+
+/** A canonical non-negative decimal integer, at most 30 digits: no sign, no leading zero, no blank. */
+export function parseInteger(text: string): bigint | null {
+  return /^(0|[1-9][0-9]{0,29})$/.test(text) ? BigInt(text) : null
+}
+
+/** A non-negative decimal with at most 18 places ("3012.5"), as an integer scaled by 10^18. */
+export function parseDecimal18(text: string): bigint | null {
+  const match = /^(0|[1-9][0-9]{0,17})(?:\.([0-9]{1,18}))?$/.exec(text)
+  if (!match) return null
+  return BigInt(match[1] + (match[2] ?? '').padEnd(18, '0'))
+}
+
+/** The exact decimal text of an integer scaled by 10^18: no exponent, no trailing zero, "0" for zero. */
+export function formatDecimal18(value: bigint): string {
+  const digits = (value < 0n ? -value : value).toString().padStart(19, '0')
+  const fraction = digits.slice(-18).replace(/0+$/, '')
+  return `${value < 0n ? '-' : ''}${digits.slice(0, -18)}${fraction ? `.${fraction}` : ''}`
+}
+
+/** ETH of an amount in wei, exact (billing facts 1.7). */
+export const formatEth = (amount: Wei): string => formatDecimal18(amount)
+
+/**
+ * Rounds parts to micros so that they add up to the rounded-up total (largest remainder): each part is rounded
+ * down, then the parts with the largest remainders get the missing micros. Ties go to the earlier part.
+ */
+export function microsThatAddUp(parts: readonly UsdAttos[]): UsdMicros[] {
+  const total = parts.reduce((sum: bigint, part) => sum + part, 0n)
+  const floors = parts.map((part) => divFloor(part, attosPerMicro))
+  let missing = divCeil(total, attosPerMicro) - floors.reduce((sum, part) => sum + part, 0n)
+  const order = parts
+    .map((part, index) => ({ index, rest: part - (floors[index] ?? 0n) * attosPerMicro }))
+    .sort((a, b) => (a.rest === b.rest ? a.index - b.index : a.rest > b.rest ? -1 : 1))
+  for (const { index } of order) {
+    if (missing <= 0n) break
+    floors[index] = (floors[index] ?? 0n) + 1n
+    missing -= 1n
+  }
+  return floors.map(usdMicros)
+}

@@ -1,0 +1,84 @@
+import pg from 'pg'
+
+export type Pool = pg.Pool
+/** A pool or a client inside a transaction: what a store's function takes first. */
+export type Db = Pick<pg.Pool, 'query'>
+
+// int8 and numeric never pass through a float; the parser is global to pg, so it is set once, here.
+pg.types.setTypeParser(pg.types.builtins.INT8, BigInt)
+
+export interface PoolOptions {
+  readonly url: string
+  readonly max: number
+  readonly name: string
+  readonly statementTimeoutMs: number
+}
+
+/** A pool whose statements, lock waits and connection attempts all end in bounded time. */
+export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions): Pool {
+  return new pg.Pool({
+    connectionString: url,
+    max,
+    application_name: name,
+    connectionTimeoutMillis: 5_000,
+    idleTimeoutMillis: 30_000,
+    statement_timeout: statementTimeoutMs,
+    lock_timeout: statementTimeoutMs,
+    idle_in_transaction_session_timeout: 30_000,
+    keepAlive: true,
+  })
+}
+
+export interface Statement {
+  readonly text: string
+  readonly values: unknown[]
+}
+
+/** A statement whose holes are parameters, never text. */
+export function sql(parts: TemplateStringsArray, ...values: unknown[]): Statement {
+  let text = parts[0] ?? ''
+  for (let i = 1; i < parts.length; i++) text += `$${i}${parts[i]}`
+  return { text, values }
+}
+
+/** Runs `work` in one transaction: all of it or, when it throws, nothing. */
+export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    const result = await work(client)
+    await client.query('commit')
+    client.release()
+    return result
+  } catch (error) {
+    // A connection whose rollback fails is of unknown state and goes.
+    await client.query('rollback').then(() => client.release(), (broken: Error) => client.release(broken))
+    throw error
+  }
+}
+
+export async function one<Row extends object>(db: Db, statement: Statement): Promise<Row> {
+  const row = await maybeOne<Row>(db, statement)
+  if (!row) throw new Error(`expected a row from: ${statement.text}`)
+  return row
+}
+
+export async function maybeOne<Row extends object>(db: Db, statement: Statement): Promise<Row | null> {
+  const { rows } = await db.query<Row>(statement)
+  return rows[0] ?? null
+}
+
+export async function many<Row extends object>(db: Db, statement: Statement): Promise<Row[]> {
+  const { rows } = await db.query<Row>(statement)
+  return rows
+}
+
+const unavailable = new Set(['57P01', '57P02', '57P03', '53300', '08000', '08003', '08006', '08001', '57014', '55P03'])
+
+/** True when Postgres, not the statement, is at fault: worth a later try. */
+export function isUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
+  return unavailable.has(code) || /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_)/.test(code)
+    || /connection (terminated|timeout)|timeout exceeded when trying to connect|Connection terminated/i.test(error.message)
+}
