@@ -1,0 +1,101 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { escapeIdentifier, Pool } from 'pg'
+
+/** A PostgreSQL cluster that hands out copies of one migrated template database. */
+export type Cluster = {
+  version: string
+  host: string
+  create: () => Promise<string>
+  drop: (url: string) => Promise<void>
+  stop: () => Promise<void>
+}
+
+/** Uses the cluster of `url`, whose user may create databases. `stop` drops what it made there. */
+export async function openCluster(url: string): Promise<Cluster> {
+  const run = `tollgate_test_${randomBytes(4).toString('hex')}`
+  const admin = new Pool({ connectionString: url, max: 2 })
+  const made = new Set<string>()
+  const at = (name: string) => Object.assign(new URL(url), { pathname: `/${name}` }).href
+  const dropNamed = async (name: string) => {
+    await admin.query(`drop database if exists ${escapeIdentifier(name)} with (force)`)
+    made.delete(name)
+  }
+  const template = `${run}_template`
+  made.add(template)
+  await admin.query(`create database ${template}`)
+  // Imported only here, so that tests without a database do not depend on the migrations.
+  const { migrate } = await import('../../core/db/migrate.ts')
+  await migrate(at(template))
+
+  const clone = async () => {
+    const name = `${run}_${made.size}_${randomBytes(3).toString('hex')}`
+    await copyTemplate({ admin, template, name })
+    made.add(name)
+    return at(name)
+  }
+  let last: Promise<unknown> = Promise.resolve()
+  const { rows } = await admin.query<{ server_version: string }>('show server_version')
+  return {
+    version: rows[0]?.server_version.split(' ')[0] ?? 'unknown',
+    host: new URL(url).host,
+    // One copy at a time: PostgreSQL refuses to copy a database that is being copied.
+    create: () => {
+      const next = last.then(clone, clone)
+      last = next
+      return next
+    },
+    drop: (url) => dropNamed(new URL(url).pathname.slice(1)),
+    stop: async () => {
+      await Promise.allSettled([...made].map(dropNamed))
+      await admin.end()
+    },
+  }
+}
+
+/** The same on an embedded PostgreSQL of its own, whose files are removed afterwards. */
+export async function embeddedCluster(): Promise<Cluster> {
+  const { startEmbeddedPostgres } = await import('../../core/db/embedded.ts')
+  const directory = await mkdtemp(join(tmpdir(), 'tollgate-test-'))
+  // Root's PostgreSQL runs as another user, who must be able to enter.
+  await chmod(directory, 0o711)
+  const postgres = await startEmbeddedPostgres({
+    dataDir: join(directory, 'postgres'),
+    // Nothing here outlives the run, so nothing waits for the disk.
+    settings: { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' },
+  })
+  const remove = async () => {
+    await postgres.stop()
+    await rm(directory, { recursive: true, force: true })
+  }
+  try {
+    const cluster = await openCluster(postgres.url)
+    return {
+      ...cluster,
+      stop: async () => {
+        await cluster.stop()
+        await remove()
+      },
+    }
+  } catch (error) {
+    await remove()
+    throw error
+  }
+}
+
+type Copy = { admin: Pool; template: string; name: string }
+
+async function copyTemplate({ admin, template, name }: Copy): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await admin.query(`create database ${name} template ${template}`)
+      return
+    } catch (error) {
+      // A connection to the template, such as autovacuum's, goes away by itself.
+      if (attempt === 40 || !(error instanceof Error && /being accessed/.test(error.message))) throw error
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+}

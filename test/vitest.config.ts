@@ -1,0 +1,40 @@
+import { defineConfig } from 'vitest/config'
+import { embeddedParts, givenParts, missingParts } from './support/parts.ts'
+import { partsReporter } from './support/reporter.ts'
+
+const given = givenParts(process.env)
+
+/** The end-to-end stories run on the embedded parts, and again on the real ones when all are given. */
+const realStories = {
+  test: { name: 'e2e-real', include: ['test/e2e/**/*.test.ts'], provide: { parts: given } },
+}
+
+export default defineConfig({
+  root: `${import.meta.dirname}/..`,
+  test: {
+    globalSetup: ['test/support/global-setup.ts'],
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    teardownTimeout: 20_000,
+    maxWorkers: 2,
+    reporters: ['default', partsReporter(process.env)],
+    projects: [
+      {
+        test: {
+          name: 'unit',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/e2e/**', 'test/bench/**'],
+          provide: { parts: given },
+        },
+      },
+      {
+        test: {
+          name: 'e2e-embedded',
+          include: ['test/e2e/**/*.test.ts'],
+          provide: { parts: embeddedParts },
+        },
+      },
+      ...(missingParts(process.env).length === 0 ? [realStories] : []),
+    ],
+  },
+})
