@@ -1,0 +1,50 @@
+import { type ClientUnaryCall, Metadata, type ServiceError, status } from '@grpc/grpc-js'
+import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
+
+/** Proves to core that the caller is one of our own processes or an operator's command. */
+export const serviceTokenHeader = 'x-tollgate-service-token'
+export const correlationHeader = 'x-correlation-id'
+export const idempotencyHeader = 'idempotency-key'
+
+type Unary<Request, Response> = (
+  request: Request,
+  metadata: Metadata,
+  options: { deadline: number },
+  done: (error: ServiceError | null, response: Response) => void,
+) => ClientUnaryCall
+
+export interface CallOptions {
+  readonly deadlineMs: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly signal?: AbortSignal
+}
+
+/**
+ * Calls a generated client's method as a promise. Always with a deadline. A refusal arrives as the DomainError
+ * that core threw; a broken or slow connection as UNAVAILABLE.
+ *
+ *     const call = unary(client.getAccess.bind(client))
+ *     await call({ clientId, externalUserId }, { deadlineMs: 1000 })
+ */
+export function unary<Request, Response>(method: Unary<Request, Response>) {
+  return async (request: Request, options: CallOptions): Promise<Response> => {
+    const metadata = new Metadata()
+    for (const [name, value] of Object.entries(options.headers ?? {})) metadata.set(name, value)
+    const { promise, resolve, reject } = Promise.withResolvers<Response>()
+    const call = method(request, metadata, { deadline: Date.now() + options.deadlineMs }, (error, response) =>
+      error ? reject(fromServiceError(error)) : resolve(response))
+    const abort = (): void => call.cancel()
+    options.signal?.addEventListener('abort', abort, { once: true })
+    return promise.finally(() => options.signal?.removeEventListener('abort', abort))
+  }
+}
+
+const lost = new Set<number>([status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.CANCELLED, status.RESOURCE_EXHAUSTED])
+
+/** Rebuilds the DomainError from the trailer; without one the call never reached a handler. */
+export function fromServiceError(error: ServiceError): DomainError {
+  const reason = error.metadata?.get(reasonTrailer)[0]
+  if (isReason(reason)) return new DomainError(reason, error.details, { cause: error })
+  if (lost.has(error.code)) return new DomainError('UNAVAILABLE', 'core does not answer', { cause: error })
+  return new DomainError('INTERNAL', 'core failed', { cause: error })
+}

@@ -1,0 +1,77 @@
+import { type Server, createServer } from 'node:http'
+import type { Metrics } from './metrics.ts'
+
+export interface Listening {
+  readonly port: number
+  readonly url: string
+  /** Stops accepting, lets running requests finish until `graceMs`, then closes what is left. */
+  stop(graceMs: number): Promise<void>
+}
+
+/** Starts `server` on `host:port` (0 picks a free one). A taken port is one clear error that names the setting. */
+export async function listen(server: Server, at: { host: string; port: number; setting: string }): Promise<Listening> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, at)))
+  server.listen(at.port, at.host, resolve)
+  await promise
+  server.removeAllListeners('error')
+  const address = server.address()
+  const port = typeof address === 'object' && address ? address.port : at.port
+  return { port, url: `http://${hostForUrl(at.host)}:${port}`, stop: (graceMs) => stopServer(server, graceMs) }
+}
+
+/** What a person needs to know about a listener that would not start. */
+export function listenError(error: NodeJS.ErrnoException, at: { host: string; port: number; setting: string }): Error {
+  const why = error.code === 'EADDRINUSE' ? 'is already in use'
+    : error.code === 'EACCES' ? 'needs more rights' : `cannot be opened (${error.code ?? error.message})`
+  return new Error(`port ${at.port} on ${at.host} ${why}; set ${at.setting} to another port`, { cause: error })
+}
+
+export const hostForUrl = (host: string): string =>
+  host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host
+
+async function stopServer(server: Server, graceMs: number): Promise<void> {
+  if (!server.listening) return
+  const { promise, resolve } = Promise.withResolvers<void>()
+  server.close(() => resolve())
+  server.closeIdleConnections()
+  const timer = setTimeout(() => server.closeAllConnections(), graceMs)
+  await promise
+  clearTimeout(timer)
+}
+
+export type Readiness = () => Promise<Readonly<Record<string, boolean>>>
+
+/** The loopback listener of each process: /metrics, /healthz (alive), /readyz (its dependencies answer). */
+export function createAdminServer({ metrics, ready }: { metrics: readonly Metrics[]; ready: Readiness }): Server {
+  return createServer((request, response) => {
+    const respond = (status: number, type: string, body: string): void => {
+      response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
+    }
+    const routes: Record<string, () => Promise<void>> = {
+      '/healthz': async () => respond(200, 'text/plain', 'ok\n'),
+      '/readyz': async () => {
+        const parts = await ready()
+        respond(Object.values(parts).every(Boolean) ? 200 : 503, 'application/json', JSON.stringify(parts))
+      },
+      '/metrics': async () => {
+        const texts = await Promise.all(metrics.map((registry) => registry.metrics()))
+        respond(200, 'text/plain; version=0.0.4; charset=utf-8', mergeExpositions(texts))
+      },
+    }
+    const route = request.method === 'GET' ? routes[request.url?.split('?')[0] ?? ''] : undefined
+    if (!route) return respond(404, 'text/plain', 'not found; try /metrics, /healthz or /readyz\n')
+    route().catch(() => respond(500, 'text/plain', 'failed\n'))
+  })
+}
+
+// In one process three registries share a page; a metric's HELP and TYPE may stand only once, with all its samples.
+function mergeExpositions(texts: readonly string[]): string {
+  const families = new Map<string, string[]>()
+  for (const block of texts.join('\n').split(/\n(?=# HELP )/)) {
+    const [help = '', type = '', ...samples] = block.split('\n').filter(Boolean)
+    const family = families.get(help) ?? [help, type]
+    families.set(help, family.concat(samples))
+  }
+  return [...families.values()].map((lines) => lines.join('\n')).join('\n\n') + '\n'
+}
