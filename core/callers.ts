@@ -1,0 +1,140 @@
+import { DomainError } from '../proto/errors.ts'
+import { type AppId, type ClientId, type ExternalUserId, type M2mClientId, type UserId, isClientId } from './ids.ts'
+
+/** Who authenticated this request, with scopes. A credential becomes a Caller once, before any handler. */
+export interface ServiceCaller { readonly kind: 'service' }
+export interface M2mCaller {
+  readonly kind: 'm2m'
+  readonly appId: AppId
+  readonly clientId: ClientId
+  readonly m2mClientId: M2mClientId
+  readonly scopes: readonly string[]
+}
+export interface UserCaller {
+  readonly kind: 'user'
+  readonly appId: AppId
+  readonly clientId: ClientId
+  readonly userId: UserId
+  readonly externalUserId: ExternalUserId
+  readonly scopes: readonly string[]
+}
+/** The request's own credential, not looked at yet: for the RPCs that are about the credential itself. */
+export interface BearerCaller { readonly kind: 'bearer'; readonly token: string }
+export type Caller = ServiceCaller | M2mCaller | UserCaller | BearerCaller
+
+/** What `authorization` may hold. */
+export type Credential =
+  | { readonly scheme: 'none' }
+  | { readonly scheme: 'basic'; readonly pairs: readonly { id: string; secret: string }[] }
+  | { readonly scheme: 'bearer'; readonly token: string }
+  | { readonly scheme: 'malformed' }
+
+/** Turns a credential into a caller; both throw CREDENTIAL_INVALID or TOKEN_INVALID. */
+export interface Authenticator {
+  m2mByBasic(pairs: readonly { id: string; secret: string }[]): Promise<M2mCaller>
+  m2mByToken(token: string): Promise<M2mCaller>
+  userByToken(token: string): Promise<UserCaller>
+}
+
+export interface GuardedRequest {
+  readonly credential: Credential
+  /** The app the request names, when it names one. */
+  readonly clientId: string | undefined
+}
+
+/** Lets a request through as a caller of kind `C`, or throws the first refusal in the order of decision 13. */
+export type Guard<C extends Caller> = (request: GuardedRequest, authenticator: Authenticator) => Promise<C>
+
+const bearerSyntax = /^[A-Za-z0-9\-._~+/]+=*$/
+
+/** Parses an `authorization` value: schemes in any case, Basic split at its first colon (RFC 7617). */
+export function parseCredential(authorization: string | undefined): Credential {
+  if (authorization === undefined || authorization.trim() === '') return { scheme: 'none' }
+  const [scheme = '', ...rest] = authorization.trim().split(/ +/)
+  const value = rest.join(' ')
+  if (scheme.toLowerCase() === 'bearer') {
+    return bearerSyntax.test(value) ? { scheme: 'bearer', token: value } : { scheme: 'malformed' }
+  }
+  if (scheme.toLowerCase() !== 'basic') return { scheme: 'malformed' }
+  const pairs = basicPairs(Buffer.from(value, 'base64').toString('utf8'))
+  return pairs.length > 0 ? { scheme: 'basic', pairs } : { scheme: 'malformed' }
+}
+
+// RFC 6749 section 2.3.1 wants both parts form-encoded, RFC 7617 raw; clients of both kinds exist.
+function basicPairs(text: string): { id: string; secret: string }[] {
+  const colon = text.indexOf(':')
+  const raw = { id: text.slice(0, Math.max(colon, 0)), secret: text.slice(colon + 1) }
+  if (!raw.id || !raw.secret) return []
+  const decoded = { id: formDecode(raw.id), secret: formDecode(raw.secret) }
+  return decoded.id === raw.id && decoded.secret === raw.secret ? [raw] : [raw, decoded]
+}
+
+function formDecode(text: string): string {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '))
+  } catch {
+    return text
+  }
+}
+
+const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
+
+function requireOwnApp(caller: M2mCaller | UserCaller, clientId: string | undefined): void {
+  if (clientId === undefined) return
+  if (!isClientId(clientId) || caller.clientId !== clientId) throw noSuchApp()
+}
+
+/** One of our processes, or an operator's command: the service token was right and nothing else is asked. */
+export const service = (): Guard<ServiceCaller> => async () => ({ kind: 'service' })
+
+/** The same as `service`, named for RPCs that an operator calls. */
+export const operator = service
+
+/** An M2M client by Basic or machine token, of the named app, with `scope`: 401, then 404, then 403. */
+export const m2m = (scope: string): Guard<M2mCaller> => async (request, authenticator) => {
+  const caller = await m2mCaller(request.credential, authenticator)
+  requireOwnApp(caller, request.clientId)
+  if (!caller.scopes.includes(scope)) {
+    throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)
+  }
+  return caller
+}
+
+async function m2mCaller(credential: Credential, authenticator: Authenticator): Promise<M2mCaller> {
+  if (credential.scheme === 'basic') return authenticator.m2mByBasic(credential.pairs)
+  if (credential.scheme === 'bearer') return authenticator.m2mByToken(credential.token)
+  throw new DomainError('CREDENTIAL_INVALID', 'send the M2M client id and secret as HTTP Basic, or a machine token as Bearer')
+}
+
+/** M2M Basic only. No credential, and Bearer, are answered 404 like another's app (decision 13). */
+export const m2mBasic = (): Guard<M2mCaller> => async (request, authenticator) => {
+  if (request.credential.scheme !== 'basic') throw noSuchApp()
+  const caller = await authenticator.m2mByBasic(request.credential.pairs)
+  requireOwnApp(caller, request.clientId)
+  return caller
+}
+
+/** The M2M client of no particular app: the token endpoint, where the credential says which. */
+export const m2mSelf = (): Guard<M2mCaller> => async (request, authenticator) => {
+  if (request.credential.scheme === 'basic') return authenticator.m2mByBasic(request.credential.pairs)
+  throw new DomainError('CREDENTIAL_INVALID', 'client authentication failed')
+}
+
+/** An end user by user JWT. */
+export const user = (): Guard<UserCaller> => async (request, authenticator) => {
+  if (request.credential.scheme !== 'bearer') {
+    throw new DomainError('TOKEN_INVALID', 'send a user token as Bearer')
+  }
+  const caller = await authenticator.userByToken(request.credential.token)
+  requireOwnApp(caller, request.clientId)
+  return caller
+}
+
+/** Any Bearer; the handler itself finds out what it is worth. */
+export const bearer = (): Guard<BearerCaller> => async (request) => {
+  if (request.credential.scheme !== 'bearer') throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
+  return { kind: 'bearer', token: request.credential.token }
+}
+
+/** No caller at all: public facts. */
+export const anyone = service

@@ -1,0 +1,88 @@
+import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+/** Directories this process holds: its own pid in a lock file proves nothing. */
+const held = new Set<string>()
+
+/**
+ * Claims `directory` for this process until the returned function is called or the process ends.
+ * Throws an error that names the pid when another living process holds it.
+ */
+export async function lockDirectory(directory: string): Promise<() => Promise<void>> {
+  if (held.has(directory)) throw inUse(directory, process.pid)
+  held.add(directory)
+  const file = join(directory, 'tollgate.pid')
+  try {
+    await claim(directory, file)
+  } catch (error) {
+    held.delete(directory)
+    throw error
+  }
+  return async () => {
+    await rm(file, { force: true })
+    held.delete(directory)
+  }
+}
+
+async function claim(directory: string, file: string): Promise<void> {
+  const own = `${file}.${process.pid}`
+  await writeFile(own, `${process.pid} ${await startedAt(process.pid)}\n`)
+  try {
+    for (let attempt = 0; attempt < 5; attempt++) {
+      // A link is made whole or not at all, and by one process only.
+      if (await link(own, file).then(() => true, ignoring('EEXIST'))) return
+      const content = await readFile(file, 'utf8').catch(() => '')
+      const holder = await livingHolder(content)
+      if (holder !== null) throw inUse(directory, holder)
+      await removeStale(file, content)
+    }
+    throw new Error(`cannot lock ${directory}: other processes are starting on it`)
+  } finally {
+    await rm(own, { force: true })
+  }
+}
+
+/** Moves the stale file away before removing it: of two that saw it, one moves another's new file
+ * and puts that back. */
+async function removeStale(file: string, stale: string): Promise<void> {
+  const aside = `${file}.stale.${process.pid}`
+  if (!(await rename(file, aside).then(() => true, ignoring('ENOENT')))) return
+  const moved = await readFile(aside, 'utf8')
+  if (moved !== stale) await link(aside, file).catch(ignoring('EEXIST'))
+  await rm(aside, { force: true })
+}
+
+async function livingHolder(content: string): Promise<number | null> {
+  const [pid = 0, started = ''] = content.trim().split(' ')
+  const holder = Number(pid)
+  if (!Number.isSafeInteger(holder) || holder <= 0 || holder === process.pid) return null
+  // After a restart, of a container above all, the same pid can be another process.
+  return alive(holder) && (await startedAt(holder)) === started ? holder : null
+}
+
+function alive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EPERM'
+  }
+}
+
+/** When a process started, in the kernel's ticks since boot (proc(5), field 22); '-' without /proc. */
+async function startedAt(pid: number): Promise<string> {
+  const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+  // The command's name, in parentheses, may itself hold spaces and parentheses.
+  return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? '-'
+}
+
+function inUse(directory: string, pid: number): Error {
+  return new Error(`${directory} is in use by process ${pid}: stop it, or set another TOLLGATE_DATA_DIR`)
+}
+
+function ignoring(code: string): (error: unknown) => false {
+  return (error) => {
+    if (error instanceof Error && 'code' in error && error.code === code) return false
+    throw error
+  }
+}

@@ -1,0 +1,179 @@
+import {
+  Metadata, Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation,
+  type handleServerStreamingCall, type handleUnaryCall, type sendUnaryData, type ServerUnaryCall, type ServerWritableStream,
+} from '@grpc/grpc-js'
+import { randomUUID } from 'node:crypto'
+import { Histogram } from 'prom-client'
+import { DomainError, type Reason, reasonTrailer, reasons } from '../proto/errors.ts'
+import { type Authenticator, type Caller, type Guard, parseCredential } from './callers.ts'
+import { equalSecrets } from './lib/crypto.ts'
+import { correlationHeader, serviceTokenHeader } from './lib/grpc.ts'
+import { listenError } from './lib/http.ts'
+import type { Log } from './lib/log.ts'
+import type { Metrics } from './lib/metrics.ts'
+import { isUnavailable } from './lib/sql.ts'
+
+/** What a handler may know of the call besides request and caller. */
+export interface Context {
+  readonly correlationId: string
+  /** Aborts when the caller has gone or its deadline has passed. */
+  readonly signal: AbortSignal
+}
+
+interface Call<Request> {
+  readonly request: Request
+  readonly metadata: Metadata
+  readonly context: Context
+}
+// Method syntax on purpose: handlers of many request types stand in one map.
+export interface Rpc<Request, Response> {
+  unary(call: Call<Request>, deps: ServeDeps): Promise<Response>
+}
+export interface StreamRpc<Request, Response> {
+  stream(call: Call<Request>, deps: ServeDeps, emit: (message: Response) => void): Promise<void>
+}
+
+export interface ServeDeps {
+  readonly authenticator: Authenticator
+  readonly serviceToken: string
+  readonly log: Log
+  readonly metrics: Metrics
+}
+
+/** A unary RPC: the guard runs first and decides who may call; the handler sees only what passed it. */
+export function rpc<Request, Response, C extends Caller>(
+  guard: Guard<C>,
+  handler: (request: Request, caller: C, context: Context) => Promise<Response>,
+): Rpc<Request, Response> {
+  return {
+    unary: async ({ request, metadata, context }, deps) =>
+      handler(request, await admit(guard, { request, metadata }, deps), context),
+  }
+}
+
+/** A server-streaming RPC; it ends when the handler's promise settles or the caller goes. */
+export function streamRpc<Request, Response, C extends Caller>(
+  guard: Guard<C>,
+  handler: (request: Request, emit: (message: Response) => void, context: Context) => Promise<void>,
+): StreamRpc<Request, Response> {
+  return {
+    stream: async ({ request, metadata, context }, deps, emit) => {
+      await admit(guard, { request, metadata }, deps)
+      await handler(request, emit, context)
+    },
+  }
+}
+
+async function admit<C extends Caller>(
+  guard: Guard<C>, call: { request: unknown; metadata: Metadata }, deps: ServeDeps,
+): Promise<C> {
+  const token = call.metadata.get(serviceTokenHeader)[0]
+  if (typeof token !== 'string' || !equalSecrets(token, deps.serviceToken)) {
+    throw new DomainError('SERVICE_TOKEN_INVALID', 'the service token (CORE_TOKEN) is missing or wrong')
+  }
+  const authorization = call.metadata.get('authorization')[0]
+  const credential = parseCredential(typeof authorization === 'string' ? authorization : undefined)
+  return guard({ credential, clientId: namedApp(call.request) }, deps.authenticator)
+}
+
+function namedApp(request: unknown): string | undefined {
+  const named = typeof request === 'object' && request !== null && 'clientId' in request ? request.clientId : undefined
+  return typeof named === 'string' ? named : undefined
+}
+
+/** The handler map of a generated service: a name that is missing or misspelt does not compile. */
+export type Handlers<Service> = {
+  [Method in keyof Service as string extends Method ? never : number extends Method ? never : Method]:
+    Service[Method] extends handleUnaryCall<infer Request, infer Response> ? Rpc<Request, Response>
+      : Service[Method] extends handleServerStreamingCall<infer Request, infer Response> ? StreamRpc<Request, Response>
+        : never
+}
+
+const correlationSyntax = /^[A-Za-z0-9._-]{1,64}$/
+
+function contextOf(metadata: Metadata, signal: AbortSignal): Context {
+  const given = metadata.get(correlationHeader)[0]
+  const kept = typeof given === 'string' && correlationSyntax.test(given)
+  return { correlationId: kept ? given : randomUUID(), signal }
+}
+
+/** Makes the one place where calls are timed, refused and logged. */
+export function createServing(deps: ServeDeps) {
+  const seconds = new Histogram({
+    name: 'core_rpc_seconds', help: 'Time to answer an RPC', labelNames: ['rpc', 'reason'],
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5], registers: [deps.metrics],
+  })
+
+  function refuse(error: unknown, path: string, context: Context): { reason: Reason; reply: { code: number; details: string; metadata: Metadata } } {
+    const known = error instanceof DomainError ? error : unexpected(error)
+    const row = reasons[known.reason]
+    const level = row.http >= 500 ? 'error' : 'debug'
+    deps.log[level]({ rpc: path, reason: known.reason, correlationId: context.correlationId, err: row.http >= 500 ? error : undefined }, 'rpc refused')
+    const metadata = new Metadata()
+    metadata.set(reasonTrailer, known.reason)
+    return { reason: known.reason, reply: { code: row.grpc, details: row.http === 500 ? 'internal error' : known.message, metadata } }
+  }
+
+  function unaryHandler<Request, Response>(path: string, handler: Rpc<Request, Response>): handleUnaryCall<Request, Response> {
+    return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>) => {
+      const stop = seconds.startTimer({ rpc: path })
+      const abort = new AbortController()
+      call.on('cancelled', () => abort.abort())
+      const context = contextOf(call.metadata, abort.signal)
+      handler.unary({ request: call.request, metadata: call.metadata, context }, deps).then(
+        (response) => { stop({ reason: 'OK' }); done(null, response) },
+        (error: unknown) => {
+          const { reason, reply } = refuse(error, path, context)
+          stop({ reason })
+          done(reply)
+        })
+    }
+  }
+
+  function streamHandler<Request, Response>(path: string, handler: StreamRpc<Request, Response>): handleServerStreamingCall<Request, Response> {
+    return (call: ServerWritableStream<Request, Response>) => {
+      const abort = new AbortController()
+      call.on('cancelled', () => abort.abort())
+      const context = contextOf(call.metadata, abort.signal)
+      // Headers at once: the caller learns that it is connected before the first message.
+      handler.stream({ request: call.request, metadata: call.metadata, context }, deps, (message) => void call.write(message))
+        .then(() => call.end(), (error: unknown) => call.emit('error', refuse(error, path, context).reply))
+    }
+  }
+
+  /** Binds promise handlers to a generated service definition. */
+  function bind<Service>(definition: ServiceDefinition, handlers: Handlers<Service>): { definition: ServiceDefinition; implementation: UntypedServiceImplementation } {
+    const implementation: UntypedServiceImplementation = {}
+    for (const [name, handler] of Object.entries<Rpc<unknown, unknown> | StreamRpc<unknown, unknown>>(handlers)) {
+      const path = definition[name]?.path.replace(/^\//, '') ?? name
+      implementation[name] = 'unary' in handler ? unaryHandler(path, handler) : streamHandler(path, handler)
+    }
+    return { definition, implementation }
+  }
+
+  return { bind }
+}
+
+// Postgres away is not a bug: the caller may come again.
+function unexpected(error: unknown): DomainError {
+  return isUnavailable(error)
+    ? new DomainError('UNAVAILABLE', 'the database does not answer; try again', { cause: error })
+    : new DomainError('INTERNAL', 'internal error', { cause: error })
+}
+
+export interface GrpcListening { readonly port: number; stop(graceMs: number): Promise<void> }
+
+/** Opens the server's port. A taken port is one clear error that names CORE_PORT. */
+export async function listenGrpc(server: Server, at: { host: string; port: number }): Promise<GrpcListening> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>()
+  server.bindAsync(`${at.host}:${at.port}`, ServerCredentials.createInsecure(), (error, port) =>
+    error ? reject(listenError(Object.assign(error, { code: /EADDRINUSE|address already in use/i.test(error.message) ? 'EADDRINUSE' : undefined }), { ...at, setting: 'CORE_PORT' })) : resolve(port))
+  return { port: await promise, stop: (graceMs) => stopGrpc(server, graceMs) }
+}
+
+function stopGrpc(server: Server, graceMs: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(() => { server.forceShutdown(); resolve() }, graceMs)
+  server.tryShutdown(() => { clearTimeout(timer); resolve() })
+  return promise
+}
