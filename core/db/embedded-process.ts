@@ -97,7 +97,8 @@ export async function runInitdb(cluster: Cluster, passwordFd: number, sync: bool
  */
 export function spawnPostgres(cluster: Cluster, settings: Record<string, string>): PostgresProcess {
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  const script = '{ read -r _ <&3 || kill -INT $$; } & exec "$@" 3<&-'
+  // Forked twice: the server restarts its sessions when a child it does not know is killed.
+  const script = '( { read -r _ <&3 || kill -INT $$; } & ); exec "$@" 3<&-'
   const command = [cluster.binaries.postgres, '-D', reachable(cluster), ...flags]
   const { fd } = cluster.serverLog.file
   const child = spawn('/bin/sh', ['-c', script, 'postgres', ...command], {
