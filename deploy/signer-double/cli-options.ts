@@ -1,0 +1,191 @@
+import { parseArgs } from 'node:util'
+import { DIALECTS, isMode, MODES } from './dialect.ts'
+import { directSink } from './direct-sink.ts'
+import type { DriveOptions } from './drive.ts'
+import { parseHeaderFlag } from './go-headers.ts'
+import type { Sink } from './lossy-queue.ts'
+import { DEFAULT_EV, DEFAULT_ORCHESTRATOR } from './options.ts'
+import type { SignerDoubleOptions } from './options.ts'
+import { fileSink, kafkaSink } from './sinks.ts'
+
+export const HELP = `Usage: tollgate signer-double [flags]
+
+Imitates go-livepeer's remote signer: asks the authorization webhook before every payment and
+emits create_signed_ticket events. It holds no keys and spends no money.
+
+Server
+  --port <n>               listen on this port of 127.0.0.1           (default 8936; 0 = any)
+  --mode <mode>            go-livepeer | go-v0.8.11 | node            (default go-livepeer)
+  --webhook-url <url>      authorization webhook; without it everybody may pay
+  --webhook-headers <h>    headers for it: "Name:value,Name2:value2" (no comma in a value)
+  --utc-offset <offset>    time zone of webhook states, e.g. +02:00   (default +00:00)
+
+Tickets
+  --ev <wei>               expected value of one ticket               (default 100000000000)
+  --price <wei>            the orchestrator's price per unit          (default 100000000000)
+  --pixels-per-unit <n>    units that price buys; by default the pixels of a second for lv2v,
+                           1000000 for "", else 1
+  --type <type>            live | lv2v | fixed | "" of driven sessions (default live)
+
+Events (any number of destinations; none means nowhere)
+  --kafka <brokers>        comma-separated host:port list
+  --topic <name>           Kafka topic                    (default livepeer-gateway-events)
+  --direct-url <url>       sidecar that takes POST /events
+  --direct-secret <s>      its webhook secret
+  --file <path>            append envelopes as NDJSON
+
+Faults
+  --drop <p> --duplicate <p> --reorder <p>   probabilities from 0 to 1 (default 0)
+  --delay-ms <n>           longest random delay of an event, 0-2000   (default 0)
+  --seed <n>               makes the faults repeatable                (default 1)
+
+Load
+  --drive <n>              also play this many gateway sessions against itself, 1-1000
+  --interval <seconds>     pause between two calls of a session       (default 5)
+  --authorization <value>  their Authorization header, e.g. "Bearer sk_..."
+  --app <name>             their app                                  (default "")
+
+  --help                   this text
+`
+
+const UNTYPED_PIXELS = 1_000_000n
+
+const text = { type: 'string' } as const
+
+const FLAGS = {
+  'port': text, 'mode': text, 'webhook-url': text, 'webhook-headers': text, 'utc-offset': text,
+  'ev': text, 'price': text, 'pixels-per-unit': text, 'type': text,
+  'kafka': text, 'topic': text, 'direct-url': text, 'direct-secret': text, 'file': text,
+  'drop': text, 'duplicate': text, 'reorder': text, 'delay-ms': text, 'seed': text,
+  'drive': text, 'interval': text, 'authorization': text, 'app': text,
+  'help': { type: 'boolean' },
+} as const
+
+type Flags = Readonly<Partial<Record<Exclude<keyof typeof FLAGS, 'help'>, string>>>
+type Name = keyof Flags
+
+export type CliOptions = Readonly<{
+  double: SignerDoubleOptions
+  drive: Omit<DriveOptions, 'signal' | 'report'> | undefined
+}>
+
+/** A flag the user must correct; the message is one line. */
+const bad = (name: Name, what: string): RangeError => new RangeError(`--${name} ${what}`)
+
+type Range = Readonly<{ from: number; to: number; byDefault: number }>
+
+function number(flags: Flags, name: Name, { from, to, byDefault }: Range): number {
+  const given = flags[name]
+  if (given === undefined) return byDefault
+  const value = Number(given)
+  if (!/^\d+(\.\d+)?$/.test(given) || value < from || value > to) {
+    throw bad(name, `must be a number from ${from} to ${to}, not "${given}"`)
+  }
+  return value
+}
+
+function integer(flags: Flags, name: Name, range: Range): number {
+  const value = number(flags, name, range)
+  if (!Number.isInteger(value)) throw bad(name, `must be a whole number, not "${flags[name]}"`)
+  return value
+}
+
+function positive(flags: Flags, name: Name, byDefault: bigint): bigint {
+  const given = flags[name] ?? byDefault.toString()
+  if (!/^[1-9]\d{0,17}$/.test(given)) {
+    throw bad(name, `must be a positive whole number of at most 18 digits, not "${given}"`)
+  }
+  return BigInt(given)
+}
+
+function httpUrl(flags: Flags, name: Name): string | undefined {
+  const given = flags[name]
+  if (given === undefined) return undefined
+  const url = URL.parse(given)
+  if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
+    throw bad(name, 'must be an http or https URL')
+  }
+  return given
+}
+
+function utcOffset(flags: Flags): number {
+  const given = flags['utc-offset'] ?? '+00:00'
+  const match = /^([+-])(\d\d):([0-5]\d)$/.exec(given)
+  const minutes = Number(match?.[2]) * 60 + Number(match?.[3])
+  if (match === null || minutes > 14 * 60) throw bad('utc-offset', 'must look like +02:00 or -07:30')
+  return match[1] === '-' ? -minutes : minutes
+}
+
+function sinksOf(flags: Flags): Sink[] {
+  const url = httpUrl(flags, 'direct-url')
+  const secret = flags['direct-secret']
+  if (url !== undefined && secret === undefined) throw bad('direct-url', 'needs --direct-secret')
+  const brokers = flags.kafka?.split(',').map((broker) => broker.trim())
+  if (brokers?.some((broker) => !/^[^\s:]+:\d{1,5}$/.test(broker)) === true) {
+    throw bad('kafka', 'must be a list of host:port')
+  }
+  return [
+    ...(brokers === undefined ? [] : [kafkaSink(brokers, flags.topic ?? 'livepeer-gateway-events')]),
+    ...(url === undefined || secret === undefined ? [] : [directSink({ url, secret })]),
+    ...(flags.file === undefined ? [] : [fileSink(flags.file)]),
+  ]
+}
+
+/** So that the default price buys one second, or one call, whatever the type. */
+const UNITS: Readonly<Record<string, bigint>> = { lv2v: 27_648_000n, '': UNTYPED_PIXELS }
+
+function typeOf(flags: Flags, types: readonly string[]): string {
+  const type = flags.type ?? (types.includes('live') ? 'live' : 'lv2v')
+  if (!types.includes(type)) throw bad('type', `must be one of ${types.filter(Boolean).join(', ')}`)
+  return type
+}
+
+function driveOf(flags: Flags, type: string): CliOptions['drive'] {
+  const sessions = integer(flags, 'drive', { from: 1, to: 1000, byDefault: 0 })
+  if (sessions === 0) return undefined
+  return {
+    sessions,
+    type,
+    intervalMs: number(flags, 'interval', { from: 0.01, to: 3600, byDefault: 5 }) * 1000,
+    app: flags.app ?? '',
+    authorization: flags.authorization,
+    inPixels: UNTYPED_PIXELS,
+  }
+}
+
+const chance = (flags: Flags, name: Name): number =>
+  number(flags, name, { from: 0, to: 1, byDefault: 0 })
+
+/**
+ * Promise: the settings the flags ask for, or `help`. Throws an Error with one clear line for a
+ * flag that is unknown, incomplete or out of range. Sinks are made last, when all else is right.
+ */
+export function parseFlags(argv: readonly string[]): CliOptions | 'help' {
+  const { help, ...flags } = parseArgs({ args: [...argv], options: FLAGS, strict: true }).values
+  if (help === true) return 'help'
+  const { mode = 'go-livepeer' } = flags
+  if (!isMode(mode)) throw bad('mode', `must be one of ${MODES.join(', ')}, not "${mode}"`)
+  const url = httpUrl(flags, 'webhook-url')
+  const headers = parseHeaderFlag(flags['webhook-headers'] ?? '')
+  const type = typeOf(flags, DIALECTS[mode].types)
+  const drive = driveOf(flags, type)
+  const double = {
+    mode,
+    port: integer(flags, 'port', { from: 0, to: 65_535, byDefault: 8936 }),
+    ...(url !== undefined && { webhook: { url, headers } }),
+    utcOffsetMinutes: utcOffset(flags),
+    ev: positive(flags, 'ev', DEFAULT_EV),
+    orchestrator: {
+      pricePerUnit: positive(flags, 'price', DEFAULT_ORCHESTRATOR.pricePerUnit),
+      pixelsPerUnit: positive(flags, 'pixels-per-unit', UNITS[type] ?? 1n),
+    },
+    faults: {
+      drop: chance(flags, 'drop'),
+      duplicate: chance(flags, 'duplicate'),
+      reorder: chance(flags, 'reorder'),
+      delayMs: number(flags, 'delay-ms', { from: 0, to: 2000, byDefault: 0 }),
+    },
+    seed: integer(flags, 'seed', { from: 0, to: 2 ** 32 - 1, byDefault: 1 }),
+  }
+  return { double: { ...double, sinks: sinksOf(flags) }, drive }
+}

@@ -1,0 +1,79 @@
+import { HELP, parseFlags } from './cli-options.ts'
+import type { CliOptions } from './cli-options.ts'
+import { drive } from './drive.ts'
+import { createSignerDouble } from './signer-double.ts'
+
+const say = (line: string): void => {
+  process.stdout.write(`${line}\n`)
+}
+
+const complain = (error: unknown): void => {
+  const message = error instanceof Error ? error.message : String(error)
+  process.stderr.write(`signer-double: ${message.split('\n')[0]}\n`)
+}
+
+/** Fires once on the first SIGINT or SIGTERM; `dispose` gives the signals back. */
+function stopSignal(): { signal: AbortSignal; dispose: () => void } {
+  const stopping = new AbortController()
+  const stop = (): void => stopping.abort()
+  process.once('SIGINT', stop)
+  process.once('SIGTERM', stop)
+  const dispose = (): void => {
+    process.off('SIGINT', stop)
+    process.off('SIGTERM', stop)
+  }
+  return { signal: stopping.signal, dispose }
+}
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+
+async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
+  const double = createSignerDouble(options.double)
+  const { url } = await double.start()
+  say(`signer double (${options.double.mode}) listens on ${url}`)
+  try {
+    if (options.drive !== undefined) await drive(double, { ...options.drive, signal, report: say })
+    await aborted(signal)
+  } finally {
+    await double.stop()
+  }
+  const { signed, webhookCalls, events } = double.stats()
+  say(
+    `${signed.tickets} payments signed for ${signed.fee} wei, ${webhookCalls} webhook calls, ` +
+      `${events.delivered} of ${events.emitted} events delivered`,
+  )
+}
+
+/**
+ * Promise: the exit code. Runs until SIGINT or SIGTERM and then answers 0; 2 for flags that cannot
+ * be used, 1 when the double cannot start, with one line on standard error.
+ */
+export async function runSignerDouble(argv: string[]): Promise<number> {
+  let options: CliOptions | 'help'
+  try {
+    options = parseFlags(argv)
+  } catch (error) {
+    complain(error)
+    return 2
+  }
+  if (options === 'help') {
+    say(HELP.trimEnd())
+    return 0
+  }
+  const { signal, dispose } = stopSignal()
+  try {
+    await serve(options, signal)
+    return 0
+  } catch (error) {
+    complain(error)
+    return 1
+  } finally {
+    dispose()
+  }
+}
+
+if (import.meta.main) process.exitCode = await runSignerDouble(process.argv.slice(2))

@@ -1,0 +1,95 @@
+import http from 'node:http'
+import { membersOf, object, text } from './decode.ts'
+import type { HeaderLine } from './go-headers.ts'
+import { readJson } from './json-reader.ts'
+import { writeJson } from './json-writer.ts'
+import type { JsonOut } from './json-writer.ts'
+import { encodeOrchestrator } from './protobuf.ts'
+import type { Orchestrator } from './protobuf.ts'
+import type { SignedState } from './state.ts'
+
+/** What a gateway asks the signer for; everything has a default. */
+export type PayRequest = Readonly<{
+  /** The state of the previous answer; without it a session begins. */
+  state?: SignedState
+  headers?: readonly HeaderLine[]
+  type?: string
+  app?: string
+  manifestId?: string
+  inPixels?: bigint
+  maxPrice?: JsonOut
+  /** Replaces members of the double's default orchestrator. */
+  orchestrator?: Partial<Orchestrator>
+  /** Hangs up when it fires. */
+  signal?: AbortSignal
+}>
+
+export type PayResult = Readonly<{
+  status: number
+  body: string
+  headers: Readonly<http.IncomingHttpHeaders>
+  /** The state to send with the next call of the session; only with a 200. */
+  state?: SignedState
+}>
+
+const TIMEOUT_MS = 30_000
+
+// What livepeer-python-gateway sends.
+const SDK_HEADERS: readonly HeaderLine[] = [
+  ['Accept-Encoding', 'identity'],
+  ['Content-Type', 'application/json'],
+  ['User-Agent', 'livepeer-python-gateway/0.1'],
+  ['Accept', 'application/json'],
+]
+
+function stateIn(body: string): SignedState | undefined {
+  const state = object(membersOf(readJson(body)), 'state')
+  if (state === undefined) return undefined
+  return { State: text(state, 'State') ?? '', Sig: text(state, 'Sig') ?? '' }
+}
+
+/** The JSON body of a payment request, with `orchestrator` in protocol buffers. */
+export function payBody(request: PayRequest, orchestrator: Orchestrator): string {
+  const { state, manifestId, inPixels, maxPrice } = request
+  return writeJson({
+    orchestrator: encodeOrchestrator({ ...orchestrator, ...request.orchestrator }).toString('base64'),
+    ...(state !== undefined && { state }),
+    ...(manifestId !== undefined && { ManifestID: manifestId }),
+    app: request.app ?? '',
+    ...(inPixels !== undefined && { inPixels }),
+    type: request.type ?? '',
+    ...(maxPrice !== undefined && { maxPrice }),
+  })
+}
+
+/** Promise: one call of a gateway over a connection of its own. Rejects when it breaks. */
+export function callSigner(
+  url: string,
+  body: string,
+  { headers = [], signal }: Pick<PayRequest, 'headers' | 'signal'>,
+): Promise<PayResult> {
+  const { host, hostname, port, pathname } = new URL(url)
+  const length = Buffer.byteLength(body).toString()
+  const lines = [['Host', host], ...SDK_HEADERS, ['Content-Length', length], ...headers]
+  return new Promise((resolve, reject) => {
+    const request = http.request({
+      hostname, port, path: pathname, method: 'POST', agent: false, setDefaultHeaders: false,
+      headers: [...lines, ['Connection', 'close']].flat(),
+      signal: AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), ...(signal ? [signal] : [])]),
+    })
+    request.on('error', reject)
+    request.on('response', (response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk))
+      response.on('error', reject)
+      response.on('end', () => {
+        const status = response.statusCode ?? 0
+        const answer = Buffer.concat(chunks).toString()
+        const state = status === 200 ? stateIn(answer) : undefined
+        const result = { status, body: answer, headers: response.headers }
+        resolve(state === undefined ? result : { ...result, state })
+      })
+    })
+    request.end(body)
+  })
+}

@@ -1,0 +1,55 @@
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { PayResult } from './client.ts'
+import type { SignerDouble } from './signer-double.ts'
+import type { SignedState } from './state.ts'
+
+export type DriveOptions = Readonly<{
+  sessions: number
+  intervalMs: number
+  type: string
+  app: string
+  /** The end user's Authorization header; undefined sends none. */
+  authorization: string | undefined
+  /** Units per call of an untyped session. */
+  inPixels: bigint
+  signal: AbortSignal
+  report: (line: string) => void
+}>
+
+const freshHash = (): string => `0x${randomBytes(32).toString('hex')}`
+
+function describe(name: string, { status, body }: PayResult): string {
+  if (status === 200) return `${name}: 200 paid`
+  return `${name}: ${status} ${body.trim().slice(0, 200)}`
+}
+
+/** One gateway session: it pays every interval and, like the SDKs, keeps trying on any failure. */
+async function playSession(double: SignerDouble, name: string, options: DriveOptions): Promise<void> {
+  const { type, app, inPixels, authorization, intervalMs, signal, report } = options
+  const headers = authorization === undefined ? [] : [['Authorization', authorization] as const]
+  let recipientRandHash = freshHash()
+  let state: SignedState | undefined
+  while (!signal.aborted) {
+    const carried = state === undefined ? {} : { state }
+    const orchestrator = { recipientRandHash, authSessionId: name }
+    const request = { ...carried, headers, type, app, inPixels, manifestId: name, orchestrator, signal }
+    const result = await double.pay(request).catch(() => undefined)
+    if (signal.aborted) return
+    report(result === undefined ? `${name}: the connection was closed` : describe(name, result))
+    state = result?.state ?? state
+    if (result?.status === 480) recipientRandHash = freshHash()
+    await sleep(intervalMs, undefined, { signal }).catch(() => undefined)
+  }
+}
+
+/** Promise: plays the sessions, started evenly over one interval, until the signal fires. */
+export async function drive(double: SignerDouble, options: DriveOptions): Promise<void> {
+  const { sessions, intervalMs, signal } = options
+  const started = Array.from({ length: sessions }, async (_, i) => {
+    const wait = (intervalMs * i) / sessions
+    await sleep(wait, undefined, { signal }).catch(() => undefined)
+    await playSession(double, `drive-${i + 1}`, options)
+  })
+  await Promise.all(started)
+}

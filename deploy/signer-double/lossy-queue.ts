@@ -1,0 +1,157 @@
+/** One event as it goes out: the bytes are written once, so that a duplicate is identical. */
+export type Emitted = Readonly<{ id: string; type: string; bytes: string }>
+
+/** Where events go. A rejected send loses the batch, as in go-livepeer. */
+export type Sink = Readonly<{
+  send: (events: readonly Emitted[]) => Promise<void>
+  /** Waits, within a bound, for what the sink still holds. */
+  flush: () => Promise<void>
+  close: () => Promise<void>
+}>
+
+/** Probabilities in [0, 1]; the delay is the upper bound of a random one, in milliseconds. */
+export type Faults = Readonly<{ drop: number; duplicate: number; reorder: number; delayMs: number }>
+
+export const NO_FAULTS: Faults = { drop: 0, duplicate: 0, reorder: 0, delayMs: 0 }
+
+export type QueueOptions = Readonly<{
+  sink: Sink
+  faults: Faults
+  random: () => number
+  /** go-livepeer holds 100 and drops what comes when they wait. */
+  capacity: number
+}>
+
+export type QueueStats = {
+  emitted: number
+  /** Lost by the configured fault. */
+  dropped: number
+  /** Lost because the queue was full. */
+  overflowed: number
+  duplicated: number
+  reordered: number
+  delivered: number
+  /** Handed to a sink that failed. */
+  lost: number
+}
+
+export type LossyQueue = Readonly<{
+  /** False when the event is gone for good. */
+  push: (event: Emitted) => boolean
+  /** Sends what waits, without its remaining delay, and waits for the sink. */
+  flush: () => Promise<void>
+  stop: () => Promise<void>
+  stats: () => Readonly<QueueStats>
+}>
+
+type Waiting = { readonly event: Emitted; readonly delayMs: number; due: number }
+
+const BATCH = 100
+const LONGEST_HOLD_MS = 1000
+
+/**
+ * Promise: the best-effort producer of signer-contract.md 5.2 with faults on demand. Every event
+ * draws the same number of random values, so that a seed decides about each event alone.
+ */
+export function createLossyQueue({ sink, faults, random, capacity }: QueueOptions): LossyQueue {
+  const stats: QueueStats = {
+    emitted: 0, dropped: 0, overflowed: 0, duplicated: 0, reordered: 0, delivered: 0, lost: 0,
+  }
+  let waiting: Waiting[] = []
+  // An event that lets the next one pass.
+  let held: Waiting | undefined
+  let timer: NodeJS.Timeout | undefined
+  let sending: Promise<void> | undefined
+
+  const space = (): number => capacity - waiting.length - (held === undefined ? 0 : 1)
+
+  function takeDue(): Emitted[] {
+    const now = performance.now()
+    const due = waiting.filter((entry) => entry.due <= now).sort((a, b) => a.due - b.due)
+    const batch = new Set(due.slice(0, BATCH))
+    waiting = waiting.filter((entry) => !batch.has(entry))
+    return [...batch].map(({ event }) => event)
+  }
+
+  async function send(batch: readonly Emitted[]): Promise<void> {
+    try {
+      await sink.send(batch)
+      stats.delivered += batch.length
+    } catch {
+      stats.lost += batch.length
+    }
+  }
+
+  async function sendAll(): Promise<void> {
+    for (let batch = takeDue(); batch.length > 0; batch = takeDue()) await send(batch)
+    sending = undefined
+    schedule()
+  }
+
+  function schedule(): void {
+    clearTimeout(timer)
+    if (sending !== undefined || waiting.length === 0) return
+    const next = Math.min(...waiting.map(({ due }) => due))
+    timer = setTimeout(() => { sending ??= sendAll() }, Math.max(0, next - performance.now()))
+  }
+
+  function enqueue(entry: Waiting): void {
+    waiting.push({ ...entry, due: performance.now() + entry.delayMs })
+    schedule()
+  }
+
+  function release(): void {
+    const entry = held
+    held = undefined
+    if (entry !== undefined) enqueue(entry)
+  }
+
+  function hold(entry: Waiting): void {
+    held = entry
+    stats.reordered += 1
+    setTimeout(() => { if (held === entry) release() }, LONGEST_HOLD_MS).unref()
+  }
+
+  function push(event: Emitted): boolean {
+    const [drop, duplicate, reorder] = [random(), random(), random()]
+    const [delayMs, secondDelayMs] = [random() * faults.delayMs, random() * faults.delayMs]
+    stats.emitted += 1
+    if (drop < faults.drop) {
+      stats.dropped += 1
+      return false
+    }
+    if (space() <= 0) {
+      stats.overflowed += 1
+      return false
+    }
+    if (reorder < faults.reorder && held === undefined) {
+      hold({ event, delayMs, due: 0 })
+    } else {
+      enqueue({ event, delayMs, due: 0 })
+      release()
+    }
+    if (duplicate < faults.duplicate && space() > 0) {
+      stats.duplicated += 1
+      enqueue({ event, delayMs: secondDelayMs, due: 0 })
+    }
+    return true
+  }
+
+  async function flush(): Promise<void> {
+    release()
+    while (waiting.length > 0 || sending !== undefined) {
+      for (const entry of waiting) entry.due = 0
+      sending ??= sendAll()
+      await sending
+    }
+    await sink.flush()
+  }
+
+  async function stop(): Promise<void> {
+    await flush()
+    clearTimeout(timer)
+    await sink.close()
+  }
+
+  return { push, flush, stop, stats: () => ({ ...stats }) }
+}
