@@ -1,0 +1,247 @@
+// Makes a clone ready to run: installs the locked dependencies when node_modules does not match
+// package-lock.json, then generates code when proto/ has changed. npm runs it before `npm start`
+// and the like, on whatever Node the machine has (20 or later), and so does the tollgate command.
+// When there is nothing to do it prints nothing and takes a moment.
+
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { existsSync, linkSync, mkdirSync, readFileSync, readdirSync, realpathSync } from 'node:fs'
+import { renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const NODE_MAJOR = 24
+const INSTALL_MINUTES = 15
+const GENERATE_MINUTES = 2
+const OUTPUT_BYTES = 64 * 1024 * 1024
+
+/** A problem the user can act on, printed without a stack. */
+const problem = (message) => Object.assign(new Error(message), { foreseen: true })
+
+/** Installs and generates what is missing under `root`. Two at once take turns. */
+export async function setup(root, log = (line) => process.stderr.write(`${line}\n`)) {
+  if (!isInstalled(root) || !isGenerated(root)) {
+    await takingTurns(root, log, () => {
+      if (!isInstalled(root)) install(root, log)
+      if (!isGenerated(root)) generate(root, log)
+    })
+  }
+  if (!existsSync(pinnedNode(root)) && nodeMajor() < NODE_MAJOR) {
+    throw problem(
+      `tollgate needs Node ${NODE_MAJOR} or later and brings none for this platform ` +
+        `(${process.platform}-${process.arch}): install Node ${NODE_MAJOR}; this is ${process.version}`,
+    )
+  }
+}
+
+/** The Node that the dependencies bring, where they bring one for this platform. */
+export function pinnedNode(root) {
+  return join(root, 'node_modules', '.bin', 'node')
+}
+
+export function nodeMajor() {
+  return Number(process.versions.node.split('.')[0])
+}
+
+/** Whether what npm noted about node_modules agrees with the lock file. */
+function isInstalled(root) {
+  const lock = readJson(join(root, 'package-lock.json'))
+  if (lock === null) return true
+  const installed = readJson(join(root, 'node_modules', '.package-lock.json'))?.packages
+  if (!installed) return false
+  const wanted = Object.entries(lock.packages).filter(([path]) => path !== '')
+  return (
+    wanted.every(([path, entry]) =>
+      installed[path] ? installed[path].version === entry.version : mayBeAbsent(entry),
+    ) && Object.keys(installed).every((path) => path in lock.packages)
+  )
+}
+
+/** Optional packages for other platforms are absent, and development's in production. */
+function mayBeAbsent(entry) {
+  const production =
+    process.env.NODE_ENV === 'production' || /\bdev\b/.test(process.env.npm_config_omit ?? '')
+  return Boolean(entry.optional || ((entry.dev || entry.devOptional) && production))
+}
+
+function install(root, log) {
+  log('tollgate: installing dependencies (npm ci), once')
+  const npm = process.env.npm_execpath
+  const runsHere = npm !== undefined && /\bnpm-cli\.[cm]?js$/.test(npm) && existsSync(npm)
+  const options = ['ci', '--no-audit', '--no-fund']
+  const [command, args] = runsHere ? [hostNode(root), [npm, ...options]] : ['npm', options]
+  run({ command, args, root, env: installEnvironment(root), minutes: INSTALL_MINUTES, what: 'npm ci' })
+  dropUnusableNode(root)
+}
+
+/** The running Node, unless it lives in the node_modules that npm is about to remove. */
+function hostNode(root) {
+  return process.execPath.startsWith(join(root, 'node_modules')) ? 'node' : process.execPath
+}
+
+/** What `npm start` tells its scripts about itself is not meant for the npm that they run. */
+function installEnvironment(root) {
+  const ours = /^(npm_(lifecycle|package|command|execpath|node_execpath)|INIT_CWD$)/
+  const misleading = /^npm_config_(json|dry_run|loglevel|workspaces?|include_workspace_root)$/
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !ours.test(name) && !misleading.test(name),
+  )
+  const bin = join(root, 'node_modules', '.bin')
+  const path = (process.env.PATH ?? '').split(delimiter).filter((entry) => entry !== bin)
+  return { ...Object.fromEntries(kept), PATH: path.join(delimiter) }
+}
+
+/** On a system without glibc the pinned Node is installed but does not run. */
+function dropUnusableNode(root) {
+  const node = pinnedNode(root)
+  if (!existsSync(node)) return
+  const { status } = spawnSync(node, ['--version'], { stdio: 'ignore', timeout: 30_000 })
+  if (status !== 0) rmSync(node)
+}
+
+function isGenerated(root) {
+  const generated = join(root, 'proto', 'gen')
+  if (!existsSync(join(root, 'proto', 'buf.gen.yaml'))) return true
+  return (
+    ['ts-proto', 'es'].every((set) => existsSync(join(generated, set))) &&
+    readText(join(generated, '.hash')) === contractHash(root)
+  )
+}
+
+function generate(root, log) {
+  const proto = join(root, 'proto')
+  const hash = contractHash(root)
+  log('tollgate: generating code from proto/')
+  const bin = join(root, 'node_modules', '.bin')
+  const env = { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH ?? ''}` }
+  const args = ['generate', '--template', 'proto/buf.gen.yaml', 'proto']
+  run({ command: 'buf', args, root, env, minutes: GENERATE_MINUTES, what: 'buf generate' })
+  mkdirSync(join(proto, 'gen'), { recursive: true })
+  writeFileSync(join(proto, 'gen', '.hash'), hash)
+}
+
+/** Of everything that decides the generated code: the contract, the settings, the generators. */
+function contractHash(root) {
+  const hash = createHash('sha256')
+  for (const path of contractFiles(join(root, 'proto'))) {
+    hash.update(`${path}\0`).update(readFileSync(join(root, 'proto', path))).update('\0')
+  }
+  for (const name of ['@bufbuild/buf', '@bufbuild/protoc-gen-es', 'ts-proto']) {
+    const manifest = readJson(join(root, 'node_modules', name, 'package.json'))
+    hash.update(`${name}@${manifest?.version}\0`)
+  }
+  return hash.digest('hex')
+}
+
+function contractFiles(proto) {
+  const found = (folder) =>
+    readdirSync(join(proto, folder), { withFileTypes: true }).flatMap((entry) => {
+      const path = join(folder, entry.name)
+      if (entry.isDirectory()) return path === 'gen' ? [] : found(path)
+      return /\.proto$|^buf\..*yaml$/.test(entry.name) ? [path] : []
+    })
+  return found('').sort()
+}
+
+function run({ command, args, root, env, minutes, what }) {
+  const { error, status, signal, stdout, stderr } = spawnSync(command, args, {
+    cwd: root,
+    env,
+    encoding: 'utf8',
+    maxBuffer: OUTPUT_BYTES,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: minutes * 60_000,
+  })
+  if (status === 0) return
+  const lines = `${stdout ?? ''}\n${stderr ?? ''}`.split('\n').filter((line) => line.trim() !== '')
+  const telling = lines.filter((line) => !/^npm (warn|notice)|complete log of this run/i.test(line))
+  const reason = error?.message ?? (signal ? `ended by ${signal}` : `exit code ${status}`)
+  throw problem([`${what} failed: ${reason}`, ...telling.slice(-8)].join('\n  '))
+}
+
+/** Runs `work` while holding a lock file; one whose process is gone is taken over. */
+async function takingTurns(root, log, work) {
+  const folder = join(root, '.tollgate')
+  const lock = join(folder, 'setup.lock')
+  mkdirSync(folder, { recursive: true })
+  const deadline = Date.now() + (INSTALL_MINUTES + GENERATE_MINUTES) * 60_000
+  let told = false
+  while (!acquire(lock)) {
+    if (Date.now() > deadline) throw problem(`another setup does not finish: see ${lock}`)
+    if (!told) log('tollgate: waiting for another setup in this directory')
+    told = true
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  const release = () => rmSync(lock, { force: true })
+  process.once('exit', release)
+  try {
+    work()
+  } finally {
+    process.off('exit', release)
+    release()
+  }
+}
+
+function acquire(lock) {
+  try {
+    writeFileSync(lock, String(process.pid), { flag: 'wx' })
+    return true
+  } catch (error) {
+    if (error.code !== 'EEXIST') throw error
+  }
+  const content = readText(lock)
+  if (isStale(lock, content)) removeStale(lock, content)
+  return false
+}
+
+/** Of two that saw the stale file, one may move the other's new one, and puts that back. */
+function removeStale(lock, content) {
+  const aside = `${lock}.${process.pid}`
+  try {
+    renameSync(lock, aside)
+    if (readText(aside) !== content) linkSync(aside, lock)
+  } catch (error) {
+    if (error.code !== 'ENOENT' && error.code !== 'EEXIST') throw error
+  }
+  rmSync(aside, { force: true })
+}
+
+function isStale(lock, content) {
+  const age = Date.now() - (statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? Date.now())
+  const holder = Number(content)
+  // Written in two steps: a lock without a pid may have been made just now.
+  if (!holder) return age > 5_000
+  if (age > (INSTALL_MINUTES + GENERATE_MINUTES) * 60_000) return true
+  try {
+    process.kill(holder, 0)
+    return false
+  } catch (error) {
+    return error.code === 'ESRCH'
+  }
+}
+
+function readText(path) {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}
+
+function readJson(path) {
+  const text = readText(path)
+  return text === null ? null : JSON.parse(text)
+}
+
+/** One line, and what the failed command said last; a stack only for what nobody foresaw. */
+export function explain(error) {
+  return error.foreseen ? error.message : (error.stack ?? String(error))
+}
+
+const invoked = process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)
+if (invoked) {
+  setup(dirname(dirname(fileURLToPath(import.meta.url)))).catch((error) => {
+    process.stderr.write(`tollgate: ${explain(error)}\n`)
+    process.exitCode = 1
+  })
+}

@@ -1,0 +1,127 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+const deploy = join(import.meta.dirname, '../../deploy')
+const oldNode = `data:text/javascript,Object.defineProperty(process, 'versions', {
+  value: { ...process.versions, node: '20.1.0' } })`
+let root: string
+
+/** A project whose npm and buf only note that they ran, and leave what the real ones leave. */
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'tollgate-setup-'))
+  await cp(join(deploy, 'setup.mjs'), join(root, 'deploy/setup.mjs'))
+  await write('package-lock.json', lock({ left: '1.0.0' }))
+  await write('proto/buf.gen.yaml', 'version: v2')
+  await write('proto/tollgate/a/v1/a.proto', 'syntax = "proto3";')
+  const buf = '#!/bin/sh\\necho buf >>ran; mkdir -p proto/gen/es proto/gen/ts-proto\\n'
+  await script(
+    'bin/npm',
+    `echo npm "$@" >>ran; sleep 0.3; rm -rf node_modules; mkdir -p node_modules/.bin
+     cp package-lock.json node_modules/.package-lock.json
+     printf '${buf}' >node_modules/.bin/buf; chmod +x node_modules/.bin/buf
+     printf '#!/bin/sh\\n' >node_modules/.bin/node; chmod +x node_modules/.bin/node`,
+  )
+})
+
+afterEach(() => rm(root, { recursive: true, force: true }))
+
+async function write(path: string, content: string): Promise<void> {
+  await mkdir(dirname(join(root, path)), { recursive: true })
+  await writeFile(join(root, path), content)
+}
+
+async function script(path: string, body: string): Promise<void> {
+  await write(path, `#!/bin/sh\n${body}\n`)
+  await chmod(join(root, path), 0o755)
+}
+
+function lock(versions: Record<string, string>): string {
+  const named = Object.entries(versions).map(([name, version]) => {
+    return [`node_modules/${name}`, { version, optional: name.startsWith('other-platform') }]
+  })
+  return JSON.stringify({ packages: { '': {}, ...Object.fromEntries(named) } })
+}
+
+async function setup(...nodeOptions: string[]): Promise<{ code: number; said: string }> {
+  const child = spawn(process.execPath, [...nodeOptions, 'deploy/setup.mjs'], {
+    cwd: root,
+    env: { PATH: `${join(root, 'bin')}:/usr/bin:/bin` },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  let said = ''
+  child.stderr.on('data', (chunk) => (said += String(chunk)))
+  const [code] = await once(child, 'close')
+  return { code, said }
+}
+
+async function ran(): Promise<string[]> {
+  const text = await readFile(join(root, 'ran'), 'utf8').catch(() => '')
+  await rm(join(root, 'ran'), { force: true })
+  return text.split('\n').filter(Boolean)
+}
+
+describe('setup', () => {
+  it('installs, then generates, and has nothing to do or say the second time', async () => {
+    const first = await setup()
+    expect(first).toEqual({ code: 0, said: expect.stringContaining('installing') })
+    expect(await ran()).toEqual(['npm ci --no-audit --no-fund', 'buf'])
+    expect(await setup()).toEqual({ code: 0, said: '' })
+    expect(await ran()).toEqual([])
+  })
+
+  it('installs again when the lock file names another version', async () => {
+    await setup()
+    await ran()
+    await write('package-lock.json', lock({ left: '1.0.1' }))
+    await setup()
+    expect(await ran()).toContain('npm ci --no-audit --no-fund')
+  })
+
+  it('does not miss an optional package of another platform', async () => {
+    await setup()
+    await ran()
+    await write('package-lock.json', lock({ left: '1.0.0', 'other-platform': '1.0.0' }))
+    await setup()
+    expect(await ran()).toEqual([])
+  })
+
+  it('generates again when the contract changed, and only then', async () => {
+    await setup()
+    await ran()
+    await write('proto/tollgate/a/v1/a.proto', 'syntax = "proto3"; package a;')
+    await setup()
+    expect(await ran()).toEqual(['buf'])
+  })
+
+  it('says in a few lines why an installation failed', async () => {
+    await script('bin/npm', 'echo "npm error code ENOSPC" >&2; exit 1')
+    const { code, said } = await setup()
+    expect(code).toBe(1)
+    expect(said).toMatch(/npm ci failed: exit code 1\n {2}npm error code ENOSPC\n$/)
+  })
+
+  it('installs once when started twice at a time', async () => {
+    const both = await Promise.all([setup(), setup()])
+    expect(both.map(({ code }) => code)).toEqual([0, 0])
+    expect(await ran()).toEqual(['npm ci --no-audit --no-fund', 'buf'])
+  })
+
+  it('takes over from a setup that was killed', async () => {
+    await write('.tollgate/setup.lock', '4194303')
+    expect(await setup()).toMatchObject({ code: 0 })
+    expect(await readdir(join(root, '.tollgate'))).toEqual([])
+  })
+
+  it('says what to do where no Node is brought and this one is too old', async () => {
+    await setup()
+    await rm(join(root, 'node_modules/.bin/node'))
+    const { code, said } = await setup('--import', oldNode)
+    expect(code).toBe(1)
+    expect(said).toMatch(/^tollgate: .*install Node 24.*\n$/)
+    expect(await setup()).toEqual({ code: 0, said: '' })
+  })
+})
