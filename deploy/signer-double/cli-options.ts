@@ -18,7 +18,7 @@ Server
   --mode <mode>            go-livepeer | go-v0.8.11 | node            (default go-livepeer)
   --webhook-url <url>      authorization webhook; without it everybody may pay
   --webhook-headers <h>    headers for it: "Name:value,Name2:value2" (no comma in a value)
-  --utc-offset <offset>    time zone of webhook states, e.g. +02:00   (default +00:00)
+  --utc-offset=<offset>    time zone of webhook states, e.g. -07:30   (default +00:00)
 
 Tickets
   --ev <wei>               expected value of one ticket               (default 100000000000)

@@ -12,6 +12,7 @@ import type { SignedState } from './state.ts'
 export type PayRequest = Readonly<{
   /** The state of the previous answer; without it a session begins. */
   state?: SignedState
+  /** Extra lines; a value holds one character per byte. */
   headers?: readonly HeaderLine[]
   type?: string
   app?: string
@@ -90,6 +91,7 @@ export function callSigner(
         resolve(state === undefined ? result : { ...result, state })
       })
     })
-    request.end(body)
+    // As bytes, because with a string Node would write header bytes above 0x7f in UTF-8.
+    request.end(Buffer.from(body))
   })
 }

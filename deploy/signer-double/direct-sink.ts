@@ -62,13 +62,14 @@ export function directSink(options: DirectOptions): Sink {
       await sleep(pauseMs, undefined, { signal: stopped.signal }).catch(() => undefined)
       pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
     }
-    pumping = undefined
   }
 
   async function send(events: readonly Emitted[]): Promise<void> {
     if (queue.length + events.length > capacity) throw new RangeError('too many events wait')
     queue.push(...events)
-    pumping ??= pump()
+    pumping ??= pump().finally(() => {
+      pumping = undefined
+    })
   }
 
   async function flush(): Promise<void> {

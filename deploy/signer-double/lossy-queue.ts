@@ -84,15 +84,21 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
 
   async function sendAll(): Promise<void> {
     for (let batch = takeDue(); batch.length > 0; batch = takeDue()) await send(batch)
-    sending = undefined
-    schedule()
+  }
+
+  function startSending(): Promise<void> {
+    sending ??= sendAll().finally(() => {
+      sending = undefined
+      schedule()
+    })
+    return sending
   }
 
   function schedule(): void {
     clearTimeout(timer)
     if (sending !== undefined || waiting.length === 0) return
     const next = Math.min(...waiting.map(({ due }) => due))
-    timer = setTimeout(() => { sending ??= sendAll() }, Math.max(0, next - performance.now()))
+    timer = setTimeout(startSending, Math.max(0, next - performance.now()))
   }
 
   function enqueue(entry: Waiting): void {
@@ -141,8 +147,7 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
     release()
     while (waiting.length > 0 || sending !== undefined) {
       for (const entry of waiting) entry.due = 0
-      sending ??= sendAll()
-      await sending
+      await startSending()
     }
     await sink.flush()
   }

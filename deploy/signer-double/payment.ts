@@ -2,6 +2,7 @@ import type { Dialect } from './dialect.ts'
 import { buyTickets, feeOf, measureWork } from './fees.ts'
 import type { Tickets, Work } from './fees.ts'
 import type { PaymentRequest } from './payment-request.ts'
+import type { Orchestrator } from './protobuf.ts'
 import { judgePrice } from './price-ceiling.ts'
 import { rational, ZERO } from './rational.ts'
 import type { Rational } from './rational.ts'
@@ -39,19 +40,20 @@ export type PaymentRules = Readonly<{
   refreshDemanded: () => boolean
 }>
 
-function openSession({ orchestrator, type, app }: PaymentRequest, now: bigint): SessionState {
+/** A session before its first payment, at this orchestrator's price. */
+export function openState(orchestrator: Orchestrator, now: bigint): SessionState {
   return {
     stateId: '',
     pmSessionId: orchestrator.recipientRandHash,
     lastUpdate: now,
     orchestratorAddress: orchestrator.address,
-    app,
+    app: '',
     authExpiry: 0n,
     senderNonce: 0n,
     balance: ZERO,
     initialPricePerUnit: orchestrator.pricePerUnit,
     initialPixelsPerUnit: orchestrator.pixelsPerUnit,
-    type,
+    type: '',
     sequenceNumber: 0n,
     authId: '',
     authPolicy: '',
@@ -104,10 +106,10 @@ export function preparePayment(
 ): Payment {
   const { orchestrator } = request
   const carried = carriedSession(request, rules)
-  const session = carried ?? openSession(request, now)
+  const session = carried ?? openState(orchestrator, now)
   const nonce = nonceOf(session, request, rules)
   const elapsed = carried === undefined ? undefined : now - carried.lastUpdate
-  const { type, inPixels } = request
+  const { type, app, inPixels } = request
   const work = measureWork({ type, elapsed, inPixels }, rules.dialect)
   const price = rational(orchestrator.pricePerUnit, orchestrator.pixelsPerUnit)
   if (rules.dialect.knowsApp) checkCeiling(request, price, type)
@@ -120,6 +122,7 @@ export function preparePayment(
     stateId: carried?.stateId ?? rules.newHex(rules.dialect.idBytes),
     pmSessionId: orchestrator.recipientRandHash,
     type,
+    app: carried?.app ?? app,
     manifestId,
     lastUpdate: now,
     senderNonce: nonce + tickets.count,

@@ -11,9 +11,9 @@ import { createLossyQueue, NO_FAULTS } from './lossy-queue.ts'
 import { DEFAULT_EV, DEFAULT_ORCHESTRATOR } from './options.ts'
 import type { SignerDoubleOptions } from './options.ts'
 import { readPaymentRequest } from './payment-request.ts'
-import { preparePayment } from './payment.ts'
+import { openState, preparePayment } from './payment.ts'
 import { createRandom } from './random.ts'
-import { rational, ZERO } from './rational.ts'
+import { rational } from './rational.ts'
 import { close, createSignerServer, listen } from './server.ts'
 import { everySink } from './sinks.ts'
 import { createStateBox } from './state.ts'
@@ -34,32 +34,13 @@ export type SignerDouble = Readonly<{
   advance: (seconds: number) => void
   /** The next calls, as many as given, are answered 480. */
   demandRefresh: (calls?: number) => void
-  /** Signs a state of the test's own making, as if an earlier call had answered it. */
+  /** Signs a state of the test's own making; what is not given is as a session begins. */
   seal: (state: Partial<SessionState>) => SignedState
   stats: () => Stats
   flush: () => Promise<void>
 }>
 
 const WALLET = Buffer.from('c0ffee254729296a45a3885639ac7e10f9d54979', 'hex')
-
-const EMPTY_STATE: SessionState = {
-  stateId: '9f86d081',
-  pmSessionId: DEFAULT_ORCHESTRATOR.recipientRandHash,
-  lastUpdate: 0n,
-  orchestratorAddress: DEFAULT_ORCHESTRATOR.address,
-  app: '',
-  authExpiry: 0n,
-  senderNonce: 0n,
-  balance: ZERO,
-  initialPricePerUnit: DEFAULT_ORCHESTRATOR.pricePerUnit,
-  initialPixelsPerUnit: DEFAULT_ORCHESTRATOR.pixelsPerUnit,
-  type: '',
-  sequenceNumber: 0n,
-  authId: '',
-  authPolicy: '',
-  authMaxPrice: undefined,
-  manifestId: '',
-}
 
 function createWebhook(options: SignerDoubleOptions, followRedirects: boolean) {
   if (options.webhook === undefined) return { webhook: undefined, policy: '' }
@@ -162,7 +143,7 @@ export function createSignerDouble(options: SignerDoubleOptions): SignerDouble {
     pay,
     advance: clock.advance,
     demandRefresh: (calls = 1) => { refreshes += calls },
-    seal: (state) => box.seal({ ...EMPTY_STATE, ...state }),
+    seal: (state) => box.seal({ ...openState(orchestrator, clock.now()), ...state }),
     stats: () => recorder.read(queue.stats()),
     flush: queue.flush,
   }

@@ -33,6 +33,7 @@ export function kafkaSink(brokers: readonly string[], topic: string): Sink {
     serializers: stringSerializers,
     autocreateTopics: false,
     retries: 2,
+    retryDelay: 200,
     connectTimeout: 5000,
   })
   return {

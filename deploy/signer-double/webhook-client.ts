@@ -118,7 +118,8 @@ export function createWebhookClient(options: WebhookOptions): WebhookClient {
       })
       request.on('response', resolve)
       request.on('error', reject)
-      request.end(hop.body)
+      // A string body would make Node write the head in UTF-8 too, and its bytes are done already.
+      request.end(hop.body === undefined ? undefined : Buffer.from(hop.body))
     })
   }
 
