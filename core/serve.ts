@@ -136,6 +136,7 @@ export function createServing(deps: ServeDeps) {
       call.on('cancelled', () => abort.abort())
       const context = contextOf(call.metadata, abort.signal)
       // Headers at once: the caller learns that it is connected before the first message.
+      call.sendMetadata(new Metadata())
       handler.stream({ request: call.request, metadata: call.metadata, context }, deps, (message) => void call.write(message))
         .then(() => call.end(), (error: unknown) => call.emit('error', refuse(error, path, context).reply))
     }

@@ -115,6 +115,9 @@ create table balances (
   expired_attos         numeric(38,0) not null default 0,
   period_start          timestamptz   not null,
   period_end            timestamptz   not null,
+  -- Tickets signed from here on belong to the period: its start, or, in a user's first, any time, because the
+  -- ticket that provisions a user was signed before the user was known.
+  period_counts_from    timestamptz   not null,
   period_consumed_attos numeric(38,0) not null default 0,
   updated_at            timestamptz   not null,
   constraint balances_pk primary key (app_id, user_id),

@@ -1,0 +1,112 @@
+import { type UsdAttos, usdAttos } from '../lib/money.ts'
+import type { Period } from '../plans/period.ts'
+import type { Account, Entry, Grant, TicketCharge } from './types.ts'
+
+/** The arithmetic of one account, pure: no clock, no database. `store.ts` reads and writes what it changes. */
+
+/** Included usage first, then by priority, expiry (never last), creation, id (decision 33). */
+export function burnOrder(a: Grant, b: Grant): number {
+  if (a.kind !== b.kind) return a.kind === 'included' ? -1 : 1
+  return a.priority - b.priority
+    || (a.expiresAt?.getTime() ?? Infinity) - (b.expiresAt?.getTime() ?? Infinity) || 0
+    || a.createdAt.getTime() - b.createdAt.getTime()
+    || (a.id < b.id ? -1 : 1)
+}
+
+/** May this grant pay for that ticket? Expiry and period are judged by the ticket's own time. */
+function covers(grant: Grant, ticket: TicketCharge): boolean {
+  if (grant.remaining === 0n) return false
+  if (grant.expiresAt !== null && ticket.signedAt >= grant.expiresAt) return false
+  if (grant.kind === 'included') return ticket.signedAt >= grant.effectiveAt
+  return coversFeature(grant.featureKey, ticket)
+}
+
+/** The feature that stands for all spend on the network (billing facts, section 4). */
+const everything = 'network_spend'
+
+function coversFeature(featureKey: string | null, { pipeline, modelId }: TicketCharge): boolean {
+  return featureKey === null || featureKey === everything
+    || featureKey === pipeline || featureKey === `${pipeline}:${modelId}`
+}
+
+function append(account: Account, entry: Omit<Entry, 'seq' | 'balanceAfter'>): void {
+  account.seq += 1n
+  account.balance = usdAttos(account.balance + entry.amount)
+  account.entries.push({ ...entry, seq: account.seq, balanceAfter: account.balance })
+}
+
+/** Adds credit. */
+export function credit(account: Account, grant: Grant, at: Date): void {
+  account.grants.push(grant)
+  account.grants.sort(burnOrder)
+  account.granted = usdAttos(account.granted + grant.amount)
+  if (grant.kind === 'grant') account.topup = usdAttos(account.topup + grant.amount)
+  append(account, { kind: 'grant', amount: grant.amount, overage: usdAttos(0n), causeId: grant.id, createdAt: at })
+}
+
+/** Burns all of a batch's tickets in the order of their signing and books them as one charge. */
+export function burn(account: Account, charge: { tickets: readonly TicketCharge[]; id: string; at: Date }): void {
+  const ordered = charge.tickets.toSorted((a, b) =>
+    a.signedAt.getTime() - b.signedAt.getTime() || (a.eventId < b.eventId ? -1 : 1))
+  let cost = 0n
+  let drawn = 0n
+  for (const ticket of ordered) {
+    cost += ticket.cost
+    drawn += draw(account.grants, ticket)
+    if (ticket.signedAt >= account.periodCountsFrom) {
+      account.periodConsumed = usdAttos(account.periodConsumed + ticket.cost)
+    }
+  }
+  const overage = usdAttos(cost - drawn)
+  account.consumed = usdAttos(account.consumed + cost)
+  account.overage = usdAttos(account.overage + overage)
+  append(account, { kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at })
+}
+
+function draw(grants: readonly Grant[], ticket: TicketCharge): bigint {
+  let open: bigint = ticket.cost
+  for (const grant of grants) {
+    if (open === 0n) break
+    if (!covers(grant, ticket)) continue
+    const part = grant.remaining < open ? grant.remaining : open
+    grant.remaining = usdAttos(grant.remaining - part)
+    if (grant.state === 'stored') grant.state = 'changed'
+    open -= part
+  }
+  return ticket.cost - open
+}
+
+/** Books as expired what remains of every grant whose time has passed. */
+export function expire(account: Account, at: Date): void {
+  for (const grant of account.grants) {
+    if (grant.expiresAt === null || grant.expiresAt > at || grant.expiredAt !== null) continue
+    grant.expiredAt = at
+    if (grant.state === 'stored') grant.state = 'changed'
+    if (grant.remaining > 0n) {
+      account.expired = usdAttos(account.expired + grant.remaining)
+      append(account, {
+        kind: 'expire', amount: usdAttos(-grant.remaining), overage: usdAttos(0n), causeId: grant.id, createdAt: at,
+      })
+      // What remained stays visible in the entry; the head holds what may still burn.
+      grant.remaining = usdAttos(0n)
+    }
+  }
+}
+
+/** Moves to the period that is running and starts its consumption at zero. */
+export function enterPeriod(account: Account, period: Period, countsFrom: Date = period.start): void {
+  account.periodStart = period.start
+  account.periodEnd = period.end
+  account.periodCountsFrom = countsFrom
+  account.periodConsumed = usdAttos(0n)
+}
+
+/** What may be spent at `at`: of all grants that are in effect. */
+export function remainingAt(grants: readonly Grant[], at: Date): UsdAttos {
+  return usdAttos(activeAt(grants, at).reduce((sum: bigint, grant) => sum + grant.remaining, 0n))
+}
+
+/** Grants in effect at `at`. */
+export const activeAt = (grants: readonly Grant[], at: Date): Grant[] =>
+  grants.filter((grant) => grant.expiredAt === null && grant.effectiveAt <= at
+    && (grant.expiresAt === null || grant.expiresAt > at))

@@ -1,0 +1,134 @@
+import { type AppId, type UserId } from '../ids.ts'
+import { uuidV7 } from '../lib/crypto.ts'
+import { type UsdAttos, usdAttos } from '../lib/money.ts'
+import { type Db, type Pool, tx } from '../lib/sql.ts'
+import { periodAt } from '../plans/period.ts'
+import * as accounts from './account.ts'
+import * as store from './store.ts'
+import type { Account, Grant, GrantSource, TicketCharge } from './types.ts'
+
+export interface NewGrant {
+  readonly amount: UsdAttos
+  readonly source: GrantSource
+  readonly featureKey: string | null
+}
+
+interface User { readonly appId: AppId; readonly userId: UserId }
+
+const defaultPriority = 10
+const expireBatch = 500
+// The ticket that provisions a user was signed before the user was known: a first period has no lower end.
+const beginning = new Date(0)
+
+/**
+ * Changes balances. Every function runs inside the caller's transaction, locks the users it touches in id order,
+ * and writes balance heads, grants and ledger entries together or not at all.
+ */
+export function createLedger() {
+  /** Opens the account of a user who was just subscribed and gives the first period's included usage. */
+  async function open(db: Db, user: User, at: Date): Promise<void> {
+    const [terms] = await store.currentTerms(db, [user])
+    if (!terms) throw new Error(`user ${user.userId} has no subscription`)
+    const period = periodAt(terms.anchorAt, terms.cycle, at)
+    await store.insertBalance(db, { ...user, ...period, at })
+    const [account] = await store.lockAccounts(db, [user])
+    if (!account || account.seq > 0n) return
+    accounts.enterPeriod(account, period, beginning)
+    creditIncluded(account, terms.includedAttos, at)
+    await store.saveAccounts(db, [account], at)
+  }
+
+  /** Adds credit on top of everything that is there. Returns the account as it stands then. */
+  async function grant(db: Db, request: User & NewGrant, at: Date): Promise<{ account: Account; grant: Grant }> {
+    const account = await lockCurrent(db, request, at)
+    const granted: Grant = {
+      id: uuidV7(at.getTime()), kind: 'grant', source: request.source, featureKey: request.featureKey,
+      amount: request.amount, remaining: request.amount, priority: defaultPriority,
+      effectiveAt: at, expiresAt: null, expiredAt: null, createdAt: at, state: 'new',
+    }
+    accounts.credit(account, granted, at)
+    await store.saveAccounts(db, [account], at)
+    return { account, grant: granted }
+  }
+
+  /**
+   * Burns allowances for tickets, in the order of decision 33, as one charge per user. What no allowance covers is
+   * overage. Returns the users that have nothing left.
+   */
+  async function charge(db: Db, charges: readonly TicketCharge[], options: { id: string; at: Date }): Promise<UserId[]> {
+    const byUser = Map.groupBy(charges, (charge) => charge.userId)
+    const users = [...byUser.values()].flatMap((tickets) => tickets.slice(0, 1))
+    const locked = await store.lockAccounts(db, users)
+    if (locked.length !== users.length) throw new Error('a charged user has no account')
+    const expirations = await enterPeriods(db, locked, options.at)
+    for (const account of locked) {
+      accounts.burn(account, { tickets: byUser.get(account.userId) ?? [], id: options.id, at: options.at })
+    }
+    // Late tickets of the last period may still use what it included; only then is the rest expired.
+    for (const account of expirations) accounts.expire(account, options.at)
+    await store.saveAccounts(db, locked, options.at)
+    return locked.filter((account) => accounts.remainingAt(account.grants, options.at) === 0n)
+      .map((account) => account.userId)
+  }
+
+  /** The account as it stands at `at`, with its period entered and its passed grants expired. Locks it. */
+  async function lockCurrent(db: Db, user: User, at: Date): Promise<Account> {
+    const [account] = await store.lockAccounts(db, [user])
+    if (!account) throw new Error(`user ${user.userId} has no account`)
+    await enterPeriods(db, [account], at)
+    accounts.expire(account, at)
+    return account
+  }
+
+  /** Reads an account; when its period is over, moves it into the running one first. */
+  async function read(pool: Pool, user: User, at: Date): Promise<Account> {
+    const account = await store.readAccount(pool, user)
+    if (account && account.periodEnd > at) return account
+    return tx(pool, async (db) => {
+      const current = await lockCurrent(db, user, at)
+      await store.saveAccounts(db, [current], at)
+      return current
+    })
+  }
+
+  /** Books what has expired, up to a bound; returns how many users it touched. */
+  async function sweep(pool: Pool, at: Date): Promise<number> {
+    return tx(pool, async (db) => {
+      const users = await store.usersToExpire(db, at, expireBatch)
+      const unique = [...new Map(users.map((user) => [user.userId, user])).values()]
+      if (unique.length === 0) return 0
+      const locked = await store.lockAccounts(db, unique)
+      await enterPeriods(db, locked, at)
+      for (const account of locked) accounts.expire(account, at)
+      await store.saveAccounts(db, locked, at)
+      return locked.length
+    })
+  }
+
+  return { open, grant, charge, read, sweep }
+}
+
+export type Ledger = ReturnType<typeof createLedger>
+
+/** Moves accounts whose period is over into the running one, with its included usage. Returns those it moved. */
+async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<Account[]> {
+  const due = locked.filter((account) => account.periodEnd <= at)
+  if (due.length === 0) return []
+  const terms = new Map((await store.currentTerms(db, due)).map((term) => [term.userId, term]))
+  for (const account of due) {
+    const term = terms.get(account.userId)
+    if (!term) throw new Error(`user ${account.userId} has no subscription`)
+    accounts.enterPeriod(account, periodAt(term.anchorAt, term.cycle, at))
+    creditIncluded(account, term.includedAttos, at)
+  }
+  return due
+}
+
+function creditIncluded(account: Account, included: bigint, at: Date): void {
+  if (included === 0n) return
+  accounts.credit(account, {
+    id: uuidV7(at.getTime()), kind: 'included', source: 'plan_adjustment', featureKey: null,
+    amount: usdAttos(included), remaining: usdAttos(included), priority: 0,
+    effectiveAt: account.periodCountsFrom, expiresAt: account.periodEnd, expiredAt: null, createdAt: at, state: 'new',
+  }, at)
+}

@@ -1,0 +1,222 @@
+import { type AppId, type UserId, appId, userId } from '../ids.ts'
+import { usdAttos } from '../lib/money.ts'
+import { type Db, many, maybeOne, sql } from '../lib/sql.ts'
+import type { BillingCycle } from '../plans/period.ts'
+import { burnOrder } from './account.ts'
+import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
+
+interface UserKey { readonly appId: AppId; readonly userId: UserId }
+
+interface BalanceRow {
+  app_id: string; user_id: string; seq: bigint; balance_attos: string; granted_attos: string; topup_attos: string
+  consumed_attos: string; overage_attos: string; expired_attos: string; period_start: Date; period_end: Date
+  period_counts_from: Date; period_consumed_attos: string
+}
+
+interface GrantRow {
+  user_id: string; id: string; kind: 'included' | 'grant'; source: string; feature_key: string | null
+  amount_attos: string; remaining_attos: string; priority: number; effective_at: Date; expires_at: Date | null
+  expired_at: Date | null; created_at: Date
+}
+
+const attos = (text: string) => usdAttos(BigInt(text))
+
+function sourceOf(text: string): GrantSource {
+  const source = grantSources.find((known) => known === text)
+  if (!source) throw new Error(`unknown grant source ${text}`)
+  return source
+}
+
+const grantFromRow = (row: GrantRow): Grant => ({
+  id: row.id,
+  kind: row.kind,
+  source: sourceOf(row.source),
+  featureKey: row.feature_key,
+  amount: attos(row.amount_attos),
+  remaining: attos(row.remaining_attos),
+  priority: row.priority,
+  effectiveAt: row.effective_at,
+  expiresAt: row.expires_at,
+  expiredAt: row.expired_at,
+  createdAt: row.created_at,
+  state: 'stored',
+})
+
+const accountFromRow = (row: BalanceRow, grants: Grant[]): Account => ({
+  appId: appId(row.app_id),
+  userId: userId(row.user_id),
+  seq: row.seq,
+  balance: attos(row.balance_attos),
+  granted: attos(row.granted_attos),
+  topup: attos(row.topup_attos),
+  consumed: attos(row.consumed_attos),
+  overage: attos(row.overage_attos),
+  expired: attos(row.expired_attos),
+  periodStart: row.period_start,
+  periodEnd: row.period_end,
+  periodCountsFrom: row.period_counts_from,
+  periodConsumed: attos(row.period_consumed_attos),
+  grants: grants.sort(burnOrder),
+  entries: [],
+})
+
+function toAccounts(balances: readonly BalanceRow[], grantRows: readonly GrantRow[]): Account[] {
+  const byUser = Map.groupBy(grantRows, (row) => row.user_id)
+  return balances.map((row) => accountFromRow(row, (byUser.get(row.user_id) ?? []).map(grantFromRow)))
+}
+
+/** Reads accounts and locks them until the transaction ends, always in the order of user ids: no deadlock. */
+export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
+  const apps = users.map((user) => user.appId)
+  const ids = users.map((user) => user.userId)
+  const balances = await many<BalanceRow>(db, sql`
+    select b.app_id, b.user_id, b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.consumed_attos,
+           b.overage_attos, b.expired_attos, b.period_start, b.period_end, b.period_counts_from, b.period_consumed_attos
+    from balances b
+    join unnest(${apps}::uuid[], ${ids}::uuid[]) as wanted (app_id, user_id)
+      on b.app_id = wanted.app_id and b.user_id = wanted.user_id
+    order by b.user_id
+    for no key update of b`)
+  return toAccounts(balances, await openGrants(db, users))
+}
+
+/** Reads one account without a lock; null when the user has none. */
+export async function readAccount(db: Db, user: UserKey): Promise<Account | null> {
+  const balance = await maybeOne<BalanceRow>(db, sql`
+    select app_id, user_id, seq, balance_attos, granted_attos, topup_attos, consumed_attos, overage_attos,
+           expired_attos, period_start, period_end, period_counts_from, period_consumed_attos
+    from balances
+    where app_id = ${user.appId} and user_id = ${user.userId}`)
+  if (!balance) return null
+  return toAccounts([balance], await openGrants(db, [user]))[0] ?? null
+}
+
+async function openGrants(db: Db, users: readonly UserKey[]): Promise<GrantRow[]> {
+  return many<GrantRow>(db, sql`
+    select g.user_id, g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
+           g.effective_at, g.expires_at, g.expired_at, g.created_at
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+      as wanted (app_id, user_id)
+    join grants g on g.app_id = wanted.app_id and g.user_id = wanted.user_id
+    where g.expired_at is null`)
+}
+
+export async function insertBalance(db: Db, user: UserKey & { start: Date; end: Date; at: Date }): Promise<void> {
+  await db.query(sql`
+    insert into balances (app_id, user_id, period_start, period_end, period_counts_from, updated_at)
+    values (${user.appId}, ${user.userId}, ${user.start}, ${user.end}, ${user.start}, ${user.at})
+    on conflict do nothing`)
+}
+
+/** Writes what changed in locked accounts: a fixed number of statements, however many accounts. */
+export async function saveAccounts(db: Db, accounts: readonly Account[], at: Date): Promise<void> {
+  const touched = accounts.filter((account) => account.entries.length > 0)
+  await insertGrants(db, accounts)
+  await updateGrants(db, accounts)
+  if (touched.length > 0) await insertEntries(db, touched)
+  await updateBalances(db, accounts, at)
+}
+
+const withGrants = (accounts: readonly Account[], state: Grant['state']) =>
+  accounts.flatMap((account) => account.grants.filter((grant) => grant.state === state)
+    .map((grant) => ({ account, grant })))
+
+async function insertGrants(db: Db, accounts: readonly Account[]): Promise<void> {
+  const rows = withGrants(accounts, 'new')
+  if (rows.length === 0) return
+  const column = <T>(value: (row: { account: Account; grant: Grant }) => T): T[] => rows.map(value)
+  await db.query(sql`
+    insert into grants (app_id, user_id, id, kind, source, feature_key, amount_attos, remaining_attos, priority,
+                        effective_at, expires_at, created_at)
+    select * from unnest(
+      ${column((row) => row.account.appId)}::uuid[], ${column((row) => row.account.userId)}::uuid[],
+      ${column((row) => row.grant.id)}::uuid[], ${column((row) => row.grant.kind)}::text[],
+      ${column((row) => row.grant.source)}::text[], ${column((row) => row.grant.featureKey)}::text[],
+      ${column((row) => row.grant.amount)}::numeric[], ${column((row) => row.grant.remaining)}::numeric[],
+      ${column((row) => row.grant.priority)}::smallint[], ${column((row) => row.grant.effectiveAt)}::timestamptz[],
+      ${column((row) => row.grant.expiresAt)}::timestamptz[], ${column((row) => row.grant.createdAt)}::timestamptz[])`)
+}
+
+async function updateGrants(db: Db, accounts: readonly Account[]): Promise<void> {
+  const rows = withGrants(accounts, 'changed')
+  if (rows.length === 0) return
+  await db.query(sql`
+    update grants g
+    set remaining_attos = changed.remaining_attos, expired_at = changed.expired_at
+    from unnest(
+      ${rows.map((row) => row.account.appId)}::uuid[], ${rows.map((row) => row.account.userId)}::uuid[],
+      ${rows.map((row) => row.grant.id)}::uuid[], ${rows.map((row) => row.grant.remaining)}::numeric[],
+      ${rows.map((row) => row.grant.expiredAt)}::timestamptz[])
+      as changed (app_id, user_id, id, remaining_attos, expired_at)
+    where g.app_id = changed.app_id and g.user_id = changed.user_id and g.id = changed.id`)
+}
+
+async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void> {
+  const rows = accounts.flatMap((account) => account.entries.map((entry) => ({ account, entry })))
+  await db.query(sql`
+    insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos,
+                                cause_id, created_at)
+    select * from unnest(
+      ${rows.map((row) => row.account.appId)}::uuid[], ${rows.map((row) => row.account.userId)}::uuid[],
+      ${rows.map((row) => row.entry.seq)}::bigint[], ${rows.map((row) => row.entry.kind)}::text[],
+      ${rows.map((row) => row.entry.amount)}::numeric[], ${rows.map((row) => row.entry.overage)}::numeric[],
+      ${rows.map((row) => row.entry.balanceAfter)}::numeric[], ${rows.map((row) => row.entry.causeId)}::uuid[],
+      ${rows.map((row) => row.entry.createdAt)}::timestamptz[])`)
+}
+
+async function updateBalances(db: Db, accounts: readonly Account[], at: Date): Promise<void> {
+  const column = <T>(value: (account: Account) => T): T[] => accounts.map(value)
+  await db.query(sql`
+    update balances b
+    set seq = head.seq, balance_attos = head.balance, granted_attos = head.granted, topup_attos = head.topup,
+        consumed_attos = head.consumed, overage_attos = head.overage, expired_attos = head.expired,
+        period_start = head.period_start, period_end = head.period_end,
+        period_counts_from = head.period_counts_from, period_consumed_attos = head.period_consumed,
+        updated_at = ${at}
+    from unnest(
+      ${column((a) => a.appId)}::uuid[], ${column((a) => a.userId)}::uuid[], ${column((a) => a.seq)}::bigint[],
+      ${column((a) => a.balance)}::numeric[], ${column((a) => a.granted)}::numeric[],
+      ${column((a) => a.topup)}::numeric[], ${column((a) => a.consumed)}::numeric[],
+      ${column((a) => a.overage)}::numeric[], ${column((a) => a.expired)}::numeric[],
+      ${column((a) => a.periodStart)}::timestamptz[], ${column((a) => a.periodEnd)}::timestamptz[],
+      ${column((a) => a.periodCountsFrom)}::timestamptz[], ${column((a) => a.periodConsumed)}::numeric[])
+      as head (app_id, user_id, seq, balance, granted, topup, consumed, overage, expired, period_start, period_end,
+               period_counts_from, period_consumed)
+    where b.app_id = head.app_id and b.user_id = head.user_id`)
+}
+
+export interface Terms {
+  readonly userId: UserId
+  readonly anchorAt: Date
+  readonly cycle: BillingCycle
+  readonly includedAttos: bigint
+}
+
+/** What each user's subscription includes now: the newest version of its plan. */
+export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<Terms[]> {
+  const rows = await many<{ user_id: string; anchor_at: Date; billing_cycle: BillingCycle; included_attos: string }>(db, sql`
+    select s.user_id, s.anchor_at, p.billing_cycle, v.included_attos
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+      as wanted (app_id, user_id)
+    join subscriptions s on s.app_id = wanted.app_id and s.user_id = wanted.user_id
+    join plans p on p.app_id = s.app_id and p.id = s.plan_id
+    join lateral (
+      select included_attos from plan_versions
+      where app_id = p.app_id and plan_id = p.id
+      order by version desc
+      limit 1) v on true`)
+  return rows.map((row) => ({
+    userId: userId(row.user_id), anchorAt: row.anchor_at, cycle: row.billing_cycle, includedAttos: BigInt(row.included_attos),
+  }))
+}
+
+/** Users with a grant whose time has passed and is not booked yet, oldest first. */
+export async function usersToExpire(db: Db, at: Date, limit: number): Promise<UserKey[]> {
+  const rows = await many<{ app_id: string; user_id: string }>(db, sql`
+    select app_id, user_id
+    from grants
+    where expired_at is null and expires_at <= ${at}
+    order by expires_at
+    limit ${limit}`)
+  return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
+}

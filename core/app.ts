@@ -1,0 +1,120 @@
+import { Server } from '@grpc/grpc-js'
+import { AllowanceServiceService } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import { TokenServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import { UsageServiceService } from '../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
+import { createLedger } from './allowances/ledger.ts'
+import { createAllowancesRpc } from './allowances/rpc.ts'
+import { createAllowances } from './allowances/service.ts'
+import type { CoreConfig } from './config.ts'
+import { migrate } from './db/migrate.ts'
+import { addHealthAndReflection } from './health.ts'
+import { createIdempotency } from './idempotency.ts'
+import { createApps } from './identity/apps.ts'
+import { createIdentityRpc } from './identity/rpc.ts'
+import { createUsers } from './identity/service.ts'
+import { createInvalidations } from './invalidations.ts'
+import { createKeysRpc } from './keys/rpc.ts'
+import { createKeys } from './keys/service.ts'
+import type { Log } from './lib/log.ts'
+import type { Metrics } from './lib/metrics.ts'
+import { createPool } from './lib/sql.ts'
+import { type Now, systemNow } from './lib/time.ts'
+import { createMetering } from './metering/service.ts'
+import { createMeteringRpc } from './metering/rpc.ts'
+import { createPlans } from './plans/service.ts'
+import { createSecrets } from './secrets.ts'
+import { createServing, listenGrpc } from './serve.ts'
+import { createSignerRpc } from './signer/rpc.ts'
+import { createSigner } from './signer/service.ts'
+import { createTokensRpc } from './tokens/rpc.ts'
+import { createTokens } from './tokens/service.ts'
+import { createSigningKeys } from './tokens/signing-keys.ts'
+import { createUsageRpc } from './usage/rpc.ts'
+import { createUsage } from './usage/service.ts'
+import { startUpkeep } from './upkeep.ts'
+
+export interface CoreDeps {
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly now?: Now
+}
+
+const statementTimeoutMs = 10_000
+const drainMs = 2_500
+const messageMaxBytes = 16 * 1024 * 1024
+
+/** Migrates, wires everything top to bottom, and serves. Rejects with one clear error when it cannot start. */
+export async function startCore(config: CoreConfig, { log, metrics, now = systemNow }: CoreDeps) {
+  await migrate(config.databaseUrl)
+  const pool = createPool({ url: config.databaseUrl, max: config.databasePoolMax, name: 'tollgate-core', statementTimeoutMs })
+  pool.on('error', (error) => log.warn({ err: error }, 'idle database connection lost'))
+  const stopping = new AbortController()
+  const { issuer, sealingKey, redisUrl, revocationBoundSeconds } = config
+
+  const invalidations = createInvalidations({ redisUrl, tombstoneSeconds: revocationBoundSeconds, log })
+  const secrets = createSecrets(config.peppers)
+  const idempotency = createIdempotency({ pool, sealingKey, now })
+  const ledger = createLedger()
+  const plans = createPlans({ ledger })
+  const apps = createApps({ pool, plans, secrets, now })
+  const users = createUsers({ pool, plans, invalidations, log, now })
+  const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
+  const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
+  const tokens = createTokens({ ...config.tokens, issuer, signingKeys, apps, users, keys, now })
+  const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
+  const usage = createUsage({ pool, users, now })
+  const allowances = createAllowances({
+    pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
+  })
+  const signer = createSigner({ pool, ledger, users, keys, usableRate: metering.usableRate, now })
+
+  await signingKeys.prepare()
+  const serving = createServing({
+    authenticator: { m2mByBasic: apps.authenticate, m2mByToken: tokens.m2mByToken, userByToken: tokens.userByToken },
+    serviceToken: config.serviceToken, log, metrics,
+  })
+  const server = new Server({
+    'grpc.max_receive_message_length': messageMaxBytes, 'grpc.max_concurrent_streams': 1_000,
+  })
+  const identity = createIdentityRpc({ apps, users, starterUsdMicros: config.starterUsdMicros, revocationBoundSeconds })
+  const services = [
+    serving.bind(AppServiceService, identity.appService),
+    serving.bind(CallerServiceService, identity.callerService),
+    serving.bind(UserServiceService, identity.userService),
+    serving.bind(KeyServiceService, createKeysRpc({ keys, revocationBoundSeconds }).keyService),
+    serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys }).tokenService),
+    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
+    serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+    serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
+    serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
+  ]
+  for (const { definition, implementation } of services) server.addService(definition, implementation)
+  const health = addHealthAndReflection(server)
+  const listening = await listenGrpc(server, config)
+  const upkeep = startUpkeep({ pool, ledger, idempotency, log, now })
+  await metering.start()
+  health.set(true)
+
+  async function ready(): Promise<Record<string, boolean>> {
+    const database = await pool.query('select 1').then(() => true, () => false)
+    return { database, redis: await invalidations.ready(), ...await metering.ready() }
+  }
+
+  /** Tells health checks first, lets running calls finish, then closes what they stood on. */
+  async function stop(): Promise<void> {
+    if (stopping.signal.aborted) return
+    health.set(false)
+    stopping.abort()
+    await Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop()])
+    invalidations.stop()
+    await pool.end()
+  }
+
+  return { target: `${config.host === '0.0.0.0' ? '127.0.0.1' : config.host}:${listening.port}`, port: listening.port, ready, stop }
+}
+
+export type Core = Awaited<ReturnType<typeof startCore>>

@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto'
+import type { EnvReader } from './lib/env.ts'
+import { type UsdMicros, parseInteger, usdMicros } from './lib/money.ts'
+import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
+import type { Peppers } from './secrets.ts'
+import { type SigningAlgorithm, signingAlgorithms } from './tokens/types.ts'
+
+export interface CoreConfig {
+  readonly host: string
+  readonly port: number
+  /** Shared by our own processes; proves a call to core comes from one of them. */
+  readonly serviceToken: string
+  readonly databaseUrl: string
+  readonly databasePoolMax: number
+  readonly redisUrl: string | undefined
+  readonly issuer: string
+  readonly tokens: { readonly alg: SigningAlgorithm; readonly userTtlSeconds: number; readonly machineTtlSeconds: number }
+  readonly sealingKey: Buffer
+  readonly peppers: Peppers
+  readonly starterUsdMicros: UsdMicros
+  readonly revocationBoundSeconds: number
+  readonly metering: MeteringConfig
+}
+
+export const issuerPath = '/api/v1/oidc'
+
+/** Reads core's settings. Problems are collected in the reader; the result is only good when there are none. */
+export function readCoreConfig(env: EnvReader): CoreConfig {
+  return {
+    host: env.text('HOST', { fallback: '127.0.0.1', meaning: 'Address that every listener binds.' }),
+    port: env.port('CORE_PORT', { fallback: '50051', meaning: 'gRPC port of core.' }),
+    serviceToken: secret(env, 'CORE_TOKEN', 'Shared by core, gateway, sidecar and CLI; at least 32 characters.'),
+    databaseUrl: required(env, 'DATABASE_URL', env.url('DATABASE_URL', {
+      schemes: ['postgres', 'postgresql'], secret: true, meaning: 'PostgreSQL 15 or newer; an embedded one when not set.',
+    })),
+    databasePoolMax: env.integer('DATABASE_POOL_MAX', {
+      fallback: '16', min: 2, max: 200, meaning: 'Connections that one core process opens.',
+    }),
+    redisUrl: env.url('REDIS_URL', {
+      schemes: ['redis', 'rediss'], secret: true, meaning: 'Redis for shared caches and invalidations; in process when not set.',
+    }),
+    issuer: readPublicUrl(env) + issuerPath,
+    tokens: readTokens(env),
+    sealingKey: createHash('sha256').update(secret(env, 'KEY_ENCRYPTION_KEY',
+      'Encrypts signing keys and stored answers at rest; at least 32 characters.')).digest(),
+    peppers: readPeppers(env),
+    starterUsdMicros: readStarter(env),
+    revocationBoundSeconds: env.integer('REVOCATION_BOUND_SECONDS', {
+      fallback: '360', min: 1, max: 3_600,
+      meaning: 'Longest time that caches may honour an ended permission; told in answers and used for tombstones.',
+    }),
+    metering: readMeteringConfig(env),
+  }
+}
+
+/** Every URL handed out begins with it; never a request header (decision 9). */
+export function readPublicUrl(env: EnvReader): string {
+  const port = env.port('PLATFORM_PORT', { fallback: '8080', meaning: 'Port of the platform API (surface B and OIDC).' })
+  return env.url('PUBLIC_URL', {
+    schemes: ['http', 'https'], fallback: `http://localhost:${port}`,
+    meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
+  }) ?? ''
+}
+
+function required(env: EnvReader, name: string, value: string | undefined): string {
+  if (value === undefined && !env.problems.some((line) => line.startsWith(name))) env.problem(`${name} is required`)
+  return value ?? ''
+}
+
+function secret(env: EnvReader, name: string, meaning: string): string {
+  const value = env.optional(name, { secret: true, meaning }) ?? ''
+  if (value.length < 32) env.problem(`${name} must have at least 32 characters`)
+  return value
+}
+
+function readTokens(env: EnvReader) {
+  return {
+    alg: env.choice('TOKEN_ALG', { fallback: 'RS256', of: signingAlgorithms, meaning: 'Algorithm of new signing keys.' }),
+    userTtlSeconds: env.integer('USER_TOKEN_TTL_SECONDS', {
+      fallback: '300', min: 30, max: 3_600, meaning: 'Lifetime of a user JWT.',
+    }),
+    machineTtlSeconds: env.integer('MACHINE_TOKEN_TTL_SECONDS', {
+      fallback: '3600', min: 60, max: 86_400, meaning: 'Lifetime of a machine JWT.',
+    }),
+  }
+}
+
+function readPeppers(env: EnvReader): Peppers {
+  const meaning = 'Peppers under which secrets are hashed, as id:value pairs; the first is used for new ones, each at least 32 characters.'
+  const entries = env.list('SECRET_PEPPERS', { secret: true, meaning }).map((entry) => {
+    const colon = entry.indexOf(':')
+    return { id: entry.slice(0, Math.max(colon, 0)), value: entry.slice(colon + 1) }
+  })
+  if (entries.length === 0 || entries.some(({ id, value }) => !/^[A-Za-z0-9_-]{1,32}$/.test(id) || value.length < 32)) {
+    env.problem('SECRET_PEPPERS must be id:value pairs, separated by commas, each value at least 32 characters')
+  }
+  const byId = new Map(entries.map(({ id, value }) => [id, Buffer.from(value)]))
+  return { current: entries[0]?.id ?? '', byId }
+}
+
+function readStarter(env: EnvReader): UsdMicros {
+  const text = env.text('STARTER_USD_MICROS', {
+    fallback: '5000000', meaning: 'Included usage of a new app\'s Starter plan, in USD micros.',
+  })
+  const value = parseInteger(text)
+  if (value === null || value > 10n ** 15n) env.problem('STARTER_USD_MICROS must be a whole number of USD micros, at most 10^15')
+  return usdMicros(value ?? 0n)
+}

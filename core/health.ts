@@ -1,0 +1,25 @@
+import { join } from 'node:path'
+import type { Server } from '@grpc/grpc-js'
+import { loadSync } from '@grpc/proto-loader'
+import { ReflectionService } from '@grpc/reflection'
+import { HealthImplementation } from 'grpc-health-check'
+
+const protoRoot = join(import.meta.dirname, '../proto')
+
+/** Every contract, for reflection: the files that the code was generated from. */
+export const protoFiles = ['identity', 'keys', 'tokens', 'allowances', 'metering', 'usage', 'signer']
+  .map((domain) => `tollgate/${domain}/v1/${domain}.proto`)
+
+export interface Health {
+  /** What grpc.health.v1 answers from now on. */
+  set(serving: boolean): void
+}
+
+/** Adds grpc.health.v1 and server reflection, both open to anyone who reaches the port. */
+export function addHealthAndReflection(server: Server): Health {
+  const health = new HealthImplementation({ '': 'NOT_SERVING' })
+  health.addToServer(server)
+  const definition = loadSync(protoFiles, { includeDirs: [protoRoot], keepCase: true })
+  new ReflectionService(definition).addToServer(server)
+  return { set: (serving) => health.setStatus('', serving ? 'SERVING' : 'NOT_SERVING') }
+}

@@ -1,0 +1,69 @@
+import { type EnvReader, createEnvReader } from './env.ts'
+import { createAdminServer, listen } from './http.ts'
+import { type Log, createLog } from './log.ts'
+import { type Metrics, createMetrics } from './metrics.ts'
+
+export interface Running {
+  ready(): Promise<Record<string, boolean>>
+  stop(): Promise<void>
+  /** What the log says when it is up. */
+  readonly summary: Readonly<Record<string, string>>
+}
+
+export interface ProcessSpec<Config> {
+  readonly name: string
+  readonly adminPort: { readonly setting: string; readonly fallback: string }
+  readonly read: (env: EnvReader) => Config
+  readonly start: (config: Config, deps: { log: Log; metrics: Metrics }) => Promise<Running>
+}
+
+const stopWithinMs = 4_500
+
+/**
+ * Runs one process: reads its settings (all problems, one line each, exit 1), starts it (one clear line when it
+ * cannot), serves /metrics and health on loopback, and drains on SIGTERM or SIGINT within five seconds.
+ */
+export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<void> {
+  const env = createEnvReader(process.env)
+  const config = spec.read(env)
+  const adminPort = env.port(spec.adminPort.setting, { fallback: spec.adminPort.fallback, meaning: `Loopback port of ${spec.name}'s metrics and health.` })
+  const level = env.text('LOG_LEVEL', { fallback: 'info', meaning: 'trace, debug, info, warn, error or silent.' })
+  if (env.problems.length > 0) fail(env.problems)
+  const log = createLog({ level, name: spec.name })
+  const metrics = createMetrics(spec.name)
+  const running = await spec.start(config, { log, metrics }).catch((error: unknown) => fail([messageOf(error)]))
+  const admin = await listen(createAdminServer({ metrics: [metrics], ready: running.ready }), {
+    host: '127.0.0.1', port: adminPort, setting: spec.adminPort.setting,
+  }).catch(async (error: unknown) => {
+    await running.stop()
+    return fail([messageOf(error)])
+  })
+  log.info({ ...running.summary, admin: admin.url }, `${spec.name} is up`)
+  onStopSignal(async () => {
+    log.info('draining')
+    await Promise.all([running.stop(), admin.stop(500)])
+  })
+}
+
+/** Calls `stop` once on SIGTERM or SIGINT and exits 0; a second signal, or five seconds, ends it at once. */
+export function onStopSignal(stop: () => Promise<void>): void {
+  let stopping = false
+  const handle = (): void => {
+    if (stopping) process.exit(1)
+    stopping = true
+    setTimeout(() => process.exit(1), stopWithinMs).unref()
+    stop().then(() => process.exit(0), () => process.exit(1))
+  }
+  process.on('SIGTERM', handle)
+  process.on('SIGINT', handle)
+}
+
+/** What went wrong as one line, without a stack. */
+export function messageOf(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? ''
+}
+
+export function fail(lines: readonly string[]): never {
+  for (const line of lines) process.stderr.write(`tollgate: ${line}\n`)
+  process.exit(1)
+}

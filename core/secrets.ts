@@ -1,0 +1,47 @@
+import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
+import { promisify } from 'node:util'
+import { pepperedHash } from './lib/crypto.ts'
+
+export interface Peppers {
+  /** The id under which new secrets are stored. */
+  readonly current: string
+  readonly byId: ReadonlyMap<string, Buffer>
+}
+
+/** How client secrets and keys are stored and found: HMAC-SHA-256 under a pepper with an id (decision 7). */
+export function createSecrets(peppers: Peppers) {
+  function pepper(id: string): Buffer {
+    const found = peppers.byId.get(id)
+    if (!found) throw new Error(`no pepper with the id ${id}; keep old peppers in SECRET_PEPPERS until their secrets are gone`)
+    return found
+  }
+
+  /** The stored form of a new secret. */
+  const store = (secret: string) => ({ hash: pepperedHash(secret, pepper(peppers.current)), pepperId: peppers.current })
+
+  /** Every form under which an existing secret may be stored: one for each pepper. */
+  const candidates = (secret: string): Buffer[] =>
+    [...peppers.byId.values()].map((value) => pepperedHash(secret, value))
+
+  /** Compares in constant time. */
+  function matches(secret: string, stored: { hash: Buffer; pepperId: string }): boolean {
+    const value = peppers.byId.get(stored.pepperId)
+    return value !== undefined && timingSafeEqual(pepperedHash(secret, value), stored.hash)
+  }
+
+  return { store, candidates, matches }
+}
+
+export type Secrets = ReturnType<typeof createSecrets>
+
+// OWASP's second choice for argon2id: 19 MiB, 2 passes, 1 lane.
+const argon = { memory: 19_456, passes: 2, parallelism: 1, tagLength: 32 }
+const argon2Async = promisify(argon2)
+
+/** A password's stored form in PHC notation: argon2id with its parameters and salt. */
+export async function hashPassword(password: string): Promise<string> {
+  const nonce = randomBytes(16)
+  const tag = await argon2Async('argon2id', { ...argon, message: password, nonce })
+  const text = (bytes: Buffer): string => bytes.toString('base64').replace(/=+$/, '')
+  return `$argon2id$v=19$m=${argon.memory},t=${argon.passes},p=${argon.parallelism}$${text(nonce)}$${text(tag)}`
+}

@@ -1,0 +1,29 @@
+import { once } from 'node:events'
+import type * as pb from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import { service } from '../callers.ts'
+import type { Invalidations } from '../invalidations.ts'
+import { type Handlers, rpc, streamRpc } from '../serve.ts'
+import type { Signer } from './service.ts'
+
+export interface SignerRpcDeps {
+  readonly signer: Signer
+  readonly invalidations: Invalidations
+  /** Aborts when core drains: watchers are told to go elsewhere. */
+  readonly stopping: AbortSignal
+}
+
+export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDeps) {
+  const signerService: Handlers<pb.SignerServiceServer> = {
+    verifyApiKey: rpc(service(), async (request: pb.VerifyApiKeyRequest) => signer.verifyApiKey(request.apiKey)),
+    getAccess: rpc(service(), async (request: pb.GetAccessRequest) => ({
+      access: await signer.access(request.clientId, request.externalUserId),
+    })),
+    watchInvalidations: streamRpc(service(), async (_request: pb.WatchInvalidationsRequest, emit: (message: pb.WatchInvalidationsResponse) => void, context) => {
+      const unwatch = invalidations.watch(emit)
+      const ended = AbortSignal.any([context.signal, stopping])
+      if (!ended.aborted) await once(ended, 'abort')
+      unwatch()
+    }),
+  }
+  return { signerService }
+}

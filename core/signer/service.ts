@@ -1,0 +1,60 @@
+import { DomainError } from '../../proto/errors.ts'
+import { remainingAt } from '../allowances/account.ts'
+import type { Ledger } from '../allowances/ledger.ts'
+import type { Users } from '../identity/service.ts'
+import type { User } from '../identity/types.ts'
+import { type AppId, type UserId, authId } from '../ids.ts'
+import type { Keys } from '../keys/service.ts'
+import type { EthRate } from '../lib/money.ts'
+import type { Pool } from '../lib/sql.ts'
+import { type Now, secondsOf } from '../lib/time.ts'
+
+export interface SignerDeps {
+  readonly pool: Pool
+  readonly ledger: Ledger
+  readonly users: Users
+  readonly keys: Keys
+  /** The newest observation that may still price a ticket now. */
+  readonly usableRate: () => Promise<EthRate | null>
+  readonly now: Now
+}
+
+/** What a sidecar asks before the signer signs: who is this, and may they spend? */
+export function createSigner({ pool, ledger, users, keys, usableRate, now }: SignerDeps) {
+  async function verifyApiKey(presented: string) {
+    const owner = await keys.verify(presented)
+    const user = owner && await users.findById(owner.appId, owner.userId)
+    if (!owner || !user) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
+    return { identity: owner, access: await accessOf(user) }
+  }
+
+  /** Provisions an unknown user of a known app: signing does. NOT_FOUND for an unknown app. */
+  async function access(clientId: string, externalUserId: string) {
+    const subjects = await users.resolveSubjects([{ clientId, externalUserId }])
+    const subject = subjects.get(authId(clientId, externalUserId))
+    const user = subject && await users.findById(subject.appId, subject.userId)
+    if (!user) throw new DomainError('NOT_FOUND', 'no such app or user')
+    return accessOf(user)
+  }
+
+  async function accessOf(user: User) {
+    const at = now()
+    const [remaining, rate] = await Promise.all([remainingOf(user.appId, user.id, at), usableRate()])
+    return {
+      active: user.status === 'active',
+      tokensValidAfter: BigInt(user.tokensValidAfter ? secondsOf(user.tokensValidAfter) : 0),
+      remainingUsdAttos: remaining.toString(),
+      usdAttosPerEth: rate?.toString(),
+      userId: user.id,
+    }
+  }
+
+  async function remainingOf(app: AppId, user: UserId, at: Date): Promise<bigint> {
+    const account = await ledger.read(pool, { appId: app, userId: user }, at)
+    return remainingAt(account.grants, at)
+  }
+
+  return { verifyApiKey, access }
+}
+
+export type Signer = ReturnType<typeof createSigner>

@@ -1,0 +1,23 @@
+import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import { anyone, bearer, m2m, m2mSelf } from '../callers.ts'
+import { type Handlers, rpc } from '../serve.ts'
+import type { Tokens } from './service.ts'
+import type { SigningKeys } from './signing-keys.ts'
+
+export function createTokensRpc({ tokens, signingKeys }: { tokens: Tokens; signingKeys: SigningKeys }) {
+  const tokenService: Handlers<pb.TokenServiceServer> = {
+    issueMachineToken: rpc(m2mSelf(), async (request: pb.IssueMachineTokenRequest, caller) =>
+      tokens.issueMachine(caller, request.scope)),
+    mintUserToken: rpc(m2m('users:token'), async (request: pb.MintUserTokenRequest, caller) =>
+      tokens.mintUser(caller, request.externalUserId, request.scope)),
+    exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller) =>
+      tokens.exchangeApiKey(caller.token, request.clientId, request.scope)),
+    getJwks: rpc(anyone(), async (_request: pb.GetJwksRequest) => ({
+      keys: (await signingKeys.jwks()).map((jwk) => ({
+        kty: jwk['kty'] ?? '', kid: jwk['kid'] ?? '', alg: jwk['alg'] ?? '', use: jwk['use'] ?? '',
+        n: jwk['n'], e: jwk['e'], crv: jwk['crv'], x: jwk['x'], y: jwk['y'],
+      })),
+    })),
+  }
+  return { tokenService }
+}
