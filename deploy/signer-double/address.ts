@@ -10,8 +10,9 @@ function roundConstants(): bigint[] {
     register = register & 0x80 ? ((register << 1) ^ 0x171) & 0xff : register << 1
     return bit
   }
+  const placed = (_: unknown, j: number): bigint => nextBit() << ((1n << BigInt(j)) - 1n)
   return Array.from({ length: 24 }, () =>
-    Array.from({ length: 7 }, (_, j) => nextBit() << ((1n << BigInt(j)) - 1n)).reduce((a, b) => a | b),
+    Array.from({ length: 7 }, placed).reduce((all, bit) => all | bit),
   )
 }
 

@@ -3,7 +3,7 @@ import { readJson } from './json-reader.ts'
 import { readMaxPrice } from './price-ceiling.ts'
 import type { MaxPrice } from './price-ceiling.ts'
 
-/** What the signer reads from the webhook's body (signer-contract.md 2.2). */
+/** What the signer reads from the webhook's body (signer contract 2.2). */
 export type Answer = Readonly<{
   status: number
   reason: string

@@ -31,7 +31,7 @@ export type Inbound = Readonly<{
 export const policyOf = ({ url, headers }: Pick<WebhookOptions, 'url' | 'headers'>): string =>
   createHash('sha256').update(JSON.stringify([url, headers])).digest('hex')
 
-/** Whether an earlier answer still covers this call (signer-contract.md 3). */
+/** Whether an earlier answer still covers this call (signer contract 3). */
 function stillPermitted(payment: Payment, { dialect, policy }: Authorizer): boolean {
   const { authExpiry, authPolicy } = payment.state
   const now = toUnixSeconds(payment.now)
@@ -51,7 +51,8 @@ function refuseAs(answer: Answer, { successor, webhookFailure }: Dialect): never
   if (successor && (status < 400 || status > 599)) {
     throw refusal(webhookFailure, `the webhook refused with the invalid status ${status}`)
   }
-  throw refusal(status, reason === '' ? `remote signer webhook rejected with status ${status}` : reason)
+  const generated = `remote signer webhook rejected with status ${status}`
+  throw refusal(status, reason === '' ? generated : reason)
 }
 
 function checkCeiling(payment: Payment, ceiling: MaxPrice | undefined): void {

@@ -112,11 +112,14 @@ function utcOffset(flags: Flags): number {
   const given = flags['utc-offset'] ?? '+00:00'
   const match = /^([+-])(\d\d):([0-5]\d)$/.exec(given)
   const minutes = Number(match?.[2]) * 60 + Number(match?.[3])
-  if (match === null || minutes > 14 * 60) throw bad('utc-offset', 'must look like +02:00 or -07:30')
+  if (match === null || minutes > 14 * 60) {
+    throw bad('utc-offset', 'must look like +02:00 or -07:30')
+  }
   return match[1] === '-' ? -minutes : minutes
 }
 
 function sinksOf(flags: Flags): Sink[] {
+  const { topic = 'livepeer-gateway-events' } = flags
   const url = httpUrl(flags, 'direct-url')
   const secret = flags['direct-secret']
   if (url !== undefined && secret === undefined) throw bad('direct-url', 'needs --direct-secret')
@@ -125,7 +128,7 @@ function sinksOf(flags: Flags): Sink[] {
     throw bad('kafka', 'must be a list of host:port')
   }
   return [
-    ...(brokers === undefined ? [] : [kafkaSink(brokers, flags.topic ?? 'livepeer-gateway-events')]),
+    ...(brokers === undefined ? [] : [kafkaSink(brokers, topic)]),
     ...(url === undefined || secret === undefined ? [] : [directSink({ url, secret })]),
     ...(flags.file === undefined ? [] : [fileSink(flags.file)]),
   ]

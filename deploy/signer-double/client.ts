@@ -52,8 +52,9 @@ function stateIn(body: string): SignedState | undefined {
 /** The JSON body of a payment request, with `orchestrator` in protocol buffers. */
 export function payBody(request: PayRequest, orchestrator: Orchestrator): string {
   const { state, manifestId, inPixels, maxPrice } = request
+  const info = encodeOrchestrator({ ...orchestrator, ...request.orchestrator })
   return writeJson({
-    orchestrator: encodeOrchestrator({ ...orchestrator, ...request.orchestrator }).toString('base64'),
+    orchestrator: info.toString('base64'),
     ...(state !== undefined && { state }),
     ...(manifestId !== undefined && { ManifestID: manifestId }),
     app: request.app ?? '',

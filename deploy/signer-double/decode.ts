@@ -22,7 +22,11 @@ export function membersOf(value: JsonValue): Members {
  * Go decodes every occurrence in turn: a wrong type anywhere fails the whole, null changes
  * nothing, and the last value stays.
  */
-function decodeLast<T>(members: Members, name: string, decode: (value: JsonValue) => T): T | undefined {
+function decodeLast<T>(
+  members: Members,
+  name: string,
+  decode: (value: JsonValue) => T,
+): T | undefined {
   let last: T | undefined
   for (const value of members.get(fold(name)) ?? []) {
     if (value.kind !== 'null') last = decode(value)

@@ -25,7 +25,11 @@ function describe(name: string, { status, body }: PayResult): string {
 }
 
 /** One gateway session: it pays every interval and, like the SDKs, keeps trying on any failure. */
-async function playSession(double: SignerDouble, name: string, options: DriveOptions): Promise<void> {
+async function playSession(
+  double: SignerDouble,
+  name: string,
+  options: DriveOptions,
+): Promise<void> {
   const { type, app, inPixels, authorization, intervalMs, signal, report } = options
   const headers = authorization === undefined ? [] : [['Authorization', authorization] as const]
   let recipientRandHash = freshHash()
@@ -33,7 +37,8 @@ async function playSession(double: SignerDouble, name: string, options: DriveOpt
   while (!signal.aborted) {
     const carried = state === undefined ? {} : { state }
     const orchestrator = { recipientRandHash, authSessionId: name }
-    const request = { ...carried, headers, type, app, inPixels, manifestId: name, orchestrator, signal }
+    const session = { ...carried, manifestId: name, type, app, inPixels }
+    const request = { ...session, headers, orchestrator, signal }
     const result = await double.pay(request).catch(() => undefined)
     if (signal.aborted) return
     report(result === undefined ? `${name}: the connection was closed` : describe(name, result))

@@ -25,7 +25,8 @@ function envelope(type: string, at: bigint, event: { id: string; data: JsonOut }
   return { id, type, bytes: writeJson({ id, type, timestamp, gateway: '', data }) }
 }
 
-const checksum = (address: string): string => toChecksumAddress(Buffer.from(address.slice(2), 'hex'))
+const checksum = (address: string): string =>
+  toChecksumAddress(Buffer.from(address.slice(2), 'hex'))
 
 function ethText(wei: Rational): string {
   const whole = round(wei)
@@ -66,7 +67,7 @@ function timesOf({ now, previous }: Payment): Readonly<Record<string, JsonOut>> 
 const sortMembers = (members: Readonly<Record<string, JsonOut>>): JsonOut =>
   Object.fromEntries(Object.entries(members).sort(([a], [b]) => (a < b ? -1 : 1)))
 
-/** The billing record, queued after a 200 and before the answer (signer-contract.md 5.4). */
+/** The billing record, queued after a 200 and before the answer (signer contract 5.4). */
 export function createSignedTicket(payment: Payment, at: bigint, source: EventSource): Emitted {
   const { orchestrator } = payment.request
   const { work, state } = payment

@@ -38,7 +38,7 @@ const NOT_IN_THE_MAP = new Set(['Host', 'Transfer-Encoding', 'Trailer'])
 
 /**
  * Promise: the header map a Go server would hold for this request, keys canonical and sorted,
- * always arrays, nothing filtered (signer-contract.md 1.3).
+ * always arrays, nothing filtered (signer contract 1.3).
  */
 export function toHeaderMap(rawHeaders: readonly string[]): Record<string, string[]> {
   const map = new Map<string, string[]>()
@@ -65,7 +65,13 @@ export function parseHeaderFlag(flag: string): HeaderLine[] {
 }
 
 /** What Go's client writes itself, whatever the header map says. */
-const WRITTEN_APART = new Set(['Host', 'Content-Length', 'Transfer-Encoding', 'Trailer', 'User-Agent'])
+const WRITTEN_APART = new Set([
+  'Host',
+  'Content-Length',
+  'Transfer-Encoding',
+  'Trailer',
+  'User-Agent',
+])
 
 export type OutgoingHead = Readonly<{
   host: string

@@ -1,7 +1,7 @@
 /**
  * A JSON reader as strict as Go's encoding/json, which keeps number literals as written:
  * JSON.parse takes `200.0` and `2e2` for 200 and loses digits above 2^53, and the signer does
- * neither (signer-contract.md 2.3).
+ * neither (signer contract 2.3).
  */
 export type JsonValue =
   | Readonly<{ kind: 'null' }>

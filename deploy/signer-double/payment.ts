@@ -79,7 +79,7 @@ function carriedSession(request: PaymentRequest, rules: PaymentRules): SessionSt
   return session
 }
 
-/** The nonce so far; new ticket parameters start a new count. Refuses with 480 when they are due. */
+/** The nonce so far; new ticket parameters start a new count. Refuses with 480 when due. */
 function nonceOf(session: SessionState, request: PaymentRequest, rules: PaymentRules): bigint {
   const { recipientRandHash, url } = request.orchestrator
   const same = session.pmSessionId === recipientRandHash
@@ -97,7 +97,7 @@ function checkCeiling(request: PaymentRequest, price: Rational, type: string): v
 
 /**
  * Promise: the payment this request asks for, with every check that comes before the webhook, in
- * the signer's order (signer-contract.md 1.4). Refuses with 400, 480, 481 or 482.
+ * the signer's order (signer contract 1.4). Refuses with 400, 480, 481 or 482.
  */
 export function preparePayment(
   request: PaymentRequest,

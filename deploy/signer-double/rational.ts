@@ -16,7 +16,8 @@ export function rational(n: bigint, d = 1n): Rational {
   return { n: n / divisor, d: d / divisor }
 }
 
-export const add = (a: Rational, b: Rational): Rational => rational(a.n * b.d + b.n * a.d, a.d * b.d)
+export const add = (a: Rational, b: Rational): Rational =>
+  rational(a.n * b.d + b.n * a.d, a.d * b.d)
 
 export const subtract = (a: Rational, b: Rational): Rational => add(a, { n: -b.n, d: b.d })
 

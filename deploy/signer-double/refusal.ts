@@ -1,11 +1,9 @@
-/** An answer other than 200: thrown by any step of a payment, rendered once by the server. */
-export type Refusal = Error & Readonly<{ status: number; headers: Readonly<Record<string, string>> }>
+type Headers = Readonly<Record<string, string>>
 
-export function refusal(
-  status: number,
-  message: string,
-  headers: Readonly<Record<string, string>> = {},
-): Refusal {
+/** An answer other than 200: thrown by any step of a payment, rendered once by the server. */
+export type Refusal = Error & Readonly<{ status: number; headers: Headers }>
+
+export function refusal(status: number, message: string, headers: Headers = {}): Refusal {
   return Object.assign(new Error(message), { status, headers })
 }
 

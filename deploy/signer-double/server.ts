@@ -41,7 +41,7 @@ async function readBody(request: http.IncomingMessage): Promise<string> {
 }
 
 /**
- * Answers a status the way Go's server does (signer-contract.md 2.4): it panics on codes outside
+ * Answers a status the way Go's server does (signer contract 2.4): it panics on codes outside
  * 100-999 and closes the connection, sends a 200 after a 1xx, and no body with 204 and 304.
  */
 function sendRefusal(response: http.ServerResponse, refused: Refusal, flat: boolean): void {
@@ -76,7 +76,11 @@ function hangUpSignal(response: http.ServerResponse): AbortSignal {
 
 /** Promise: an unstarted server that imitates the Go server's limits, routing and error bodies. */
 export function createSignerServer({ routes, flatErrors, onAnswer }: ServerOptions): http.Server {
-  async function answer(request: http.IncomingMessage, response: http.ServerResponse, route: Route) {
+  async function answer(
+    request: http.IncomingMessage,
+    response: http.ServerResponse,
+    route: Route,
+  ): Promise<void> {
     const inbound = { headers: toHeaderMap(request.rawHeaders), signal: hangUpSignal(response) }
     try {
       const result = await route(await readBody(request), inbound)
@@ -102,7 +106,7 @@ export function createSignerServer({ routes, flatErrors, onAnswer }: ServerOptio
   return http.createServer({ ...limits, keepAliveTimeout: 90_000 }, serve)
 }
 
-/** Promise: the server listens on `host:port`; answers the port it got. Rejects when it is taken. */
+/** Promise: the server listens; answers the port it got. Rejects when the port is taken. */
 export function listen(server: http.Server, port: number, host: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)

@@ -11,7 +11,7 @@ import { parseRatText, ratText } from './rational.ts'
 import type { Rational } from './rational.ts'
 import { formatTime, parseTime } from './time.ts'
 
-/** One payment session as the client carries it; the signer keeps nothing (signer-contract.md 3). */
+/** One payment session as the client carries it; the signer keeps nothing (signer contract 3). */
 export type SessionState = Readonly<{
   stateId: string
   pmSessionId: string
@@ -38,8 +38,9 @@ export type SignedState = Readonly<{ State: string; Sig: string }>
 
 export type StateFormat = Readonly<{ dialect: Dialect; utcOffsetMinutes: number }>
 
-/** Promise: the members of `state` in the order and types of signer-contract.md 1.3. */
-export function writeState(state: SessionState, { dialect, utcOffsetMinutes }: StateFormat): JsonOut {
+/** Promise: the members of `state` in the order and types of signer contract 1.3. */
+export function writeState(state: SessionState, format: StateFormat): JsonOut {
+  const { dialect, utcOffsetMinutes } = format
   return {
     StateID: state.stateId,
     PMSessionID: state.pmSessionId,

@@ -34,7 +34,12 @@ export type Stats = Readonly<{
   signed: Readonly<{ tickets: number; fee: bigint; queuedTickets: number; queuedFee: bigint }>
 }>
 
-export type Signed = Readonly<{ id: string; payment: Payment; state: SessionState; queued: boolean }>
+export type Signed = Readonly<{
+  id: string
+  payment: Payment
+  state: SessionState
+  queued: boolean
+}>
 
 function toRecord({ id, payment, state, queued }: Signed): TicketRecord {
   return {

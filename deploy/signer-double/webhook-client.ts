@@ -33,7 +33,7 @@ const MAX_REDIRECTS = 10
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024
 const FREE_SOCKET_MS = 90_000
 
-// Go's default transport: two idle connections per host, for 90 s, whatever a Keep-Alive header says.
+// Go's default transport: two idle connections per host, for 90 s, whatever Keep-Alive says.
 const POOL = { keepAlive: true, maxFreeSockets: 2, timeout: FREE_SOCKET_MS }
 
 function keepFreeSockets<A extends http.Agent>(agent: A): A {

@@ -32,13 +32,16 @@ describe('the command line', () => {
     const file = join(folder, 'events.ndjson')
     const { code, out, err } = await run(
       [
-        '--port', '0', '--webhook-url', webhook.url, '--webhook-headers', 'Authorization:Bearer whsec_test',
-        '--drive', '2', '--interval', '0.05', '--authorization', 'Bearer sk_live_alice', '--file', file,
+        '--port', '0',
+        '--webhook-url', webhook.url, '--webhook-headers', 'Authorization:Bearer whsec_test',
+        '--drive', '2', '--interval', '0.05', '--authorization', 'Bearer sk_live_alice',
+        '--file', file,
       ],
       (text) => text.split(': 200 paid').length > 5,
     )
     expect({ code, err }).toEqual({ code: 0, err: '' })
-    expect(out).toMatch(/\d+ payments signed for \d+ wei, \d+ webhook calls, (\d+) of \1 events delivered/)
+    expect(out).toMatch(/\d+ payments signed for \d+ wei, \d+ webhook calls,/)
+    expect(out).toMatch(/ (\d+) of \1 events delivered/)
     expect(webhook.calls[0]?.rawHeaders).toContain('Bearer whsec_test')
     expect(webhook.calls[0]?.body).toContain('"Authorization":["Bearer sk_live_alice"]')
     expect(await readFile(file, 'utf8')).toContain('"auth_id":"acme:alice"')

@@ -1,15 +1,20 @@
 import { describe, expect, it } from 'vitest'
+import type { Mode } from '../../../deploy/signer-double/dialect.ts'
 import type { SignerDoubleOptions } from '../../../deploy/signer-double/options.ts'
 import { answer, allow, parsed, startDouble, startWebhook, stateOf, T0 } from './support.ts'
 import type { Script } from './support.ts'
 
 const NOW = T0 / 1_000_000_000n
 
-async function start(mode: 'node' | 'go-v0.8.11', script: Script = allow, more: SignerDoubleOptions = {}) {
+async function start(mode: Mode, script: Script = allow, more: SignerDoubleOptions = {}) {
   const webhook = await startWebhook(script)
   const headers = [['Authorization', 'Bearer whsec_test']] as const
-  const options = { mode, ev: 100n, orchestrator: { pricePerUnit: 100n }, webhook: { url: webhook.url, headers } }
-  const double = await startDouble({ ...options, ...more })
+  const double = await startDouble({
+    mode,
+    orchestrator: { pricePerUnit: 100n },
+    webhook: { url: webhook.url, headers },
+    ...more,
+  })
   return { webhook, double }
 }
 
@@ -50,7 +55,8 @@ describe('the successor signer', () => {
     expect(ticket?.data['computed_fee_usd']).toBeNull()
     expect(ticket?.data['payer_address']).toMatch(/^0x[0-9a-fA-F]{40}$/)
     expect(ticket?.data['request_id']).toMatch(/^[0-9a-f]{32}$/)
-    expect((await double.pay({ type: 'nonsense' })).body).toBe('{"error":"unknown payment type: nonsense"}\n')
+    const refused = await double.pay({ type: 'nonsense' })
+    expect(refused.body).toBe('{"error":"unknown payment type: nonsense"}\n')
   })
 
   it('answers 502 when the webhook fails, redirects or refuses outside 400-599', async () => {

@@ -11,7 +11,11 @@ const FEE = 100n
 const NOW = T0 / 1_000_000_000n
 
 /** A double whose every call makes one ticket, and a session of it that has already begun. */
-async function session(body: string, state: Partial<SessionState> = {}, options: SignerDoubleOptions = {}) {
+async function session(
+  body: string,
+  state: Partial<SessionState> = {},
+  options: SignerDoubleOptions = {},
+) {
   const webhook = await startWebhook(answer(body))
   const double = await startDouble({
     ev: FEE,
@@ -35,7 +39,7 @@ describe('a cached authorization', () => {
     expect(webhook.calls[0]?.body).toContain(`"AuthExpiry":${NOW - 1n},`)
   })
 
-  it.each([NOW, NOW + 1n, NOW * 1000n])('is not asked for again up to its expiry %i', async (authExpiry) => {
+  it.each([NOW, NOW + 1n, NOW * 1000n])('holds up to its expiry %i', async (authExpiry) => {
     const { webhook, pay } = await session('{"status":403}', { authExpiry })
     expect((await pay()).status).toBe(200)
     expect(webhook.calls).toEqual([])
@@ -47,7 +51,7 @@ describe('a cached authorization', () => {
     expect(webhook.calls).toHaveLength(1)
   })
 
-  it('follows the clock of the signer, is kept while it holds and replaced by every call', async () => {
+  it('follows the signer\'s clock, is kept while it holds and replaced by every call', async () => {
     const { webhook, double, pay } = await session(`{"status":200,"expiry":${NOW + 5n}}`)
     const first = await pay()
     double.advance(5)
@@ -82,7 +86,7 @@ describe('the identity of a session', () => {
     expect(double.stats().tickets[0]?.authId).toBe('from-header')
   })
 
-  it('stays empty when nobody names one, and stays bound when a later answer names none', async () => {
+  it('stays empty when nobody names one, and bound when a later answer names none', async () => {
     const { double, pay, begun } = await session('{"status":200}', { authId: 'acme:bob' })
     await pay()
     await double.pay({ type: 'fixed' })
@@ -91,7 +95,8 @@ describe('the identity of a session', () => {
   })
 
   it('must not change, and then leaves neither state nor ticket', async () => {
-    const { double, pay } = await session('{"status":200,"auth_id":"acme:eve"}', { authId: 'acme:bob' })
+    const eve = '{"status":200,"auth_id":"acme:eve"}'
+    const { double, pay } = await session(eve, { authId: 'acme:bob' })
     const result = await pay()
     expect([result.status, result.state]).toEqual([500, undefined])
     expect(messageOf(result.body)).toBe('Internal Server Error')
@@ -108,21 +113,24 @@ describe('the identity of a session', () => {
 
 describe('a price ceiling of the webhook', () => {
   const ceiling = (price: string, currency = 'wei', unit = 'fixed'): string =>
-    `{"status":200,"auth_id":"a","maxPrice":{"price":${price},"currency":"${currency}","unit":"${unit}"}}`
+    `{"status":200,"maxPrice":{"price":${price},"currency":"${currency}","unit":"${unit}"}}`
 
   it.each([
     [ceiling('100'), 200], [ceiling('"100"'), 200], [ceiling('100.0'), 200], [ceiling('1e2'), 200],
     [ceiling('100', ' WEI '), 200], [ceiling('99'), 481], [ceiling('99.999'), 481],
     [ceiling('100', 'usd'), 502], [ceiling('100', 'wei', 'seconds'), 502], [ceiling('0'), 502],
     [ceiling('-5'), 502], [ceiling('1e999999999'), 502],
-    ['{"status":200,"maxPrice":{}}', 502], [ceiling('"abc"'), 500], [ceiling('100', 'wei', 'hour'), 502],
+    ['{"status":200,"maxPrice":{}}', 502], [ceiling('100', 'wei', 'hour'), 502],
+    [ceiling('"abc"'), 500],
   ])('%s answers %i', async (body, status) => {
     const { double, pay } = await session(body)
     expect((await pay()).status).toBe(status)
     expect(double.stats().signed.tickets).toBe(status === 200 ? 1 : 0)
   })
 
-  it.each([['live', 'seconds'], ['lv2v', '720p-pixel-seconds']])('of type %s counts in %s', async (type, unit) => {
+  const units = [['live', 'seconds'], ['lv2v', '720p-pixel-seconds']]
+
+  it.each(units)('of type %s counts in %s', async (type, unit) => {
     const { double } = await session(ceiling('1', 'wei', unit), {}, { ev: 10n ** 9n })
     expect((await double.pay({ type, orchestrator: { pricePerUnit: 1n } })).status).toBe(200)
   })
@@ -136,6 +144,8 @@ describe('a price ceiling of the webhook', () => {
 })
 
 describe('the checks before the webhook', () => {
+  const maxPrice = (price: number | string) => ({ price, currency: 'wei', unit: 'fixed' })
+
   it.each<[string, PayRequest, number]>([
     ['an unknown type', { type: 'batch' }, 400],
     ['another type than the session\'s', { type: 'live' }, 400],
@@ -148,8 +158,8 @@ describe('the checks before the webhook', () => {
     ['no ticket parameters', { orchestrator: { recipientRandHash: '0x' } }, 400],
     ['a malformed maxPrice', { maxPrice: { price: 1, currency: 'usd', unit: 'fixed' } }, 400],
     ['a maxPrice of the wrong type', { maxPrice: 5 }, 400],
-    ['a maxPrice below the price', { maxPrice: { price: 99, currency: 'wei', unit: 'fixed' } }, 481],
-    ['a maxPrice equal to the price', { maxPrice: { price: '100', currency: 'wei', unit: 'fixed' } }, 200],
+    ['a maxPrice below the price', { maxPrice: maxPrice(99) }, 481],
+    ['a maxPrice equal to the price', { maxPrice: maxPrice('100') }, 200],
   ])('answer for %s', async (_name, request, status) => {
     const { webhook, double, pay } = await session('{"status":200}')
     expect((await pay(request)).status).toBe(status)
@@ -159,8 +169,9 @@ describe('the checks before the webhook', () => {
 
   it('refuse a tampered state', async () => {
     const { begun, pay } = await session('{"status":200}')
-    const forged = Buffer.from(decode(begun).replace('"Balance":"0"', '"Balance":"9"')).toString('base64')
-    expect((await pay({ state: { ...begun, State: forged } })).status).toBe(400)
+    const forged = Buffer.from(decode(begun).replace('"Balance":"0"', '"Balance":"9"'))
+    const state = { ...begun, State: forged.toString('base64') }
+    expect((await pay({ state })).status).toBe(400)
   })
 
   it('answer 482 when the credit suffices', async () => {
@@ -182,12 +193,16 @@ describe('the checks before the webhook', () => {
     expect((await pay({ state })).status).toBe(480)
   })
 
-  it.each(['', '{', '[]', '{}', '{"orchestrator":5}', '{"orchestrator":"!!"}', '{"orchestrator":"CP8="}'])(
+  it.each([
+    '', '{', '[]', '{}',
+    '{"orchestrator":5}', '{"orchestrator":"!!"}', '{"orchestrator":"CP8="}',
+  ])(
     'answer 400 for the body %s',
     async (body) => {
       const { double } = await session('{"status":200}')
-      const head = `POST /generate-live-payment HTTP/1.1\r\nHost: x\r\nConnection: close\r\n`
-      const answered = await exchange(double.url, `${head}Content-Length: ${body.length}\r\n\r\n${body}`)
+      const head = 'POST /generate-live-payment HTTP/1.1\r\nHost: x\r\nConnection: close'
+      const length = `Content-Length: ${body.length}`
+      const answered = await exchange(double.url, `${head}\r\n${length}\r\n\r\n${body}`)
       expect(answered).toContain('400 Bad Request')
       expect(answered).toContain('{"error":{"message":"')
     },

@@ -66,7 +66,7 @@ export async function startWebhook(script: Script = allow): Promise<Webhook> {
 }
 
 /** A bare TCP server that keeps the bytes of each request and answers a fixed response. */
-export async function startRawWebhook(response: string): Promise<{ url: string; bytes: () => string }> {
+export async function startRawWebhook(response: string) {
   let bytes = ''
   const sockets = new Set<net.Socket>()
   const server = net.createServer((socket) => {

@@ -96,7 +96,7 @@ describe('create_signed_ticket', () => {
     )
   })
 
-  it('bills a whole second for a started one, at the first price, and reports the new price', async () => {
+  it('bills a started second whole at the first price and reports the new price', async () => {
     const double = await startDouble({ ev: 10n })
     const state = stateOf(await double.pay({ type: 'live', orchestrator: { pricePerUnit: 10n } }))
     double.advance(5.003)
@@ -108,20 +108,29 @@ describe('create_signed_ticket', () => {
     })
   })
 
-  it('prepays 60 seconds of lv2v and bills the caller\'s pixels of an untyped session', async () => {
+  it('prepays 60 seconds of lv2v and bills the pixels of an untyped caller', async () => {
     const double = await startDouble({ ev: 1_000_000_000n })
     await double.pay({ type: 'lv2v', orchestrator: { pricePerUnit: 1n } })
-    await double.pay({ type: '', inPixels: 5n, orchestrator: { pricePerUnit: 1n, pixelsPerUnit: 3n } })
+    const thirds = { pricePerUnit: 1n, pixelsPerUnit: 3n }
+    await double.pay({ type: '', inPixels: 5n, orchestrator: thirds })
     await double.flush()
     const [video, untyped] = parsed(double.events)
-    expect(video?.data).toMatchObject({ billable_secs: 60, pixels: 1_658_880_000, computed_fee: '1658880000' })
-    expect(untyped?.data).toMatchObject({ billable_secs: 0, pixels: 0, computed_fee: '2', pipeline: '' })
+    expect(video?.data).toMatchObject({
+      billable_secs: 60, pixels: 1_658_880_000, computed_fee: '1658880000',
+    })
+    expect(untyped?.data).toMatchObject({
+      billable_secs: 0, pixels: 0, computed_fee: '2', pipeline: '',
+    })
   })
 
-  it.each([[1n, 2n, '1'], [1n, 3n, '0'], [5n, 3n, '2'], [10_000_000_000_000_001n, 1n, '10000000000000001']])(
+  it.each([
+    [1n, 2n, '1'], [1n, 3n, '0'], [5n, 3n, '2'],
+    [10_000_000_000_000_001n, 1n, '10000000000000001'],
+  ])(
     'rounds a fee of %i/%i half away from zero',
     async (pricePerUnit, pixelsPerUnit, fee) => {
-      const double = await startDouble({ ev: 10n ** 16n, orchestrator: { pricePerUnit, pixelsPerUnit } })
+      const orchestrator = { pricePerUnit, pixelsPerUnit }
+      const double = await startDouble({ ev: 10n ** 16n, orchestrator })
       await double.pay({ type: 'fixed' })
       await double.flush()
       expect(parsed(double.events)[0]?.data['computed_fee']).toBe(fee)
