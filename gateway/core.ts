@@ -1,0 +1,99 @@
+import { type CallOptions, Code, ConnectError, createClient } from '@connectrpc/connect'
+import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
+import { correlationHeader, serviceTokenHeader } from '../core/lib/grpc.ts'
+import { DomainError, isReason, reasonTrailer } from '../proto/errors.ts'
+import { AllowanceService } from '../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import { CallerService, UserService } from '../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
+import { KeyService } from '../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
+import { TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
+import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
+import type { CoreAddress } from './config.ts'
+
+/** For whom core is called: the raw Authorization value is core's to judge. */
+export interface OnBehalfOf {
+  readonly authorization?: string | undefined
+  readonly correlationId: string
+}
+
+const maxAnswerBytes = 16 * 1024 * 1024
+
+/**
+ * One connection to core for this process. `callsFor` gives the calls on behalf of one request; each has a
+ * deadline and throws only DomainErrors: the reason that core gave, UNAVAILABLE when it does not answer.
+ */
+export function connectCore({ target, token, deadlineMs }: CoreAddress) {
+  const baseUrl = `http://${target}`
+  const sessionManager = new Http2SessionManager(baseUrl, { pingIntervalMs: 30_000 })
+  const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
+  const callers = createClient(CallerService, transport)
+  const users = createClient(UserService, transport)
+  const keys = createClient(KeyService, transport)
+  const tokens = createClient(TokenService, transport)
+  const allowances = createClient(AllowanceService, transport)
+  const usage = createClient(UsageService, transport)
+
+  function callsFor({ authorization, correlationId }: OnBehalfOf) {
+    const headers = {
+      [serviceTokenHeader]: token,
+      [correlationHeader]: correlationId,
+      ...(authorization === undefined ? {} : { authorization }),
+    }
+    let asked = false
+    const call = <I, O>(method: (request: I, options: CallOptions) => Promise<O>) =>
+      async (request: I): Promise<O> => {
+        asked = true
+        return method(request, { headers, timeoutMs: deadlineMs }).catch(rethrow)
+      }
+    return {
+      /** Whether core has already seen this caller's credential. */
+      wasAsked: () => asked,
+      checkCaller: call(callers.checkCaller),
+      users: {
+        upsert: call(users.upsertUser),
+        update: call(users.updateUser),
+        deactivate: call(users.deactivateUser),
+        list: call(users.listUsers),
+      },
+      keys: { create: call(keys.createKey), list: call(keys.listKeys), revoke: call(keys.revokeKey) },
+      tokens: {
+        issueMachineToken: call(tokens.issueMachineToken),
+        mintUserToken: call(tokens.mintUserToken),
+        exchangeApiKey: call(tokens.exchangeApiKey),
+        jwks: call(tokens.getJwks),
+      },
+      allowances: {
+        read: call(allowances.getAllowance),
+        grant: call(allowances.createGrant),
+        balance: call(allowances.getBalance),
+        ownBalance: call(allowances.getOwnBalance),
+      },
+      usage: { query: call(usage.queryUsage), queryOwn: call(usage.queryOwnUsage) },
+    }
+  }
+
+  return { callsFor, close: () => sessionManager.abort() }
+}
+
+export type Core = ReturnType<typeof connectCore>
+export type CoreCalls = ReturnType<Core['callsFor']>
+
+const lost = new Set([Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.ResourceExhausted])
+
+/** Rebuilds the DomainError from the trailer; without one the call never reached a handler. */
+function rethrow(thrown: unknown): never {
+  const error = ConnectError.from(thrown)
+  const reason = error.metadata.get(reasonTrailer)
+  // Ours to mend, and nothing for the public.
+  if (reason === 'SERVICE_TOKEN_INVALID') {
+    throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
+  }
+  if (isReason(reason)) throw new DomainError(reason, error.rawMessage, { cause: error })
+  if (lost.has(error.code)) throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
+  throw new DomainError('INTERNAL', 'the service failed', { cause: error })
+}
+
+/** What a message must contain by contract; its absence is core's bug. */
+export function present<T>(value: T | undefined, name: string): T {
+  if (value === undefined) throw new DomainError('INTERNAL', `core's answer lacks ${name}`)
+  return value
+}

@@ -1,0 +1,135 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
+import fastify, {
+  type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest,
+  type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault,
+} from 'fastify'
+import { DomainError, reasons } from '../proto/errors.ts'
+import { maxBodyBytes, parseForm, parseJson, textMember, usable } from './body.ts'
+import type { Core, CoreCalls } from './core.ts'
+import { isBearer, readAuthorization } from './credentials.ts'
+import { correlationIdOf, securityHeaders } from './headers.ts'
+import { malformedRequests } from './malformed.ts'
+import { allowedMethods } from './methods.ts'
+import { type Observe, observeReplies } from './observe.ts'
+import { sendError, toRefusal } from './reply.ts'
+import type { Guard } from './route.ts'
+import { shared } from './schemas.ts'
+
+export type App = FastifyInstance<
+  RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression, FastifyBaseLogger, TypeBoxTypeProvider
+>
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    correlationId: string
+    /** The calls to core with this request's credential and correlation id. */
+    core: CoreCalls
+    /** Why the request was refused, for the log. */
+    reason: string | undefined
+  }
+}
+
+export interface ListenerDeps {
+  readonly core: Core
+  readonly publicUrl: string
+  readonly observe: Observe
+}
+
+/**
+ * One public listener without routes: what every request meets on its way in and out. Refusals come in the order
+ * of decision 13, because core is asked about the caller before any other refusal is answered.
+ */
+export function createListener(deps: ListenerDeps): App {
+  const app: App = fastify({
+    bodyLimit: maxBodyBytes,
+    // What a path segment may have is core's to say; the request line itself is bounded by node.
+    routerOptions: { maxParamLength: 16_384 },
+    requestTimeout: 30_000,
+    keepAliveTimeout: 75_000,
+    forceCloseConnections: 'idle',
+    // What arrives on an open connection while we drain is still answered.
+    return503OnClosing: false,
+    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, verbose: true } },
+    ...malformedRequests(deps),
+  }).withTypeProvider<TypeBoxTypeProvider>()
+  app.server.headersTimeout = 20_000
+
+  for (const schema of shared) app.addSchema(schema)
+  app.decorateRequest('correlationId', '')
+  app.decorateRequest('reason', undefined)
+  app.decorateRequest('core')
+  const allowed = allowedMethods(app)
+
+  app.addHook('onRequest', async (request, reply) => {
+    request.correlationId = correlationIdOf(request.raw)
+    request.core = deps.core.callsFor({ correlationId: request.correlationId })
+    void reply.headers(securityHeaders).header('x-correlation-id', request.correlationId)
+    if (request.routeOptions.config.rules?.wire === 'oauth') void reply.header('pragma', 'no-cache')
+    if (request.is404) throw unknownRoute(request, reply, allowed(request.raw.url))
+    admit(request, deps.core)
+  })
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_, bytes, done) => done(null, bytes))
+  app.addHook('preValidation', async (request) => {
+    for (const part of [request.params, request.query]) checkTexts(part)
+    if (request.routeOptions.schema?.body) request.body = parseBody(request)
+  })
+  observeReplies(app, deps.observe)
+  app.setErrorHandler<Error>(async (thrown, request, reply) => {
+    const refusal = toRefusal(thrown, request.routeOptions.config.rules)
+    const error = await refusalOfCaller(request, refusal) ?? refusal
+    if (reasons[error.reason].http >= 500) deps.observe.failed(request, error)
+    return sendError(request, reply, { error, publicUrl: deps.publicUrl })
+  })
+  return app
+}
+
+function unknownRoute(request: FastifyRequest, reply: FastifyReply, methods: readonly string[]): DomainError {
+  if (methods.length === 0) return new DomainError('NOT_FOUND', 'there is nothing at this address')
+  const allow = methods.join(', ')
+  void reply.header('allow', allow)
+  return new DomainError('METHOD_NOT_ALLOWED', `${request.method} is not possible here; use ${allow}`)
+}
+
+function admit(request: FastifyRequest, core: Core): void {
+  const guard = request.routeOptions.config.rules?.guard
+  if (guard === undefined || guard.kind === 'none') return
+  const authorization = readAuthorization(request.raw.rawHeaders)
+  request.core = core.callsFor({ authorization, correlationId: request.correlationId })
+  if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
+    throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
+  }
+}
+
+/**
+ * The refusal that comes before `refusal`: core's judgement of the caller, unless it was already asked, the
+ * credential itself was refused, or the fault is ours.
+ */
+async function refusalOfCaller(request: FastifyRequest, refusal: DomainError): Promise<DomainError | null> {
+  const guard = request.routeOptions.config.rules?.guard
+  const judged = request.core.wasAsked() || refusal.reason === 'CREDENTIAL_INVALID' || refusal.reason === 'INTERNAL'
+  if (guard === undefined || judged || !isJudgedAlone(guard)) return null
+  const clientId = textMember(request.params, 'clientId')
+  try {
+    await request.core.checkCaller({ kind: guard.kind, clientId, scope: guard.scope })
+    return null
+  } catch (error) {
+    return error instanceof DomainError ? error : null
+  }
+}
+
+const isJudgedAlone = ({ kind }: Guard): boolean =>
+  kind === 'm2m' || kind === 'm2m_basic' || kind === 'user'
+
+function parseBody(request: FastifyRequest): object {
+  const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
+  const isForm = request.routeOptions.config.rules?.body === 'form'
+  return (isForm ? parseForm : parseJson)(bytes, request.headers['content-type'])
+}
+
+function checkTexts(part: unknown): void {
+  if (typeof part !== 'object' || part === null) return
+  for (const [name, value] of Object.entries(part)) {
+    for (const text of [value].flat()) if (typeof text === 'string') usable(text, name)
+  }
+}

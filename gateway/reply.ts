@@ -1,0 +1,116 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { DomainError, reasons } from '../proto/errors.ts'
+import { quoted } from './body.ts'
+import type { Guard, RouteRules, Wire } from './route.ts'
+
+/** The only writers of error bodies. */
+
+export interface Refused {
+  readonly error: DomainError
+  readonly wire: Wire
+  readonly correlationId: string
+  readonly publicUrl: string
+}
+
+/** Status, content type and body of a refusal; what happened inside stays inside. */
+export function renderError({ error, wire, correlationId, publicUrl }: Refused) {
+  const row = reasons[error.reason]
+  const detail = error.reason === 'INTERNAL' ? 'something went wrong here; it has been logged' : error.message
+  if (wire === 'oauth') {
+    // Clients that provision on demand look for exactly this word (identity facts 5.1).
+    const word = error.reason === 'NOT_FOUND' ? 'not_found' : row.oauth
+    const body = { error: word, error_description: detail, correlation_id: correlationId }
+    return { status: row.http, type: 'application/json', body }
+  }
+  const code = error.reason.toLowerCase()
+  const type = `${publicUrl}/problems/${code.replaceAll('_', '-')}`
+  const { http: status, title } = row
+  const body = { type, title, status, detail, code, error: code, correlation_id: correlationId }
+  return { status, type: 'application/problem+json', body }
+}
+
+/** Sends a refusal with the headers that its status asks for. */
+export function sendError(
+  request: FastifyRequest, reply: FastifyReply, { error, publicUrl }: { error: DomainError; publicUrl: string },
+): FastifyReply {
+  const rules = request.routeOptions.config.rules
+  const refusal = rules?.guard.kind === 'key' ? asInvalidClient(error) : error
+  const { status, type, body } = renderError(
+    { error: refusal, wire: rules?.wire ?? 'problem', correlationId: request.correlationId, publicUrl })
+  request.reason = refusal.reason
+  if (status === 401) void reply.header('www-authenticate', challenges(request, rules?.guard, refusal))
+  if (status === 503) void reply.header('retry-after', '1')
+  // What is left of the body is not worth reading.
+  if (status === 413) void reply.header('connection', 'close')
+  return reply.code(status).type(type).header('cache-control', 'no-store').send(body)
+}
+
+// A refused key has one answer, whatever was wrong with it (identity facts 5.9).
+function asInvalidClient(error: DomainError): DomainError {
+  if (reasons[error.reason].http !== 401) return error
+  return new DomainError('CREDENTIAL_INVALID', 'the API key is not valid', { cause: error })
+}
+
+const basicChallenge = 'Basic realm="tollgate", charset="UTF-8"'
+
+function challenges(request: FastifyRequest, guard: Guard | undefined, error: DomainError): string[] {
+  // RFC 6750 section 3.1: no error word for who sent no credential.
+  const invalid = error.reason === 'TOKEN_INVALID' && request.headers.authorization !== undefined
+  const bearer = `Bearer realm="tollgate"${invalid ? ', error="invalid_token"' : ''}`
+  if (guard?.kind === 'client' || guard?.kind === 'm2m_basic') return [basicChallenge]
+  return guard?.kind === 'm2m' ? [basicChallenge, bearer] : [bearer]
+}
+
+interface ValidationProblem {
+  readonly keyword: string
+  readonly instancePath: string
+  readonly params: Record<string, unknown>
+  readonly parentSchema?: { readonly description?: unknown }
+}
+
+interface FrameworkError {
+  readonly code?: string
+  readonly statusCode?: number
+  readonly validation?: readonly ValidationProblem[]
+  readonly validationContext?: string
+}
+
+/** Whatever was thrown, as a refusal. What is not the caller's fault is INTERNAL with its cause. */
+export function toRefusal(thrown: Error & FrameworkError, rules: RouteRules | undefined): DomainError {
+  if (thrown instanceof DomainError) return thrown
+  const [problem] = thrown.validation ?? []
+  if (problem) return describe(problem, { part: thrown.validationContext, amounts: rules?.amounts ?? [] })
+  if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
+    return new DomainError('BODY_TOO_LARGE', 'the body must be at most 1 MiB')
+  }
+  if (thrown.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return badMediaType(rules)
+  if (thrown.statusCode !== undefined && thrown.statusCode >= 400 && thrown.statusCode < 500) {
+    return new DomainError('REQUEST_INVALID', 'the request is malformed', { cause: thrown })
+  }
+  return new DomainError('INTERNAL', 'the gateway failed', { cause: thrown })
+}
+
+function badMediaType(rules: RouteRules | undefined): DomainError {
+  return rules?.body === 'form'
+    ? new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
+    : new DomainError('MEDIA_TYPE_UNSUPPORTED', 'send the body as application/json')
+}
+
+function describe(
+  problem: ValidationProblem, { part, amounts }: { part: string | undefined; amounts: readonly string[] },
+): DomainError {
+  const { keyword, instancePath, params, parentSchema } = problem
+  const missing = keyword === 'required' ? String(params['missingProperty']) : undefined
+  const field = missing ?? instancePath.slice(1)
+  const reason = amounts.includes(field) ? 'AMOUNT_INVALID' : 'REQUEST_INVALID'
+  const says = (text: string): DomainError => new DomainError(reason, text)
+  if (missing !== undefined) return says(`${field} is required`)
+  if (keyword === 'additionalProperties') {
+    return says(`unknown field ${quoted(String(params['additionalProperty']))}`)
+  }
+  if (keyword === 'enum') return says(`${field} must be one of: ${String(params['allowedValues']).replaceAll(',', ', ')}`)
+  if (keyword === 'type') return says(`${field} must be a ${part === 'querystring' ? 'single value' : String(params['type'])}`)
+  if (keyword === 'maxLength') return says(`${field} must be at most ${String(params['limit'])} characters`)
+  if (keyword === 'minLength' || params['pattern'] === '\\S') return says(`${field} is required`)
+  return says(`${field} must be ${String(parentSchema?.description ?? 'valid')}`)
+}

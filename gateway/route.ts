@@ -1,0 +1,91 @@
+import type { TSchema } from 'typebox'
+import { type Reason, reasons } from '../proto/errors.ts'
+import { OAuthError, Problem, ref } from './schemas.ts'
+
+/**
+ * Who may call a route. `m2m`, `m2m_basic` and `user` are judged by core; `key` needs a Bearer key and `client`
+ * client credentials, which core judges as it acts; `none` is public.
+ */
+export interface Guard {
+  readonly kind: 'm2m' | 'm2m_basic' | 'user' | 'key' | 'client' | 'none'
+  readonly scope?: string
+}
+
+/** Which error bodies a route writes: problem documents (RFC 9457) or OAuth errors (RFC 6749 section 5.2). */
+export type Wire = 'problem' | 'oauth'
+
+export interface RouteRules {
+  readonly guard: Guard
+  readonly wire?: Wire
+  /** The body's kind; JSON when absent. */
+  readonly body?: 'json' | 'form'
+  /** Body fields whose refusal is AMOUNT_INVALID. */
+  readonly amounts?: readonly string[]
+  /** The route that took this one's place. */
+  readonly successor?: string
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    rules?: RouteRules
+  }
+}
+
+export interface RouteSchema {
+  readonly summary: string
+  readonly tags: readonly string[]
+  readonly params?: TSchema
+  readonly querystring?: TSchema
+  readonly headers?: TSchema
+  readonly body?: TSchema
+  readonly response: Readonly<Record<number, TSchema>>
+}
+
+/**
+ * The options of a route: its rules for the listener's hooks, and its schema completed with every refusal that
+ * those rules make possible, so that what is documented is what is done.
+ */
+export function route<const S extends RouteSchema>(rules: RouteRules, schema: S) {
+  const { guard, wire = 'problem', body = 'json' } = rules
+  return {
+    config: { rules },
+    schema: {
+      ...schema,
+      ...(guard.kind in security ? { security: security[guard.kind] } : {}),
+      ...(rules.successor === undefined ? {} : { deprecated: true }),
+      ...(schema.body && body === 'form' ? { consumes: ['application/x-www-form-urlencoded'] } : {}),
+      response: { ...schema.response, ...refusalSchemas(refusals(rules, schema), wire) },
+    },
+  }
+}
+
+const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
+  m2m: [{ m2mBasic: [] }, { machineToken: [] }],
+  m2m_basic: [{ m2mBasic: [] }],
+  user: [{ userToken: [] }],
+  key: [{ apiKey: [] }],
+  client: [{ m2mBasic: [] }, {}],
+}
+
+function refusals({ guard, wire, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
+  const found: Reason[] = ['INTERNAL', 'UNAVAILABLE']
+  if (guard.kind === 'none') return found
+  found.push('REQUEST_INVALID', wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID', 'RATE_LIMITED')
+  if (guard.kind !== 'client') found.push('SCOPE_MISSING', 'NOT_FOUND')
+  if (schema.body) found.push('BODY_TOO_LARGE')
+  if (schema.body && body !== 'form') found.push('MEDIA_TYPE_UNSUPPORTED')
+  if (schema.headers) found.push('IDEMPOTENCY_CONFLICT')
+  if (amounts) found.push('AMOUNT_INVALID')
+  return found
+}
+
+function refusalSchemas(found: readonly Reason[], wire: Wire) {
+  const content = wire === 'oauth'
+    ? { 'application/json': { schema: ref(OAuthError) } }
+    : { 'application/problem+json': { schema: ref(Problem) } }
+  const rows = found.map((reason) => reasons[reason])
+  return {
+    ...Object.fromEntries(rows.map(({ http, title }) => [http, { description: title, content }])),
+    default: { description: 'Another refusal', content },
+  }
+}

@@ -1,0 +1,72 @@
+import { hostForUrl, listenError } from '../core/lib/http.ts'
+import type { Log } from '../core/lib/log.ts'
+import type { Metrics } from '../core/lib/metrics.ts'
+import type { GatewayConfig } from './config.ts'
+import { type Core, connectCore } from './core.ts'
+import { type App, createListener } from './listener.ts'
+import { createObserve } from './observe.ts'
+import { builderHealthRoutes } from './surface-a/health.ts'
+import { platformRoutes } from './surface-b/platform.ts'
+import type { Webhook } from './surface-b/webhook.ts'
+
+export interface GatewayDeps {
+  readonly log: Log
+  readonly metrics: Metrics
+  /** The sidecar's handler; without it /webhooks/remote-signer is unknown. */
+  readonly webhook?: Webhook | undefined
+}
+
+export interface Gateway {
+  readonly platformUrl: string
+  readonly builderUrl: string
+  /** Drains within 3 s; may be called again. */
+  stop(): Promise<void>
+  /** Whether what the gateway needs answers. */
+  ready(): Promise<Readonly<Record<string, boolean>>>
+}
+
+const drainMs = 2500
+
+/** Starts the public listeners. Throws one clear error when a port cannot be opened. */
+export async function startGateway(config: GatewayConfig, { log, metrics, webhook }: GatewayDeps): Promise<Gateway> {
+  const { host, publicUrl } = config
+  const core = connectCore(config.core)
+  const shared = { core, publicUrl, observe: createObserve(log, metrics) }
+  const platform = createListener(shared)
+  const builder = createListener(shared)
+  let stopping: Promise<void> | undefined
+  const stop = (): Promise<void> => (stopping ??= stopAll([platform, builder], core))
+  try {
+    await platformRoutes(platform, { core, publicUrl, webhook })
+    builderHealthRoutes(builder)
+    const platformUrl = await open(platform, { host, port: config.platformPort, setting: 'PLATFORM_PORT' })
+    const builderUrl = await open(builder, { host, port: config.builderPort, setting: 'BUILDER_PORT' })
+    log.info({ platformUrl, builderUrl }, 'gateway listens')
+    return { platformUrl, builderUrl, stop, ready: () => readiness(core) }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+async function open(app: App, at: { host: string; port: number; setting: string }): Promise<string> {
+  await app.ready()
+  await app.listen({ host: at.host, port: at.port }).catch((error: NodeJS.ErrnoException) => {
+    throw listenError(error, at)
+  })
+  const address = app.server.address()
+  const port = typeof address === 'object' && address ? address.port : at.port
+  return `http://${hostForUrl(at.host)}:${port}`
+}
+
+async function stopAll(apps: readonly App[], core: Core): Promise<void> {
+  const cut = setTimeout(() => apps.forEach((app) => app.server.closeAllConnections()), drainMs)
+  await Promise.all(apps.map((app) => app.close()))
+  clearTimeout(cut)
+  core.close()
+}
+
+async function readiness(core: Core): Promise<Record<string, boolean>> {
+  const { tokens } = core.callsFor({ correlationId: 'readiness' })
+  return { core: await tokens.jwks({}).then(() => true, () => false) }
+}

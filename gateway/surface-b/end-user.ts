@@ -1,0 +1,38 @@
+import { Type } from 'typebox'
+import { DomainError } from '../../proto/errors.ts'
+import { present } from '../core.ts'
+import type { App } from '../listener.ts'
+import { route } from '../route.ts'
+import { Balance, Usage, ref } from '../schemas.ts'
+import { usageQuery } from './usage.ts'
+import { toBalance, toUsage } from './usage-reply.ts'
+
+const tags = ['end user']
+const rules = { guard: { kind: 'user' } } as const
+
+/** What the holder of a user token may ask about themselves. */
+export function endUserRoutes(app: App): void {
+  app.get('/api/v1/user/usage', route(rules, {
+    summary: 'Own usage', tags, querystring: Type.Object(usageQuery), response: { 200: ref(Usage) },
+  }), async ({ query, core }) => {
+    refuseOtherUser(query)
+    const { startDate, endDate, groupBy } = query
+    const { usage } = await core.usage.queryOwn({ startDate, endDate, groupBy })
+    return toUsage(present(usage, 'usage'), query)
+  })
+
+  app.get('/api/v1/user/usage/balance', route(rules, {
+    summary: 'Own balance', tags, querystring: Type.Object({}), response: { 200: ref(Balance) },
+  }), async ({ query, core }) => {
+    refuseOtherUser(query)
+    const { balance } = await core.allowances.ownBalance({})
+    return toBalance(present(balance, 'balance'))
+  })
+}
+
+/** Whoever names a user expects that user's figures; better refused than answered with others (billing facts 6.3). */
+function refuseOtherUser(query: object): void {
+  const named = ['userId', 'externalUserId', 'external_user_id'].find((name) => Object.hasOwn(query, name))
+  if (named === undefined) return
+  throw new DomainError('REQUEST_INVALID', `${named} is not allowed; the answer is about the token's user`)
+}

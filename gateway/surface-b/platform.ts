@@ -1,0 +1,50 @@
+import swagger from '@fastify/swagger'
+import { Type } from 'typebox'
+import type { Core } from '../core.ts'
+import type { App } from '../listener.ts'
+import { route } from '../route.ts'
+import { allowanceRoutes } from './allowances.ts'
+import { endUserRoutes } from './end-user.ts'
+import { keyRoutes } from './keys.ts'
+import { oidcRoutes } from './oidc.ts'
+import { documentOptions } from './openapi.ts'
+import { tokenRoutes } from './tokens.ts'
+import { usageRoutes } from './usage.ts'
+import { userRoutes } from './users.ts'
+import { type Webhook, webhookRoutes } from './webhook.ts'
+
+export interface PlatformDeps {
+  readonly core: Core
+  readonly publicUrl: string
+  readonly webhook?: Webhook | undefined
+}
+
+const rules = { guard: { kind: 'none' } } as const
+
+/** Everything at the platform listener (surface B). */
+export async function platformRoutes(app: App, { core, publicUrl, webhook }: PlatformDeps): Promise<void> {
+  await app.register(swagger, documentOptions(publicUrl))
+  app.addHook('onRequest', async (request, reply) => {
+    const successor = request.routeOptions.config.rules?.successor
+    if (successor === undefined) return
+    const path = successor.replace(':clientId', request.url.split('/')[4] ?? '')
+    void reply.header('deprecation', 'true').header('link', `<${publicUrl}${path}>; rel="successor-version"`)
+  })
+  app.get('/health', route(rules, {
+    summary: 'Whether the process answers', tags: ['service'],
+    response: { 200: Type.Object({ status: Type.String() }) },
+  }), async () => ({ status: 'ok' }))
+  app.get('/api/v1/openapi.json', route(rules, {
+    summary: 'This document', tags: ['service'],
+    response: { 200: Type.Object({}, { additionalProperties: true, description: 'OpenAPI 3.0.3' }) },
+  }), async (_, reply) => reply
+    .header('cache-control', 'public, max-age=300').type('application/json').send(JSON.stringify(app.swagger())))
+  oidcRoutes(app, { core, publicUrl })
+  userRoutes(app)
+  tokenRoutes(app)
+  keyRoutes(app)
+  allowanceRoutes(app)
+  usageRoutes(app)
+  endUserRoutes(app)
+  if (webhook) webhookRoutes(app, webhook)
+}

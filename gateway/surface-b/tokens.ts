@@ -1,0 +1,36 @@
+import { Type } from 'typebox'
+import type { App } from '../listener.ts'
+import { route } from '../route.ts'
+import { AppParams, KeyToken, UserParams, UserToken, ref, required } from '../schemas.ts'
+
+const tags = ['tokens']
+const ScopeBody = Type.Object({
+  scope: Type.Optional(required('Space-separated; sign:job when absent.')),
+})
+
+/** User JWTs: minted by the app's backend, or given in exchange for an API key. */
+export function tokenRoutes(app: App): void {
+  app.post('/api/v1/apps/:clientId/users/:externalUserId/token', route(
+    { guard: { kind: 'm2m', scope: 'users:token' }, wire: 'oauth' }, {
+      summary: 'Mint a user token', tags,
+      params: UserParams, body: ScopeBody, response: { 200: ref(UserToken) },
+    }), async ({ params, body: { scope }, core, correlationId }) => {
+    const token = await core.tokens.mintUserToken({ ...params, scope })
+    return { ...toToken(token, correlationId), subject_type: 'app_user' }
+  })
+
+  app.post('/api/v1/apps/:clientId/auth/api-key/token', route({ guard: { kind: 'key' }, wire: 'oauth' }, {
+    summary: 'Exchange an API key for a user token', tags,
+    params: AppParams, body: ScopeBody, response: { 200: ref(KeyToken) },
+  }), async ({ params, body: { scope }, core, correlationId }) => {
+    const token = await core.tokens.exchangeApiKey({ ...params, scope })
+    return { ...toToken(token, correlationId), externalUserId: token.externalUserId }
+  })
+}
+
+interface TokenMessage { accessToken: string; tokenType: string; expiresIn: number; scope: string }
+
+/** The wire shape of RFC 6749 section 5.1. */
+export const toToken = ({ accessToken, tokenType, expiresIn, scope }: TokenMessage, correlationId: string) => ({
+  access_token: accessToken, token_type: tokenType, expires_in: expiresIn, scope, correlation_id: correlationId,
+})

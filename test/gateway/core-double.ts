@@ -1,0 +1,147 @@
+import {
+  type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
+} from '@grpc/grpc-js'
+import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
+import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
+
+export const clientId = 'app_0123456789abcdef01234567'
+const at = '2026-01-02T03:04:05.000Z'
+
+const user: identity.User = {
+  id: '6f1c2f2e-1d3c-4c55-9a52-0a9c5f1b7e11', clientId, externalUserId: 'ada', email: 'ada@example.com',
+  status: 'active', createdAt: at, updatedAt: at, deactivatedAt: undefined,
+}
+const grant: allowances.Grant = {
+  id: 'g-1', amountUsdMicros: '5000000', source: 'plan_adjustment', createdAt: at, featureKey: undefined,
+  expiresAt: undefined, remainingUsdMicros: '4999990',
+}
+const allowance: allowances.Allowance = {
+  externalUserId: 'ada', balanceUsdMicros: '4999990', consumedUsdMicros: '10',
+  lifetimeGrantedUsdMicros: '5000000', grants: [grant], remainingUsdMicros: '4999980', hasAccess: true,
+}
+const balance: allowances.Balance = {
+  externalUserId: 'ada', balanceUsdMicros: '4999990', remainingUsdMicros: '4999980', consumedUsdMicros: '10',
+  lifetimeGrantedUsdMicros: '5000000', hasAccess: true, unpricedTickets: '2',
+}
+const used: usage.Usage = {
+  clientId, start: undefined, end: undefined,
+  totals: {
+    requestCount: '3', totalFeeWei: '3000000000000000', totalFeeEth: '0.003',
+    networkFeeUsdMicros: '9000000', unpricedCount: '1',
+  },
+  byUser: [
+    { endUserId: user.id, externalUserId: 'ada', requestCount: '2', feeWei: '2000000000000000', networkFeeUsdMicros: '6000000' },
+    { endUserId: 'unknown', externalUserId: undefined, requestCount: '1', feeWei: '1000000000000000', networkFeeUsdMicros: '3000000' },
+  ],
+  byPipelineModel: [{
+    pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
+    feeEth: '0.003', networkFeeUsdMicros: '9000000',
+  }],
+}
+const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' }
+
+/** What core answers when nothing else is scripted. */
+const answers = {
+  checkCaller: {} satisfies identity.CheckCallerResponse,
+  upsertUser: { user, created: true } satisfies identity.UpsertUserResponse,
+  updateUser: { user } satisfies identity.UpdateUserResponse,
+  deactivateUser: {
+    user: { ...user, status: 'inactive', deactivatedAt: at }, effectiveBy: at,
+  } satisfies identity.DeactivateUserResponse,
+  listUsers: { users: [user, { ...user, email: undefined }], nextCursor: 'next' } satisfies identity.ListUsersResponse,
+  createKey: {
+    keyId: 'k-1', apiKey: `${clientId}_svc_ak_x`, createdAt: at, externalUserId: 'ada', clientId, label: undefined,
+  } satisfies keys.CreateKeyResponse,
+  listKeys: {
+    keys: [{
+      keyId: 'k-1', createdAt: at, status: 'active', revokedAt: undefined, lastUsedAt: undefined,
+      prefix: 'svc_ak_1a2b', label: 'laptop',
+    }],
+    nextCursor: undefined,
+  } satisfies keys.ListKeysResponse,
+  revokeKey: { revokedAt: at, effectiveBy: at } satisfies keys.RevokeKeyResponse,
+  issueMachineToken: { ...token, expiresIn: 3600, scope: 'users:read' } satisfies tokens.IssueMachineTokenResponse,
+  mintUserToken: token satisfies tokens.MintUserTokenResponse,
+  exchangeApiKey: { ...token, externalUserId: 'ada' } satisfies tokens.ExchangeApiKeyResponse,
+  getJwks: {
+    keys: [{ kty: 'RSA', kid: 'one', alg: 'RS256', use: 'sig', n: 'AQAB', e: 'AQAB', crv: undefined, x: undefined, y: undefined }],
+  } satisfies tokens.GetJwksResponse,
+  getAllowance: { allowance } satisfies allowances.GetAllowanceResponse,
+  createGrant: { allowance, grant: { ...grant, source: 'manual' } } satisfies allowances.CreateGrantResponse,
+  getBalance: { balance } satisfies allowances.GetBalanceResponse,
+  getOwnBalance: { balance } satisfies allowances.GetOwnBalanceResponse,
+  queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
+  queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
+}
+
+export type Rpc = keyof typeof answers
+
+export interface SeenCall { readonly rpc: Rpc; readonly request: object; readonly metadata: Metadata }
+interface Refusal { readonly reason: Reason | null; readonly code: number; readonly details: string }
+
+/** Core's services without core: answers as scripted, and remembers what it was asked. */
+export async function startCoreDouble() {
+  const calls: SeenCall[] = []
+  const refusals = new Map<Rpc, Refusal>()
+  const silent = new Set<Rpc>()
+  const replaced = new Map<Rpc, object>()
+
+  const handlers: Record<string, handleUnaryCall<object, object>> = {}
+  for (const [name, fallback] of Object.entries(answers)) {
+    const rpc = rpcName(name)
+    handlers[rpc] = ({ request, metadata }, done) => {
+      calls.push({ rpc, request, metadata })
+      const refusal = refusals.get(rpc)
+      if (silent.has(rpc)) return
+      if (!refusal) return done(null, replaced.get(rpc) ?? fallback)
+      const trailers = new Metadata()
+      if (refusal.reason) trailers.set(reasonTrailer, refusal.reason)
+      done({ code: refusal.code, details: refusal.details, metadata: trailers })
+    }
+  }
+
+  const server = new Server()
+  const services: ServiceDefinition[] = [
+    identity.CallerServiceService, identity.UserServiceService, keys.KeyServiceService,
+    tokens.TokenServiceService, allowances.AllowanceServiceService, usage.UsageServiceService,
+  ]
+  for (const service of services) {
+    server.addService(service, Object.fromEntries(
+      Object.keys(service).map((name) => [name, handlers[name] ?? (() => undefined)])))
+  }
+  const port = await new Promise<number>((resolve, reject) => server.bindAsync(
+    '127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) => error ? reject(error) : resolve(bound)))
+
+  return {
+    target: `127.0.0.1:${port}`,
+    calls,
+    last: (): SeenCall => calls.at(-1) ?? missing(),
+    names: () => calls.map(({ rpc }) => rpc),
+    refuse: (rpc: Rpc, reason: Reason, details = `because of ${reason}`) =>
+      void refusals.set(rpc, { reason, code: reasons[reason].grpc, details }),
+    /** A failure without a reason, as gRPC itself makes them. */
+    fail: (rpc: Rpc, code: number) => void refusals.set(rpc, { reason: null, code, details: 'secret detail' }),
+    hang: (rpc: Rpc) => void silent.add(rpc),
+    answer: <R extends Rpc>(rpc: R, message: (typeof answers)[R] | object) => void replaced.set(rpc, message),
+    reset: () => { calls.length = 0; refusals.clear(); silent.clear(); replaced.clear() },
+    stop: () => server.forceShutdown(),
+  }
+}
+
+export type CoreDouble = Awaited<ReturnType<typeof startCoreDouble>>
+
+function missing(): never {
+  throw new Error('core was not asked')
+}
+
+function isRpc(name: string): name is Rpc {
+  return Object.hasOwn(answers, name)
+}
+
+function rpcName(name: string): Rpc {
+  return isRpc(name) ? name : missing()
+}

@@ -1,0 +1,141 @@
+import { connect } from 'node:net'
+import fastify from 'fastify'
+import { expect } from 'vitest'
+import { silentLog } from '../../core/lib/log.ts'
+import { createMetrics } from '../../core/lib/metrics.ts'
+import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
+import { startCoreDouble } from './core-double.ts'
+
+export const publicUrl = 'https://svc.example'
+export const serviceToken = 'service-token-of-at-least-32-characters'
+export const basic = `Basic ${Buffer.from('m2m_0123456789abcdef01234567:svc_cs_x').toString('base64')}`
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+  // The bodies are what the tests are about; they are looked at, not trusted.
+  readonly body: Record<string, unknown>
+}
+
+export interface Ask {
+  readonly headers?: Record<string, string>
+  readonly json?: unknown
+  readonly text?: string | Uint8Array<ArrayBuffer>
+  readonly form?: string
+  readonly authorization?: string | null
+}
+
+/** A gateway before a scripted core. Every answer it gives is checked against its own OpenAPI document. */
+export async function startHarness(deps: Partial<GatewayDeps> = {}, deadlineMs = 2000) {
+  const core = await startCoreDouble()
+  const metrics = deps.metrics ?? createMetrics('gateway')
+  const gateway = await startGateway({
+    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl,
+    core: { target: core.target, token: serviceToken, deadlineMs },
+  }, { log: silentLog(), ...deps, metrics })
+  const document = asRecord(await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json())
+  const check = await documentChecker(document)
+
+  async function ask(method: string, path: string, given: Ask = {}): Promise<Answer> {
+    const response = await fetch(gateway.platformUrl + path, { method, ...requestOf(given) })
+    const text = await response.text()
+    const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
+    const answer = { status: response.status, headers: response.headers, text, body: json ? asRecord(JSON.parse(text)) : {} }
+    expectCommonHeaders(answer)
+    check({ method, path, answer })
+    return answer
+  }
+
+  return {
+    core, gateway, metrics, document, ask,
+    raw: (text: string) => rawExchange(gateway.platformUrl, text),
+    stop: async () => { await gateway.stop(); core.stop() },
+  }
+}
+
+export type Harness = Awaited<ReturnType<typeof startHarness>>
+
+function requestOf({ headers = {}, json, text, form, authorization = basic }: Ask): RequestInit {
+  const sent = new Headers(headers)
+  if (authorization !== null) sent.set('authorization', authorization)
+  if (json !== undefined && !sent.has('content-type')) sent.set('content-type', 'application/json')
+  if (form !== undefined) sent.set('content-type', 'application/x-www-form-urlencoded;charset=UTF-8')
+  const body = form ?? text ?? (json === undefined ? undefined : JSON.stringify(json))
+  return { headers: sent, redirect: 'manual', ...(body === undefined ? {} : { body }) }
+}
+
+function expectCommonHeaders({ status, headers }: Answer): void {
+  expect(headers.get('x-correlation-id')).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
+  expect(headers.get('x-content-type-options')).toBe('nosniff')
+  expect(headers.get('x-frame-options')).toBe('DENY')
+  expect(headers.get('referrer-policy')).toBe('no-referrer')
+  if (status === 401) expect(headers.get('www-authenticate')).toBeTruthy()
+  if (status === 405) expect(headers.get('allow')).toBeTruthy()
+  if (status >= 400) expect(headers.get('cache-control')).toBe('no-store')
+}
+
+/** Sends bytes as they are; gives what came back until the other side closes. */
+export async function rawExchange(url: string, text: string): Promise<string> {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  let received = ''
+  socket.on('data', (bytes) => { received += bytes.toString('latin1') })
+  socket.on('error', () => socket.destroy())
+  socket.write(Buffer.from(text, 'latin1'))
+  await new Promise((resolve) => socket.once('close', resolve))
+  return received
+}
+
+export function asRecord(value: unknown): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error(`no object: ${JSON.stringify(value)}`)
+  return Object.fromEntries(Object.entries(value))
+}
+
+interface Seen { readonly method: string; readonly path: string; readonly answer: Answer }
+
+/** Checks an answer against the document: the route's response of that status, or its default. */
+async function documentChecker(document: Record<string, unknown>) {
+  const app = fastify({ ajv: { customOptions: { coerceTypes: false, removeAdditional: false } } })
+  const schemas = asRecord(asRecord(document['components'])['schemas'])
+  for (const [name, schema] of Object.entries(schemas)) app.addSchema({ ...asRecord(localRefs(schema)), $id: name })
+  const compiled = new Map<string, (value: unknown) => boolean>()
+  app.get('/compile', async (request) => {
+    const { key, schema } = asRecord(request.query)
+    compiled.set(String(key), request.compileValidationSchema(asRecord(JSON.parse(String(schema)))))
+    return {}
+  })
+  const validators: Promise<unknown>[] = []
+  for (const { key, schema } of responseSchemas(document)) {
+    validators.push(app.inject({ url: '/compile', query: { key, schema: JSON.stringify(localRefs(schema)) } }))
+  }
+  await Promise.all(validators)
+  const templates = Object.keys(asRecord(document['paths'])).map((path) =>
+    ({ path, pattern: new RegExp(`^${path.replaceAll('.', '\\.').replace(/\{[^}]+\}/g, '[^/]+')}$`) }))
+
+  return ({ method, path, answer }: Seen): void => {
+    const template = templates.find(({ pattern }) => pattern.test(path.split('?')[0] ?? ''))?.path
+    if (template === undefined || answer.status === 304 || [404, 405].includes(answer.status) && answer.headers.has('allow')) return
+    const type = answer.headers.get('content-type')?.split(';')[0] ?? ''
+    const validate = compiled.get(`${method} ${template} ${answer.status} ${type}`)
+      ?? compiled.get(`${method} ${template} default ${type}`)
+    if (method === 'HEAD' || !asRecord(asRecord(document['paths'])[template])[method.toLowerCase()]) return
+    expect(validate, `${method} ${template} documents ${answer.status} ${type}`).toBeDefined()
+    expect(validate?.(answer.body), `${method} ${template} ${answer.status} ${answer.text}`).toBe(true)
+  }
+}
+
+interface Documented { readonly key: string; readonly schema: unknown }
+
+function responseSchemas(document: Record<string, unknown>): Documented[] {
+  const children = (value: unknown) => Object.entries(asRecord(value))
+  return children(document['paths']).flatMap(([path, operations]) =>
+    children(operations).flatMap(([method, operation]) =>
+      children(asRecord(operation)['responses']).flatMap(([status, response]) =>
+        children(asRecord(response)['content'] ?? {}).map(([type, media]) =>
+          ({ key: `${method.toUpperCase()} ${path} ${status} ${type}`, schema: asRecord(media)['schema'] })))))
+}
+
+function localRefs(schema: unknown): unknown {
+  return JSON.parse(JSON.stringify(schema).replaceAll(/"#\/components\/schemas\/([A-Za-z]+)"/g, '"$1#"'))
+}
