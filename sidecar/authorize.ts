@@ -1,0 +1,132 @@
+import type { Log } from '../core/lib/log.ts'
+import type { Now } from '../core/lib/time.ts'
+import type { AccessBook, Allowance } from './access.ts'
+import type { AuthorizeBody } from './body.ts'
+import type { Found, Identities } from './identities.ts'
+import type { Meters } from './meters.ts'
+import { type Elapsed, burnOf, costOf } from './price.ts'
+import { type Refusal, refusals } from './refusals.ts'
+import type { Session } from './session.ts'
+import type { Source } from './verifiers/types.ts'
+import type { Who } from './who.ts'
+
+/** An answer ready to be sent; `code` is `ok` or the code of the refusal. */
+export interface Decision {
+  readonly status: number
+  readonly code: string
+  readonly body: string
+  readonly source: Source
+  /** Whom it was about; "" when nobody is known. */
+  readonly authId: string
+}
+
+export interface AuthorizerDeps {
+  readonly identities: Identities
+  readonly access: AccessBook
+  readonly elapsed: Elapsed
+  readonly signingTtlSeconds: number
+  /** The `maxPrice` member of the answer by session type, with its leading comma; absent for none. */
+  readonly maxPrice: Readonly<Record<string, string>>
+  readonly meters: Meters
+  readonly log: Log
+  readonly now: Now
+}
+
+/**
+ * Decides whether the end user of a request may spend (signer-contract.md sections 1-3). Answers from memory where
+ * it can. Never throws: what keeps us from deciding is body status 503. A request without `state` is decided by its
+ * credential alone, with expiry 0.
+ */
+export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) => Promise<Decision> {
+  const { identities, access, elapsed, meters, log } = deps
+
+  return async (body) => {
+    if (body.credential.kind === 'ambiguous') return refused(refusals.ambiguousCredential, 'none')
+    const found = await identify(body)
+    if ('refusal' in found) return refused(found.refusal, found.source)
+    const { who, source } = found
+    const bound = body.session?.authId ?? (body.session ? null : '')
+    if (bound !== '' && bound !== who.authId) return refused(refusals.otherIdentity, source, who)
+    return spend(who, body.session, source)
+  }
+
+  async function identify(body: AuthorizeBody): Promise<Found> {
+    try {
+      return await identities.find(body)
+    } catch (error) {
+      return { refusal: broken(error, refusals.authorizationUnavailable), source: 'core' }
+    }
+  }
+
+  async function spend(who: Who, session: Session | null, source: Source): Promise<Decision> {
+    const ms = session ? elapsed.of(who.authId, session) : 0
+    const known = access.known(who.authId)
+    if (known && (known.refusal || covers(known, session, ms))) return settle({ who, session, ms, allowance: known, source })
+    try {
+      const allowance = await access.fetch(who)
+      return settle({ who, session, ms, allowance, source: 'core' })
+    } catch (error) {
+      return refused(broken(error, refusals.billingUnavailable), 'core', who)
+    }
+  }
+
+  function settle({ who, session, ms, allowance, source }: Settling): Decision {
+    if (who.issuedAt !== null && who.issuedAt < allowance.validAfter) return refused(refusals.invalidToken, source, who)
+    if (allowance.refusal) return refused(allowance.refusal, source, who)
+    debit(allowance, session, ms)
+    const expiry = session ? promise(allowance, session, who) : 0
+    if (session) elapsed.remember(who.authId, session)
+    const ceiling = deps.maxPrice[session?.type ?? ''] ?? ''
+    const body = `${who.head}${expiry}${who.tail}${ceiling}}`
+    return { status: 200, code: 'ok', body, source, authId: who.authId }
+  }
+
+  /** The second until which the signer need not ask again, paid for here; 0 when nothing may be promised. */
+  function promise(allowance: Allowance, session: Session, who: Who): number {
+    const burn = session.sound && allowance.rate !== null ? burnOf(session, allowance.rate) : null
+    if (burn === null) return 0
+    const second = Math.floor(deps.now().getTime() / 1000)
+    const affordable = allowance.left / (burn * 2n)
+    const policy = Math.min(deps.signingTtlSeconds, (who.expiresAt ?? Infinity) - second)
+    const window = affordable < BigInt(Math.max(0, policy)) ? Number(affordable) : policy
+    if (window <= 0) return 0
+    allowance.left -= burn * BigInt(window)
+    return second + window
+  }
+
+  function broken(error: unknown, refusal: Refusal): Refusal {
+    meters.failed('core')
+    log.warn({ err: error }, refusal.code)
+    return refusal
+  }
+}
+
+interface Settling {
+  readonly who: Who
+  readonly session: Session | null
+  readonly ms: number
+  readonly allowance: Allowance
+  readonly source: Source
+}
+
+function refused(refusal: Refusal, source: Source, who?: Who): Decision {
+  return { ...refusal, source, authId: who?.authId ?? '' }
+}
+
+/** True when what is left here pays for this call; an unknown price needs an allowance nobody has used. */
+function covers(allowance: Allowance, session: Session | null, ms: number): boolean {
+  const cost = costHere(allowance, session, ms)
+  return allowance.left >= (cost ?? 0n)
+}
+
+// A call of unknown cost uses all that is left here, so that the next one asks core again.
+function debit(allowance: Allowance, session: Session | null, ms: number): void {
+  const cost = costHere(allowance, session, ms)
+  allowance.left = cost === null ? -1n : allowance.left - cost
+}
+
+// Without a rate nothing can be counted in dollars: then core's own figure is all there is.
+function costHere({ rate }: Allowance, session: Session | null, ms: number): bigint | null {
+  if (rate === null) return 0n
+  return session ? costOf(session, ms, rate) : null
+}

@@ -1,0 +1,104 @@
+export interface Push {
+  /** Each with the bytes it was sent with. */
+  readonly envelopes: readonly Buffer[]
+  readonly isArray: boolean
+}
+
+/** The envelopes of one push: one document, an array, or one document to the line. Null when an array is broken. */
+export function splitEnvelopes(body: Buffer): Push | null {
+  const start = skipBlank(body, 0)
+  if (body[start] === open['[']) {
+    const elements = elementsOf(body, start)
+    return elements && { envelopes: elements, isArray: true }
+  }
+  const end = endOfValue(body, start)
+  // Only one document may span lines.
+  const isOne = start < body.length && end !== null && skipBlank(body, end) === body.length
+  return { envelopes: isOne ? [body.subarray(start, end)] : linesOf(body), isArray: false }
+}
+
+const open = { '[': 0x5b, '{': 0x7b } as const
+const close = { ']': 0x5d, '}': 0x7d } as const
+const quote = 0x22
+const backslash = 0x5c
+const comma = 0x2c
+const newline = 0x0a
+
+function skipBlank(body: Buffer, from: number): number {
+  let at = from
+  while (at < body.length && isBlank(body[at])) at++
+  return at
+}
+
+const isBlank = (byte: number | undefined): boolean =>
+  byte === 0x20 || byte === 0x09 || byte === newline || byte === 0x0d
+
+/**
+ * The end of the JSON value that starts at `from`: behind its closing bracket or quote, or before the comma or
+ * bracket that follows it. Null when it never ends. Numbers keep every digit, because nothing is parsed.
+ */
+function endOfValue(body: Buffer, from: number): number | null {
+  let depth = 0
+  let at = from
+  while (at < body.length) {
+    const byte = body[at]
+    if (byte === quote) {
+      const end = endOfString(body, at)
+      if (end === null) return null
+      at = end
+      if (depth === 0) return at
+      continue
+    }
+    if (depth === 0 && at > from && (byte === comma || byte === close[']'])) return at
+    if (byte === open['{'] || byte === open['[']) depth++
+    if (byte === close['}'] || byte === close[']']) depth--
+    at++
+    if (depth === 0 && (byte === close['}'] || byte === close[']'])) return at
+    if (depth < 0) return null
+  }
+  return depth === 0 ? at : null
+}
+
+function endOfString(body: Buffer, from: number): number | null {
+  for (let at = from + 1; at < body.length; at++) {
+    if (body[at] === backslash) at++
+    else if (body[at] === quote) return at + 1
+  }
+  return null
+}
+
+function elementsOf(body: Buffer, start: number): Buffer[] | null {
+  const elements: Buffer[] = []
+  let at = skipBlank(body, start + 1)
+  if (body[at] === close[']']) return isEnd(body, at + 1) ? elements : null
+  while (at < body.length) {
+    if (body[at] === comma || body[at] === close[']']) return null
+    const end = endOfValue(body, at)
+    if (end === null) return null
+    elements.push(trimEnd(body.subarray(at, end)))
+    at = skipBlank(body, end)
+    if (body[at] === close[']']) return isEnd(body, at + 1) ? elements : null
+    if (body[at] !== comma) return null
+    at = skipBlank(body, at + 1)
+  }
+  return null
+}
+
+const isEnd = (body: Buffer, at: number): boolean => skipBlank(body, at) === body.length
+
+function linesOf(body: Buffer): Buffer[] {
+  const lines: Buffer[] = []
+  for (let at = 0; at < body.length;) {
+    const end = body.indexOf(newline, at)
+    const line = trimEnd(body.subarray(skipBlank(body, at), end === -1 ? body.length : end))
+    if (line.length > 0) lines.push(line)
+    at = end === -1 ? body.length : end + 1
+  }
+  return lines
+}
+
+function trimEnd(bytes: Buffer): Buffer {
+  let end = bytes.length
+  while (end > 0 && isBlank(bytes[end - 1])) end--
+  return bytes.subarray(0, end)
+}

@@ -1,0 +1,95 @@
+import { LRUCache } from 'lru-cache'
+import { fingerprint } from '../core/lib/crypto.ts'
+import type { Log } from '../core/lib/log.ts'
+import type { Now } from '../core/lib/time.ts'
+import type { Marks } from './marks.ts'
+import { type Refusal, refusals } from './refusals.ts'
+import { createSingleFlight } from './single-flight.ts'
+import type { Presented, Source, Verdict, Verifier } from './verifiers/types.ts'
+import { type Who, createWho } from './who.ts'
+
+/** Who it is, or why not. */
+export type Found =
+  | { readonly who: Who; readonly source: Source }
+  | { readonly refusal: Refusal; readonly source: Source }
+
+interface Entry {
+  readonly found: Found
+  readonly until: number
+  /** The point in the order of invalidations at which it was read. */
+  readonly since: number
+}
+
+export interface IdentitiesOptions {
+  readonly verify: Verifier
+  readonly marks: Marks
+  readonly max: number
+  readonly log: Log
+  readonly now: Now
+}
+
+const refusedMs = 5_000
+
+/**
+ * Identities in this process, by the fingerprint of the credential: long for who somebody is, five seconds for an
+ * unknown key, never for a fault. One verification at a time for each credential.
+ */
+export function createIdentities({ verify, marks, max, log, now }: IdentitiesOptions) {
+  // Refusals live apart, so that a flood of wrong keys cannot push out the right ones.
+  const known = new LRUCache<string, Entry>({ max })
+  const refused = new LRUCache<string, Entry>({ max })
+  const once = createSingleFlight<Found>()
+
+  /** Answers at once from memory where it can; a fault is thrown. */
+  function find(presented: Presented): Found | Promise<Found> {
+    const { credential } = presented
+    if (credential.kind !== 'given') return verifyNow(presented, null)
+    const name = fingerprint(credential.text)
+    const entry = known.get(name) ?? refused.get(name)
+    if (entry && isGood(entry)) return entry.found
+    return once(name, () => verifyNow(presented, name))
+  }
+
+  function isGood({ found, until, since }: Entry): boolean {
+    if (until <= now().getTime()) return false
+    if ('refusal' in found) return true
+    return !marks.isStale(found.who.keyId, since) && !marks.isStale(found.who.userId, since)
+  }
+
+  async function verifyNow(presented: Presented, name: string | null): Promise<Found> {
+    const since = marks.point()
+    const verdict = await verify(presented)
+    const found = toFound(verdict, presented)
+    if (verdict?.kind === 'yes' && 'refusal' in found) {
+      const { issuer, clientId } = verdict.identity
+      log.error({ issuer, clientId: clientId.slice(0, 64) }, 'a verified identity cannot be bound to an auth_id')
+    }
+    if (name === null || !verdict) return found
+    const remembered: Found = { ...found, source: 'memory' }
+    if (verdict.kind === 'no') {
+      if (verdict.remember) refused.set(name, { found: remembered, until: now().getTime() + refusedMs, since })
+    } else if (verdict.identity.keepUntil > now().getTime()) {
+      known.set(name, { found: remembered, until: verdict.identity.keepUntil, since })
+      refused.delete(name)
+    }
+    return found
+  }
+
+  const sizes = () => ({ identities: known.size, refused: refused.size })
+
+  return { find, sizes }
+}
+
+export type Identities = ReturnType<typeof createIdentities>
+
+function toFound(verdict: Verdict | null, { credential }: Presented): Found {
+  if (!verdict) return { refusal: unclaimed(credential.kind), source: 'none' }
+  if (verdict.kind === 'no') return { refusal: verdict.refusal, source: 'none' }
+  const who = createWho(verdict.identity)
+  return 'authId' in who ? { who, source: verdict.source } : { refusal: who, source: 'none' }
+}
+
+function unclaimed(kind: Presented['credential']['kind']): Refusal {
+  if (kind === 'missing') return refusals.missingCredential
+  return kind === 'malformed' ? refusals.malformedCredential : refusals.unknownCredential
+}

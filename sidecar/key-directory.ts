@@ -1,0 +1,90 @@
+import { fingerprint } from '../core/lib/crypto.ts'
+import { DomainError } from '../proto/errors.ts'
+import type { Now } from '../core/lib/time.ts'
+import type { AccessBook } from './access.ts'
+import type { Cache } from './cache.ts'
+import type { CoreClient } from './core.ts'
+import { parseObject, textOf } from './json.ts'
+import type { Marks } from './marks.ts'
+import type { Meters } from './meters.ts'
+import type { KeyLookup } from './verifiers/api-key.ts'
+import type { VerifiedIdentity } from './who.ts'
+
+export interface KeyDirectoryOptions {
+  readonly core: Pick<CoreClient, 'verifyApiKey'>
+  readonly cache: Cache
+  readonly access: AccessBook
+  readonly marks: Marks
+  readonly meters: Meters
+  readonly issuer: string
+  readonly ttlSeconds: number
+  readonly now: Now
+}
+
+/** What the shared cache holds of a key; `until` in Unix milliseconds, fixed when core verified it. */
+interface Shared {
+  readonly clientId: string
+  readonly externalUserId: string
+  readonly userId: string
+  readonly keyId: string
+  readonly until: number
+}
+
+const refusing = new Set(['TOKEN_INVALID', 'NOT_FOUND', 'REQUEST_INVALID'])
+export const tombstone = (id: string): string => `tollgate:revoked:${id}`
+
+/** Looks a key up in the shared cache, then at core. Without the cache it is slower, never wrong. */
+export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
+  const { core, cache, access, marks, meters, issuer, ttlSeconds, now } = options
+
+  function identity(shared: Shared): VerifiedIdentity {
+    const { until, ...who } = shared
+    return { ...who, issuer, issuedAt: null, expiresAt: null, keepUntil: until }
+  }
+
+  async function fromCache(name: string): Promise<Shared | null> {
+    try {
+      const shared = parseShared(await cache.get(name))
+      if (!shared || shared.until <= now().getTime()) return null
+      const revoked = await Promise.all([shared.keyId, shared.userId].map((id) => cache.get(tombstone(id))))
+      return revoked.every((stone) => stone === null) ? shared : null
+    } catch {
+      meters.failed('cache')
+      return null
+    }
+  }
+
+  async function fromCore(key: string): Promise<Shared | null> {
+    const since = marks.point()
+    try {
+      const response = await core.verifyApiKey(key)
+      if (!response.identity || !response.access) throw new Error('core answered without an identity')
+      const { clientId, externalUserId, userId, keyId } = response.identity
+      access.keep(`${clientId}:${externalUserId}`, response.access, since)
+      return { clientId, externalUserId, userId, keyId, until: now().getTime() + ttlSeconds * 1000 }
+    } catch (error) {
+      if (error instanceof DomainError && refusing.has(error.reason)) return null
+      throw error
+    }
+  }
+
+  return async (key) => {
+    const name = `tollgate:identity:${fingerprint(key)}`
+    const cached = await fromCache(name)
+    if (cached) return { identity: identity(cached), source: 'cache' }
+    const verified = await fromCore(key)
+    if (!verified) return null
+    // Nobody waits for the cache to be filled.
+    cache.set(name, JSON.stringify(verified), ttlSeconds).catch(() => meters.failed('cache'))
+    return { identity: identity(verified), source: 'core' }
+  }
+}
+
+function parseShared(text: string | null): Shared | null {
+  const entry = text === null ? null : parseObject(text)
+  if (!entry) return null
+  const [clientId, externalUserId] = [textOf(entry['clientId']), textOf(entry['externalUserId'])]
+  const [userId, keyId, until] = [textOf(entry['userId']), textOf(entry['keyId']), entry['until']]
+  if (!clientId || !externalUserId || !userId || !keyId || typeof until !== 'number') return null
+  return { clientId, externalUserId, userId, keyId, until }
+}

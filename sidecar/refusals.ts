@@ -1,0 +1,31 @@
+/**
+ * Every refusal the webhook gives, its bytes made once. They travel as HTTP 200 (signer-contract.md 2.1); 480, 481
+ * and 482 steer the signer's clients and never appear here (2.4).
+ */
+export interface Refusal {
+  readonly status: number
+  readonly code: string
+  readonly body: string
+}
+
+function refusal(status: number, code: string, reason: string): Refusal {
+  return { status, code, body: JSON.stringify({ status, reason, code }) }
+}
+
+export const refusals = {
+  missingCredential: refusal(401, 'missing_credential', 'missing credential'),
+  malformedCredential: refusal(401, 'missing_credential', 'authorization must be Bearer followed by one credential'),
+  ambiguousCredential: refusal(400, 'ambiguous_credential', 'ambiguous authorization: two different values'),
+  unknownCredential: refusal(401, 'invalid_token', 'invalid credential'),
+  invalidApiKey: refusal(401, 'invalid_api_key', 'invalid API key'),
+  invalidToken: refusal(401, 'invalid_token', 'invalid token'),
+  insufficientScope: refusal(403, 'insufficient_scope', 'the token lacks the scope sign:job'),
+  invalidIdentity: refusal(403, 'invalid_identity', 'the credential names no usable identity'),
+  otherIdentity: refusal(403, 'invalid_identity', 'session belongs to another identity'),
+  userInactive: refusal(403, 'user_inactive', 'user is inactive'),
+  tooLarge: refusal(431, 'request_too_large', 'request headers too large'),
+  insufficientBalance: refusal(483, 'insufficient_balance', 'insufficient balance'),
+  billingUnavailable: refusal(503, 'billing_unavailable', 'billing unavailable'),
+  authorizationUnavailable: refusal(503, 'authorization_unavailable', 'authorization unavailable'),
+  overloaded: refusal(503, 'authorization_unavailable', 'too many requests in flight'),
+} as const

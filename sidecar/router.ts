@@ -1,0 +1,49 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { type Problem, problems, sendProblem, wrongMethod } from './problems.ts'
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void
+
+export interface Routes {
+  readonly webhook: Handler
+  readonly events: Handler
+  ready(): Promise<Readonly<Record<string, boolean>>>
+}
+
+/** The sidecar's five routes. The decision call is looked for first. */
+export function createRouter({ webhook, events, ready }: Routes): Handler {
+  const posts = new Map([['/authorize', webhook], ['/events', events]])
+  const gets = new Map<string, Handler>([['/health', alive], ['/healthz', alive], ['/readyz', readyz]])
+
+  function readyz(_request: IncomingMessage, response: ServerResponse): void {
+    ready().then(
+      (parts) => respond(response, Object.values(parts).every(Boolean) ? 200 : 503, JSON.stringify(parts)),
+      () => respond(response, 503, '{}'),
+    )
+  }
+
+  return (request, response) => {
+    const path = pathOf(request.url ?? '')
+    const post = posts.get(path)
+    if (post) return request.method === 'POST' ? post(request, response) : refuse(response, wrongMethod('POST'))
+    const get = gets.get(path)
+    if (!get) return refuse(response, problems.notFound)
+    const isRead = request.method === 'GET' || request.method === 'HEAD'
+    return isRead ? get(request, response) : refuse(response, wrongMethod('GET, HEAD'))
+  }
+}
+
+function pathOf(url: string): string {
+  const query = url.indexOf('?')
+  return query === -1 ? url : url.slice(0, query)
+}
+
+function alive(_request: IncomingMessage, response: ServerResponse): void {
+  response.writeHead(200, { 'content-type': 'text/plain', 'content-length': 3, 'cache-control': 'no-store' }).end('ok\n')
+}
+
+function respond(response: ServerResponse, status: number, body: string): void {
+  response.writeHead(status, { 'content-type': 'application/json', 'cache-control': 'no-store' }).end(body)
+}
+
+const refuse = (response: ServerResponse, problem: Problem): void => sendProblem(response, problem, randomUUID())

@@ -1,0 +1,99 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Log } from '../core/lib/log.ts'
+import type { AuthorizeBody } from './body.ts'
+import { parseBody } from './body.ts'
+import type { Decision } from './authorize.ts'
+import type { Meters } from './meters.ts'
+import { refusals } from './refusals.ts'
+import { declaredLength, endPolitely, receive } from './request-body.ts'
+
+export interface WebhookDeps {
+  readonly authorize: (body: AuthorizeBody) => Promise<Decision>
+  readonly isKnownCaller: (headers: IncomingMessage['headers']) => boolean
+  /** Requests at work at the same time; one more is answered with body status 503 at once. */
+  readonly maxInFlight: number
+  readonly meters: Meters
+  readonly log: Log
+}
+
+const maxBody = 1024 * 1024
+const unauthorized = '{"status":401,"reason":"unauthorized webhook caller"}'
+const invalidJson = '{"status":400,"reason":"invalid request json"}'
+const json = 'application/json'
+
+/**
+ * The decision call as a raw handler for node:http; the caller routes `POST` to it. Decisions are HTTP 200 with a
+ * `status` in the body; HTTP 401 and 400 tell a caller that is not our signer, or not speaking its language.
+ */
+export function createWebhook(deps: WebhookDeps): (request: IncomingMessage, response: ServerResponse) => void {
+  const { authorize, isKnownCaller, maxInFlight, meters, log } = deps
+  let inFlight = 0
+
+  return (request, response) => {
+    response.on('error', ignore)
+    if (!isKnownCaller(request.headers)) return turnAway(request, response)
+    if (inFlight >= maxInFlight) return answerUnread({ request, response, body: refuse('overloaded') })
+    inFlight++
+    response.once('close', leave)
+    receive(request, maxBody, {
+      received: (body) => void decide(body, response),
+      tooLarge: () => answerUnread({ request, response, body: refuse('tooLarge') }),
+    })
+  }
+
+  function leave(): void {
+    inFlight--
+  }
+
+  function refuse(name: 'overloaded' | 'tooLarge'): string {
+    meters.decided({ code: refusals[name].code, source: 'none' }, 0)
+    return refusals[name].body
+  }
+
+  async function decide(bytes: Buffer, response: ServerResponse): Promise<void> {
+    const started = performance.now()
+    const body = parseBody(bytes.toString('utf8'))
+    if (!body) return send(response, 400, invalidJson)
+    try {
+      const decision = await authorize(body)
+      send(response, 200, decision.body)
+      const ms = performance.now() - started
+      meters.decided(decision, ms)
+      if (log.isLevelEnabled('debug')) log.debug(lineOf(decision, body, ms), 'authorize')
+    } catch (error) {
+      log.error({ err: error }, 'authorize failed')
+      if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable.body)
+    }
+  }
+}
+
+function lineOf({ status, code, source, authId }: Decision, { session }: AuthorizeBody, ms: number): object {
+  return { status, code, source, authId, sessionId: session?.id, sequence: session?.sequence, ms }
+}
+
+function turnAway(request: IncomingMessage, response: ServerResponse): void {
+  response.setHeader('www-authenticate', 'Bearer')
+  answerUnread({ request, response, body: unauthorized, status: 401 })
+}
+
+function send(response: ServerResponse, status: number, body: string): void {
+  response.writeHead(status, { 'content-type': json, 'content-length': Buffer.byteLength(body) })
+  response.end(body)
+}
+
+interface Unread {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly body: string
+  readonly status?: number
+}
+
+// Node reads and drops a small body by itself and keeps the connection; a large or endless one costs it.
+function answerUnread({ request, response, body, status = 200 }: Unread): void {
+  if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding']) return send(response, status, body)
+  response.writeHead(status, { 'content-type': json, 'content-length': Buffer.byteLength(body), connection: 'close' })
+  response.write(body)
+  endPolitely(request, response)
+}
+
+const ignore = (): void => undefined

@@ -1,0 +1,47 @@
+import { type Refusal, refusals } from './refusals.ts'
+
+/** What a verifier found out: whom a credential stands for, and until when that may be believed. */
+export interface VerifiedIdentity {
+  readonly issuer: string
+  readonly clientId: string
+  readonly externalUserId: string
+  /** Our own id of the user, when it is known. */
+  readonly userId: string | null
+  /** The key that proved it; null for everything but keys. */
+  readonly keyId: string | null
+  /** Unix seconds of a token's `iat` and `exp`; null for what has none. */
+  readonly issuedAt: number | null
+  readonly expiresAt: number | null
+  /** Unix milliseconds until which this may be answered from memory; 0 for never. */
+  readonly keepUntil: number
+}
+
+/** An identity that may be answered, with the parts of its answer that never change. */
+export interface Who extends VerifiedIdentity {
+  readonly authId: string
+  readonly head: string
+  readonly tail: string
+}
+
+const maxAuthIdBytes = 256
+const unprintable = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
+
+/** Binds an identity to its `auth_id`; a refusal when none can be made that survives the signer's round trip. */
+export function createWho(identity: VerifiedIdentity): Who | Refusal {
+  const { clientId, externalUserId, issuer } = identity
+  // A colon in a client id would let two tenants share one auth_id; provisioning never gives one.
+  if (clientId.includes(':')) return refusals.authorizationUnavailable
+  const authId = `${clientId}:${externalUserId}`
+  if (clientId === '' || externalUserId === '' || unprintable.test(authId)) return refusals.invalidIdentity
+  if (Buffer.byteLength(authId) > maxAuthIdBytes) return refusals.invalidIdentity
+  const parts = {
+    issuer, client_id: clientId, usage_subject: externalUserId, usage_subject_type: 'external_user_id',
+  }
+  const user = JSON.stringify(externalUserId)
+  return {
+    ...identity,
+    authId,
+    head: `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`,
+    tail: `,"identity":${JSON.stringify(parts)}`,
+  }
+}
