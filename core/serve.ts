@@ -1,5 +1,5 @@
 import {
-  Metadata, Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation,
+  Metadata, type Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation,
   type handleServerStreamingCall, type handleUnaryCall, type sendUnaryData, type ServerUnaryCall, type ServerWritableStream,
 } from '@grpc/grpc-js'
 import { randomUUID } from 'node:crypto'

@@ -1,5 +1,5 @@
 import { readFile, readdir } from 'node:fs/promises'
-import pg from 'pg'
+import { Client } from 'pg'
 
 const folder = new URL('./migrations/', import.meta.url)
 
@@ -8,7 +8,7 @@ const folder = new URL('./migrations/', import.meta.url)
  * first, so that of two starters the second waits and then finds nothing to do. Returns the names it applied.
  */
 export async function migrate(url: string): Promise<string[]> {
-  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
   await client.connect()
   try {
     // "if not exists" races with itself in Postgres; the lock makes the second starter wait.
@@ -33,7 +33,7 @@ async function migrationNames(): Promise<string[]> {
   return files.filter((file) => file.endsWith('.sql')).sort()
 }
 
-async function apply(client: pg.Client, name: string): Promise<boolean> {
+async function apply(client: Client, name: string): Promise<boolean> {
   await client.query('begin')
   try {
     const row = await client.query(

@@ -6,12 +6,10 @@ export const serviceTokenHeader = 'x-tollgate-service-token'
 export const correlationHeader = 'x-correlation-id'
 export const idempotencyHeader = 'idempotency-key'
 
-type Unary<Request, Response> = (
-  request: Request,
-  metadata: Metadata,
-  options: { deadline: number },
+type Unary<Request, Response> = (...call: [
+  request: Request, metadata: Metadata, options: { deadline: number },
   done: (error: ServiceError | null, response: Response) => void,
-) => ClientUnaryCall
+]) => ClientUnaryCall
 
 export interface CallOptions {
   readonly deadlineMs: number

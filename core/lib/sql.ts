@@ -1,11 +1,11 @@
-import pg from 'pg'
+import { Pool as PgPool, types } from 'pg'
 
-export type Pool = pg.Pool
+export type Pool = PgPool
 /** A pool or a client inside a transaction: what a store's function takes first. */
-export type Db = Pick<pg.Pool, 'query'>
+export type Db = Pick<PgPool, 'query'>
 
 // int8 and numeric never pass through a float; the parser is global to pg, so it is set once, here.
-pg.types.setTypeParser(pg.types.builtins.INT8, BigInt)
+types.setTypeParser(types.builtins.INT8, BigInt)
 
 export interface PoolOptions {
   readonly url: string
@@ -16,7 +16,7 @@ export interface PoolOptions {
 
 /** A pool whose statements, lock waits and connection attempts all end in bounded time. */
 export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions): Pool {
-  return new pg.Pool({
+  return new PgPool({
     connectionString: url,
     max,
     application_name: name,

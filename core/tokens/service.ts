@@ -117,7 +117,8 @@ export function createTokens(deps: TokensDeps) {
     const clientId = String(payload['client_id'])
     const client = isClientId(clientId) ? await apps.findPublic(clientId) : null
     const user = client && isUuid(String(payload.sub)) ? await users.findById(appId(client.app_id), toUserId(payload.sub)) : null
-    const voided = user?.tokensValidAfter != null && (payload.iat ?? 0) < secondsOf(user.tokensValidAfter)
+    const validAfter = user?.tokensValidAfter ?? null
+    const voided = validAfter !== null && (payload.iat ?? 0) < secondsOf(validAfter)
     if (!client || !isClientId(clientId) || !user || user.status !== 'active' || voided) throw invalidToken()
     return {
       kind: 'user', appId: user.appId, clientId, userId: user.id, externalUserId: user.externalUserId,

@@ -1,0 +1,42 @@
+import { messageOf } from '../core/lib/process.ts'
+import { app } from './commands/app.ts'
+import { config } from './commands/config.ts'
+import { demo, signerDouble, start } from './commands/programs.ts'
+import { rate } from './commands/rate.ts'
+import { status } from './commands/status.ts'
+import { type Command, UsageError } from './commands/command.ts'
+
+const commands: Readonly<Record<string, Command>> = { start, demo, app, rate, status, config, 'signer-double': signerDouble }
+
+const help = `tollgate: identity, metering and billing beside a remote signer
+
+  npx tollgate <command> [options]
+
+${Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(14)} ${summary}`).join('\n')}
+  help           this text; "tollgate <command> --help" tells more
+
+Commands that speak to a running core find it through CORE_TARGET and CORE_TOKEN, or in the data directory
+of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate).
+`
+
+/** Runs one command; resolves to the exit code: 0 done, 1 failed, 2 used wrongly. */
+export async function main(argv: readonly string[]): Promise<number> {
+  const [name = 'help', ...rest] = argv
+  if (name === 'help' || name === '--help' || name === '-h') return print(help, 0)
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (!command) return print(`tollgate: there is no command "${name.slice(0, 40)}"; see npx tollgate --help\n`, 2)
+  // Programs of their own print their own help.
+  if (!command.ownHelp && (rest.includes('--help') || rest.includes('-h'))) return print(command.help, 0)
+  try {
+    return await command.run(rest)
+  } catch (error) {
+    const hint = error instanceof UsageError ? `; see npx tollgate ${name} --help` : ''
+    return print(`tollgate: ${messageOf(error)}${hint}\n`, error instanceof UsageError ? 2 : 1)
+  }
+}
+
+function print(text: string, code: number): number {
+  const stream = code === 0 ? process.stdout : process.stderr
+  stream.write(text)
+  return code
+}

@@ -1,0 +1,191 @@
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ethRate, formatEth, microsDown, microsToAttos, microsUp, parseDecimal18, priceOf, usdAttos, usdMicros, wei } from '../../core/lib/money.ts'
+import { UsageError, parse, withCore } from '../commands/command.ts'
+import { type Quickstart, dataDirOf, readQuickstart } from '../data-dir.ts'
+import { directSink } from '../signer-double/direct-sink.ts'
+import { type SignerDouble, createSignerDouble } from '../signer-double/signer-double.ts'
+import { type DemoApi, createDemoApi } from './api.ts'
+import { createScreen, type Screen, usd } from './screen.ts'
+
+const help = `tollgate demo [--pause MS]
+  Plays the product's main story against the all-in-one service of this folder: a user is provisioned, a remote signer
+  (a double that speaks the real protocol) asks before it signs, the Starter allowance is used up, the next call is
+  refused, a grant lets it go on, and at the end usage, balance and tickets are compared to the last digit.
+  --pause   milliseconds between two payments (default 120)
+`
+
+const demoRate = '3000'
+const centPerEv = 10_000_000_000_000_000n // 0.01 USD in atto-dollars
+const callSeconds = 5
+const callsMax = 200
+const settleMs = 20_000
+
+/** Plays the demo; resolves to 0 when everything adds up. */
+export async function runDemo(argv: readonly string[]): Promise<number> {
+  if (argv.includes('--help') || argv.includes('-h')) return process.stdout.write(help), 0
+  const { values } = parse(argv, { pause: { type: 'string' } })
+  const pauseMs = Number(values.pause ?? '120')
+  if (!Number.isInteger(pauseMs) || pauseMs < 0 || pauseMs > 60_000) throw new UsageError('--pause must be from 0 to 60000')
+  const dataDir = dataDirOf(process.env)
+  const service = await readQuickstart(dataDir)
+  if (!service) throw new Error(`no service found in ${dataDir}; start one with npm start, in another terminal`)
+  const screen = createScreen(process.stdout)
+  const rate = await usableRate(screen)
+  const api = createDemoApi(service)
+  const user = `demo-${randomBytes(3).toString('hex')}`
+
+  await api.createUser(user)
+  const { apiKey } = await api.createKey(user)
+  const start = await api.balance(user)
+  screen.step('Provision', `${user} in app ${service.clientId}, on the Starter plan with ${usd(start.balanceUsdMicros)}`)
+  screen.step('Key', `${apiKey.slice(0, 44)}… (shown once, stored as a hash)`)
+
+  const signer = createSignerDouble(signerOptions(service, rate))
+  await signer.start()
+  try {
+    const session = createSession({ signer, apiKey, rate, api, user, screen, pauseMs })
+    await session.warmUp()
+    await session.spendUntilRefused()
+    // Once these are booked, what no allowance covered is overage: the grant does not pay for the past.
+    await signer.flush()
+    await settled(api, user, signer.stats().signed.tickets)
+    const overage = atLeastZero(costOf(signer, rate) - microsToAttos(usdMicros(BigInt(start.lifetimeGrantedUsdMicros))))
+    const granted = await api.grant(user, '1000000')
+    screen.step('Grant', `${usd('1000000')} added; ${usd(granted.balanceUsdMicros)} to spend`)
+    await session.goOn(3)
+    await signer.flush()
+    return await audit({ signer, api, user, rate, screen, overage })
+  } finally {
+    await signer.stop()
+  }
+}
+
+async function usableRate(screen: Screen) {
+  const { usableRate: known } = await withCore((core) => core.meteringStatus())
+  const observed = known ?? (await withCore((core) => core.recordRate({ usdPerEth: demoRate, source: 'demo' }))).rate
+  const value = parseDecimal18(observed?.usdPerEth ?? '')
+  if (!observed || value === null) throw new Error('the service has no usable ETH rate')
+  screen.step('Rate', `1 ETH = ${observed.usdPerEth} USD (${observed.source})${known ? '' : '; no exchange answered, so the demo recorded one'}`)
+  return ethRate(value)
+}
+
+type Rate = Awaited<ReturnType<typeof usableRate>>
+
+/** Wei that cost `cents` at `rate`. */
+const weiOf = (cents: bigint, rate: Rate): bigint => cents * centPerEv * 10n ** 18n / rate
+
+function signerOptions(service: Quickstart, rate: Rate) {
+  const secret = service.webhookSecret
+  return {
+    ev: weiOf(1n, rate),
+    webhook: { url: `${service.sidecarUrl}/authorize`, headers: [['Authorization', `Bearer ${secret}`]] as const },
+    sinks: [directSink({ url: service.sidecarUrl, secret })],
+    keepTickets: 1_000,
+  }
+}
+
+interface SessionDeps {
+  readonly signer: SignerDouble
+  readonly apiKey: string
+  readonly rate: Rate
+  readonly api: DemoApi
+  readonly user: string
+  readonly screen: Screen
+  readonly pauseMs: number
+}
+
+/** A gateway's payment sessions for one user; simulated time passes between two payments. */
+function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: SessionDeps) {
+  const headers = [['Authorization', `Bearer ${apiKey}`]] as const
+  const live = { type: 'live', app: 'demo/live', manifestId: 'demo-live', headers, orchestrator: { pricePerUnit: weiOf(5n, rate) } }
+  let state: Awaited<ReturnType<SignerDouble['pay']>>['state']
+
+  async function pay() {
+    const answer = await signer.pay({ ...live, ...(state ? { state } : {}) })
+    if (answer.status === 200) state = answer.state
+    signer.advance(callSeconds)
+    await sleep(pauseMs)
+    return answer
+  }
+
+  /** One payment of each other kind, so that the usage has several rows. */
+  async function warmUp(): Promise<void> {
+    const video = { pricePerUnit: weiOf(1n, rate) / 2n, pixelsPerUnit: 27_648_000n }
+    const kinds = [
+      { type: 'lv2v', app: 'demo/video', manifestId: 'demo-video', headers, orchestrator: video },
+      { type: 'fixed', app: 'demo/image', manifestId: 'demo-image', headers, orchestrator: { pricePerUnit: weiOf(8n, rate) } },
+    ]
+    for (const kind of kinds) {
+      const { status, body } = await signer.pay(kind)
+      if (status !== 200) throw new Error(`the signer answered ${status}: ${body.trim()}`)
+    }
+    screen.step('Sign', 'a video prepayment and an image; now a live session, one payment for every 5 seconds')
+  }
+
+  async function spendUntilRefused(): Promise<void> {
+    for (let calls = 1; calls <= callsMax; calls++) {
+      const { status, body } = await pay()
+      if (status === 483) {
+        screen.end()
+        return screen.step('Refused', `HTTP 483 after ${calls - 1} live payments: ${body.trim()}`)
+      }
+      if (status !== 200) throw new Error(`the signer answered ${status}: ${body.trim()}`)
+      screen.balance(await api.balance(user), calls)
+    }
+    throw new Error(`still allowed after ${callsMax} payments`)
+  }
+
+  async function goOn(calls: number): Promise<void> {
+    for (let done = 0; done < calls; done++) {
+      const { status, body } = await pay()
+      if (status !== 200) throw new Error(`after the grant the signer answered ${status}: ${body.trim()}`)
+    }
+    screen.step('Go on', `${calls} more payments on the same session`)
+  }
+
+  return { warmUp, spendUntilRefused, goOn }
+}
+
+interface AuditDeps {
+  readonly signer: SignerDouble
+  readonly api: DemoApi
+  readonly user: string
+  readonly rate: Rate
+  readonly screen: Screen
+  readonly overage: bigint
+}
+
+const atLeastZero = (value: bigint): bigint => (value > 0n ? value : 0n)
+
+const costOf = (signer: SignerDouble, rate: Rate): bigint =>
+  signer.stats().tickets.reduce((sum, ticket) => sum + priceOf(wei(ticket.fee), rate), 0n)
+
+/** Compares what the service says with what the signer signed. */
+async function audit({ signer, api, user, rate, screen, overage }: AuditDeps): Promise<number> {
+  const { signed } = signer.stats()
+  const { balance, usage } = await settled(api, user, signed.tickets)
+  screen.usage(usage)
+  const cost = usdAttos(costOf(signer, rate))
+  const consumed = microsUp(cost).toString()
+  const granted = microsToAttos(usdMicros(BigInt(balance.lifetimeGrantedUsdMicros)))
+  const checks = [
+    ['payments', String(usage.totals.requestCount), String(signed.tickets)],
+    ['fees, wei', usage.totals.totalFeeWei, signed.fee.toString()],
+    ['fees, USD micros', usage.totals.networkFeeUsdMicros, consumed],
+    ['consumed, USD micros', balance.consumedUsdMicros, consumed],
+    ['balance, USD micros', balance.balanceUsdMicros, microsDown(usdAttos(granted - cost + overage)).toString()],
+  ] as const
+  screen.checks(checks, { eth: formatEth(wei(signed.fee)), overage: microsUp(usdAttos(overage)).toString() })
+  return checks.every(([, ours, theirs]) => ours === theirs) ? 0 : 1
+}
+
+async function settled(api: DemoApi, user: string, tickets: number) {
+  const deadline = Date.now() + settleMs
+  for (;;) {
+    const usage = await api.usage(user)
+    const balance = await api.balance(user)
+    if (usage.totals.requestCount >= tickets || Date.now() > deadline) return { usage, balance }
+    await sleep(200)
+  }
+}

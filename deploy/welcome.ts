@@ -1,0 +1,43 @@
+import { relative } from 'node:path'
+import { quickstartPath } from './data-dir.ts'
+import type { Service } from './service.ts'
+
+/** What a person sees when the service is up: where it listens, how to try it, where things are. */
+export function welcome(service: Service): string {
+  const { quickstart: q, parts } = service
+  const file = shortest(quickstartPath(service.dataDir))
+  const user = `${q.platformUrl}/api/v1/apps/${q.clientId}/users`
+  return `
+tollgate is up (${(service.startedInMs / 1000).toFixed(1)} s)
+
+  Platform API, OIDC   ${q.platformUrl}
+  Builder API          ${q.builderUrl}
+  Sidecar              ${q.sidecarUrl}/authorize
+  Core, gRPC           ${q.coreTarget}
+  Metrics, health      ${q.adminUrl}/metrics  /healthz  /readyz
+
+  Database: ${parts['database']}. Cache: ${parts['cache']}. Rates: ${parts['rates']}.
+  Events: ${parts['events']}.
+
+Try it
+  npm run demo         the whole story, in another terminal
+  npx tollgate --help  apps, rates, status, settings, a signer to play with
+
+  A user of the demo app (secrets are in ${file}):
+  curl -u ${q.m2mClientId}:"$(node -p "JSON.parse(fs.readFileSync('${file}')).m2mClientSecret")" \\
+    -H 'content-type: application/json' -d '{"externalUserId":"ada"}' \\
+    ${user}
+
+  API document         ${q.platformUrl}/api/v1/openapi.json
+  Credentials          ${file}
+  Log                  ${shortest(service.logFile)}
+  Guide                README.md
+
+Ctrl-C stops it.
+`
+}
+
+function shortest(path: string): string {
+  const near = relative(process.cwd(), path)
+  return near.startsWith('..') ? path : near
+}

@@ -1,0 +1,129 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { activeAt, burn, credit, enterPeriod, expire, remainingAt } from '../../../core/allowances/account.ts'
+import type { Account, Grant, TicketCharge } from '../../../core/allowances/types.ts'
+import { appId, userId } from '../../../core/ids.ts'
+import { usdAttos } from '../../../core/lib/money.ts'
+
+const start = new Date('2026-01-01T00:00:00Z')
+const minutes = (count: number) => new Date(start.getTime() + count * 60_000)
+const zero = usdAttos(0n)
+
+const account = (): Account => ({
+  appId: appId('a'), userId: userId('u'), seq: 0n, balance: zero, granted: zero, topup: zero, consumed: zero,
+  overage: zero, expired: zero, periodStart: start, periodEnd: minutes(1000), periodCountsFrom: start,
+  periodConsumed: zero, grants: [], entries: [],
+})
+
+const grantOf = (id: string, amount: bigint, more: Partial<Grant> = {}): Grant => ({
+  id, kind: 'grant', source: 'manual', featureKey: null, amount: usdAttos(amount), remaining: usdAttos(amount),
+  priority: 10, effectiveAt: start, expiresAt: null, expiredAt: null, createdAt: start, state: 'new', ...more,
+})
+
+const ticket = (cost: bigint, more: Partial<TicketCharge> = {}): TicketCharge => ({
+  appId: appId('a'), userId: userId('u'), eventId: `e${cost}`, signedAt: minutes(1), pipeline: 'live', modelId: 'm',
+  cost: usdAttos(cost), ...more,
+})
+
+const charge = (of: Account, ...tickets: TicketCharge[]) => burn(of, { tickets, id: 'c', at: minutes(2) })
+const left = (of: Account) => Object.fromEntries(of.grants.map((grant) => [grant.id, grant.remaining]))
+
+describe('burning', () => {
+  it('takes included usage first, then by priority, expiry, creation and id', () => {
+    const a = account()
+    credit(a, grantOf('late', 10n, { expiresAt: minutes(900) }), start)
+    credit(a, grantOf('never', 10n), start)
+    credit(a, grantOf('soon', 10n, { expiresAt: minutes(500) }), start)
+    credit(a, grantOf('first', 10n, { priority: 1 }), start)
+    credit(a, grantOf('included', 10n, { kind: 'included', priority: 0, expiresAt: minutes(1000) }), start)
+    charge(a, ticket(15n))
+    expect(left(a)).toEqual({ included: 0n, first: 5n, soon: 10n, late: 10n, never: 10n })
+    charge(a, ticket(22n))
+    expect(left(a)).toEqual({ included: 0n, first: 0n, soon: 0n, late: 3n, never: 10n })
+  })
+
+  it('books as overage what no allowance covers, and the balance never goes below zero', () => {
+    const a = account()
+    credit(a, grantOf('g', 5n), start)
+    charge(a, ticket(6n))
+    expect(a).toMatchObject({ balance: 0n, overage: 1n, consumed: 6n })
+    expect(a.entries.at(-1)).toMatchObject({ kind: 'charge', amount: -5n, overage: 1n, balanceAfter: 0n })
+  })
+
+  it('lets a feature-bound grant pay only for its feature', () => {
+    const a = account()
+    credit(a, grantOf('model', 10n, { featureKey: 'live:sdxl', priority: 1 }), start)
+    credit(a, grantOf('pipeline', 10n, { featureKey: 'live', priority: 2 }), start)
+    credit(a, grantOf('all', 10n, { featureKey: 'network_spend' }), start)
+    charge(a, ticket(4n, { modelId: 'other' }))
+    charge(a, ticket(4n, { modelId: 'sdxl' }))
+    charge(a, ticket(4n, { pipeline: 'fixed' }))
+    expect(left(a)).toEqual({ model: 6n, pipeline: 6n, all: 6n })
+  })
+
+  it('judges a grant\'s expiry by the time of the ticket, not of its arrival', () => {
+    const a = account()
+    credit(a, grantOf('short', 10n, { expiresAt: minutes(2) }), start)
+    charge(a, ticket(3n, { signedAt: minutes(1) }), ticket(3n, { signedAt: minutes(2), eventId: 'after' }))
+    expect(left(a)).toEqual({ short: 7n })
+    expect(a.overage).toBe(3n)
+  })
+
+  it('does not let the included usage of one period pay for another', () => {
+    const a = account()
+    credit(a, grantOf('january', 10n, { kind: 'included', expiresAt: minutes(1000) }), start)
+    enterPeriod(a, { start: minutes(1000), end: minutes(2000) })
+    credit(a, grantOf('february', 10n, { kind: 'included', effectiveAt: minutes(1000), expiresAt: minutes(2000) }), minutes(1000))
+    charge(a, ticket(4n, { signedAt: minutes(999) }), ticket(4n, { signedAt: minutes(1000), eventId: 'new' }))
+    expire(a, minutes(1001))
+    expect(left(a)).toEqual({ january: 0n, february: 6n })
+    expect(a).toMatchObject({ expired: 6n, periodConsumed: 4n, balance: 6n })
+  })
+})
+
+describe('an account after any history', () => {
+  const steps = fc.array(fc.oneof(
+    fc.record({ do: fc.constant('credit' as const), amount: fc.bigInt({ min: 1n, max: 10n ** 20n }), minutes: fc.option(fc.nat(200)), included: fc.boolean(), feature: fc.constantFrom(null, 'live', 'fixed') }),
+    fc.record({ do: fc.constant('burn' as const), costs: fc.array(fc.bigInt({ min: 0n, max: 10n ** 20n }), { minLength: 1, maxLength: 5 }), at: fc.nat(200) }),
+    fc.record({ do: fc.constant('expire' as const), at: fc.nat(200) }),
+  ), { maxLength: 30 })
+
+  function play(history: typeof steps extends fc.Arbitrary<infer T> ? T : never): Account {
+    const a = account()
+    history.forEach((step, index) => {
+      if (step.do === 'credit') {
+        credit(a, grantOf(`g${index}`, step.amount, {
+          kind: step.included ? 'included' : 'grant', expiresAt: step.minutes === null ? null : minutes(step.minutes), featureKey: step.feature,
+        }), start)
+      } else if (step.do === 'burn') {
+        charge(a, ...step.costs.map((cost, i) => ticket(cost, { eventId: `${index}.${i}`, signedAt: minutes(step.at) })))
+      } else expire(a, minutes(step.at))
+    })
+    return a
+  }
+
+  it('adds up: granted = balance + (consumed - overage) + expired, to the last atto-dollar', () => {
+    fc.assert(fc.property(steps, (history) => {
+      const a = play(history)
+      expect(a.granted).toBe(a.balance + (a.consumed - a.overage) + a.expired)
+    }))
+  })
+
+  it('has the balance that its entries fold to and its grants hold, numbered without gaps', () => {
+    fc.assert(fc.property(steps, (history) => {
+      const a = play(history)
+      expect(a.entries.reduce((sum, entry) => sum + entry.amount, 0n)).toBe(a.balance)
+      expect(a.grants.reduce((sum, grant) => sum + grant.remaining, 0n)).toBe(a.balance)
+      expect(a.entries.map((entry) => entry.seq)).toEqual(a.entries.map((_, index) => BigInt(index + 1)))
+      for (const entry of a.entries) expect(entry.balanceAfter >= 0n).toBe(true)
+    }))
+  })
+
+  it('never lets more be spent than what is in effect', () => {
+    fc.assert(fc.property(steps, fc.nat(200), (history, at) => {
+      const a = play(history)
+      expect(remainingAt(a.grants, minutes(at)) <= a.balance).toBe(true)
+      expect(activeAt(a.grants, minutes(at)).every((grant) => grant.expiredAt === null)).toBe(true)
+    }))
+  })
+})

@@ -1,0 +1,84 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  divCeil, divFloor, ethRate, formatDecimal18, formatEth, microsDown, microsThatAddUp, microsToAttos, microsUp,
+  parseDecimal18, parseInteger, priceOf, usdAttos, usdMicros, wei,
+} from '../../../core/lib/money.ts'
+
+const rate = (text: string) => ethRate(parseDecimal18(text) ?? -1n)
+
+describe('pricing', () => {
+  it.each([
+    [1_000_000_000_000_000n, '3000.00', 3_000_000n],
+    [8_420_000_000_000_000n, '3000', 25_260_000n],
+    [128_750_000_000_000_000n, '3000', 386_250_000n],
+    [9_262_000_000_000_000n, '3000', 27_786_000n],
+    [141_625_000_000_000_000n, '3000', 424_875_000n],
+  ])('%s wei at %s USD are %s micros', (fee, usd, micros) => {
+    expect(microsUp(priceOf(wei(fee), rate(usd)))).toBe(micros)
+  })
+
+  it('keeps what is far below a micro: 1000 tickets of one wei are one micro when rounded once', () => {
+    const one = priceOf(wei(1n), rate('3000'))
+    expect(one).toBe(3_000n)
+    expect(microsUp(usdAttos(one * 1000n))).toBe(1n)
+    expect(microsDown(usdAttos(one * 1000n))).toBe(0n)
+  })
+
+  it('is exact beyond 2^53 wei', () => {
+    expect(priceOf(wei(9_007_199_254_740_993n), rate('1'))).toBe(9_007_199_254_740_993n)
+  })
+
+  it('never undercharges by a fraction of an atto-dollar', () => {
+    expect(priceOf(wei(1n), rate('0.5'))).toBe(1n)
+  })
+})
+
+describe('rounding', () => {
+  it('names its direction, also below zero', () => {
+    expect([divFloor(-1n, 2n), divCeil(-1n, 2n), divFloor(1n, 2n), divCeil(1n, 2n)]).toEqual([-1n, 0n, 0n, 1n])
+  })
+
+  it('makes rows add up to the total that is shown beside them', () => {
+    fc.assert(fc.property(fc.array(fc.bigInt({ min: 0n, max: 10n ** 24n }), { maxLength: 40 }), (parts) => {
+      const shown = microsThatAddUp(parts.map(usdAttos))
+      const total = microsUp(usdAttos(parts.reduce((sum, part) => sum + part, 0n)))
+      expect(shown.reduce((sum: bigint, part) => sum + part, 0n)).toBe(total)
+      shown.forEach((micros, index) => {
+        const exact = usdAttos(parts[index] ?? 0n)
+        expect(micros === microsDown(exact) || micros === microsUp(exact)).toBe(true)
+      })
+    }))
+  })
+
+  it('shows consumption up and a balance down, so that together they are what was granted', () => {
+    fc.assert(fc.property(fc.bigInt({ min: 0n, max: 10n ** 12n }), fc.bigInt({ min: 0n, max: 10n ** 24n }), (granted, spent) => {
+      const attos = microsToAttos(usdMicros(granted))
+      fc.pre(spent <= attos)
+      expect(microsUp(usdAttos(spent)) + microsDown(usdAttos(attos - spent))).toBe(granted)
+    }))
+  })
+})
+
+describe('text', () => {
+  it.each(['', ' 5', '+5', '-5', '1.0', '0x10', '007', '5 ', '1e3', 'abc', '9'.repeat(31)])('does not take %j for an integer', (text) => {
+    expect(parseInteger(text)).toBeNull()
+  })
+
+  it.each(['', '.5', '1.', '-1', '1e3', '01', '1.0000000000000000001', 'NaN', '1,5'])('does not take %j for a decimal', (text) => {
+    expect(parseDecimal18(text)).toBeNull()
+  })
+
+  it('prints ETH exactly: no trailing zero, no exponent, "0" for nothing', () => {
+    expect(formatEth(wei(8_420_000_000_000_000n))).toBe('0.00842')
+    expect(formatEth(wei(0n))).toBe('0')
+    expect(formatEth(wei(1n))).toBe('0.000000000000000001')
+    expect(formatEth(wei(10n ** 18n))).toBe('1')
+  })
+
+  it('reads back what it prints', () => {
+    fc.assert(fc.property(fc.bigInt({ min: 0n, max: 10n ** 35n }), (value) => {
+      expect(parseDecimal18(formatDecimal18(value))).toBe(value)
+    }))
+  })
+})
