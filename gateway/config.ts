@@ -6,6 +6,7 @@ export interface GatewayConfig {
   readonly builderPort: number
   /** What every URL handed out is built from; no trailing slash. */
   readonly publicUrl: string
+  readonly tokenAlg: string
   readonly core: CoreAddress
 }
 
@@ -19,15 +20,18 @@ export interface CoreAddress {
 /** Declares the gateway's settings. What is wrong with them stands in `env.problems`. */
 export function readGatewayConfig(env: EnvReader): GatewayConfig {
   const platformPort = env.port('PLATFORM_PORT', {
-    meaning: 'Port of the platform listener (surface B).', fallback: '8080',
+    meaning: 'Port of the platform API (surface B and OIDC).', fallback: '8080',
   })
   return {
-    host: env.text('HOST', { meaning: 'Address that the listeners bind.', fallback: '127.0.0.1' }),
+    host: env.text('HOST', { meaning: 'Address that every listener binds.', fallback: '127.0.0.1' }),
     platformPort,
     builderPort: env.port('BUILDER_PORT', {
-      meaning: 'Port of the builder listener (surface A).', fallback: '8081',
+      meaning: 'Port of the builder API (surface A).', fallback: '8081',
     }),
     publicUrl: readPublicUrl(env, platformPort),
+    tokenAlg: env.choice('TOKEN_ALG', {
+      meaning: 'Algorithm of new signing keys.', fallback: 'RS256', of: ['RS256', 'ES256'],
+    }),
     core: {
       target: readCoreTarget(env),
       token: readCoreToken(env),
@@ -42,7 +46,7 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
 function readPublicUrl(env: EnvReader, platformPort: number): string {
   const fallback = `http://localhost:${platformPort}`
   return env.url('PUBLIC_URL', {
-    meaning: 'Where clients reach the platform listener; every URL handed out starts with it.',
+    meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
     fallback, schemes: ['http', 'https'],
   }) ?? fallback
 }
@@ -57,7 +61,7 @@ function readCoreTarget(env: EnvReader): string {
 
 function readCoreToken(env: EnvReader): string {
   const token = env.optional('CORE_TOKEN', {
-    meaning: 'Secret that our own processes show to core, at least 32 characters.', secret: true,
+    meaning: 'Shared by core, gateway, sidecar and CLI; at least 32 characters.', secret: true,
   }) ?? ''
   if (token.length < 32) env.problem('CORE_TOKEN must have at least 32 characters')
   return token

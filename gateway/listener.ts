@@ -35,6 +35,8 @@ export interface ListenerDeps {
   readonly observe: Observe
 }
 
+const maxConnections = 10_000
+
 /**
  * One public listener without routes: what every request meets on its way in and out. Refusals come in the order
  * of decision 13, because core is asked about the caller before any other refusal is answered.
@@ -53,6 +55,7 @@ export function createListener(deps: ListenerDeps): App {
     ...malformedRequests(deps),
   }).withTypeProvider<TypeBoxTypeProvider>()
   app.server.headersTimeout = 20_000
+  app.server.maxConnections = maxConnections
 
   for (const schema of shared) app.addSchema(schema)
   app.decorateRequest('correlationId', '')

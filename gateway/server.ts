@@ -37,7 +37,7 @@ export async function startGateway(config: GatewayConfig, { log, metrics, webhoo
   let stopping: Promise<void> | undefined
   const stop = (): Promise<void> => (stopping ??= stopAll([platform, builder], core))
   try {
-    await platformRoutes(platform, { core, publicUrl, webhook })
+    await platformRoutes(platform, { ...shared, tokenAlg: config.tokenAlg, webhook })
     builderHealthRoutes(builder)
     const platformUrl = await open(platform, { host, port: config.platformPort, setting: 'PLATFORM_PORT' })
     const builderUrl = await open(builder, { host, port: config.builderPort, setting: 'BUILDER_PORT' })
@@ -60,8 +60,11 @@ async function open(app: App, at: { host: string; port: number; setting: string 
 }
 
 async function stopAll(apps: readonly App[], core: Core): Promise<void> {
+  // A connection whose last request has just been answered would else be kept open for the next one.
+  const sweep = setInterval(() => apps.forEach((app) => app.server.closeIdleConnections()), 20)
   const cut = setTimeout(() => apps.forEach((app) => app.server.closeAllConnections()), drainMs)
   await Promise.all(apps.map((app) => app.close()))
+  clearInterval(sweep)
   clearTimeout(cut)
   core.close()
 }

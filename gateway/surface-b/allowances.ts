@@ -4,10 +4,9 @@ import type {
 } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { present } from '../core.ts'
 import type { App } from '../listener.ts'
+import { IdempotencyHeader, UserParams } from '../request-schemas.ts'
 import { route } from '../route.ts'
-import {
-  Allowance, GrantedAllowance, IdempotencyHeader, UserParams, grantSources, oneOf, ref,
-} from '../schemas.ts'
+import { Allowance, GrantedAllowance, grantSources, oneOf, ref } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/allowances'
 const tags = ['allowances']

@@ -1,10 +1,9 @@
 import { Type } from 'typebox'
 import type { Key as KeyMessage } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import type { App } from '../listener.ts'
+import { IdempotencyHeader, UserParams, pageQuery, required } from '../request-schemas.ts'
 import { route } from '../route.ts'
-import {
-  CreatedKey, IdempotencyHeader, KeyList, RevokedKey, UserParams, pageQuery, ref, required,
-} from '../schemas.ts'
+import { CreatedKey, KeyList, RevokedKey, ref } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/keys'
 const tags = ['keys']

@@ -9,8 +9,8 @@ import { Discovery, Jwks, Token, ref } from '../schemas.ts'
 
 const tags = ['oidc']
 
-/** What a client may be granted now; nothing else is advertised (identity facts 1.2). */
-const grantableScopes = ['sign:job', 'users:read', 'users:write', 'users:token']
+/** Every scope that a token may be granted. */
+const grantableScopes = ['users:read', 'users:write', 'users:token', 'device:approve', 'sign:job']
 
 const TokenForm = Type.Object({
   grant_type: Type.String({ description: 'client_credentials' }),
@@ -22,22 +22,12 @@ const TokenForm = Type.Object({
 export interface OidcDeps {
   readonly core: Core
   readonly publicUrl: string
+  readonly tokenAlg: string
 }
 
 /** Discovery, keys and the token endpoint of the issuer. */
-export function oidcRoutes(app: App, { core, publicUrl }: OidcDeps): void {
-  const issuer = `${publicUrl}/api/v1/oidc`
-  const discovery = {
-    issuer,
-    token_endpoint: `${issuer}/token`,
-    jwks_uri: `${issuer}/jwks`,
-    grant_types_supported: ['client_credentials'],
-    response_types_supported: [],
-    subject_types_supported: ['public'],
-    id_token_signing_alg_values_supported: ['RS256'],
-    token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
-    scopes_supported: grantableScopes,
-  }
+export function oidcRoutes(app: App, { core, publicUrl, tokenAlg }: OidcDeps): void {
+  const discovery = discoveryOf(publicUrl, tokenAlg)
   for (const base of ['/api/v1/oidc', '']) {
     app.get(`${base}/.well-known/openid-configuration`, route({ guard: { kind: 'none' } }, {
       summary: 'Discovery document', tags, response: { 200: ref(Discovery) },
@@ -73,6 +63,22 @@ export function oidcRoutes(app: App, { core, publicUrl }: OidcDeps): void {
       correlation_id: request.correlationId,
     }
   })
+}
+
+/** Only what works now (identity facts 1.2). */
+function discoveryOf(publicUrl: string, tokenAlg: string) {
+  const issuer = `${publicUrl}/api/v1/oidc`
+  return {
+    issuer,
+    token_endpoint: `${issuer}/token`,
+    jwks_uri: `${issuer}/jwks`,
+    grant_types_supported: ['client_credentials'],
+    response_types_supported: [],
+    subject_types_supported: ['public'],
+    id_token_signing_alg_values_supported: [tokenAlg],
+    token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+    scopes_supported: grantableScopes,
+  }
 }
 
 // RFC 9110 section 13.1.2: the comparison is weak.

@@ -1,7 +1,6 @@
 import swagger from '@fastify/swagger'
 import { Type } from 'typebox'
-import type { Core } from '../core.ts'
-import type { App } from '../listener.ts'
+import type { App, ListenerDeps } from '../listener.ts'
 import { route } from '../route.ts'
 import { allowanceRoutes } from './allowances.ts'
 import { endUserRoutes } from './end-user.ts'
@@ -13,16 +12,17 @@ import { usageRoutes } from './usage.ts'
 import { userRoutes } from './users.ts'
 import { type Webhook, webhookRoutes } from './webhook.ts'
 
-export interface PlatformDeps {
-  readonly core: Core
-  readonly publicUrl: string
+export interface PlatformDeps extends ListenerDeps {
+  /** Of the tokens that core signs. */
+  readonly tokenAlg: string
   readonly webhook?: Webhook | undefined
 }
 
 const rules = { guard: { kind: 'none' } } as const
 
 /** Everything at the platform listener (surface B). */
-export async function platformRoutes(app: App, { core, publicUrl, webhook }: PlatformDeps): Promise<void> {
+export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void> {
+  const { publicUrl, webhook } = deps
   await app.register(swagger, documentOptions(publicUrl))
   app.addHook('onRequest', async (request, reply) => {
     const successor = request.routeOptions.config.rules?.successor
@@ -39,12 +39,12 @@ export async function platformRoutes(app: App, { core, publicUrl, webhook }: Pla
     response: { 200: Type.Object({}, { additionalProperties: true, description: 'OpenAPI 3.0.3' }) },
   }), async (_, reply) => reply
     .header('cache-control', 'public, max-age=300').type('application/json').send(JSON.stringify(app.swagger())))
-  oidcRoutes(app, { core, publicUrl })
+  oidcRoutes(app, deps)
   userRoutes(app)
   tokenRoutes(app)
   keyRoutes(app)
   allowanceRoutes(app)
   usageRoutes(app)
   endUserRoutes(app)
-  if (webhook) webhookRoutes(app, webhook)
+  if (webhook) webhookRoutes(app, webhook, deps)
 }

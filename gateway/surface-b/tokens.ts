@@ -1,7 +1,8 @@
 import { Type } from 'typebox'
 import type { App } from '../listener.ts'
+import { AppParams, UserParams, required } from '../request-schemas.ts'
 import { route } from '../route.ts'
-import { AppParams, KeyToken, UserParams, UserToken, ref, required } from '../schemas.ts'
+import { KeyToken, UserToken, ref } from '../schemas.ts'
 
 const tags = ['tokens']
 const ScopeBody = Type.Object({

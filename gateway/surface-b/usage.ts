@@ -1,8 +1,9 @@
 import { Type } from 'typebox'
 import { present } from '../core.ts'
 import type { App } from '../listener.ts'
+import { AppParams, required, text } from '../request-schemas.ts'
 import { route } from '../route.ts'
-import { AppParams, Balance, Usage, oneOf, ref, required, text } from '../schemas.ts'
+import { Balance, Usage, oneOf, ref } from '../schemas.ts'
 import { toBalance, toUsage } from './usage-reply.ts'
 
 const tags = ['usage']

@@ -3,10 +3,9 @@ import { DomainError } from '../../proto/errors.ts'
 import type { User as UserMessage } from '../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { present } from '../core.ts'
 import type { App } from '../listener.ts'
+import { AppParams, pageQuery, required, text } from '../request-schemas.ts'
 import { route } from '../route.ts'
-import {
-  AppParams, Deactivated, UpdatedUser, User, UserList, oneOf, pageQuery, ref, required, text,
-} from '../schemas.ts'
+import { Deactivated, UpdatedUser, User, UserList, oneOf, ref } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users'
 const tags = ['users']

@@ -1,13 +1,16 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { App } from '../listener.ts'
+import { DomainError } from '../../proto/errors.ts'
+import type { App, ListenerDeps } from '../listener.ts'
+import { renderError } from '../reply.ts'
 import { route } from '../route.ts'
 
 /** Answers one request of the remote signer, body unread. */
 export type Webhook = (request: IncomingMessage, response: ServerResponse) => unknown
 
 /** The embedded identity webhook: the sidecar's handler at the platform's address. */
-export function webhookRoutes(app: App, webhook: Webhook): void {
+export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): void {
   app.post('/webhooks/remote-signer', {
     ...route({ guard: { kind: 'none' } }, {
       summary: 'Identity webhook of the remote signer', tags: ['signer'],
@@ -19,7 +22,24 @@ export function webhookRoutes(app: App, webhook: Webhook): void {
       for (const [name, value] of Object.entries(reply.getHeaders())) {
         if (value !== undefined) reply.raw.setHeader(name, value)
       }
-      await webhook(request.raw, reply.raw)
+      try {
+        await webhook(request.raw, reply.raw)
+      } catch (cause) {
+        fail(request, reply, { deps, cause })
+      }
     },
   }, async () => undefined)
+}
+
+// The framework has let go of this answer, so it is written here.
+function fail(
+  request: FastifyRequest, { raw }: FastifyReply, { deps, cause }: { deps: ListenerDeps; cause: unknown },
+): void {
+  const { correlationId } = request
+  const error = new DomainError('INTERNAL', 'the webhook failed', { cause })
+  request.reason = error.reason
+  deps.observe.failed(request, error)
+  if (raw.headersSent) return void raw.destroy()
+  const { status, type, body } = renderError({ error, wire: 'problem', correlationId, publicUrl: deps.publicUrl })
+  raw.writeHead(status, { 'content-type': type }).end(JSON.stringify(body))
 }

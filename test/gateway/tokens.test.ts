@@ -21,7 +21,7 @@ describe('the discovery document', () => {
       grant_types_supported: ['client_credentials'], response_types_supported: [], subject_types_supported: ['public'],
       id_token_signing_alg_values_supported: ['RS256'],
       token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
-      scopes_supported: ['sign:job', 'users:read', 'users:write', 'users:token'],
+      scopes_supported: ['users:read', 'users:write', 'users:token', 'device:approve', 'sign:job'],
     })
     expect(two.text).toBe(one.text)
     expect(one.headers.get('cache-control')).toBe('public, max-age=3600')

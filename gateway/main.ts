@@ -1,0 +1,29 @@
+import type { EnvReader } from '../core/lib/env.ts'
+import { runProcess } from '../core/lib/process.ts'
+import { readSidecarConfig } from '../sidecar/config.ts'
+import { startSidecar } from '../sidecar/server.ts'
+import { readGatewayConfig } from './config.ts'
+import { startGateway } from './server.ts'
+
+// The embedded webhook is the sidecar's own; alone, its port is any free one on loopback, announced to nobody.
+const loopback = { host: '127.0.0.1', port: 0 }
+
+await runProcess({
+  name: 'gateway',
+  adminPort: { setting: 'GATEWAY_ADMIN_PORT', fallback: '9091' },
+  read: (env: EnvReader) => ({ gateway: readGatewayConfig(env), sidecar: readSidecarConfig(env) }),
+  start: async ({ gateway: config, sidecar: { listen, ...settings } }, deps) => {
+    const sidecar = settings.webhookSecrets.length > 0
+      ? await startSidecar({ ...settings, listen: { ...listen, ...loopback } }, deps)
+      : undefined
+    const gateway = await startGateway(config, { ...deps, webhook: sidecar?.webhook })
+    return {
+      ready: async () => ({ ...await gateway.ready(), ...await sidecar?.ready() }),
+      stop: async () => {
+        await gateway.stop()
+        await sidecar?.stop()
+      },
+      summary: { platform: gateway.platformUrl, builder: gateway.builderUrl },
+    }
+  },
+})
