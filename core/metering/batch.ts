@@ -1,0 +1,88 @@
+import { hash } from 'node:crypto'
+import { authId, isClientId } from '../ids.ts'
+import { parseEvent } from './envelope.ts'
+import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
+
+/** What a batch is, before the database has seen it: parsed, attributed, and rid of its own repeats. */
+
+export interface Candidate {
+  readonly index: number
+  readonly digest: string
+  readonly ticket: SignedTicket
+  readonly subject: Subject
+}
+
+export interface BatchProblem {
+  readonly index: number
+  readonly digest: string
+  readonly problem: Problem
+}
+
+export interface SortedBatch {
+  readonly candidates: readonly Candidate[]
+  readonly problems: readonly BatchProblem[]
+  /** Indexes of records that repeat an earlier one of this batch, byte by byte. */
+  readonly repeats: readonly number[]
+  readonly ignored: readonly number[]
+}
+
+type Examined =
+  | { readonly kind: 'ticket'; readonly digest: string; readonly ticket: SignedTicket }
+  | { readonly kind: 'problem'; readonly digest: string; readonly problem: Problem }
+  | { readonly kind: 'ignored' }
+
+export function examine(bytes: Buffer, now: Date): Examined {
+  const parsed = parseEvent(bytes, now)
+  return parsed.kind === 'ignored' ? parsed : { ...parsed, digest: hash('sha256', bytes, 'hex') }
+}
+
+export const subjectKey = (ticket: SignedTicket): string => authId(ticket.clientId, ticket.externalUserId)
+
+/** Finds whom each ticket belongs to; users of known apps that are new are provisioned. */
+export async function attribute(
+  tickets: readonly SignedTicket[], resolve: ResolveSubjects,
+): Promise<ReadonlyMap<string, Subject>> {
+  const wanted = new Map<string, { clientId: string; externalUserId: string }>()
+  for (const ticket of tickets) {
+    // What does not look like one of our client ids names no app of ours: no need to ask.
+    if (isClientId(ticket.clientId)) wanted.set(subjectKey(ticket), ticket)
+  }
+  if (wanted.size === 0) return new Map()
+  return resolve([...wanted.values()].map(({ clientId, externalUserId }) => ({ clientId, externalUserId })))
+}
+
+/** A problem with a ticket that parsed: its identity and its amount are known. */
+export const ticketProblem = (ticket: SignedTicket, of: Pick<Problem, 'reason' | 'detail'>): Problem =>
+  ({ ...of, eventId: ticket.eventId, authId: subjectKey(ticket), fee: ticket.fee })
+
+/** Sorts the records from `first` on into what will be written. The first of equal ids wins. */
+export function sortBatch(
+  records: readonly { index: number; examined: Examined }[], subjects: ReadonlyMap<string, Subject>,
+): SortedBatch {
+  const sorted = { candidates: [] as Candidate[], problems: [] as BatchProblem[], repeats: [] as number[], ignored: [] as number[] }
+  const seen = new Map<string, string>()
+  for (const { index, examined } of records) {
+    if (examined.kind === 'ignored') sorted.ignored.push(index)
+    else if (examined.kind === 'problem') sorted.problems.push({ index, digest: examined.digest, problem: examined.problem })
+    else sortTicket({ index, digest: examined.digest, ticket: examined.ticket })
+  }
+  return sorted
+
+  function sortTicket({ index, digest, ticket }: Omit<Candidate, 'subject'>): void {
+    const subject = subjects.get(subjectKey(ticket))
+    const earlier = seen.get(ticket.eventId)
+    if (!subject) return refuse({ reason: 'unknown_client', detail: 'no app has this client id' })
+    if (earlier === digest) return void sorted.repeats.push(index)
+    if (earlier !== undefined) return refuse(sameIdOtherBytes)
+    seen.set(ticket.eventId, digest)
+    sorted.candidates.push({ index, digest, ticket, subject })
+
+    function refuse(of: Pick<Problem, 'reason' | 'detail'>): void {
+      sorted.problems.push({ index, digest, problem: ticketProblem(ticket, of) })
+    }
+  }
+}
+
+export const sameIdOtherBytes = {
+  reason: 'same_id_other_bytes', detail: 'another event came under this id before; that one stands',
+} as const

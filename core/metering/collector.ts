@@ -1,0 +1,97 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Log } from '../lib/log.ts'
+import type { Prepared } from './ingest.ts'
+import type { Batch, Intake } from './intake.ts'
+import type { EventSession, EventSource, StreamRecord } from './types.ts'
+
+export interface CollectorDeps {
+  readonly source: EventSource
+  readonly intake: Intake
+  readonly prepare: (records: readonly StreamRecord[]) => Promise<Prepared>
+  readonly log: Log
+}
+
+const firstPauseMs = 250
+const longestPauseMs = 10_000
+
+/**
+ * Takes a stream from its source into the database, batch by batch, preparing one while the last is being written.
+ * Whatever fails, it opens the source again from the position in the database: a batch is repeated, never skipped.
+ */
+export function createCollector({ source, intake, prepare, log }: CollectorDeps) {
+  const stopping = new AbortController()
+  let session: EventSession | null = null
+  let disconnectedMs: number | null = Date.now()
+  let oldestMs: number | null = null
+  let taken = 0
+  let running: Promise<void> = Promise.resolve()
+
+  const start = (): void => { running = run() }
+
+  /** Lets the batch that is being written finish, and closes the source. */
+  async function stop(): Promise<void> {
+    stopping.abort()
+    await session?.close().catch(() => {})
+    await running
+  }
+
+  /** Age of the oldest record held and not written; while the source is away, how long it has been. */
+  const lagSeconds = (): number => {
+    const since = oldestMs ?? disconnectedMs
+    return since === null ? 0 : Math.max(0, (Date.now() - since) / 1000)
+  }
+
+  const connected = (): boolean => disconnectedMs === null
+
+  async function run(): Promise<void> {
+    for (let failures = 0; !stopping.signal.aborted;) {
+      const before = taken
+      try {
+        session = await source.open()
+        if (stopping.signal.aborted) break
+        log.info({ source: source.name }, 'collecting events')
+        disconnectedMs = null
+        await pump(session)
+      } catch (error) {
+        if (stopping.signal.aborted) break
+        failures = taken > before ? 1 : failures + 1
+        disconnectedMs ??= Date.now()
+        log.warn({ err: error, source: source.name, failures }, 'the event stream broke off; opening it again')
+        await pause(failures)
+      } finally {
+        await session?.close().catch(() => {})
+        session = null
+        oldestMs = null
+      }
+    }
+  }
+
+  const pause = (failures: number): Promise<void> =>
+    sleep(Math.min(firstPauseMs * 2 ** Math.min(failures - 1, 10), longestPauseMs) * (1 - Math.random() / 4), undefined,
+      { signal: stopping.signal, ref: false }).catch(() => {})
+
+  async function pump(from: EventSession): Promise<never> {
+    for (let upcoming = pull(from); ;) {
+      const batch = await upcoming
+      oldestMs = batch.records[0]?.producedAtMs ?? null
+      upcoming = pull(from)
+      // Its failure is met in the next turn, after what came before it is written.
+      upcoming.catch(() => {})
+      await intake.take(batch, { signal: stopping.signal, attempts: Infinity })
+      from.committed(batch.records)
+      taken += batch.records.length
+      oldestMs = null
+    }
+  }
+
+  async function pull(from: EventSession): Promise<Batch> {
+    const records = await from.next()
+    const prepared = prepare(records)
+    prepared.catch(() => {})
+    return { records, prepared }
+  }
+
+  return { start, stop, lagSeconds, connected }
+}
+
+export type Collector = ReturnType<typeof createCollector>

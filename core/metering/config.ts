@@ -1,0 +1,60 @@
+import type { EnvReader } from '../lib/env.ts'
+import type { EthRate } from '../lib/money.ts'
+import { parseRate } from './rate-sources.ts'
+
+export interface KafkaConfig {
+  readonly brokers: readonly string[]
+  readonly topic: string
+  readonly group: string
+  readonly tls: boolean
+  readonly sasl: { readonly username: string; readonly password: string } | null
+}
+
+export interface MeteringConfig {
+  /** Null: events come by direct mode only. */
+  readonly kafka: KafkaConfig | null
+  readonly rates: {
+    readonly fixed: EthRate | null
+    readonly urls: readonly string[]
+    readonly pollSeconds: number
+    readonly maxAgeSeconds: number
+  }
+}
+
+const defaultRateUrls =
+  'https://api.coinbase.com/v2/prices/ETH-USD/spot,https://api.kraken.com/0/public/Ticker?pair=ETHUSD'
+
+/** Declares and reads the settings of metering. */
+export function readMeteringConfig(env: EnvReader): MeteringConfig {
+  return { kafka: readKafka(env), rates: readRates(env) }
+}
+
+function readKafka(env: EnvReader): KafkaConfig | null {
+  const brokers = env.list('KAFKA_BROKERS', { meaning: 'Kafka brokers (host:port, comma list) whose events are collected; unset: direct mode only.' })
+  const topic = env.text('KAFKA_TOPIC', { fallback: 'livepeer-gateway-events', meaning: 'Topic that the signer writes its events to.' })
+  const group = env.text('KAFKA_GROUP', { fallback: 'tollgate-collector', meaning: 'Consumer group of the collectors.' })
+  const tls = env.choice('KAFKA_TLS', { of: ['on', 'off'], fallback: 'off', meaning: 'Speak TLS with the brokers.' })
+  const username = env.optional('KAFKA_USER', { meaning: 'SASL/PLAIN user name for the brokers.' })
+  const password = env.optional('KAFKA_PASSWORD', { secret: true, meaning: 'SASL/PLAIN password for the brokers.' })
+  if ((username === undefined) !== (password === undefined)) env.problem('KAFKA_USER and KAFKA_PASSWORD must be set together')
+  for (const broker of brokers.filter((broker) => !/^[^\s:]+:\d{1,5}$|^\[[0-9a-fA-F:]+\]:\d{1,5}$/.test(broker))) {
+    env.problem(`KAFKA_BROKERS must be a comma list of host:port; ${broker} is not one`)
+  }
+  if (brokers.length === 0) return null
+  const sasl = username !== undefined && password !== undefined ? { username, password } : null
+  return { brokers, topic, group, tls: tls === 'on', sasl }
+}
+
+function readRates(env: EnvReader): MeteringConfig['rates'] {
+  const fixed = env.optional('RATE_FIXED', { meaning: 'USD for one ETH, in place of the rate sources; for tests and demonstrations.' })
+  const urls = env.list('RATE_URLS', { fallback: defaultRateUrls, meaning: 'Where the price of one ETH in USD is read (comma list, tried in order; Coinbase, Kraken or {"price"} answers).' })
+  const pollSeconds = env.integer('RATE_POLL_SECONDS', { fallback: '60', min: 1, max: 3_600, meaning: 'Seconds between two observations of the price.' })
+  const maxAgeSeconds = env.integer('RATE_MAX_AGE_SECONDS', { fallback: '600', min: 1, max: 86_400, meaning: 'How old, in seconds, an observation may be at the time of the ticket that it prices.' })
+  for (const url of urls.filter((url) => !/^https?:\/\//.test(url) || !URL.canParse(url))) {
+    env.problem(`RATE_URLS must be a comma list of http(s) addresses; ${url} is not one`)
+  }
+  if (maxAgeSeconds < pollSeconds) env.problem('RATE_MAX_AGE_SECONDS must not be less than RATE_POLL_SECONDS')
+  const rate = fixed === undefined ? null : parseRate(fixed)
+  if (fixed !== undefined && rate === null) env.problem('RATE_FIXED must be a positive decimal of USD for one ETH')
+  return { fixed: rate, urls, pollSeconds, maxAgeSeconds }
+}

@@ -1,0 +1,116 @@
+import { hash } from 'node:crypto'
+import { type Json, isNumber } from './json.ts'
+
+/** Values of an event's members, read exactly. Each reader returns null for what it cannot take. */
+
+const canonicalInteger = /^-?(?:0|[1-9]\d*)$/
+
+/** An integer, as a JSON number or (signer-contract 6.4) a decimal string. */
+export function integerText(value: Json | undefined): string | null {
+  const text = isNumber(value) ? value.literal : value
+  return typeof text === 'string' && text.length <= 40 && canonicalInteger.test(text) ? text : null
+}
+
+const maxUint64 = 2n ** 64n - 1n
+
+/** 0 to 2^64-1, without passing through a float. */
+export function uint64Text(value: Json | undefined): string | null {
+  const text = integerText(value)
+  if (text === null || text.startsWith('-')) return null
+  return text.length < 20 || BigInt(text) <= maxUint64 ? text : null
+}
+
+/** -2^63 to 2^63-1; absent is zero. */
+export function int64Text(value: Json | undefined): string | null {
+  const text = value === undefined || value === null ? '0' : integerText(value)
+  if (text === null) return null
+  return text.length < 19 || BigInt.asIntN(64, BigInt(text)) === BigInt(text) ? plainZero(text) : null
+}
+
+const plainZero = (text: string): string => (text === '-0' ? '0' : text)
+
+/** 0 to 2^31-1; absent is zero. */
+export function int31(value: Json | undefined): number | null {
+  const text = int64Text(value)
+  const number = Number(text ?? NaN)
+  return number >= 0 && number <= 0x7fff_ffff ? number : null
+}
+
+const decimal = /^(-?)(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/
+const maxWhole = 12
+const maxPlaces = 30
+
+/** A decimal below 10^12 in plain notation, cut after 30 places; absent is zero. Go writes floats as 5.12 or 1e-09. */
+export function decimalText(value: Json | undefined): string | null {
+  if (value === undefined || value === null) return '0'
+  const match = decimal.exec(isNumber(value) ? value.literal : typeof value === 'string' ? value : '')
+  if (!match) return null
+  const [text, sign = '', whole = '', fraction = '', exponent = '0'] = match
+  if (exponent === '0' && whole.length <= maxWhole && fraction.length <= maxPlaces) return plainZero(text.replace(/[eE].*/, ''))
+  return shifted({ sign, digits: whole + fraction, point: whole.length + Number(exponent) })
+}
+
+function shifted({ sign, digits, point }: { sign: string; digits: string; point: number }): string | null {
+  const significant = digits.replace(/^0+/, '')
+  if (significant === '') return '0'
+  const start = point - (digits.length - significant.length)
+  if (start > maxWhole) return null
+  if (start < -maxPlaces) return '0'
+  const whole = significant.slice(0, Math.max(start, 0)).padEnd(Math.max(start, 0), '0') || '0'
+  const fraction = '0'.repeat(Math.max(-start, 0)) + significant.slice(Math.max(start, 0))
+  return `${sign}${whole}.${fraction.slice(0, maxPlaces) || '0'}`
+}
+
+const instant = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9})\d*)?(Z|[+-]\d{2}:\d{2})$/
+
+export interface Instant {
+  /** With microseconds, what follows cut. */
+  readonly text: string
+  readonly ms: number
+}
+
+/** RFC 3339 with any fraction and offset, as UTC to the microsecond. */
+export function instantOf(value: Json | undefined): Instant | null {
+  const match = typeof value === 'string' && value.length <= 60 ? instant.exec(value) : null
+  if (!match) return null
+  const [, year, month, day, hour, minute, second, fraction = '', zone = ''] = match
+  const seconds = `${year}-${month}-${day}T${hour}:${minute}:${second}`
+  const micros = fraction.slice(0, 6).padEnd(6, '0')
+  const ms = Date.parse(`${seconds}.${micros.slice(0, 3)}${zone}`)
+  // Date.parse takes the 31st of February for a day of March, and 24:00 for tomorrow.
+  if (Number.isNaN(ms) || Date.parse(`${seconds}Z`) !== wallClock({ year, month, day, hour, minute, second })) return null
+  const utc = zone === 'Z' ? seconds : new Date(ms).toISOString().slice(0, 19)
+  return { text: `${utc}.${micros}Z`, ms }
+}
+
+function wallClock(parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 'second', string | undefined>): number {
+  const [month, day, hour] = [Number(parts.month), Number(parts.day), Number(parts.hour)]
+  if (hour > 23 || day > new Date(Date.UTC(Number(parts.year), month, 0)).getUTCDate()) return NaN
+  return Date.UTC(Number(parts.year), month - 1, day, hour, Number(parts.minute), Number(parts.second))
+}
+
+/** Text that describes and never decides: anything else is empty, NUL (which Postgres refuses) is replaced. */
+export function describing(value: Json | undefined): string {
+  if (typeof value !== 'string') return ''
+  const text = value.includes('\u0000') ? value.replaceAll('\u0000', '\ufffd') : value
+  return text.length <= 64 ? text : shortened(text.toWellFormed())
+}
+
+const maxBytes = 256
+
+// A long client-chosen id keeps its beginning and the hash of all of it, so that two that begin alike stay two.
+function shortened(text: string): string {
+  const bytes = Buffer.from(text)
+  if (bytes.length <= maxBytes) return text
+  const digest = hash('sha256', bytes, 'hex')
+  const room = maxBytes - digest.length - 1
+  const start = new TextDecoder().decode(bytes.subarray(0, room), { stream: true })
+  return `${start}~${digest}`
+}
+
+/** A Unix time in milliseconds as decimal text or number (signer-contract 5.3). */
+export function unixMs(value: Json | undefined): number | null {
+  const text = integerText(value)
+  const ms = text === null ? NaN : Number(text)
+  return ms > 0 && ms < 8.64e15 ? ms : null
+}

@@ -1,0 +1,44 @@
+import { DomainError } from '../../proto/errors.ts'
+import type * as pb from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { operator, service } from '../callers.ts'
+import { formatDecimal18 } from '../lib/money.ts'
+import { type Handlers, rpc } from '../serve.ts'
+import type { Metering } from './service.ts'
+import type { Rate } from './types.ts'
+
+const maxEnvelopes = 1_000
+
+export function createMeteringRpc({ metering }: { metering: Metering }) {
+  const meteringService: Handlers<pb.MeteringServiceServer> = {
+    ingestEvents: rpc(service(), async ({ envelopes }: pb.IngestEventsRequest) => {
+      if (envelopes.length > maxEnvelopes) {
+        throw new DomainError('REQUEST_INVALID', `send at most ${maxEnvelopes} envelopes at once`)
+      }
+      const counts = await metering.ingestEvents(envelopes)
+      return {
+        tickets: counts.ticket, duplicates: counts.duplicate, ignored: counts.ignored, quarantined: counts.quarantined,
+      }
+    }),
+
+    recordRate: rpc(operator(), async ({ usdPerEth, source }: pb.RecordRateRequest) =>
+      ({ rate: toRate(await metering.recordRate(usdPerEth, source)) })),
+
+    getMeteringStatus: rpc(operator(), async (_request: pb.GetMeteringStatusRequest) => {
+      const { streams, unpriced, quarantined, usableRate } = await metering.status()
+      return {
+        streams: streams.map((stream) => ({
+          source: stream.source, partition: stream.partition, nextOffset: String(stream.nextOffset),
+          tickets: String(stream.tickets), duplicates: String(stream.duplicates), ignored: String(stream.ignored),
+          quarantined: String(stream.quarantined),
+        })),
+        unpricedTickets: String(unpriced), quarantinedEvents: String(quarantined),
+        usableRate: usableRate ? toRate(usableRate) : undefined,
+      }
+    }),
+  }
+  return { meteringService }
+}
+
+const toRate = (rate: Rate): pb.Rate => ({
+  usdPerEth: formatDecimal18(rate.usdAttosPerEth), source: rate.source, observedAt: rate.observedAt.toISOString(),
+})

@@ -1,0 +1,151 @@
+import { DomainError } from '../../proto/errors.ts'
+import type { UserId } from '../ids.ts'
+import type { EthRate } from '../lib/money.ts'
+import type { Log } from '../lib/log.ts'
+import type { Metrics } from '../lib/metrics.ts'
+import type { Pool } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
+import { createCollector } from './collector.ts'
+import type { MeteringConfig } from './config.ts'
+import { type Ingested, createIngest, sumCounts } from './ingest.ts'
+import { createIntake } from './intake.ts'
+import { createKafkaSource } from './kafka.ts'
+import { type Loop, startLoop } from './loop.ts'
+import { createMeteringMetrics } from './metrics.ts'
+import * as offsets from './offset-store.ts'
+import { createPartitions } from './partitions.ts'
+import { createPricing } from './pricing.ts'
+import { countQuarantined, countUnpriced } from './pricing-store.ts'
+import { type RateSource, fixedRateSource, httpRateSource } from './rate-sources.ts'
+import { createRates } from './rates.ts'
+import { rememberSubjects } from './subjects.ts'
+import type { Charge, Counts, EventSource, Rate, ResolveSubjects } from './types.ts'
+
+export interface MeteringDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly config: MeteringConfig
+  readonly ledger: { readonly charge: Charge }
+  readonly users: { readonly resolveSubjects: ResolveSubjects }
+  /** Told, after the commit and best effort, of users that have nothing left. */
+  readonly invalidations: { publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void> }
+  /** In place of what the configuration says; for tests. */
+  readonly eventSource?: EventSource
+}
+
+const directSource = 'direct'
+const directAttempts = 4
+const publishAtOnce = 100
+const pricingPauseMs = 30_000
+const monthsPauseMs = 6 * 3_600_000
+
+/** Turns the signer's events into unique, priced, charged tickets. */
+export function createMetering(deps: MeteringDeps) {
+  const { pool, now, log, config } = deps
+  const { charge } = deps.ledger
+  const resolveSubjects = rememberSubjects(deps.users.resolveSubjects)
+  const rateMaxAgeSeconds = config.rates.maxAgeSeconds
+  const stopping = new AbortController()
+  const meters = createMeteringMetrics(deps.metrics, {
+    lagSeconds: () => collector?.lagSeconds() ?? 0,
+    unpriced: () => countUnpriced(pool),
+    quarantined: () => countQuarantined(pool),
+    rateAgeSeconds: async () => ageOf(await rates.usable()),
+  })
+  const partitions = createPartitions(pool, now)
+  const ingest = createIngest({ pool, now, charge, resolveSubjects, partitions, rateMaxAgeSeconds })
+  const intake = createIntake({ pool, now, log, ingest, onIngested, onExhausted })
+  const rates = createRates({
+    pool, now, log, sources: rateSources(config), maxAgeSeconds: rateMaxAgeSeconds, onRejected: meters.rateRejected,
+  })
+  const pricing = createPricing({ pool, now, charge, rateMaxAgeSeconds, onPriced: meters.latePriced, onExhausted })
+  const source = deps.eventSource ?? kafkaSource()
+  const collector = source && createCollector({ source, intake, prepare: ingest.prepare, log })
+  let loops: Loop[] = []
+
+  function kafkaSource(): EventSource | null {
+    const positions = {
+      read: (of: string) => offsets.readPositions(pool, of),
+      rewind: (to: offsets.StreamPosition) => offsets.rewind(pool, to),
+    }
+    return config.kafka && createKafkaSource(config.kafka, { positions, log })
+  }
+
+  async function onExhausted(exhausted: readonly UserId[]): Promise<void> {
+    for (let i = 0; i < exhausted.length; i += publishAtOnce) {
+      await Promise.all(exhausted.slice(i, i + publishAtOnce).map((id) => deps.invalidations.publish({ kind: 'access', id })))
+    }
+  }
+
+  const ageOf = (rate: Rate | null): number => (rate ? (now().getTime() - rate.observedAt.getTime()) / 1000 : NaN)
+
+  function onIngested(part: Ingested, seconds: number): void {
+    meters.batch(seconds)
+    for (const [outcome, count] of Object.entries(part.counts)) meters.event(outcome, count)
+    for (const [reason, count] of part.quarantined) meters.quarantined(reason, count)
+    if (part.quarantined.size > 0) log.warn({ reasons: Object.fromEntries(part.quarantined) }, 'events put in quarantine')
+    if (part.unpriced > 0) log.warn({ tickets: part.unpriced }, 'tickets stored without a rate; they are priced when it is known')
+  }
+
+  /** Direct mode: each envelope, when this returns, is one of the four outcomes. Throws when the database is away. */
+  async function ingestEvents(envelopes: readonly Buffer[]): Promise<Counts> {
+    if (envelopes.length === 0) return sumCounts([])
+    const producedAtMs = now().getTime()
+    const records = envelopes.map((bytes) => ({ source: directSource, partition: 0, offset: null, bytes, producedAtMs }))
+    try {
+      return sumCounts(await intake.take({ records }, { signal: stopping.signal, attempts: directAttempts }))
+    } catch (error) {
+      if (!stopping.signal.aborted) throw error
+      throw new DomainError('UNAVAILABLE', 'core is stopping; try again', { cause: error })
+    }
+  }
+
+  /** Records a rate by hand; what waited for it is priced right after. */
+  async function recordRate(usdPerEth: string, sourceName: string): Promise<Rate> {
+    const rate = await rates.record(usdPerEth, sourceName)
+    for (const loop of loops) loop.wake()
+    return rate
+  }
+
+  async function observeRate(): Promise<void> {
+    if (await rates.observe()) await pricing.pass(stopping.signal)
+  }
+
+  /** Makes sure that tickets can be written and, when a source answers, that there is a rate; then runs by itself. */
+  async function start(): Promise<void> {
+    await partitions.prepare()
+    await observeRate().catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
+    loops = [
+      startLoop({ name: 'pricing', log, pauseMs: pricingPauseMs, round: pricing.pass }),
+      startLoop({ name: 'months', log, pauseMs: monthsPauseMs, round: partitions.prepare }),
+      startLoop({ name: 'rates', log, pauseMs: config.rates.pollSeconds * 1000, delayed: true, round: observeRate }),
+    ]
+    collector?.start()
+  }
+
+  /** Lets what is being written finish. */
+  async function stop(): Promise<void> {
+    stopping.abort()
+    await Promise.all([collector?.stop(), ...loops.map((loop) => loop.stop())])
+  }
+
+  /** The rate that prices a ticket signed now; null when there is none. */
+  const usableRate = async (): Promise<EthRate | null> => (await rates.usable())?.usdAttosPerEth ?? null
+
+  /** Does the event stream flow? Nothing to say where there is none. */
+  const ready = async (): Promise<Record<string, boolean>> => (collector ? { events: collector.connected() } : {})
+
+  const status = async () => ({
+    streams: await offsets.streams(pool), unpriced: await countUnpriced(pool),
+    quarantined: await countQuarantined(pool), usableRate: await rates.usable(),
+  })
+
+  return { ingestEvents, recordRate, usableRate, status, ready, start, stop }
+}
+
+export type Metering = ReturnType<typeof createMetering>
+
+const rateSources = ({ rates }: MeteringConfig): RateSource[] =>
+  rates.fixed === null ? rates.urls.map(httpRateSource) : [fixedRateSource(rates.fixed)]
