@@ -66,7 +66,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
   const tokens = createTokens({ ...config.tokens, issuer, signingKeys, apps, users, keys, now })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
-  const usage = createUsage({ pool, users, now })
+  const usage = createUsage({ pool, users })
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
   })
