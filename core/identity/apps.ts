@@ -68,7 +68,7 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
   /** The M2M client whose secret is right. CREDENTIAL_INVALID otherwise, after the same work for unknown clients. */
   async function authenticate(pairs: readonly { id: string; secret: string }[]): Promise<M2mCaller> {
     for (const { id, secret } of pairs) {
-      const rows = await store.findM2mClient(pool, id, now())
+      const rows = isM2mClientId(id) ? await store.findM2mClient(pool, id, now()) : []
       const match = rows.find((row) => row.secret_hash !== null && row.pepper_id !== null
         && secrets.matches(secret, { hash: row.secret_hash, pepperId: row.pepper_id }))
       if (rows.length === 0) secrets.store(secret)

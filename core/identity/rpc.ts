@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
-import { type M2mCaller, m2m, m2mBasic, operator, user as userGuard } from '../callers.ts'
+import { type M2mCaller, m2m, m2mBasic, operator, service, user as userGuard } from '../callers.ts'
 import { parseCursor, parseLimit } from '../cursor.ts'
 import { type ClientId, parseExternalUserId } from '../ids.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
@@ -68,7 +68,7 @@ export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBou
       const { items, nextCursor } = await users.list({
         app: caller.appId,
         status: request.status === undefined ? null : parseStatus(request.status),
-        externalUserId: request.externalUserId?.trim() ?? null,
+        externalUserId: request.externalUserId === undefined ? null : parseExternalUserId(request.externalUserId),
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
       })
@@ -83,7 +83,9 @@ function checkFor(request: pb.CheckCallerRequest) {
   if (request.kind === 'm2m' && request.scope !== undefined) return rpc(m2m(request.scope), async () => ({}))
   if (request.kind === 'm2m_basic') return rpc(m2mBasic(), async () => ({}))
   if (request.kind === 'user') return rpc(userGuard(), async () => ({}))
-  throw new DomainError('REQUEST_INVALID', 'kind must be m2m (with a scope), m2m_basic or user')
+  return rpc(service(), async (): Promise<pb.CheckCallerResponse> => {
+    throw new DomainError('REQUEST_INVALID', 'kind must be m2m (with a scope), m2m_basic or user')
+  })
 }
 
 export const actor = (caller: M2mCaller, context: Context): Actor => ({ name: caller.m2mClientId, context })
@@ -99,7 +101,7 @@ const render = (user: User, clientId: ClientId) => ({
   deactivatedAt: user.deactivatedAt?.toISOString(),
 })
 
-const emailSyntax = /^[^\s@]{1,64}@[^\s@]{1,255}$/
+const emailSyntax = /^[^\s@\p{Cc}]{1,64}@[^\s@\p{Cc}]{1,255}$/u
 
 function parseChange(request: pb.UpsertUserRequest): UserChange {
   const email = request.clearEmail ? { email: null } : request.email === undefined ? {} : { email: parseEmail(request.email) }
@@ -121,7 +123,9 @@ function parseStatus(text: string): UserState {
 
 function parseName(text: string): string {
   const name = text.trim()
-  if (name === '' || name.length > 100) throw new DomainError('REQUEST_INVALID', 'name must have 1 to 100 characters')
+  if (name === '' || name.length > 100 || /\p{Cc}/u.test(name)) {
+    throw new DomainError('REQUEST_INVALID', 'name must have 1 to 100 characters, none of them a control character')
+  }
   return name
 }
 

@@ -1,0 +1,257 @@
+import { createHmac } from 'node:crypto'
+import { type Server, type Socket, connect as connectSocket, createServer } from 'node:net'
+import { credentials } from '@grpc/grpc-js'
+import { Pool } from 'pg'
+import { type Core, startCore } from '../../core/app.ts'
+import { type CoreConfig, readCoreConfig } from '../../core/config.ts'
+import { createEnvReader } from '../../core/lib/env.ts'
+import { serviceTokenHeader, unary } from '../../core/lib/grpc.ts'
+import { silentLog } from '../../core/lib/log.ts'
+import { createMetrics } from '../../core/lib/metrics.ts'
+import { DomainError, type Reason } from '../../proto/errors.ts'
+import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import * as signer from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
+import { createDatabase } from '../support/postgres.ts'
+
+export const serviceToken = 'service-token-of-the-core-tests-0123456789'
+export const issuer = 'https://svc.example/api/v1/oidc'
+export const pepper = 'pepper-of-the-core-tests-0123456789-abcdef'
+/** Not on a whole second, so that what is rounded shows. */
+export const begin = new Date('2026-03-10T12:00:00.250Z')
+
+export interface Clock {
+  readonly now: () => Date
+  set(instant: Date): void
+  advance(milliseconds: number): void
+}
+
+export function createClock(start: Date = begin): Clock {
+  let at = start.getTime()
+  return {
+    now: () => new Date(at),
+    set: (instant) => { at = instant.getTime() },
+    advance: (milliseconds) => { at += milliseconds },
+  }
+}
+
+export const second = 1_000
+export const day = 86_400_000
+
+/** Core's settings as its environment gives them, on a fixed rate of 3000 USD for one ETH. */
+export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
+  const reader = createEnvReader({
+    CORE_PORT: '0', CORE_TOKEN: serviceToken, PUBLIC_URL: 'https://svc.example', RATE_FIXED: '3000',
+    KEY_ENCRYPTION_KEY: 'sealing-key-of-the-core-tests-0123456789', SECRET_PEPPERS: `p1:${pepper}`, ...env,
+  })
+  const config = readCoreConfig(reader)
+  if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))
+  return config
+}
+
+export interface TestCore {
+  readonly core: Core
+  readonly clock: Clock
+  readonly databaseUrl: string
+  /** The tests' own way into the database. */
+  readonly sql: Pool
+  /** Every RPC, called with this Authorization value. */
+  as(authorization?: string): Rpcs
+  newApp(options?: { starterUsdMicros?: string }): Promise<TestApp>
+  /** Another core on the same database and clock. */
+  startAnother(env?: Readonly<Record<string, string>>): Promise<{ core: Core; as(authorization?: string): Rpcs }>
+  stop(): Promise<void>
+}
+
+/** A core on a database of its own and a clock that the test moves. */
+export async function startTestCore(env: Readonly<Record<string, string>> = {}): Promise<TestCore> {
+  const database = env['DATABASE_URL'] === undefined ? await createDatabase() : null
+  const databaseUrl = database?.url ?? env['DATABASE_URL'] ?? ''
+  const clock = createClock()
+  const start = (more: Readonly<Record<string, string>>) =>
+    startCore(configOf({ ...env, DATABASE_URL: databaseUrl, ...more }), {
+      log: silentLog(), metrics: createMetrics('core'), now: clock.now,
+    })
+  const sql = new Pool({ connectionString: databaseUrl, max: 4 })
+  sql.on('error', () => {})
+  const core = await start({})
+  const caller = createCaller(core.target)
+  const stops = [core.stop, async () => caller.close()]
+
+  async function startAnother(more: Readonly<Record<string, string>> = {}) {
+    const other = await start(more)
+    const otherCaller = createCaller(other.target)
+    stops.push(other.stop, async () => otherCaller.close())
+    return { core: other, as: otherCaller.as }
+  }
+
+  async function stop(): Promise<void> {
+    await Promise.all(stops.map((step) => step()))
+    await sql.end()
+    await database?.drop()
+  }
+
+  return {
+    core, clock, databaseUrl, sql, as: caller.as, startAnother, stop,
+    newApp: (options = {}) => createApp(caller.as(), options),
+  }
+}
+
+export interface TestApp {
+  readonly clientId: string
+  readonly m2mClientId: string
+  readonly secret: string
+  readonly basic: string
+}
+
+async function createApp(rpcs: Rpcs, options: { starterUsdMicros?: string }): Promise<TestApp> {
+  const { clientId, m2mClientId, m2mClientSecret } = await rpcs.createApp({ name: 'An app', ...options })
+  return { clientId, m2mClientId, secret: m2mClientSecret, basic: basicOf(m2mClientId, m2mClientSecret) }
+}
+
+export const basicOf = (id: string, secret: string): string => `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`
+export const bearerOf = (token: string): string => `Bearer ${token}`
+
+/** How core stores a secret under the tests' pepper. */
+export const storedHash = (secret: string): Buffer => createHmac('sha256', pepper).update(secret).digest()
+
+export interface Caller {
+  as(authorization?: string): Rpcs
+  close(): void
+}
+
+/** Speaks to core over gRPC as our own processes do. */
+export function createCaller(target: string, token: string | null = serviceToken): Caller {
+  const insecure = credentials.createInsecure()
+  const clients = {
+    apps: new identity.AppServiceClient(target, insecure),
+    callers: new identity.CallerServiceClient(target, insecure),
+    users: new identity.UserServiceClient(target, insecure),
+    keys: new keys.KeyServiceClient(target, insecure),
+    tokens: new tokens.TokenServiceClient(target, insecure),
+    allowances: new allowances.AllowanceServiceClient(target, insecure),
+    usage: new usage.UsageServiceClient(target, insecure),
+    signer: new signer.SignerServiceClient(target, insecure),
+  }
+  return {
+    as: (authorization) => bind(clients, {
+      ...(token === null ? {} : { [serviceTokenHeader]: token }),
+      ...(authorization === undefined ? {} : { authorization }),
+    }),
+    close: () => Object.values(clients).forEach((client) => client.close()),
+  }
+}
+
+export type Rpcs = ReturnType<typeof bind>
+
+interface Clients {
+  readonly apps: identity.AppServiceClient
+  readonly callers: identity.CallerServiceClient
+  readonly users: identity.UserServiceClient
+  readonly keys: keys.KeyServiceClient
+  readonly tokens: tokens.TokenServiceClient
+  readonly allowances: allowances.AllowanceServiceClient
+  readonly usage: usage.UsageServiceClient
+  readonly signer: signer.SignerServiceClient
+}
+
+function bind(to: Clients, headers: Readonly<Record<string, string>>) {
+  const call = <Request extends object, Response>(empty: Request, method: Parameters<typeof unary<Request, Response>>[0]) =>
+    (request: Partial<Request> = {}): Promise<Response> =>
+      unary(method)({ ...empty, ...request }, { deadlineMs: 15_000, headers })
+  const { apps, callers, users } = to
+  return {
+    createApp: call(identity.CreateAppRequest.fromPartial({}), apps.createApp.bind(apps)),
+    listApps: call(identity.ListAppsRequest.fromPartial({}), apps.listApps.bind(apps)),
+    checkCaller: call(identity.CheckCallerRequest.fromPartial({}), callers.checkCaller.bind(callers)),
+    upsertUser: call(identity.UpsertUserRequest.fromPartial({}), users.upsertUser.bind(users)),
+    updateUser: call(identity.UpdateUserRequest.fromPartial({}), users.updateUser.bind(users)),
+    deactivateUser: call(identity.DeactivateUserRequest.fromPartial({}), users.deactivateUser.bind(users)),
+    listUsers: call(identity.ListUsersRequest.fromPartial({}), users.listUsers.bind(users)),
+    createKey: call(keys.CreateKeyRequest.fromPartial({}), to.keys.createKey.bind(to.keys)),
+    listKeys: call(keys.ListKeysRequest.fromPartial({}), to.keys.listKeys.bind(to.keys)),
+    revokeKey: call(keys.RevokeKeyRequest.fromPartial({}), to.keys.revokeKey.bind(to.keys)),
+    issueMachineToken: call(tokens.IssueMachineTokenRequest.fromPartial({}), to.tokens.issueMachineToken.bind(to.tokens)),
+    mintUserToken: call(tokens.MintUserTokenRequest.fromPartial({}), to.tokens.mintUserToken.bind(to.tokens)),
+    exchangeApiKey: call(tokens.ExchangeApiKeyRequest.fromPartial({}), to.tokens.exchangeApiKey.bind(to.tokens)),
+    getJwks: call(tokens.GetJwksRequest.fromPartial({}), to.tokens.getJwks.bind(to.tokens)),
+    getAllowance: call(allowances.GetAllowanceRequest.fromPartial({}), to.allowances.getAllowance.bind(to.allowances)),
+    createGrant: call(allowances.CreateGrantRequest.fromPartial({ source: 'manual' }), to.allowances.createGrant.bind(to.allowances)),
+    getBalance: call(allowances.GetBalanceRequest.fromPartial({}), to.allowances.getBalance.bind(to.allowances)),
+    getOwnBalance: call(allowances.GetOwnBalanceRequest.fromPartial({}), to.allowances.getOwnBalance.bind(to.allowances)),
+    queryUsage: call(usage.QueryUsageRequest.fromPartial({}), to.usage.queryUsage.bind(to.usage)),
+    queryOwnUsage: call(usage.QueryOwnUsageRequest.fromPartial({}), to.usage.queryOwnUsage.bind(to.usage)),
+    verifyApiKey: call(signer.VerifyApiKeyRequest.fromPartial({}), to.signer.verifyApiKey.bind(to.signer)),
+    getAccess: call(signer.GetAccessRequest.fromPartial({}), to.signer.getAccess.bind(to.signer)),
+  }
+}
+
+/** How a call ended: the reason of its refusal, or OK. */
+export async function outcome(call: Promise<unknown>): Promise<Reason | 'OK'> {
+  try {
+    await call
+    return 'OK'
+  } catch (error) {
+    if (error instanceof DomainError) return error.reason
+    throw error
+  }
+}
+
+/** Everything a caller sees of a refusal. */
+export async function refusal(call: Promise<unknown>): Promise<DomainError> {
+  const error: unknown = await call.then(() => null, (refused: unknown) => refused)
+  if (error instanceof DomainError) return error
+  throw new Error('the call was not refused', { cause: error })
+}
+
+/** Runs `work` so often at once; the results in the order of the calls. */
+export const atOnce = <T>(times: number, work: (index: number) => Promise<T>): Promise<T[]> =>
+  Promise.all(Array.from({ length: times }, (_, index) => work(index)))
+
+/** Waits until `check` holds; throws after ten seconds. */
+export async function until(check: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 10_000
+  while (!await check()) {
+    if (Date.now() > end) throw new Error('waited ten seconds in vain')
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+export interface Proxy {
+  readonly port: number
+  /** `refuse` closes everything, `hang` takes connections and answers nothing, `pass` forwards again. */
+  mode(mode: 'pass' | 'refuse' | 'hang'): void
+  stop(): void
+}
+
+/** A TCP way to `target` that a test can break. */
+export async function startProxy(target: { host: string; port: number }): Promise<Proxy> {
+  let current: 'pass' | 'refuse' | 'hang' = 'pass'
+  const open = new Set<Socket>()
+  const server: Server = createServer((socket) => {
+    keep(socket)
+    if (current === 'refuse') return void socket.destroy()
+    if (current === 'hang') return
+    const upstream = connectSocket(target)
+    keep(upstream)
+    socket.pipe(upstream).pipe(socket)
+    socket.on('close', () => upstream.destroy())
+    upstream.on('close', () => socket.destroy())
+  })
+  const keep = (socket: Socket): void => {
+    open.add(socket)
+    socket.on('error', () => socket.destroy())
+    socket.on('close', () => open.delete(socket))
+  }
+  const mode = (next: 'pass' | 'refuse' | 'hang'): void => {
+    current = next
+    for (const socket of open) socket.destroy()
+  }
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('the proxy has no port')
+  return { port: address.port, mode, stop: () => { mode('refuse'); server.close() } }
+}
