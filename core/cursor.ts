@@ -1,5 +1,6 @@
 import { DomainError } from '../proto/errors.ts'
 import { isUuid } from './ids.ts'
+import { parseInstant } from './lib/time.ts'
 
 /** Where a list by (creation, id) goes on: a keyset, so that rows that come or go shift nothing. */
 export interface Cursor { readonly createdAt: Date; readonly id: string }
@@ -11,8 +12,8 @@ export const formatCursor = ({ createdAt, id }: Cursor): string =>
 export function parseCursor(text: string | undefined): Cursor | null {
   if (text === undefined || text === '') return null
   const [time = '', id = ''] = Buffer.from(text, 'base64url').toString('utf8').split(' ')
-  const createdAt = new Date(time)
-  if (Number.isNaN(createdAt.getTime()) || !isUuid(id)) {
+  const createdAt = parseInstant(time)
+  if (!createdAt || !isUuid(id) || formatCursor({ createdAt, id }) !== text) {
     throw new DomainError('REQUEST_INVALID', 'cursor is not one that this list returned')
   }
   return { createdAt, id }
