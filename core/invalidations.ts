@@ -23,7 +23,10 @@ export function createInvalidations({ redisUrl, tombstoneSeconds, log }: Invalid
   const local = new EventEmitter<{ invalidation: [Invalidation] }>().setMaxListeners(1_000)
   const redis = redisUrl === undefined ? null : connect(redisUrl, log)
   const subscriber = redisUrl === undefined ? null : connect(redisUrl, log)
-  subscriber?.subscribe(channel).catch((error: unknown) => log.warn({ err: error }, 'cannot subscribe to invalidations'))
+  // On every connection: a Redis that was away when core started is listened to as soon as it is there.
+  subscriber?.on('ready', () => {
+    subscriber.subscribe(channel).catch((error: unknown) => log.warn({ err: error }, 'cannot subscribe to invalidations'))
+  })
   subscriber?.on('message', (_channel: string, text: string) => {
     const invalidation = parseInvalidation(text)
     if (invalidation) local.emit('invalidation', invalidation)

@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { audit } from '../audit.ts'
 import type { Context } from '../serve.ts'
 import { type Cursor, page } from '../cursor.ts'
-import { type AppId, type ExternalUserId, type UserId, authId, externalUserIdProblem, newUserId, parseExternalUserId } from '../ids.ts'
+import { type AppId, type ExternalUserId, type UserId, authId, externalUserIdProblem, isClientId, newUserId, parseExternalUserId } from '../ids.ts'
 import type { Invalidations } from '../invalidations.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
@@ -82,8 +82,11 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
   async function announce(user: User, revoked: string[] | null): Promise<void> {
     if (revoked === null || user.status === 'active') return
     log.info({ appId: user.appId, userId: user.id, keys: revoked.length }, 'user deactivated')
-    await invalidations.publish({ kind: 'user', id: user.id })
-    for (const id of revoked) await invalidations.publish({ kind: 'key', id })
+    // All at once: a Redis that hangs costs one time-out, not one for each key.
+    await Promise.all([
+      invalidations.publish({ kind: 'user', id: user.id }),
+      ...revoked.map((id) => invalidations.publish({ kind: 'key', id })),
+    ])
   }
 
   async function note(db: Db, entry: { app: AppId; actor: Actor; action: string; user: User }): Promise<void> {
@@ -109,6 +112,13 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
     return user
   }
 
+  /** As `getActive`, and holds the user's row until the transaction ends. */
+  async function holdActive(db: Db, app: AppId, external: ExternalUserId): Promise<User> {
+    const user = await store.lockUser(db, app, external)
+    if (user?.status !== 'active') throw unknownUser()
+    return user
+  }
+
   async function list(filter: { app: AppId; status: UserState | null; externalUserId: string | null; after: Cursor | null; limit: number }) {
     return page(await store.listUsers(pool, { ...filter, appId: filter.app }), filter.limit)
   }
@@ -121,8 +131,11 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
     subjects: readonly { clientId: string; externalUserId: string }[],
   ): Promise<Map<string, { appId: AppId; userId: UserId }>> {
     const resolved = new Map<string, { appId: AppId; userId: UserId }>()
+    // What cannot be an id is nobody's, and may hold what Postgres does not take as text.
+    const possible = subjects.filter((subject) =>
+      isClientId(subject.clientId) && externalUserIdProblem(subject.externalUserId) === null)
     const rows = await store.findSubjects(pool,
-      subjects.map((subject) => subject.clientId), subjects.map((subject) => subject.externalUserId))
+      possible.map((subject) => subject.clientId), possible.map((subject) => subject.externalUserId))
     for (const row of rows) {
       const key = authId(row.client_id, row.external_user_id)
       const app = row.app_id as AppId
@@ -145,7 +158,7 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
     return user.id
   }
 
-  return { upsert, update, deactivate, get, getActive, findById, list, resolveSubjects }
+  return { upsert, update, deactivate, get, getActive, holdActive, findById, list, resolveSubjects }
 }
 
 export type Users = ReturnType<typeof createUsers>

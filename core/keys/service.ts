@@ -34,10 +34,12 @@ export function createKeys({ pool, users, secrets, idempotency, invalidations, l
   /** A key for an active user, presented as `app_<24hex>_svc_ak_…` so that it names its app (decision 7). */
   async function create(caller: M2mCaller, request: { externalUserId: string; label: string | null; idempotencyKey: string | undefined }, actor: Actor) {
     const user = await users.getActive(caller.appId, request.externalUserId)
-    const label = request.label === null ? null : request.label.slice(0, labelMax)
+    const label = request.label === null ? null : cleanLabel(request.label)
     return idempotency.once({
       scope: `${caller.m2mClientId}:keys`, key: request.idempotencyKey, body: { user: user.id, label },
     }, async (db) => {
+      // Held until the commit: the count is exact, and a deactivation that comes now finds this key.
+      await users.holdActive(db, caller.appId, user.externalUserId)
       if (await store.countActive(db, caller.appId, user.id) >= activeKeysMax) {
         throw new DomainError('CONFLICT', `a user may have ${activeKeysMax} active keys; revoke one first`)
       }
@@ -93,6 +95,9 @@ export function createKeys({ pool, users, secrets, idempotency, invalidations, l
 }
 
 export type Keys = ReturnType<typeof createKeys>
+
+// A label is for people; what is wrong with it is no reason to refuse a key (and Postgres takes no NUL).
+const cleanLabel = (text: string): string => text.replace(/\p{Cc}+/gu, ' ').slice(0, labelMax).toWellFormed()
 
 const composite = /^(app_[0-9a-f]{24})_(.+)$/
 
