@@ -3,7 +3,7 @@ import { remainingAt } from '../allowances/account.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { Users } from '../identity/service.ts'
 import type { User } from '../identity/types.ts'
-import { type AppId, type UserId, authId } from '../ids.ts'
+import { authId } from '../ids.ts'
 import type { Keys } from '../keys/service.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
@@ -39,19 +39,16 @@ export function createSigner({ pool, ledger, users, keys, usableRate, now }: Sig
 
   async function accessOf(user: User) {
     const at = now()
-    const [remaining, rate] = await Promise.all([remainingOf(user.appId, user.id, at), usableRate()])
+    const subject = { appId: user.appId, userId: user.id }
+    const [account, rate] = await Promise.all([ledger.read(pool, subject, at), usableRate()])
     return {
       active: user.status === 'active',
       tokensValidAfter: BigInt(user.tokensValidAfter ? secondsOf(user.tokensValidAfter) : 0),
-      remainingUsdAttos: remaining.toString(),
+      remainingUsdAttos: remainingAt(account.grants, at).toString(),
       usdAttosPerEth: rate?.toString(),
       userId: user.id,
+      consumedUsdAttos: account.consumed.toString(),
     }
-  }
-
-  async function remainingOf(app: AppId, user: UserId, at: Date): Promise<bigint> {
-    const account = await ledger.read(pool, { appId: app, userId: user }, at)
-    return remainingAt(account.grants, at)
   }
 
   return { verifyApiKey, access }
