@@ -3,7 +3,7 @@ import { authId, isClientId } from '../ids.ts'
 import { parseEvent } from './envelope.ts'
 import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
 
-/** What a batch is, before the database has seen it: parsed, attributed, and rid of its own repeats. */
+/** What a batch is, before the database has seen it: parsed and attributed. */
 
 export interface Candidate {
   readonly index: number
@@ -21,12 +21,10 @@ export interface BatchProblem {
 export interface SortedBatch {
   readonly candidates: readonly Candidate[]
   readonly problems: readonly BatchProblem[]
-  /** Indexes of records that repeat an earlier one of this batch, byte by byte. */
-  readonly repeats: readonly number[]
   readonly ignored: readonly number[]
 }
 
-type Examined =
+export type Examined =
   | { readonly kind: 'ticket'; readonly digest: string; readonly ticket: SignedTicket }
   | { readonly kind: 'problem'; readonly digest: string; readonly problem: Problem }
   | { readonly kind: 'ignored' }
@@ -55,33 +53,27 @@ export async function attribute(
 export const ticketProblem = (ticket: SignedTicket, of: Pick<Problem, 'reason' | 'detail'>): Problem =>
   ({ ...of, eventId: ticket.eventId, authId: subjectKey(ticket), fee: ticket.fee })
 
-/** Sorts the records from `first` on into what will be written. The first of equal ids wins. */
+/** Sorts records into what may become tickets, what cannot, and what is not meant to. */
 export function sortBatch(
   records: readonly { index: number; examined: Examined }[], subjects: ReadonlyMap<string, Subject>,
 ): SortedBatch {
-  const sorted = { candidates: [] as Candidate[], problems: [] as BatchProblem[], repeats: [] as number[], ignored: [] as number[] }
-  const seen = new Map<string, string>()
+  const candidates: Candidate[] = []
+  const problems: BatchProblem[] = []
+  const ignored: number[] = []
   for (const { index, examined } of records) {
-    if (examined.kind === 'ignored') sorted.ignored.push(index)
-    else if (examined.kind === 'problem') sorted.problems.push({ index, digest: examined.digest, problem: examined.problem })
-    else sortTicket({ index, digest: examined.digest, ticket: examined.ticket })
-  }
-  return sorted
-
-  function sortTicket({ index, digest, ticket }: Omit<Candidate, 'subject'>): void {
-    const subject = subjects.get(subjectKey(ticket))
-    const earlier = seen.get(ticket.eventId)
-    if (!subject) return refuse({ reason: 'unknown_client', detail: 'no app has this client id' })
-    if (earlier === digest) return void sorted.repeats.push(index)
-    if (earlier !== undefined) return refuse(sameIdOtherBytes)
-    seen.set(ticket.eventId, digest)
-    sorted.candidates.push({ index, digest, ticket, subject })
-
-    function refuse(of: Pick<Problem, 'reason' | 'detail'>): void {
-      sorted.problems.push({ index, digest, problem: ticketProblem(ticket, of) })
+    if (examined.kind === 'ignored') ignored.push(index)
+    else if (examined.kind === 'problem') problems.push({ index, digest: examined.digest, problem: examined.problem })
+    else {
+      const { digest, ticket } = examined
+      const subject = subjects.get(subjectKey(ticket))
+      if (subject) candidates.push({ index, digest, ticket, subject })
+      else problems.push({ index, digest, problem: ticketProblem(ticket, unknownClient) })
     }
   }
+  return { candidates, problems, ignored }
 }
+
+const unknownClient = { reason: 'unknown_client', detail: 'no app has this client id' } as const
 
 export const sameIdOtherBytes = {
   reason: 'same_id_other_bytes', detail: 'another event came under this id before; that one stands',

@@ -8,11 +8,10 @@ import {
   type BatchProblem, type Candidate, type SortedBatch, attribute, examine, sameIdOtherBytes, sortBatch, ticketProblem,
 } from './batch.ts'
 import { maxEventBytes } from './envelope.ts'
-import * as offsets from './offset-store.ts'
 import type { Partitions } from './partitions.ts'
+import { type Indexed, count, countOf, skipTaken } from './positions.ts'
 import { ratesAt } from './rate-store.ts'
 import * as store from './store.ts'
-import { outcomes as outcomeNames } from './types.ts'
 import type { Charge, Counts, Outcome, QuarantineReason, ResolveSubjects, StreamRecord, Subject, TicketCharge } from './types.ts'
 
 export const maxBatch = 5_000
@@ -33,9 +32,6 @@ export interface Ingested {
   readonly unpriced: number
   readonly exhausted: readonly UserId[]
 }
-
-type Examined = ReturnType<typeof examine>
-interface Indexed { readonly index: number; readonly examined: Examined }
 
 /** A batch of at most `maxBatch` records of one source, parsed and attributed. */
 export interface Prepared {
@@ -86,7 +82,7 @@ export function createIngest(deps: IngestDeps) {
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = new Map<number, Outcome>()
     for (const { index } of entered.fresh) outcomes.set(index, 'ticket')
-    for (const index of [...batch.repeats, ...entered.repeats]) outcomes.set(index, 'duplicate')
+    for (const index of entered.repeats) outcomes.set(index, 'duplicate')
     for (const index of batch.ignored) outcomes.set(index, 'ignored')
     for (const { index } of problems) outcomes.set(index, 'quarantined')
     return {
@@ -127,22 +123,30 @@ function chargeOf({ ticket, subject, price }: store.NewTicket): TicketCharge[] {
   return [{ ...subject, eventId, pipeline, modelId, signedAt: new Date(ticket.signedAtMs), cost: price.cost }]
 }
 
-/** Enters the ids. What was there already is a repeat when the bytes are the same, and otherwise a problem. */
+/** Enters the ids; the first of equal ones stands. What repeats it byte by byte is a repeat, all else a problem. */
 async function enter(db: Db, candidates: readonly Candidate[]) {
+  const firsts = new Map<string, Candidate>()
+  for (const candidate of candidates) {
+    if (!firsts.has(candidate.ticket.eventId)) firsts.set(candidate.ticket.eventId, candidate)
+  }
+  const entered = await enterNew(db, firsts)
+  const known = await store.digestsOf(db, [...firsts.keys()].filter((id) => !entered.has(id)))
+  const fresh: Candidate[] = []
   const problems: BatchProblem[] = []
   const repeats: number[] = []
-  if (candidates.length === 0) return { fresh: candidates, problems, repeats }
-  const entered = await store.insertEnvelopes(db,
-    candidates.map(({ ticket }) => ticket.eventId), candidates.map(({ digest }) => digest))
-  if (entered.size === candidates.length) return { fresh: candidates, problems, repeats }
-  const known = candidates.filter(({ ticket }) => !entered.has(ticket.eventId))
-  const digests = await store.digestsOf(db, known.map(({ ticket }) => ticket.eventId))
-  for (const { index, digest, ticket } of known) {
-    if (digests.get(ticket.eventId) === digest) repeats.push(index)
+  for (const candidate of candidates) {
+    const { index, digest, ticket } = candidate
+    const first = firsts.get(ticket.eventId)
+    const standing = entered.has(ticket.eventId) ? first?.digest : known.get(ticket.eventId)
+    if (first === candidate && entered.has(ticket.eventId)) fresh.push(candidate)
+    else if (standing === digest) repeats.push(index)
     else problems.push({ index, digest, problem: ticketProblem(ticket, sameIdOtherBytes) })
   }
-  return { fresh: candidates.filter(({ ticket }) => entered.has(ticket.eventId)), problems, repeats }
+  return { fresh, problems, repeats }
 }
+
+const enterNew = async (db: Db, firsts: ReadonlyMap<string, Candidate>): Promise<ReadonlySet<string>> =>
+  firsts.size === 0 ? new Set() : store.insertEnvelopes(db, [...firsts.keys()], [...firsts.values()].map(({ digest }) => digest))
 
 interface Quarantining {
   readonly records: readonly StreamRecord[]
@@ -180,67 +184,8 @@ export async function quarantineRecord(
   return { counts: countOf(['quarantined']), quarantined: countReasons(problems), unpriced: 0, exhausted: [] }
 }
 
-/** Locks the positions of the batch's partitions and leaves out what was taken before. */
-async function skipTaken(
-  db: Db, { records, indexed }: { records: readonly StreamRecord[]; indexed: readonly Indexed[] },
-): Promise<readonly Indexed[]> {
-  const firsts = new Map<number, bigint>()
-  for (const { partition, offset } of records) {
-    const first = firsts.get(partition)
-    if (offset !== null && (first === undefined || offset < first)) firsts.set(partition, offset)
-  }
-  const source = records[0]?.source
-  if (firsts.size === 0 || source === undefined) return indexed
-  const positions = await offsets.lockPositions(db, source, firsts)
-  return indexed.filter(({ index }) => {
-    const { partition, offset } = records[index] ?? { partition: 0, offset: null }
-    if (offset === null) return true
-    if (offset < (positions.get(partition) ?? 0n)) return false
-    positions.set(partition, offset + 1n)
-    return true
-  })
-}
-
-interface Counting {
-  readonly records: readonly StreamRecord[]
-  readonly fresh: readonly Indexed[]
-  readonly outcomes: ReadonlyMap<number, Outcome>
-}
-
-async function count(db: Db, { records, fresh, outcomes }: Counting): Promise<void> {
-  const byPartition = Map.groupBy(fresh, ({ index }) => records[index]?.partition ?? 0)
-  for (const [partition, taken] of [...byPartition].sort(([a], [b]) => a - b)) {
-    const [first] = taken
-    const source = (first && records[first.index]?.source) ?? ''
-    const last = taken.reduce((highest: bigint, { index }) => bigMax(highest, records[index]?.offset ?? -1n), -1n)
-    const counts = countOf(taken.map(({ index }) => {
-      const outcome = outcomes.get(index)
-      if (outcome === undefined) throw new Error(`record ${index} became nothing`)
-      return outcome
-    }))
-    await offsets.advance(db, { source, partition, counts, nextOffset: last < 0n ? null : last + 1n })
-  }
-}
-
-const bigMax = (a: bigint, b: bigint): bigint => (a > b ? a : b)
-
-export function countOf(outcomes: Iterable<Outcome>): Counts {
-  const counts = { ticket: 0, duplicate: 0, ignored: 0, quarantined: 0 }
-  for (const outcome of outcomes) counts[outcome] += 1
-  return counts
-}
-
 function countReasons(problems: readonly BatchProblem[]): Map<QuarantineReason, number> {
   const counts = new Map<QuarantineReason, number>()
   for (const { problem } of problems) counts.set(problem.reason, (counts.get(problem.reason) ?? 0) + 1)
   return counts
-}
-
-/** What became of several parts together. */
-export function sumCounts(parts: readonly Ingested[]): Counts {
-  const sum = { ticket: 0, duplicate: 0, ignored: 0, quarantined: 0 }
-  for (const { counts } of parts) {
-    for (const outcome of outcomeNames) sum[outcome] += counts[outcome]
-  }
-  return sum
 }

@@ -21,6 +21,7 @@ export async function insertEnvelopes(db: Db, ids: readonly string[], digests: r
 
 /** The digests, in hex, under which ids were entered. */
 export async function digestsOf(db: Db, ids: readonly string[]): Promise<Map<string, string>> {
+  if (ids.length === 0) return new Map()
   const rows = await many<{ event_id: string; digest: string }>(db, sql`
     select event_id, encode(digest, 'hex') as digest
     from envelopes

@@ -33,10 +33,11 @@ export async function sumByUser(db: Db, selection: Selection, limit: number): Pr
       from selected
       group by user_id
     ), bounded as (
-      select case when place <= ${limit} then user_id end as user_id, sum(requests) as requests, sum(unpriced) as unpriced,
-             sum(fee) as fee, sum(cost) as cost, min(place) as place
+      select shown.user_id, sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost,
+             min(place) as place
       from ranked
-      group by case when place <= ${limit} then user_id end
+      cross join lateral (select case when place <= ${limit} then ranked.user_id end as user_id) shown
+      group by shown.user_id
     )
     select b.user_id, u.external_user_id, b.requests, b.unpriced, b.fee, b.cost
     from bounded b
@@ -56,10 +57,13 @@ export async function sumByPipelineModel(db: Db, selection: Selection, limit: nu
       from selected
       group by pipeline, model_id
     )
-    select case when place <= ${limit} then pipeline end as pipeline, case when place <= ${limit} then model_id end as model_id,
-           sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost
+    select shown.pipeline, shown.model_id, sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee,
+           sum(cost) as cost
     from ranked
-    group by 1, 2
+    cross join lateral (
+      select case when within then ranked.pipeline end as pipeline, case when within then ranked.model_id end as model_id
+      from (select place <= ${limit} as within) w) shown
+    group by shown.pipeline, shown.model_id
     order by min(place)`))
   return rows.map((row) => ({ ...toSums(row), pipeline: row.pipeline ?? 'other', modelId: row.model_id ?? 'other' }))
 }

@@ -1,0 +1,158 @@
+import { randomUUID } from 'node:crypto'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { EventSource } from '../../../core/metering/types.ts'
+import type { Metering } from '../../../core/metering/service.ts'
+import { createWorld, differences, envelope, noDifferences, recordRate, type World } from './harness.ts'
+import { type EventLog, eventLogs } from './logs.ts'
+
+const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)
+
+// mulberry32: small, and the same for the same seed.
+function randomOf(start: number): () => number {
+  let state = start
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeLog) => {
+  let world: World
+  let log: EventLog
+  let running: Metering[] = []
+  beforeEach(async () => {
+    world = await createWorld()
+    log = await makeLog()
+    await recordRate(world.pool, '2026-09-14T10:15:00Z')
+  })
+  afterEach(async () => {
+    await Promise.all(running.map((metering) => metering.stop()))
+    running = []
+    await log.close()
+    await world.stop()
+  })
+
+  const event = (n: number, more: Parameters<typeof envelope>[0] = {}): Buffer => envelope({
+    auth_id: `${world.app.clientId}:user-${n % 20}`, session_id: `s${n % 50}`, sequence_number: n, computed_fee: String(n), ...more,
+  })
+  const taken = async (): Promise<number> => {
+    const { rows } = await world.pool.query<{ n: bigint }>('select coalesce(sum(tickets + duplicates + ignored + quarantined), 0)::bigint as n from stream_offsets')
+    return Number(rows[0]?.n)
+  }
+  const untilTaken = async (count: number): Promise<void> => {
+    await expect.poll(taken, { timeout: 25_000, interval: 50 }).toBe(count)
+  }
+  const ticketsOf = async () => (await world.pool.query<{ n: bigint; fee: string }>('select count(*) as n, coalesce(sum(fee_wei), 0) as fee from tickets')).rows[0]
+
+  async function collect(eventSource: EventSource = log.reader(world.pool), charge?: Parameters<World['metering']>[0]): Promise<Metering> {
+    const metering = world.metering({ eventSource, ...charge })
+    running.push(metering)
+    await metering.start()
+    return metering
+  }
+
+  it('loses and doubles nothing when it dies between the commit and the acknowledgement (K22)', async () => {
+    const random = randomOf(seed)
+    const events = Array.from({ length: 10_000 }, (_, n) => event(n))
+    const stream = events.flatMap((one) => (random() < 0.05 ? [one, one] : [one]))
+    for (let i = 0; i + 1 < stream.length; i++) {
+      if (random() < 0.05) [stream[i], stream[i + 1]] = [stream[i + 1] ?? Buffer.alloc(0), stream[i] ?? Buffer.alloc(0)]
+    }
+    await log.append(stream)
+    let deaths = 0
+    await collect({
+      name: 'dying',
+      open: async () => {
+        const session = await log.reader(world.pool).open()
+        return { ...session, committed: () => { if (deaths++ < 3) throw new Error('killed') } }
+      },
+    }, {
+      charge: (real) => async (db, charges, options) => {
+        if (random() < 0.1) throw Object.assign(new Error('killed in the transaction'), { code: '57P01' })
+        return real(db, charges, options)
+      },
+    })
+    await untilTaken(stream.length)
+    expect(deaths).toBeGreaterThanOrEqual(3)
+    expect(await ticketsOf()).toEqual({ n: 10_000n, fee: String((9_999 * 10_000) / 2) })
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
+  it('is exact when two collectors take the same records at once', async () => {
+    const events = Array.from({ length: 4_000 }, (_, n) => event(n))
+    await log.append(events.slice(0, 2_000))
+    await Promise.all([collect(), collect()])
+    await log.append(events.slice(2_000))
+    await untilTaken(4_000)
+    expect(await ticketsOf()).toMatchObject({ n: 4_000n })
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
+  it('changes nothing when it is stopped in the middle and started again', async () => {
+    const events = Array.from({ length: 3_000 }, (_, n) => event(n))
+    await log.append(events.slice(0, 1_500))
+    const first = await collect()
+    await expect.poll(taken, { interval: 10, timeout: 20_000 }).toBeGreaterThan(0)
+    await first.stop()
+    await log.append(events.slice(1_500))
+    await collect()
+    await untilTaken(3_000)
+    const before = await ticketsOf()
+    await (await collect()).stop()
+    expect(await ticketsOf()).toEqual(before)
+    expect(before).toMatchObject({ n: 3_000n })
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
+  it('finds the one event that the database refuses, quarantines it alone and goes on', async () => {
+    const poison = randomUUID()
+    const events = Array.from({ length: 300 }, (_, n) => (n === 111 ? envelope({ auth_id: `${world.app.clientId}:p` }, { id: poison }) : event(n)))
+    await log.append([...events, Buffer.from('garbage')])
+    await collect(undefined, {
+      charge: (real) => async (db, charges, options) => {
+        if (charges.some((charge) => charge.eventId === poison)) throw Object.assign(new Error('numeric overflow'), { code: '22003' })
+        return real(db, charges, options)
+      },
+    })
+    await untilTaken(301)
+    expect(await ticketsOf()).toMatchObject({ n: 299n })
+    expect((await world.pool.query('select reason, event_id, fee_wei, detail from quarantine order by reason')).rows).toEqual([
+      expect.objectContaining({ reason: 'not_json' }),
+      { reason: 'rejected_by_database', event_id: poison, fee_wei: '120000', detail: '22003 numeric overflow' }])
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
+  it('waits while the database cannot be written and goes on by itself, losing nothing to quarantine', async () => {
+    await log.append(Array.from({ length: 50 }, (_, n) => event(n)))
+    let down = true
+    const metering = await collect(undefined, {
+      charge: (real) => async (db, charges, options) => {
+        if (down) throw Object.assign(new Error('disk full'), { code: '53100' })
+        return real(db, charges, options)
+      },
+    })
+    await expect.poll(() => metering.ready(), { timeout: 10_000 }).toEqual({ events: true })
+    await expect.poll(async () => Number((await world.metric('metering_lag_seconds{'))[0]?.split(' ').at(-1)), { timeout: 10_000 }).toBeGreaterThan(0)
+    expect(await taken()).toBe(0)
+    down = false
+    await untilTaken(50)
+    await expect.poll(() => world.metric('metering_lag_seconds{')).toEqual(['metering_lag_seconds{process="test"} 0'])
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
+  it('opens the source again when it breaks off', async () => {
+    await log.append(Array.from({ length: 20 }, (_, n) => event(n)))
+    let opened = 0
+    await collect({
+      name: 'flaky',
+      open: async () => {
+        if (opened++ < 2) throw new Error('no broker')
+        return log.reader(world.pool).open()
+      },
+    })
+    await untilTaken(20)
+    expect(opened).toBeGreaterThanOrEqual(3)
+  })
+})

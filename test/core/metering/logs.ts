@@ -1,0 +1,85 @@
+import { Producer } from '@platformatic/kafka'
+import { createBatcher } from '../../../core/metering/batcher.ts'
+import type { KafkaConfig } from '../../../core/metering/config.ts'
+import { createKafkaSource } from '../../../core/metering/kafka.ts'
+import * as offsets from '../../../core/metering/offset-store.ts'
+import type { EventSource } from '../../../core/metering/types.ts'
+import type { Pool } from '../../../core/lib/sql.ts'
+import { silentLog } from '../../../core/lib/log.ts'
+import { createTopic, kafkaBrokers } from '../../support/kafka.ts'
+
+/** A partitioned log of events, and readers of it that go on where the database says. */
+export interface EventLog {
+  append(events: readonly Buffer[]): Promise<void>
+  reader(pool: Pool): EventSource
+  close(): Promise<void>
+}
+
+const partitions = 3
+
+/** In memory: every reader reads every partition, as two collectors do while a group rebalances. */
+export function memoryLog(): EventLog {
+  const logs: Buffer[][] = Array.from({ length: partitions }, () => [])
+  const source = 'memory'
+  let turn = 0
+
+  async function open(pool: Pool) {
+    const batcher = createBatcher({ maxRecords: 700, maxBytes: 1e7, lingerMs: 5, onFull: () => {}, onRoom: () => {} })
+    const next = new Map(await offsets.readPositions(pool, source))
+    const feed = () => {
+      for (const [partition, log] of logs.entries()) {
+        const from = Number(next.get(partition) ?? 0n)
+        next.set(partition, BigInt(log.length))
+        for (const [i, bytes] of log.slice(from).entries()) {
+          batcher.push({ source, partition, offset: BigInt(from + i), bytes, producedAtMs: Date.now() })
+        }
+      }
+    }
+    feed()
+    const timer = setInterval(feed, 10)
+    return {
+      next: batcher.next,
+      committed: () => {},
+      close: async () => {
+        clearInterval(timer)
+        batcher.fail(new Error('closed'))
+      },
+    }
+  }
+
+  return {
+    append: async (events) => { for (const event of events) logs[turn++ % partitions]?.push(event) },
+    reader: (pool) => ({ name: source, open: () => open(pool) }),
+    close: async () => {},
+  }
+}
+
+/** The real thing. */
+export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
+  const topic = await createTopic(partitions)
+  const producer = new Producer({ clientId: 'tollgate-test', bootstrapBrokers: [...brokers], autocreateTopics: false })
+  const config: KafkaConfig = { brokers, topic, group: topic, tls: false, sasl: null }
+  let turn = 0
+
+  async function append(events: readonly Buffer[]): Promise<void> {
+    for (let i = 0; i < events.length; i += 2_000) {
+      const messages = events.slice(i, i + 2_000).map((value) => ({ topic, partition: turn++ % partitions, value }))
+      await producer.send({ messages, acks: 1 })
+    }
+  }
+
+  const reader = (pool: Pool): EventSource => createKafkaSource(config, {
+    log: silentLog(),
+    positions: {
+      read: (source) => offsets.readPositions(pool, source), rewind: (position) => offsets.rewind(pool, position),
+    },
+  })
+
+  return { append, reader, close: () => producer.close() }
+}
+
+/** What collectors are tested on: always the log in memory, and Kafka where it is given. */
+export const eventLogs: readonly [name: string, make: () => Promise<EventLog>][] = [
+  ['a log in memory', async () => memoryLog()],
+  ...(kafkaBrokers() === null ? [] : [['Kafka', () => kafkaLog(kafkaBrokers() ?? [])] as [string, () => Promise<EventLog>]]),
+]
