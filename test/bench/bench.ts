@@ -1,0 +1,104 @@
+import { cpus, totalmem } from 'node:os'
+import { parseArgs } from 'node:util'
+import { authorizeWarm } from './authorize.ts'
+import { balanceRead } from './balance.ts'
+import { ingest } from './ingest.ts'
+import { collectorMemory, idleMemory } from './memory.ts'
+import { type Million, collectMillion } from './million.ts'
+import { type Bench, type Finding, type Row, isMet } from './row.ts'
+import { type Server, openServer } from './server.ts'
+import { startup } from './startup.ts'
+import { table } from './table.ts'
+
+/**
+ * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating rounds, because
+ * absolute figures say more about the machine than about the program. Ends with 1 when a target is missed.
+ */
+const rows: Readonly<Record<string, Row>> = {
+  'authorize-warm': authorizeWarm,
+  ingest,
+  'balance-read': balanceRead,
+  'memory-collector': collectorMemory,
+  'memory-idle': idleMemory,
+  'start-up': startup,
+}
+
+const usage = `npm run bench -- [--quick] [--report-only] [--only NAME]...
+  NAME is one of ${Object.keys(rows).join(', ')}
+  BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
+`
+
+const stops: (() => Promise<void>)[] = []
+let stopping: Promise<void> | null = null
+
+/** Ends everything that was started, the last first. What cannot be stopped keeps nothing else from stopping. */
+function stopAll(): Promise<void> {
+  stopping ??= (async () => {
+    for (const stop of stops.toReversed()) await stop().catch((error: unknown) => say(`not stopped: ${String(error)}`))
+  })()
+  return stopping
+}
+
+const say = (line: string): void => void process.stdout.write(`${line}\n`)
+
+function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
+  let server: Promise<Server> | null = null
+  let million: Promise<Million> | null = null
+  const defer = (stop: () => Promise<void>): void => void stops.push(stop)
+  const openOnce = async (): Promise<Server> => {
+    const opened = await openServer(databaseUrl)
+    defer(opened.stop)
+    return opened
+  }
+  const parts = { quick, defer, say, server: () => (server ??= openOnce()) }
+  return { ...parts, million: () => (million ??= collectMillion(parts)) }
+}
+
+async function describeMachine(bench: Bench): Promise<string> {
+  const { version, kind } = await bench.server()
+  const [cpu] = cpus()
+  return `${cpus().length} cores (${cpu?.model.trim() ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, `
+    + `${process.platform}-${process.arch}, Node ${process.version}, PostgreSQL ${version} ${kind}`
+}
+
+async function run(bench: Bench, names: readonly string[]): Promise<Finding[]> {
+  const findings: Finding[] = []
+  for (const name of names) {
+    const started = performance.now()
+    findings.push(...await rows[name]?.(bench) ?? [])
+    say(`${name}: ${((performance.now() - started) / 1000).toFixed(0)} s`)
+  }
+  return findings
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      quick: { type: 'boolean', default: false }, 'report-only': { type: 'boolean', default: false },
+      only: { type: 'string', multiple: true }, help: { type: 'boolean', default: false },
+    },
+  })
+  const names = values.only ?? Object.keys(rows)
+  if (values.help || names.some((name) => !(name in rows))) {
+    process.stderr.write(usage)
+    return values.help ? 0 : 2
+  }
+  const { BENCH_DATABASE_URL, TEST_DATABASE_URL } = process.env
+  const bench = createBench(values.quick, BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined)
+  say(await describeMachine(bench))
+  const findings = await run(bench, names)
+  say(`\n${table(findings)}`)
+  const missed = findings.filter((finding) => !isMet(finding))
+  if (missed.length > 0) say(`\nmissed: ${missed.map(({ name }) => name).join('; ')}`)
+  return missed.length > 0 && !values['report-only'] ? 1 : 0
+}
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => void stopAll().finally(() => process.exit(130)))
+}
+const code = await main().catch((error: unknown) => {
+  process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
+  return 1
+})
+await stopAll()
+process.exit(code)

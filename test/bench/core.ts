@@ -1,0 +1,67 @@
+import { createLedger } from '../../core/allowances/ledger.ts'
+import { createAllowances } from '../../core/allowances/service.ts'
+import type { M2mCaller } from '../../core/callers.ts'
+import { createIdempotency } from '../../core/idempotency.ts'
+import { createApps } from '../../core/identity/apps.ts'
+import { m2mScopes } from '../../core/identity/types.ts'
+import { createUsers } from '../../core/identity/service.ts'
+import { isClientId, isM2mClientId } from '../../core/ids.ts'
+import { createInvalidations } from '../../core/invalidations.ts'
+import { createEnvReader } from '../../core/lib/env.ts'
+import { silentLog } from '../../core/lib/log.ts'
+import { createMetrics } from '../../core/lib/metrics.ts'
+import { usdMicros } from '../../core/lib/money.ts'
+import { createPool } from '../../core/lib/sql.ts'
+import { systemNow as now } from '../../core/lib/time.ts'
+import { readMeteringConfig } from '../../core/metering/config.ts'
+import { createMetering } from '../../core/metering/service.ts'
+import type { EventSource } from '../../core/metering/types.ts'
+import { createPlans } from '../../core/plans/service.ts'
+import { createSecrets } from '../../core/secrets.ts'
+import { createUsage } from '../../core/usage/service.ts'
+
+const statementTimeoutMs = 10_000
+// More than any run can spend: what is measured is charging, not refusing.
+const included = usdMicros(10n ** 12n)
+
+/** Core's services on the database at `url`, wired as core/app.ts wires them, without a network in between. */
+export function wireCore(url: string) {
+  const log = silentLog()
+  const pool = createPool({ url, max: 8, name: 'tollgate-bench', statementTimeoutMs })
+  // The database is dropped under connections that are idle.
+  pool.on('error', () => undefined)
+  const ledger = createLedger()
+  const plans = createPlans({ ledger })
+  const invalidations = createInvalidations({ redisUrl: undefined, tombstoneSeconds: 360, log })
+  const secrets = createSecrets({ current: 'bench', byId: new Map([['bench', Buffer.alloc(32, 1)]]) })
+  const apps = createApps({ pool, plans, secrets, now })
+  const users = createUsers({ pool, plans, invalidations, log, now })
+  const usage = createUsage({ pool, users })
+  const idempotency = createIdempotency({ pool, sealingKey: Buffer.alloc(32, 1), now })
+  const allowances = createAllowances({
+    pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
+  })
+
+  /** A new app and the caller that its own M2M client would be. */
+  async function createApp(): Promise<M2mCaller> {
+    const { id, clientId, m2mClientId } = await apps.create({ name: 'Bench', included })
+    if (!isClientId(clientId) || !isM2mClientId(m2mClientId)) throw new Error('malformed client id')
+    return { kind: 'm2m', appId: id, clientId, m2mClientId, scopes: m2mScopes }
+  }
+
+  /** The collector as it runs in production, at a fixed rate and on another stream. */
+  function createCollecting(eventSource: EventSource) {
+    const config = readMeteringConfig(createEnvReader({ RATE_FIXED: '3000' }))
+    const metrics = createMetrics('bench')
+    return createMetering({ pool, users, ledger, invalidations, config, eventSource, log, metrics, now })
+  }
+
+  async function stop(): Promise<void> {
+    invalidations.stop()
+    await pool.end()
+  }
+
+  return { pool, allowances, createApp, createCollecting, stop }
+}
+
+export type Wired = ReturnType<typeof wireCore>

@@ -1,0 +1,91 @@
+import { maxBatch } from '../../core/metering/ingest.ts'
+import { openCopy } from './copy.ts'
+import { wireCore } from './core.ts'
+import { createFeed } from './feed.ts'
+import type { Bench, Finding } from './row.ts'
+import { median, middleHalf, ratios } from './stats.ts'
+import { count } from './table.ts'
+import { createTopic } from './tickets.ts'
+
+const userCount = 1_000
+
+/**
+ * Durable ingest by plain COPY: everything from the bytes of the events to the committed tickets, hourly sums, ledger
+ * entries, balances and offsets, through the real collector; against the same rows into a bare table.
+ */
+export async function ingest(bench: Bench): Promise<Finding[]> {
+  const [rounds, tickets] = bench.quick ? [3, 20_000] : [5, 60_000]
+  const url = await (await bench.server()).create()
+  const core = wireCore(url)
+  bench.defer(core.stop)
+  const collector = await collect({ core, bench })
+  const copy = await openCopy(url)
+  bench.defer(copy.stop)
+
+  // The first round makes the users, warms the code and leaves the rows for the baseline.
+  await collector.time(tickets, anybody)
+  await copy.prepare(tickets)
+  await copy.time()
+  const times = { copy: [] as number[], spread: [] as number[], hot: [] as number[] }
+  for (let round = 0; round < rounds; round++) {
+    times.copy.push(await copy.time())
+    times.spread.push(await collector.time(tickets, anybody))
+    times.hot.push(await collector.time(tickets, mostlyOne))
+  }
+  await collector.check(tickets * (2 * rounds + 1))
+  return findings(times, tickets)
+}
+
+/** Whose the nth event is. */
+type Pick = (n: number) => number
+
+const anybody: Pick = () => Math.floor(Math.random() * userCount)
+const mostlyOne: Pick = (n) => (n % 10 === 0 ? anybody(n) : 0)
+
+async function collect({ core, bench }: { core: ReturnType<typeof wireCore>; bench: Bench }) {
+  const { clientId } = await core.createApp()
+  const feed = createFeed()
+  const metering = core.createCollecting(feed.source)
+  await metering.start()
+  bench.defer(metering.stop)
+  let pick: Pick = anybody
+  const topic = createTopic({ clientId, pick: (n) => pick(n) })
+
+  /** Seconds from the first batch being there to the last being committed; the events are made before. */
+  async function time(tickets: number, whose: Pick): Promise<number> {
+    pick = whose
+    const batches = [...topic.batches(tickets, maxBatch)]
+    globalThis.gc?.()
+    const started = performance.now()
+    await feed.take(batches, tickets)
+    return (performance.now() - started) / 1000
+  }
+
+  /** Throws unless every event became a priced ticket. */
+  async function check(expected: number): Promise<void> {
+    const { streams, unpriced } = await metering.status()
+    const made = streams.reduce((sum, stream) => sum + stream.tickets, 0n)
+    if (made === BigInt(expected) && unpriced === 0n) return
+    throw new Error(`${made} of ${expected} tickets, ${unpriced} unpriced`)
+  }
+
+  return { time, check }
+}
+
+type Times = Readonly<Record<'copy' | 'spread' | 'hot', readonly number[]>>
+
+function findings({ copy, spread, hot }: Times, tickets: number): Finding[] {
+  const rate = (seconds: readonly number[]): string => `${count(tickets / median(seconds))}/s`
+  return [
+    {
+      name: 'ingest by COPY', unit: '', target: { atLeast: 0.15 },
+      value: median(copy) / median(spread), spread: middleHalf(ratios(copy, spread)),
+      detail: `${rate(spread)}, COPY ${rate(copy)}; ${count(tickets)} tickets of ${count(userCount)} users`,
+    },
+    {
+      name: 'ingest by COPY, 90 % on one user', unit: '', target: null,
+      value: median(copy) / median(hot), spread: middleHalf(ratios(copy, hot)),
+      detail: `${rate(hot)}, ${(median(spread) / median(hot)).toFixed(2)} of the row above`,
+    },
+  ]
+}

@@ -1,0 +1,32 @@
+import type { M2mCaller } from '../../core/callers.ts'
+import { type Wired, wireCore } from './core.ts'
+import { type Figures, startHelper } from './helper.ts'
+import type { Bench } from './row.ts'
+import { count } from './table.ts'
+
+export interface Million {
+  readonly core: Wired
+  readonly caller: M2mCaller
+  /** Tickets of the user with many and of the one with few. */
+  readonly many: number
+  readonly few: number
+  /** What the collector's process said of its memory on the way. */
+  readonly figures: Figures
+}
+
+/** Takes a million tickets of one user, and a thousand of another, through the real collector. */
+export async function collectMillion(bench: Omit<Bench, 'million'>): Promise<Million> {
+  const many = bench.quick ? 200_000 : 1_000_000
+  const url = await (await bench.server()).create()
+  const core = wireCore(url)
+  bench.defer(core.stop)
+  const caller = await core.createApp()
+  bench.say(`collecting ${count(many)} tickets of one user`)
+  const collector = await startHelper({
+    program: 'collector-run.ts', args: [url, caller.clientId, String(many)], nodeOptions: ['--expose-gc'],
+  })
+  bench.defer(collector.stop)
+  const figures = await collector.ask({})
+  await collector.stop()
+  return { core, caller, many, few: many / 1000, figures }
+}

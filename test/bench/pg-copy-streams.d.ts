@@ -1,0 +1,8 @@
+// The package brings no types; these are of the two functions that are used here.
+declare module 'pg-copy-streams' {
+  import type { Readable, Writable } from 'node:stream'
+  import type { Submittable } from 'pg'
+
+  export function from(text: string): Writable & Submittable
+  export function to(text: string): Readable & Submittable
+}

@@ -1,0 +1,80 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { readQuickstart } from '../../deploy/data-dir.ts'
+import type { Bench } from './row.ts'
+
+const root = join(import.meta.dirname, '../..')
+const readyMs = 60_000
+const stopMs = 15_000
+
+export interface Running {
+  readonly pid: number
+  /** Seconds from the command to the moment at which every part said that it was ready. */
+  readonly readySeconds: number
+  stop(): Promise<void>
+}
+
+/** A data directory for all in one that is removed with the run. */
+export async function newDataDir(bench: Bench): Promise<string> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
+  bench.defer(() => rm(dataDir, { recursive: true, force: true }))
+  return dataDir
+}
+
+/** Runs `command` in the project on free ports and embedded parts, and waits until it is ready. */
+export async function startService(bench: Bench, command: readonly string[], dataDir: string): Promise<Running> {
+  const started = performance.now()
+  const [program = '', ...args] = command
+  // A group of its own, so that a signal reaches what npm has started as well.
+  const child = spawn(program, args, {
+    cwd: root, env: environment(dataDir), stdio: ['ignore', 'pipe', 'pipe'], detached: true,
+  })
+  const stop = stopper(child)
+  bench.defer(stop)
+  await greeted(child)
+  const admin = (await readQuickstart(dataDir))?.adminUrl
+  for (;;) {
+    const response = await fetch(`${admin}/readyz`, { signal: AbortSignal.timeout(readyMs) })
+    if (response.ok) break
+    await sleep(10)
+  }
+  return { pid: child.pid ?? 0, readySeconds: (performance.now() - started) / 1000, stop }
+}
+
+function environment(dataDir: string): Record<string, string> {
+  const { PATH = '', HOME = '' } = process.env
+  return {
+    PATH, HOME, TOLLGATE_DATA_DIR: dataDir, RATE_FIXED: '3000', CORE_PORT: '0', PLATFORM_PORT: '0', BUILDER_PORT: '0',
+    SIDECAR_PORT: '0', ADMIN_PORT: '0',
+  }
+}
+
+/** Waits for the first words of the welcome; rejects with what was said when the program ends without it. */
+async function greeted({ stdout, stderr }: ChildProcess): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  let complaint = ''
+  stderr?.on('data', (chunk: Buffer) => void (complaint += chunk.toString()))
+  stdout?.once('data', () => resolve())
+  stdout?.resume().once('close', () => reject(new Error(`the service did not start: ${complaint}`)))
+  const timer = setTimeout(() => reject(new Error(`the service was not ready in ${readyMs / 1000} s`)), readyMs)
+  await promise.finally(() => clearTimeout(timer))
+}
+
+function stopper(child: ChildProcess): () => Promise<void> {
+  const ended = once(child, 'close')
+  const signal = (name: NodeJS.Signals): void => {
+    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, name)
+  }
+  let stopping: Promise<void> | null = null
+  const stop = async (): Promise<void> => {
+    signal('SIGINT')
+    const timer = setTimeout(() => signal('SIGKILL'), stopMs)
+    await ended
+    clearTimeout(timer)
+  }
+  return () => (stopping ??= stop())
+}
