@@ -88,7 +88,9 @@ function rethrow(thrown: unknown): never {
     throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
   }
   if (isReason(reason)) throw new DomainError(reason, error.rawMessage, { cause: error })
-  if (lost.has(error.code)) throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
+  if (lost.has(error.code)) {
+    throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
+  }
   throw new DomainError('INTERNAL', 'the service failed', { cause: error })
 }
 

@@ -16,7 +16,8 @@ import type { Guard } from './route.ts'
 import { shared } from './schemas.ts'
 
 export type App = FastifyInstance<
-  RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression, FastifyBaseLogger, TypeBoxTypeProvider
+  RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression,
+  FastifyBaseLogger, TypeBoxTypeProvider
 >
 
 declare module 'fastify' {
@@ -36,10 +37,13 @@ export interface ListenerDeps {
 }
 
 const maxConnections = 10_000
+// What was sent is judged as it was sent.
+const validatorOptions =
+  { coerceTypes: false, removeAdditional: false, useDefaults: false, verbose: true } as const
 
 /**
- * One public listener without routes: what every request meets on its way in and out. Refusals come in the order
- * of decision 13, because core is asked about the caller before any other refusal is answered.
+ * One public listener without routes: what every request meets on its way in and out. Refusals come
+ * in the order of decision 13, because core is asked about the caller before any other is answered.
  */
 export function createListener(deps: ListenerDeps): App {
   const app: App = fastify({
@@ -47,11 +51,12 @@ export function createListener(deps: ListenerDeps): App {
     // What a path segment may have is core's to say; the request line itself is bounded by node.
     routerOptions: { maxParamLength: 16_384 },
     requestTimeout: 30_000,
-    keepAliveTimeout: 75_000,
+    // The signer keeps idle connections for 90 s; a shorter life would let it write into a dying one.
+    keepAliveTimeout: 120_000,
     forceCloseConnections: 'idle',
     // What arrives on an open connection while we drain is still answered.
     return503OnClosing: false,
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, verbose: true } },
+    ajv: { customOptions: validatorOptions },
     ...malformedRequests(deps),
   }).withTypeProvider<TypeBoxTypeProvider>()
   app.server.headersTimeout = 20_000
@@ -87,7 +92,9 @@ export function createListener(deps: ListenerDeps): App {
   return app
 }
 
-function unknownRoute(request: FastifyRequest, reply: FastifyReply, methods: readonly string[]): DomainError {
+function unknownRoute(
+  request: FastifyRequest, reply: FastifyReply, methods: readonly string[],
+): DomainError {
   if (methods.length === 0) return new DomainError('NOT_FOUND', 'there is nothing at this address')
   const allow = methods.join(', ')
   void reply.header('allow', allow)
@@ -108,9 +115,11 @@ function admit(request: FastifyRequest, core: Core): void {
  * The refusal that comes before `refusal`: core's judgement of the caller, unless it was already asked, the
  * credential itself was refused, or the fault is ours.
  */
-async function refusalOfCaller(request: FastifyRequest, refusal: DomainError): Promise<DomainError | null> {
+async function refusalOfCaller(
+  request: FastifyRequest, { reason }: DomainError,
+): Promise<DomainError | null> {
   const guard = request.routeOptions.config.rules?.guard
-  const judged = request.core.wasAsked() || refusal.reason === 'CREDENTIAL_INVALID' || refusal.reason === 'INTERNAL'
+  const judged = request.core.wasAsked() || reason === 'CREDENTIAL_INVALID' || reason === 'INTERNAL'
   if (guard === undefined || judged || !isJudgedAlone(guard)) return null
   const clientId = textMember(request.params, 'clientId')
   try {

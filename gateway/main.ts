@@ -5,7 +5,8 @@ import { startSidecar } from '../sidecar/server.ts'
 import { readGatewayConfig } from './config.ts'
 import { startGateway } from './server.ts'
 
-// The embedded webhook is the sidecar's own; alone, its port is any free one on loopback, announced to nobody.
+// The embedded webhook is the sidecar's own. The sidecar opens a port besides: here any free one on
+// loopback, announced to nobody.
 const loopback = { host: '127.0.0.1', port: 0 }
 
 await runProcess({

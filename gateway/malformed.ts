@@ -7,6 +7,9 @@ import { correlationIdOf, securityHeaders } from './headers.ts'
 import type { Observe } from './observe.ts'
 import { renderError } from './reply.ts'
 
+const parserStatus: Readonly<Record<string, number>> =
+  { HPE_HEADER_OVERFLOW: 431, ERR_HTTP_REQUEST_TIMEOUT: 408 }
+
 /** Answers for requests that never reach a route: a path that does not decode, bytes that are not HTTP. */
 export function malformedRequests({ publicUrl, observe }: { publicUrl: string; observe: Observe }) {
   const badRequest = (correlationId: string, detail: string) => {
@@ -31,10 +34,13 @@ export function malformedRequests({ publicUrl, observe }: { publicUrl: string; o
   }
 
   function clientErrorHandler(error: Error & { code?: string }, socket: Socket): void {
-    if (error.code === 'ECONNRESET' || !socket.writable || socket.bytesWritten > 0) return void socket.destroy()
+    const gone = error.code === 'ECONNRESET' || !socket.writable
+    // In the middle of an answer nothing can be said any more.
+    if (gone || socket.bytesWritten > 0) return void socket.destroy()
     const { headers, text } = badRequest(randomUUID(), 'the request is not valid HTTP')
-    const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400
-    const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}`)
+    const status = parserStatus[error.code ?? ''] ?? 400
+    const lines = Object.entries({ ...headers, connection: 'close' })
+      .map(([name, value]) => `${name}: ${value}`)
     socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${text}`)
   }
 

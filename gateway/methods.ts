@@ -1,6 +1,6 @@
 import type { App } from './listener.ts'
 
-/** Remembers the routes added from now on; gives the methods that a request's path knows, none when it is unknown. */
+/** Remembers the routes added from now on; gives the methods that a path knows, none when unknown. */
 export function allowedMethods(app: App): (url: string | undefined) => string[] {
   const known = new Map<string, { readonly path: RegExp; readonly methods: Set<string> }>()
   app.addHook('onRoute', ({ url, method }) => {

@@ -20,7 +20,8 @@ export function createObserve(log: Log, metrics: Metrics) {
     seconds.observe({ route, method, status }, ms / 1000)
     const clientId = textMember(params, 'clientId')
     const named = clientId !== undefined && /^app_[0-9a-f]{24}$/.test(clientId) ? { clientId } : {}
-    log.info({ route, method, status, reason, ms: Math.round(ms * 10) / 10, ...named, correlationId }, 'request')
+    const tenths = Math.round(ms * 10) / 10
+    log.info({ route, method, status, reason, ms: tenths, ...named, correlationId }, 'request')
   }
 
   function malformed(method: string, correlationId: string): void {
@@ -29,7 +30,11 @@ export function createObserve(log: Log, metrics: Metrics) {
   }
 
   function failed({ correlationId, routeOptions }: FastifyRequest, error: DomainError): void {
-    log.error({ err: error.cause ?? error, route: routeOptions.url, correlationId }, 'request failed')
+    const where = { route: routeOptions.url, correlationId }
+    const cause = error.cause instanceof Error ? error.cause : error
+    // A bug is told whole; an outage, which comes with every request, in a line.
+    if (error.reason === 'INTERNAL') log.error({ ...where, err: cause }, 'request failed')
+    else log.warn({ ...where, reason: error.reason, why: cause.message }, 'request could not be served')
   }
 
   return { answered, malformed, failed }

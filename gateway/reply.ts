@@ -1,9 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError, reasons } from '../proto/errors.ts'
-import { quoted } from './body.ts'
 import type { Guard, RouteRules, Wire } from './route.ts'
+import { type ValidationProblem, describeProblem } from './validation.ts'
 
 /** The only writers of error bodies. */
+
+const internalDetail = 'something went wrong here; it has been logged'
 
 export interface Refused {
   readonly error: DomainError
@@ -15,7 +17,7 @@ export interface Refused {
 /** Status, content type and body of a refusal; what happened inside stays inside. */
 export function renderError({ error, wire, correlationId, publicUrl }: Refused) {
   const row = reasons[error.reason]
-  const detail = error.reason === 'INTERNAL' ? 'something went wrong here; it has been logged' : error.message
+  const detail = error.reason === 'INTERNAL' ? internalDetail : error.message
   if (wire === 'oauth') {
     // Clients that provision on demand look for exactly this word (identity facts 5.1).
     const word = error.reason === 'NOT_FOUND' ? 'not_found' : row.oauth
@@ -29,14 +31,20 @@ export function renderError({ error, wire, correlationId, publicUrl }: Refused) 
   return { status, type: 'application/problem+json', body }
 }
 
+export interface Refusal {
+  readonly error: DomainError
+  readonly publicUrl: string
+}
+
 /** Sends a refusal with the headers that its status asks for. */
 export function sendError(
-  request: FastifyRequest, reply: FastifyReply, { error, publicUrl }: { error: DomainError; publicUrl: string },
+  request: FastifyRequest, reply: FastifyReply, { error, publicUrl }: Refusal,
 ): FastifyReply {
   const rules = request.routeOptions.config.rules
   const refusal = rules?.guard.kind === 'key' ? asInvalidClient(error) : error
+  const { correlationId } = request
   const { status, type, body } = renderError(
-    { error: refusal, wire: rules?.wire ?? 'problem', correlationId: request.correlationId, publicUrl })
+    { error: refusal, wire: rules?.wire ?? 'problem', correlationId, publicUrl })
   request.reason = refusal.reason
   if (status === 401) void reply.header('www-authenticate', challenges(request, rules?.guard, refusal))
   if (status === 503) void reply.header('retry-after', '1')
@@ -61,13 +69,6 @@ function challenges(request: FastifyRequest, guard: Guard | undefined, error: Do
   return guard?.kind === 'm2m' ? [basicChallenge, bearer] : [bearer]
 }
 
-interface ValidationProblem {
-  readonly keyword: string
-  readonly instancePath: string
-  readonly params: Record<string, unknown>
-  readonly parentSchema?: { readonly description?: unknown }
-}
-
 interface FrameworkError {
   readonly code?: string
   readonly statusCode?: number
@@ -79,7 +80,11 @@ interface FrameworkError {
 export function toRefusal(thrown: Error & FrameworkError, rules: RouteRules | undefined): DomainError {
   if (thrown instanceof DomainError) return thrown
   const [problem] = thrown.validation ?? []
-  if (problem) return describe(problem, { part: thrown.validationContext, amounts: rules?.amounts ?? [] })
+  if (problem) {
+    const { field, says } = describeProblem(problem, thrown.validationContext)
+    const isAmount = field !== undefined && rules?.amounts?.includes(field)
+    return new DomainError(isAmount ? 'AMOUNT_INVALID' : 'REQUEST_INVALID', says)
+  }
   if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE') {
     return new DomainError('BODY_TOO_LARGE', 'the body must be at most 1 MiB')
   }
@@ -94,23 +99,4 @@ function badMediaType(rules: RouteRules | undefined): DomainError {
   return rules?.body === 'form'
     ? new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
     : new DomainError('MEDIA_TYPE_UNSUPPORTED', 'send the body as application/json')
-}
-
-function describe(
-  problem: ValidationProblem, { part, amounts }: { part: string | undefined; amounts: readonly string[] },
-): DomainError {
-  const { keyword, instancePath, params, parentSchema } = problem
-  const missing = keyword === 'required' ? String(params['missingProperty']) : undefined
-  const field = missing ?? instancePath.slice(1)
-  const reason = amounts.includes(field) ? 'AMOUNT_INVALID' : 'REQUEST_INVALID'
-  const says = (text: string): DomainError => new DomainError(reason, text)
-  if (missing !== undefined) return says(`${field} is required`)
-  if (keyword === 'additionalProperties') {
-    return says(`unknown field ${quoted(String(params['additionalProperty']))}`)
-  }
-  if (keyword === 'enum') return says(`${field} must be one of: ${String(params['allowedValues']).replaceAll(',', ', ')}`)
-  if (keyword === 'type') return says(`${field} must be a ${part === 'querystring' ? 'single value' : String(params['type'])}`)
-  if (keyword === 'maxLength') return says(`${field} must be at most ${String(params['limit'])} characters`)
-  if (keyword === 'minLength' || params['pattern'] === '\\S') return says(`${field} is required`)
-  return says(`${field} must be ${String(parentSchema?.description ?? 'valid')}`)
 }

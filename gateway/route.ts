@@ -3,15 +3,15 @@ import { type Reason, reasons } from '../proto/errors.ts'
 import { OAuthError, Problem, ref } from './schemas.ts'
 
 /**
- * Who may call a route. `m2m`, `m2m_basic` and `user` are judged by core; `key` needs a Bearer key and `client`
- * client credentials, which core judges as it acts; `none` is public.
+ * Who may call a route. `m2m`, `m2m_basic` and `user` are judged by core; `key` needs a Bearer key and
+ * `client` client credentials, which core judges as it acts; `none` is public.
  */
 export interface Guard {
   readonly kind: 'm2m' | 'm2m_basic' | 'user' | 'key' | 'client' | 'none'
   readonly scope?: string
 }
 
-/** Which error bodies a route writes: problem documents (RFC 9457) or OAuth errors (RFC 6749 section 5.2). */
+/** Error bodies of a route: problem documents (RFC 9457) or OAuth errors (RFC 6749 section 5.2). */
 export type Wire = 'problem' | 'oauth'
 
 export interface RouteRules {
@@ -42,8 +42,8 @@ export interface RouteSchema {
 }
 
 /**
- * The options of a route: its rules for the listener's hooks, and its schema completed with every refusal that
- * those rules make possible, so that what is documented is what is done.
+ * The options of a route: its rules for the listener's hooks, and its schema completed with every
+ * refusal that those rules make possible, so that what is documented is what is done.
  */
 export function route<const S extends RouteSchema>(rules: RouteRules, schema: S) {
   const { guard, wire = 'problem', body = 'json' } = rules

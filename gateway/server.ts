@@ -28,7 +28,8 @@ export interface Gateway {
 const drainMs = 2500
 
 /** Starts the public listeners. Throws one clear error when a port cannot be opened. */
-export async function startGateway(config: GatewayConfig, { log, metrics, webhook }: GatewayDeps): Promise<Gateway> {
+export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Promise<Gateway> {
+  const { log, metrics, webhook } = deps
   const { host, publicUrl } = config
   const core = connectCore(config.core)
   const shared = { core, publicUrl, observe: createObserve(log, metrics) }

@@ -30,7 +30,7 @@ export function endUserRoutes(app: App): void {
   })
 }
 
-/** Whoever names a user expects that user's figures; better refused than answered with others (billing facts 6.3). */
+/** Whoever names a user expects that user's figures: refused, not answered with others (facts 6.3). */
 function refuseOtherUser(query: object): void {
   const named = ['userId', 'externalUserId', 'external_user_id'].find((name) => Object.hasOwn(query, name))
   if (named === undefined) return

@@ -9,8 +9,10 @@ const url = '/api/v1/apps/:clientId/users/:externalUserId/keys'
 const tags = ['keys']
 const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
 
-// The specification has no body here. A label is taken, and what is wrong with it is forgiven (identity facts 5.7).
-const KeyBody = Type.Object({ label: Type.Optional(Type.Unknown({ description: 'A name for people.' })) })
+// The specification has no body here. A label is taken, what is wrong with it forgiven (facts 5.7).
+const KeyBody = Type.Object({
+  label: Type.Optional(Type.Unknown({ description: 'A name for people.' })),
+})
 
 /** Per-user API keys. */
 export function keyRoutes(app: App): void {

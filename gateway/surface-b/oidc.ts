@@ -6,6 +6,7 @@ import type { Core } from '../core.ts'
 import type { App } from '../listener.ts'
 import { route } from '../route.ts'
 import { Discovery, Jwks, Token, ref } from '../schemas.ts'
+import { toToken } from './tokens.ts'
 
 const tags = ['oidc']
 
@@ -57,11 +58,7 @@ export function oidcRoutes(app: App, { core, publicUrl, tokenAlg }: OidcDeps): v
     }
     const authorization = basicOf(clientSecret(readAuthorization(request.raw.rawHeaders), posted))
     const calls = core.callsFor({ authorization, correlationId: request.correlationId })
-    const { accessToken, tokenType, expiresIn, scope: granted } = await calls.tokens.issueMachineToken({ scope })
-    return {
-      access_token: accessToken, token_type: tokenType, expires_in: expiresIn, scope: granted,
-      correlation_id: request.correlationId,
-    }
+    return toToken(await calls.tokens.issueMachineToken({ scope }), request.correlationId)
   })
 }
 
@@ -85,6 +82,8 @@ function discoveryOf(publicUrl: string, tokenAlg: string) {
 const matches = (ifNoneMatch: string | undefined, etag: string): boolean =>
   (ifNoneMatch ?? '').split(',').some((tag) => ['*', etag, `W/${etag}`].includes(tag.trim()))
 
+const wrongClient = (says: string) => new DomainError('CREDENTIAL_INVALID', says)
+
 type Posted = { client_id?: string; client_secret?: string }
 
 /** The one pair of RFC 6749 section 2.3: Basic or the form, and never two that differ. */
@@ -92,14 +91,14 @@ function clientSecret(authorization: string | undefined, posted: Posted): Client
   const { client_id: id, client_secret: secret } = posted
   if (authorization !== undefined) {
     const basic = parseBasic(authorization)
-    if (basic === null) throw new DomainError('CREDENTIAL_INVALID', 'send the client id and secret as HTTP Basic')
+    if (basic === null) throw wrongClient('send the client id and secret as HTTP Basic')
     if ((id ?? basic.id) !== basic.id || (secret ?? basic.secret) !== basic.secret) {
       throw new DomainError('REQUEST_INVALID', 'the credentials in the header and in the form differ')
     }
     return basic
   }
   if (id === undefined || secret === undefined || id.includes(':')) {
-    throw new DomainError('CREDENTIAL_INVALID', 'send client_id and client_secret, as HTTP Basic or in the form')
+    throw wrongClient('send client_id and client_secret, as HTTP Basic or in the form')
   }
   return { id, secret }
 }

@@ -1,8 +1,11 @@
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 
-const description = 'Identity, metering and billing beside a remote signer. Money is integer strings: wei, and USD micros '
-  + '(1000000 is one USD). Every answer carries X-Correlation-Id. Errors are problem documents (RFC 9457), on token routes '
-  + 'OAuth errors (RFC 6749).'
+const description = [
+  'Identity, metering and billing beside a remote signer.',
+  'Money is integer strings: wei, and USD micros (1000000 is one USD).',
+  'Every answer carries X-Correlation-Id.',
+  'Errors are problem documents (RFC 9457), on token routes OAuth errors (RFC 6749).',
+].join(' ')
 
 /** How the OpenAPI 3.0 document of surface B is made from the routes' schemas. */
 export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions {

@@ -1,5 +1,6 @@
 import swagger from '@fastify/swagger'
 import { Type } from 'typebox'
+import { textMember } from '../body.ts'
 import type { App, ListenerDeps } from '../listener.ts'
 import { route } from '../route.ts'
 import { allowanceRoutes } from './allowances.ts'
@@ -27,8 +28,9 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   app.addHook('onRequest', async (request, reply) => {
     const successor = request.routeOptions.config.rules?.successor
     if (successor === undefined) return
-    const path = successor.replace(':clientId', request.url.split('/')[4] ?? '')
-    void reply.header('deprecation', 'true').header('link', `<${publicUrl}${path}>; rel="successor-version"`)
+    const clientId = encodeURIComponent(textMember(request.params, 'clientId') ?? '')
+    const link = `<${publicUrl}${successor.replace(':clientId', clientId)}>; rel="successor-version"`
+    void reply.header('deprecation', 'true').header('link', link)
   })
   app.get('/health', route(rules, {
     summary: 'Whether the process answers', tags: ['service'],

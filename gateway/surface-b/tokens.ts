@@ -32,6 +32,10 @@ export function tokenRoutes(app: App): void {
 interface TokenMessage { accessToken: string; tokenType: string; expiresIn: number; scope: string }
 
 /** The wire shape of RFC 6749 section 5.1. */
-export const toToken = ({ accessToken, tokenType, expiresIn, scope }: TokenMessage, correlationId: string) => ({
-  access_token: accessToken, token_type: tokenType, expires_in: expiresIn, scope, correlation_id: correlationId,
+export const toToken = (token: TokenMessage, correlationId: string) => ({
+  access_token: token.accessToken,
+  token_type: token.tokenType,
+  expires_in: token.expiresIn,
+  scope: token.scope,
+  correlation_id: correlationId,
 })

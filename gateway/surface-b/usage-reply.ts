@@ -35,10 +35,14 @@ function toUserRow({ endUserId, externalUserId, requestCount, feeWei, networkFee
   }
 }
 
-const toPipelineRow = ({ pipeline, modelId, requestCount, feeWei, feeEth, networkFeeUsdMicros }: PipelineModelUsage) => ({
-  pipeline, modelId, requestCount: toCount(requestCount), currency,
-  feeWei, feeEth, networkFeeWei: feeWei, networkFeeEth: feeEth, networkFeeUsdMicros,
-})
+function toPipelineRow(row: PipelineModelUsage) {
+  const { pipeline, modelId, requestCount, feeWei, feeEth, networkFeeUsdMicros } = row
+  return {
+    pipeline, modelId, requestCount: toCount(requestCount), currency,
+    // The second pair of names is what existing clients read (billing facts 6.1).
+    feeWei, feeEth, networkFeeWei: feeWei, networkFeeEth: feeEth, networkFeeUsdMicros,
+  }
+}
 
 export const toBalance = (balance: Balance) => ({
   externalUserId: balance.externalUserId,

@@ -58,7 +58,8 @@ export function userRoutes(app: App): void {
     response: { 200: ref(Deactivated) },
   }), async ({ params, query: { externalUserId }, core, correlationId }) => {
     const { user, effectiveBy } = await core.users.deactivate({ ...params, externalUserId })
-    return { success: true, status: present(user, 'user').status, correlation_id: correlationId, effectiveBy }
+    const { status } = present(user, 'user')
+    return { success: true, status, correlation_id: correlationId, effectiveBy }
   })
 }
 
@@ -75,8 +76,8 @@ function attributes({ externalUserId, email, status }: Body) {
 
 function toStatus(given: string): string {
   const status = statuses.find((one) => one === given.trim().toLowerCase())
-  if (status === undefined) throw new DomainError('REQUEST_INVALID', `status must be one of: ${statuses.join(', ')}`)
-  return status
+  if (status !== undefined) return status
+  throw new DomainError('REQUEST_INVALID', `status must be one of: ${statuses.join(', ')}`)
 }
 
 function toUser(user: UserMessage) {

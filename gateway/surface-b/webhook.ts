@@ -31,15 +31,19 @@ export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): v
   }, async () => undefined)
 }
 
+interface Failure {
+  readonly deps: ListenerDeps
+  readonly cause: unknown
+}
+
 // The framework has let go of this answer, so it is written here.
-function fail(
-  request: FastifyRequest, { raw }: FastifyReply, { deps, cause }: { deps: ListenerDeps; cause: unknown },
-): void {
+function fail(request: FastifyRequest, { raw }: FastifyReply, { deps, cause }: Failure): void {
   const { correlationId } = request
+  const { publicUrl } = deps
   const error = new DomainError('INTERNAL', 'the webhook failed', { cause })
   request.reason = error.reason
   deps.observe.failed(request, error)
   if (raw.headersSent) return void raw.destroy()
-  const { status, type, body } = renderError({ error, wire: 'problem', correlationId, publicUrl: deps.publicUrl })
+  const { status, type, body } = renderError({ error, wire: 'problem', correlationId, publicUrl })
   raw.writeHead(status, { 'content-type': type }).end(JSON.stringify(body))
 }

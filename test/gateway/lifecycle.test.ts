@@ -54,6 +54,15 @@ describe('a gateway', () => {
     expect((await harness.ask('GET', '/health')).status).toBe(200)
   })
 
+  it('does not wait for core longer than its deadline', async () => {
+    harness = await startHarness({}, 200)
+    harness.core.hang('listUsers')
+    const began = Date.now()
+    const { status, headers } = await harness.ask('GET', `/api/v1/apps/${clientId}/users`)
+    expect([status, headers.get('retry-after')]).toEqual([503, '1'])
+    expect(Date.now() - began).toBeGreaterThanOrEqual(190)
+  })
+
   it('starts and stops without core, more than once', async () => {
     const gateway = await startGateway(configFor('127.0.0.1:1'), { log: silentLog(), metrics: createMetrics('gateway') })
     expect((await fetch(`${gateway.platformUrl}/health`)).status).toBe(200)

@@ -27,7 +27,7 @@ export interface Ask {
 }
 
 /** A gateway before a scripted core. Every answer it gives is checked against its own OpenAPI document. */
-export async function startHarness(deps: Partial<GatewayDeps> = {}, deadlineMs = 2000) {
+export async function startHarness(deps: Partial<GatewayDeps> = {}, deadlineMs = 10_000) {
   const core = await startCoreDouble()
   const metrics = deps.metrics ?? createMetrics('gateway')
   const gateway = await startGateway({
