@@ -22,8 +22,8 @@ export interface TokensDeps {
   readonly now: Now
 }
 
-/** Scopes that select another grant; a plain client_credentials request never gets them. */
-const neverPlain = new Set(['sign:mint_user_token'])
+/** Scopes of sign-in or of another grant; a plain client_credentials request never gets them (decision 18). */
+const neverPlain = new Set(['openid', 'sign:job', 'sign:mint_user_token'])
 const userScopeDefault = 'sign:job'
 const scopeSyntax = /^[\x21\x23-\x5b\x5d-\x7e]+$/
 const scopeMax = 1_000
@@ -41,29 +41,34 @@ export function createTokens(deps: TokensDeps) {
 
   /** A user JWT for an active user. Scopes are those of the public client (decision 14). */
   async function mintUser(caller: M2mCaller, externalUserId: string, requested: string | undefined): Promise<IssuedToken> {
+    const scope = await userScope(caller.clientId, requested)
     const user = await users.getActive(caller.appId, externalUserId)
-    return issueUser({ userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId }, {
-      requested, notBefore: user.tokensValidAfter,
+    return signUser({ userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId }, {
+      scope, notBefore: user.tokensValidAfter,
     })
   }
 
-  /** A user JWT for the owner of a key. CREDENTIAL_INVALID for every key that does not work here, all alike. */
+  /** A user JWT for the owner of a key: first 401 for a key that does not work, then 404 for one that works elsewhere. */
   async function exchangeApiKey(presented: string, clientId: string, requested: string | undefined) {
-    if (!isClientId(clientId) || !await apps.findPublic(clientId)) throw new DomainError('NOT_FOUND', 'no such app')
     const owner = await keys.verify(presented)
-    if (!owner || owner.clientId !== clientId) throw new DomainError('CREDENTIAL_INVALID', 'the API key is not valid for this app')
+    if (!owner) throw new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')
+    if (owner.clientId !== clientId) throw new DomainError('NOT_FOUND', 'no such app for this credential')
+    const scope = await userScope(owner.clientId, requested)
     const user = await users.findById(owner.appId, owner.userId)
-    const token = await issueUser(owner, { requested, notBefore: user?.tokensValidAfter ?? null })
+    const token = await signUser(owner, { scope, notBefore: user?.tokensValidAfter ?? null })
     return { ...token, externalUserId: owner.externalUserId }
   }
 
-  async function issueUser(subject: TokenSubject, options: { requested: string | undefined; notBefore: Date | null }): Promise<IssuedToken> {
-    const client = await apps.findPublic(subject.clientId)
+  async function userScope(clientId: string, requested: string | undefined): Promise<string> {
+    const client = await apps.findPublic(clientId)
     // Programmatic tokens never carry openid (decision 18).
     const grantable = (client?.scopes ?? []).filter((scope) => scope !== 'openid')
-    const scope = chooseScopes(options.requested, { grantable, fallback: [userScopeDefault] })
+    return chooseScopes(requested, { grantable, fallback: [userScopeDefault] })
+  }
+
+  function signUser(subject: TokenSubject, options: { scope: string; notBefore: Date | null }): Promise<IssuedToken> {
     return sign({
-      sub: subject.userId, clientId: subject.clientId, externalUserId: subject.externalUserId, scope, use: 'user',
+      sub: subject.userId, clientId: subject.clientId, externalUserId: subject.externalUserId, scope: options.scope, use: 'user',
       issuedAt: Math.max(secondsOf(now()), options.notBefore ? secondsOf(options.notBefore) : 0),
     }, deps.userTtlSeconds)
   }

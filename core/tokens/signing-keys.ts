@@ -64,7 +64,7 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
     const rows = await store.publishedKeys(pool, now())
     const active = rows.find((row) => row.status === 'active')
     if (!active) throw new Error('there is no active signing key')
-    const pkcs8 = unseal(active.sealed_private, sealingKey, `signing-key:${active.kid}`)
+    const pkcs8 = open(active)
     loaded = {
       at: now().getTime(),
       active: { kid: active.kid, alg: active.alg, key: createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }) },
@@ -73,6 +73,14 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
       jwks: rows.map((row) => row.public_jwk),
     }
     return loaded
+  }
+
+  function open({ kid, sealed_private }: store.SigningKeyRow): Buffer {
+    try {
+      return unseal(sealed_private, sealingKey, `signing-key:${kid}`)
+    } catch (error) {
+      throw new Error('KEY_ENCRYPTION_KEY does not open the signing keys in the database; set the one they were made with', { cause: error })
+    }
   }
 
   /** What is loaded, refreshed when old; a refresh that fails leaves what was there. */
