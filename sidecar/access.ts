@@ -43,7 +43,12 @@ export function createAccessBook({ core, marks, ttlSeconds, minimum, max, now }:
   /** What is known here and may still be used, or null. */
   function known(authId: string): Allowance | null {
     const allowance = allowances.get(authId)
-    if (!allowance || allowance.until <= now().getTime() || marks.isStale(allowance.userId, allowance.since)) return null
+    if (
+      !allowance
+      || allowance.until <= now().getTime()
+      || marks.isStale(allowance.userId, allowance.since)
+    )
+      return null
     return allowance
   }
 
@@ -57,7 +62,15 @@ export function createAccessBook({ core, marks, ttlSeconds, minimum, max, now }:
     } catch (error) {
       if (!isAboutTheUser(error)) throw error
       const until = now().getTime() + unknownAppMs
-      const allowance = { refusal: refusals.invalidIdentity, validAfter: 0, rate: null, left: 0n, userId: '', until, since }
+      const allowance = {
+        refusal: refusals.invalidIdentity,
+        validAfter: 0,
+        rate: null,
+        left: 0n,
+        userId: '',
+        until,
+        since,
+      }
       allowances.set(authId, allowance)
       return allowance
     }
@@ -93,4 +106,5 @@ export function createAccessBook({ core, marks, ttlSeconds, minimum, max, now }:
 export type AccessBook = ReturnType<typeof createAccessBook>
 
 const aboutTheUser = new Set(['NOT_FOUND', 'REQUEST_INVALID'])
-const isAboutTheUser = (error: unknown): boolean => error instanceof DomainError && aboutTheUser.has(error.reason)
+const isAboutTheUser = (error: unknown): boolean =>
+  error instanceof DomainError && aboutTheUser.has(error.reason)

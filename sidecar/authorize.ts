@@ -25,7 +25,10 @@ export interface AuthorizerDeps {
   readonly access: AccessBook
   readonly elapsed: Elapsed
   readonly signingTtlSeconds: number
-  /** The `maxPrice` member of the answer by session type, with its leading comma; absent for none. */
+  /**
+   * The `maxPrice` member of the answer by session type, with its leading comma; absent for
+   * none.
+   */
   readonly maxPrice: Readonly<Record<string, string>>
   readonly meters: Meters
   readonly log: Log
@@ -33,55 +36,65 @@ export interface AuthorizerDeps {
 }
 
 /**
- * Decides whether the end user of a request may spend (signer-contract.md sections 1-3). Answers from memory where
- * it can. Never throws: what keeps us from deciding is body status 503. A request without `state` is decided by its
- * credential alone, with expiry 0.
+ * Decides whether the end user of a request may spend (signer-contract.md sections 1-3). Answers
+ * from memory where it can. Never throws: what keeps us from deciding is body status 503. A request
+ * without `state` is decided by its credential alone, with expiry 0.
  */
 export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) => Promise<Decision> {
   const { identities, access, elapsed, meters, log } = deps
 
   return async (body) => {
     if (body.credential.kind === 'ambiguous') return refused(refusals.ambiguousCredential, 'none')
-    const found = await identify(body)
+    const found = identify(body)
+    return judge(found instanceof Promise ? await found : found, body.session)
+  }
+
+  // A promise only where something must be waited for: the warm path runs through in one go.
+  function identify(body: AuthorizeBody): Found | Promise<Found> {
+    const found = identities.find(body)
+    if (!(found instanceof Promise)) return found
+    return found.catch((error: unknown) => ({
+      refusal: broken(error, refusals.authorizationUnavailable),
+      source: 'core',
+    }))
+  }
+
+  function judge(found: Found, session: Session | null): Decision | Promise<Decision> {
     if ('refusal' in found) return refused(found.refusal, found.source)
     const { who, source } = found
-    const bound = body.session?.authId ?? (body.session ? null : '')
+    const bound = session ? session.authId : ''
     if (bound !== '' && bound !== who.authId) return refused(refusals.otherIdentity, source, who)
-    return spend(who, body.session, source)
-  }
-
-  async function identify(body: AuthorizeBody): Promise<Found> {
-    try {
-      return await identities.find(body)
-    } catch (error) {
-      return { refusal: broken(error, refusals.authorizationUnavailable), source: 'core' }
-    }
-  }
-
-  async function spend(who: Who, session: Session | null, source: Source): Promise<Decision> {
     const ms = session ? elapsed.of(who.authId, session) : 0
-    const known = access.known(who.authId)
-    if (known && (known.refusal || covers(known, session, ms))) return settle({ who, session, ms, allowance: known, source })
+    const allowance = access.known(who.authId)
+    if (!allowance || !(allowance.refusal || covers(allowance, session, ms)))
+      return ask({ who, session, ms })
+    return settle({ who, session, ms, allowance, source })
+  }
+
+  async function ask(spending: Spending): Promise<Decision> {
     try {
-      const allowance = await access.fetch(who)
-      return settle({ who, session, ms, allowance, source: 'core' })
+      return settle({ ...spending, allowance: await access.fetch(spending.who), source: 'core' })
     } catch (error) {
-      return refused(broken(error, refusals.billingUnavailable), 'core', who)
+      return refused(broken(error, refusals.billingUnavailable), 'core', spending.who)
     }
   }
 
   function settle({ who, session, ms, allowance, source }: Settling): Decision {
-    if (who.issuedAt !== null && who.issuedAt < allowance.validAfter) return refused(refusals.invalidToken, source, who)
+    if (who.issuedAt !== null && who.issuedAt < allowance.validAfter)
+      return refused(refusals.invalidToken, source, who)
     if (allowance.refusal) return refused(allowance.refusal, source, who)
     debit(allowance, session, ms)
     const expiry = session ? promise(allowance, session, who) : 0
-    if (session) elapsed.remember(who.authId, session)
+    if (session && expiry === 0) elapsed.remember(who.authId, session)
     const ceiling = deps.maxPrice[session?.type ?? ''] ?? ''
     const body = `${who.head}${expiry}${who.tail}${ceiling}}`
     return { status: 200, code: 'ok', body, source, authId: who.authId }
   }
 
-  /** The second until which the signer need not ask again, paid for here; 0 when nothing may be promised. */
+  /**
+   * The second until which the signer need not ask again, paid for here; 0 when nothing may be
+   * promised.
+   */
   function promise(allowance: Allowance, session: Session, who: Who): number {
     const burn = session.sound && allowance.rate !== null ? burnOf(session, allowance.rate) : null
     if (burn === null) return 0
@@ -101,10 +114,14 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
   }
 }
 
-interface Settling {
+interface Spending {
   readonly who: Who
   readonly session: Session | null
+  /** What the call is billed for. */
   readonly ms: number
+}
+
+interface Settling extends Spending {
   readonly allowance: Allowance
   readonly source: Source
 }
@@ -113,7 +130,10 @@ function refused(refusal: Refusal, source: Source, who?: Who): Decision {
   return { ...refusal, source, authId: who?.authId ?? '' }
 }
 
-/** True when what is left here pays for this call; an unknown price needs an allowance nobody has used. */
+/**
+ * True when what is left here pays for this call; an unknown price needs an allowance nobody has
+ * used.
+ */
 function covers(allowance: Allowance, session: Session | null, ms: number): boolean {
   const cost = costHere(allowance, session, ms)
   return allowance.left >= (cost ?? 0n)

@@ -19,12 +19,16 @@ const missing: Credential = { kind: 'missing' }
 const malformed: Credential = { kind: 'malformed' }
 const ambiguous: Credential = { kind: 'ambiguous' }
 
-// RFC 6750 section 2.1: the characters of a b64token. The scheme is case-insensitive (RFC 9110 section 11.1).
+// RFC 6750 section 2.1: the characters of a b64token. The scheme is case-insensitive (RFC 9110
+// section 11.1).
 const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
 const bare = /^[A-Za-z0-9\-._~+/]+=*$/
 const maxCredential = 16_384
 
-/** Parses the text of a request; null when it is not one JSON object. Never throws on hostile content. */
+/**
+ * Parses the text of a request; null when it is not one JSON object. Never throws on hostile
+ * content.
+ */
 export function parseBody(text: string): AuthorizeBody | null {
   const body = parseObject(text)
   if (!body) return null
@@ -54,17 +58,17 @@ function credentialOf([headers, ...fields]: [HeaderMap | null, ...unknown[]]): C
 
 function readValue(values: readonly string[] | null, form: RegExp): Credential {
   if (!values) return malformed
-  const [first, ...others] = values
+  const first = values[0]
   if (first === undefined) return missing
-  if (others.some((other) => other !== first)) return ambiguous
+  if (values.length > 1 && values.some((value) => value !== first)) return ambiguous
   const match = first.length <= maxCredential ? form.exec(first) : null
   if (!match) return malformed
   return { kind: 'given', text: match[1] ?? match[0] }
 }
 
 /**
- * The non-empty values of a header, whatever the casing of its name, trimmed; null when one is not text.
- * `name` is in lower case.
+ * The non-empty values of a header, whatever the casing of its name, trimmed; null when one is not
+ * text. `name` is in lower case.
  */
 export function headerValues(headers: HeaderMap, name: string): string[] | null {
   const values: string[] = []

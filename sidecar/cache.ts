@@ -2,7 +2,10 @@ import { Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
 import type { Log } from '../core/lib/log.ts'
 
-/** What several sidecars share. Any method may fail or be slow-limited; whoever asks goes on without. */
+/**
+ * What several sidecars share. Any method may fail or be slow-limited; whoever asks goes on
+ * without.
+ */
 export interface Cache {
   get(key: string): Promise<string | null>
   set(key: string, value: string, ttlSeconds: number): Promise<void>
@@ -44,14 +47,21 @@ export function connectRedis(url: string, log: Log): Redis {
   return redis
 }
 
-/** The Redis adapter: one key per command, so that a cluster can hold it; 50 ms, then it counts as away. */
+/**
+ * The Redis adapter: one key per command, so that a cluster can hold it; 50 ms, then it counts
+ * as away.
+ */
 export function createRedisCache({ url, log }: { url: string; log: Log }): Cache {
   const redis = connectRedis(url, log)
   return {
     get: (key) => redis.get(key),
     set: async (key, value, ttlSeconds) => void (await redis.set(key, value, 'EX', ttlSeconds)),
     del: async (key) => void (await redis.del(key)),
-    ready: () => redis.ping().then(() => true, () => false),
+    ready: () =>
+      redis.ping().then(
+        () => true,
+        () => false,
+      ),
     stop: async () => redis.disconnect(),
   }
 }

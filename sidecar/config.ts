@@ -1,40 +1,58 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { microsToAttos, usdMicros } from '../core/lib/money.ts'
+import { maxSecretBytes } from './secrets.ts'
 
 const modes = ['api_key', 'oidc', 'composite', 'trusted_headers'] as const
 const custom = /^custom:(.+)$/
 
 export type AuthMode = (typeof modes)[number] | 'custom'
 
-/** Everything the sidecar is told from outside, read once. Seconds and atto-dollars are in the names. */
+/**
+ * Everything the sidecar is told from outside, read once. Seconds and atto-dollars are in the
+ * names.
+ */
 export type SidecarConfig = ReturnType<typeof readSidecarConfig>
 
 export function readSidecarConfig(env: EnvReader) {
   const config = {
     listen: {
-      host: env.text('HOST', { meaning: 'Address that the listeners bind to.', fallback: '127.0.0.1' }),
-      port: env.port('SIDECAR_PORT', { meaning: 'Port of the sidecar: POST /authorize and POST /events.', fallback: '8090' }),
+      host: env.text('HOST', {
+        meaning: 'Address that the listeners bind to.',
+        fallback: '127.0.0.1',
+      }),
+      port: env.port('SIDECAR_PORT', {
+        meaning: 'Port of the sidecar: POST /authorize and POST /events.',
+        fallback: '8090',
+      }),
       maxConnections: env.integer('SIDECAR_MAX_CONNECTIONS', {
-        meaning: 'Connections the sidecar holds at once; more are closed.', fallback: '10000', min: 1, max: 1_000_000,
+        meaning: 'Connections the sidecar holds at once; more are closed.',
+        fallback: '10000',
+        min: 1,
+        max: 1_000_000,
       }),
     },
     logLevel: env.choice('LOG_LEVEL', {
-      meaning: 'Least severe level that is logged.', fallback: 'info',
+      meaning: 'Least severe level that is logged.',
+      fallback: 'info',
       of: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
     }),
     core: readCore(env),
     redisUrl: env.url('REDIS_URL', {
-      meaning: 'Redis for shared caches and invalidations; in-process when unset.', schemes: ['redis', 'rediss'],
+      meaning: 'Redis for shared caches and invalidations; in-process when unset.',
+      schemes: ['redis', 'rediss'],
     }),
-    webhookSecrets: env.list('WEBHOOK_SECRET', {
-      meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.', secret: true,
-    }),
+    webhookSecrets: readSecrets(env),
     maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
       meaning: 'Decisions at work at the same time; more are refused with 503 at once.',
-      fallback: '1000', min: 1, max: 100_000,
+      fallback: '1000',
+      min: 1,
+      max: 100_000,
     }),
     signingTtlSeconds: env.integer('SIGNING_TTL_SECONDS', {
-      meaning: 'Longest time for which the signer may skip the webhook; 0 for never.', fallback: '10', min: 0, max: 60,
+      meaning: 'Longest time for which the signer may skip the webhook; 0 for never.',
+      fallback: '10',
+      min: 0,
+      max: 60,
     }),
     identity: readIdentity(env),
     access: readAccess(env),
@@ -43,53 +61,91 @@ export function readSidecarConfig(env: EnvReader) {
   return config
 }
 
+function readSecrets(env: EnvReader): readonly string[] {
+  const secrets = env.list('WEBHOOK_SECRET', {
+    meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.',
+    secret: true,
+  })
+  if (secrets.some((secret) => Buffer.byteLength(secret) > maxSecretBytes)) {
+    env.problem(`WEBHOOK_SECRET: each must have at most ${maxSecretBytes} bytes`)
+  }
+  return secrets
+}
+
 function readCore(env: EnvReader) {
-  const target = env.text('CORE_TARGET', { meaning: 'Where core answers gRPC, host:port.', fallback: '127.0.0.1:50051' })
+  const target = env.text('CORE_TARGET', {
+    meaning: 'Where core answers gRPC, host:port.',
+    fallback: '127.0.0.1:50051',
+  })
   if (!/^\S+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
   const token = env.optional('CORE_TOKEN', {
-    meaning: 'Token by which the processes of one deployment know each other, at least 32 characters.', secret: true,
+    meaning:
+      'Token by which the processes of one deployment know each other, at least 32 characters.',
+    secret: true,
   })
-  if (token !== undefined && token.length < 32) env.problem('CORE_TOKEN must have at least 32 characters')
+  if (token !== undefined && token.length < 32)
+    env.problem('CORE_TOKEN must have at least 32 characters')
   return { target, token: token ?? '' } as const
 }
 
 function readIdentity(env: EnvReader) {
-  const platformPort = env.port('PLATFORM_PORT', { meaning: 'Port of the platform API and the issuer.', fallback: '8080' })
+  const platformPort = env.port('PLATFORM_PORT', {
+    meaning: 'Port of the platform API and the issuer.',
+    fallback: '8080',
+  })
   const publicUrl = env.url('PUBLIC_URL', {
-    meaning: 'Address under which the platform is reached from outside; every URL handed out starts with it.',
-    fallback: `http://localhost:${platformPort}`, schemes: ['http', 'https'],
+    meaning: 'Address of the platform as seen from outside; every URL handed out starts with it.',
+    fallback: `http://localhost:${platformPort}`,
+    schemes: ['http', 'https'],
   })
   const ownIssuer = `${publicUrl ?? `http://localhost:${platformPort}`}/api/v1/oidc`
   const { mode, module } = readMode(env)
   const issuer = env.url('JWT_ISSUER', {
-    meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.', schemes: ['http', 'https'],
+    meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.',
+    schemes: ['http', 'https'],
   })
   const proxySecret = env.optional('TRUSTED_PROXY_SECRET', {
-    meaning: 'What the reverse proxy sends as X-Livepeer-Proxy-Secret in trusted_headers mode.', secret: true,
+    meaning: 'What the reverse proxy sends as X-Livepeer-Proxy-Secret in trusted_headers mode.',
+    secret: true,
   })
   if (mode === 'trusted_headers' && (proxySecret ?? '').length < 32) {
-    env.problem('TRUSTED_PROXY_SECRET must have at least 32 characters when IDENTITY_AUTH_MODE is trusted_headers')
+    env.problem('TRUSTED_PROXY_SECRET of at least 32 characters is needed for trusted_headers')
   }
   return {
-    mode, module, ownIssuer,
+    mode,
+    module,
+    ownIssuer,
     issuer: issuer === ownIssuer ? undefined : issuer,
-    audience: env.optional('JWT_AUDIENCE', { meaning: 'Audience its tokens must name; the issuer when unset.' }),
-    jwksUrl: env.url('JWT_JWKS_URL', {
-      meaning: 'Keys of the foreign issuer; found through its discovery document when unset.', schemes: ['http', 'https'],
+    audience: env.optional('JWT_AUDIENCE', {
+      meaning: 'Audience its tokens must name; the issuer when unset.',
     }),
-    clientIdClaim: env.text('CLAIM_CLIENT_ID', { meaning: 'Claim that names the app; then client_id.', fallback: 'azp' }),
-    subjectClaim: env.text('CLAIM_USAGE_SUBJECT', { meaning: 'Claim that names the user.', fallback: 'external_user_id' }),
+    jwksUrl: env.url('JWT_JWKS_URL', {
+      meaning: 'Keys of the foreign issuer; found through its discovery document when unset.',
+      schemes: ['http', 'https'],
+    }),
+    clientIdClaim: env.text('CLAIM_CLIENT_ID', {
+      meaning: 'Claim that names the app; then client_id.',
+      fallback: 'azp',
+    }),
+    subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {
+      meaning: 'Claim that names the user.',
+      fallback: 'external_user_id',
+    }),
     proxySecret,
     ttlSeconds: env.integer('IDENTITY_TTL_SECONDS', {
-      meaning: 'How long a verified key is remembered; the bound on a revocation that does not get through.',
-      fallback: '300', min: 1, max: 3600,
+      meaning:
+        'How long a verified key is remembered, and the bound on a revocation that gets lost.',
+      fallback: '300',
+      min: 1,
+      max: 3600,
     }),
   } as const
 }
 
 function readMode(env: EnvReader): { mode: AuthMode; module: string | undefined } {
   const text = env.text('IDENTITY_AUTH_MODE', {
-    meaning: `How end users are verified: ${modes.join(', ')} or custom:<module>.`, fallback: 'composite',
+    meaning: `How end users are verified: ${modes.join(', ')} or custom:<module>.`,
+    fallback: 'composite',
   })
   const module = custom.exec(text)?.[1]
   if (module !== undefined) return { mode: 'custom', module }
@@ -100,24 +156,36 @@ function readMode(env: EnvReader): { mode: AuthMode; module: string | undefined 
 
 function readAccess(env: EnvReader) {
   const minimum = env.integer('ACCESS_MIN_USD_MICROS', {
-    meaning: 'Balance below which signing is refused, in millionths of a dollar.', fallback: '1', min: 1, max: 1_000_000_000,
+    meaning: 'Balance below which signing is refused, in millionths of a dollar.',
+    fallback: '1',
+    min: 1,
+    max: 1_000_000_000,
   })
   return {
     minimumUsdAttos: microsToAttos(usdMicros(BigInt(minimum))),
     ttlSeconds: env.integer('ACCESS_TTL_SECONDS', {
-      meaning: 'How long a balance read from core may be spent from without asking again.', fallback: '10', min: 1, max: 60,
+      meaning: 'How long a balance read from core may be spent from without asking again.',
+      fallback: '10',
+      min: 1,
+      max: 60,
     }),
   } as const
 }
 
-const ceilings = { live: 'MAX_PRICE_LIVE_WEI', lv2v: 'MAX_PRICE_LV2V_WEI', fixed: 'MAX_PRICE_FIXED_WEI' } as const
+const ceilings = {
+  live: 'MAX_PRICE_LIVE_WEI',
+  lv2v: 'MAX_PRICE_LV2V_WEI',
+  fixed: 'MAX_PRICE_FIXED_WEI',
+} as const
 const units = { live: 'second', lv2v: '720p-pixel-second', fixed: 'unit' } as const
 
 /** Wei for a unit by session type, as canonical digits; absent for no ceiling. */
 function readMaxPrice(env: EnvReader): Readonly<Partial<Record<keyof typeof ceilings, string>>> {
   const read = (type: keyof typeof ceilings): string | undefined => {
     const name = ceilings[type]
-    const digits = env.optional(name, { meaning: `Highest price of a ${type} session, wei per ${units[type]}.` })
+    const digits = env.optional(name, {
+      meaning: `Highest price of a ${type} session, wei per ${units[type]}.`,
+    })
     if (digits === undefined || /^[1-9][0-9]{0,17}$/.test(digits)) return digits
     env.problem(`${name} must be a whole number of wei above 0`)
     return undefined

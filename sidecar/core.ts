@@ -2,12 +2,20 @@ import { ChannelCredentials, type ClientReadableStream, Metadata } from '@grpc/g
 import type { JSONWebKeySet } from 'jose'
 import { serviceTokenHeader, unary } from '../core/lib/grpc.ts'
 import {
-  type IngestEventsResponse, MeteringServiceClient,
+  type IngestEventsResponse,
+  MeteringServiceClient,
 } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
-  type Access, type GetAccessRequest, SignerServiceClient, type VerifyApiKeyResponse, type WatchInvalidationsResponse,
+  type Access,
+  type GetAccessRequest,
+  SignerServiceClient,
+  type VerifyApiKeyResponse,
+  type WatchInvalidationsResponse,
 } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { type JsonWebKey, TokenServiceClient } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import {
+  type JsonWebKey,
+  TokenServiceClient,
+} from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 
 export interface CoreOptions {
   /** host:port of core. */
@@ -27,7 +35,10 @@ const channel = {
   'grpc.max_reconnect_backoff_ms': 2_000,
 }
 
-/** What the sidecar asks core. Every call has a deadline; a refusal is a DomainError, an outage UNAVAILABLE. */
+/**
+ * What the sidecar asks core. Every call has a deadline; a refusal is a DomainError, an outage
+ * UNAVAILABLE.
+ */
 export function createCoreClient({ target, token }: CoreOptions) {
   const credentials = ChannelCredentials.createInsecure()
   const signer = new SignerServiceClient(target, credentials, channel)
@@ -41,7 +52,8 @@ export function createCoreClient({ target, token }: CoreOptions) {
   const callJwks = unary(tokens.getJwks.bind(tokens))
   const callIngest = unary(metering.ingestEvents.bind(metering))
 
-  const verifyApiKey = (apiKey: string): Promise<VerifyApiKeyResponse> => callVerify({ apiKey }, lookup)
+  const verifyApiKey = (apiKey: string): Promise<VerifyApiKeyResponse> =>
+    callVerify({ apiKey }, lookup)
 
   async function getAccess(request: GetAccessRequest): Promise<Access> {
     const { access } = await callAccess(request, lookup)
@@ -54,8 +66,14 @@ export function createCoreClient({ target, token }: CoreOptions) {
     return { keys: keys.map(toJwk) }
   }
 
-  const ingestEvents = (envelopes: Buffer[], correlationId: string): Promise<IngestEventsResponse> =>
-    callIngest({ envelopes }, { deadlineMs: ingestMs, headers: { ...headers, 'x-correlation-id': correlationId } })
+  const ingestEvents = (
+    envelopes: Buffer[],
+    correlationId: string,
+  ): Promise<IngestEventsResponse> =>
+    callIngest(
+      { envelopes },
+      { deadlineMs: ingestMs, headers: { ...headers, 'x-correlation-id': correlationId } },
+    )
 
   function watchInvalidations(): ClientReadableStream<WatchInvalidationsResponse> {
     const metadata = new Metadata()

@@ -4,7 +4,10 @@ export interface Push {
   readonly isArray: boolean
 }
 
-/** The envelopes of one push: one document, an array, or one document to the line. Null when an array is broken. */
+/**
+ * The envelopes of one push: one document, an array, or one document to the line. Null when an
+ * array is broken.
+ */
 export function splitEnvelopes(body: Buffer): Push | null {
   const start = skipBlank(body, 0)
   if (body[start] === open['[']) {
@@ -34,8 +37,9 @@ const isBlank = (byte: number | undefined): boolean =>
   byte === 0x20 || byte === 0x09 || byte === newline || byte === 0x0d
 
 /**
- * The end of the JSON value that starts at `from`: behind its closing bracket or quote, or before the comma or
- * bracket that follows it. Null when it never ends. Numbers keep every digit, because nothing is parsed.
+ * The end of the JSON value that starts at `from`: behind its closing bracket or quote, or before
+ * the comma or bracket that follows it. Null when it never ends. Numbers keep every digit, because
+ * nothing is parsed.
  */
 function endOfValue(body: Buffer, from: number): number | null {
   let depth = 0

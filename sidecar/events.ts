@@ -23,15 +23,17 @@ const maxInFlight = 32
 const correlation = /^[A-Za-z0-9._-]{1,64}$/
 
 /**
- * Direct mode (decision 5): takes the signer's events and answers 202 when core has committed them all. Otherwise
- * nothing is acknowledged and the sender repeats; what core already has is then a duplicate.
+ * Direct mode (decision 5): takes the signer's events and answers 202 when core has committed them
+ * all. Otherwise nothing is acknowledged and the sender repeats; what core already has is then a
+ * duplicate.
  */
-export function createEventsHandler(deps: EventsDeps): (request: IncomingMessage, response: ServerResponse) => void {
+export function createEventsHandler(
+  deps: EventsDeps,
+): (request: IncomingMessage, response: ServerResponse) => void {
   const { core, isKnownCaller, meters, log } = deps
   let inFlight = 0
 
   return (request, response) => {
-    response.on('error', () => undefined)
     const id = correlationId(request)
     response.setHeader('x-correlation-id', id)
     const problem = refusalOf(request)
@@ -47,7 +49,9 @@ export function createEventsHandler(deps: EventsDeps): (request: IncomingMessage
   function refusalOf(request: IncomingMessage): Problem | null {
     if (!isKnownCaller(request.headers)) return problems.unauthorized
     if (inFlight >= maxInFlight) return problems.busy
-    return (request.headers['content-encoding'] ?? 'identity') === 'identity' ? null : problems.encoded
+    return (request.headers['content-encoding'] ?? 'identity') === 'identity'
+      ? null
+      : problems.encoded
   }
 
   async function take(body: Buffer, response: ServerResponse, id: string): Promise<void> {
@@ -60,11 +64,17 @@ export function createEventsHandler(deps: EventsDeps): (request: IncomingMessage
       const counts = await forward(envelopes, id)
       meters.forwarded(envelopes.length)
       const answer = JSON.stringify({ accepted: envelopes.length, ...counts })
-      response.writeHead(202, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(answer) })
+      response.writeHead(202, {
+        'content-type': 'application/json',
+        'content-length': Buffer.byteLength(answer),
+      })
       response.end(answer)
     } catch (error) {
       meters.failed('core')
-      log.warn({ err: error, envelopes: envelopes.length, correlationId: id }, 'events were not forwarded')
+      log.warn(
+        { err: error, envelopes: envelopes.length, correlationId: id },
+        'events were not forwarded',
+      )
       sendProblem(response, problems.coreAway, id)
     }
   }
@@ -94,7 +104,10 @@ function* batchesOf(envelopes: readonly Buffer[]): Generator<Buffer[]> {
   let batch: Buffer[] = []
   let bytes = 0
   for (const envelope of envelopes) {
-    if (batch.length === maxEnvelopes || (batch.length > 0 && bytes + envelope.length > maxBatchBytes)) {
+    if (
+      batch.length === maxEnvelopes
+      || (batch.length > 0 && bytes + envelope.length > maxBatchBytes)
+    ) {
       yield batch
       batch = []
       bytes = 0
@@ -112,7 +125,8 @@ function correlationId(request: IncomingMessage): string {
 
 function refuseUnread(request: IncomingMessage, response: ServerResponse, problem: Problem): void {
   const id = String(response.getHeader('x-correlation-id'))
-  if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding']) return sendProblem(response, problem, id)
+  if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])
+    return sendProblem(response, problem, id)
   response.setHeader('connection', 'close')
   writeProblem(response, problem, id)
   endPolitely(request, response)

@@ -31,8 +31,8 @@ export interface IdentitiesOptions {
 const refusedMs = 5_000
 
 /**
- * Identities in this process, by the fingerprint of the credential: long for who somebody is, five seconds for an
- * unknown key, never for a fault. One verification at a time for each credential.
+ * Identities in this process, by the fingerprint of the credential: long for who somebody is, five
+ * seconds for an unknown key, never for a fault. One verification at a time for each credential.
  */
 export function createIdentities({ verify, marks, max, log, now }: IdentitiesOptions) {
   // Refusals live apart, so that a flood of wrong keys cannot push out the right ones.
@@ -62,12 +62,16 @@ export function createIdentities({ verify, marks, max, log, now }: IdentitiesOpt
     const found = toFound(verdict, presented)
     if (verdict?.kind === 'yes' && 'refusal' in found) {
       const { issuer, clientId } = verdict.identity
-      log.error({ issuer, clientId: clientId.slice(0, 64) }, 'a verified identity cannot be bound to an auth_id')
+      log.error(
+        { issuer, clientId: clientId.slice(0, 64) },
+        'a verified identity cannot be bound to an auth_id',
+      )
     }
     if (name === null || !verdict) return found
     const remembered: Found = { ...found, source: 'memory' }
     if (verdict.kind === 'no') {
-      if (verdict.remember) refused.set(name, { found: remembered, until: now().getTime() + refusedMs, since })
+      if (verdict.remember)
+        refused.set(name, { found: remembered, until: now().getTime() + refusedMs, since })
     } else if (verdict.identity.keepUntil > now().getTime()) {
       known.set(name, { found: remembered, until: verdict.identity.keepUntil, since })
       refused.delete(name)

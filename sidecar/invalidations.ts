@@ -13,7 +13,8 @@ const channel = 'tollgate:invalidations'
 const kinds = new Set(['key', 'user', 'access'])
 const firstPauseMs = 100
 const longestPauseMs = 5_000
-// A stream that has not failed by then stands, also where the server sends nothing before its first message.
+// A stream that has not failed by then stands, also where the server sends nothing before its first
+// message.
 const settledMs = 1_000
 
 export interface InvalidationsOptions {
@@ -26,10 +27,18 @@ export interface InvalidationsOptions {
 }
 
 /**
- * Listens on both ways by which core says that something ended: its stream, and Redis. While at least one stands
- * nothing is missed; when both were down, all that was read before one is back is read anew.
+ * Listens on both ways by which core says that something ended: its stream, and Redis. While at
+ * least one stands nothing is missed; when both were down, all that was read before one is back is
+ * read anew.
  */
-export function createInvalidations({ core, redisUrl, cache, marks, tombstoneSeconds, log }: InvalidationsOptions) {
+export function createInvalidations({
+  core,
+  redisUrl,
+  cache,
+  marks,
+  tombstoneSeconds,
+  log,
+}: InvalidationsOptions) {
   const up = new Set<'core' | 'redis'>()
 
   function linked(link: 'core' | 'redis'): void {
@@ -45,8 +54,19 @@ export function createInvalidations({ core, redisUrl, cache, marks, tombstoneSec
     cache.set(tombstone(id), '1', tombstoneSeconds).catch(() => undefined)
   }
 
-  const redis = redisUrl === undefined ? null : subscribe(redisUrl, log, { linked: () => linked('redis'), lost: () => up.delete('redis'), apply })
-  const stream = watch(core, log, { linked: () => linked('core'), lost: () => up.delete('core'), apply })
+  const redis =
+    redisUrl === undefined
+      ? null
+      : subscribe(redisUrl, log, {
+          linked: () => linked('redis'),
+          lost: () => up.delete('redis'),
+          apply,
+        })
+  const stream = watch(core, log, {
+    linked: () => linked('core'),
+    lost: () => up.delete('core'),
+    apply,
+  })
 
   function stop(): void {
     stream.stop()
@@ -65,7 +85,10 @@ interface Link {
 function subscribe(url: string, log: Log, link: Link): Redis {
   const redis = connectRedis(url, log)
   redis.on('ready', () => {
-    redis.subscribe(channel).then(() => link.linked(), () => redis.disconnect(true))
+    redis.subscribe(channel).then(
+      () => link.linked(),
+      () => redis.disconnect(true),
+    )
   })
   redis.on('close', () => link.lost())
   redis.on('message', (_channel: string, text: string) => {
@@ -101,7 +124,8 @@ function watch(core: InvalidationsOptions['core'], log: Log, link: Link): { stop
     call.removeAllListeners().on('error', () => undefined)
     link.lost()
     if (stopped) return
-    if (error && error.code !== status.UNAVAILABLE) log.warn({ err: error.details }, 'invalidations stream broke')
+    if (error && error.code !== status.UNAVAILABLE)
+      log.warn({ err: error.details }, 'invalidations stream broke')
     timer = setTimeout(open, pauseMs)
     timer.unref()
     pauseMs = Math.min(pauseMs * 2, longestPauseMs)

@@ -1,5 +1,9 @@
 import {
-  type JSONWebKeySet, type JWTVerifyGetKey, createLocalJWKSet, createRemoteJWKSet, errors,
+  type JSONWebKeySet,
+  type JWTVerifyGetKey,
+  createLocalJWKSet,
+  createRemoteJWKSet,
+  errors,
 } from 'jose'
 import type { Now } from '../core/lib/time.ts'
 import { isObject, textOf } from './json.ts'
@@ -15,10 +19,17 @@ interface Loaded {
 }
 
 /**
- * The keys of our own issuer, as core gives them. An unknown `kid` makes it ask again, at most every ten seconds and
- * once at a time. Throws when they were never loaded and cannot be: a dependency's fault is not the token's.
+ * The keys of our own issuer, as core gives them. An unknown `kid` makes it ask again, at most
+ * every ten seconds and once at a time. Throws when they were never loaded and cannot be: a
+ * dependency's fault is not the token's.
  */
-export function createOwnKeys({ load, now }: { load: () => Promise<JSONWebKeySet>; now: Now }): JWTVerifyGetKey {
+export function createOwnKeys({
+  load,
+  now,
+}: {
+  load: () => Promise<JSONWebKeySet>
+  now: Now
+}): JWTVerifyGetKey {
   let loaded: Loaded | null = null
   let loading: Promise<Loaded> | null = null
 
@@ -48,9 +59,22 @@ export function createOwnKeys({ load, now }: { load: () => Promise<JSONWebKeySet
   }
 }
 
-/** The keys of a foreign issuer, found through its discovery document unless `jwksUrl` names them. */
-export function createForeignKeys({ issuer, jwksUrl }: { issuer: string; jwksUrl: string | undefined }): JWTVerifyGetKey {
-  const options = { timeoutDuration: foreignTimeoutMs, cooldownDuration: cooldownMs, cacheMaxAge: maxAgeMs }
+/**
+ * The keys of a foreign issuer, found through its discovery document unless `jwksUrl` names
+ * them.
+ */
+export function createForeignKeys({
+  issuer,
+  jwksUrl,
+}: {
+  issuer: string
+  jwksUrl: string | undefined
+}): JWTVerifyGetKey {
+  const options = {
+    timeoutDuration: foreignTimeoutMs,
+    cooldownDuration: cooldownMs,
+    cacheMaxAge: maxAgeMs,
+  }
   let known = jwksUrl === undefined ? null : createRemoteJWKSet(new URL(jwksUrl), options)
   let finding: Promise<string> | null = null
   return async (header, token) => {
@@ -64,12 +88,17 @@ export function createForeignKeys({ issuer, jwksUrl }: { issuer: string; jwksUrl
 
 async function discoverJwks(issuer: string): Promise<string> {
   const response = await fetch(`${issuer}/.well-known/openid-configuration`, {
-    signal: AbortSignal.timeout(foreignTimeoutMs), redirect: 'error',
+    signal: AbortSignal.timeout(foreignTimeoutMs),
+    redirect: 'error',
   })
   const document: unknown = await response.json()
   const found = isObject(document) ? document : {}
   const url = textOf(found['jwks_uri'])
-  if (!response.ok || textOf(found['issuer']).replace(/\/+$/, '') !== issuer || !URL.canParse(url)) {
+  if (
+    !response.ok
+    || textOf(found['issuer']).replace(/\/+$/, '') !== issuer
+    || !URL.canParse(url)
+  ) {
     throw new Error('the discovery document of JWT_ISSUER is not usable')
   }
   return url

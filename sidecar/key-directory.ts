@@ -21,7 +21,10 @@ export interface KeyDirectoryOptions {
   readonly now: Now
 }
 
-/** What the shared cache holds of a key; `until` in Unix milliseconds, fixed when core verified it. */
+/**
+ * What the shared cache holds of a key; `until` in Unix milliseconds, fixed when core verified
+ * it.
+ */
 interface Shared {
   readonly clientId: string
   readonly externalUserId: string
@@ -33,7 +36,9 @@ interface Shared {
 const refusing = new Set(['TOKEN_INVALID', 'NOT_FOUND', 'REQUEST_INVALID'])
 export const tombstone = (id: string): string => `tollgate:revoked:${id}`
 
-/** Looks a key up in the shared cache, then at core. Without the cache it is slower, never wrong. */
+/**
+ * Looks a key up in the shared cache, then at core. Without the cache it is slower, never wrong.
+ */
 export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
   const { core, cache, access, marks, meters, issuer, ttlSeconds, now } = options
 
@@ -46,7 +51,9 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
     try {
       const shared = parseShared(await cache.get(name))
       if (!shared || shared.until <= now().getTime()) return null
-      const revoked = await Promise.all([shared.keyId, shared.userId].map((id) => cache.get(tombstone(id))))
+      const revoked = await Promise.all(
+        [shared.keyId, shared.userId].map((id) => cache.get(tombstone(id))),
+      )
       return revoked.every((stone) => stone === null) ? shared : null
     } catch {
       meters.failed('cache')
@@ -58,7 +65,8 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
     const since = marks.point()
     try {
       const response = await core.verifyApiKey(key)
-      if (!response.identity || !response.access) throw new Error('core answered without an identity')
+      if (!response.identity || !response.access)
+        throw new Error('core answered without an identity')
       const { clientId, externalUserId, userId, keyId } = response.identity
       access.keep(`${clientId}:${externalUserId}`, response.access, since)
       return { clientId, externalUserId, userId, keyId, until: now().getTime() + ttlSeconds * 1000 }

@@ -16,17 +16,24 @@ async function main(): Promise<void> {
   const env = createEnvReader(process.env)
   const config = readSidecarConfig(env)
   const adminPort = env.port('SIDECAR_ADMIN_PORT', {
-    meaning: 'Loopback port of the sidecar alone for /metrics, /healthz and /readyz.', fallback: '9092',
+    meaning: 'Loopback port of the sidecar alone for /metrics, /healthz and /readyz.',
+    fallback: '9092',
   })
-  if (config.core.token === '') env.problem('CORE_TOKEN is required: the token that core was started with')
+  if (config.core.token === '')
+    env.problem('CORE_TOKEN is required: the token that core was started with')
   if (env.problems.length > 0) fail(env.problems)
 
   const log = createLog({ level: config.logLevel, name: 'sidecar' })
-  if (config.webhookSecrets.length === 0) log.warn('WEBHOOK_SECRET is not set: every call is refused')
+  if (config.webhookSecrets.length === 0)
+    log.warn('WEBHOOK_SECRET is not set: every call is refused')
   const metrics = createMetrics('sidecar')
   const sidecar = await startSidecar(config, { log, metrics })
   const admin = createAdminServer({ metrics: [metrics], ready: sidecar.ready })
-  const adminListening = await listen(admin, { host: '127.0.0.1', port: adminPort, setting: 'SIDECAR_ADMIN_PORT' })
+  const adminListening = await listen(admin, {
+    host: '127.0.0.1',
+    port: adminPort,
+    setting: 'SIDECAR_ADMIN_PORT',
+  })
   log.info({ url: sidecar.url, adminUrl: adminListening.url }, 'sidecar is up')
 
   const stop = async (): Promise<void> => {

@@ -1,8 +1,9 @@
 import { LRUCache } from 'lru-cache'
 
 /**
- * Remembers which ids were invalidated, in the order of a counter, so that nothing has to be searched for: what was
- * read before its id was marked is stale. A mark that falls out of memory makes all that is older stale.
+ * Remembers which ids were invalidated, in the order of a counter, so that nothing has to be
+ * searched for: what was read before its id was marked is stale. A mark that falls out of memory
+ * makes all that is older stale.
  */
 export function createMarks({ max }: { max: number }) {
   let count = 0
@@ -31,6 +32,8 @@ export function createMarks({ max }: { max: number }) {
   /** True when `id` was marked after `since`, a `point()` taken before the read. */
   function isStale(id: string | null, since: number): boolean {
     if (since < floor) return true
+    // Nothing was marked since: the case of nearly every decision.
+    if (since === count) return false
     return id !== null && (marks.peek(id) ?? 0) > since
   }
 

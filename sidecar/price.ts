@@ -8,14 +8,19 @@ export type Priced = Pick<Session, 'type' | 'price' | 'units'>
 // 1280 x 720 pixels at 30 frames per second, what the signer bills for lv2v.
 const pixelsPerMs = 27_648n
 
-/** Units the signer bills for `ms` of a session; null where the caller chooses them (signer-contract.md 1.3). */
+/**
+ * Units the signer bills for `ms` of a session; null where the caller chooses them (signer-
+ * contract.md 1.3).
+ */
 export function unitsOf(type: string, ms: number): bigint | null {
   if (type === 'live') return BigInt(Math.ceil(ms / 1000))
   if (type === 'lv2v') return pixelsPerMs * BigInt(Math.ceil(ms))
   return type === 'fixed' ? 1n : null
 }
 
-/** What the signer will charge for `ms` of the session, rounded up; null when it cannot be known. */
+/**
+ * What the signer will charge for `ms` of the session, rounded up; null when it cannot be known.
+ */
 export function costOf({ type, price, units }: Priced, ms: number, rate: EthRate): UsdAttos | null {
   const billed = unitsOf(type, ms)
   if (billed === null || price === null || units === null) return null
@@ -39,8 +44,8 @@ interface Seen {
 }
 
 /**
- * How much time a call bills: since the previous call of its session that was allowed here. A replayed state is
- * billed again from where its first use was.
+ * How much time a call bills: since the previous call of its session that was allowed here. A
+ * replayed state is billed again from where its first use was.
  */
 export function createElapsed({ max, windowSeconds }: { max: number; windowSeconds: number }) {
   const seen = new LRUCache<string, Seen>({ max })
@@ -54,20 +59,29 @@ export function createElapsed({ max, windowSeconds }: { max: number; windowSecon
     return unseenMs
   }
 
-  // Not seen here: the signer last asked somewhere at most a window before the expiry it was given.
+  // An expiry that was promised tells when that was: at most a window before it.
   function startOf(last: Seen | undefined, { sequence, authExpiry }: Session): number | null {
-    if (last && sequence !== null && sequence >= last.sequence) return sequence === last.sequence ? last.from : last.at
-    return authExpiry > 0 ? (authExpiry - windowSeconds) * 1000 : null
+    const promised = authExpiry > 0 ? (authExpiry - windowSeconds) * 1000 : null
+    if (!last || sequence === null || sequence < last.sequence) return promised
+    const from = sequence === last.sequence ? last.from : last.at
+    return promised === null ? from : Math.max(promised, from)
   }
 
-  /** Remembers an allowed call as the start of the next one. */
+  /**
+   * Remembers an allowed call as the start of the next one. Not needed after an answer with an
+   * expiry, which comes back in the state.
+   */
   function remember(authId: string, session: Session): void {
     const { at, sequence } = session
     if (at === null || sequence === null || session.id === '') return
     const key = keyOf(authId, session)
     const last = seen.peek(key)
     if (last && sequence < last.sequence) return
-    seen.set(key, { sequence, at, from: last?.sequence === sequence ? last.from : last?.at ?? at })
+    seen.set(key, {
+      sequence,
+      at,
+      from: last?.sequence === sequence ? last.from : (last?.at ?? at),
+    })
   }
 
   return { of, remember, size: () => seen.size }

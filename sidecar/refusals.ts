@@ -1,6 +1,6 @@
 /**
- * Every refusal the webhook gives, its bytes made once. They travel as HTTP 200 (signer-contract.md 2.1); 480, 481
- * and 482 steer the signer's clients and never appear here (2.4).
+ * Every refusal the webhook gives, its bytes made once. They travel as HTTP 200 (signer-contract.md
+ * 2.1); 480, 481 and 482 steer the signer's clients and never appear here (2.4).
  */
 export interface Refusal {
   readonly status: number
@@ -14,8 +14,16 @@ function refusal(status: number, code: string, reason: string): Refusal {
 
 export const refusals = {
   missingCredential: refusal(401, 'missing_credential', 'missing credential'),
-  malformedCredential: refusal(401, 'missing_credential', 'authorization must be Bearer followed by one credential'),
-  ambiguousCredential: refusal(400, 'ambiguous_credential', 'ambiguous authorization: two different values'),
+  malformedCredential: refusal(
+    401,
+    'missing_credential',
+    'authorization must be Bearer followed by one credential',
+  ),
+  ambiguousCredential: refusal(
+    400,
+    'ambiguous_credential',
+    'ambiguous authorization: two different values',
+  ),
   unknownCredential: refusal(401, 'invalid_token', 'invalid credential'),
   invalidApiKey: refusal(401, 'invalid_api_key', 'invalid API key'),
   invalidToken: refusal(401, 'invalid_token', 'invalid token'),

@@ -26,15 +26,16 @@ export function receive(request: IncomingMessage, limit: number, to: Receiver): 
     if (first === null) first = chunk
     else (chunks ??= [first]).push(chunk)
   }
-  const finish = (): void => to.received(chunks ? Buffer.concat(chunks, size) : first ?? nothing)
-  request.on('data', take).on('end', finish).on('error', ignore)
+  const finish = (): void => to.received(chunks ? Buffer.concat(chunks, size) : (first ?? nothing))
+  request.on('data', take).on('end', finish)
 }
 
-export const declaredLength = (request: IncomingMessage): number => Number(request.headers['content-length'] ?? 0)
+export const declaredLength = (request: IncomingMessage): number =>
+  Number(request.headers['content-length'] ?? 0)
 
 /**
- * Ends an exchange whose body is not wanted: the answer goes out at once; the sender gets a moment to finish, so
- * that it reads the answer and not a reset; then the connection closes.
+ * Ends an exchange whose body is not wanted: the answer goes out at once; the sender gets a moment
+ * to finish, so that it reads the answer and not a reset; then the connection closes.
  */
 export function endPolitely(request: IncomingMessage, response: ServerResponse): void {
   let drained = 0
@@ -50,5 +51,3 @@ export function endPolitely(request: IncomingMessage, response: ServerResponse):
   request.on('end', finish).on('error', finish).on('close', finish)
   request.resume()
 }
-
-const ignore = (): void => undefined

@@ -12,12 +12,20 @@ export interface Routes {
 
 /** The sidecar's five routes. The decision call is looked for first. */
 export function createRouter({ webhook, events, ready }: Routes): Handler {
-  const posts = new Map([['/authorize', webhook], ['/events', events]])
-  const gets = new Map<string, Handler>([['/health', alive], ['/healthz', alive], ['/readyz', readyz]])
+  const posts = new Map([
+    ['/authorize', webhook],
+    ['/events', events],
+  ])
+  const gets = new Map<string, Handler>([
+    ['/health', alive],
+    ['/healthz', alive],
+    ['/readyz', readyz],
+  ])
 
   function readyz(_request: IncomingMessage, response: ServerResponse): void {
     ready().then(
-      (parts) => respond(response, Object.values(parts).every(Boolean) ? 200 : 503, JSON.stringify(parts)),
+      (parts) =>
+        respond(response, Object.values(parts).every(Boolean) ? 200 : 503, JSON.stringify(parts)),
       () => respond(response, 503, '{}'),
     )
   }
@@ -25,7 +33,10 @@ export function createRouter({ webhook, events, ready }: Routes): Handler {
   return (request, response) => {
     const path = pathOf(request.url ?? '')
     const post = posts.get(path)
-    if (post) return request.method === 'POST' ? post(request, response) : refuse(response, wrongMethod('POST'))
+    if (post)
+      return request.method === 'POST'
+        ? post(request, response)
+        : refuse(response, wrongMethod('POST'))
     const get = gets.get(path)
     if (!get) return refuse(response, problems.notFound)
     const isRead = request.method === 'GET' || request.method === 'HEAD'
@@ -39,11 +50,20 @@ function pathOf(url: string): string {
 }
 
 function alive(_request: IncomingMessage, response: ServerResponse): void {
-  response.writeHead(200, { 'content-type': 'text/plain', 'content-length': 3, 'cache-control': 'no-store' }).end('ok\n')
+  response
+    .writeHead(200, {
+      'content-type': 'text/plain',
+      'content-length': 3,
+      'cache-control': 'no-store',
+    })
+    .end('ok\n')
 }
 
 function respond(response: ServerResponse, status: number, body: string): void {
-  response.writeHead(status, { 'content-type': 'application/json', 'cache-control': 'no-store' }).end(body)
+  response
+    .writeHead(status, { 'content-type': 'application/json', 'cache-control': 'no-store' })
+    .end(body)
 }
 
-const refuse = (response: ServerResponse, problem: Problem): void => sendProblem(response, problem, randomUUID())
+const refuse = (response: ServerResponse, problem: Problem): void =>
+  sendProblem(response, problem, randomUUID())

@@ -35,7 +35,10 @@ export interface SidecarDeps {
 export interface Sidecar {
   readonly url: string
   readonly port: number
-  /** The decision call, for whoever mounts it elsewhere: authenticates its caller, reads the body, answers. */
+  /**
+   * The decision call, for whoever mounts it elsewhere: authenticates its caller, reads the
+   * body, answers.
+   */
   readonly webhook: Handler
   /** Which of its dependencies answer. */
   ready(): Promise<Readonly<Record<string, boolean>>>
@@ -47,43 +50,102 @@ const entries = 100_000
 const drainMs = 2_500
 const readyMs = 250
 
-/** Starts the sidecar. Rejects with one clear line when its port is taken or its verifier cannot be loaded. */
+/**
+ * Starts the sidecar. Rejects with one clear line when its port is taken or its verifier cannot
+ * be loaded.
+ */
 export async function startSidecar(config: SidecarConfig, deps: SidecarDeps): Promise<Sidecar> {
   const parts = await createParts(config, deps)
   const server = createHttpServer(config, parts)
   const { host, port } = config.listen
-  const listening = await listen(server, { host, port, setting: 'SIDECAR_PORT' }).catch(async (error: unknown) => {
-    await parts.stop()
-    throw error
-  })
+  const listening = await listen(server, { host, port, setting: 'SIDECAR_PORT' }).catch(
+    async (error: unknown) => {
+      await parts.stop()
+      throw error
+    },
+  )
   let stopping: Promise<void> | null = null
   const stop = (): Promise<void> => (stopping ??= listening.stop(drainMs).then(parts.stop))
-  return { url: listening.url, port: listening.port, webhook: parts.webhook, ready: parts.ready, stop }
+  return {
+    url: listening.url,
+    port: listening.port,
+    webhook: parts.webhook,
+    ready: parts.ready,
+    stop,
+  }
 }
 
-async function createParts(config: SidecarConfig, { log, metrics, now = systemNow, keyShape }: SidecarDeps) {
+async function createParts(
+  config: SidecarConfig,
+  { log, metrics, now = systemNow, keyShape }: SidecarDeps,
+) {
   const { identity, redisUrl, signingTtlSeconds } = config
   const core = createCoreClient(config.core)
-  const cache: Cache = redisUrl === undefined ? createMemoryCache({ max: entries }) : createRedisCache({ url: redisUrl, log })
+  const cache: Cache =
+    redisUrl === undefined
+      ? createMemoryCache({ max: entries })
+      : createRedisCache({ url: redisUrl, log })
   const meters = createMeters(metrics)
   const marks = createMarks({ max: entries })
   const access = createAccessBook({
-    core, marks, ttlSeconds: config.access.ttlSeconds, minimum: config.access.minimumUsdAttos, max: entries, now,
+    core,
+    marks,
+    ttlSeconds: config.access.ttlSeconds,
+    minimum: config.access.minimumUsdAttos,
+    max: entries,
+    now,
   })
   const lookup = createKeyDirectory({
-    core, cache, access, marks, meters, issuer: identity.ownIssuer, ttlSeconds: identity.ttlSeconds, now,
+    core,
+    cache,
+    access,
+    marks,
+    meters,
+    issuer: identity.ownIssuer,
+    ttlSeconds: identity.ttlSeconds,
+    now,
   })
-  const verify = await selectVerifier({ config: identity, core, lookup, shape: keyShape ?? serviceKeys, now })
+  const verify = await selectVerifier({
+    config: identity,
+    core,
+    lookup,
+    shape: keyShape ?? serviceKeys,
+    now,
+  })
   const identities = createIdentities({ verify, marks, max: entries, log, now })
   const elapsed = createElapsed({ max: entries, windowSeconds: signingTtlSeconds })
   const invalidations = createInvalidations({
-    core, redisUrl, cache, marks, tombstoneSeconds: identity.ttlSeconds, log,
+    core,
+    redisUrl,
+    cache,
+    marks,
+    tombstoneSeconds: identity.ttlSeconds,
+    log,
   })
-  meters.watchSizes(() => ({ ...identities.sizes(), access: access.size(), sessions: elapsed.size() }))
+  meters.watchSizes(() => ({
+    ...identities.sizes(),
+    access: access.size(),
+    sessions: elapsed.size(),
+  }))
   const maxPrice = maxPriceMembers(config.maxPrice)
-  const authorize = createAuthorizer({ identities, access, elapsed, signingTtlSeconds, maxPrice, meters, log, now })
+  const authorize = createAuthorizer({
+    identities,
+    access,
+    elapsed,
+    signingTtlSeconds,
+    maxPrice,
+    meters,
+    log,
+    now,
+  })
   const isKnownCaller = createCallerCheck(config.webhookSecrets)
-  const webhook = createWebhook({ authorize, isKnownCaller, maxInFlight: config.maxInFlight, meters, log })
+  const webhook = createWebhook({
+    authorize,
+    isKnownCaller,
+    maxInFlight: config.maxInFlight,
+    meters,
+    log,
+  })
   const events = createEventsHandler({ core, isKnownCaller, meters, log })
 
   async function ready() {
@@ -100,15 +162,20 @@ async function createParts(config: SidecarConfig, { log, metrics, now = systemNo
   return { webhook, events, ready, stop }
 }
 
-function createHttpServer(config: SidecarConfig, parts: Awaited<ReturnType<typeof createParts>>): Server {
-  // The signer keeps idle connections for 90 s; a shorter life here would let it write into a dying one.
+function createHttpServer(
+  config: SidecarConfig,
+  parts: Awaited<ReturnType<typeof createParts>>,
+): Server {
+  // The signer keeps idle connections for 90 s; a shorter life here would let it write into a dying
+  // one.
   const server = createServer(
     { keepAliveTimeout: 120_000, headersTimeout: 125_000, requestTimeout: 130_000 },
     createRouter(parts),
   )
   server.maxConnections = config.listen.maxConnections
   server.on('clientError', (_error, socket) => {
-    if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+    if (socket.writable)
+      socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
     else socket.destroy()
   })
   return server

@@ -1,4 +1,3 @@
-import { parseInstant } from '../core/lib/time.ts'
 import { isObject, textOf } from './json.ts'
 
 /** What the webhook uses of the signer's payment-session state (signer-contract.md 1.3). */
@@ -22,9 +21,13 @@ export interface Session {
 const rational = /^\d{1,80}(\/[1-9]\d{0,79})?$/
 
 /** `6000/7`, `0`, `49999999880000`: what Go prints for a big.Rat that is not negative. */
-export const isRational = (text: unknown): boolean => typeof text === 'string' && rational.test(text)
+export const isRational = (text: unknown): boolean =>
+  typeof text === 'string' && rational.test(text)
 
-/** Reads the `state` member; null when it is missing or no object. `text` is the body it was parsed from. */
+/**
+ * Reads the `state` member; null when it is missing or no object. `text` is the body it was
+ * parsed from.
+ */
 export function readSession(state: unknown, text: string): Session | null {
   if (!isObject(state)) return null
   const id = textOf(state['StateID'])
@@ -44,8 +47,13 @@ export function readSession(state: unknown, text: string): Session | null {
   }
 }
 
-const instant = (text: string): number | null =>
-  text.length > 40 ? null : parseInstant(text)?.getTime() ?? null
+const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/
+
+// The signer writes real days, so the calendar is not checked again on every call.
+function instant(text: string): number | null {
+  const ms = rfc3339.test(text) ? Date.parse(text) : NaN
+  return Number.isNaN(ms) ? null : ms
+}
 
 function boundIdentity(value: unknown): string | null {
   if (value === undefined || value === null) return ''
@@ -56,13 +64,15 @@ const count = (value: unknown): number | null =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : null
 
 /**
- * A positive int64. JSON.parse has already rounded one above 2^53, so its digits are then read from the text again:
- * the first occurrence of the member that rounds to what was parsed.
+ * A positive int64. JSON.parse has already rounded one above 2^53, so its digits are then read from
+ * the text again: the first occurrence of the member that rounds to what was parsed.
  */
 function positive(value: unknown, member: string, text: string): bigint | null {
   if (typeof value !== 'number' || value <= 0) return null
   if (Number.isSafeInteger(value)) return BigInt(value)
-  for (const [, digits = ''] of text.matchAll(new RegExp(`"${member}"\\s*:\\s*(\\d{1,19})\\b(?![.eE])`, 'g'))) {
+  for (const [, digits = ''] of text.matchAll(
+    new RegExp(`"${member}"\\s*:\\s*(\\d{1,19})\\b(?![.eE])`, 'g'),
+  )) {
     if (Number(digits) === value) return BigInt(digits)
   }
   return null

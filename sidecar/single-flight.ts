@@ -1,4 +1,7 @@
-/** Runs `work` once for all who ask for the same key at the same time. A failure is shared, then forgotten. */
+/**
+ * Runs `work` once for all who ask for the same key at the same time. A failure is shared, then
+ * forgotten.
+ */
 export function createSingleFlight<T>() {
   const running = new Map<string, Promise<T>>()
 

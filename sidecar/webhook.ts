@@ -10,7 +10,7 @@ import { declaredLength, endPolitely, receive } from './request-body.ts'
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Promise<Decision>
   readonly isKnownCaller: (headers: IncomingMessage['headers']) => boolean
-  /** Requests at work at the same time; one more is answered with body status 503 at once. */
+  /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
   readonly meters: Meters
   readonly log: Log
@@ -22,27 +22,24 @@ const invalidJson = '{"status":400,"reason":"invalid request json"}'
 const json = 'application/json'
 
 /**
- * The decision call as a raw handler for node:http; the caller routes `POST` to it. Decisions are HTTP 200 with a
- * `status` in the body; HTTP 401 and 400 tell a caller that is not our signer, or not speaking its language.
+ * The decision call as a raw handler for node:http; the caller routes `POST` to it. Decisions are
+ * HTTP 200 with a `status` in the body; HTTP 401 and 400 tell a caller that is not our signer, or
+ * not speaking its language.
  */
-export function createWebhook(deps: WebhookDeps): (request: IncomingMessage, response: ServerResponse) => void {
+export function createWebhook(
+  deps: WebhookDeps,
+): (request: IncomingMessage, response: ServerResponse) => void {
   const { authorize, isKnownCaller, maxInFlight, meters, log } = deps
   let inFlight = 0
 
   return (request, response) => {
-    response.on('error', ignore)
     if (!isKnownCaller(request.headers)) return turnAway(request, response)
-    if (inFlight >= maxInFlight) return answerUnread({ request, response, body: refuse('overloaded') })
-    inFlight++
-    response.once('close', leave)
+    if (inFlight >= maxInFlight)
+      return answerUnread({ request, response, body: refuse('overloaded') })
     receive(request, maxBody, {
       received: (body) => void decide(body, response),
       tooLarge: () => answerUnread({ request, response, body: refuse('tooLarge') }),
     })
-  }
-
-  function leave(): void {
-    inFlight--
   }
 
   function refuse(name: 'overloaded' | 'tooLarge'): string {
@@ -54,6 +51,7 @@ export function createWebhook(deps: WebhookDeps): (request: IncomingMessage, res
     const started = performance.now()
     const body = parseBody(bytes.toString('utf8'))
     if (!body) return send(response, 400, invalidJson)
+    inFlight++
     try {
       const decision = await authorize(body)
       send(response, 200, decision.body)
@@ -63,11 +61,17 @@ export function createWebhook(deps: WebhookDeps): (request: IncomingMessage, res
     } catch (error) {
       log.error({ err: error }, 'authorize failed')
       if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable.body)
+    } finally {
+      inFlight--
     }
   }
 }
 
-function lineOf({ status, code, source, authId }: Decision, { session }: AuthorizeBody, ms: number): object {
+function lineOf(
+  { status, code, source, authId }: Decision,
+  { session }: AuthorizeBody,
+  ms: number,
+): object {
   return { status, code, source, authId, sessionId: session?.id, sequence: session?.sequence, ms }
 }
 
@@ -88,12 +92,16 @@ interface Unread {
   readonly status?: number
 }
 
-// Node reads and drops a small body by itself and keeps the connection; a large or endless one costs it.
+// Node reads and drops a small body by itself and keeps the connection; a large or endless one
+// costs it.
 function answerUnread({ request, response, body, status = 200 }: Unread): void {
-  if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding']) return send(response, status, body)
-  response.writeHead(status, { 'content-type': json, 'content-length': Buffer.byteLength(body), connection: 'close' })
+  if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])
+    return send(response, status, body)
+  response.writeHead(status, {
+    'content-type': json,
+    'content-length': Buffer.byteLength(body),
+    connection: 'close',
+  })
   response.write(body)
   endPolitely(request, response)
 }
-
-const ignore = (): void => undefined

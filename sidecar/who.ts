@@ -26,16 +26,23 @@ export interface Who extends VerifiedIdentity {
 const maxAuthIdBytes = 256
 const unprintable = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
-/** Binds an identity to its `auth_id`; a refusal when none can be made that survives the signer's round trip. */
+/**
+ * Binds an identity to its `auth_id`; a refusal when none can be made that survives the signer's
+ * round trip.
+ */
 export function createWho(identity: VerifiedIdentity): Who | Refusal {
   const { clientId, externalUserId, issuer } = identity
   // A colon in a client id would let two tenants share one auth_id; provisioning never gives one.
   if (clientId.includes(':')) return refusals.authorizationUnavailable
   const authId = `${clientId}:${externalUserId}`
-  if (clientId === '' || externalUserId === '' || unprintable.test(authId)) return refusals.invalidIdentity
+  if (clientId === '' || externalUserId === '' || unprintable.test(authId))
+    return refusals.invalidIdentity
   if (Buffer.byteLength(authId) > maxAuthIdBytes) return refusals.invalidIdentity
   const parts = {
-    issuer, client_id: clientId, usage_subject: externalUserId, usage_subject_type: 'external_user_id',
+    issuer,
+    client_id: clientId,
+    usage_subject: externalUserId,
+    usage_subject_type: 'external_user_id',
   }
   const user = JSON.stringify(externalUserId)
   return {

@@ -3,14 +3,22 @@ import { refusals } from '../refusals.ts'
 import type { Source, Verdict, Verifier } from './types.ts'
 import type { VerifiedIdentity } from '../who.ts'
 
-/** Finds the identity behind a key; null when the key is unknown or revoked. Throws when nobody can say. */
-export type KeyLookup = (key: string) => Promise<{ identity: VerifiedIdentity; source: Source } | null>
+/**
+ * Finds the identity behind a key; null when the key is unknown or revoked. Throws when nobody
+ * can say.
+ */
+export type KeyLookup = (
+  key: string,
+) => Promise<{ identity: VerifiedIdentity; source: Source } | null>
 
 const keyPrefix = 'svc_ak_'
 const composite = /^app_[0-9a-f]{24}_(svc_ak_.*)$/
 const keyShape = /^(app_[0-9a-f]{24}_)?svc_ak_|^[0-9A-Za-z]{49}$/
 
-/** True for what can only be meant as a key: with its prefix, composite, or the secret alone (decision 7). */
+/**
+ * True for what can only be meant as a key: with its prefix, composite, or the secret alone
+ * (decision 7).
+ */
 export const looksLikeKey = (text: string): boolean => keyShape.test(text)
 
 /** Refuses a mistyped key without a look-up: the checksum covers the prefix. */
@@ -30,7 +38,13 @@ const no: Verdict = { kind: 'no', refusal: refusals.invalidApiKey, remember: tru
 // What needs no look-up to be refused would only push real entries out of memory.
 const malformed: Verdict = { kind: 'no', refusal: refusals.invalidApiKey, remember: false }
 
-export function apiKeyVerifier({ lookup, shape }: { lookup: KeyLookup; shape: KeyShape }): Verifier {
+export function apiKeyVerifier({
+  lookup,
+  shape,
+}: {
+  lookup: KeyLookup
+  shape: KeyShape
+}): Verifier {
   return async ({ credential }) => {
     if (credential.kind !== 'given' || !shape.looksLikeKey(credential.text)) return null
     if (!shape.isWellFormed(credential.text)) return malformed

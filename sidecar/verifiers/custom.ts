@@ -22,11 +22,16 @@ export async function loadCustomVerifier(name: string, context: CustomContext): 
   const loaded: unknown = await import(address).catch((error: unknown) => {
     throw new Error(`IDENTITY_AUTH_MODE: cannot load the module ${name}`, { cause: error })
   })
-  if (!isCustomModule(loaded)) throw new Error(`IDENTITY_AUTH_MODE: ${name} does not export createVerifier`)
+  if (!isCustomModule(loaded))
+    throw new Error(`IDENTITY_AUTH_MODE: ${name} does not export createVerifier`)
   return loaded.createVerifier(context)
 }
 
 function isCustomModule(value: unknown): value is CustomModule {
-  return typeof value === 'object' && value !== null
-    && 'createVerifier' in value && typeof value.createVerifier === 'function'
+  return (
+    typeof value === 'object'
+    && value !== null
+    && 'createVerifier' in value
+    && typeof value.createVerifier === 'function'
+  )
 }

@@ -29,7 +29,10 @@ const scopeNeeded = 'sign:job'
 export const trimSlashes = (url: string): string => url.replace(/\/+$/, '')
 const no = (refusal: Refusal): Verdict => ({ kind: 'no', refusal, remember: false })
 
-/** Verifies JWT access tokens (RFC 9068) of our own issuer and, when configured, of a foreign one. */
+/**
+ * Verifies JWT access tokens (RFC 9068) of our own issuer and, when configured, of a foreign
+ * one.
+ */
 export function oidcVerifier(options: OidcOptions): Verifier {
   return async ({ credential }) => {
     if (credential.kind !== 'given' || !jwtShape.test(credential.text)) return null
@@ -50,13 +53,23 @@ function issuerOf(token: string, issuers: readonly TrustedIssuer[]): TrustedIssu
 }
 
 const aboutTheToken = [
-  errors.JWTExpired, errors.JWTClaimValidationFailed, errors.JWTInvalid, errors.JWSInvalid, errors.JOSEAlgNotAllowed,
-  errors.JWSSignatureVerificationFailed, errors.JWKSNoMatchingKey, errors.JWKSMultipleMatchingKeys,
+  errors.JWTExpired,
+  errors.JWTClaimValidationFailed,
+  errors.JWTInvalid,
+  errors.JWSInvalid,
+  errors.JOSEAlgNotAllowed,
+  errors.JWSSignatureVerificationFailed,
+  errors.JWKSNoMatchingKey,
+  errors.JWKSMultipleMatchingKeys,
   errors.JOSENotSupported,
 ]
 
 // Null when the token is at fault; whatever keeps us from judging it is thrown.
-async function verified(token: string, { keys, audience }: TrustedIssuer, now: Date): Promise<JWTPayload | null> {
+async function verified(
+  token: string,
+  { keys, audience }: TrustedIssuer,
+  now: Date,
+): Promise<JWTPayload | null> {
   try {
     const { payload } = await jwtVerify(token, keys, {
       algorithms: [...algorithms],
@@ -73,7 +86,11 @@ async function verified(token: string, { keys, audience }: TrustedIssuer, now: D
   }
 }
 
-function judge(claims: JWTPayload, trusted: TrustedIssuer, { clientIdClaim, subjectClaim, now }: OidcOptions): Verdict {
+function judge(
+  claims: JWTPayload,
+  trusted: TrustedIssuer,
+  { clientIdClaim, subjectClaim, now }: OidcOptions,
+): Verdict {
   const use = claims['token_use']
   if (trusted.own && use !== 'user' && use !== 'signer') return no(refusals.invalidToken)
   if (!scopesOf(claims).includes(scopeNeeded)) return no(refusals.insufficientScope)

@@ -17,28 +17,52 @@ export interface SelectOptions {
   readonly now: Now
 }
 
-/** The verifier that IDENTITY_AUTH_MODE asks for (decision 29). Trusted headers are never part of a mixture. */
-export async function selectVerifier({ config, core, lookup, shape, now }: SelectOptions): Promise<Verifier> {
+/**
+ * The verifier that IDENTITY_AUTH_MODE asks for (decision 29). Trusted headers are never part of
+ * a mixture.
+ */
+export async function selectVerifier({
+  config,
+  core,
+  lookup,
+  shape,
+  now,
+}: SelectOptions): Promise<Verifier> {
   const apiKey = apiKeyVerifier({ lookup, shape })
   const oidc = oidcVerifier({
     issuers: trustedIssuers(config, createOwnKeys({ load: core.getJwks, now })),
-    clientIdClaim: config.clientIdClaim, subjectClaim: config.subjectClaim, now,
+    clientIdClaim: config.clientIdClaim,
+    subjectClaim: config.subjectClaim,
+    now,
   })
   switch (config.mode) {
-    case 'api_key': return apiKey
-    case 'oidc': return oidc
-    case 'composite': return compositeVerifier([apiKey, oidc])
+    case 'api_key':
+      return apiKey
+    case 'oidc':
+      return oidc
+    case 'composite':
+      return compositeVerifier([apiKey, oidc])
     case 'trusted_headers':
       return trustedHeadersVerifier({ issuer: config.ownIssuer, secret: config.proxySecret ?? '' })
-    case 'custom': return loadCustomVerifier(config.module ?? '', { issuer: config.ownIssuer, lookup })
+    case 'custom':
+      return loadCustomVerifier(config.module ?? '', { issuer: config.ownIssuer, lookup })
   }
 }
 
-function trustedIssuers(config: SidecarConfig['identity'], ownKeys: TrustedIssuer['keys']): TrustedIssuer[] {
+function trustedIssuers(
+  config: SidecarConfig['identity'],
+  ownKeys: TrustedIssuer['keys'],
+): TrustedIssuer[] {
   const { ownIssuer, issuer, audience, jwksUrl } = config
-  if (issuer === undefined) return [{ issuer: ownIssuer, audience: audience ?? ownIssuer, keys: ownKeys, own: true }]
+  if (issuer === undefined)
+    return [{ issuer: ownIssuer, audience: audience ?? ownIssuer, keys: ownKeys, own: true }]
   return [
     { issuer: ownIssuer, audience: ownIssuer, keys: ownKeys, own: true },
-    { issuer, audience: audience ?? issuer, keys: createForeignKeys({ issuer, jwksUrl }), own: false },
+    {
+      issuer,
+      audience: audience ?? issuer,
+      keys: createForeignKeys({ issuer, jwksUrl }),
+      own: false,
+    },
   ]
 }

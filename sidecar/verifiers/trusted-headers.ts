@@ -8,10 +8,17 @@ const subjectType = 'external_user_id'
 const trimmed = (url: string): string => url.replace(/\/+$/, '')
 
 /**
- * Believes the identity that a reverse proxy wrote into the end user's headers. The headers alone prove nothing,
- * because an end user can send them too: the proxy's own secret must stand beside them.
+ * Believes the identity that a reverse proxy wrote into the end user's headers. The headers alone
+ * prove nothing, because an end user can send them too: the proxy's own secret must stand beside
+ * them.
  */
-export function trustedHeadersVerifier({ issuer, secret }: { issuer: string; secret: string }): Verifier {
+export function trustedHeadersVerifier({
+  issuer,
+  secret,
+}: {
+  issuer: string
+  secret: string
+}): Verifier {
   return async ({ headers }) => {
     const clientId = only(headers, 'x-livepeer-client-id')
     const subject = only(headers, 'x-livepeer-usage-subject')
@@ -22,8 +29,14 @@ export function trustedHeadersVerifier({ issuer, secret }: { issuer: string; sec
     if (trimmed(only(headers, 'x-livepeer-usage-issuer') ?? '') !== trimmed(issuer)) return no
     if (!clientId || !subject || (type !== '' && type !== subjectType)) return no
     const identity = {
-      issuer, clientId, externalUserId: subject,
-      userId: null, keyId: null, issuedAt: null, expiresAt: null, keepUntil: 0,
+      issuer,
+      clientId,
+      externalUserId: subject,
+      userId: null,
+      keyId: null,
+      issuedAt: null,
+      expiresAt: null,
+      keepUntil: 0,
     }
     return { kind: 'yes', identity, source: 'local' }
   }

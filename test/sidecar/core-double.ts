@@ -1,16 +1,31 @@
 import {
-  Metadata, Server, ServerCredentials, type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, status,
+  Metadata,
+  Server,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type sendUnaryData,
+  status,
 } from '@grpc/grpc-js'
 import { type JSONWebKeySet } from 'jose'
 import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import {
-  type IngestEventsRequest, type IngestEventsResponse, type MeteringServiceServer, MeteringServiceService,
+  type IngestEventsRequest,
+  type IngestEventsResponse,
+  type MeteringServiceServer,
+  MeteringServiceService,
 } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
-  type Access, type SignerServiceServer, SignerServiceService, type WatchInvalidationsRequest,
+  Access,
+  type SignerServiceServer,
+  SignerServiceService,
+  type WatchInvalidationsRequest,
   type WatchInvalidationsResponse,
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { type TokenServiceServer, TokenServiceService } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import {
+  type TokenServiceServer,
+  TokenServiceService,
+} from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 
 export interface ScriptedKey {
   clientId: string
@@ -23,37 +38,56 @@ export const refuse = (reason: Reason): { reason: Reason } => ({ reason })
 
 const attosPerMicro = 1_000_000_000_000n
 
-/** Core as the sidecar sees it: a gRPC server whose answers a test sets and whose calls it counts. */
+/**
+ * Core as the sidecar sees it: a gRPC server whose answers a test sets and whose calls it
+ * counts.
+ */
 export async function startCoreDouble(port = 0) {
   const keys = new Map<string, ScriptedKey>()
   const users = new Map<string, Partial<Access> & { micros: bigint }>()
-  const calls = { verifyApiKey: 0, getAccess: 0, getJwks: 0, ingestEvents: 0, tokens: new Set<string>() }
+  const calls = {
+    verifyApiKey: 0,
+    getAccess: 0,
+    getJwks: 0,
+    ingestEvents: 0,
+    tokens: new Set<string>(),
+  }
   const script = {
     usdPerEth: 3000n as bigint | null,
     delayMs: 0,
     failing: false,
     jwks: { keys: [] } as JSONWebKeySet,
     ingested: [] as Buffer[],
-    ingest: (request: IngestEventsRequest): IngestEventsResponse =>
-      ({ tickets: request.envelopes.length, duplicates: 0, ignored: 0, quarantined: 0 }),
+    ingest: (request: IngestEventsRequest): IngestEventsResponse => ({
+      tickets: request.envelopes.length,
+      duplicates: 0,
+      ignored: 0,
+      quarantined: 0,
+    }),
   }
-  const watchers = new Set<ServerWritableStream<WatchInvalidationsRequest, WatchInvalidationsResponse>>()
+  const watchers = new Set<
+    ServerWritableStream<WatchInvalidationsRequest, WatchInvalidationsResponse>
+  >()
 
   function accessOf(name: string): Access {
     const user = users.get(name)
     if (!user) throw refuse('NOT_FOUND')
     const { micros, ...overrides } = user
-    return {
+    return Access.fromPartial({
       active: true,
       tokensValidAfter: 0n,
       remainingUsdAttos: (micros * attosPerMicro).toString(),
-      usdAttosPerEth: script.usdPerEth === null ? undefined : (script.usdPerEth * 10n ** 18n).toString(),
+      usdAttosPerEth:
+        script.usdPerEth === null ? undefined : (script.usdPerEth * 10n ** 18n).toString(),
       userId: `user-of-${name}`,
       ...overrides,
-    }
+    })
   }
 
-  function answer<Request, Response>(name: keyof typeof calls, work: (request: Request) => Response) {
+  function answer<Request, Response>(
+    name: keyof typeof calls,
+    work: (request: Request) => Response,
+  ) {
     return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>): void => {
       const counted = calls[name]
       if (typeof counted === 'number') Object.assign(calls, { [name]: counted + 1 })
@@ -76,8 +110,9 @@ export async function startCoreDouble(port = 0) {
       const name = `${key.clientId}:${key.externalUserId}`
       return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(name) }
     }),
-    getAccess: answer('getAccess', ({ clientId, externalUserId }) =>
-      ({ access: accessOf(`${clientId}:${externalUserId}`) })),
+    getAccess: answer('getAccess', ({ clientId, externalUserId }) => ({
+      access: accessOf(`${clientId}:${externalUserId}`),
+    })),
     watchInvalidations: (call) => {
       call.sendMetadata(new Metadata())
       watchers.add(call)
@@ -92,8 +127,17 @@ export async function startCoreDouble(port = 0) {
     mintUserToken: unimplemented,
     exchangeApiKey: unimplemented,
     getJwks: answer('getJwks', () => ({
-      keys: script.jwks.keys.map(({ kty = '', kid = '', alg = '', use = '', n, e, crv, x, y }) =>
-        ({ kty, kid, alg, use, n, e, crv, x, y })),
+      keys: script.jwks.keys.map(({ kty = '', kid = '', alg = '', use = '', n, e, crv, x, y }) => ({
+        kty,
+        kid,
+        alg,
+        use,
+        n,
+        e,
+        crv,
+        x,
+        y,
+      })),
     })),
   }
   const metering: MeteringServiceServer = {
@@ -112,7 +156,8 @@ export async function startCoreDouble(port = 0) {
   server.addService(MeteringServiceService, metering)
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   server.bindAsync(`127.0.0.1:${port}`, ServerCredentials.createInsecure(), (error, bound) =>
-    error ? reject(error) : resolve(bound))
+    error ? reject(error) : resolve(bound),
+  )
   const bound = await promise
 
   function invalidate(kind: string, id: string): void {
@@ -120,7 +165,13 @@ export async function startCoreDouble(port = 0) {
   }
 
   return {
-    target: `127.0.0.1:${bound}`, port: bound, keys, users, calls, script, invalidate,
+    target: `127.0.0.1:${bound}`,
+    port: bound,
+    keys,
+    users,
+    calls,
+    script,
+    invalidate,
     watching: () => watchers.size > 0,
     stop: () => server.forceShutdown(),
   }
@@ -129,7 +180,8 @@ export async function startCoreDouble(port = 0) {
 export type CoreDouble = Awaited<ReturnType<typeof startCoreDouble>>
 
 function toServiceError(error: unknown): { code: number; details: string; metadata: Metadata } {
-  const reason = typeof error === 'object' && error !== null && 'reason' in error ? error.reason : null
+  const reason =
+    typeof error === 'object' && error !== null && 'reason' in error ? error.reason : null
   const known = Object.entries(reasons).find(([name]) => name === reason)
   const metadata = new Metadata()
   if (known) metadata.set(reasonTrailer, known[0])

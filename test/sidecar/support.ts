@@ -16,7 +16,10 @@ export const coreToken = 'core-token-of-these-tests-0123456789'
 export const vectorNow = 1_789_380_930
 
 /** The fixture's keys are not ours; they are told by their prefix and have no checksum. */
-const fixtureKeys: KeyShape = { looksLikeKey: (text) => text.startsWith('sk_live_'), isWellFormed: () => true }
+const fixtureKeys: KeyShape = {
+  looksLikeKey: (text) => text.startsWith('sk_live_'),
+  isWellFormed: () => true,
+}
 
 export interface Harness {
   readonly core: CoreDouble
@@ -34,26 +37,45 @@ export interface HarnessOptions {
 }
 
 /** A sidecar on a free port before a core double with the users of signer-contract.md section 8. */
-export async function startHarness({ env = {}, core: given, log, keyShape }: HarnessOptions = {}): Promise<Harness> {
-  const core = given ?? await startCoreDouble()
+export async function startHarness({
+  env = {},
+  core: given,
+  log,
+  keyShape,
+}: HarnessOptions = {}): Promise<Harness> {
+  const core = given ?? (await startCoreDouble())
   if (!given) onTestFinished(core.stop)
   provision(core)
   const clock = { seconds: vectorNow }
   const metrics = createMetrics('sidecar')
   const shape = keyShape === null ? {} : { keyShape: keyShape ?? fixtureKeys }
   const sidecar = await startSidecar(configOf({ CORE_TARGET: core.target, ...env }), {
-    log: log ?? silentLog(), metrics, now: () => new Date(clock.seconds * 1000), ...shape,
+    log: log ?? silentLog(),
+    metrics,
+    now: () => new Date(clock.seconds * 1000),
+    ...shape,
   })
   onTestFinished(sidecar.stop)
   await until(core.watching)
-  const authorize = (body: unknown, headers: Record<string, string> = { authorization: `Bearer ${secret}` }) =>
-    post(`${sidecar.url}/authorize`, typeof body === 'string' ? body : JSON.stringify(body), headers)
+  const authorize = (
+    body: unknown,
+    headers: Record<string, string> = { authorization: `Bearer ${secret}` },
+  ) =>
+    post(
+      `${sidecar.url}/authorize`,
+      typeof body === 'string' ? body : JSON.stringify(body),
+      headers,
+    )
   return { core, sidecar, clock, metrics, authorize }
 }
 
 export function configOf(env: Readonly<Record<string, string>>): SidecarConfig {
   const reader = createEnvReader({
-    SIDECAR_PORT: '0', CORE_TOKEN: coreToken, WEBHOOK_SECRET: `${secret},${oldSecret}`, LOG_LEVEL: 'silent', ...env,
+    SIDECAR_PORT: '0',
+    CORE_TOKEN: coreToken,
+    WEBHOOK_SECRET: `${secret},${oldSecret}`,
+    LOG_LEVEL: 'silent',
+    ...env,
   })
   const config = readSidecarConfig(reader)
   if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))
@@ -61,7 +83,11 @@ export function configOf(env: Readonly<Record<string, string>>): SidecarConfig {
 }
 
 function provision({ keys, users }: CoreDouble): void {
-  const key = (clientId: string, externalUserId: string, keyId: string) => ({ clientId, externalUserId, keyId })
+  const key = (clientId: string, externalUserId: string, keyId: string) => ({
+    clientId,
+    externalUserId,
+    keyId,
+  })
   keys.set('sk_live_alice', key('acme', 'alice', 'key-alice'))
   keys.set('sk_live_7Qp2mV9aXr4LtB8cYwZ0', key('acme', 'alice', 'key-alice-2'))
   keys.set('sk_live_poor', key('acme', 'bob', 'key-bob'))
@@ -85,18 +111,27 @@ export interface Sent {
   readonly agent?: Agent
 }
 
-export async function post(url: string, body: string | Buffer, headers: Record<string, string> = {}): Promise<Reply> {
+export async function post(
+  url: string,
+  body: string | Buffer,
+  headers: Record<string, string> = {},
+): Promise<Reply> {
   return send(url, { headers, body, method: 'POST' })
 }
 
 /** One exchange over a real socket. `json` is {} when the answer is not an object. */
 export async function send(
-  url: string, options: Sent & { headers?: Record<string, string>; body?: string | Buffer },
+  url: string,
+  options: Sent & { headers?: Record<string, string>; body?: string | Buffer },
 ): Promise<Reply> {
   const { promise, resolve, reject } = Promise.withResolvers<Reply>()
   const { body = '', headers = {}, method = 'POST' } = options
   const length = body.length > 0 ? { 'content-length': String(Buffer.byteLength(body)) } : {}
-  const request = httpRequest(url, { method, agent: options.agent ?? agent, headers: { ...length, ...headers } })
+  const request = httpRequest(url, {
+    method,
+    agent: options.agent ?? agent,
+    headers: { ...length, ...headers },
+  })
   let answered = false
   request.on('response', (response) => {
     answered = true
@@ -105,7 +140,12 @@ export async function send(
     response.on('error', reject)
     response.on('end', () => {
       const text = Buffer.concat(chunks).toString()
-      resolve({ transport: response.statusCode ?? 0, text, json: objectFrom(text), headers: response.headers })
+      resolve({
+        transport: response.statusCode ?? 0,
+        text,
+        json: objectFrom(text),
+        headers: response.headers,
+      })
     })
   })
   request.on('error', (error) => void (answered || reject(error)))
@@ -136,17 +176,30 @@ export function firstCall(overrides: { key?: string; headers?: object; state?: o
   const { key = 'sk_live_7Qp2mV9aXr4LtB8cYwZ0', headers = {}, state = {} } = overrides
   return {
     headers: {
-      Accept: ['application/json'], 'Accept-Encoding': ['identity'], Authorization: [`Bearer ${key}`],
-      Connection: ['close'], 'Content-Length': ['1184'], 'Content-Type': ['application/json'],
-      'User-Agent': ['livepeer-python-gateway/0.1'], ...headers,
+      Accept: ['application/json'],
+      'Accept-Encoding': ['identity'],
+      Authorization: [`Bearer ${key}`],
+      Connection: ['close'],
+      'Content-Length': ['1184'],
+      'Content-Type': ['application/json'],
+      'User-Agent': ['livepeer-python-gateway/0.1'],
+      ...headers,
     },
     state: {
       StateID: '9f86d081',
       PMSessionID: '0x2b1f6c0e5d7a49a8b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7081920',
       LastUpdate: '2026-09-14T10:15:30.123456789Z',
       OrchestratorAddress: '0x5be44e23041e93cdf9bcd5a0968524e104e38ae1',
-      App: 'acme/echo', AuthExpiry: 0, SenderNonce: 1, Balance: '49999999880000', InitialPricePerUnit: 12_000,
-      InitialPixelsPerUnit: 1, Type: 'live', SequenceNumber: 0, AuthID: '', ...state,
+      App: 'acme/echo',
+      AuthExpiry: 0,
+      SenderNonce: 1,
+      Balance: '49999999880000',
+      InitialPricePerUnit: 12_000,
+      InitialPixelsPerUnit: 1,
+      Type: 'live',
+      SequenceNumber: 0,
+      AuthID: '',
+      ...state,
     },
   }
 }
@@ -155,16 +208,29 @@ export function firstCall(overrides: { key?: string; headers?: object; state?: o
 export function laterCall(token: string, state: object = {}) {
   return {
     headers: {
-      'Accept-Encoding': ['gzip'], Authorization: [`Bearer ${token}`], 'Content-Length': ['2309'],
-      'Content-Type': ['application/json'], 'User-Agent': ['Go-http-client/1.1'], 'X-Forwarded-For': ['203.0.113.7'],
+      'Accept-Encoding': ['gzip'],
+      Authorization: [`Bearer ${token}`],
+      'Content-Length': ['2309'],
+      'Content-Type': ['application/json'],
+      'User-Agent': ['Go-http-client/1.1'],
+      'X-Forwarded-For': ['203.0.113.7'],
       'X-Request-Id': ['gw-8842'],
     },
     state: {
-      StateID: '4e07408b', PMSessionID: '0x9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab',
+      StateID: '4e07408b',
+      PMSessionID: '0x9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab',
       LastUpdate: '2026-09-14T12:16:17.123456789+02:00',
       OrchestratorAddress: '0x847791cbf03be716a7fe9dc8c9affe17bd49ae5e',
-      App: '', AuthExpiry: 1_789_380_958, SenderNonce: 23, Balance: '6000/7', InitialPricePerUnit: 300,
-      InitialPixelsPerUnit: 7, Type: 'lv2v', SequenceNumber: 11, AuthID: 'tenant_a:user_42', ...state,
+      App: '',
+      AuthExpiry: 1_789_380_958,
+      SenderNonce: 23,
+      Balance: '6000/7',
+      InitialPricePerUnit: 300,
+      InitialPixelsPerUnit: 7,
+      Type: 'lv2v',
+      SequenceNumber: 11,
+      AuthID: 'tenant_a:user_42',
+      ...state,
     },
   }
 }
@@ -173,16 +239,30 @@ export function laterCall(token: string, state: object = {}) {
 export function oddCall(authorization: string[]) {
   return {
     headers: {
-      Accept: ['*/*'], Authorization: authorization, 'Content-Length': ['1040'], 'Content-Type': ['application/json'],
-      Cookie: ['a=1', 'b=2'], 'Signer-Auth-Id': ['tenant_evil:admin'], 'User-Agent': ['curl/8.5.0'],
-      'X-Empty': [''], 'X-Html': ['<&>'],
+      Accept: ['*/*'],
+      Authorization: authorization,
+      'Content-Length': ['1040'],
+      'Content-Type': ['application/json'],
+      Cookie: ['a=1', 'b=2'],
+      'Signer-Auth-Id': ['tenant_evil:admin'],
+      'User-Agent': ['curl/8.5.0'],
+      'X-Empty': [''],
+      'X-Html': ['<&>'],
     },
     state: {
-      StateID: 'ef2d127d', PMSessionID: '0xe7f6c011776e8db7cd330b54174fd76f7d0216b612387a5ffcfb81e6f0919683',
+      StateID: 'ef2d127d',
+      PMSessionID: '0xe7f6c011776e8db7cd330b54174fd76f7d0216b612387a5ffcfb81e6f0919683',
       LastUpdate: '2026-09-14T10:16:30.123456789Z',
       OrchestratorAddress: '0x5be44e23041e93cdf9bcd5a0968524e104e38ae1',
-      App: 'acme/img2img', AuthExpiry: 0, SenderNonce: 3, Balance: '0', InitialPricePerUnit: 2_500_000_000_000,
-      InitialPixelsPerUnit: 1, Type: 'fixed', SequenceNumber: 2, AuthID: 'tenant_a:user_42',
+      App: 'acme/img2img',
+      AuthExpiry: 0,
+      SenderNonce: 3,
+      Balance: '0',
+      InitialPricePerUnit: 2_500_000_000_000,
+      InitialPixelsPerUnit: 1,
+      Type: 'fixed',
+      SequenceNumber: 2,
+      AuthID: 'tenant_a:user_42',
     },
   }
 }
