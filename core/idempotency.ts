@@ -7,6 +7,7 @@ import type { Now } from './lib/time.ts'
 export interface IdempotentRequest {
   /** Caller and operation: a key is nobody else's. */
   readonly scope: string
+  /** As `parseIdempotencyKey` returned it. */
   readonly key: string | undefined
   /** Everything that makes two requests the same. */
   readonly body: unknown
@@ -14,6 +15,14 @@ export interface IdempotentRequest {
 
 const keySyntax = /^[\x21-\x7e]{1,255}$/
 export const keptDays = 32
+
+/** The caller's key, when it gave one. REQUEST_INVALID when it cannot be one. */
+export function parseIdempotencyKey(text: string | undefined): string | undefined {
+  if (text !== undefined && !keySyntax.test(text)) {
+    throw new DomainError('REQUEST_INVALID', 'Idempotency-Key must be 1 to 255 visible ASCII characters')
+  }
+  return text
+}
 
 /**
  * Runs `work` once for a key and keeps its answer, in one transaction: a repeat gets the same answer, another body
@@ -24,9 +33,6 @@ export function createIdempotency({ pool, sealingKey, now }: { pool: Pool; seali
   async function once<T>(request: IdempotentRequest, work: (db: Db) => Promise<T>): Promise<T> {
     const { scope, key } = request
     if (key === undefined) return tx(pool, work)
-    if (!keySyntax.test(key)) {
-      throw new DomainError('REQUEST_INVALID', 'Idempotency-Key must be 1 to 255 visible ASCII characters')
-    }
     const digest = createHash('sha256').update(JSON.stringify(request.body)).digest()
     return tx(pool, async (db) => {
       await refuseWhileInFlight(db, scope, key)

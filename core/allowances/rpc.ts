@@ -1,5 +1,6 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { m2m, m2mBasic, user } from '../callers.ts'
+import { parseIdempotencyKey } from '../idempotency.ts'
 import { actor } from '../identity/rpc.ts'
 import { type Handlers, rpc } from '../serve.ts'
 import type { Allowances } from './service.ts'
@@ -12,7 +13,7 @@ export function createAllowancesRpc({ allowances }: { allowances: Allowances }) 
     createGrant: rpc(m2m('users:write'), async (request: pb.CreateGrantRequest, caller, context) =>
       allowances.grant(caller, {
         externalUserId: request.externalUserId, amountUsdMicros: request.amountUsdMicros, source: request.source,
-        featureKey: request.featureKey, idempotencyKey: request.idempotencyKey,
+        featureKey: request.featureKey, idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
       }, actor(caller, context))),
     getBalance: rpc(m2mBasic(), async (request: pb.GetBalanceRequest, caller) => ({
       balance: await allowances.balanceOf(caller, request.externalUserId),

@@ -1,6 +1,7 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { m2m } from '../callers.ts'
 import { parseCursor, parseLimit } from '../cursor.ts'
+import { parseIdempotencyKey } from '../idempotency.ts'
 import { actor } from '../identity/rpc.ts'
 import { addSeconds } from '../lib/time.ts'
 import { type Handlers, rpc } from '../serve.ts'
@@ -11,7 +12,8 @@ export function createKeysRpc({ keys, revocationBoundSeconds }: { keys: Keys; re
   const keyService: Handlers<pb.KeyServiceServer> = {
     createKey: rpc(m2m('users:write'), async (request: pb.CreateKeyRequest, caller, context) =>
       keys.create(caller, {
-        externalUserId: request.externalUserId, label: request.label ?? null, idempotencyKey: request.idempotencyKey,
+        externalUserId: request.externalUserId, label: request.label ?? null,
+        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
       }, actor(caller, context))),
     listKeys: rpc(m2m('users:write'), async (request: pb.ListKeysRequest, caller) => {
       const { items, nextCursor } = await keys.list(caller, {
