@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Server } from '@grpc/grpc-js'
 import { AllowanceServiceService } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
@@ -45,6 +46,7 @@ export interface CoreDeps {
 
 const statementTimeoutMs = 10_000
 const drainMs = 2_500
+const closeMs = 300
 const messageMaxBytes = 16 * 1024 * 1024
 
 /** Migrates, wires everything top to bottom, and serves. Rejects with one clear error when it cannot start. */
@@ -105,16 +107,21 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   }
 
   /** Tells health checks first, lets running calls finish, then closes what they stood on. */
-  async function stop(): Promise<void> {
-    if (stopping.signal.aborted) return
+  async function drain(): Promise<void> {
     health.set(false)
     stopping.abort()
-    await Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop()])
+    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop()]), after(drainMs)])
     invalidations.stop()
-    await pool.end()
+    // A statement that hangs has its own time limit; nobody waits for it here.
+    await Promise.race([pool.end(), after(closeMs)])
   }
+
+  let stopped: Promise<void> | undefined
+  const stop = (): Promise<void> => (stopped ??= drain())
 
   return { target: `${config.host === '0.0.0.0' ? '127.0.0.1' : config.host}:${listening.port}`, port: listening.port, ready, stop }
 }
+
+const after = (milliseconds: number): Promise<void> => sleep(milliseconds, undefined, { ref: false })
 
 export type Core = Awaited<ReturnType<typeof startCore>>
