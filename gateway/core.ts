@@ -77,7 +77,12 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
 export type Core = ReturnType<typeof connectCore>
 export type CoreCalls = ReturnType<Core['callsFor']>
 
-const lost = new Set([Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.ResourceExhausted])
+// Aborted is how Connect reports a connection that was reset; core's own refusals by that code carry a reason.
+const lost = new Set([Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.ResourceExhausted, Code.Aborted])
+
+/** The connection broke off: what went wrong came from the system, not from core. */
+const isBroken = ({ cause }: ConnectError): boolean =>
+  cause instanceof Error && 'code' in cause && typeof cause.code === 'string'
 
 /** Rebuilds the DomainError from the trailer; without one the call never reached a handler. */
 function rethrow(thrown: unknown): never {
@@ -88,7 +93,7 @@ function rethrow(thrown: unknown): never {
     throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
   }
   if (isReason(reason)) throw new DomainError(reason, error.rawMessage, { cause: error })
-  if (lost.has(error.code)) {
+  if (lost.has(error.code) || isBroken(error)) {
     throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
   }
   throw new DomainError('INTERNAL', 'the service failed', { cause: error })
