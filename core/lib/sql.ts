@@ -44,15 +44,22 @@ export function sql(parts: TemplateStringsArray, ...values: unknown[]): Statemen
 /** Runs `work` in one transaction: all of it or, when it throws, nothing. */
 export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   const client = await pool.connect()
+  // A connection that breaks also says so as an event, which without a listener ends the process; the next query
+  // rejects anyway.
+  const ignore = (): void => {}
+  client.on('error', ignore)
   try {
     await client.query('begin')
     const result = await work(client)
     await client.query('commit')
+    client.off('error', ignore)
     client.release()
     return result
   } catch (error) {
     // A connection whose rollback fails is of unknown state and goes.
-    await client.query('rollback').then(() => client.release(), (broken: Error) => client.release(broken))
+    const broken = await client.query('rollback').then(() => undefined, (failure: Error) => failure)
+    if (!broken) client.off('error', ignore)
+    client.release(broken)
     throw error
   }
 }
@@ -80,5 +87,5 @@ export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
   return unavailable.has(code) || /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_)/.test(code)
-    || /connection (terminated|timeout)|timeout exceeded when trying to connect|Connection terminated/i.test(error.message)
+    || /connection (terminated|timeout|error)|timeout exceeded when trying to connect/i.test(error.message)
 }

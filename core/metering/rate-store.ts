@@ -33,8 +33,7 @@ export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null
  * old; null where there is none (decision 31). Reads the table each time: what another process recorded counts at once.
  */
 export async function ratesAt(db: Db, instants: readonly string[], maxAgeSeconds: number): Promise<(Rate | null)[]> {
-  const { rows } = await db.query<{ ids: (bigint | null)[] | null }>({
-    name: 'metering_rates_at', ...sql`
+  const { rows } = await db.query<{ ids: (bigint | null)[] | null }>(sql`
     select array_agg(r.id order by wanted.position) as ids
     from unnest(${plainArray(instants)}::timestamptz[]) with ordinality as wanted (at, position)
     left join lateral (
@@ -42,7 +41,7 @@ export async function ratesAt(db: Db, instants: readonly string[], maxAgeSeconds
       from rates
       where observed_at <= wanted.at and observed_at >= wanted.at - make_interval(secs => ${maxAgeSeconds})
       order by observed_at desc, id desc
-      limit 1) r on true` })
+      limit 1) r on true`)
   const ids = rows[0]?.ids ?? []
   const known = new Map((await ratesById(db, ids)).map((rate) => [rate.id, rate]))
   return ids.map((id) => (id === null ? null : known.get(BigInt(id)) ?? null))

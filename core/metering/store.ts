@@ -1,21 +1,19 @@
-import { type Db, type Statement, many, sql } from '../lib/sql.ts'
+import { type Db, many, sql } from '../lib/sql.ts'
 import type { UsdAttos } from '../lib/money.ts'
 import { plainArray, textArray } from './arrays.ts'
 import type { Problem, SignedTicket, Subject } from './types.ts'
 
 /** What ingest writes. Every statement is set-based and touches its rows in key order, so that batches never deadlock. */
 
-const prepared = (name: string, statement: Statement) => ({ name: `metering_${name}`, ...statement })
-
 /** Enters envelope ids; returns those that were not there yet. Waits for a rival that is entering the same id. */
 export async function insertEnvelopes(db: Db, ids: readonly string[], digests: readonly string[]): Promise<Set<string>> {
-  const { rows } = await db.query<{ event_id: string }>(prepared('insert_envelopes', sql`
+  const { rows } = await db.query<{ event_id: string }>(sql`
     insert into envelopes (event_id, digest)
     select id, decode(digest, 'hex')
     from unnest(${textArray(ids)}::text[], ${plainArray(digests)}::text[]) as batch (id, digest)
     order by id collate "C"
     on conflict do nothing
-    returning event_id`))
+    returning event_id`)
   return new Set(rows.map((row) => row.event_id))
 }
 
@@ -41,13 +39,16 @@ export interface NewTicket {
 // State replays come within the life of a session; beyond this a 32-bit session id that recurs is another session.
 const replayWindowMs = 31 * 86_400_000
 
-/** Writes tickets and adds them to their hours, in one statement. */
+/**
+ * Writes tickets and adds them to their hours, in one statement. Not a prepared one: a plan made while the table was
+ * small would look for replays row by row through a table that has grown since.
+ */
 export async function insertTickets(db: Db, rows: readonly NewTicket[], options: { chargeId: string; at: Date }): Promise<void> {
   const column = <T>(value: (ticket: SignedTicket) => T): T[] => rows.map((row) => value(row.ticket))
   const times = column((t) => t.signedAtMs)
   const from = new Date(times.reduce((a, b) => Math.min(a, b)) - replayWindowMs)
   const to = new Date(times.reduce((a, b) => Math.max(a, b)) + replayWindowMs)
-  await db.query(prepared('insert_tickets', sql`
+  await db.query(sql`
     with batch as materialized (
       select *
       from unnest(
@@ -94,7 +95,7 @@ export async function insertTickets(db: Db, rows: readonly NewTicket[], options:
         fee_wei = usage_hourly.fee_wei + excluded.fee_wei,
         cost_attos = usage_hourly.cost_attos + excluded.cost_attos,
         billable_secs = usage_hourly.billable_secs + excluded.billable_secs,
-        pixels = usage_hourly.pixels + excluded.pixels`))
+        pixels = usage_hourly.pixels + excluded.pixels`)
 }
 
 /** An event on its way to quarantine. */

@@ -142,6 +142,22 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
+  it('goes on when its connections to the database are cut', async () => {
+    const events = Array.from({ length: 4_000 }, (_, n) => event(n))
+    await log.append(events)
+    let cuts = 0
+    await collect(undefined, {
+      charge: (real) => async (db, charges, options) => {
+        if (cuts++ < 3) await db.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()')
+        return real(db, charges, options)
+      },
+    })
+    await untilTaken(4_000)
+    expect(cuts).toBeGreaterThan(3)
+    expect((await world.pool.query('select count(*)::int as n from quarantine')).rows).toEqual([{ n: 0 }])
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
   it('opens the source again when it breaks off', async () => {
     await log.append(Array.from({ length: 20 }, (_, n) => event(n)))
     let opened = 0

@@ -62,9 +62,12 @@ export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
   let turn = 0
 
   async function append(events: readonly Buffer[]): Promise<void> {
-    for (let i = 0; i < events.length; i += 2_000) {
-      const messages = events.slice(i, i + 2_000).map((value) => ({ topic, partition: turn++ % partitions, value }))
-      await producer.send({ messages, acks: 1 })
+    const messages = events.map((value) => ({ topic, partition: turn++ % partitions, value }))
+    // One partition at a time: when one has no leader yet, a retry of the whole would write the others twice.
+    for (const ofPartition of Map.groupBy(messages, (message) => message.partition).values()) {
+      for (let i = 0; i < ofPartition.length; i += 1_000) {
+        await producer.send({ messages: ofPartition.slice(i, i + 1_000), acks: 1 })
+      }
     }
   }
 
