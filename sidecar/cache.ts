@@ -10,6 +10,8 @@ export interface Cache {
   get(key: string): Promise<string | null>
   set(key: string, value: string, ttlSeconds: number): Promise<void>
   del(key: string): Promise<void>
+  /** Drops what this process alone has kept; what others share keeps its own marks of what ended. */
+  forget(): void
   ready(): Promise<boolean>
   stop(): Promise<void>
 }
@@ -21,6 +23,7 @@ export function createMemoryCache({ max }: { max: number }): Cache {
     get: async (key) => entries.get(key) ?? null,
     set: async (key, value, ttlSeconds) => void entries.set(key, value, { ttl: ttlSeconds * 1000 }),
     del: async (key) => void entries.delete(key),
+    forget: () => entries.clear(),
     ready: async () => true,
     stop: async () => entries.clear(),
   }
@@ -57,6 +60,7 @@ export function createRedisCache({ url, log }: { url: string; log: Log }): Cache
     get: (key) => redis.get(key),
     set: async (key, value, ttlSeconds) => void (await redis.set(key, value, 'EX', ttlSeconds)),
     del: async (key) => void (await redis.del(key)),
+    forget: () => undefined,
     ready: () =>
       redis.ping().then(
         () => true,

@@ -42,7 +42,10 @@ export function createInvalidations({
   const up = new Set<'core' | 'redis'>()
 
   function linked(link: 'core' | 'redis'): void {
-    if (up.size === 0) marks.markAll()
+    if (up.size === 0) {
+      marks.markAll()
+      cache.forget()
+    }
     up.add(link)
   }
 

@@ -1,6 +1,7 @@
 import { Agent } from 'node:http'
 import { describe, expect, it } from 'vitest'
-import { firstCall, secret, send, startHarness, until } from './support.ts'
+import { firstCall } from './signer-bodies.ts'
+import { secret, send, startHarness, until } from './support.ts'
 
 const caller = { authorization: `Bearer ${secret}` }
 

@@ -1,14 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import {
-  firstCall,
-  oldSecret,
-  post,
-  secret,
-  send,
-  startHarness,
-  until,
-  vectorNow,
-} from './support.ts'
+import { firstCall } from './signer-bodies.ts'
+import { oldSecret, post, secret, send, startHarness, until, vectorNow } from './support.ts'
 
 const caller = { authorization: `Bearer ${secret}` }
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { firstCall, laterCall, oddCall, startHarness, until, vectorNow } from './support.ts'
+import { firstCall, laterCall, oddCall } from './signer-bodies.ts'
+import { startHarness, until, vectorNow } from './support.ts'
 import { newSigningKey, sign } from './tokens.ts'
 
 /** Vectors of signer-contract.md section 8, by number. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parseObject } from '../../sidecar/json.ts'
 import { isRational, readSession } from '../../sidecar/session.ts'
-import { firstCall } from './support.ts'
+import { firstCall } from './signer-bodies.ts'
 
 const read = (text: string) => readSession(parseObject(text)?.['state'], text)
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { firstCall, startHarness, vectorNow } from './support.ts'
+import { firstCall } from './signer-bodies.ts'
+import { startHarness, vectorNow } from './support.ts'
 
 /** Vectors of signer-contract.md section 8, by number. */
 describe('whether they may spend', () => {

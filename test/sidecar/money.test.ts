@@ -1,0 +1,158 @@
+import { describe, expect, it } from 'vitest'
+import { ethRate } from '../../core/lib/money.ts'
+import { burnOf, costOf, createElapsed, unitsOf } from '../../sidecar/price.ts'
+import type { Session } from '../../sidecar/session.ts'
+import { startHarness, until, vectorNow } from './support.ts'
+import { firstCall } from './signer-bodies.ts'
+
+const usd = 10n ** 18n
+const session = (change: Partial<Session> = {}): Session => ({
+  id: '9f86d081',
+  authId: '',
+  type: 'live',
+  sequence: 1,
+  at: 1_000_000,
+  authExpiry: 0,
+  price: 12_000n,
+  units: 1n,
+  sound: true,
+  ...change,
+})
+
+describe('what a call costs', () => {
+  it.each([
+    ['live', 10_000, 10n],
+    ['live', 5_003, 6n],
+    ['live', 0, 0n],
+    ['lv2v', 60_000, 1_658_880_000n],
+    ['lv2v', 5_123, 141_640_704n],
+    ['fixed', 12_400, 1n],
+    ['', 1_000, null],
+    ['else', 1_000, null],
+  ])('%s for %i ms is %s units', (type, ms, expected) => {
+    expect(unitsOf(type, ms)).toBe(expected)
+  })
+
+  it('is exact, and rounded up where the price is a fraction', () => {
+    expect(costOf(session(), 10_000, ethRate(3_000n * usd))).toBe(360_000_000n)
+    const lv2v = session({ type: 'lv2v', price: 300n, units: 7n })
+    expect(costOf(lv2v, 5_123, ethRate(usd))).toBe(6_070_315_886n)
+    expect(costOf(session({ price: null }), 1_000, ethRate(usd))).toBeNull()
+    expect(burnOf(session({ type: 'fixed' }), ethRate(usd))).toBeNull()
+    expect(burnOf(session(), ethRate(usd))).toBe(12_000n)
+  })
+})
+
+describe('what time a call bills', () => {
+  const elapsed = () => createElapsed({ max: 10, windowSeconds: 10 })
+
+  it('is prepaid on the first call and runs from the call before on others', () => {
+    const book = elapsed()
+    expect(book.of('a:b', session({ sequence: 0 }))).toBe(10_000)
+    expect(book.of('a:b', session({ sequence: 0, type: 'lv2v' }))).toBe(60_000)
+    book.remember('a:b', session({ sequence: 0, at: 1_000_000 }))
+    expect(book.of('a:b', session({ sequence: 1, at: 1_004_500 }))).toBe(4_500)
+    expect(book.of('a:b', session({ sequence: 1, at: 900_000 }))).toBe(0)
+  })
+
+  it('is counted again for a state that is sent again', () => {
+    const book = elapsed()
+    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }))
+    book.remember('a:b', session({ sequence: 2, at: 1_005_000 }))
+    expect(book.of('a:b', session({ sequence: 2, at: 1_006_000 }))).toBe(6_000)
+  })
+
+  it('has a bound for a session that was not seen here', () => {
+    const book = elapsed()
+    expect(book.of('a:b', session({ sequence: 5 }))).toBe(60_000)
+    expect(book.of('a:b', session({ sequence: 5, at: 1_000_000, authExpiry: 996 }))).toBe(14_000)
+    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }))
+    expect(book.of('other:b', session({ sequence: 2, at: 1_001_000 }))).toBe(60_000)
+  })
+})
+
+describe('spending from memory', () => {
+  const later = (SequenceNumber: number, state: object = {}) =>
+    firstCall({ state: { SequenceNumber, ...state } })
+
+  it('asks core again when what it said is used up, and not before', async () => {
+    const { authorize, core } = await startHarness({ env: { SIGNING_TTL_SECONDS: '0' } })
+    // One unit of a fixed job costs two dollars at this price, so that five dollars are two jobs.
+    const job = (n: number) => later(n, { Type: 'fixed', InitialPricePerUnit: 666_666_666_666_667 })
+    for (const [n, lookups] of [
+      [0, 0],
+      [1, 0],
+      [2, 1],
+      [3, 1],
+      [4, 2],
+    ]) {
+      expect((await authorize(job(n ?? 0))).json['status']).toBe(200)
+      expect(core.calls.getAccess).toBe(lookups)
+    }
+  })
+
+  it("decides on core's newest word, and asks a broke user's balance once a second", async () => {
+    const { authorize, core, clock } = await startHarness()
+    const job = (n: number) =>
+      later(n, { Type: 'fixed', InitialPricePerUnit: 1_500_000_000_000_000 })
+    expect((await authorize(job(0))).json['status']).toBe(200)
+    core.users.set('acme:alice', { micros: 0n })
+    for (let n = 1; n < 20; n++) expect((await authorize(job(n))).json['status']).toBe(483)
+    expect(core.calls.getAccess).toBe(1)
+    core.users.set('acme:alice', { micros: 5_000_000n })
+    clock.seconds += 1
+    expect((await authorize(job(20))).json['status']).toBe(200)
+  })
+
+  it('uses an answer once when the cost is not known', async () => {
+    const { authorize, core } = await startHarness()
+    for (const lookups of [0, 1, 2]) {
+      expect((await authorize(later(1, { Type: '' }))).json).toMatchObject({
+        status: 200,
+        expiry: 0,
+      })
+      expect(core.calls.getAccess).toBe(lookups)
+    }
+  })
+
+  it('asks once for many who ask at the same time', async () => {
+    const { authorize, core, clock } = await startHarness()
+    await authorize(firstCall())
+    clock.seconds += 11
+    core.script.delayMs = 50
+    const replies = await Promise.all(Array.from({ length: 50 }, (_, n) => authorize(later(n))))
+    expect(replies.every(({ json }) => json['status'] === 200)).toBe(true)
+    expect(core.calls.getAccess).toBe(1)
+  })
+
+  it('promises only half of what is left, and pays the promise in advance', async () => {
+    const { authorize, core } = await startHarness()
+    // A cent a second; the first ten seconds cost ten cents.
+    const price = { InitialPricePerUnit: 3_333_333_333_333 }
+    core.users.set('acme:alice', { micros: 200_000n })
+    expect((await authorize(firstCall({ state: price }))).json['expiry']).toBe(vectorNow + 5)
+    core.users.set('acme:alice', { micros: 110_000n })
+    expect((await authorize(firstCall({ state: { ...price, StateID: '1' } }))).json['expiry']).toBe(
+      0,
+    )
+    expect(core.calls.getAccess).toBe(1)
+  })
+
+  it('promises nothing without a rate and looks at the balance alone', async () => {
+    const { authorize, core, clock } = await startHarness()
+    core.script.usdPerEth = null
+    expect((await authorize(firstCall())).json).toMatchObject({ status: 200, expiry: 0 })
+    core.users.set('acme:alice', { micros: 0n })
+    clock.seconds += 11
+    expect((await authorize(firstCall())).json['status']).toBe(483)
+  })
+
+  it("forgets a user's access when core says that it changed", async () => {
+    const { authorize, core } = await startHarness()
+    await authorize(firstCall())
+    core.users.set('acme:alice', { micros: 0n })
+    core.invalidate('access', 'user-of-acme:alice')
+    await until(async () => (await authorize(firstCall())).json['status'] === 483)
+    expect(core.calls.verifyApiKey).toBe(1)
+  })
+})

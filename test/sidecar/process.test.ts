@@ -1,0 +1,104 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { createEnvReader } from '../../core/lib/env.ts'
+import { readSidecarConfig } from '../../sidecar/config.ts'
+import { startHarness, until } from './support.ts'
+import { firstCall } from './signer-bodies.ts'
+
+function start(env: Record<string, string>) {
+  const child = spawn(process.execPath, ['sidecar/main.ts'], {
+    env: { PATH: process.env['PATH'], ...env },
+  })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const output = { stdout: '', stderr: '' }
+  child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString()))
+  return { child, output, exit: once(child, 'exit') }
+}
+
+describe('the settings', () => {
+  it('are read with all their problems at once', () => {
+    const env = createEnvReader({
+      SIDECAR_PORT: 'x',
+      CORE_TOKEN: 'short',
+      CORE_TARGET: 'nowhere',
+      SIGNING_TTL_SECONDS: '61',
+      LOG_LEVEL: 'loud',
+      IDENTITY_AUTH_MODE: 'magic',
+      MAX_PRICE_LIVE_WEI: '1.5',
+      REDIS_URL: 'http://x',
+      WEBHOOK_SECRET: 'x'.repeat(300),
+    })
+    readSidecarConfig(env)
+    expect(env.problems).toHaveLength(9)
+    expect(createEnvReader({ IDENTITY_AUTH_MODE: 'trusted_headers' })).toSatisfy(
+      (reader: typeof env) => {
+        readSidecarConfig(reader)
+        return reader.problems.some((line) => line.startsWith('TRUSTED_PROXY_SECRET'))
+      },
+    )
+  })
+})
+
+describe('the sidecar alone', () => {
+  it('says every problem in a line of its own and exits 1', async () => {
+    const { output, exit } = start({ SIDECAR_PORT: 'x', CORE_TOKEN: 'short' })
+    expect((await exit)[0]).toBe(1)
+    expect(output.stderr.trim().split('\n')).toEqual(
+      [
+        'tollgate sidecar: SIDECAR_PORT must be a whole number from 0 to 65535',
+        'tollgate sidecar: CORE_TOKEN must have at least 32 characters',
+        'tollgate sidecar: CORE_TOKEN is required: the token that core was started with',
+      ].filter((line) => !line.includes('is required')),
+    )
+  })
+
+  it('names the setting of a taken port', async () => {
+    const { sidecar } = await startHarness()
+    const { output, exit } = start({
+      SIDECAR_PORT: String(sidecar.port),
+      SIDECAR_ADMIN_PORT: '0',
+      CORE_TOKEN: 'x'.repeat(32),
+    })
+    expect((await exit)[0]).toBe(1)
+    expect(output.stderr).toMatch(
+      /^tollgate sidecar: port \d+ .* set SIDECAR_PORT to another port\n$/,
+    )
+  })
+
+  it('starts without core, reports itself, and exits 0 when told to stop', async () => {
+    const { child, output, exit } = start({
+      SIDECAR_PORT: '0',
+      SIDECAR_ADMIN_PORT: '0',
+      CORE_TOKEN: 'x'.repeat(32),
+    })
+    await until(() => output.stdout.includes('sidecar is up'))
+    const line: unknown = JSON.parse(
+      output.stdout.split('\n').find((text) => text.includes('sidecar is up')) ?? '',
+    )
+    const { adminUrl, url } = Object(line)
+    expect((await fetch(`${adminUrl}/healthz`)).status).toBe(200)
+    expect((await fetch(`${adminUrl}/readyz`)).status).toBe(503)
+    expect(await (await fetch(`${adminUrl}/metrics`)).text()).toContain(
+      'sidecar_authorize_seconds_bucket',
+    )
+    expect((await fetch(`${url}/health`)).status).toBe(200)
+    child.kill('SIGTERM')
+    expect((await exit)[0]).toBe(0)
+  })
+})
+
+describe('the figures', () => {
+  it('count decisions by verdict and source', async () => {
+    const { authorize, metrics } = await startHarness()
+    for (const key of ['sk_live_alice', 'sk_live_alice', 'sk_live_poor'])
+      await authorize(firstCall({ key }))
+    const page = await metrics.metrics()
+    expect(page).toMatch(/sidecar_authorize_total\{verdict="ok",source="core"[^}]*\} 1/)
+    expect(page).toMatch(/sidecar_authorize_total\{verdict="ok",source="memory"[^}]*\} 1/)
+    expect(page).toMatch(/sidecar_authorize_total\{verdict="insufficient_balance"[^}]*\} 1/)
+    expect(page).toMatch(/sidecar_authorize_seconds_count\{[^}]*\} 3/)
+    expect(page).toMatch(/sidecar_cache_entries\{cache="identities"[^}]*\} 2/)
+  })
+})
