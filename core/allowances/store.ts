@@ -1,6 +1,6 @@
 import { type AppId, type UserId, appId, userId } from '../ids.ts'
 import { usdAttos } from '../lib/money.ts'
-import { type Db, many, maybeOne, sql } from '../lib/sql.ts'
+import { type Db, many, sql } from '../lib/sql.ts'
 import type { BillingCycle } from '../plans/period.ts'
 import { burnOrder } from './account.ts'
 import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
@@ -80,15 +80,20 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
   return toAccounts(balances, await openGrants(db, users))
 }
 
-/** Reads one account without a lock; null when the user has none. */
+interface JoinedRow extends BalanceRow, Omit<GrantRow, 'id'> { id: string | null }
+const hasGrant = (row: JoinedRow): row is BalanceRow & GrantRow => row.id !== null
+
+/** Reads one account without a lock, in one statement so that its figures belong together; null when the user has none. */
 export async function readAccount(db: Db, user: UserKey): Promise<Account | null> {
-  const balance = await maybeOne<BalanceRow>(db, sql`
-    select app_id, user_id, seq, balance_attos, granted_attos, topup_attos, consumed_attos, overage_attos,
-           expired_attos, period_start, period_end, period_counts_from, period_consumed_attos
-    from balances
-    where app_id = ${user.appId} and user_id = ${user.userId}`)
-  if (!balance) return null
-  return toAccounts([balance], await openGrants(db, [user]))[0] ?? null
+  const rows = await many<JoinedRow>(db, sql`
+    select b.app_id, b.user_id, b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.consumed_attos,
+           b.overage_attos, b.expired_attos, b.period_start, b.period_end, b.period_counts_from, b.period_consumed_attos,
+           g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
+           g.effective_at, g.expires_at, g.expired_at, g.created_at
+    from balances b
+    left join grants g on g.app_id = b.app_id and g.user_id = b.user_id and g.expired_at is null
+    where b.app_id = ${user.appId} and b.user_id = ${user.userId}`)
+  return toAccounts(rows.slice(0, 1), rows.filter(hasGrant))[0] ?? null
 }
 
 async function openGrants(db: Db, users: readonly UserKey[]): Promise<GrantRow[]> {
