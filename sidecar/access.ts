@@ -7,6 +7,7 @@ import type { CoreClient } from './core.ts'
 import type { Marks } from './marks.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import { createSingleFlight } from './single-flight.ts'
+import { type Tab, openTab, pendingOf, spendOn } from './tab.ts'
 import type { Who } from './who.ts'
 
 /** What a user may spend, as core said it last and as it has been used here since. */
@@ -18,6 +19,8 @@ export interface Allowance {
   readonly rate: EthRate | null
   /** Atto-dollars left of what core said; below zero it must be asked again. */
   left: bigint
+  /** What was spent here, until it shows in core's figures. */
+  readonly tab: Tab
   readonly userId: string
   readonly until: number
   readonly since: number
@@ -28,6 +31,8 @@ export interface AccessOptions {
   readonly marks: Marks
   readonly ttlSeconds: number
   readonly minimum: bigint
+  /** How long a payment allowed here may take to reach the ledger. */
+  readonly lagSeconds: number
   readonly max: number
   readonly now: Now
 }
@@ -36,8 +41,10 @@ const refusedMs = 1_000
 const unknownAppMs = 5_000
 
 /** The access of users, for seconds and for as much money as core said they have. */
-export function createAccessBook({ core, marks, ttlSeconds, minimum, max, now }: AccessOptions) {
+export function createAccessBook(options: AccessOptions) {
+  const { core, marks, ttlSeconds, minimum, max, now } = options
   const allowances = new LRUCache<string, Allowance>({ max })
+  const tabs = new LRUCache<string, Tab>({ max })
   const once = createSingleFlight<Allowance>()
 
   /** What is known here and may still be used, or null. */
@@ -78,15 +85,21 @@ export function createAccessBook({ core, marks, ttlSeconds, minimum, max, now }:
 
   /** Takes in what core said at `since`, a point in the order of invalidations. */
   function keep(authId: string, access: Access, since: number): Allowance {
-    const left = parseInteger(access.remainingUsdAttos)
+    const said = parseInteger(access.remainingUsdAttos)
+    const consumed = parseInteger(access.consumedUsdAttos)
     const rate = access.usdAttosPerEth === undefined ? null : parseInteger(access.usdAttosPerEth)
-    if (left === null) throw new Error('core answered with an unreadable balance')
+    if (said === null || consumed === null)
+      throw new Error('core answered with an unreadable balance')
+    const tab = tabOf(authId, consumed)
+    // Core's figure lags behind the stream of events: what it cannot know of yet is already spent.
+    const left = said - pendingOf(tab, consumed, { at: now().getTime(), lagMs: options.lagSeconds * 1000 })
     const refusal = refusalOf(access, left)
     const allowance: Allowance = {
       refusal,
       validAfter: Number(access.tokensValidAfter),
       rate: rate === null || rate === 0n ? null : ethRate(rate),
       left,
+      tab,
       userId: access.userId,
       until: now().getTime() + (refusal ? refusedMs : ttlSeconds * 1000),
       since,
@@ -95,12 +108,26 @@ export function createAccessBook({ core, marks, ttlSeconds, minimum, max, now }:
     return allowance
   }
 
+  function tabOf(authId: string, consumed: bigint): Tab {
+    const kept = tabs.get(authId)
+    if (kept) return kept
+    const tab = openTab(consumed, now().getTime())
+    tabs.set(authId, tab)
+    return tab
+  }
+
+  /** Takes `cost` from what is left, and remembers it until it shows in core's figures. */
+  function spend(allowance: Allowance, cost: bigint): void {
+    allowance.left -= cost
+    spendOn(allowance.tab, cost, { at: now().getTime(), lagMs: options.lagSeconds * 1000 })
+  }
+
   function refusalOf(access: Access, left: bigint): Refusal | null {
     if (!access.active) return refusals.userInactive
     return left < minimum ? refusals.insufficientBalance : null
   }
 
-  return { known, fetch, keep, size: () => allowances.size }
+  return { known, fetch, keep, spend, size: () => allowances.size }
 }
 
 export type AccessBook = ReturnType<typeof createAccessBook>

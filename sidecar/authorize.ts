@@ -83,7 +83,7 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
     if (who.issuedAt !== null && who.issuedAt < allowance.validAfter)
       return refused(refusals.invalidToken, source, who)
     if (allowance.refusal) return refused(allowance.refusal, source, who)
-    debit(allowance, session, ms)
+    debit({ allowance, session, ms })
     const expiry = session ? promise(allowance, session, who) : 0
     if (session && expiry === 0) elapsed.remember(who.authId, session)
     const ceiling = deps.maxPrice[session?.type ?? ''] ?? ''
@@ -103,8 +103,15 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
     const policy = Math.min(deps.signingTtlSeconds, (who.expiresAt ?? Infinity) - second)
     const window = affordable < BigInt(Math.max(0, policy)) ? Number(affordable) : policy
     if (window <= 0) return 0
-    allowance.left -= burn * BigInt(window)
+    access.spend(allowance, burn * BigInt(window))
     return second + window
+  }
+
+  // A call of unknown cost uses all that is left here, so that the next one asks core again.
+  function debit({ allowance, session, ms }: Pick<Settling, 'allowance' | 'session' | 'ms'>): void {
+    const cost = costHere(allowance, session, ms)
+    if (cost === null) allowance.left = -1n
+    else access.spend(allowance, cost)
   }
 
   function broken(error: unknown, refusal: Refusal): Refusal {
@@ -137,12 +144,6 @@ function refused(refusal: Refusal, source: Source, who?: Who): Decision {
 function covers(allowance: Allowance, session: Session | null, ms: number): boolean {
   const cost = costHere(allowance, session, ms)
   return allowance.left >= (cost ?? 0n)
-}
-
-// A call of unknown cost uses all that is left here, so that the next one asks core again.
-function debit(allowance: Allowance, session: Session | null, ms: number): void {
-  const cost = costHere(allowance, session, ms)
-  allowance.left = cost === null ? -1n : allowance.left - cost
 }
 
 // Without a rate nothing can be counted in dollars: then core's own figure is all there is.

@@ -17,7 +17,7 @@ export function readSidecarConfig(env: EnvReader) {
   const config = {
     listen: {
       host: env.text('HOST', {
-        meaning: 'Address that the listeners bind to.',
+        meaning: 'Address that every listener binds.',
         fallback: '127.0.0.1',
       }),
       port: env.port('SIDECAR_PORT', {
@@ -31,14 +31,14 @@ export function readSidecarConfig(env: EnvReader) {
         max: 1_000_000,
       }),
     },
-    logLevel: env.choice('LOG_LEVEL', {
-      meaning: 'Least severe level that is logged.',
+    logLevel: env.text('LOG_LEVEL', {
+      meaning: 'trace, debug, info, warn, error or silent.',
       fallback: 'info',
-      of: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
     }),
     core: readCore(env),
     redisUrl: env.url('REDIS_URL', {
-      meaning: 'Redis for shared caches and invalidations; in-process when unset.',
+      meaning: 'Redis for shared caches and invalidations; in process when not set.',
+      secret: true,
       schemes: ['redis', 'rediss'],
     }),
     webhookSecrets: readSecrets(env),
@@ -74,27 +74,28 @@ function readSecrets(env: EnvReader): readonly string[] {
 
 function readCore(env: EnvReader) {
   const target = env.text('CORE_TARGET', {
-    meaning: 'Where core answers gRPC, host:port.',
+    meaning: 'Where core answers gRPC, as host:port.',
     fallback: '127.0.0.1:50051',
   })
   if (!/^\S+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
-  const token = env.optional('CORE_TOKEN', {
-    meaning:
-      'Token by which the processes of one deployment know each other, at least 32 characters.',
-    secret: true,
-  })
-  if (token !== undefined && token.length < 32)
-    env.problem('CORE_TOKEN must have at least 32 characters')
-  return { target, token: token ?? '' } as const
+  const token =
+    env.optional('CORE_TOKEN', {
+      meaning: 'Shared by core, gateway, sidecar and CLI; at least 32 characters.',
+      secret: true,
+    }) ?? ''
+  const tooShort = 'CORE_TOKEN must have at least 32 characters'
+  // In one process others read it too; one line is enough.
+  if (token.length < 32 && !env.problems.includes(tooShort)) env.problem(tooShort)
+  return { target, token } as const
 }
 
 function readIdentity(env: EnvReader) {
   const platformPort = env.port('PLATFORM_PORT', {
-    meaning: 'Port of the platform API and the issuer.',
+    meaning: 'Port of the platform API (surface B and OIDC).',
     fallback: '8080',
   })
   const publicUrl = env.url('PUBLIC_URL', {
-    meaning: 'Address of the platform as seen from outside; every URL handed out starts with it.',
+    meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
     fallback: `http://localhost:${platformPort}`,
     schemes: ['http', 'https'],
   })
@@ -163,6 +164,12 @@ function readAccess(env: EnvReader) {
   })
   return {
     minimumUsdAttos: microsToAttos(usdMicros(BigInt(minimum))),
+    lagSeconds: env.integer('EVENT_LAG_SECONDS', {
+      meaning: 'How long a payment allowed here may take to reach the ledger; until then it counts as spent.',
+      fallback: '20',
+      min: 1,
+      max: 300,
+    }),
     ttlSeconds: env.integer('ACCESS_TTL_SECONDS', {
       meaning: 'How long a balance read from core may be spent from without asking again.',
       fallback: '10',

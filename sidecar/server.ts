@@ -41,7 +41,7 @@ export interface Sidecar {
    */
   readonly webhook: Handler
   /** Which of its dependencies answer. */
-  ready(): Promise<Readonly<Record<string, boolean>>>
+  ready(): Promise<Record<string, boolean>>
   /** Drains within three seconds; may be called twice. */
   stop(): Promise<void>
 }
@@ -92,6 +92,7 @@ async function createParts(
     marks,
     ttlSeconds: config.access.ttlSeconds,
     minimum: config.access.minimumUsdAttos,
+    lagSeconds: config.access.lagSeconds,
     max: entries,
     now,
   })
@@ -148,7 +149,7 @@ async function createParts(
   })
   const events = createEventsHandler({ core, isKnownCaller, meters, log })
 
-  async function ready() {
+  async function ready(): Promise<Record<string, boolean>> {
     const [coreAnswers, cacheAnswers] = await Promise.all([core.ready(readyMs), cache.ready()])
     return { core: coreAnswers, ...(redisUrl !== undefined && { redis: cacheAnswers }) }
   }

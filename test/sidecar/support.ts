@@ -74,7 +74,6 @@ export function configOf(env: Readonly<Record<string, string>>): SidecarConfig {
     SIDECAR_PORT: '0',
     CORE_TOKEN: coreToken,
     WEBHOOK_SECRET: `${secret},${oldSecret}`,
-    LOG_LEVEL: 'silent',
     ...env,
   })
   const config = readSidecarConfig(reader)
