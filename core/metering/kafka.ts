@@ -1,4 +1,4 @@
-import { Consumer, type ConsumerOptions, type MessagesStream } from '@platformatic/kafka'
+import { Admin, type BaseOptions, Consumer, type ConsumerOptions, type MessagesStream } from '@platformatic/kafka'
 import type { Log } from '../lib/log.ts'
 import { type Batcher, createBatcher } from './batcher.ts'
 import type { KafkaConfig } from './config.ts'
@@ -70,7 +70,11 @@ export function createKafkaSource(config: KafkaConfig, { positions, log }: Kafka
 
   // A topic that was deleted and made again starts at 0 again: its id tells the two apart.
   async function sourceOf(consumer: Consumer): Promise<string> {
-    const metadata = await consumer.metadata({ topics: [topic], autocreateTopics: true })
+    const find = () => consumer.metadata({ topics: [topic], forceUpdate: true })
+    const metadata = await find().catch((error: unknown) => {
+      if (!(error instanceof Error && /unknown topic/i.test(error.message))) throw error
+      return createTopic(config).then(find)
+    })
     const id = metadata.topics.get(topic)?.id
     if (id === undefined) throw new Error(`there is no topic ${topic}`)
     return `kafka:${topic}:${id}`
@@ -109,6 +113,16 @@ export function createKafkaSource(config: KafkaConfig, { positions, log }: Kafka
   return { name: `kafka:${topic}`, open }
 }
 
+// The signer does not create its topic (signer-contract 5.1). With the broker's own numbers of partitions and copies.
+async function createTopic(config: KafkaConfig): Promise<void> {
+  const admin = new Admin(connectionOptions(config))
+  try {
+    await admin.createTopics({ topics: [config.topic], partitions: -1, replicas: -1 })
+  } finally {
+    await admin.close()
+  }
+}
+
 function feed(stream: Stream, source: string): Batcher {
   const batcher = createBatcher({
     maxRecords: maxBatch, maxBytes: maxBatchBytes, lingerMs,
@@ -125,9 +139,15 @@ function feed(stream: Stream, source: string): Batcher {
 
 function consumerOptions(config: KafkaConfig): ConsumerOptions<Buffer, Buffer, Buffer, Buffer> {
   return {
-    clientId: 'tollgate', groupId: config.group, bootstrapBrokers: [...config.brokers],
+    ...connectionOptions(config), groupId: config.group,
     sessionTimeout: 30_000, rebalanceTimeout: 60_000, heartbeatInterval: 3_000,
     maxBytes: maxBatchBytes, maxBytesPerPartition: maxBatchBytes / 8, maxWaitTime: 500,
+  }
+}
+
+function connectionOptions(config: KafkaConfig): BaseOptions {
+  return {
+    clientId: 'tollgate', bootstrapBrokers: [...config.brokers],
     connectTimeout: 5_000, timeout: 10_000, retries: 3, retryDelay: 250,
     ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
     ...(config.tls && { tls: { minVersion: 'TLSv1.2' } }),

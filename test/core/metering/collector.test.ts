@@ -1,9 +1,13 @@
+import { Admin, Producer } from '@platformatic/kafka'
 import { randomUUID } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { silentLog } from '../../../core/lib/log.ts'
+import { createKafkaSource } from '../../../core/metering/kafka.ts'
 import type { EventSource } from '../../../core/metering/types.ts'
 import type { Metering } from '../../../core/metering/service.ts'
 import { createWorld, differences, envelope, noDifferences, recordRate, type World } from './harness.ts'
-import { type EventLog, eventLogs } from './logs.ts'
+import { createTopic, kafkaBrokers } from '../../support/kafka.ts'
+import { type EventLog, eventLogs, positionsIn } from './logs.ts'
 
 const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)
 
@@ -170,5 +174,61 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     })
     await untilTaken(20)
     expect(opened).toBeGreaterThanOrEqual(3)
+  })
+})
+
+describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])('the Kafka source on %s', (...brokers) => {
+  let world: World
+  beforeEach(async () => { world = await createWorld() })
+  afterEach(() => world.stop())
+
+  const sourceOf = (topic: string): EventSource =>
+    createKafkaSource({ brokers, topic, group: topic, tls: false, sasl: null }, { log: silentLog(), positions: positionsIn(world.pool) })
+  const produce = async (topic: string, ...values: (Buffer | undefined)[]): Promise<void> => {
+    const producer = new Producer({ clientId: 'test', bootstrapBrokers: brokers })
+    await producer.send({ messages: values.map((value) => ({ topic, partition: 0, ...(value && { value }) })), acks: -1 })
+    await producer.close()
+  }
+
+  it('makes the topic that the signer will write to, and delivers records without a value, too', async () => {
+    const topic = `tollgate-test-${randomUUID()}`
+    const session = await sourceOf(topic).open()
+    await produce(topic, undefined, Buffer.from('x'))
+    const records = await session.next()
+    expect(records.map(({ offset, bytes }) => [offset, bytes.length])).toEqual([[0n, 0], [1n, 1]])
+    await session.close()
+    await expect(session.next()).rejects.toThrow('closed')
+  })
+
+  it('goes on at the end of a log that has lost what was taken, and books the loss', async () => {
+    const topic = await createTopic(1)
+    await produce(topic, Buffer.from('1'), Buffer.from('2'))
+    const first = await sourceOf(topic).open()
+    const source = (await first.next())[0]?.source ?? ''
+    await first.close()
+    await world.pool.query('insert into stream_offsets values ($1, 0, 0, 90, 90, 0, 0, 0, 0)', [source])
+    const session = await sourceOf(topic).open()
+    await produce(topic, Buffer.from('3'))
+    expect((await session.next()).map((record) => record.offset)).toEqual([2n])
+    await session.close()
+    expect((await world.pool.query('select next_offset, missing from stream_offsets')).rows).toEqual([{ next_offset: 2n, missing: -88n }])
+  })
+
+  it('does not take a topic that was made again for the old one', async () => {
+    const topic = await createTopic(1)
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers })
+    const seen = new Set<string>()
+    for (let round = 0; round < 2; round++) {
+      await produce(topic, Buffer.from('x'))
+      const session = await sourceOf(topic).open()
+      const [record] = await session.next()
+      expect(record?.offset).toBe(0n)
+      seen.add(record?.source ?? '')
+      await session.close()
+      await admin.deleteTopics({ topics: [topic] })
+      await expect.poll(() => admin.createTopics({ topics: [topic], partitions: 1, replicas: 1 }).then(() => 'made', () => 'not yet')).toBe('made')
+    }
+    await admin.close()
+    expect(seen.size).toBe(2)
   })
 })

@@ -1,7 +1,7 @@
 import { Producer } from '@platformatic/kafka'
 import { createBatcher } from '../../../core/metering/batcher.ts'
 import type { KafkaConfig } from '../../../core/metering/config.ts'
-import { createKafkaSource } from '../../../core/metering/kafka.ts'
+import { type Positions, createKafkaSource } from '../../../core/metering/kafka.ts'
 import * as offsets from '../../../core/metering/offset-store.ts'
 import type { EventSource } from '../../../core/metering/types.ts'
 import type { Pool } from '../../../core/lib/sql.ts'
@@ -16,6 +16,10 @@ export interface EventLog {
 }
 
 const partitions = 3
+
+export const positionsIn = (pool: Pool): Positions => ({
+  read: (source) => offsets.readPositions(pool, source), rewind: (position) => offsets.rewind(pool, position),
+})
 
 /** In memory: every reader reads every partition, as two collectors do while a group rebalances. */
 export function memoryLog(): EventLog {
@@ -73,9 +77,7 @@ export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
 
   const reader = (pool: Pool): EventSource => createKafkaSource(config, {
     log: silentLog(),
-    positions: {
-      read: (source) => offsets.readPositions(pool, source), rewind: (position) => offsets.rewind(pool, position),
-    },
+    positions: positionsIn(pool),
   })
 
   return { append, reader, close: () => producer.close() }

@@ -1,0 +1,53 @@
+import { Metadata } from '@grpc/grpc-js'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { DomainError } from '../../../proto/errors.ts'
+import { serviceTokenHeader } from '../../../core/lib/grpc.ts'
+import { silentLog } from '../../../core/lib/log.ts'
+import { createMetrics } from '../../../core/lib/metrics.ts'
+import { createMeteringRpc } from '../../../core/metering/rpc.ts'
+import type { Rpc } from '../../../core/serve.ts'
+import { createWorld, envelope, type World } from './harness.ts'
+
+const serviceToken = 't'.repeat(32)
+const nobody = async (): Promise<never> => { throw new DomainError('CREDENTIAL_INVALID', 'nobody') }
+const deps = {
+  authenticator: { m2mByBasic: nobody, m2mByToken: nobody, userByToken: nobody }, serviceToken, log: silentLog(), metrics: createMetrics('test'),
+}
+
+function call<Request, Response>(handler: Rpc<Request, Response>, request: Request, token = serviceToken): Promise<Response> {
+  const metadata = new Metadata()
+  metadata.set(serviceTokenHeader, token)
+  return handler.unary({ request, metadata, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } }, deps)
+}
+
+let world: World
+let rpc: ReturnType<typeof createMeteringRpc>['meteringService']
+beforeAll(async () => {
+  world = await createWorld()
+  rpc = createMeteringRpc({ metering: world.metering({ fixed: false }) }).meteringService
+})
+afterAll(() => world.stop())
+
+describe('the metering service', () => {
+  it('takes a rate by hand, then events, and says what became of them', async () => {
+    expect((await call(rpc.getMeteringStatus, {})).usableRate).toBeUndefined()
+    expect(await call(rpc.recordRate, { usdPerEth: '3000.50', source: 'desk' })).toEqual({
+      rate: { usdPerEth: '3000.5', source: 'manual:desk', observedAt: '2026-09-14T10:20:00.000Z' },
+    })
+    const event = envelope({ auth_id: `${world.app.clientId}:ada`, current_time: '2026-09-14T10:21:00Z' })
+    const envelopes = [event, event, envelope(), envelope({}, { type: 'stream_trace' }), Buffer.from('{')]
+    expect(await call(rpc.ingestEvents, { envelopes })).toEqual({ tickets: 1, duplicates: 1, ignored: 1, quarantined: 2 })
+    expect(await call(rpc.ingestEvents, { envelopes: [] })).toEqual({ tickets: 0, duplicates: 0, ignored: 0, quarantined: 0 })
+    expect(await call(rpc.getMeteringStatus, {})).toEqual({
+      streams: [{ source: 'direct', partition: 0, nextOffset: '5', tickets: '1', duplicates: '1', ignored: '1', quarantined: '2' }],
+      unpricedTickets: '0', quarantinedEvents: '2',
+      usableRate: { usdPerEth: '3000.5', source: 'manual:desk', observedAt: '2026-09-14T10:20:00.000Z' },
+    })
+  })
+
+  it('refuses more than 1000 envelopes, rates that are none, and strangers', async () => {
+    await expect(call(rpc.ingestEvents, { envelopes: Array.from({ length: 1_001 }, () => Buffer.from('{}')) })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+    await expect(call(rpc.recordRate, { usdPerEth: '0', source: 'desk' })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+    await expect(call(rpc.getMeteringStatus, {}, 'wrong')).rejects.toMatchObject({ reason: 'SERVICE_TOKEN_INVALID' })
+  })
+})
