@@ -1,0 +1,90 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Producer, stringSerializers } from '@platformatic/kafka'
+import type { Event } from './events.ts'
+
+/** How events get to the service. */
+export interface Line {
+  /** Returns when the service, or the stream before it, has acknowledged all of them. */
+  deliver(events: Iterable<Event>): Promise<void>
+  /** Events of deliveries that were tried and not acknowledged: each may have been taken or not. */
+  readonly uncertain: bigint
+  close(): Promise<void>
+}
+
+const pushed = 2_000
+const inFlight = 2
+const produced = 1_000
+const answerMs = 20_000
+const giveUpMs = 90_000
+
+function* batches<T>(of: Iterable<T>, size: number): Generator<T[]> {
+  let batch: T[] = []
+  for (const one of of) {
+    batch.push(one)
+    if (batch.length < size) continue
+    yield batch
+    batch = []
+  }
+  if (batch.length > 0) yield batch
+}
+
+/**
+ * Direct mode: pushes NDJSON to the sidecar and repeats each push until it is answered with 202. Pushes overlap, but
+ * none begins before the second last is through: order holds but for 4,000 events.
+ */
+export function directLine({ url, secret }: { url: string; secret: string }): Line {
+  let uncertain = 0n
+
+  async function deliver(events: Iterable<Event>): Promise<void> {
+    const running: Promise<void>[] = []
+    for (const batch of batches(events, pushed)) {
+      if (running.length === inFlight) await running.shift()
+      const pushing = push(batch)
+      pushing.catch(() => {})
+      running.push(pushing)
+    }
+    await Promise.all(running)
+  }
+
+  async function push(batch: readonly Event[]): Promise<void> {
+    const body = Buffer.from(batch.map(({ text }) => text).join('\n'))
+    const until = Date.now() + giveUpMs
+    for (let tried = 1; ; tried++) {
+      const answer = await post(body)
+      if (answer === 'accepted') return
+      if (Date.now() > until) throw new Error(`not accepted after ${tried} tries: ${answer}`)
+      uncertain += BigInt(batch.length)
+      await sleep(100)
+    }
+  }
+
+  async function post(body: Buffer<ArrayBuffer>): Promise<string> {
+    try {
+      const response = await fetch(`${url}/events`, {
+        method: 'POST', body, signal: AbortSignal.timeout(answerMs),
+        headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/x-ndjson' },
+      })
+      const text = await response.text()
+      return response.status === 202 ? 'accepted' : `${response.status} ${text}`
+    } catch (error) {
+      return String(error)
+    }
+  }
+
+  return { deliver, get uncertain() { return uncertain }, close: async () => {} }
+}
+
+/** Stream mode: produces to a topic, keyed by envelope id as the signer does. */
+export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topic: string }): Line {
+  const producer = new Producer({
+    clientId: 'tollgate-test', bootstrapBrokers: [...brokers], serializers: stringSerializers, retries: 0, connectTimeout: 5_000,
+  })
+
+  async function deliver(events: Iterable<Event>): Promise<void> {
+    for (const batch of batches(events, produced)) {
+      await producer.send({ messages: batch.map(({ key, text }) => ({ topic, key, value: text })), acks: -1 })
+    }
+  }
+
+  return { deliver, uncertain: 0n, close: () => producer.close(true) }
+}

@@ -1,0 +1,121 @@
+import type { Pool } from '../../core/lib/sql.ts'
+
+/** What the service's database holds, as text by key, to be compared with books kept elsewhere. */
+export type Lines = ReadonlyMap<string, string>
+
+export interface Streams {
+  readonly tickets: bigint
+  readonly duplicates: bigint
+  readonly ignored: bigint
+  readonly quarantined: bigint
+  readonly missing: bigint
+  /** Offsets that were taken: the four counters and what is missing add up to it. */
+  readonly offsets: bigint
+}
+
+async function lines(pool: Pool, query: string): Promise<Lines> {
+  const { rows } = await pool.query<{ key: string; line: string }>(query)
+  return new Map(rows.map(({ key, line }) => [key, line]))
+}
+
+const known = `
+  from end_users u
+  join clients c on c.app_id = u.app_id and c.kind = 'public'`
+
+/** By auth id: tickets, wei, cost and fingerprint. */
+export const ticketLines = (pool: Pool): Promise<Lines> => lines(pool, `
+  select c.client_id || ':' || u.external_user_id as key, concat_ws(' ', t.count, t.fee, t.cost, t.fingerprint) as line
+  ${known}
+  join (
+    select t.app_id, t.user_id, count(*) as count, sum(t.fee_wei) as fee, sum(t.cost_attos) as cost,
+           sum(('x' || left(md5(concat_ws('|', t.event_id, (extract(epoch from t.signed_at) * 1000000)::bigint, t.session_id,
+             t.sequence_number, t.pipeline, t.model_id, t.fee_wei, t.cost_attos, r.usd_attos_per_eth,
+             (t.billable_secs * 1000000000)::numeric(40, 0), t.pixels)), 15))::bit(60)::bigint) as fingerprint
+    from tickets t
+    left join rates r on r.id = t.rate_id
+    group by t.app_id, t.user_id) t on t.app_id = u.app_id and t.user_id = u.id`)
+
+/** By auth id, hour, pipeline and model. */
+export const hourLines = (pool: Pool): Promise<Lines> => lines(pool, `
+  select concat_ws('|', c.client_id || ':' || u.external_user_id, extract(epoch from h.hour)::bigint, h.pipeline, h.model_id) as key,
+         concat_ws(' ', h.ticket_count, h.unpriced_count, h.fee_wei, h.cost_attos,
+                   (h.billable_secs * 1000000000)::numeric(40, 0), h.pixels) as line
+  ${known}
+  join usage_hourly h on h.app_id = u.app_id and h.user_id = u.id`)
+
+/** By auth id: granted, consumed, overage, balance, expired, what remains of each grant in burn order. */
+export const balanceLines = (pool: Pool): Promise<Lines> => lines(pool, `
+  select c.client_id || ':' || u.external_user_id as key,
+         concat_ws(' ', b.granted_attos, b.consumed_attos, b.overage_attos, b.balance_attos, b.expired_attos,
+                   '[' || coalesce(g.remaining, '') || ']') as line
+  ${known}
+  join balances b on b.app_id = u.app_id and b.user_id = u.id
+  left join (
+    select app_id, user_id,
+           string_agg(remaining_attos::text, ' ' order by kind = 'grant', created_at, id) as remaining
+    from grants
+    group by app_id, user_id) g on g.app_id = u.app_id and g.user_id = u.id`)
+
+/** By reason: different events and deliveries of them. */
+export const quarantineLines = (pool: Pool): Promise<Lines> => lines(pool, `
+  select reason as key, concat_ws(' ', count(*), sum(deliveries)) as line
+  from quarantine
+  group by reason`)
+
+/** Users whose head is not the fold of a gapless ledger, and charges that are not the sum of the tickets that name them. */
+export async function ledgerFaults(pool: Pool): Promise<unknown[]> {
+  const heads = await pool.query<object>(`
+    select b.user_id, b.seq, l.*
+    from balances b
+    left join (
+      select user_id, count(*) as entries, max(seq) as last, sum(amount_attos) as balance, sum(overage_attos) as overage,
+             sum(amount_attos) filter (where kind = 'grant') as granted,
+             sum(overage_attos - amount_attos) filter (where kind = 'charge') as consumed,
+             (array_agg(balance_after_attos order by seq desc))[1] as after
+      from ledger_entries
+      group by user_id) l using (user_id)
+    where (b.seq, b.seq, b.balance_attos, b.balance_attos, b.overage_attos, b.granted_attos, b.consumed_attos)
+      is distinct from (coalesce(l.entries, 0), coalesce(l.last, 0), coalesce(l.balance, 0), coalesce(l.after, 0),
+                        coalesce(l.overage, 0), coalesce(l.granted, 0), coalesce(l.consumed, 0))
+    limit 10`)
+  const charges = await pool.query<object>(`
+    select *
+    from (select user_id, charge_id as cause_id, sum(cost_attos) as cost from tickets group by 1, 2) t
+    full join (select user_id, cause_id, overage_attos - amount_attos as booked from ledger_entries where kind = 'charge') l
+      using (user_id, cause_id)
+    where t.cost is distinct from l.booked
+    limit 10`)
+  return [...heads.rows, ...charges.rows]
+}
+
+/** The counters of all streams together. */
+export async function readStreams(pool: Pool): Promise<Streams> {
+  const { rows } = await pool.query<Record<keyof Streams, string>>(`
+    select coalesce(sum(tickets), 0) as tickets, coalesce(sum(duplicates), 0) as duplicates, coalesce(sum(ignored), 0) as ignored,
+           coalesce(sum(quarantined), 0) as quarantined, coalesce(sum(missing), 0) as missing,
+           coalesce(sum(next_offset - first_offset), 0) as offsets
+    from stream_offsets`)
+  const count = (name: keyof Streams): bigint => BigInt(rows[0]?.[name] ?? 0)
+  return {
+    tickets: count('tickets'), duplicates: count('duplicates'), ignored: count('ignored'),
+    quarantined: count('quarantined'), missing: count('missing'), offsets: count('offsets'),
+  }
+}
+
+const tables = ['tickets', 'envelopes', 'usage_hourly', 'balances', 'ledger_entries', 'grants', 'subscriptions', 'end_users'] as const
+
+/** One line for each table, different when any byte of it is; of quarantine without how often things came. */
+export async function photograph(pool: Pool): Promise<Lines> {
+  const taken = new Map<string, string>()
+  const sum = (row: string): string => `select 'all' as key, concat_ws(' ', count(*), sum(('x' || left(md5(${row}), 15))::bit(60)::bigint)) as line`
+  for (const table of tables) taken.set(table, (await lines(pool, `${sum('t::text')} from ${table} t`)).get('all') ?? '')
+  const quarantine = `${sum("concat_ws('|', id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, received_at)")} from quarantine`
+  return taken.set('quarantine', (await lines(pool, quarantine)).get('all') ?? '')
+}
+
+/** The first lines that differ. */
+export function differing(expected: Lines, found: Lines): string[] {
+  const keys = [...new Set([...expected.keys(), ...found.keys()])]
+  return keys.filter((key) => expected.get(key) !== found.get(key)).slice(0, 10)
+    .map((key) => `${key}: expected ${expected.get(key)}, found ${found.get(key)}`)
+}

@@ -1,0 +1,92 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+
+export interface ProcessSpec {
+  readonly name: 'core' | 'gateway' | 'sidecar'
+  /** All of its environment but PATH. */
+  readonly env: Readonly<Record<string, string>>
+}
+
+export interface RunningProcess {
+  /** SIGKILL; returns when it is gone. */
+  kill(): Promise<void>
+  /** Starts it again; returns when it is up. */
+  start(): Promise<void>
+  /** How often it was killed. */
+  crashes(): number
+  /** Drains and ends. */
+  stop(): Promise<void>
+  /** Lines that it logged as errors. */
+  readonly errors: readonly string[]
+}
+
+const root = join(import.meta.dirname, '..', '..')
+const startMs = 30_000
+const stopMs = 10_000
+const keptLines = 40
+const children = new Set<ChildProcess>()
+process.once('exit', () => children.forEach((child) => child.kill('SIGKILL')))
+
+/** Runs one of the service's processes by itself, as an operator would. */
+export async function runProcess({ name, env }: ProcessSpec): Promise<RunningProcess> {
+  let child: ChildProcess | null = null
+  let lines: string[] = []
+  let crashes = 0
+  const errors: string[] = []
+
+  function note(line: string): boolean {
+    lines = [...lines.slice(1 - keptLines), line]
+    if (/^\{"level":[56]0/.test(line) && errors.length < keptLines) errors.push(line)
+    return line.includes(`"msg":"${name} is up"`)
+  }
+
+  async function start(): Promise<void> {
+    const started = spawn(process.execPath, [`${name}/main.ts`], {
+      cwd: root, env: { PATH: process.env['PATH'], ...env }, stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    child = started
+    children.add(started)
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const fail = (why: string): void => reject(new Error(`${name} ${why}:\n${lines.join('\n')}`))
+    const timer = setTimeout(fail, startMs, 'is not up in time')
+    createInterface(started.stdout).on('line', (line) => { if (note(line)) resolve() })
+    createInterface(started.stderr).on('line', note)
+    started.once('error', (error) => fail(error.message)).once('exit', (code) => {
+      children.delete(started)
+      fail(`ended with ${code} before it was up`)
+    })
+    await promise.finally(() => clearTimeout(timer))
+  }
+
+  async function end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    const gone = once(child, 'exit')
+    child.kill(signal)
+    const timer = setTimeout((late: ChildProcess) => late.kill('SIGKILL'), stopMs, child)
+    await gone
+    clearTimeout(timer)
+  }
+
+  async function kill(): Promise<void> {
+    crashes += 1
+    await end('SIGKILL')
+  }
+
+  await start()
+  return { start, kill, stop: () => end('SIGTERM'), crashes: () => crashes, errors }
+}
+
+/** Ports that are free now, all different. */
+export async function freePorts(count: number): Promise<number[]> {
+  const probes = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
+  const ports = await Promise.all(probes.map(async (probe) => {
+    await once(probe, 'listening')
+    const address = probe.address()
+    return typeof address === 'object' && address ? address.port : 0
+  }))
+  await Promise.all(probes.map((probe) => once(probe.close(), 'close')))
+  return ports
+}

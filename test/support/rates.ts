@@ -1,0 +1,55 @@
+import type { Random } from './random.ts'
+
+/** An observation of the price of one ETH. Instants are microseconds since 1970, the resolution of the database. */
+export interface Observation {
+  readonly at: number
+  readonly attosPerEth: bigint
+  /** Becomes known only when tickets of its time have been taken. */
+  readonly late: boolean
+}
+
+const minute = 60_000_000
+const maxAge = 10 * minute
+
+/**
+ * What was observed from `start` to `end`, so that every instant from the first on has exactly one rate, known in
+ * time or late: where the late ones begin, the last before them has just become too old.
+ */
+export function createRates(random: Random, { start, end }: { start: number; end: number }): Observation[] {
+  const observations: Observation[] = []
+  const lateFrom = start + (end - start) * 0.4
+  const lateUntil = start + (end - start) * 0.55
+  let wasLate = false
+  for (let at = start; at < end;) {
+    const late = at >= lateFrom && at < lateUntil
+    if (late && !wasLate) at = (observations.at(-1)?.at ?? start) + maxAge + 1
+    observations.push({ at, late, attosPerEth: randomRate(random) })
+    // Two observations of one instant: the one that was recorded last counts.
+    if (random.chance(0.2)) observations.push({ at, late, attosPerEth: randomRate(random) })
+    wasLate = late
+    // Now and then the longest pause that leaves no instant without a rate.
+    at += random.chance(0.1) ? maxAge + 1 : minute + random.below(8 * minute)
+  }
+  return observations
+}
+
+/** About 3000 USD, to the atto-dollar. */
+const randomRate = (random: Random): bigint =>
+  2_800n * 10n ** 18n + BigInt(random.below(400)) * 10n ** 18n + BigInt(random.below(10 ** 9)) * 10n ** 9n + BigInt(random.below(10 ** 9))
+
+/** The newest observation at or before `at` that is not older than ten minutes. Throws when there is none. */
+export function rateAt(observations: readonly Observation[], at: number): Observation {
+  let [low, high] = [0, observations.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((observations[middle]?.at ?? Infinity) <= at) low = middle + 1
+    else high = middle
+  }
+  const found = observations[low - 1]
+  if (!found || found.at < at - maxAge) throw new Error(`no rate at ${at}`)
+  return found
+}
+
+/** What wei cost at a rate: a fraction of an atto-dollar counts whole. */
+export const costOf = (fee: bigint, attosPerEth: bigint): bigint =>
+  (fee * attosPerEth + 10n ** 18n - 1n) / 10n ** 18n
