@@ -8,6 +8,8 @@ export interface KafkaConfig {
   readonly group: string
   readonly tls: boolean
   readonly sasl: { readonly username: string; readonly password: string } | null
+  /** How long a collector that died keeps its partitions from the others, and from its successor. */
+  readonly sessionSeconds: number
 }
 
 export interface MeteringConfig {
@@ -36,13 +38,14 @@ function readKafka(env: EnvReader): KafkaConfig | null {
   const tls = env.choice('KAFKA_TLS', { of: ['on', 'off'], fallback: 'off', meaning: 'Speak TLS with the brokers.' })
   const username = env.optional('KAFKA_USER', { meaning: 'SASL/PLAIN user name for the brokers.' })
   const password = env.optional('KAFKA_PASSWORD', { secret: true, meaning: 'SASL/PLAIN password for the brokers.' })
+  const sessionSeconds = env.integer('KAFKA_SESSION_SECONDS', { fallback: '10', min: 6, max: 300, meaning: 'How long a collector may be silent before others take over its partitions; what a crash costs in delay.' })
   if ((username === undefined) !== (password === undefined)) env.problem('KAFKA_USER and KAFKA_PASSWORD must be set together')
   for (const broker of brokers.filter((broker) => !/^[^\s:]+:\d{1,5}$|^\[[0-9a-fA-F:]+\]:\d{1,5}$/.test(broker))) {
     env.problem(`KAFKA_BROKERS must be a comma list of host:port; ${broker} is not one`)
   }
   if (brokers.length === 0) return null
   const sasl = username !== undefined && password !== undefined ? { username, password } : null
-  return { brokers, topic, group, tls: tls === 'on', sasl }
+  return { brokers, topic, group, tls: tls === 'on', sasl, sessionSeconds }
 }
 
 function readRates(env: EnvReader): MeteringConfig['rates'] {

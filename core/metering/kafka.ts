@@ -140,7 +140,7 @@ function feed(stream: Stream, source: string): Batcher {
 function consumerOptions(config: KafkaConfig): ConsumerOptions<Buffer, Buffer, Buffer, Buffer> {
   return {
     ...connectionOptions(config), groupId: config.group,
-    sessionTimeout: 30_000, rebalanceTimeout: 60_000, heartbeatInterval: 3_000,
+    sessionTimeout: config.sessionSeconds * 1_000, rebalanceTimeout: 60_000, heartbeatInterval: (config.sessionSeconds * 1_000) / 4,
     maxBytes: maxBatchBytes, maxBytesPerPartition: maxBatchBytes / 8, maxWaitTime: 500,
   }
 }

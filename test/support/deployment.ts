@@ -53,7 +53,7 @@ async function start(stops: (() => Promise<unknown>)[]): Promise<Omit<Deployment
   const core = await runProcess({
     name: 'core', env: {
       ...shared, DATABASE_URL: database.url, KEY_ENCRYPTION_KEY: secret(), SECRET_PEPPERS: `p1:${secret()}`, RATE_FIXED: '3000',
-      ...(topic && { KAFKA_BROKERS: brokers.join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic }),
+      ...(topic && { KAFKA_BROKERS: brokers.join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic, KAFKA_SESSION_SECONDS: '6' }),
     },
   })
   stops.push(core.stop)
