@@ -89,6 +89,9 @@ export type Handlers<Service> = {
         : never
 }
 
+/** Messages that may wait for a slow reader of a stream; beyond them it is cut off. */
+const waitingMax = 10_000
+
 const correlationSyntax = /^[A-Za-z0-9._-]{1,64}$/
 
 function contextOf(metadata: Metadata, signal: AbortSignal): Context {
@@ -137,8 +140,13 @@ export function createServing(deps: ServeDeps) {
       const context = contextOf(call.metadata, abort.signal)
       // Headers at once: the caller learns that it is connected before the first message.
       call.sendMetadata(new Metadata())
-      handler.stream({ request: call.request, metadata: call.metadata, context }, deps, (message) => void call.write(message))
-        .then(() => call.end(), (error: unknown) => call.emit('error', refuse(error, path, context).reply))
+      const emit = (message: Response): void => {
+        if (call.writableLength < waitingMax) call.write(message)
+        else abort.abort()
+      }
+      const fail = (error: unknown) => call.emit('error', refuse(error, path, context).reply)
+      handler.stream({ request: call.request, metadata: call.metadata, context }, deps, emit)
+        .then(() => (call.writableLength < waitingMax ? call.end() : fail(tooSlow())), fail)
     }
   }
 
@@ -154,6 +162,8 @@ export function createServing(deps: ServeDeps) {
 
   return { bind }
 }
+
+const tooSlow = (): DomainError => new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')
 
 // Postgres away is not a bug: the caller may come again.
 function unexpected(error: unknown): DomainError {

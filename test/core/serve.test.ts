@@ -1,9 +1,16 @@
 import { connect as connectHttp2, constants } from 'node:http2'
-import { Metadata, credentials } from '@grpc/grpc-js'
+import { Metadata, Server, credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Authenticator, service } from '../../core/callers.ts'
 import { correlationHeader, serviceTokenHeader } from '../../core/lib/grpc.ts'
+import { silentLog } from '../../core/lib/log.ts'
+import { createMetrics } from '../../core/lib/metrics.ts'
+import { createServing, listenGrpc, rpc, streamRpc } from '../../core/serve.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { UserServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import {
+  SignerServiceClient, SignerServiceService, type WatchInvalidationsRequest, type WatchInvalidationsResponse,
+} from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { createDatabase } from '../support/postgres.ts'
 import {
   type Rpcs, type TestApp, type TestCore, basicOf, bearerOf, createCaller, outcome, refusal, serviceToken, startProxy,
@@ -202,14 +209,27 @@ describe('400, then 404, the request', () => {
 })
 
 describe('a credential that is right', () => {
-  it.each(routes)('$name takes Basic, and Bearer where it may', async ({ name, call, guard }) => {
-    const expected = name === 'RevokeKey' ? 'NOT_FOUND' : 'OK'
+  it.each(routes)('$name takes Basic', async ({ name, call }) => {
+    expect(await outcome(freshly((made) => call(core.as(made.basic), made.clientId)))).toBe(endOf(name))
+  })
+
+  it.each(m2mRoutes)('$name takes a machine token', async ({ name, call }) => {
+    const end = freshly(async (made) => {
+      const { accessToken } = await core.as(made.basic).issueMachineToken()
+      return call(core.as(bearerOf(accessToken)), made.clientId)
+    })
+    expect(await outcome(end)).toBe(endOf(name))
+  })
+
+  /** On an app of its own: some RPCs end the user. */
+  async function freshly(work: (made: TestApp) => Promise<unknown>): Promise<unknown> {
     const made = await core.newApp()
     await core.as(made.basic).upsertUser({ clientId: made.clientId, externalUserId: ada })
-    const { accessToken } = await core.as(made.basic).issueMachineToken()
-    if (guard === 'm2m') expect(await outcome(call(core.as(bearerOf(accessToken)), made.clientId))).toBe(name === 'RevokeKey' ? 'NOT_FOUND' : 'OK')
-    if (name !== 'DeactivateUser' && name !== 'ListKeys') expect(await outcome(call(core.as(made.basic), made.clientId))).toBe(expected)
-  })
+    return work(made)
+  }
+
+  // There is no key to revoke.
+  const endOf = (name: string): string => (name === 'RevokeKey' ? 'NOT_FOUND' : 'OK')
 
   it('is taken with its scheme in any case and after any blanks', async () => {
     const pair = app.basic.slice('Basic '.length)
@@ -398,6 +418,64 @@ describe('when PostgreSQL is away', () => {
     await database.drop()
   })
 })
+
+describe('a stream whose reader does not keep up', () => {
+  it('is ended, so that what waits for it stays bounded', async () => {
+    const sent = { count: 0 }
+    const done = Promise.withResolvers<void>()
+    const serving = createServing({ authenticator: unused, serviceToken, log: silentLog(), metrics: createMetrics('core') })
+    const watchInvalidations = streamRpc(service(), async (_request: WatchInvalidationsRequest, emit: (message: WatchInvalidationsResponse) => void, context) => {
+      for (; !context.signal.aborted && sent.count < 200_000; sent.count++) {
+        emit({ kind: 'key', id: 'x'.repeat(36) })
+        if (sent.count % 100 === 0) await new Promise(setImmediate)
+      }
+      done.resolve()
+    })
+    const never = rpc(service(), async () => { throw new Error('not asked for') })
+    const { definition, implementation } = serving.bind(SignerServiceService, { verifyApiKey: never, getAccess: never, watchInvalidations })
+    const server = new Server()
+    server.addService(definition, implementation)
+    const listening = await listenGrpc(server, { host: '127.0.0.1', port: 0 })
+    const session = connectHttp2(`http://127.0.0.1:${listening.port}`)
+    const stream = session.request({
+      [constants.HTTP2_HEADER_METHOD]: 'POST', [constants.HTTP2_HEADER_PATH]: '/tollgate.signer.v1.SignerService/WatchInvalidations',
+      'content-type': 'application/grpc', te: 'trailers', [serviceTokenHeader]: serviceToken,
+    })
+    stream.end(Buffer.from([0, 0, 0, 0, 0]))
+    await done.promise
+    expect(sent.count).toBeLessThan(50_000)
+    session.destroy()
+    await listening.stop(100)
+  })
+
+  it('is not ended for a reader that does', async () => {
+    const all = 30_000
+    const serving = createServing({ authenticator: unused, serviceToken, log: silentLog(), metrics: createMetrics('core') })
+    const watchInvalidations = streamRpc(service(), async (_request: WatchInvalidationsRequest, emit: (message: WatchInvalidationsResponse) => void) => {
+      for (let i = 0; i < all; i++) {
+        emit({ kind: 'key', id: String(i) })
+        if (i % 1_000 === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+    })
+    const never = rpc(service(), async () => { throw new Error('not asked for') })
+    const { definition, implementation } = serving.bind(SignerServiceService, { verifyApiKey: never, getAccess: never, watchInvalidations })
+    const server = new Server()
+    server.addService(definition, implementation)
+    const listening = await listenGrpc(server, { host: '127.0.0.1', port: 0 })
+    const client = new SignerServiceClient(`127.0.0.1:${listening.port}`, credentials.createInsecure())
+    const metadata = new Metadata()
+    metadata.set(serviceTokenHeader, serviceToken)
+    const heard: string[] = []
+    for await (const message of client.watchInvalidations({}, metadata)) heard.push(message.id)
+    expect(heard).toHaveLength(all)
+    expect(heard.at(-1)).toBe(String(all - 1))
+    client.close()
+    await listening.stop(100)
+  })
+})
+
+const notAsked = async (): Promise<never> => { throw new Error('not asked for') }
+const unused: Authenticator = { m2mByBasic: notAsked, m2mByToken: notAsked, userByToken: notAsked }
 
 describe('what is no request of ours', () => {
   it('is refused without harm: garbage bytes, an unknown method, a message that is too large', async () => {
