@@ -1,5 +1,5 @@
 import { randomInt, randomUUID } from 'node:crypto'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createLedger } from '../../core/allowances/ledger.ts'
 import type { TicketCharge } from '../../core/allowances/types.ts'
@@ -451,5 +451,5 @@ async function expectSoundBooks(): Promise<void> {
       where g.id is null or e.cause_id is null`,
     'a user has one subscription': `select user_id from subscriptions group by app_id, user_id having count(*) <> 1`,
   }
-  for (const [rule, query] of Object.entries(checks)) expect((await core.sql.query(query)).rows, rule).toEqual([])
+  for (const [rule, query] of Object.entries(checks)) expect({ [rule]: (await core.sql.query(query)).rows }).toEqual({ [rule]: [] })
 }

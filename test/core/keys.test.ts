@@ -59,13 +59,12 @@ describe('a key', () => {
   it('costs no look-up when its checksum is wrong', async () => {
     const { apiKey } = await createKey()
     const last = apiKey.at(-1) === '0' ? '1' : '0'
-    const lost = new Error('no look-up was expected')
     // What would look a key up fails from here on.
     await core.sql.query('alter table api_keys rename to api_keys_away')
     try {
       expect(await verify(apiKey.slice(0, -1) + last)).toBe('TOKEN_INVALID')
       expect(await verify('svc_ak_unheard-of')).toBe('TOKEN_INVALID')
-      expect(await verify(apiKey), lost.message).toBe('INTERNAL')
+      expect(await verify(apiKey)).toBe('INTERNAL')
     } finally {
       await core.sql.query('alter table api_keys_away rename to api_keys')
     }

@@ -128,7 +128,7 @@ describe('scopes', () => {
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     expect(await outcome(mint(scope))).toBe(reason)
     expect(await outcome(core.as(bearerOf(apiKey)).exchangeApiKey({ clientId: app.clientId, scope }))).toBe(reason)
-    if (scope !== 'users:read') expect(await outcome(m2m.issueMachineToken({ scope }))).toBe(reason)
+    expect(await outcome(m2m.issueMachineToken({ scope: scope.replace('users:read', 'admin') }))).toBe(reason)
   })
 
   it('are those of the public client, and none when it has none', async () => {
@@ -169,42 +169,47 @@ describe('a forged token', () => {
   const claims = async (use: 'user' | 'machine') =>
     decodeJwt((await (use === 'user' ? mint() : m2m.issueMachineToken())).accessToken)
   const activeKid = async () => decodeProtectedHeader((await mint()).accessToken).kid ?? ''
-  const expectRefused = async (token: string) => {
-    expect(await useUser(token)).toBe('TOKEN_INVALID')
-    expect(await useMachine(token)).toBe('TOKEN_INVALID')
+  /** Those that work, as a user's or as a machine's. */
+  async function taken(tokens: readonly string[]): Promise<string[]> {
+    const works = await Promise.all(tokens.map(async (token) => {
+      const ends = [await useUser(token), await useMachine(token)]
+      return ends.some((end) => end !== 'TOKEN_INVALID')
+    }))
+    return tokens.filter((_, index) => works[index])
   }
   const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
   it('is refused without a signature (alg none)', async () => {
-    for (const alg of ['none', 'None', 'NONE']) {
-      await expectRefused(`${encode({ alg, typ: 'at+jwt' })}.${encode(await claims('user'))}.`)
-      await expectRefused(`${encode({ alg, typ: 'at+jwt', kid: await activeKid() })}.${encode(await claims('machine'))}.`)
-    }
+    const [kid, user, machine] = [await activeKid(), encode(await claims('user')), encode(await claims('machine'))]
+    const tokens = ['none', 'None', 'NONE'].flatMap((alg) =>
+      [`${encode({ alg, typ: 'at+jwt' })}.${user}.`, `${encode({ alg, typ: 'at+jwt', kid })}.${machine}.`])
+    expect(await taken(tokens)).toEqual([])
   })
 
   it('is refused when the public key signs it as a shared secret', async () => {
     const kid = await activeKid()
     const jwk = (await jwks()).keys.find((key) => key.kid === kid)
     const pem = await exportSPKI(createPublicKey({ key: { kty: 'RSA', n: jwk?.n ?? '', e: jwk?.e ?? '' }, format: 'jwk' }))
-    for (const secret of [pem, pem.trim(), JSON.stringify(jwk), jwk?.n ?? '']) {
-      const signed = `${encode({ alg: 'HS256', typ: 'at+jwt', kid })}.${encode(await claims('user'))}`
-      await expectRefused(`${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`)
-    }
+    const signed = `${encode({ alg: 'HS256', typ: 'at+jwt', kid })}.${encode(await claims('user'))}`
+    const tokens = [pem, pem.trim(), JSON.stringify(jwk), jwk?.n ?? ''].map((secret) =>
+      `${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`)
+    expect(await taken(tokens)).toEqual([])
   })
 
   it('is refused when another key signs it, under our kid, an unknown one, or none', async () => {
     const { privateKey } = await generateKeyPair('RS256')
-    for (const kid of [await activeKid(), randomUUID(), '', '../../etc/passwd', '\' or 1=1 --', undefined]) {
-      for (const use of ['user', 'machine'] as const) {
-        await expectRefused(await new SignJWT(await claims(use)).setProtectedHeader({ alg: 'RS256', typ: 'at+jwt', ...(kid === undefined ? {} : { kid }) }).sign(privateKey))
-      }
-    }
+    const headers = [{}, ...[await activeKid(), randomUUID(), '', '../../etc/passwd', '\' or 1=1 --'].map((kid) => ({ kid }))]
+    const bodies = [await claims('user'), await claims('machine')]
+    const tokens = await Promise.all(headers.flatMap((header) => bodies.map((body) =>
+      new SignJWT(body).setProtectedHeader({ alg: 'RS256', typ: 'at+jwt', ...header }).sign(privateKey))))
+    expect(await taken(tokens)).toEqual([])
   })
 
   it('is refused with a key of its own in its header', async () => {
     const { privateKey, publicKey } = await generateKeyPair('RS256', { extractable: true })
     const jwk = createPublicKey({ key: await exportSPKI(publicKey) }).export({ format: 'jwk' })
-    await expectRefused(await new SignJWT(await claims('user')).setProtectedHeader({ alg: 'RS256', typ: 'at+jwt', jwk: { ...jwk } }).sign(privateKey))
+    const token = await new SignJWT(await claims('user')).setProtectedHeader({ alg: 'RS256', typ: 'at+jwt', jwk: { ...jwk } }).sign(privateKey)
+    expect(await taken([token])).toEqual([])
   })
 
   it('is refused when a part is cut, changed or swapped', async () => {
@@ -216,7 +221,7 @@ describe('a forged token', () => {
       `${header}.${machine[1]}.${signature}`, `.${payload}.${signature}`, `${header}..${signature}`, 'x.y.z', '...', 'e30.e30.e30',
       `${header}.${payload}.${signature}.${signature}`, `${encode({ ...decodeProtectedHeader(`${header}.${payload}.${signature}`), typ: 'JWT' })}.${payload}.${signature}`,
     ]
-    for (const token of bad) await expectRefused(token)
+    expect(await taken(bad)).toEqual([])
   })
 
   it('is refused when it is of the other use', async () => {
@@ -232,7 +237,7 @@ describe('a forged token', () => {
     const { accessToken } = await foreign.as(app.basic).mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })
     expect(decodeJwt(accessToken).iss).toBe('https://other.example/api/v1/oidc')
     expect(await useUser(accessToken, foreign.as(bearerOf(accessToken)))).toBe('OK')
-    await expectRefused(accessToken)
+    expect(await taken([accessToken])).toEqual([])
     await foreign.core.stop()
   })
 
