@@ -31,13 +31,22 @@ export const externalUserId = (text: string): ExternalUserId => text as External
 const utf8 = new TextEncoder()
 const controls = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
-/** Null when `text` can be an externalUserId (decision 8), otherwise what is wrong with it. */
+/** Null when `text` can be an externalUserId that an integrator gives (decision 8), otherwise what is wrong with it. */
 export function externalUserIdProblem(text: string): string | null {
+  const problem = subjectProblem(text)
+  if (problem === null && /^(owner|user):/.test(text.trim())) return 'externalUserId must not start with owner: or user:'
+  return problem
+}
+
+/**
+ * Null when `text` can stand for a user at all. What was signed for a reserved id is somebody's spend like any
+ * other: such ids cannot be provisioned by an integrator, but they are metered.
+ */
+export function subjectProblem(text: string): string | null {
   const trimmed = text.trim()
   if (trimmed === '') return 'externalUserId is required'
   if (utf8.encode(trimmed).length > 200) return 'externalUserId must be at most 200 bytes'
   if (controls.test(trimmed)) return 'externalUserId must not contain control characters'
-  if (/^(owner|user):/.test(trimmed)) return 'externalUserId must not start with owner: or user:'
   return null
 }
 

@@ -74,6 +74,7 @@ export function createAccessBook(options: AccessOptions) {
         validAfter: 0,
         rate: null,
         left: 0n,
+        tab: openTab(0n, 0),
         userId: '',
         until,
         since,
@@ -86,13 +87,13 @@ export function createAccessBook(options: AccessOptions) {
   /** Takes in what core said at `since`, a point in the order of invalidations. */
   function keep(authId: string, access: Access, since: number): Allowance {
     const said = parseInteger(access.remainingUsdAttos)
-    const consumed = parseInteger(access.consumedUsdAttos)
     const rate = access.usdAttosPerEth === undefined ? null : parseInteger(access.usdAttosPerEth)
+    const consumed = parseInteger(access.consumedUsdAttos)
     if (said === null || consumed === null)
       throw new Error('core answered with an unreadable balance')
     const tab = tabOf(authId, consumed)
-    // Core's figure lags behind the stream of events: what it cannot know of yet is already spent.
-    const left = said - pendingOf(tab, consumed, { at: now().getTime(), lagMs: options.lagSeconds * 1000 })
+    // Core's figure lags behind the stream of events: what it cannot know of yet is spent already.
+    const left = said - pendingOf(tab, consumed, moment())
     const refusal = refusalOf(access, left)
     const allowance: Allowance = {
       refusal,
@@ -108,6 +109,8 @@ export function createAccessBook(options: AccessOptions) {
     return allowance
   }
 
+  const moment = () => ({ at: now().getTime(), lagMs: options.lagSeconds * 1000 })
+
   function tabOf(authId: string, consumed: bigint): Tab {
     const kept = tabs.get(authId)
     if (kept) return kept
@@ -119,7 +122,7 @@ export function createAccessBook(options: AccessOptions) {
   /** Takes `cost` from what is left, and remembers it until it shows in core's figures. */
   function spend(allowance: Allowance, cost: bigint): void {
     allowance.left -= cost
-    spendOn(allowance.tab, cost, { at: now().getTime(), lagMs: options.lagSeconds * 1000 })
+    spendOn(allowance.tab, cost, moment())
   }
 
   function refusalOf(access: Access, left: bigint): Refusal | null {

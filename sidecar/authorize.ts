@@ -29,7 +29,7 @@ export interface AuthorizerDeps {
    * The `maxPrice` member of the answer by session type, with its leading comma; absent for
    * none.
    */
-  readonly maxPrice: Readonly<Record<string, string>>
+  readonly maxPrice: ReadonlyMap<string, string>
   readonly meters: Meters
   readonly log: Log
   readonly now: Now
@@ -86,7 +86,7 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
     debit({ allowance, session, ms })
     const expiry = session ? promise(allowance, session, who) : 0
     if (session && expiry === 0) elapsed.remember(who.authId, session)
-    const ceiling = deps.maxPrice[session?.type ?? ''] ?? ''
+    const ceiling = deps.maxPrice.get(session?.type ?? '') ?? ''
     const body = `${who.head}${expiry}${who.tail}${ceiling}}`
     return { status: 200, code: 'ok', body, source, authId: who.authId }
   }

@@ -11,8 +11,8 @@ const units: Readonly<Record<string, string>> = {
  */
 export function maxPriceMembers(
   ceilings: Readonly<Record<string, string>>,
-): Readonly<Record<string, string>> {
-  return Object.fromEntries(
+): ReadonlyMap<string, string> {
+  return new Map(
     Object.entries(ceilings).map(([type, price]) => [
       type,
       `,"maxPrice":{"price":${price},"currency":"wei","unit":"${units[type]}"}`,

@@ -34,7 +34,8 @@ export function burnOf(session: Priced, rate: EthRate): UsdAttos | null {
   return burn === null || burn <= 0n ? null : usdAttos(burn)
 }
 
-const firstMs: Readonly<Record<string, number>> = { live: 10_000, lv2v: 60_000 }
+// A map: the type is the caller's text, and an object would know `__proto__`.
+const firstMs: ReadonlyMap<string, number> = new Map([['live', 10_000], ['lv2v', 60_000]])
 const unseenMs = 60_000
 
 interface Seen {
@@ -53,7 +54,7 @@ export function createElapsed({ max, windowSeconds }: { max: number; windowSecon
 
   /** Milliseconds that this call of the session is billed for, at most. */
   function of(authId: string, session: Session): number {
-    if (session.sequence === 0) return firstMs[session.type] ?? 0
+    if (session.sequence === 0) return firstMs.get(session.type) ?? 0
     const from = startOf(seen.get(keyOf(authId, session)), session)
     if (session.at !== null && from !== null) return Math.max(0, session.at - from)
     return unseenMs

@@ -47,7 +47,8 @@ export function pendingOf(tab: Tab, consumed: bigint, moment: Moment): bigint {
 
 function age(tab: Tab, { at, lagMs }: Moment): void {
   if (at - tab.since < lagMs) return
-  tab.earlier = at - tab.since < 2 * lagMs ? tab.recent : 0n
+  const lags = Math.floor((at - tab.since) / lagMs)
+  tab.earlier = lags === 1 ? tab.recent : 0n
   tab.recent = 0n
-  tab.since = at
+  tab.since += lags * lagMs
 }

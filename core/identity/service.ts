@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { audit } from '../audit.ts'
 import type { Context } from '../serve.ts'
 import { type Cursor, page } from '../cursor.ts'
-import { type AppId, type ExternalUserId, type UserId, authId, externalUserIdProblem, isClientId, newUserId, parseExternalUserId } from '../ids.ts'
+import { type AppId, type ExternalUserId, type UserId, authId, externalUserId, isClientId, newUserId, parseExternalUserId, subjectProblem } from '../ids.ts'
 import type { Invalidations } from '../invalidations.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
@@ -98,7 +98,9 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
 
   /** NOT_FOUND when the app has no such user. */
   async function get(app: AppId, external: string): Promise<User> {
-    const user = await store.findUser(pool, app, parseExternalUserId(external))
+    const problem = subjectProblem(external)
+    if (problem) throw new DomainError('REQUEST_INVALID', problem)
+    const user = await store.findUser(pool, app, external.trim())
     if (!user) throw unknownUser()
     return user
   }
@@ -133,7 +135,7 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
     const resolved = new Map<string, { appId: AppId; userId: UserId }>()
     // What cannot be an id is nobody's, and may hold what Postgres does not take as text.
     const possible = subjects.filter((subject) =>
-      isClientId(subject.clientId) && externalUserIdProblem(subject.externalUserId) === null)
+      isClientId(subject.clientId) && subjectProblem(subject.externalUserId) === null)
     const rows = await store.findSubjects(pool,
       possible.map((subject) => subject.clientId), possible.map((subject) => subject.externalUserId))
     for (const row of rows) {
@@ -146,8 +148,8 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
   }
 
   async function provision(app: AppId, external: string): Promise<UserId | null> {
-    if (externalUserIdProblem(external) !== null || external.trim() !== external) return null
-    const change = { externalUserId: parseExternalUserId(external) }
+    if (subjectProblem(external) !== null || external.trim() !== external) return null
+    const change = { externalUserId: externalUserId(external) }
     const { user, created } = await tx(pool, async (db) => {
       const made = await create(db, app, change)
       const found = made ?? await store.lockUser(db, app, change.externalUserId)

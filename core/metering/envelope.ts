@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { externalUserIdProblem } from '../ids.ts'
+import { subjectProblem } from '../ids.ts'
 import { type Wei, wei } from '../lib/money.ts'
 import { type Instant, decimalText, describing, instantOf, int31, int64Text, integerText, uint64Text, unixMs } from './fields.ts'
 import { type Json, type JsonObject, isNumber, isObject, readJson } from './json.ts'
@@ -134,7 +134,7 @@ function subjectOf(authId: string): { clientId: string; externalUserId: string }
   if (authId === '') return ['unattributed', 'auth_id is empty: nobody can be charged']
   const colon = authId.indexOf(':')
   if (colon < 1) return ['unknown_client', 'auth_id names no client']
-  const wrong = externalUserIdProblem(authId.slice(colon + 1))
+  const wrong = subjectProblem(authId.slice(colon + 1))
   if (wrong !== null) return ['invalid_subject', wrong]
   return { clientId: authId.slice(0, colon), externalUserId: authId.slice(colon + 1).trim() }
 }

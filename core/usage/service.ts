@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import { type AppId, type UserId, externalUserIdProblem, isUuid, userId as asUserId } from '../ids.ts'
+import { type AppId, type UserId, isUuid, subjectProblem, userId as asUserId } from '../ids.ts'
 import { microsThatAddUp, usdAttos, usdMicros, wei } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { parseInstant, parseUtcDay } from '../lib/time.ts'
@@ -45,7 +45,7 @@ export function createUsage({ pool, users }: UsageDeps) {
     const lower = of.toLowerCase()
     const byId = isUuid(lower) ? await users.findById(appId, asUserId(lower)) : null
     if (byId) return byId
-    if (externalUserIdProblem(of) !== null) throw new DomainError('NOT_FOUND', 'no such user')
+    if (subjectProblem(of) !== null) throw new DomainError('NOT_FOUND', 'no such user')
     return users.get(appId, of)
   }
 

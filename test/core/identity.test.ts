@@ -92,7 +92,7 @@ describe('upserting a user', () => {
   it.each([
     ['missing', ''], ['blank', '   '], ['201 bytes', 'x'.repeat(201)], ['201 bytes of 101 characters', `${'é'.repeat(100)}x`],
     ['a NUL', 'a\u0000b'], ['a line break', 'a\nb'], ['a DEL', 'a\u007fb'], ['a C1 control', 'a\u0085b'],
-    ['a line separator', 'a\u2028b'], ['owner:', 'owner:ada'], ['user:', ' user:ada'],
+    ['a line separator', 'a\u2028b'],
   ])('refuses an externalUserId with %s', async (_what, externalUserId) => {
     const calls = [
       upsert({ externalUserId }), m2m.updateUser({ clientId: app.clientId, externalUserId }), deactivate(externalUserId),
@@ -102,6 +102,12 @@ describe('upserting a user', () => {
       m2m.createGrant({ clientId: app.clientId, externalUserId, amountUsdMicros: '1' }),
     ]
     expect(await Promise.all(calls.map(outcome))).toEqual(calls.map(() => 'REQUEST_INVALID'))
+  })
+
+  it.each(['owner:ada', ' user:ada'])('reserves %s: an integrator cannot provision it', async (externalUserId) => {
+    const writes = [upsert({ externalUserId }), m2m.updateUser({ clientId: app.clientId, externalUserId }), deactivate(externalUserId)]
+    expect(await Promise.all(writes.map(outcome))).toEqual(writes.map(() => 'REQUEST_INVALID'))
+    expect(await outcome(m2m.createKey({ clientId: app.clientId, externalUserId }))).toBe('NOT_FOUND')
   })
 
   it.each([

@@ -80,6 +80,7 @@ export async function startCoreDouble(port = 0) {
       usdAttosPerEth:
         script.usdPerEth === null ? undefined : (script.usdPerEth * 10n ** 18n).toString(),
       userId: `user-of-${name}`,
+      consumedUsdAttos: '0',
       ...overrides,
     })
   }

@@ -75,20 +75,35 @@ describe('spending from memory', () => {
   const later = (SequenceNumber: number, state: object = {}) =>
     firstCall({ state: { SequenceNumber, ...state } })
 
+  // One unit of a fixed job costs two dollars at this price.
+  const job = (n: number) => later(n, { Type: 'fixed', InitialPricePerUnit: 666_666_666_666_667 })
+
   it('asks core again when what it said is used up, and not before', async () => {
     const { authorize, core } = await startHarness({ env: { SIGNING_TTL_SECONDS: '0' } })
-    // One unit of a fixed job costs two dollars at this price, so that five dollars are two jobs.
-    const job = (n: number) => later(n, { Type: 'fixed', InitialPricePerUnit: 666_666_666_666_667 })
-    for (const [n, lookups] of [
-      [0, 0],
-      [1, 0],
-      [2, 1],
-      [3, 1],
-      [4, 2],
-    ]) {
-      expect((await authorize(job(n ?? 0))).json['status']).toBe(200)
+    core.users.set('acme:alice', { micros: 5_000_000n })
+    for (const lookups of [0, 0]) {
+      expect((await authorize(job(1))).json['status']).toBe(200)
       expect(core.calls.getAccess).toBe(lookups)
     }
+    // The two tickets have arrived, and five dollars were granted.
+    core.users.set('acme:alice', { micros: 7_000_000n, consumedUsdAttos: (4n * usd).toString() })
+    for (const lookups of [1, 1, 1]) {
+      expect((await authorize(job(2))).json['status']).toBe(200)
+      expect(core.calls.getAccess).toBe(lookups)
+    }
+  })
+
+  it('counts as spent what it allowed and core has not heard of, for as long as an event may take', async () => {
+    const { authorize, core, clock } = await startHarness({ env: { SIGNING_TTL_SECONDS: '0', EVENT_LAG_SECONDS: '20' } })
+    core.users.set('acme:alice', { micros: 5_000_000n })
+    const statuses = []
+    for (let n = 0; n < 4; n++) statuses.push((await authorize(job(n))).json['status'])
+    // The third was worth more than what is left, but something is left: the one after it is refused.
+    expect(statuses).toEqual([200, 200, 200, 483])
+    clock.seconds += 5
+    expect((await authorize(job(5))).json['status']).toBe(483)
+    clock.seconds += 40
+    expect((await authorize(job(6))).json['status']).toBe(200)
   })
 
   it("decides on core's newest word, and asks a broke user's balance once a second", async () => {
@@ -131,7 +146,7 @@ describe('spending from memory', () => {
     const price = { InitialPricePerUnit: 3_333_333_333_333 }
     core.users.set('acme:alice', { micros: 200_000n })
     expect((await authorize(firstCall({ state: price }))).json['expiry']).toBe(vectorNow + 5)
-    core.users.set('acme:alice', { micros: 110_000n })
+    core.users.set('acme:alice', { micros: 110_000n, consumedUsdAttos: (usd / 5n).toString() })
     expect((await authorize(firstCall({ state: { ...price, StateID: '1' } }))).json['expiry']).toBe(
       0,
     )

@@ -66,15 +66,15 @@ describe('ingesting', () => {
     const unknown = `app_${'0'.repeat(24)}:alice`
     expect(await ingest(
       envelope({ auth_id: '' }), envelope({ auth_id: 'alice' }), envelope({ auth_id: unknown }), envelope({ auth_id: 'acme:alice' }),
-      envelope({ auth_id: `${world.app.clientId}:user:42` }), alice())).toEqual(counts(1, 0, 0, 5))
+      envelope({ auth_id: `${world.app.clientId}:\u0007` }), alice())).toEqual(counts(1, 0, 0, 5))
     expect(await quarantine()).toMatchObject([
       { reason: 'invalid_subject', fee_wei: '120000' }, { reason: 'unattributed', auth_id: '', fee_wei: '120000' },
       { reason: 'unknown_client' }, { reason: 'unknown_client' }, { reason: 'unknown_client' }].toSorted((a, b) => a.reason.localeCompare(b.reason)))
   })
 
   it('gives a subject with colons to one user, split at the first (K9)', async () => {
-    await ingest(alice({ auth_id: `${world.app.clientId}:team:42` }))
-    expect(await rows('select external_user_id from end_users')).toEqual([{ external_user_id: 'team:42' }])
+    await ingest(alice({ auth_id: `${world.app.clientId}:user:42` }))
+    expect(await rows('select external_user_id from end_users')).toEqual([{ external_user_id: 'user:42' }])
   })
 
   it('keeps fees exact beyond 2^53 and zero ones (K11, K12)', async () => {
