@@ -49,7 +49,8 @@ export function createAccessBook(options: AccessOptions) {
 
   /** What is known here and may still be used, or null. */
   function known(authId: string): Allowance | null {
-    const allowance = allowances.get(authId)
+    // Not `get`: an allowance lives for seconds, so that keeping the newest used first gains nothing.
+    const allowance = allowances.peek(authId)
     if (
       !allowance
       || allowance.until <= now().getTime()
@@ -109,6 +110,14 @@ export function createAccessBook(options: AccessOptions) {
     return allowance
   }
 
+  /** Undoes part of what was spent here before. */
+  function giveBack(authId: string, amount: bigint): void {
+    const tab = tabs.get(authId)
+    if (tab) spendOn(tab, -amount, moment())
+    const allowance = allowances.get(authId)
+    if (allowance) allowance.left += amount
+  }
+
   const moment = () => ({ at: now().getTime(), lagMs: options.lagSeconds * 1000 })
 
   function tabOf(authId: string, consumed: bigint): Tab {
@@ -130,7 +139,7 @@ export function createAccessBook(options: AccessOptions) {
     return left < minimum ? refusals.insufficientBalance : null
   }
 
-  return { known, fetch, keep, spend, size: () => allowances.size }
+  return { known, fetch, keep, spend, giveBack, size: () => allowances.size }
 }
 
 export type AccessBook = ReturnType<typeof createAccessBook>

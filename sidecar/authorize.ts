@@ -2,6 +2,7 @@ import type { Log } from '../core/lib/log.ts'
 import type { Now } from '../core/lib/time.ts'
 import type { AccessBook, Allowance } from './access.ts'
 import type { AuthorizeBody } from './body.ts'
+import { createFaultLog } from './fault-log.ts'
 import type { Found, Identities } from './identities.ts'
 import type { Meters } from './meters.ts'
 import { type Elapsed, burnOf, costOf } from './price.ts'
@@ -41,7 +42,8 @@ export interface AuthorizerDeps {
  * without `state` is decided by its credential alone, with expiry 0.
  */
 export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) => Promise<Decision> {
-  const { identities, access, elapsed, meters, log } = deps
+  const { identities, access, elapsed, meters } = deps
+  const warn = createFaultLog(deps)
 
   return async (body) => {
     if (body.credential.kind === 'ambiguous') return refused(refusals.ambiguousCredential, 'none')
@@ -65,6 +67,8 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
     const bound = session ? session.authId : ''
     if (bound !== '' && bound !== who.authId) return refused(refusals.otherIdentity, source, who)
     const ms = session ? elapsed.of(who.authId, session) : 0
+    const promised = session ? elapsed.takePromised(who.authId, session) : 0n
+    if (promised > 0n) access.giveBack(who.authId, promised)
     const allowance = access.known(who.authId)
     if (!allowance || !(allowance.refusal || covers(allowance, session, ms)))
       return ask({ who, session, ms })
@@ -85,7 +89,6 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
     if (allowance.refusal) return refused(allowance.refusal, source, who)
     debit({ allowance, session, ms })
     const expiry = session ? promise(allowance, session, who) : 0
-    if (session && expiry === 0) elapsed.remember(who.authId, session)
     const ceiling = deps.maxPrice.get(session?.type ?? '') ?? ''
     const body = `${who.head}${expiry}${who.tail}${ceiling}}`
     return { status: 200, code: 'ok', body, source, authId: who.authId }
@@ -97,14 +100,20 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
    */
   function promise(allowance: Allowance, session: Session, who: Who): number {
     const burn = session.sound && allowance.rate !== null ? burnOf(session, allowance.rate) : null
-    if (burn === null) return 0
+    const window = burn === null ? 0 : windowOf(allowance, burn, who)
+    const cost = (burn ?? 0n) * BigInt(window)
+    if (window > 0) access.spend(allowance, cost)
+    elapsed.remember(who.authId, session, cost)
+    return window > 0 ? Math.floor(deps.now().getTime() / 1000) + window : 0
+  }
+
+  /** Seconds that half of what is left pays for, within the policy and the credential's life. */
+  function windowOf(allowance: Allowance, burn: bigint, who: Who): number {
     const second = Math.floor(deps.now().getTime() / 1000)
     const affordable = allowance.left / (burn * 2n)
     const policy = Math.min(deps.signingTtlSeconds, (who.expiresAt ?? Infinity) - second)
     const window = affordable < BigInt(Math.max(0, policy)) ? Number(affordable) : policy
-    if (window <= 0) return 0
-    access.spend(allowance, burn * BigInt(window))
-    return second + window
+    return Math.max(0, window)
   }
 
   // A call of unknown cost uses all that is left here, so that the next one asks core again.
@@ -116,7 +125,7 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
 
   function broken(error: unknown, refusal: Refusal): Refusal {
     meters.failed('core')
-    log.warn({ err: error }, refusal.code)
+    warn(error, refusal.code)
     return refusal
   }
 }

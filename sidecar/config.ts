@@ -1,11 +1,7 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { microsToAttos, usdMicros } from '../core/lib/money.ts'
+import { readIdentity } from './identity-config.ts'
 import { maxSecretBytes } from './secrets.ts'
-
-const modes = ['api_key', 'oidc', 'composite', 'trusted_headers'] as const
-const custom = /^custom:(.+)$/
-
-export type AuthMode = (typeof modes)[number] | 'custom'
 
 /**
  * Everything the sidecar is told from outside, read once. Seconds and atto-dollars are in the
@@ -14,23 +10,8 @@ export type AuthMode = (typeof modes)[number] | 'custom'
 export type SidecarConfig = ReturnType<typeof readSidecarConfig>
 
 export function readSidecarConfig(env: EnvReader) {
-  const config = {
-    listen: {
-      host: env.text('HOST', {
-        meaning: 'Address that every listener binds.',
-        fallback: '127.0.0.1',
-      }),
-      port: env.port('SIDECAR_PORT', {
-        meaning: 'Port of the sidecar: POST /authorize and POST /events.',
-        fallback: '8090',
-      }),
-      maxConnections: env.integer('SIDECAR_MAX_CONNECTIONS', {
-        meaning: 'Connections the sidecar holds at once; more are closed.',
-        fallback: '10000',
-        min: 1,
-        max: 1_000_000,
-      }),
-    },
+  return {
+    listen: readListen(env),
     logLevel: env.text('LOG_LEVEL', {
       meaning: 'trace, debug, info, warn, error or silent.',
       fallback: 'info',
@@ -58,7 +39,25 @@ export function readSidecarConfig(env: EnvReader) {
     access: readAccess(env),
     maxPrice: readMaxPrice(env),
   } as const
-  return config
+}
+
+function readListen(env: EnvReader) {
+  return {
+    host: env.text('HOST', {
+      meaning: 'Address that every listener binds.',
+      fallback: '127.0.0.1',
+    }),
+    port: env.port('SIDECAR_PORT', {
+      meaning: 'Port of the sidecar: POST /authorize and POST /events.',
+      fallback: '8090',
+    }),
+    maxConnections: env.integer('SIDECAR_MAX_CONNECTIONS', {
+      meaning: 'Connections the sidecar holds at once; more are closed.',
+      fallback: '10000',
+      min: 1,
+      max: 1_000_000,
+    }),
+  } as const
 }
 
 function readSecrets(env: EnvReader): readonly string[] {
@@ -89,72 +88,6 @@ function readCore(env: EnvReader) {
   return { target, token } as const
 }
 
-function readIdentity(env: EnvReader) {
-  const platformPort = env.port('PLATFORM_PORT', {
-    meaning: 'Port of the platform API (surface B and OIDC).',
-    fallback: '8080',
-  })
-  const publicUrl = env.url('PUBLIC_URL', {
-    meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
-    fallback: `http://localhost:${platformPort}`,
-    schemes: ['http', 'https'],
-  })
-  const ownIssuer = `${publicUrl ?? `http://localhost:${platformPort}`}/api/v1/oidc`
-  const { mode, module } = readMode(env)
-  const issuer = env.url('JWT_ISSUER', {
-    meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.',
-    schemes: ['http', 'https'],
-  })
-  const proxySecret = env.optional('TRUSTED_PROXY_SECRET', {
-    meaning: 'What the reverse proxy sends as X-Livepeer-Proxy-Secret in trusted_headers mode.',
-    secret: true,
-  })
-  if (mode === 'trusted_headers' && (proxySecret ?? '').length < 32) {
-    env.problem('TRUSTED_PROXY_SECRET of at least 32 characters is needed for trusted_headers')
-  }
-  return {
-    mode,
-    module,
-    ownIssuer,
-    issuer: issuer === ownIssuer ? undefined : issuer,
-    audience: env.optional('JWT_AUDIENCE', {
-      meaning: 'Audience its tokens must name; the issuer when unset.',
-    }),
-    jwksUrl: env.url('JWT_JWKS_URL', {
-      meaning: 'Keys of the foreign issuer; found through its discovery document when unset.',
-      schemes: ['http', 'https'],
-    }),
-    clientIdClaim: env.text('CLAIM_CLIENT_ID', {
-      meaning: 'Claim that names the app; then client_id.',
-      fallback: 'azp',
-    }),
-    subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {
-      meaning: 'Claim that names the user.',
-      fallback: 'external_user_id',
-    }),
-    proxySecret,
-    ttlSeconds: env.integer('IDENTITY_TTL_SECONDS', {
-      meaning:
-        'How long a verified key is remembered, and the bound on a revocation that gets lost.',
-      fallback: '300',
-      min: 1,
-      max: 3600,
-    }),
-  } as const
-}
-
-function readMode(env: EnvReader): { mode: AuthMode; module: string | undefined } {
-  const text = env.text('IDENTITY_AUTH_MODE', {
-    meaning: `How end users are verified: ${modes.join(', ')} or custom:<module>.`,
-    fallback: 'composite',
-  })
-  const module = custom.exec(text)?.[1]
-  if (module !== undefined) return { mode: 'custom', module }
-  const mode = modes.find((known) => known === text)
-  if (!mode) env.problem(`IDENTITY_AUTH_MODE must be one of ${modes.join(', ')} or custom:<module>`)
-  return { mode: mode ?? 'composite', module }
-}
-
 function readAccess(env: EnvReader) {
   const minimum = env.integer('ACCESS_MIN_USD_MICROS', {
     meaning: 'Balance below which signing is refused, in millionths of a dollar.',
@@ -165,7 +98,8 @@ function readAccess(env: EnvReader) {
   return {
     minimumUsdAttos: microsToAttos(usdMicros(BigInt(minimum))),
     lagSeconds: env.integer('EVENT_LAG_SECONDS', {
-      meaning: 'How long a payment allowed here may take to reach the ledger; until then it counts as spent.',
+      meaning:
+        'How long a payment allowed here may take to reach the ledger; until then it counts as spent.',
       fallback: '20',
       min: 1,
       max: 300,
