@@ -42,13 +42,15 @@ interface Seen {
   readonly sequence: number
   readonly at: number
   readonly from: number
+  /** Paid in advance with that call's answer: atto-dollars for the time it promised. */
+  promised: bigint
 }
 
 /**
  * How much time a call bills: since the previous call of its session that was allowed here. A
  * replayed state is billed again from where its first use was.
  */
-export function createElapsed({ max, windowSeconds }: { max: number; windowSeconds: number }) {
+export function createElapsed({ max }: { max: number }) {
   const seen = new LRUCache<string, Seen>({ max })
   const keyOf = (authId: string, session: Session): string => `${session.id} ${authId}`
 
@@ -60,32 +62,37 @@ export function createElapsed({ max, windowSeconds }: { max: number; windowSecon
     return unseenMs
   }
 
-  // An expiry that was promised tells when that was: at most a window before it.
+  // Promised elsewhere: paid for there, up to the expiry that comes back in the state.
   function startOf(last: Seen | undefined, { sequence, authExpiry }: Session): number | null {
-    const promised = authExpiry > 0 ? (authExpiry - windowSeconds) * 1000 : null
-    if (!last || sequence === null || sequence < last.sequence) return promised
-    const from = sequence === last.sequence ? last.from : last.at
-    return promised === null ? from : Math.max(promised, from)
+    if (!last || sequence === null || sequence < last.sequence)
+      return authExpiry > 0 ? authExpiry * 1000 : null
+    return sequence === last.sequence ? last.from : last.at
   }
 
   /**
-   * Remembers an allowed call as the start of the next one. Not needed after an answer with an
-   * expiry, which comes back in the state.
+   * What was paid in advance with the session's last answer, once: now that the call is here, the
+   * time that really passed is billed in its place.
    */
-  function remember(authId: string, session: Session): void {
+  function takePromised(authId: string, session: Session): bigint {
+    const last = session.sequence === 0 ? undefined : seen.peek(keyOf(authId, session))
+    if (!last || last.promised === 0n) return 0n
+    const { promised } = last
+    last.promised = 0n
+    return promised
+  }
+
+  /** Remembers an allowed call as the start of the next one, and what its answer promised. */
+  function remember(authId: string, session: Session, promised: bigint): void {
     const { at, sequence } = session
     if (at === null || sequence === null || session.id === '') return
     const key = keyOf(authId, session)
-    const last = seen.peek(key)
+    const last = sequence === 0 ? undefined : seen.peek(key)
     if (last && sequence < last.sequence) return
-    seen.set(key, {
-      sequence,
-      at,
-      from: last?.sequence === sequence ? last.from : (last?.at ?? at),
-    })
+    const from = last?.sequence === sequence ? last.from : (last?.at ?? at)
+    seen.set(key, { sequence, at, from, promised })
   }
 
-  return { of, remember, size: () => seen.size }
+  return { of, takePromised, remember, size: () => seen.size }
 }
 
 export type Elapsed = ReturnType<typeof createElapsed>

@@ -114,7 +114,7 @@ async function createParts(
     now,
   })
   const identities = createIdentities({ verify, marks, max: entries, log, now })
-  const elapsed = createElapsed({ max: entries, windowSeconds: signingTtlSeconds })
+  const elapsed = createElapsed({ max: entries })
   const invalidations = createInvalidations({
     core,
     redisUrl,

@@ -37,7 +37,8 @@ export function spendOn(tab: Tab, cost: bigint, moment: Moment): void {
 export function pendingOf(tab: Tab, consumed: bigint, moment: Moment): bigint {
   age(tab, moment)
   const open = tab.spent - (consumed - tab.base)
-  const possible = tab.recent + tab.earlier
+  // What is given back may be older than what is left of the time that counts.
+  const possible = tab.recent + tab.earlier < 0n ? 0n : tab.recent + tab.earlier
   const pending = open < 0n ? 0n : open < possible ? open : possible
   // Counted afresh from here, so that differences between estimate and ticket do not pile up.
   tab.base = consumed

@@ -44,29 +44,29 @@ describe('what a call costs', () => {
 })
 
 describe('what time a call bills', () => {
-  const elapsed = () => createElapsed({ max: 10, windowSeconds: 10 })
+  const elapsed = () => createElapsed({ max: 10 })
 
   it('is prepaid on the first call and runs from the call before on others', () => {
     const book = elapsed()
     expect(book.of('a:b', session({ sequence: 0 }))).toBe(10_000)
     expect(book.of('a:b', session({ sequence: 0, type: 'lv2v' }))).toBe(60_000)
-    book.remember('a:b', session({ sequence: 0, at: 1_000_000 }))
+    book.remember('a:b', session({ sequence: 0, at: 1_000_000 }), 0n)
     expect(book.of('a:b', session({ sequence: 1, at: 1_004_500 }))).toBe(4_500)
     expect(book.of('a:b', session({ sequence: 1, at: 900_000 }))).toBe(0)
   })
 
   it('is counted again for a state that is sent again', () => {
     const book = elapsed()
-    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }))
-    book.remember('a:b', session({ sequence: 2, at: 1_005_000 }))
+    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }), 0n)
+    book.remember('a:b', session({ sequence: 2, at: 1_005_000 }), 0n)
     expect(book.of('a:b', session({ sequence: 2, at: 1_006_000 }))).toBe(6_000)
   })
 
   it('has a bound for a session that was not seen here', () => {
     const book = elapsed()
     expect(book.of('a:b', session({ sequence: 5 }))).toBe(60_000)
-    expect(book.of('a:b', session({ sequence: 5, at: 1_000_000, authExpiry: 996 }))).toBe(14_000)
-    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }))
+    expect(book.of('a:b', session({ sequence: 5, at: 1_000_000, authExpiry: 996 }))).toBe(4_000)
+    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }), 0n)
     expect(book.of('other:b', session({ sequence: 2, at: 1_001_000 }))).toBe(60_000)
   })
 })
@@ -169,5 +169,29 @@ describe('spending from memory', () => {
     core.invalidate('access', 'user-of-acme:alice')
     await until(async () => (await authorize(firstCall())).json['status'] === 483)
     expect(core.calls.verifyApiKey).toBe(1)
+  })
+})
+
+describe('time that was promised', () => {
+  it('is given back when the session calls again, and the time that passed is billed in its place', () => {
+    const book = createElapsed({ max: 10 })
+    book.remember('a:b', session({ sequence: 0, at: 1_000_000 }), 70n)
+    const next = session({ sequence: 1, at: 1_004_000, authExpiry: 1_010 })
+    expect(book.takePromised('a:b', next)).toBe(70n)
+    expect(book.takePromised('a:b', next)).toBe(0n)
+    expect(book.of('a:b', next)).toBe(4_000)
+  })
+
+  it('does not run an account dry twice over', async () => {
+    const { authorize, core, clock } = await startHarness()
+    // A cent a second: ten cents for the first call, and then ten windows of ten seconds.
+    core.users.set('acme:alice', { micros: 2_000_000n })
+    const at = (second: number) => new Date((vectorNow + second) * 1000).toISOString()
+    const price = { InitialPricePerUnit: 3_333_333_333_333 }
+    for (let n = 0; n <= 10; n++) {
+      const state = { ...price, SequenceNumber: n, LastUpdate: at(n * 11), AuthExpiry: n === 0 ? 0 : vectorNow + n * 11 - 1 }
+      expect((await authorize(firstCall({ state }))).json['status']).toBe(200)
+      clock.seconds += 11
+    }
   })
 })
