@@ -1,9 +1,10 @@
-import { createHmac, createPublicKey, randomUUID } from 'node:crypto'
-import { SignJWT, createLocalJWKSet, decodeJwt, decodeProtectedHeader, exportSPKI, generateKeyPair, jwtVerify } from 'jose'
+import { createHmac, createPrivateKey, createPublicKey, randomUUID } from 'node:crypto'
+import { type JWTPayload, SignJWT, createLocalJWKSet, decodeJwt, decodeProtectedHeader, exportSPKI, generateKeyPair, jwtVerify } from 'jose'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { unseal } from '../../core/lib/crypto.ts'
 import { createDatabase } from '../support/postgres.ts'
 import {
-  type Rpcs, type TestApp, type TestCore, basicOf, bearerOf, issuer, outcome, refusal, second, startTestCore,
+  type Rpcs, type TestApp, type TestCore, basicOf, bearerOf, configOf, issuer, outcome, refusal, second, startTestCore,
 } from './support.ts'
 
 let core: TestCore
@@ -246,6 +247,53 @@ describe('a forged token', () => {
     core.clock.advance(-5 * second)
     expect(await useUser(accessToken)).toBe('TOKEN_INVALID')
     core.clock.advance(5 * second)
+  })
+})
+
+describe('a token that our own key has signed', () => {
+  /** A token as core signs it, with what `change` makes of its claims. */
+  async function signed(use: 'user' | 'machine', change: (claims: JWTPayload) => JWTPayload, typ = 'at+jwt'): Promise<string> {
+    const { accessToken } = use === 'user' ? await mint() : await m2m.issueMachineToken()
+    const { kid = '' } = decodeProtectedHeader(accessToken)
+    const { rows } = await core.sql.query<{ sealed_private: Buffer }>('select sealed_private from signing_keys where kid = $1', [kid])
+    const pkcs8 = unseal(rows[0]?.sealed_private ?? Buffer.of(), configOf({ DATABASE_URL: core.databaseUrl }).sealingKey, `signing-key:${kid}`)
+    const key = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' })
+    return new SignJWT(change(decodeJwt(accessToken))).setProtectedHeader({ alg: 'RS256', typ, kid }).sign(key)
+  }
+
+  it('is taken when nothing is changed', async () => {
+    expect(await useUser(await signed('user', (claims) => claims))).toBe('OK')
+    expect(await useMachine(await signed('machine', (claims) => claims))).toBe('OK')
+  })
+
+  const without = (name: string) => (claims: JWTPayload): JWTPayload =>
+    Object.fromEntries(Object.entries(claims).filter(([claim]) => claim !== name))
+  const withClaims = (more: JWTPayload) => (claims: JWTPayload): JWTPayload => ({ ...claims, ...more })
+  const changes: readonly (readonly [string, (claims: JWTPayload) => JWTPayload])[] = [
+    ['of use signer', withClaims({ token_use: 'signer' })], ['of use id', withClaims({ token_use: 'id' })],
+    ['for another audience', withClaims({ aud: 'https://signer.example' })], ['of another issuer', withClaims({ iss: `${issuer}/` })],
+    ['for another client', withClaims({ client_id: `app_${'0'.repeat(24)}` })], ['for another user', withClaims({ sub: randomUUID() })],
+    ['for no user', withClaims({ sub: 'ada' })],
+    ...['exp', 'iat', 'jti', 'sub', 'client_id', 'token_use', 'aud', 'iss'].map((name) => [`without ${name}`, without(name)] as const),
+  ]
+  it.each(changes)('is refused %s', async (_what, change) => {
+    expect(await useUser(await signed('user', change))).toBe('TOKEN_INVALID')
+  })
+
+  it('is refused with another use than the RPC takes, or another type', async () => {
+    expect(await useMachine(await signed('machine', withClaims({ token_use: 'user' })))).toBe('TOKEN_INVALID')
+    expect(await useMachine(await signed('machine', withClaims({ client_id: app.clientId })))).toBe('TOKEN_INVALID')
+    expect(await useUser(await signed('user', (claims) => claims, 'JWT'))).toBe('TOKEN_INVALID')
+  })
+
+  it('may do nothing without a scope claim (decision 14)', async () => {
+    expect(await useMachine(await signed('machine', without('scope')))).toBe('SCOPE_MISSING')
+    expect(await useMachine(await signed('machine', withClaims({ scope: '' })))).toBe('SCOPE_MISSING')
+  })
+
+  it('may do no more than its client, whatever it says', async () => {
+    await core.sql.query(`update clients set scopes = '{users:write}' where client_id = $1`, [app.m2mClientId])
+    expect(await useMachine(await signed('machine', withClaims({ scope: 'users:read admin' })))).toBe('SCOPE_MISSING')
   })
 })
 
