@@ -17,7 +17,21 @@ export function splitEnvelopes(body: Buffer): Push | null {
   const end = endOfValue(body, start)
   // Only one document may span lines.
   const isOne = start < body.length && end !== null && skipBlank(body, end) === body.length
-  return { envelopes: isOne ? [body.subarray(start, end)] : linesOf(body), isArray: false }
+  const one = isOne ? body.subarray(start, end) : null
+  return { envelopes: one && isWhole(one) ? [one] : linesOf(body), isArray: false }
+}
+
+// A line that was cut off can close its quotes and brackets with those of later lines: then what
+// looks like one document would swallow good events.
+const isWhole = (document: Buffer): boolean => !document.includes(newline) || isJson(document)
+
+function isJson(document: Buffer): boolean {
+  try {
+    JSON.parse(document.toString())
+    return true
+  } catch {
+    return false
+  }
 }
 
 const open = { '[': 0x5b, '{': 0x7b } as const

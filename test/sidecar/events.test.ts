@@ -146,6 +146,9 @@ describe('splitting a push', () => {
     ['{"a":1}{"b":2}', ['{"a":1}{"b":2}']],
     ['"x"\n"y"', ['"x"', '"y"']],
     ['}', ['}']],
+    // Cut within a text, and a bracket short: the good line after it is an event of its own.
+    ['{"a":"b\n{"c":1,"\\"":""}}', ['{"a":"b', '{"c":1,"\\"":""}}']],
+    ['{"a":{\n{"b":1}\n}}', ['{"a":{', '{"b":1}', '}}']],
   ])('of %s', (body, expected) => {
     expect(splitEnvelopes(Buffer.from(body))?.envelopes.map(String) ?? null).toEqual(expected)
   })
