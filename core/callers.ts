@@ -1,5 +1,5 @@
 import { DomainError } from '../proto/errors.ts'
-import { type AppId, type ClientId, type ExternalUserId, type M2mClientId, type UserId, isClientId } from './ids.ts'
+import { type AccountId, type AppId, type ClientId, type ExternalUserId, type M2mClientId, type UserId, isClientId } from './ids.ts'
 
 /** Who authenticated this request, with scopes. A credential becomes a Caller once, before any handler. */
 export interface ServiceCaller { readonly kind: 'service' }
@@ -18,9 +18,28 @@ export interface UserCaller {
   readonly externalUserId: ExternalUserId
   readonly scopes: readonly string[]
 }
+/** A person with a dashboard session. */
+export interface AccountCaller {
+  readonly kind: 'account'
+  readonly accountId: AccountId
+  readonly email: string
+  readonly isPlatformAdmin: boolean
+}
+export const roles = ['owner', 'admin', 'viewer'] as const
+export type Role = (typeof roles)[number]
+/** A person who may see an app, and as what. A platform admin is an owner everywhere. */
+export interface MemberCaller {
+  readonly kind: 'member'
+  readonly appId: AppId
+  readonly clientId: ClientId
+  readonly accountId: AccountId
+  readonly email: string
+  readonly role: Role
+  readonly isPlatformAdmin: boolean
+}
 /** The request's own credential, not looked at yet: for the RPCs that are about the credential itself. */
 export interface BearerCaller { readonly kind: 'bearer'; readonly token: string }
-export type Caller = ServiceCaller | M2mCaller | UserCaller | BearerCaller
+export type Caller = ServiceCaller | M2mCaller | UserCaller | BearerCaller | AccountCaller | MemberCaller
 
 /** What `authorization` may hold. */
 export type Credential =
@@ -34,12 +53,18 @@ export interface Authenticator {
   m2mByBasic(pairs: readonly { id: string; secret: string }[]): Promise<M2mCaller>
   m2mByToken(token: string): Promise<M2mCaller>
   userByToken(token: string): Promise<UserCaller>
+  /** TOKEN_INVALID when the session is over. */
+  accountBySession(token: string): Promise<AccountCaller>
+  /** Null when the app is unknown or the account may not see it. */
+  memberOf(account: AccountCaller, clientId: ClientId): Promise<MemberCaller | null>
 }
 
 export interface GuardedRequest {
   readonly credential: Credential
   /** The app the request names, when it names one. */
   readonly clientId: string | undefined
+  /** The dashboard session's token, when the gateway sent one. */
+  readonly session: string | undefined
 }
 
 /** Lets a request through as a caller of kind `C`, or throws the first refusal in the order of decision 13. */
@@ -126,6 +151,42 @@ export const user = (): Guard<UserCaller> => async (request, authenticator) => {
     throw new DomainError('TOKEN_INVALID', 'send a user token as Bearer')
   }
   const caller = await authenticator.userByToken(request.credential.token)
+  requireOwnApp(caller, request.clientId)
+  return caller
+}
+
+/** A person with a dashboard session: 401 without one. */
+export const session = (): Guard<AccountCaller> => async (request, authenticator) => {
+  if (request.session === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
+  return authenticator.accountBySession(request.session)
+}
+
+/** What a session may do with an app: any member reads; owner and admin edit; the owner, and a platform admin, own. */
+export type Rights = 'read' | 'edit' | 'own'
+
+const holders: Readonly<Record<Rights, readonly Role[]>> = {
+  read: ['owner', 'admin', 'viewer'], edit: ['owner', 'admin'], own: ['owner'],
+}
+
+/** A member of the named app with those rights: 401 without a session, 404 for an app one may not see, 403. */
+export const member = (rights: Rights): Guard<MemberCaller> => async (request, authenticator) => {
+  const account = await session()(request, authenticator)
+  const caller = request.clientId !== undefined && isClientId(request.clientId)
+    ? await authenticator.memberOf(account, request.clientId) : null
+  if (!caller) throw noSuchApp()
+  if (!holders[rights].includes(caller.role)) {
+    throw new DomainError('EDIT_FORBIDDEN', `your role in this app, ${caller.role}, does not allow this`)
+  }
+  return caller
+}
+
+/** The app's M2M client (no scope asked) or a member who may read. Nobody at all is answered 404 (decision 13). */
+export const m2mOrMember = (): Guard<M2mCaller | MemberCaller> => async (request, authenticator) => {
+  if (request.credential.scheme === 'none') {
+    if (request.session === undefined) throw noSuchApp()
+    return member('read')(request, authenticator)
+  }
+  const caller = await m2mCaller(request.credential, authenticator)
   requireOwnApp(caller, request.clientId)
   return caller
 }

@@ -7,8 +7,11 @@ import { HealthImplementation } from 'grpc-health-check'
 const protoRoot = join(import.meta.dirname, '../proto')
 
 /** Every contract, for reflection: the files that the code was generated from. */
-export const protoFiles = ['identity', 'keys', 'tokens', 'allowances', 'metering', 'usage', 'signer']
-  .map((domain) => `tollgate/${domain}/v1/${domain}.proto`)
+export const protoFiles = [
+  'identity/v1/identity', 'identity/v1/accounts', 'identity/v1/management', 'keys/v1/keys', 'tokens/v1/tokens',
+  'tokens/v1/grants', 'tokens/v1/devices', 'tokens/v1/authorization', 'plans/v1/catalog', 'allowances/v1/allowances',
+  'metering/v1/metering', 'usage/v1/usage', 'signer/v1/signer',
+].map((file) => `tollgate/${file}.proto`)
 
 export interface Health {
   /** What grpc.health.v1 answers from now on. */

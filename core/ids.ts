@@ -7,6 +7,7 @@ declare const kind: unique symbol
 export type AppId = string & { readonly [kind]: 'app' }
 export type ClientId = string & { readonly [kind]: 'public-client' }
 export type M2mClientId = string & { readonly [kind]: 'm2m-client' }
+export type AccountId = string & { readonly [kind]: 'account' }
 export type UserId = string & { readonly [kind]: 'user' }
 export type KeyId = string & { readonly [kind]: 'key' }
 export type ExternalUserId = string & { readonly [kind]: 'external-user' }
@@ -25,6 +26,7 @@ export const isM2mClientId = (text: string): text is M2mClientId => /^m2m_[0-9a-
 /** Ids that come from rows of our own tables need no second look. */
 export const appId = (text: string): AppId => text as AppId
 export const userId = (text: string): UserId => text as UserId
+export const accountId = (text: string): AccountId => text as AccountId
 export const keyId = (text: string): KeyId => text as KeyId
 export const externalUserId = (text: string): ExternalUserId => text as ExternalUserId
 

@@ -7,7 +7,7 @@ import { Histogram } from 'prom-client'
 import { DomainError, type Reason, reasonTrailer, reasons } from '../proto/errors.ts'
 import { type Authenticator, type Caller, type Guard, parseCredential } from './callers.ts'
 import { equalSecrets } from './lib/crypto.ts'
-import { correlationHeader, serviceTokenHeader } from './lib/grpc.ts'
+import { correlationHeader, serviceTokenHeader, sessionHeader } from './lib/grpc.ts'
 import { listenError } from './lib/http.ts'
 import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
@@ -73,7 +73,10 @@ async function admit<C extends Caller>(
   }
   const authorization = call.metadata.get('authorization')[0]
   const credential = parseCredential(typeof authorization === 'string' ? authorization : undefined)
-  return guard({ credential, clientId: namedApp(call.request) }, deps.authenticator)
+  const session = call.metadata.get(sessionHeader)[0]
+  return guard({
+    credential, clientId: namedApp(call.request), session: typeof session === 'string' ? session : undefined,
+  }, deps.authenticator)
 }
 
 function namedApp(request: unknown): string | undefined {

@@ -38,6 +38,17 @@ export const reasons = {
   SCOPE_INVALID: { grpc: grpc.INVALID_ARGUMENT, http: 400, oauth: 'invalid_scope', title: 'Invalid scope' },
   GRANT_INVALID: { grpc: grpc.INVALID_ARGUMENT, http: 400, oauth: 'invalid_grant', title: 'Invalid grant' },
   CLIENT_UNAUTHORIZED: { grpc: grpc.PERMISSION_DENIED, http: 400, oauth: 'unauthorized_client', title: 'Unauthorized client' },
+  // RFC 8707 and RFC 8693 section 2.2.2.
+  TARGET_INVALID: { grpc: grpc.INVALID_ARGUMENT, http: 400, oauth: 'invalid_target', title: 'Invalid target' },
+  // RFC 8693 alone would say invalid_request.
+  TOKEN_TYPE_UNSUPPORTED: { grpc: grpc.INVALID_ARGUMENT, http: 400, oauth: 'unsupported_token_type', title: 'Unsupported token type' },
+  // RFC 8628 section 3.5.
+  AUTHORIZATION_PENDING: { grpc: grpc.FAILED_PRECONDITION, http: 400, oauth: 'authorization_pending', title: 'Authorization pending' },
+  SLOW_DOWN: { grpc: grpc.FAILED_PRECONDITION, http: 400, oauth: 'slow_down', title: 'Slow down' },
+  DEVICE_CODE_EXPIRED: { grpc: grpc.FAILED_PRECONDITION, http: 400, oauth: 'expired_token', title: 'Expired' },
+  ACCESS_DENIED: { grpc: grpc.FAILED_PRECONDITION, http: 400, oauth: 'access_denied', title: 'Access denied' },
+  ALLOWANCE_EXHAUSTED: { grpc: grpc.FAILED_PRECONDITION, http: 402, oauth: 'insufficient_allowance', title: 'Allowance used up' },
+  ROUTE_GONE: { grpc: grpc.UNIMPLEMENTED, http: 410, oauth: 'invalid_request', title: 'Gone' },
   GRANT_TYPE_UNSUPPORTED: { grpc: grpc.UNIMPLEMENTED, http: 400, oauth: 'unsupported_grant_type', title: 'Unsupported grant type' },
   RATE_LIMITED: { grpc: grpc.RESOURCE_EXHAUSTED, http: 429, oauth: 'temporarily_unavailable', title: 'Too many requests' },
   BODY_TOO_LARGE: { grpc: grpc.RESOURCE_EXHAUSTED, http: 413, oauth: 'invalid_request', title: 'Body too large' },

@@ -3,6 +3,8 @@ import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
 
 /** Proves to core that the caller is one of our own processes or an operator's command. */
 export const serviceTokenHeader = 'x-tollgate-service-token'
+/** The token of a dashboard session, forwarded by the gateway. */
+export const sessionHeader = 'x-tollgate-session'
 export const correlationHeader = 'x-correlation-id'
 export const idempotencyHeader = 'idempotency-key'
 
