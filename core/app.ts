@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Server } from '@grpc/grpc-js'
 import { AllowanceServiceService } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { AccountServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
@@ -14,6 +15,8 @@ import type { CoreConfig } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { addHealthAndReflection } from './health.ts'
 import { createIdempotency } from './idempotency.ts'
+import { createAccounts } from './identity/accounts.ts'
+import { createAccountsRpc } from './identity/accounts-rpc.ts'
 import { createApps } from './identity/apps.ts'
 import { createIdentityRpc } from './identity/rpc.ts'
 import { createUsers } from './identity/service.ts'
@@ -63,6 +66,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const apps = createApps({ pool, plans, secrets, now })
+  const accounts = createAccounts({ pool, now, idleSeconds: config.sessionIdleSeconds })
   const users = createUsers({ pool, plans, invalidations, log, now })
   const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
@@ -76,7 +80,10 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
 
   await signingKeys.prepare()
   const serving = createServing({
-    authenticator: { m2mByBasic: apps.authenticate, m2mByToken: tokens.m2mByToken, userByToken: tokens.userByToken },
+    authenticator: {
+      m2mByBasic: apps.authenticate, m2mByToken: tokens.m2mByToken, userByToken: tokens.userByToken,
+      accountBySession: accounts.bySession, memberOf: accounts.memberOf,
+    },
     serviceToken: config.serviceToken, log, metrics,
   })
   const server = new Server({
@@ -86,6 +93,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const services = [
     serving.bind(AppServiceService, identity.appService),
     serving.bind(CallerServiceService, identity.callerService),
+    serving.bind(AccountServiceService, createAccountsRpc({ accounts }).accountService),
     serving.bind(UserServiceService, identity.userService),
     serving.bind(KeyServiceService, createKeysRpc({ keys, revocationBoundSeconds }).keyService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys }).tokenService),
@@ -97,7 +105,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   for (const { definition, implementation } of services) server.addService(definition, implementation)
   const health = addHealthAndReflection(server)
   const listening = await listenGrpc(server, config)
-  const upkeep = startUpkeep({ pool, ledger, idempotency, log, now })
+  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded], log, now })
   await metering.start()
   health.set(true)
 

@@ -45,3 +45,15 @@ export async function hashPassword(password: string): Promise<string> {
   const text = (bytes: Buffer): string => bytes.toString('base64').replace(/=+$/, '')
   return `$argon2id$v=19$m=${argon.memory},t=${argon.passes},p=${argon.parallelism}$${text(nonce)}$${text(tag)}`
 }
+
+const phc = /^\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{22,64})\$([A-Za-z0-9+/]{43})$/
+
+/** Whether the password is the stored one. Without a usable stored form the answer is no, after the same work. */
+export async function passwordMatches(password: string, stored: string | null): Promise<boolean> {
+  const [, memory = argon.memory, passes = argon.passes, parallelism = argon.parallelism, salt, tag] = phc.exec(stored ?? '') ?? []
+  const nonce = salt === undefined ? randomBytes(16) : Buffer.from(salt, 'base64')
+  const made = await argon2Async('argon2id', {
+    memory: Number(memory), passes: Number(passes), parallelism: Number(parallelism), tagLength: 32, message: password, nonce,
+  })
+  return tag !== undefined && timingSafeEqual(made, Buffer.from(tag, 'base64'))
+}

@@ -1,10 +1,13 @@
 import { type CallOptions, Code, ConnectError, createClient } from '@connectrpc/connect'
 import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
-import { correlationHeader, serviceTokenHeader } from '../core/lib/grpc.ts'
+import { correlationHeader, serviceTokenHeader, sessionHeader } from '../core/lib/grpc.ts'
 import { DomainError, isReason, reasonTrailer } from '../proto/errors.ts'
 import { AllowanceService } from '../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import { AccountService } from '../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import { CallerService, UserService } from '../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { KeyService } from '../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
+import { AuthorizationService } from '../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
+import { DeviceService } from '../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import { TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { CoreAddress } from './config.ts'
@@ -12,6 +15,8 @@ import type { CoreAddress } from './config.ts'
 /** For whom core is called: the raw Authorization value is core's to judge. */
 export interface OnBehalfOf {
   readonly authorization?: string | undefined
+  /** The dashboard session's token. */
+  readonly session?: string | undefined
   readonly correlationId: string
 }
 
@@ -31,12 +36,16 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
   const usage = createClient(UsageService, transport)
+  const accounts = createClient(AccountService, transport)
+  const authorization = createClient(AuthorizationService, transport)
+  const devices = createClient(DeviceService, transport)
 
-  function callsFor({ authorization, correlationId }: OnBehalfOf) {
+  function callsFor({ authorization: credential, session, correlationId }: OnBehalfOf) {
     const headers = {
       [serviceTokenHeader]: token,
       [correlationHeader]: correlationId,
-      ...(authorization === undefined ? {} : { authorization }),
+      ...(credential === undefined ? {} : { authorization: credential }),
+      ...(session === undefined ? {} : { [sessionHeader]: session }),
     }
     let asked = false
     const call = <I, O>(method: (request: I, options: CallOptions) => Promise<O>) =>
@@ -67,6 +76,19 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
         balance: call(allowances.getBalance),
         ownBalance: call(allowances.getOwnBalance),
       },
+      accounts: {
+        logIn: call(accounts.logIn),
+        logInWithIdentity: call(accounts.logInWithIdentity),
+        logOut: call(accounts.logOut),
+        session: call(accounts.getSession),
+        resetPassword: call(accounts.resetPassword),
+      },
+      authorization: {
+        check: call(authorization.checkAuthorization),
+        grant: call(authorization.grantAuthorization),
+        checkLogout: call(authorization.checkLogout),
+      },
+      devices: { start: call(devices.startDevice), get: call(devices.getDevice), decide: call(devices.decideDevice) },
       usage: { query: call(usage.queryUsage), queryOwn: call(usage.queryOwnUsage) },
     }
   }

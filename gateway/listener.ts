@@ -12,8 +12,9 @@ import { malformedRequests } from './malformed.ts'
 import { allowedMethods } from './methods.ts'
 import { type Observe, observeReplies } from './observe.ts'
 import { sendError, toRefusal } from './reply.ts'
-import type { Guard } from './route.ts'
+import { type Guard, takesSession } from './route.ts'
 import { shared } from './schemas.ts'
+import { requireSameOrigin, sessionOf } from './session.ts'
 
 export type App = FastifyInstance<
   RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression,
@@ -74,7 +75,7 @@ export function createListener(deps: ListenerDeps): App {
     void reply.headers(securityHeaders).header('x-correlation-id', request.correlationId)
     if (request.routeOptions.config.rules?.wire === 'oauth') void reply.header('pragma', 'no-cache')
     if (request.is404) throw unknownRoute(request, reply, allowed(request.raw.url))
-    admit(request, deps.core)
+    await admit(request, deps)
   })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_, bytes, done) => done(null, bytes))
@@ -101,14 +102,30 @@ function unknownRoute(
   return new DomainError('METHOD_NOT_ALLOWED', `${request.method} is not possible here; use ${allow}`)
 }
 
-function admit(request: FastifyRequest, core: Core): void {
+async function admit(request: FastifyRequest, { core, publicUrl }: ListenerDeps): Promise<void> {
   const guard = request.routeOptions.config.rules?.guard
   if (guard === undefined || guard.kind === 'none') return
+  const { correlationId } = request
   const authorization = readAuthorization(request.raw.rawHeaders)
-  request.core = core.callsFor({ authorization, correlationId: request.correlationId })
+  if (takesSession(guard.kind) && (guard.kind !== 'm2m_or_member' || authorization === undefined)) {
+    const session = sessionOf(request, publicUrl)
+    request.core = core.callsFor({ session, correlationId })
+    return session === undefined ? undefined : requireOwnPage(request, { core, publicUrl, session })
+  }
+  request.core = core.callsFor({ authorization, correlationId })
   if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
     throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
   }
+}
+
+/** A cookie alone changes nothing: the request must also come from our own pages. */
+async function requireOwnPage(
+  request: FastifyRequest, { core, publicUrl, session }: { core: Core; publicUrl: string; session: string },
+): Promise<void> {
+  if (request.method === 'GET' || request.method === 'HEAD') return
+  const calls = core.callsFor({ correlationId: request.correlationId })
+  const found = await calls.accounts.session({ sessionToken: session })
+  requireSameOrigin(request, { publicUrl, csrfToken: found.session?.csrfToken ?? '' })
 }
 
 /**
@@ -131,7 +148,7 @@ async function refusalOfCaller(
 }
 
 const isJudgedAlone = ({ kind }: Guard): boolean =>
-  kind === 'm2m' || kind === 'm2m_basic' || kind === 'user'
+  kind !== 'key' && kind !== 'client' && kind !== 'none'
 
 function parseBody(request: FastifyRequest): object {
   const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)

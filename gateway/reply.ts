@@ -65,8 +65,9 @@ function challenges(request: FastifyRequest, guard: Guard | undefined, error: Do
   // RFC 6750 section 3.1: no error word for who sent no credential.
   const invalid = error.reason === 'TOKEN_INVALID' && request.headers.authorization !== undefined
   const bearer = `Bearer realm="tollgate"${invalid ? ', error="invalid_token"' : ''}`
+  if (guard?.kind === 'session' || guard?.kind.startsWith('member_')) return ['Cookie realm="tollgate"']
   if (guard?.kind === 'client' || guard?.kind === 'm2m_basic') return [basicChallenge]
-  return guard?.kind === 'm2m' ? [basicChallenge, bearer] : [bearer]
+  return guard?.kind === 'm2m' || guard?.kind === 'm2m_or_member' ? [basicChallenge, bearer] : [bearer]
 }
 
 interface FrameworkError {

@@ -3,11 +3,15 @@ import { type Reason, reasons } from '../proto/errors.ts'
 import { OAuthError, Problem, ref } from './schemas.ts'
 
 /**
- * Who may call a route. `m2m`, `m2m_basic` and `user` are judged by core; `key` needs a Bearer key and
- * `client` client credentials, which core judges as it acts; `none` is public.
+ * Who may call a route. Most kinds are judged by core; `key` needs a Bearer key and `client` client
+ * credentials, which core judges as it acts; `none` is public. `session` and the member kinds take the
+ * dashboard's cookie; `m2m_or_member` takes it when there is no Authorization.
  */
+export type GuardKind = 'm2m' | 'm2m_basic' | 'user' | 'key' | 'client' | 'none'
+  | 'session' | 'member_read' | 'member_edit' | 'member_own' | 'm2m_or_member'
+
 export interface Guard {
-  readonly kind: 'm2m' | 'm2m_basic' | 'user' | 'key' | 'client' | 'none'
+  readonly kind: GuardKind
   readonly scope?: string
 }
 
@@ -59,18 +63,29 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
   }
 }
 
+/** Kinds that a session cookie can satisfy. */
+export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)
+
+const sessionKinds = new Set<GuardKind>(['session', 'member_read', 'member_edit', 'member_own', 'm2m_or_member'])
+
 const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   m2m: [{ m2mBasic: [] }, { machineToken: [] }],
   m2m_basic: [{ m2mBasic: [] }],
   user: [{ userToken: [] }],
   key: [{ apiKey: [] }],
   client: [{ m2mBasic: [] }, {}],
+  session: [{ session: [] }],
+  member_read: [{ session: [] }],
+  member_edit: [{ session: [] }],
+  member_own: [{ session: [] }],
+  m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
 function refusals({ guard, wire, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
   const found: Reason[] = ['INTERNAL', 'UNAVAILABLE']
   if (guard.kind === 'none') return found
   found.push('REQUEST_INVALID', wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID', 'RATE_LIMITED')
+  // 403 is SCOPE_MISSING and EDIT_FORBIDDEN alike.
   if (guard.kind !== 'client') found.push('SCOPE_MISSING', 'NOT_FOUND')
   if (schema.body) found.push('BODY_TOO_LARGE')
   if (schema.body && body !== 'form') found.push('MEDIA_TYPE_UNSUPPORTED')

@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
-import { type M2mCaller, m2m, m2mBasic, operator, service, user as userGuard } from '../callers.ts'
+import { type M2mCaller, type Guard, type Caller, m2m, m2mBasic, m2mOrMember, member, operator, service, session, user as userGuard } from '../callers.ts'
 import { parseCursor, parseLimit } from '../cursor.ts'
 import { type ClientId, parseExternalUserId } from '../ids.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
@@ -79,12 +79,18 @@ export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBou
   return { appService, callerService, userService }
 }
 
+const guards: Readonly<Record<string, () => Guard<Caller>>> = {
+  m2m_basic: m2mBasic, user: userGuard, session,
+  member_read: () => member('read'), member_edit: () => member('edit'), member_own: () => member('own'),
+  m2m_or_member: m2mOrMember,
+}
+
 function checkFor(request: pb.CheckCallerRequest) {
   if (request.kind === 'm2m' && request.scope !== undefined) return rpc(m2m(request.scope), async () => ({}))
-  if (request.kind === 'm2m_basic') return rpc(m2mBasic(), async () => ({}))
-  if (request.kind === 'user') return rpc(userGuard(), async () => ({}))
+  const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
+  if (guard) return rpc(guard(), async () => ({}))
   return rpc(service(), async (): Promise<pb.CheckCallerResponse> => {
-    throw new DomainError('REQUEST_INVALID', 'kind must be m2m (with a scope), m2m_basic or user')
+    throw new DomainError('REQUEST_INVALID', `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`)
   })
 }
 

@@ -18,6 +18,7 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
         securitySchemes: {
           m2mBasic: { type: 'http', scheme: 'basic', description: 'M2M client id and secret' },
           machineToken: { type: 'http', scheme: 'bearer', description: 'A token of the client_credentials grant' },
+          session: { type: 'apiKey', in: 'cookie', name: 'tollgate_session', description: 'A dashboard session; changes also need X-CSRF-Token' },
           userToken: { type: 'http', scheme: 'bearer', description: 'A user JWT' },
           apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
         },

@@ -475,7 +475,7 @@ describe('a stream whose reader does not keep up', () => {
 })
 
 const notAsked = async (): Promise<never> => { throw new Error('not asked for') }
-const unused: Authenticator = { m2mByBasic: notAsked, m2mByToken: notAsked, userByToken: notAsked }
+const unused: Authenticator = { m2mByBasic: notAsked, m2mByToken: notAsked, userByToken: notAsked, accountBySession: notAsked, memberOf: notAsked }
 
 describe('what is no request of ours', () => {
   it('is refused without harm: garbage bytes, an unknown method, a message that is too large', async () => {

@@ -11,7 +11,7 @@ import { createWorld, envelope, type World } from './harness.ts'
 const serviceToken = 't'.repeat(32)
 const nobody = async (): Promise<never> => { throw new DomainError('CREDENTIAL_INVALID', 'nobody') }
 const deps = {
-  authenticator: { m2mByBasic: nobody, m2mByToken: nobody, userByToken: nobody }, serviceToken, log: silentLog(), metrics: createMetrics('test'),
+  authenticator: { m2mByBasic: nobody, m2mByToken: nobody, userByToken: nobody, accountBySession: nobody, memberOf: nobody }, serviceToken, log: silentLog(), metrics: createMetrics('test'),
 }
 
 function call<Request, Response>(handler: Rpc<Request, Response>, request: Request, token = serviceToken): Promise<Response> {
