@@ -6,6 +6,7 @@ import { AppServiceService, CallerServiceService, UserServiceService } from '../
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import { AuthorizationServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import { TokenServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { UsageServiceService } from '../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import { createLedger } from './allowances/ledger.ts'
@@ -34,6 +35,10 @@ import { createSecrets } from './secrets.ts'
 import { createServing, listenGrpc } from './serve.ts'
 import { createSignerRpc } from './signer/rpc.ts'
 import { createSigner } from './signer/service.ts'
+import { createKeyRotation } from './tokens/key-rotation.ts'
+import { createAuthorizations } from './tokens/authorization.ts'
+import { createAuthorizationRpc } from './tokens/authorization-rpc.ts'
+import { createLogouts } from './tokens/logout.ts'
 import { createTokensRpc } from './tokens/rpc.ts'
 import { createTokens } from './tokens/service.ts'
 import { createSigningKeys } from './tokens/signing-keys.ts'
@@ -70,7 +75,14 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const users = createUsers({ pool, plans, invalidations, log, now })
   const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
+  const rotation = createKeyRotation({
+    pool, signingKeys, tokenTtlSecondsMax: longestTtl(config.tokens), everyDays: config.signingKeyRotationDays, now,
+  })
   const tokens = createTokens({ ...config.tokens, issuer, signingKeys, apps, users, keys, now })
+  const authorizations = createAuthorizations({
+    pool, issuer, accounts, users, codeTtlSeconds: config.tokens.codeTtlSeconds, now,
+  })
+  const logouts = createLogouts({ pool, issuer, signingKeys, users })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
   const usage = createUsage({ pool, users })
   const allowances = createAllowances({
@@ -96,7 +108,8 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(AccountServiceService, createAccountsRpc({ accounts }).accountService),
     serving.bind(UserServiceService, identity.userService),
     serving.bind(KeyServiceService, createKeysRpc({ keys, revocationBoundSeconds }).keyService),
-    serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys }).tokenService),
+    serving.bind(AuthorizationServiceService, createAuthorizationRpc({ authorizations, logouts }).authorizationService),
+    serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
     serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
@@ -105,7 +118,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   for (const { definition, implementation } of services) server.addService(definition, implementation)
   const health = addHealthAndReflection(server)
   const listening = await listenGrpc(server, config)
-  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded], log, now })
+  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded], log, now })
   await metering.start()
   health.set(true)
 
@@ -129,6 +142,10 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
 
   return { target: `${config.host === '0.0.0.0' ? '127.0.0.1' : config.host}:${listening.port}`, port: listening.port, ready, stop }
 }
+
+/** A retired key is needed as long as the longest token that it may have signed. */
+const longestTtl = (tokens: CoreConfig['tokens']): number =>
+  Math.max(...Object.values(tokens).filter((value) => typeof value === 'number'))
 
 const after = (milliseconds: number): Promise<void> => sleep(milliseconds, undefined, { ref: false })
 

@@ -15,6 +15,8 @@ export interface CoreConfig {
   readonly redisUrl: string | undefined
   readonly issuer: string
   readonly tokens: { readonly alg: SigningAlgorithm; readonly userTtlSeconds: number; readonly machineTtlSeconds: number }
+  /** 0: only by command. */
+  readonly signingKeyRotationDays: number
   readonly sealingKey: Buffer
   readonly peppers: Peppers
   readonly starterUsdMicros: UsdMicros
@@ -43,6 +45,9 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
     }),
     issuer: readPublicUrl(env) + issuerPath,
     tokens: readTokens(env),
+    signingKeyRotationDays: env.integer('SIGNING_KEY_ROTATION_DAYS', {
+      fallback: '90', min: 0, max: 3_650, meaning: 'How long a key signs tokens before the next one does; 0 rotates only by command.',
+    }),
     sealingKey: createHash('sha256').update(secret(env, 'KEY_ENCRYPTION_KEY',
       'Encrypts signing keys and stored answers at rest; at least 32 characters.')).digest(),
     peppers: readPeppers(env),

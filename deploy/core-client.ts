@@ -3,6 +3,9 @@ import {
   AppServiceClient, CallerServiceClient, type CheckCallerRequest, type CreateAppRequest, type ListAppsRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import {
+  type RotateSigningKeysRequest, TokenServiceClient,
+} from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { serviceTokenHeader, unary } from '../core/lib/grpc.ts'
 
 const deadlineMs = 10_000
@@ -12,6 +15,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const apps = new AppServiceClient(target, credentials.createInsecure())
   const callers = new CallerServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
+  const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
 
   return {
@@ -21,7 +25,9 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(callers.checkCaller.bind(callers))(request, { deadlineMs, headers: { ...operator.headers, authorization } }),
     recordRate: (request: RecordRateRequest) => unary(metering.recordRate.bind(metering))(request, operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
-    close: () => [apps, callers, metering].forEach((client) => client.close()),
+    rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
+    listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
+    close: () => [apps, callers, metering, tokens].forEach((client) => client.close()),
   }
 }
 

@@ -1,10 +1,17 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { anyone, bearer, m2m, m2mSelf } from '../callers.ts'
+import { anyone, bearer, m2m, m2mSelf, operator } from '../callers.ts'
 import { type Handlers, rpc } from '../serve.ts'
+import type { KeyRotation } from './key-rotation.ts'
 import type { Tokens } from './service.ts'
 import type { SigningKeys } from './signing-keys.ts'
 
-export function createTokensRpc({ tokens, signingKeys }: { tokens: Tokens; signingKeys: SigningKeys }) {
+interface TokensRpcDeps {
+  readonly tokens: Tokens
+  readonly signingKeys: SigningKeys
+  readonly rotation: KeyRotation
+}
+
+export function createTokensRpc({ tokens, signingKeys, rotation }: TokensRpcDeps) {
   const tokenService: Handlers<pb.TokenServiceServer> = {
     issueMachineToken: rpc(m2mSelf(), async (request: pb.IssueMachineTokenRequest, caller) =>
       tokens.issueMachine(caller, request.scope)),
@@ -16,6 +23,12 @@ export function createTokensRpc({ tokens, signingKeys }: { tokens: Tokens; signi
       keys: (await signingKeys.jwks()).map((jwk) => ({
         kty: jwk['kty'] ?? '', kid: jwk['kid'] ?? '', alg: jwk['alg'] ?? '', use: jwk['use'] ?? '',
         n: jwk['n'], e: jwk['e'], crv: jwk['crv'], x: jwk['x'], y: jwk['y'],
+      })),
+    })),
+    rotateSigningKeys: rpc(operator(), async ({ force }: pb.RotateSigningKeysRequest) => rotation.rotate({ force })),
+    listSigningKeys: rpc(operator(), async (_request: pb.ListSigningKeysRequest) => ({
+      keys: (await rotation.list()).map(({ kid, alg, status, created_at, retire_at }) => ({
+        kid, alg, status, createdAt: created_at.toISOString(), retireAt: retire_at?.toISOString(),
       })),
     })),
   }

@@ -31,6 +31,7 @@ const makeKeyPair = promisify(generateKeyPair)
 export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDeps) {
   let loaded: Loaded | null = null
   let loading: Promise<Loaded> | null = null
+  let missedAt = -Infinity
 
   /** Makes the first active and next key where there is none. */
   async function prepare(): Promise<void> {
@@ -41,6 +42,7 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
     await reload()
   }
 
+  /** A new key pair, not stored yet. */
   async function generate(status: 'active' | 'next'): Promise<store.NewSigningKey> {
     const kid = randomUUID()
     const pair = alg === 'RS256'
@@ -95,15 +97,22 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
   const active = async () => (await current()).active
   const jwks = async () => (await current()).jwks
 
-  /** The public key of that id, or null; an unknown id is looked for once in a few seconds. */
+  /** The public key of that id, or null; unknown ids are looked for once in a few seconds. */
   async function publicKey(kid: string) {
-    const known = await current()
-    const found = known.publicKeys.get(kid)
-    if (found || now().getTime() - known.at < missCooldownMs) return found ?? null
+    const at = now().getTime()
+    const found = (await current()).publicKeys.get(kid)
+    if (found || at - missedAt < missCooldownMs) return found ?? null
+    missedAt = at
     return (await reload()).publicKeys.get(kid) ?? null
   }
 
-  return { prepare, active, jwks, publicKey }
+  /** Looks again at once, after what is being loaded already. */
+  async function refresh(): Promise<void> {
+    await loading?.catch(() => undefined)
+    await reload()
+  }
+
+  return { prepare, generate, active, jwks, publicKey, refresh }
 }
 
 export type SigningKeys = ReturnType<typeof createSigningKeys>

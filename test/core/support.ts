@@ -177,6 +177,8 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     issueMachineToken: call(tokens.IssueMachineTokenRequest.fromPartial({}), to.tokens.issueMachineToken.bind(to.tokens)),
     mintUserToken: call(tokens.MintUserTokenRequest.fromPartial({}), to.tokens.mintUserToken.bind(to.tokens)),
     exchangeApiKey: call(tokens.ExchangeApiKeyRequest.fromPartial({}), to.tokens.exchangeApiKey.bind(to.tokens)),
+    rotateSigningKeys: call(tokens.RotateSigningKeysRequest.fromPartial({}), to.tokens.rotateSigningKeys.bind(to.tokens)),
+    listSigningKeys: call(tokens.ListSigningKeysRequest.fromPartial({}), to.tokens.listSigningKeys.bind(to.tokens)),
     getJwks: call(tokens.GetJwksRequest.fromPartial({}), to.tokens.getJwks.bind(to.tokens)),
     getAllowance: call(allowances.GetAllowanceRequest.fromPartial({}), to.allowances.getAllowance.bind(to.allowances)),
     createGrant: call(allowances.CreateGrantRequest.fromPartial({ source: 'manual' }), to.allowances.createGrant.bind(to.allowances)),
