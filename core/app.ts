@@ -80,7 +80,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const tokens = createTokens({ ...config.tokens, issuer, signingKeys, apps, users, keys, now })
   const authorizations = createAuthorizations({
-    pool, issuer, accounts, users, codeTtlSeconds: config.tokens.codeTtlSeconds, now,
+    pool, issuer, accounts, users, codeTtlSeconds: config.authorizationCodeTtlSeconds, now,
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
@@ -118,7 +118,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   for (const { definition, implementation } of services) server.addService(definition, implementation)
   const health = addHealthAndReflection(server)
   const listening = await listenGrpc(server, config)
-  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded], log, now })
+  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, rotation.tend], log, now })
   await metering.start()
   health.set(true)
 

@@ -3,15 +3,13 @@ import type { Idempotency } from './idempotency.ts'
 import type { Log } from './lib/log.ts'
 import type { Pool } from './lib/sql.ts'
 import type { Now } from './lib/time.ts'
-import type { KeyRotation } from './tokens/key-rotation.ts'
 
 export interface UpkeepDeps {
   readonly pool: Pool
   readonly ledger: Ledger
   readonly idempotency: Idempotency
-  /** Each forgets what has ended; run once a minute. */
+  /** What else is due once a minute, mostly to forget what has ended. */
   readonly forget: readonly (() => Promise<void>)[]
-  readonly rotation: KeyRotation
   readonly log: Log
   readonly now: Now
 }
@@ -19,8 +17,8 @@ export interface UpkeepDeps {
 const everyMs = 60_000
 const roundsMax = 100
 
-/** Books expired grants, forgets old answers and tends the signing keys once a minute. Any number of cores may do it at once. */
-export function startUpkeep({ pool, ledger, idempotency, forget, rotation, log, now }: UpkeepDeps) {
+/** Books expired grants and forgets what has ended once a minute. Any number of cores may do it at once. */
+export function startUpkeep({ pool, ledger, idempotency, forget, log, now }: UpkeepDeps) {
   let running: Promise<void> = Promise.resolve()
 
   async function round(): Promise<void> {
@@ -29,7 +27,6 @@ export function startUpkeep({ pool, ledger, idempotency, forget, rotation, log, 
     }
     await idempotency.forgetOld()
     for (const step of forget) await step()
-    await rotation.tend()
   }
 
   const timer = setInterval(() => {
