@@ -21,6 +21,7 @@ export interface CoreConfig {
   readonly peppers: Peppers
   readonly starterUsdMicros: UsdMicros
   readonly revocationBoundSeconds: number
+  readonly authorizationCodeTtlSeconds: number
   /** A dashboard session nobody uses for so long is over. */
   readonly sessionIdleSeconds: number
   readonly metering: MeteringConfig
@@ -55,6 +56,9 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
     revocationBoundSeconds: env.integer('REVOCATION_BOUND_SECONDS', {
       fallback: '360', min: 1, max: 3_600,
       meaning: 'Longest time that caches may honour an ended permission; told in answers and used for tombstones.',
+    }),
+    authorizationCodeTtlSeconds: env.integer('AUTHORIZATION_CODE_TTL_SECONDS', {
+      fallback: '60', min: 10, max: 600, meaning: 'Lifetime of an authorization code.',
     }),
     sessionIdleSeconds: env.integer('SESSION_IDLE_SECONDS', {
       fallback: '1209600', min: 60, max: 7_776_000, meaning: 'How long a dashboard session lives without being used; at most 90 days in all.',

@@ -137,6 +137,7 @@ export async function findMembership(db: Db, account: AccountId, clientId: strin
   const row = await maybeOne<{ app_id: string; role: string | null }>(db, sql`
     select c.app_id, m.role
     from clients c
+    join apps a on a.id = c.app_id and a.status <> 'deleted'
     left join members m on m.app_id = c.app_id and m.account_id = ${account}
     where c.client_id = ${clientId} and c.kind = 'public'`)
   return row && { appId: appId(row.app_id), role: row.role }
