@@ -3,8 +3,10 @@ import { Server } from '@grpc/grpc-js'
 import { AllowanceServiceService } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { AccountServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { AuthorizationServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import { TokenServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
@@ -19,9 +21,13 @@ import { createIdempotency } from './idempotency.ts'
 import { createAccounts } from './identity/accounts.ts'
 import { createAccountsRpc } from './identity/accounts-rpc.ts'
 import { createApps } from './identity/apps.ts'
+import { createManagement } from './identity/management.ts'
+import { createManagementRpc } from './identity/management-rpc.ts'
+import { createMembers } from './identity/members.ts'
 import { createIdentityRpc } from './identity/rpc.ts'
 import { createUsers } from './identity/service.ts'
 import { createInvalidations } from './invalidations.ts'
+import { createAppKeys } from './keys/app-keys.ts'
 import { createKeysRpc } from './keys/rpc.ts'
 import { createKeys } from './keys/service.ts'
 import type { Log } from './lib/log.ts'
@@ -30,6 +36,8 @@ import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
+import { createCatalog } from './plans/catalog.ts'
+import { createCatalogRpc } from './plans/catalog-rpc.ts'
 import { createPlans } from './plans/service.ts'
 import { createSecrets } from './secrets.ts'
 import { createServing, listenGrpc } from './serve.ts'
@@ -72,8 +80,14 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const plans = createPlans({ ledger })
   const apps = createApps({ pool, plans, secrets, now })
   const accounts = createAccounts({ pool, now, idleSeconds: config.sessionIdleSeconds })
+  const management = createManagement({
+    pool, secrets, idempotency, invalidations, secretOverlapSeconds: config.secretOverlapSeconds, now,
+  })
+  const members = createMembers({ pool, now })
+  const catalog = createCatalog({ pool, now })
   const users = createUsers({ pool, plans, invalidations, log, now })
   const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
+  const appKeys = createAppKeys({ pool, secrets, idempotency, invalidations, sealingKey, now })
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
   const rotation = createKeyRotation({
     pool, signingKeys, tokenTtlSecondsMax: longestTtl(config.tokens), everyDays: config.signingKeyRotationDays, now,
@@ -107,7 +121,11 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(CallerServiceService, identity.callerService),
     serving.bind(AccountServiceService, createAccountsRpc({ accounts }).accountService),
     serving.bind(UserServiceService, identity.userService),
-    serving.bind(KeyServiceService, createKeysRpc({ keys, revocationBoundSeconds }).keyService),
+    serving.bind(ManagementServiceService, createManagementRpc({
+      apps, management, members, starterUsdMicros: config.starterUsdMicros, routing: config.routing,
+    }).managementService),
+    serving.bind(CatalogServiceService, createCatalogRpc({ catalog }).catalogService),
+    serving.bind(KeyServiceService, createKeysRpc({ keys, appKeys, revocationBoundSeconds }).keyService),
     serving.bind(AuthorizationServiceService, createAuthorizationRpc({ authorizations, logouts }).authorizationService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
     serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),

@@ -24,6 +24,9 @@ export interface CoreConfig {
   readonly authorizationCodeTtlSeconds: number
   /** A dashboard session nobody uses for so long is over. */
   readonly sessionIdleSeconds: number
+  /** How long a client's older secrets work beside a new one. */
+  readonly secretOverlapSeconds: number
+  readonly routing: { readonly publicUrl: string; readonly issuer: string; readonly defaultDmzUrl: string }
   readonly metering: MeteringConfig
 }
 
@@ -63,8 +66,20 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
     sessionIdleSeconds: env.integer('SESSION_IDLE_SECONDS', {
       fallback: '1209600', min: 60, max: 7_776_000, meaning: 'How long a dashboard session lives without being used; at most 90 days in all.',
     }),
+    secretOverlapSeconds: env.integer('M2M_SECRET_OVERLAP_SECONDS', {
+      fallback: '86400', min: 0, max: 2_592_000, meaning: 'How long an M2M client\'s older secrets work after a new one was made.',
+    }),
+    routing: readRouting(env),
     metering: readMeteringConfig(env),
   }
+}
+
+function readRouting(env: EnvReader): CoreConfig['routing'] {
+  const publicUrl = readPublicUrl(env)
+  const defaultDmzUrl = env.url('SIGNER_DMZ_URL', {
+    schemes: ['http', 'https'], fallback: 'http://localhost:8935', meaning: 'Address of the remote signer for apps that name none of their own.',
+  }) ?? ''
+  return { publicUrl, issuer: publicUrl + issuerPath, defaultDmzUrl }
 }
 
 /** Every URL handed out begins with it; never a request header (decision 9). */

@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { audit } from '../audit.ts'
 import type { M2mCaller } from '../callers.ts'
 import { type Cursor, page } from '../cursor.ts'
-import { appId, isClientId, isM2mClientId, newAppId, newClientId, newM2mClientId } from '../ids.ts'
+import { type AccountId, appId, isClientId, isM2mClientId, newAppId, newClientId, newM2mClientId } from '../ids.ts'
 import { newSecret, uuidV7 } from '../lib/crypto.ts'
 import type { UsdMicros } from '../lib/money.ts'
 import { type Pool, tx } from '../lib/sql.ts'
@@ -10,7 +10,7 @@ import type { Now } from '../lib/time.ts'
 import type { Plans } from '../plans/service.ts'
 import { type Secrets, hashPassword } from '../secrets.ts'
 import * as store from './store.ts'
-import { type App, m2mScopes, publicScopes } from './types.ts'
+import { type App, m2mGrants, m2mScopes, publicGrants, publicScopes } from './types.ts'
 
 export interface AppsDeps {
   readonly pool: Pool
@@ -23,6 +23,10 @@ export interface NewApp {
   readonly name: string
   readonly included: UsdMicros
   readonly owner?: { readonly email: string; readonly password?: string }
+  /** The account that makes the app for itself and owns it. */
+  readonly madeBy?: { readonly accountId: AccountId; readonly correlationId: string }
+  readonly developerName?: string
+  readonly websiteUrl?: string
 }
 
 export interface CreatedApp extends App {
@@ -43,12 +47,18 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
     const chosen = request.owner?.password ?? newSecret('').slice(0, 20)
     const passwordHash = request.owner ? await hashPassword(chosen) : ''
     return tx(pool, async (db) => {
-      await store.insertApp(db, { ...app, starterUsdMicros: request.included, publicScopes, m2mScopes, at })
+      await store.insertApp(db, {
+        ...app, developerName: request.developerName ?? '', websiteUrl: request.websiteUrl ?? '', starterUsdMicros: request.included, publicScopes, m2mScopes, publicGrants, m2mGrants, at,
+      })
       await store.insertClientSecret(db, {
         id: uuidV7(at.getTime()), clientId: app.m2mClientId, ...secrets.store(m2mClientSecret), at,
       })
       await plans.createStarter(db, { appId: app.id, included: request.included, at })
-      await audit(db, { appId: app.id, actor: 'operator', action: 'app_created', status: 'success', at })
+      await audit(db, {
+        appId: app.id, actor: request.madeBy?.accountId ?? 'operator', action: 'app_created', status: 'success',
+        correlationId: request.madeBy?.correlationId, at,
+      })
+      if (request.madeBy) await store.insertMember(db, { appId: app.id, accountId: request.madeBy.accountId, role: 'owner', at })
       if (!request.owner) return { ...app, m2mClientSecret }
       const { email, password } = request.owner
       const account = await store.ensureAccount(db, { id: uuidV7(at.getTime()), email, passwordHash, at })

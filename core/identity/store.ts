@@ -47,10 +47,13 @@ export async function findUser(db: Db, app: AppId, external: string): Promise<Us
 }
 
 export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User | null> {
+  // With the app its users have ended too.
   const row = await maybeOne<UserRow>(db, sql`
-    select app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at
-    from end_users
-    where app_id = ${app} and id = ${id}`)
+    select u.app_id, u.id, u.external_user_id, u.email, case a.status when 'active' then u.status else 'inactive' end as status,
+           u.tokens_valid_after, u.created_at, u.updated_at, u.deactivated_at
+    from end_users u
+    join apps a on a.id = u.app_id
+    where u.app_id = ${app} and u.id = ${id}`)
   return row && fromRow(row)
 }
 
@@ -118,21 +121,25 @@ export interface NewApp {
   readonly id: AppId
   readonly name: string
   readonly starterUsdMicros: bigint
+  readonly developerName: string
+  readonly websiteUrl: string
   readonly clientId: ClientId
   readonly m2mClientId: string
   readonly publicScopes: readonly string[]
   readonly m2mScopes: readonly string[]
+  readonly publicGrants: readonly string[]
+  readonly m2mGrants: readonly string[]
   readonly at: Date
 }
 
 export async function insertApp(db: Db, app: NewApp): Promise<void> {
   await db.query(sql`
-    insert into apps (id, name, starter_usd_micros, created_at)
-    values (${app.id}, ${app.name}, ${app.starterUsdMicros}, ${app.at})`)
+    insert into apps (id, name, starter_usd_micros, developer_name, website_url, created_at)
+    values (${app.id}, ${app.name}, ${app.starterUsdMicros}, ${app.developerName}, ${app.websiteUrl}, ${app.at})`)
   await db.query(sql`
-    insert into clients (client_id, app_id, kind, scopes, created_at)
-    values (${app.clientId}, ${app.id}, 'public', ${app.publicScopes}, ${app.at}),
-           (${app.m2mClientId}, ${app.id}, 'm2m', ${app.m2mScopes}, ${app.at})`)
+    insert into clients (client_id, app_id, kind, scopes, grant_types, created_at)
+    values (${app.clientId}, ${app.id}, 'public', ${app.publicScopes}, ${app.publicGrants}, ${app.at}),
+           (${app.m2mClientId}, ${app.id}, 'm2m', ${app.m2mScopes}, ${app.m2mGrants}, ${app.at})`)
 }
 
 export interface NewClientSecret {
@@ -161,6 +168,7 @@ export async function findM2mClient(db: Db, clientId: string, at: Date): Promise
            s.secret_hash, s.pepper_id
     from clients m
     join clients p on p.app_id = m.app_id and p.kind = 'public'
+    join apps a on a.id = m.app_id and a.status = 'active'
     left join client_secrets s on s.client_id = m.client_id and (s.expires_at is null or s.expires_at > ${at})
     where m.client_id = ${clientId} and m.kind = 'm2m'`)
 }
@@ -169,7 +177,10 @@ export interface PublicClientRow { app_id: string; client_id: string; scopes: st
 
 export const findPublicClient = (db: Db, clientId: string): Promise<PublicClientRow | null> =>
   maybeOne<PublicClientRow>(db, sql`
-    select app_id, client_id, scopes from clients where client_id = ${clientId} and kind = 'public'`)
+    select c.app_id, c.client_id, c.scopes
+    from clients c
+    join apps a on a.id = c.app_id and a.status = 'active'
+    where c.client_id = ${clientId} and c.kind = 'public'`)
 
 export async function listApps(db: Db, after: Cursor | null, limit: number) {
   return many<{ id: string; name: string; created_at: Date; client_id: string; m2m_client_id: string }>(db, sql`
@@ -177,8 +188,9 @@ export async function listApps(db: Db, after: Cursor | null, limit: number) {
     from apps a
     join clients p on p.app_id = a.id and p.kind = 'public'
     join clients m on m.app_id = a.id and m.kind = 'm2m'
-    where ${after?.id ?? null}::uuid is null
-       or (a.created_at, a.id) > (${after?.createdAt ?? null}::timestamptz, ${after?.id ?? null}::uuid)
+    where a.status <> 'deleted'
+      and (${after?.id ?? null}::uuid is null
+           or (a.created_at, a.id) > (${after?.createdAt ?? null}::timestamptz, ${after?.id ?? null}::uuid))
     order by a.created_at, a.id
     limit ${limit + 1}`)
 }

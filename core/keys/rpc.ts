@@ -1,14 +1,26 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
-import { m2m } from '../callers.ts'
+import { m2m, member, service } from '../callers.ts'
 import { parseCursor, parseLimit } from '../cursor.ts'
 import { parseIdempotencyKey } from '../idempotency.ts'
 import { actor } from '../identity/rpc.ts'
 import { addSeconds } from '../lib/time.ts'
 import { type Handlers, rpc } from '../serve.ts'
+import type { AppKeys } from './app-keys.ts'
+import type { AppKey } from './app-store.ts'
 import type { Keys } from './service.ts'
 import type { Key } from './types.ts'
 
-export function createKeysRpc({ keys, revocationBoundSeconds }: { keys: Keys; revocationBoundSeconds: number }) {
+export interface KeysRpcDeps {
+  readonly keys: Keys
+  readonly appKeys: AppKeys
+  /** How long caches elsewhere may hold a permission after it ended. */
+  readonly revocationBoundSeconds: number
+}
+
+export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpcDeps) {
+  const ended = (revokedAt: Date) =>
+    ({ revokedAt: revokedAt.toISOString(), effectiveBy: addSeconds(revokedAt, revocationBoundSeconds).toISOString() })
+
   const keyService: Handlers<pb.KeyServiceServer> = {
     createKey: rpc(m2m('users:write'), async (request: pb.CreateKeyRequest, caller, context) =>
       keys.create(caller, {
@@ -22,9 +34,22 @@ export function createKeysRpc({ keys, revocationBoundSeconds }: { keys: Keys; re
       return { keys: items.map(render), nextCursor }
     }),
     revokeKey: rpc(m2m('users:write'), async (request: pb.RevokeKeyRequest, caller, context) => {
-      const revokedAt = await keys.revoke(caller, request, actor(caller, context))
-      return { revokedAt: revokedAt.toISOString(), effectiveBy: addSeconds(revokedAt, revocationBoundSeconds).toISOString() }
+      return ended(await keys.revoke(caller, request, actor(caller, context)))
     }),
+    createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>
+      appKeys.create(caller, {
+        label: request.label ?? null, subscriptionId: request.subscriptionId ?? null,
+        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+      }, context)),
+    listAppKeys: rpc(member('read'), async (request: pb.ListAppKeysRequest, caller) => {
+      const { items, nextCursor } = await appKeys.list(caller, {
+        after: parseCursor(request.cursor), limit: parseLimit(request.limit),
+      })
+      return { keys: items.map(renderAppKey), nextCursor }
+    }),
+    revokeAppKey: rpc(member('edit'), async (request: pb.RevokeAppKeyRequest, caller, context) =>
+      ended(await appKeys.revoke(caller, request.keyId, context))),
+    validateKey: rpc(service(), async (request: pb.ValidateKeyRequest) => appKeys.validate(request.key)),
   }
   return { keyService }
 }
@@ -38,3 +63,5 @@ const render = (key: Key) => ({
   prefix: key.prefix,
   label: key.label ?? undefined,
 })
+
+const renderAppKey = (key: AppKey) => ({ ...render(key), subscriptionId: key.subscriptionId ?? undefined })

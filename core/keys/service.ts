@@ -97,7 +97,7 @@ export function createKeys({ pool, users, secrets, idempotency, invalidations, l
 export type Keys = ReturnType<typeof createKeys>
 
 // A label is for people; what is wrong with it is no reason to refuse a key (and Postgres takes no NUL).
-const cleanLabel = (text: string): string => text.replace(/\p{Cc}+/gu, ' ').slice(0, labelMax).toWellFormed()
+export const cleanLabel = (text: string): string => text.replace(/\p{Cc}+/gu, ' ').slice(0, labelMax).toWellFormed()
 
 const composite = /^(app_[0-9a-f]{24})_(.+)$/
 

@@ -82,6 +82,7 @@ export async function findOwner(db: Db, hashes: readonly Buffer[], at: Date): Pr
     from api_keys k
     join end_users u on u.app_id = k.app_id and u.id = k.user_id and u.status = 'active'
     join clients c on c.app_id = k.app_id and c.kind = 'public'
+    join apps a on a.id = k.app_id and a.status = 'active'
     where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active'`)
   if (!row || !isClientId(row.client_id)) return null
   if (row.stale) {

@@ -45,7 +45,10 @@ alter table apps
   add column dmz_url text not null default '',
   add column metering_mode text not null default 'stream',
   add column updated_at timestamptz,
-  add constraint apps_status_known check (status in ('active', 'disabled')),
+  -- An app is never removed: its tickets, ledger and audit log are facts about money.
+  add column deleted_at timestamptz,
+  add constraint apps_status_known check (status in ('active', 'disabled', 'deleted')),
+  add constraint apps_deleted_once check ((status = 'deleted') = (deleted_at is not null)),
   add constraint apps_color_hex check (color ~ '^#[0-9a-f]{6}$'),
   add constraint apps_metering_mode_known check (metering_mode in ('stream', 'direct'));
 
@@ -68,6 +71,7 @@ create table domains (
   constraint domains_pk primary key (app_id, id),
   constraint domains_origin_unique unique (app_id, origin)
 );
+create index domains_by_origin on domains (origin);
 
 -- RFC 8628. pending -> approved | denied, approved -> consumed; each step by a conditional update.
 create table device_codes (
@@ -78,6 +82,8 @@ create table device_codes (
   status           text        not null,
   user_id          uuid,
   account_id       uuid        references accounts (id) on delete cascade,
+  family_id        uuid,
+  decided_at       timestamptz,
   interval_seconds integer     not null,
   last_polled_at   timestamptz,
   created_at       timestamptz not null,
@@ -172,7 +178,11 @@ create index signer_sessions_by_user on signer_sessions (app_id, user_id, create
 create index signer_sessions_by_end on signer_sessions (expires_at);
 
 -- App-level keys belong to no user.
-alter table api_keys alter column user_id drop not null, add column subscription_id uuid;
+alter table api_keys
+  alter column user_id drop not null,
+  add column subscription_id uuid,
+  add constraint api_keys_app foreign key (app_id) references apps (id) on delete cascade,
+  add constraint api_keys_subscription foreign key (app_id, subscription_id) references subscriptions (app_id, id);
 
 -- Capabilities that an app does not offer, and named discovery policies (legacy).
 create table manifests (
