@@ -1,0 +1,82 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { DomainError } from '../../proto/errors.ts'
+import type { App } from '../listener.ts'
+import { endedSessionCookie, sessionCookie, sessionOf } from '../session.ts'
+import { type Destination, destinationOf } from './destination.ts'
+import { field, formToken, ownPath, parameter, posterOf, requireOwnForm, visitorOf } from './forms.ts'
+import { html } from './html.ts'
+import { hidden, problem, sendPage } from './page.ts'
+import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
+
+/** Absolute; core ends an idle session sooner (decision 10). */
+const sessionMaxAge = 90 * 86_400
+
+export function loginPages(app: App, { publicUrl }: PagesDeps): void {
+  app.get('/login', pageRoute(), async (request, reply) => {
+    const returnTo = ownPath(parameter(request, 'return_to'), publicUrl)
+    const visitor = returnTo === undefined ? await visitorOf(request, publicUrl) : null
+    if (visitor) return sendPage(reply, { title: 'Logged in', content: loggedIn(visitor) })
+    return showForm(request, reply, { returnTo })
+  })
+
+  app.post('/login', formRoute(), async (request, reply) => {
+    requireOwnForm(request, publicUrl)
+    const returnTo = ownPath(field(request, 'return_to'), publicUrl)
+    const email = field(request, 'email') ?? ''
+    try {
+      const { sessionToken } = await request.core.accounts.logIn({ email, password: field(request, 'password') ?? '' })
+      await endOldSession(request)
+      void reply.header('set-cookie', sessionCookie(sessionToken, { publicUrl, maxAge: sessionMaxAge }))
+      return reply.redirect(returnTo ?? '/login', 303)
+    } catch (error) {
+      if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
+      request.reason = error.reason
+      return showForm(request, reply, { returnTo, email, wrong: 'The e-mail address or the password is wrong.' })
+    }
+  })
+
+  app.post('/logout', formRoute(), async (request, reply) => {
+    const { token } = await posterOf(request, publicUrl)
+    await request.core.accounts.logOut({ sessionToken: token })
+    void reply.header('set-cookie', endedSessionCookie(publicUrl))
+    return sendPage(reply, { title: 'Logged out', content: html`<h1>You are logged out</h1><p>You can close this page.</p><a class="button quiet" href="/login">Log in again</a>` })
+  })
+
+  // What was planted in the browser before the login is worth nothing after it.
+  async function endOldSession(request: FastifyRequest): Promise<void> {
+    const old = sessionOf(request, publicUrl)
+    if (old !== undefined) await request.core.accounts.logOut({ sessionToken: old })
+  }
+
+  async function showForm(request: FastifyRequest, reply: FastifyReply, form: LoginForm): Promise<FastifyReply> {
+    const destination = await destinationOf(request, form.returnTo)
+    const csrfToken = formToken(request, reply, publicUrl)
+    const content = loginForm({ ...form, ...destination, csrfToken })
+    return sendPage(reply, { title: 'Log in', content, ...destination, status: form.wrong === undefined ? 200 : 403 })
+  }
+}
+
+interface LoginForm {
+  readonly returnTo: string | undefined
+  readonly email?: string
+  readonly wrong?: string
+}
+
+const loginForm = ({ returnTo, email, wrong, csrfToken, theme }: LoginForm & Destination & { csrfToken: string }) => html`
+<h1>Log in</h1>
+<p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
+${problem(wrong)}
+<form method="post" action="/login">
+${hidden({ csrf_token: csrfToken, return_to: returnTo })}
+<label for="email">E-mail address</label>
+<input id="email" name="email" type="email" autocomplete="username" required maxlength="320" value="${email ?? ''}">
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required maxlength="200">
+<button>Log in</button>
+</form>
+<p class="small">Password forgotten? Whoever runs this service can give you a link to set a new one.</p>`
+
+const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) => html`
+<h1>You are logged in</h1>
+<p>as ${email}</p>
+<form method="post" action="/logout">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button></form>`

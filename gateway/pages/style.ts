@@ -1,0 +1,52 @@
+const base = `
+*{box-sizing:border-box}
+html{font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif;color:#1c2330;background:#f3f5f8;-webkit-text-size-adjust:100%}
+body{margin:0;min-height:100vh;display:flex;flex-direction:column;align-items:center;padding:24px 16px}
+main{width:100%;max-width:420px;margin:auto;background:#fff;border:1px solid #dde2ea;border-top:4px solid var(--accent);border-radius:14px;padding:28px 24px;box-shadow:0 1px 2px rgba(20,30,50,.05),0 12px 32px rgba(20,30,50,.07)}
+.app{display:flex;align-items:center;gap:10px;margin:0 0 18px;font-weight:600;overflow-wrap:anywhere}
+.app span{flex:none;width:34px;height:34px;border-radius:9px;background:var(--accent);color:var(--on-accent);display:grid;place-items:center;font-weight:700}
+h1{font-size:1.4rem;line-height:1.25;margin:0 0 8px;overflow-wrap:anywhere}
+p{margin:0 0 16px;color:#4b5565;overflow-wrap:anywhere}
+p.small{font-size:.875rem;margin:18px 0 0}
+label{display:block;font-weight:600;font-size:.9rem;margin:0 0 6px}
+input{width:100%;font:inherit;padding:11px 12px;margin:0 0 16px;border:1px solid #aeb7c4;border-radius:9px;background:#fff;color:inherit}
+input.code{font:600 1.5rem/1.3 ui-monospace,"SF Mono",Menlo,Consolas,"Liberation Mono",monospace;letter-spacing:.12em;text-align:center;text-transform:uppercase}
+input:focus-visible,button:focus-visible,a:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
+button,.button{display:block;width:100%;font:inherit;font-weight:600;text-align:center;text-decoration:none;padding:12px 16px;border:1px solid transparent;border-radius:9px;cursor:pointer;background:var(--accent);color:var(--on-accent)}
+button.quiet,.button.quiet{background:#fff;color:#1c2330;border-color:#aeb7c4;margin-top:10px}
+button:hover,.button:hover{filter:brightness(.95)}
+.problem{background:#fdecec;color:#8f1d1d;border:1px solid #f3c4c4;border-radius:9px;padding:10px 12px}
+.code-shown{font:700 1.7rem/1.3 ui-monospace,"SF Mono",Menlo,Consolas,"Liberation Mono",monospace;letter-spacing:.1em;text-align:center;background:#f3f5f8;border-radius:9px;padding:12px;margin:0 0 16px;color:#1c2330}
+ul{margin:0 0 18px;padding:0;list-style:none;border:1px solid #dde2ea;border-radius:9px}
+li{padding:10px 12px;border-top:1px solid #dde2ea}
+li:first-child{border-top:0}
+li small{display:block;color:#6a7484;overflow-wrap:anywhere}
+.or{text-align:center;color:#6a7484;font-size:.875rem;margin:14px 0 4px}
+footer{margin-top:20px;font-size:.8rem;color:#6a7484}
+@media (prefers-color-scheme:dark){
+html{color:#e8ecf2;background:#10141b}
+main{background:#181e28;border-color:#2b3442;border-top-color:var(--accent);box-shadow:none}
+p,li small,.or,footer{color:#a3adbc}
+input,button.quiet,.button.quiet{background:#10141b;color:#e8ecf2;border-color:#465264}
+.code-shown{background:#10141b;color:#e8ecf2}
+ul,li{border-color:#2b3442}
+.problem{background:#3a1719;color:#ffc9c9;border-color:#6d2a2d}
+}
+`
+
+export const ownColor = '#1f6feb'
+
+/** The page's style in that colour; anything but #rrggbb is not a colour. */
+export function styleOf(color: string): string {
+  const accent = /^#[0-9a-f]{6}$/i.test(color) ? color : ownColor
+  return `:root{--accent:${accent};--on-accent:${isLight(accent) ? '#10141b' : '#ffffff'}}${base}`
+}
+
+// WCAG 2.2 relative luminance; above 0.3 dark text reads better than white.
+function isLight(color: string): boolean {
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
+    const value = Number.parseInt(color.slice(at, at + 2), 16) / 255
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4
+  })
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3
+}
