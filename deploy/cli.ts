@@ -1,4 +1,5 @@
 import { messageOf } from '../core/lib/process.ts'
+import { account } from './commands/account.ts'
 import { app } from './commands/app.ts'
 import { config } from './commands/config.ts'
 import { keys } from './commands/keys.ts'
@@ -7,7 +8,7 @@ import { rate } from './commands/rate.ts'
 import { status } from './commands/status.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
-const commands: Readonly<Record<string, Command>> = { start, demo, app, keys, rate, status, config, 'signer-double': signerDouble }
+const commands: Readonly<Record<string, Command>> = { start, demo, app, account, keys, rate, status, config, 'signer-double': signerDouble }
 
 const help = `tollgate: identity, metering and billing beside a remote signer
 

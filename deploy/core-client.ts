@@ -1,5 +1,8 @@
 import { credentials } from '@grpc/grpc-js'
 import {
+  AccountServiceClient, type CreateAccountRequest, type StartPasswordResetRequest,
+} from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
+import {
   AppServiceClient, CallerServiceClient, type CheckCallerRequest, type CreateAppRequest, type ListAppsRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
@@ -14,6 +17,7 @@ const deadlineMs = 10_000
 export function connectCore({ target, token }: { target: string; token: string }) {
   const apps = new AppServiceClient(target, credentials.createInsecure())
   const callers = new CallerServiceClient(target, credentials.createInsecure())
+  const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
@@ -21,13 +25,16 @@ export function connectCore({ target, token }: { target: string; token: string }
   return {
     createApp: (request: CreateAppRequest) => unary(apps.createApp.bind(apps))(request, operator),
     listApps: (request: ListAppsRequest) => unary(apps.listApps.bind(apps))(request, operator),
+    createAccount: (request: CreateAccountRequest) => unary(accounts.createAccount.bind(accounts))(request, operator),
+    startPasswordReset: (request: StartPasswordResetRequest) =>
+      unary(accounts.startPasswordReset.bind(accounts))(request, operator),
     checkCaller: (request: CheckCallerRequest, authorization: string) =>
       unary(callers.checkCaller.bind(callers))(request, { deadlineMs, headers: { ...operator.headers, authorization } }),
     recordRate: (request: RecordRateRequest) => unary(metering.recordRate.bind(metering))(request, operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
-    close: () => [apps, callers, metering, tokens].forEach((client) => client.close()),
+    close: () => [apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
   }
 }
 
