@@ -9,6 +9,8 @@ import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/
 import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { AuthorizationServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
+import { DeviceServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
+import { GrantServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { TokenServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { UsageServiceService } from '../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import { createLedger } from './allowances/ledger.ts'
@@ -43,13 +45,17 @@ import { createSecrets } from './secrets.ts'
 import { createServing, listenGrpc } from './serve.ts'
 import { createSignerRpc } from './signer/rpc.ts'
 import { createSigner } from './signer/service.ts'
+import { createGrants } from './tokens/grants/service.ts'
+import { createJwts } from './tokens/jwt.ts'
 import { createKeyRotation } from './tokens/key-rotation.ts'
 import { createAuthorizations } from './tokens/authorization.ts'
 import { createAuthorizationRpc } from './tokens/authorization-rpc.ts'
 import { createLogouts } from './tokens/logout.ts'
 import { createTokensRpc } from './tokens/rpc.ts'
 import { createTokens } from './tokens/service.ts'
+import { createSignerSessions } from './tokens/signer-sessions.ts'
 import { createSigningKeys } from './tokens/signing-keys.ts'
+import { createSubjects } from './tokens/subjects.ts'
 import { createUsageRpc } from './usage/rpc.ts'
 import { createUsage } from './usage/service.ts'
 import { startUpkeep } from './upkeep.ts'
@@ -90,9 +96,14 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const appKeys = createAppKeys({ pool, secrets, idempotency, invalidations, sealingKey, now })
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
   const rotation = createKeyRotation({
-    pool, signingKeys, tokenTtlSecondsMax: longestTtl(config.tokens), everyDays: config.signingKeyRotationDays, now,
+    pool, signingKeys, tokenTtlSecondsMax: longestTtl(config), everyDays: config.signingKeyRotationDays, now,
   })
-  const tokens = createTokens({ ...config.tokens, issuer, signingKeys, apps, users, keys, now })
+  const jwts = createJwts({ issuer, signingKeys, pool, now })
+  const subjects = createSubjects({ jwts, apps, users })
+  const tokens = createTokens({ ...config.tokens, jwts, subjects, apps, users, keys })
+  const sessions = createSignerSessions({
+    pool, users, secrets, invalidations, ttlSeconds: config.grants.sessionTtlSeconds, now,
+  })
   const authorizations = createAuthorizations({
     pool, issuer, accounts, users, codeTtlSeconds: config.authorizationCodeTtlSeconds, now,
   })
@@ -102,7 +113,11 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
   })
-  const signer = createSigner({ pool, ledger, users, keys, usableRate: metering.usableRate, now })
+  const grants = createGrants({
+    config: config.grants, defaultSignerUrl: config.routing.defaultDmzUrl, pool, jwts, subjects, users, keys, sessions,
+    allowances, accountBySession: accounts.bySession, revocationBoundSeconds, log, now,
+  })
+  const signer = createSigner({ pool, ledger, users, keys, sessions, usableRate: metering.usableRate, now })
 
   await signingKeys.prepare()
   const serving = createServing({
@@ -127,6 +142,8 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(CatalogServiceService, createCatalogRpc({ catalog }).catalogService),
     serving.bind(KeyServiceService, createKeysRpc({ keys, appKeys, revocationBoundSeconds }).keyService),
     serving.bind(AuthorizationServiceService, createAuthorizationRpc({ authorizations, logouts }).authorizationService),
+    serving.bind(GrantServiceService, grants.grantService),
+    serving.bind(DeviceServiceService, grants.deviceService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
     serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
@@ -136,7 +153,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   for (const { definition, implementation } of services) server.addService(definition, implementation)
   const health = addHealthAndReflection(server)
   const listening = await listenGrpc(server, config)
-  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, rotation.tend], log, now })
+  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, grants.forgetEnded, rotation.tend], log, now })
   await metering.start()
   health.set(true)
 
@@ -162,8 +179,8 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
 }
 
 /** A retired key is needed as long as the longest token that it may have signed. */
-const longestTtl = (tokens: CoreConfig['tokens']): number =>
-  Math.max(...Object.values(tokens).filter((value) => typeof value === 'number'))
+const longestTtl = ({ tokens, grants }: CoreConfig): number =>
+  Math.max(tokens.userTtlSeconds, tokens.machineTtlSeconds, grants.loginTtlSeconds, grants.signerTtlSeconds)
 
 const after = (milliseconds: number): Promise<void> => sleep(milliseconds, undefined, { ref: false })
 

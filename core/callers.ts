@@ -39,7 +39,12 @@ export interface MemberCaller {
 }
 /** The request's own credential, not looked at yet: for the RPCs that are about the credential itself. */
 export interface BearerCaller { readonly kind: 'bearer'; readonly token: string }
-export type Caller = ServiceCaller | M2mCaller | UserCaller | BearerCaller | AccountCaller | MemberCaller
+/** Client credentials that the handler has judged when its turn comes; null when none were sent. */
+export interface ClientCaller {
+  readonly kind: 'client'
+  authenticate(): Promise<M2mCaller | null>
+}
+export type Caller = ClientCaller | ServiceCaller | M2mCaller | UserCaller | BearerCaller | AccountCaller | MemberCaller
 
 /** What `authorization` may hold. */
 export type Credential =
@@ -144,6 +149,12 @@ export const m2mSelf = (): Guard<M2mCaller> => async (request, authenticator) =>
   if (request.credential.scheme === 'basic') return authenticator.m2mByBasic(request.credential.pairs)
   throw new DomainError('CREDENTIAL_INVALID', 'client authentication failed')
 }
+
+/** Client credentials are optional, and other checks come before them (identity facts 6.2). */
+export const optionalClient = (): Guard<ClientCaller> => async (request, authenticator) => ({
+  kind: 'client',
+  authenticate: async () => (request.credential.scheme === 'none' ? null : m2mSelf()(request, authenticator)),
+})
 
 /** An end user by user JWT. */
 export const user = (): Guard<UserCaller> => async (request, authenticator) => {

@@ -3,6 +3,7 @@ import type { EnvReader } from './lib/env.ts'
 import { type UsdMicros, parseInteger, usdMicros } from './lib/money.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
 import type { Peppers } from './secrets.ts'
+import { type GrantsConfig, readGrantsConfig } from './tokens/grants/config.ts'
 import { type SigningAlgorithm, signingAlgorithms } from './tokens/types.ts'
 
 export interface CoreConfig {
@@ -27,6 +28,7 @@ export interface CoreConfig {
   /** How long a client's older secrets work beside a new one. */
   readonly secretOverlapSeconds: number
   readonly routing: { readonly publicUrl: string; readonly issuer: string; readonly defaultDmzUrl: string }
+  readonly grants: GrantsConfig
   readonly metering: MeteringConfig
 }
 
@@ -70,6 +72,7 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
       fallback: '86400', min: 0, max: 2_592_000, meaning: 'How long an M2M client\'s older secrets work after a new one was made.',
     }),
     routing: readRouting(env),
+    grants: readGrantsConfig(env),
     metering: readMeteringConfig(env),
   }
 }

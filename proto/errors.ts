@@ -31,6 +31,8 @@ export const reasons = {
   CREDENTIAL_INVALID: { grpc: grpc.UNAUTHENTICATED, http: 401, oauth: 'invalid_client', title: 'Invalid client credentials' },
   TOKEN_INVALID: { grpc: grpc.UNAUTHENTICATED, http: 401, oauth: 'invalid_token', title: 'Invalid token' },
   SCOPE_MISSING: { grpc: grpc.PERMISSION_DENIED, http: 403, oauth: 'insufficient_scope', title: 'Missing scope' },
+  // A client that lacks a scope for a grant: 403 by the specification, the word by RFC 6749 section 5.2.
+  CLIENT_SCOPE_MISSING: { grpc: grpc.PERMISSION_DENIED, http: 403, oauth: 'invalid_scope', title: 'Missing client scope' },
   EDIT_FORBIDDEN: { grpc: grpc.PERMISSION_DENIED, http: 403, oauth: 'access_denied', title: 'Not allowed' },
   // 404 for every tenant mismatch is the specification's wish (no id enumeration), against AIP-211.
   NOT_FOUND: { grpc: grpc.NOT_FOUND, http: 404, oauth: 'invalid_request', title: 'Not found' },

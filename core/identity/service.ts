@@ -75,7 +75,8 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
     const next = moved(user, change.status, at)
     const email = change.email === undefined ? user.email : change.email
     const ends = next.status === 'inactive' && user.status === 'active'
-    const revoked = ends ? await store.revokeUserKeys(db, user, at) : null
+    const revoked = ends
+      ? [...await store.revokeUserKeys(db, user, at), ...await store.endUserSessions(db, user, at)] : null
     return { user: await store.updateUser(db, { ...next, email, updatedAt: at }), revoked }
   }
 

@@ -108,6 +108,17 @@ export async function findSubjects(db: Db, clients: readonly string[], externals
     left join end_users u on u.app_id = c.app_id and u.external_user_id = wanted.external_user_id`)
 }
 
+/** Ends the user's opaque signer sessions and logins. Returns the ids of the sessions. */
+export async function endUserSessions(db: Db, user: { appId: AppId; id: UserId }, at: Date): Promise<string[]> {
+  await db.query(sql`
+    update token_families set ended_at = ${at} where app_id = ${user.appId} and user_id = ${user.id} and ended_at is null`)
+  const rows = await many<{ id: string }>(db, sql`
+    update signer_sessions set revoked_at = ${at}
+    where app_id = ${user.appId} and user_id = ${user.id} and revoked_at is null
+    returning id`)
+  return rows.map((row) => row.id)
+}
+
 export async function revokeUserKeys(db: Db, user: { appId: AppId; id: UserId }, at: Date): Promise<string[]> {
   const rows = await many<{ id: string }>(db, sql`
     update api_keys

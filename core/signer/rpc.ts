@@ -15,6 +15,7 @@ export interface SignerRpcDeps {
 export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDeps) {
   const signerService: Handlers<pb.SignerServiceServer> = {
     verifyApiKey: rpc(service(), async (request: pb.VerifyApiKeyRequest) => signer.verifyApiKey(request.apiKey)),
+    verifySignerSession: rpc(service(), async (request: pb.VerifySignerSessionRequest) => signer.verifySession(request.token)),
     getAccess: rpc(service(), async (request: pb.GetAccessRequest) => ({
       access: await signer.access(request.clientId, request.externalUserId),
     })),

@@ -8,24 +8,36 @@ import type { Keys } from '../keys/service.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
+import type { SignerSessions } from '../tokens/signer-sessions.ts'
 
 export interface SignerDeps {
   readonly pool: Pool
   readonly ledger: Ledger
   readonly users: Users
   readonly keys: Keys
+  readonly sessions: SignerSessions
   /** The newest observation that may still price a ticket now. */
   readonly usableRate: () => Promise<EthRate | null>
   readonly now: Now
 }
 
 /** What a sidecar asks before the signer signs: who is this, and may they spend? */
-export function createSigner({ pool, ledger, users, keys, usableRate, now }: SignerDeps) {
+export function createSigner({ pool, ledger, users, keys, sessions, usableRate, now }: SignerDeps) {
   async function verifyApiKey(presented: string) {
     const owner = await keys.verify(presented)
     const user = owner && await users.findById(owner.appId, owner.userId)
     if (!owner || !user) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
     return { identity: owner, access: await accessOf(user) }
+  }
+
+  async function verifySession(token: string) {
+    const found = await sessions.verify(token)
+    const user = found && await users.findById(found.appId, found.userId)
+    if (!found || !user) throw new DomainError('TOKEN_INVALID', 'the signer session is not valid, or has expired')
+    return {
+      identity: { ...found, keyId: found.id }, access: await accessOf(user),
+      expiresAt: BigInt(secondsOf(found.expiresAt)), scope: found.scope,
+    }
   }
 
   /** Provisions an unknown user of a known app: signing does. NOT_FOUND for an unknown app. */
@@ -51,7 +63,7 @@ export function createSigner({ pool, ledger, users, keys, usableRate, now }: Sig
     }
   }
 
-  return { verifyApiKey, access }
+  return { verifyApiKey, verifySession, access }
 }
 
 export type Signer = ReturnType<typeof createSigner>

@@ -1,42 +1,39 @@
-import { randomUUID } from 'node:crypto'
-import { SignJWT, errors, jwtVerify } from 'jose'
 import { DomainError } from '../../proto/errors.ts'
 import type { M2mCaller, UserCaller } from '../callers.ts'
 import type { Apps } from '../identity/apps.ts'
 import type { Users } from '../identity/service.ts'
 import { m2mScopes } from '../identity/types.ts'
-import { type UserId, appId, isClientId, isUuid, userId } from '../ids.ts'
 import type { Keys } from '../keys/service.ts'
-import { type Now, secondsOf } from '../lib/time.ts'
-import type { SigningKeys } from './signing-keys.ts'
-import { type IssuedToken, type TokenSubject, type TokenUse, signingAlgorithms } from './types.ts'
+import { type Jwts, invalidToken } from './jwt.ts'
+import { chooseScopes } from './scopes.ts'
+import type { Subjects } from './subjects.ts'
+import type { IssuedToken, TokenSubject } from './types.ts'
 
 export interface TokensDeps {
-  readonly issuer: string
   readonly userTtlSeconds: number
   readonly machineTtlSeconds: number
-  readonly signingKeys: SigningKeys
+  readonly jwts: Jwts
+  readonly subjects: Subjects
   readonly apps: Apps
   readonly users: Users
   readonly keys: Keys
-  readonly now: Now
 }
 
 /** Scopes of sign-in or of another grant; a plain client_credentials request never gets them (decision 18). */
 const neverPlain = new Set(['openid', 'sign:job', 'sign:mint_user_token'])
 const userScopeDefault = 'sign:job'
-const scopeSyntax = /^[\x21\x23-\x5b\x5d-\x7e]+$/
-const scopeMax = 1_000
 
-/** Issues and verifies the issuer's JWTs. */
+/** Machine and user JWTs outside of any login, and whom a JWT stands for. */
 export function createTokens(deps: TokensDeps) {
-  const { issuer, signingKeys, apps, users, keys, now } = deps
+  const { jwts, subjects, apps, users, keys } = deps
 
   /** RFC 6749 section 4.4. Without a scope: all builder scopes of the client. */
   async function issueMachine(caller: M2mCaller, requested: string | undefined): Promise<IssuedToken> {
     const grantable = caller.scopes.filter((scope) => !neverPlain.has(scope))
     const scope = chooseScopes(requested, { grantable, fallback: grantable })
-    return sign({ sub: caller.m2mClientId, clientId: caller.m2mClientId, scope, use: 'machine' }, deps.machineTtlSeconds)
+    return jwts.sign({
+      sub: caller.m2mClientId, clientId: caller.m2mClientId, scope, use: 'machine', ttlSeconds: deps.machineTtlSeconds,
+    })
   }
 
   /** A user JWT for an active user. Scopes are those of the public client (decision 14). */
@@ -67,92 +64,27 @@ export function createTokens(deps: TokensDeps) {
   }
 
   function signUser(subject: TokenSubject, options: { scope: string; notBefore: Date | null }): Promise<IssuedToken> {
-    return sign({
+    return jwts.sign({
       sub: subject.userId, clientId: subject.clientId, externalUserId: subject.externalUserId, scope: options.scope, use: 'user',
-      issuedAt: Math.max(secondsOf(now()), options.notBefore ? secondsOf(options.notBefore) : 0),
-    }, deps.userTtlSeconds)
-  }
-
-  async function sign(token: { sub: string; clientId: string; externalUserId?: string; scope: string; use: TokenUse; issuedAt?: number }, ttlSeconds: number): Promise<IssuedToken> {
-    const { kid, alg, key } = await signingKeys.active()
-    const iat = secondsOf(now())
-    const claims = {
-      client_id: token.clientId, azp: token.clientId, scope: token.scope, token_use: token.use,
-      ...(token.externalUserId === undefined ? {} : { external_user_id: token.externalUserId }),
-    }
-    const accessToken = await new SignJWT(claims)
-      .setProtectedHeader({ alg, kid, typ: 'at+jwt' })
-      .setIssuer(issuer).setAudience(issuer).setSubject(token.sub).setJti(randomUUID())
-      .setIssuedAt(token.issuedAt ?? iat).setNotBefore(iat).setExpirationTime(iat + ttlSeconds)
-      .sign(key)
-    return { accessToken, tokenType: 'Bearer', expiresIn: ttlSeconds, scope: token.scope }
-  }
-
-  /** The claims of a live token of ours with that use. TOKEN_INVALID for anything else, without saying why. */
-  async function verify(token: string, use: TokenUse) {
-    try {
-      const { payload } = await jwtVerify(token, async (header) => {
-        const found = header.kid === undefined ? null : await signingKeys.publicKey(header.kid)
-        if (!found || found.alg !== header.alg) throw new errors.JWKSNoMatchingKey()
-        return found.key
-      }, {
-        issuer, audience: issuer, typ: 'at+jwt', algorithms: [...signingAlgorithms], currentDate: now(),
-        requiredClaims: ['exp', 'iat', 'jti', 'sub', 'client_id', 'token_use'],
-      })
-      if (payload['token_use'] !== use) throw invalidToken()
-      return payload
-    } catch (error) {
-      if (error instanceof errors.JOSEError) throw invalidToken(error)
-      throw error
-    }
+      voidedBefore: options.notBefore, ttlSeconds: deps.userTtlSeconds,
+    })
   }
 
   /** The M2M client a machine token was issued to, with the scopes that both still have. */
   async function m2mByToken(token: string): Promise<M2mCaller> {
-    const payload = await verify(token, 'machine')
-    const caller = await apps.findM2m(String(payload['client_id']))
+    const jwt = await jwts.verify(token, ['machine'])
+    const caller = await apps.findM2m(jwt.clientId)
     if (!caller) throw invalidToken()
-    const scopes = String(payload['scope'] ?? '').split(' ')
-    return { ...caller, scopes: caller.scopes.filter((scope) => scopes.includes(scope)) }
+    return { ...caller, scopes: caller.scopes.filter((scope) => jwt.scopes.includes(scope)) }
   }
 
   /** The user a user JWT was issued to, while the user is active and the token not voided. */
-  async function userByToken(token: string): Promise<UserCaller> {
-    const payload = await verify(token, 'user')
-    const clientId = String(payload['client_id'])
-    const client = isClientId(clientId) ? await apps.findPublic(clientId) : null
-    const user = client && isUuid(String(payload.sub)) ? await users.findById(appId(client.app_id), toUserId(payload.sub)) : null
-    const validAfter = user?.tokensValidAfter ?? null
-    const voided = validAfter !== null && (payload.iat ?? 0) < secondsOf(validAfter)
-    if (!client || !isClientId(clientId) || !user || user.status !== 'active' || voided) throw invalidToken()
-    return {
-      kind: 'user', appId: user.appId, clientId, userId: user.id, externalUserId: user.externalUserId,
-      scopes: String(payload['scope'] ?? '').split(' '),
-    }
-  }
+  const userByToken = async (token: string): Promise<UserCaller> => (await subjects.userToken(token)).caller
 
   return { issueMachine, mintUser, exchangeApiKey, m2mByToken, userByToken }
 }
 
 export type Tokens = ReturnType<typeof createTokens>
 
-const toUserId = (sub: unknown): UserId => userId(String(sub))
-
-const invalidToken = (cause?: unknown): DomainError =>
-  new DomainError('TOKEN_INVALID', 'the token is not valid, or has expired', { cause })
-
 /** Every scope that a client may be granted, for the discovery document. */
 export const grantableScopes = [...m2mScopes.filter((scope) => !neverPlain.has(scope)), userScopeDefault]
-
-function chooseScopes(requested: string | undefined, { grantable, fallback }: { grantable: readonly string[]; fallback: readonly string[] }): string {
-  if (requested === undefined) return fallback.filter((scope) => grantable.includes(scope)).join(' ')
-  if (requested.length > scopeMax) throw new DomainError('SCOPE_INVALID', `scope is longer than ${scopeMax} characters`)
-  const scopes = [...new Set(requested.split(' ').filter(Boolean))]
-  if (scopes.length === 0) throw new DomainError('REQUEST_INVALID', 'scope must name at least one scope, or be left out')
-  const refused = scopes.find((scope) => !scopeSyntax.test(scope) || !grantable.includes(scope))
-  if (refused !== undefined) {
-    const shown = scopeSyntax.test(refused) ? ` ${refused.slice(0, 64)}` : ''
-    throw new DomainError('SCOPE_INVALID', `the scope${shown} may not be granted here; choose from: ${grantable.join(' ')}`)
-  }
-  return scopes.join(' ')
-}

@@ -125,6 +125,7 @@ create table token_families (
   constraint token_families_pk primary key (id),
   constraint token_families_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade
 );
+create index token_families_by_user on token_families (app_id, user_id) where ended_at is null;
 create index token_families_by_end on token_families (expires_at);
 
 create table refresh_tokens (

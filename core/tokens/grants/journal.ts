@@ -1,0 +1,44 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { audit } from '../../audit.ts'
+import type { Actor } from '../../identity/service.ts'
+import type { AppId } from '../../ids.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Pool } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+
+export interface Attempt {
+  /** Nothing is written for an app that nobody has named or proved. */
+  readonly appId: AppId | null
+  readonly action: string
+  readonly actor: Actor
+}
+
+/** Audit entries of exchanges, whichever way they end. An entry that cannot be written fails no exchange. */
+export function createJournal({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
+  async function write(attempt: Attempt, status: 'success' | 'refused', reason: string | null): Promise<void> {
+    if (attempt.appId === null) return
+    await audit(pool, {
+      appId: attempt.appId, actor: attempt.actor.name, action: attempt.action, status, at: now(),
+      correlationId: attempt.actor.context?.correlationId, details: reason === null ? {} : { reason },
+    }).catch((error: unknown) => log.warn({ err: error, action: attempt.action }, 'audit entry lost'))
+  }
+
+  const refused = (attempt: Attempt, error: unknown): Promise<void> =>
+    write(attempt, 'refused', error instanceof DomainError ? error.reason : 'INTERNAL')
+
+  /** Runs `work` and writes how it ended. */
+  async function both<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+    try {
+      const result = await work()
+      await write(attempt, 'success', null)
+      return result
+    } catch (error) {
+      await refused(attempt, error)
+      throw error
+    }
+  }
+
+  return { both, refused }
+}
+
+export type Journal = ReturnType<typeof createJournal>

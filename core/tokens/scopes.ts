@@ -1,0 +1,26 @@
+import { DomainError } from '../../proto/errors.ts'
+
+const syntax = /^[\x21\x23-\x5b\x5d-\x7e]+$/
+const maxLength = 1_000
+
+/** The scopes of a space-separated text, each once. */
+export const splitScopes = (text: string): string[] => [...new Set(text.split(' ').filter(Boolean))]
+
+/**
+ * What is granted of what was requested: all of it or SCOPE_INVALID; `fallback` as far as it is grantable when
+ * nothing was requested (RFC 6749 section 3.3).
+ */
+export function chooseScopes(
+  requested: string | undefined, { grantable, fallback }: { grantable: readonly string[]; fallback: readonly string[] },
+): string {
+  if (requested === undefined) return fallback.filter((scope) => grantable.includes(scope)).join(' ')
+  if (requested.length > maxLength) throw new DomainError('SCOPE_INVALID', `scope is longer than ${maxLength} characters`)
+  const scopes = splitScopes(requested)
+  if (scopes.length === 0) throw new DomainError('REQUEST_INVALID', 'scope must name at least one scope, or be left out')
+  const refused = scopes.find((scope) => !syntax.test(scope) || !grantable.includes(scope))
+  if (refused !== undefined) {
+    const shown = syntax.test(refused) ? ` ${refused.slice(0, 64)}` : ''
+    throw new DomainError('SCOPE_INVALID', `the scope${shown} may not be granted here; choose from: ${grantable.join(' ')}`)
+  }
+  return scopes.join(' ')
+}
