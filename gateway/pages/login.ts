@@ -31,6 +31,7 @@ export function loginPages(app: App, { publicUrl }: PagesDeps): void {
     } catch (error) {
       if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
       request.reason = error.reason
+      void reply.header('www-authenticate', 'Cookie realm="tollgate"')
       return showForm(request, reply, { returnTo, email, wrong: 'The e-mail address or the password is wrong.' })
     }
   })
@@ -52,7 +53,7 @@ export function loginPages(app: App, { publicUrl }: PagesDeps): void {
     const destination = await destinationOf(request, form.returnTo)
     const csrfToken = formToken(request, reply, publicUrl)
     const content = loginForm({ ...form, ...destination, csrfToken })
-    return sendPage(reply, { title: 'Log in', content, ...destination, status: form.wrong === undefined ? 200 : 403 })
+    return sendPage(reply, { title: 'Log in', content, ...destination, status: form.wrong === undefined ? 200 : 401 })
   }
 }
 

@@ -26,7 +26,7 @@ export async function pageRoutes(app: App, { publicUrl, observe }: { publicUrl: 
 function sendProblem(request: FastifyRequest, reply: FastifyReply, { reason, message }: DomainError): FastifyReply {
   const { http: status, title } = reasons[reason]
   request.reason = reason
-  if (status === 429) void reply.header('retry-after', '600')
+  if (status === 429 && !reply.hasHeader('retry-after')) void reply.header('retry-after', '600')
   if (status === 503) void reply.header('retry-after', '1')
   const says = reason === 'INTERNAL' ? 'Something went wrong here; it has been logged.' : `${message[0]?.toUpperCase() ?? ''}${message.slice(1)}.`
   // A 401 here is a page for a person: there is no scheme to challenge with, so it is told as 403.

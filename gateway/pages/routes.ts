@@ -12,6 +12,6 @@ export const pageRoute = (): { config: { rules: RouteRules }; schema: { hide: tr
   ({ config: { rules: { guard: none } }, schema: { hide: true } })
 
 export const formRoute = () => ({
-  config: { rules: { guard: none, body: 'form' } satisfies RouteRules },
+  config: { rules: { guard: none, body: 'form', limit: 'login' } satisfies RouteRules },
   schema: { hide: true, body: Type.Record(Type.String(), Type.String()) },
 })
