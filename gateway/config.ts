@@ -1,4 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
+import { type EdgeConfig, readEdgeConfig } from './edge-config.ts'
 
 export interface GatewayConfig {
   readonly host: string
@@ -8,6 +9,9 @@ export interface GatewayConfig {
   readonly publicUrl: string
   readonly tokenAlg: string
   readonly core: CoreAddress
+  /** The POST form of key validation takes the GET form's place. */
+  readonly validateV2?: boolean
+  readonly edge: EdgeConfig
 }
 
 export interface CoreAddress {
@@ -32,6 +36,10 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
     tokenAlg: env.choice('TOKEN_ALG', {
       meaning: 'Algorithm of new signing keys.', fallback: 'RS256', of: ['RS256', 'ES256'],
     }),
+    edge: readEdgeConfig(env),
+    validateV2: /^(1|true|yes)$/i.test(env.text('BPP_VALIDATE_V2', {
+      meaning: '1, true or yes: keys are validated by POST /api/v1/auth/validate, and GET is gone.', fallback: '',
+    })),
     core: {
       target: readCoreTarget(env),
       token: readCoreToken(env),

@@ -4,7 +4,9 @@ import { correlationHeader, serviceTokenHeader, sessionHeader } from '../core/li
 import { DomainError, isReason, reasonTrailer } from '../proto/errors.ts'
 import { AllowanceService } from '../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { AccountService } from '../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
-import { CallerService, UserService } from '../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
+import { AppService, CallerService, UserService } from '../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
+import { ManagementService } from '../proto/gen/es/tollgate/identity/v1/management_pb.ts'
+import { CatalogService } from '../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
 import { KeyService } from '../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { AuthorizationService } from '../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
@@ -37,6 +39,9 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const allowances = createClient(AllowanceService, transport)
   const usage = createClient(UsageService, transport)
   const accounts = createClient(AccountService, transport)
+  const apps = createClient(AppService, transport)
+  const management = createClient(ManagementService, transport)
+  const catalog = createClient(CatalogService, transport)
   const authorization = createClient(AuthorizationService, transport)
   const devices = createClient(DeviceService, transport)
 
@@ -57,6 +62,39 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       /** Whether core has already seen this caller's credential. */
       wasAsked: () => asked,
       checkCaller: call(callers.checkCaller),
+      apps: { find: call(apps.findApp) },
+      origins: { check: call(management.checkOrigin) },
+      management: {
+        createApp: call(management.createOwnApp),
+        listApps: call(management.listOwnApps),
+        getApp: call(management.getApp),
+        updateApp: call(management.updateApp),
+        deleteApp: call(management.deleteApp),
+        listMembers: call(management.listMembers),
+        putMember: call(management.putMember),
+        removeMember: call(management.removeMember),
+        rotateSecret: call(management.rotateClientSecret),
+        listDomains: call(management.listDomains),
+        addDomain: call(management.addDomain),
+        removeDomain: call(management.removeDomain),
+        listAudit: call(management.listAuditEntries),
+        getRouting: call(management.getRouting),
+      },
+      catalog: {
+        getManifest: call(catalog.getManifest),
+        putManifest: call(catalog.putManifest),
+        listProfiles: call(catalog.listProfiles),
+        getProfile: call(catalog.getProfile),
+        createProfile: call(catalog.createProfile),
+        updateProfile: call(catalog.updateProfile),
+        deleteProfile: call(catalog.deleteProfile),
+      },
+      appKeys: {
+        create: call(keys.createAppKey),
+        list: call(keys.listAppKeys),
+        revoke: call(keys.revokeAppKey),
+        validate: call(keys.validateKey),
+      },
       users: {
         upsert: call(users.upsertUser),
         update: call(users.updateUser),

@@ -4,15 +4,18 @@ import fastify, {
   type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault,
 } from 'fastify'
 import { DomainError, reasons } from '../proto/errors.ts'
-import { maxBodyBytes, parseForm, parseJson, textMember, usable } from './body.ts'
+import { isFormType, maxBodyBytes, parseForm, parseJson, textMember, usable } from './body.ts'
 import type { Core, CoreCalls } from './core.ts'
+import type { Cors } from './cors.ts'
 import { isBearer, readAuthorization } from './credentials.ts'
 import { correlationIdOf, securityHeaders } from './headers.ts'
+import { type Limits, limitHooks } from './limits.ts'
 import { malformedRequests } from './malformed.ts'
 import { allowedMethods } from './methods.ts'
 import { type Observe, observeReplies } from './observe.ts'
 import { sendError, toRefusal } from './reply.ts'
 import { type Guard, takesSession } from './route.ts'
+import { managementSchemas } from './management-schemas.ts'
 import { shared } from './schemas.ts'
 import { requireSameOrigin, sessionOf } from './session.ts'
 
@@ -35,6 +38,10 @@ export interface ListenerDeps {
   readonly core: Core
   readonly publicUrl: string
   readonly observe: Observe
+  /** Absent where there is nothing to read for browsers. */
+  readonly cors?: Cors | undefined
+  /** Absent when rate limits are off. */
+  readonly limits?: Limits | undefined
 }
 
 const maxConnections = 10_000
@@ -63,7 +70,7 @@ export function createListener(deps: ListenerDeps): App {
   app.server.headersTimeout = 20_000
   app.server.maxConnections = maxConnections
 
-  for (const schema of shared) app.addSchema(schema)
+  for (const schema of [...shared, ...managementSchemas]) app.addSchema(schema)
   app.decorateRequest('correlationId', '')
   app.decorateRequest('reason', undefined)
   app.decorateRequest('core')
@@ -74,7 +81,9 @@ export function createListener(deps: ListenerDeps): App {
     request.core = deps.core.callsFor({ correlationId: request.correlationId })
     void reply.headers(securityHeaders).header('x-correlation-id', request.correlationId)
     if (request.routeOptions.config.rules?.wire === 'oauth') void reply.header('pragma', 'no-cache')
+    if (await deps.cors?.answer(request, reply)) return reply
     if (request.is404) throw unknownRoute(request, reply, allowed(request.raw.url))
+    await deps.limits?.admitAddress(request, reply)
     await admit(request, deps)
   })
   app.removeAllContentTypeParsers()
@@ -83,6 +92,7 @@ export function createListener(deps: ListenerDeps): App {
     for (const part of [request.params, request.query]) checkTexts(part)
     if (request.routeOptions.schema?.body) request.body = parseBody(request)
   })
+  if (deps.limits) limitHooks(app, deps.limits)
   observeReplies(app, deps.observe)
   app.setErrorHandler<Error>(async (thrown, request, reply) => {
     const refusal = toRefusal(thrown, request.routeOptions.config.rules)
@@ -148,12 +158,14 @@ async function refusalOfCaller(
 }
 
 const isJudgedAlone = ({ kind }: Guard): boolean =>
-  kind !== 'key' && kind !== 'client' && kind !== 'none'
+  kind !== 'key' && kind !== 'client' && kind !== 'secret' && kind !== 'none'
 
 function parseBody(request: FastifyRequest): object {
   const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
-  const isForm = request.routeOptions.config.rules?.body === 'form'
-  return (isForm ? parseForm : parseJson)(bytes, request.headers['content-type'])
+  const kind = request.routeOptions.config.rules?.body
+  const type = request.headers['content-type']
+  const isForm = kind === 'form' || (kind === 'either' && isFormType(type))
+  return (isForm ? parseForm : parseJson)(bytes, type)
 }
 
 function checkTexts(part: unknown): void {

@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox'
 import { type Reason, reasons } from '../proto/errors.ts'
+import type { LimitKind } from './limits.ts'
 import { OAuthError, Problem, ref } from './schemas.ts'
 
 /**
@@ -8,7 +9,7 @@ import { OAuthError, Problem, ref } from './schemas.ts'
  * dashboard's cookie; `m2m_or_member` takes it when there is no Authorization.
  */
 export type GuardKind = 'm2m' | 'm2m_basic' | 'user' | 'key' | 'client' | 'none'
-  | 'session' | 'member_read' | 'member_edit' | 'member_own' | 'm2m_or_member'
+  | 'secret' | 'session' | 'member_read' | 'member_edit' | 'member_own' | 'm2m_or_member'
 
 export interface Guard {
   readonly kind: GuardKind
@@ -21,12 +22,18 @@ export type Wire = 'problem' | 'oauth'
 export interface RouteRules {
   readonly guard: Guard
   readonly wire?: Wire
-  /** The body's kind; JSON when absent. */
-  readonly body?: 'json' | 'form'
+  /** The body's kind; JSON when absent. `either` goes by its Content-Type. */
+  readonly body?: 'json' | 'form' | 'either'
   /** Body fields whose refusal is AMOUNT_INVALID. */
   readonly amounts?: readonly string[]
   /** The route that took this one's place. */
   readonly successor?: string
+  /** On its way out, without a successor to link to. */
+  readonly deprecated?: boolean
+  /** Which rate limit the route is under (decision 24); none when absent. */
+  readonly limit?: LimitKind
+  /** Removed: its one answer is 410. */
+  readonly gone?: boolean
 }
 
 declare module 'fastify' {
@@ -56,8 +63,8 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
     schema: {
       ...schema,
       ...(guard.kind in security ? { security: security[guard.kind] } : {}),
-      ...(rules.successor === undefined ? {} : { deprecated: true }),
-      ...(schema.body && body === 'form' ? { consumes: ['application/x-www-form-urlencoded'] } : {}),
+      ...(rules.successor === undefined && !rules.deprecated ? {} : { deprecated: true }),
+      ...(schema.body && body !== 'json' ? { consumes: bodyTypes[body] } : {}),
       response: { ...schema.response, ...refusalSchemas(refusals(rules, schema), wire) },
     },
   }
@@ -68,12 +75,18 @@ export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)
 
 const sessionKinds = new Set<GuardKind>(['session', 'member_read', 'member_edit', 'member_own', 'm2m_or_member'])
 
+const bodyTypes = {
+  form: ['application/x-www-form-urlencoded'],
+  either: ['application/json', 'application/x-www-form-urlencoded'],
+}
+
 const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   m2m: [{ m2mBasic: [] }, { machineToken: [] }],
   m2m_basic: [{ m2mBasic: [] }],
   user: [{ userToken: [] }],
   key: [{ apiKey: [] }],
   client: [{ m2mBasic: [] }, {}],
+  secret: [{ sharedSecret: [] }],
   session: [{ session: [] }],
   member_read: [{ session: [] }],
   member_edit: [{ session: [] }],
@@ -81,10 +94,12 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
-function refusals({ guard, wire, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
+function refusals({ guard, wire, body, amounts, limit, gone }: RouteRules, schema: RouteSchema): Reason[] {
+  if (gone) return ['ROUTE_GONE']
   const found: Reason[] = ['INTERNAL', 'UNAVAILABLE']
+  if (limit) found.push('RATE_LIMITED')
   if (guard.kind === 'none') return found
-  found.push('REQUEST_INVALID', wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID', 'RATE_LIMITED')
+  found.push('REQUEST_INVALID', wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID')
   // 403 is SCOPE_MISSING and EDIT_FORBIDDEN alike.
   if (guard.kind !== 'client') found.push('SCOPE_MISSING', 'NOT_FOUND')
   if (schema.body) found.push('BODY_TOO_LARGE')

@@ -4,9 +4,9 @@ import { type Static, type TSchema, Type } from 'typebox'
 
 const Micros = (description: string) => Type.String({ pattern: '^-?[0-9]+$', description })
 const Wei = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
-const Instant = (description: string) => Type.String({ format: 'date-time', description })
+export const Instant = (description: string) => Type.String({ format: 'date-time', description })
 // OpenAPI 3.0 has no null type and wants enum beside type.
-const nullable = (schema: object) =>
+export const nullable = (schema: object) =>
   Type.Unsafe<string | null>({ type: 'string', nullable: true, ...schema })
 export const oneOf = <const T extends string>(values: readonly T[], description: string) =>
   Type.Unsafe<T>({ type: 'string', enum: [...values], description })
@@ -15,10 +15,10 @@ export const oneOf = <const T extends string>(values: readonly T[], description:
 export const ref = <T extends TSchema & { readonly $id: string }>(schema: T) =>
   Type.Unsafe<Static<T>>({ $ref: `${schema.$id}#` })
 
-const named = <T extends TSchema, N extends string>(schema: T, $id: N): T & { readonly $id: N } =>
+export const named = <T extends TSchema, N extends string>(schema: T, $id: N): T & { readonly $id: N } =>
   ({ ...schema, $id })
 
-const CorrelationId = Type.String({ description: 'Also in X-Correlation-Id.' })
+export const CorrelationId = Type.String({ description: 'Also in X-Correlation-Id.' })
 
 export const Problem = named(Type.Object({
   type: Type.String({ format: 'uri' }),
@@ -194,6 +194,22 @@ export const Usage = named(Type.Object({
   }))),
 }), 'Usage')
 
+export const LegacySubscriptions = named(Type.Object({
+  subscriptions: Type.Array(Type.Object({}, { additionalProperties: true }), { description: 'Always empty.' }),
+  deprecation: Type.String({ description: 'What to use instead.' }),
+}), 'LegacySubscriptions')
+
+export const IngestDiagnosis = named(Type.Object({
+  ok: Type.Boolean(),
+  diagnostic: Type.Boolean({ description: 'Always true: nothing is metered by this route.' }),
+  ingested: Type.Boolean({ description: 'Always false.' }),
+  duplicate: Type.Boolean({ description: 'Always false: what was ingested is not looked up.' }),
+  requestId: Type.String(),
+  clientId: Type.String(),
+  externalUserId: Type.String(),
+  correlation_id: CorrelationId,
+}), 'IngestDiagnosis')
+
 const strings = Type.Array(Type.String())
 
 export const Discovery = named(Type.Object({
@@ -224,5 +240,5 @@ export const Jwks = named(Type.Object({
 
 export const shared = [
   Problem, OAuthError, User, UpdatedUser, UserList, Deactivated, Key, KeyList, CreatedKey, RevokedKey,
-  Token, UserToken, KeyToken, Grant, Allowance, GrantedAllowance, Balance, Usage, Discovery, Jwks,
+  Token, UserToken, KeyToken, Grant, Allowance, GrantedAllowance, Balance, Usage, LegacySubscriptions, IngestDiagnosis, Discovery, Jwks,
 ]

@@ -1,8 +1,12 @@
 import { hostForUrl, listenError } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
+import { type Now, systemNow } from '../core/lib/time.ts'
 import type { GatewayConfig } from './config.ts'
 import { type Core, connectCore } from './core.ts'
+import { createCors } from './cors.ts'
+import { createCounters } from './counters.ts'
+import { createLimits } from './limits.ts'
 import { type App, createListener } from './listener.ts'
 import { createObserve } from './observe.ts'
 import { builderHealthRoutes } from './surface-a/health.ts'
@@ -14,6 +18,7 @@ export interface GatewayDeps {
   readonly metrics: Metrics
   /** The sidecar's handler; without it /webhooks/remote-signer is unknown. */
   readonly webhook?: Webhook | undefined
+  readonly now?: Now
 }
 
 export interface Gateway {
@@ -29,16 +34,21 @@ const drainMs = 2500
 
 /** Starts the public listeners. Throws one clear error when a port cannot be opened. */
 export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Promise<Gateway> {
-  const { log, metrics, webhook } = deps
-  const { host, publicUrl } = config
+  const { log, metrics, webhook, now = systemNow } = deps
+  const { host, publicUrl, edge } = config
   const core = connectCore(config.core)
   const shared = { core, publicUrl, observe: createObserve(log, metrics) }
-  const platform = createListener(shared)
+  const limits = edge.limits === null ? undefined : createLimits({
+    settings: edge.limits, trustedProxyHops: edge.trustedProxyHops,
+    counters: createCounters({ redisUrl: edge.redisUrl, log, now }),
+  })
+  const cors = createCors({ core, publicUrl, origins: edge.corsOrigins })
+  const platform = createListener({ ...shared, cors, limits })
   const builder = createListener(shared)
   let stopping: Promise<void> | undefined
-  const stop = (): Promise<void> => (stopping ??= stopAll([platform, builder], core))
+  const stop = (): Promise<void> => (stopping ??= stopAll([platform, builder], core).finally(limits?.stop))
   try {
-    await platformRoutes(platform, { ...shared, tokenAlg: config.tokenAlg, webhook })
+    await platformRoutes(platform, { ...shared, tokenAlg: config.tokenAlg, webhook, ingestSecret: edge.ingestSecret, validateV2: config.validateV2 })
     builderHealthRoutes(builder)
     const platformUrl = await open(platform, { host, port: config.platformPort, setting: 'PLATFORM_PORT' })
     const builderUrl = await open(builder, { host, port: config.builderPort, setting: 'BUILDER_PORT' })

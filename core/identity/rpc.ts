@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { type M2mCaller, type Guard, type Caller, m2m, m2mBasic, m2mOrMember, member, operator, service, session, user as userGuard } from '../callers.ts'
 import { parseCursor, parseLimit } from '../cursor.ts'
-import { type ClientId, parseExternalUserId } from '../ids.ts'
+import { type ClientId, isClientId, parseExternalUserId } from '../ids.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
 import { addSeconds } from '../lib/time.ts'
 import { type Context, type Handlers, rpc } from '../serve.ts'
@@ -31,6 +31,11 @@ export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBou
         m2mClientSecret: created.m2mClientSecret, ownerEmail: created.ownerEmail, ownerPassword: created.ownerPassword,
         createdAt: created.createdAt.toISOString(),
       }
+    }),
+    findApp: rpc(service(), async ({ clientId }: pb.FindAppRequest) => {
+      const client = isClientId(clientId) ? await apps.findPublic(clientId) : null
+      if (!client) throw new DomainError('NOT_FOUND', 'there is no such app')
+      return { clientId }
     }),
     listApps: rpc(operator(), async (request: pb.ListAppsRequest) => {
       const { items, nextCursor } = await apps.list(parseCursor(request.cursor), parseLimit(request.limit))

@@ -49,7 +49,7 @@ export function oidcRoutes(app: App, { core, publicUrl, tokenAlg }: OidcDeps): v
     return { keys }
   })
 
-  app.post('/api/v1/oidc/token', route({ guard: { kind: 'client' }, wire: 'oauth', body: 'form' }, {
+  app.post('/api/v1/oidc/token', route({ guard: { kind: 'client' }, wire: 'oauth', body: 'form', limit: 'token' }, {
     summary: 'Token endpoint', tags, body: TokenForm, response: { 200: ref(Token) },
   }), async (request) => {
     const { grant_type: grantType, scope, ...posted } = request.body

@@ -20,6 +20,7 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
           machineToken: { type: 'http', scheme: 'bearer', description: 'A token of the client_credentials grant' },
           session: { type: 'apiKey', in: 'cookie', name: 'tollgate_session', description: 'A dashboard session; changes also need X-CSRF-Token' },
           userToken: { type: 'http', scheme: 'bearer', description: 'A user JWT' },
+          sharedSecret: { type: 'http', scheme: 'bearer', description: 'A secret of the deployment' },
           apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
         },
       },

@@ -1,22 +1,32 @@
-import swagger from '@fastify/swagger'
 import { Type } from 'typebox'
 import { textMember } from '../body.ts'
 import type { App, ListenerDeps } from '../listener.ts'
+import { pageRoutes } from '../pages/pages.ts'
 import { route } from '../route.ts'
 import { allowanceRoutes } from './allowances.ts'
+import { appKeyRoutes } from './app-keys.ts'
+import { appRoutes } from './apps.ts'
+import { catalogRoutes } from './catalog.ts'
+import { collectDocuments, documentRoutes } from './docs.ts'
 import { endUserRoutes } from './end-user.ts'
+import { goneRoutes } from './gone.ts'
+import { ingestRoutes } from './ingest.ts'
 import { keyRoutes } from './keys.ts'
+import { memberRoutes } from './members.ts'
 import { oidcRoutes } from './oidc.ts'
-import { documentOptions } from './openapi.ts'
+import { settingRoutes } from './settings.ts'
 import { tokenRoutes } from './tokens.ts'
 import { usageRoutes } from './usage.ts'
 import { userRoutes } from './users.ts'
+import { validateRoutes } from './validate.ts'
 import { type Webhook, webhookRoutes } from './webhook.ts'
 
 export interface PlatformDeps extends ListenerDeps {
   /** Of the tokens that core signs. */
   readonly tokenAlg: string
   readonly webhook?: Webhook | undefined
+  readonly validateV2?: boolean | undefined
+  readonly ingestSecret?: string | undefined
 }
 
 const rules = { guard: { kind: 'none' } } as const
@@ -24,9 +34,10 @@ const rules = { guard: { kind: 'none' } } as const
 /** Everything at the platform listener (surface B). */
 export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void> {
   const { publicUrl, webhook } = deps
-  await app.register(swagger, documentOptions(publicUrl))
+  await collectDocuments(app, publicUrl)
   app.addHook('onRequest', async (request, reply) => {
-    const successor = request.routeOptions.config.rules?.successor
+    const { successor, deprecated } = request.routeOptions.config.rules ?? {}
+    if (deprecated) void reply.header('deprecation', 'true')
     if (successor === undefined) return
     const clientId = encodeURIComponent(textMember(request.params, 'clientId') ?? '')
     const link = `<${publicUrl}${successor.replace(':clientId', clientId)}>; rel="successor-version"`
@@ -36,11 +47,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
     summary: 'Whether the process answers', tags: ['service'],
     response: { 200: Type.Object({ status: Type.String() }) },
   }), async () => ({ status: 'ok' }))
-  app.get('/api/v1/openapi.json', route(rules, {
-    summary: 'This document', tags: ['service'],
-    response: { 200: Type.Object({}, { additionalProperties: true, description: 'OpenAPI 3.0.3' }) },
-  }), async (_, reply) => reply
-    .header('cache-control', 'public, max-age=300').type('application/json').send(JSON.stringify(app.swagger())))
+  await documentRoutes(app, deps)
   oidcRoutes(app, deps)
   userRoutes(app)
   tokenRoutes(app)
@@ -48,5 +55,14 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   allowanceRoutes(app)
   usageRoutes(app)
   endUserRoutes(app)
+  appRoutes(app)
+  memberRoutes(app)
+  settingRoutes(app)
+  catalogRoutes(app)
+  appKeyRoutes(app)
+  validateRoutes(app, deps)
+  goneRoutes(app)
+  ingestRoutes(app, deps)
+  await pageRoutes(app, deps)
   if (webhook) webhookRoutes(app, webhook, deps)
 }

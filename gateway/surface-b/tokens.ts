@@ -12,7 +12,7 @@ const ScopeBody = Type.Object({
 /** User JWTs: minted by the app's backend, or given in exchange for an API key. */
 export function tokenRoutes(app: App): void {
   app.post('/api/v1/apps/:clientId/users/:externalUserId/token', route(
-    { guard: { kind: 'm2m', scope: 'users:token' }, wire: 'oauth' }, {
+    { guard: { kind: 'm2m', scope: 'users:token' }, wire: 'oauth', limit: 'token' }, {
       summary: 'Mint a user token', tags,
       params: UserParams, body: ScopeBody, response: { 200: ref(UserToken) },
     }), async ({ params, body: { scope }, core, correlationId }) => {
@@ -20,7 +20,7 @@ export function tokenRoutes(app: App): void {
     return { ...toToken(token, correlationId), subject_type: 'app_user' }
   })
 
-  app.post('/api/v1/apps/:clientId/auth/api-key/token', route({ guard: { kind: 'key' }, wire: 'oauth' }, {
+  app.post('/api/v1/apps/:clientId/auth/api-key/token', route({ guard: { kind: 'key' }, wire: 'oauth', limit: 'exchange' }, {
     summary: 'Exchange an API key for a user token', tags,
     params: AppParams, body: ScopeBody, response: { 200: ref(KeyToken) },
   }), async ({ params, body: { scope }, core, correlationId }) => {

@@ -48,7 +48,7 @@ export async function startService(bench: Bench, command: readonly string[], dat
 function environment(dataDir: string): Record<string, string> {
   const { PATH = '', HOME = '' } = process.env
   return {
-    PATH, HOME, TOLLGATE_DATA_DIR: dataDir, RATE_FIXED: '3000', CORE_PORT: '0', PLATFORM_PORT: '0', BUILDER_PORT: '0',
+    PATH, HOME, TOLLGATE_DATA_DIR: dataDir, RATE_FIXED: '3000', RATE_LIMITS: 'off', CORE_PORT: '0', PLATFORM_PORT: '0', BUILDER_PORT: '0',
     SIDECAR_PORT: '0', ADMIN_PORT: '0',
   }
 }

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { startGateway } from '../../gateway/server.ts'
-import { basic, publicUrl, serviceToken } from './support.ts'
+import { basic, publicUrl, quietEdge, serviceToken } from './support.ts'
 
 /** What a gateway answers when core's end of the connection does `act` as soon as it is called. */
 async function answerWhenCore(act: (socket: Socket) => void): Promise<number> {
@@ -16,7 +16,7 @@ async function answerWhenCore(act: (socket: Socket) => void): Promise<number> {
   const address = core.address()
   const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`
   const gateway = await startGateway({
-    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256', core: { target, token: serviceToken, deadlineMs: 2_000 },
+    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256', core: { target, token: serviceToken, deadlineMs: 2_000 }, edge: quietEdge,
   }, { log: silentLog(), metrics: createMetrics('gateway') })
   try {
     const url = `${gateway.platformUrl}/api/v1/apps/app_0123456789abcdef01234567/users/ada/allowances`

@@ -2,8 +2,10 @@ import {
   type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
 } from '@grpc/grpc-js'
 import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
+import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
@@ -47,6 +49,14 @@ const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope
 /** What core answers when nothing else is scripted. */
 const answers = {
   checkCaller: {} satisfies identity.CheckCallerResponse,
+  findApp: { clientId } satisfies identity.FindAppResponse,
+  checkOrigin: { allowed: false } satisfies management.CheckOriginResponse,
+  getSession: {
+    session: {
+      account: { id: 'a-1', email: 'ada@example.com', name: 'Ada', isPlatformAdmin: false }, csrfToken: 'csrf',
+      authTime: at, expiresAt: at,
+    },
+  } satisfies accounts.GetSessionResponse,
   upsertUser: { user, created: true } satisfies identity.UpsertUserResponse,
   updateUser: { user } satisfies identity.UpdateUserResponse,
   deactivateUser: {
@@ -106,7 +116,8 @@ export async function startCoreDouble() {
 
   const server = new Server()
   const services: ServiceDefinition[] = [
-    identity.CallerServiceService, identity.UserServiceService, keys.KeyServiceService,
+    identity.AppServiceService, identity.CallerServiceService, identity.UserServiceService, accounts.AccountServiceService,
+    management.ManagementServiceService, keys.KeyServiceService,
     tokens.TokenServiceService, allowances.AllowanceServiceService, usage.UsageServiceService,
   ]
   for (const service of services) {

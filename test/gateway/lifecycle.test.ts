@@ -9,7 +9,7 @@ import { readGatewayConfig } from '../../gateway/config.ts'
 import { startGateway } from '../../gateway/server.ts'
 import type { Webhook } from '../../gateway/surface-b/webhook.ts'
 import { clientId } from './core-double.ts'
-import { type Harness, basic, publicUrl, serviceToken, startHarness } from './support.ts'
+import { type Harness, basic, publicUrl, quietEdge, serviceToken, startHarness } from './support.ts'
 
 let harness: Harness | undefined
 afterEach(async () => { await harness?.stop(); harness = undefined })
@@ -23,6 +23,7 @@ async function taken(): Promise<{ server: Server; port: number }> {
 
 const configFor = (target: string, platformPort = 0) => ({
   host: '127.0.0.1', platformPort, builderPort: 0, publicUrl, tokenAlg: 'RS256', core: { target, token: serviceToken, deadlineMs: 300 },
+  edge: quietEdge,
 })
 
 describe('settings', () => {
@@ -31,6 +32,10 @@ describe('settings', () => {
     expect(readGatewayConfig(env)).toEqual({
       host: '127.0.0.1', platformPort: 8080, builderPort: 8081, publicUrl: 'http://localhost:8080', tokenAlg: 'RS256',
       core: { target: '127.0.0.1:50051', token: '', deadlineMs: 5000 },
+      edge: {
+        limits: { perAddress: 6000, perClient: 6000, loginPerAddress: 60, failuresPerAddress: 60, failuresPerClient: 20 },
+        redisUrl: undefined, trustedProxyHops: 0, corsOrigins: [], ingestSecret: undefined,
+      },
     })
     expect(env.problems).toEqual(['CORE_TOKEN must have at least 32 characters'])
     expect(env.settings.every(({ meaning }) => meaning.endsWith('.'))).toBe(true)

@@ -3,12 +3,17 @@ import fastify from 'fastify'
 import { expect } from 'vitest'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
+import type { EdgeConfig } from '../../gateway/edge-config.ts'
 import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
 import { startCoreDouble } from './core-double.ts'
 
 export const publicUrl = 'https://svc.example'
 export const serviceToken = 'service-token-of-at-least-32-characters'
 export const basic = `Basic ${Buffer.from('m2m_0123456789abcdef01234567:svc_cs_x').toString('base64')}`
+
+/** No limits, no proxies, no other origins, no secret. */
+export const quietEdge: EdgeConfig =
+  { limits: null, redisUrl: undefined, trustedProxyHops: 0, corsOrigins: [], ingestSecret: undefined }
 
 export interface Answer {
   readonly status: number
@@ -27,13 +32,14 @@ export interface Ask {
 }
 
 /** A gateway before a scripted core. Every answer it gives is checked against its own OpenAPI document. */
-export async function startHarness(deps: Partial<GatewayDeps> = {}, deadlineMs = 10_000) {
+export async function startHarness(deps: Partial<GatewayDeps> & { edge?: Partial<EdgeConfig> } = {}, deadlineMs = 10_000) {
+  const { edge, ...given } = deps
   const core = await startCoreDouble()
   const metrics = deps.metrics ?? createMetrics('gateway')
   const gateway = await startGateway({
     host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256',
-    core: { target: core.target, token: serviceToken, deadlineMs },
-  }, { log: silentLog(), ...deps, metrics })
+    core: { target: core.target, token: serviceToken, deadlineMs }, edge: { ...quietEdge, ...edge },
+  }, { log: silentLog(), ...given, metrics })
   const document = asRecord(await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json())
   const check = await documentChecker(document)
 

@@ -127,6 +127,8 @@ export async function startCoreDouble(port = 0) {
     issueMachineToken: unimplemented,
     mintUserToken: unimplemented,
     exchangeApiKey: unimplemented,
+    rotateSigningKeys: unimplemented,
+    listSigningKeys: unimplemented,
     getJwks: answer('getJwks', () => ({
       keys: script.jwks.keys.map(({ kty = '', kid = '', alg = '', use = '', n, e, crv, x, y }) => ({
         kty,

@@ -48,7 +48,7 @@ async function start(stops: (() => Promise<unknown>)[]): Promise<Omit<Deployment
   const ports = await settingsOfPorts()
   const shared = {
     ...ports, CORE_TARGET: `127.0.0.1:${ports.CORE_PORT}`, CORE_TOKEN: secret(), WEBHOOK_SECRET: secret(),
-    LOG_LEVEL: 'info', ...(redisUrl && { REDIS_URL: redisUrl }),
+    LOG_LEVEL: 'info', RATE_LIMITS: 'off', ...(redisUrl && { REDIS_URL: redisUrl }),
   }
   const core = await runProcess({
     name: 'core', env: {

@@ -28,7 +28,7 @@ export async function startTestService(more: Readonly<Record<string, string>> = 
   const brokers = inject('parts').kafkaBrokers
   const topic = brokers ? await createTopic(4) : null
   const env = {
-    TOLLGATE_DATA_DIR: dataDir, DATABASE_URL: database.url, RATE_FIXED: '3000', LOG_LEVEL: 'debug',
+    TOLLGATE_DATA_DIR: dataDir, DATABASE_URL: database.url, RATE_FIXED: '3000', RATE_LIMITS: 'off', LOG_LEVEL: 'debug',
     CORE_PORT: '0', PLATFORM_PORT: '0', BUILDER_PORT: '0', SIDECAR_PORT: '0', ADMIN_PORT: '0',
     ...(redisUrl === null ? {} : { REDIS_URL: redisUrl }),
     ...(topic === null ? {} : { KAFKA_BROKERS: (kafkaBrokers() ?? []).join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic }),
