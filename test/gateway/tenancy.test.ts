@@ -1,0 +1,90 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Operation, type Real, type RealApp, addressFor, bodyFor, operationsOf, startReal } from './real.ts'
+
+let real: Real
+let mine: RealApp
+let theirs: RealApp
+let scoped: readonly Operation[]
+beforeAll(async () => {
+  real = await startReal()
+  mine = await real.newApp('mine')
+  theirs = await real.newApp('theirs')
+  const { operations } = await operationsOf(real.url, mine.session)
+  scoped = operations.filter(({ path }) => path.includes('/apps/{clientId}'))
+})
+afterAll(() => real.stop())
+
+interface Seen { readonly status: number; readonly type: string | null; readonly text: string }
+
+/** The answer without what differs between any two answers. */
+async function ask(operation: Operation, clientId: string, credential: Readonly<Record<string, string>>): Promise<Seen> {
+  const { headers, ...body } = bodyFor(operation)
+  const response = await fetch(real.url + addressFor(operation, { clientId }), {
+    method: operation.method, redirect: 'manual', ...body, headers: { ...(headers as Record<string, string> | undefined), ...credential },
+  })
+  const text = (await response.text()).replace(/"correlation_id":"[^"]*"/, '').replaceAll(clientId, '{clientId}')
+  return { status: response.status, type: response.headers.get('content-type'), text }
+}
+
+const unknownApp = () => `app_${randomBytes(12).toString('hex')}`
+
+describe('every app-scoped route', () => {
+  it('is in the table that this test is made from', () => {
+    expect(scoped.length).toBeGreaterThan(12)
+  })
+
+  it.each([
+    ['another app\'s M2M client', () => ({ authorization: mine.basic })],
+    ['another app\'s machine token', () => ({ authorization: mine.machineToken })],
+    ['another app\'s key', () => ({ authorization: mine.apiKey })],
+    ['the session of another app\'s owner', () => mine.session],
+    ['nobody', () => ({})],
+  ])('answers %s alike for an app of others, an unknown one, and an id that is no public client\'s', async (who, credential) => {
+    for (const operation of scoped) {
+      const foreign = await ask(operation, theirs.clientId, credential())
+      const named = `${who}: ${operation.method} ${operation.path}`
+      expect(await ask(operation, unknownApp(), credential()), named).toEqual(foreign)
+      expect(await ask(operation, theirs.m2mClientId, credential()), named).toEqual(foreign)
+      expect(await ask(operation, mine.m2mClientId, credential()), named).toEqual(foreign)
+      if (operation.path !== '/api/v1/apps/{clientId}/oidc/token') expect(foreign.status, named).toBeGreaterThanOrEqual(400)
+    }
+  })
+
+  it('lets neither tenant notice the other: nothing was changed by all that', async () => {
+    const users = await fetch(`${real.url}/api/v1/apps/${theirs.clientId}/users`, { headers: { authorization: theirs.basic } })
+    expect(JSON.parse(await users.text())).toMatchObject({ users: [{ externalUserId: 'ada', status: 'active' }] })
+  })
+})
+
+const median = (times: number[]): number => times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0
+const rounds = 200
+const tries = 6
+
+describe('the time of a refusal', () => {
+  it.each([
+    ['GET', '/api/v1/apps/{clientId}/users'], ['POST', '/api/v1/apps/{clientId}/users/{externalUserId}/keys'],
+    ['GET', '/api/v1/builder/apps/{clientId}/usage'],
+  ])('of %s %s does not tell a foreign app from an unknown one', async (method, path) => {
+    const operation = scoped.find((each) => each.method === method && each.path === path)
+    if (!operation) throw new Error('no such route')
+    const one = async (clientId: string): Promise<number> => {
+      const began = performance.now()
+      await ask(operation, clientId, { authorization: mine.basic })
+      return performance.now() - began
+    }
+    const ratios: number[] = []
+    // Another process on the machine may disturb a measurement, not all of them.
+    for (let attempt = 0; attempt < tries; attempt++) {
+      const foreign: number[] = []
+      const unknown: number[] = []
+      for (let i = 0; i < rounds; i++) {
+        const inTurn = [async () => foreign.push(await one(theirs.clientId)), async () => unknown.push(await one(unknownApp()))]
+        for (const measure of i % 2 ? inTurn : inTurn.toReversed()) await measure()
+      }
+      ratios.push(median(foreign) / median(unknown))
+      if (Math.abs((ratios.at(-1) ?? 0) - 1) <= 0.1) break
+    }
+    expect(Math.abs((ratios.at(-1) ?? 0) - 1), `ratios of the medians: ${ratios.join(' ')}`).toBeLessThanOrEqual(0.1)
+  }, 180_000)
+})
