@@ -18,17 +18,28 @@ export function parseJson(bytes: Buffer, contentType: string | undefined): objec
   return value
 }
 
+export interface FormOptions {
+  readonly contentType: string | undefined
+  /** Fields that may come several times; they are always lists. */
+  readonly repeatable?: readonly string[] | undefined
+}
+
 /** The fields of a form; each at most once (RFC 6749 section 3.2), blank ones count as absent (3.1). */
-export function parseForm(bytes: Buffer, contentType: string | undefined): Record<string, string> {
-  if (mediaType(contentType ?? '') !== 'application/x-www-form-urlencoded') {
+export function parseForm(bytes: Buffer, { contentType, repeatable = [] }: FormOptions): Record<string, string | string[]> {
+  if (!isFormType(contentType)) {
     throw new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
   }
   const fields = new Map<string, string>()
+  const lists = new Map<string, string[]>()
   for (const [name, value] of new URLSearchParams(bytes.toString('utf8'))) {
+    if (repeatable.includes(name)) {
+      if (value !== '') lists.set(name, [...lists.get(name) ?? [], usable(value, name)])
+      continue
+    }
     if (fields.has(name)) throw new DomainError('REQUEST_INVALID', `${quoted(name)} is given twice`)
     fields.set(name, usable(value, name))
   }
-  return Object.fromEntries([...fields].filter(([, value]) => value !== ''))
+  return Object.fromEntries<string | string[]>([...[...fields].filter(([, value]) => value !== ''), ...lists])
 }
 
 /** `text` itself. REQUEST_INVALID when no database or wire could carry it: a NUL or half a surrogate pair. */
@@ -40,6 +51,9 @@ export function usable(text: string, name: string): string {
 /** A name that the caller chose, short and printable. */
 export const quoted = (name: string): string =>
   name.toWellFormed().replace(/[^\x20-\x7e]/g, '?').slice(0, 64)
+
+export const isFormType = (contentType: string | undefined): boolean =>
+  mediaType(contentType ?? '') === 'application/x-www-form-urlencoded'
 
 const mediaType = (contentType: string): string =>
   contentType.split(';')[0]?.trim().toLowerCase() ?? ''

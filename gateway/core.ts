@@ -10,6 +10,7 @@ import { CatalogService } from '../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
 import { KeyService } from '../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { AuthorizationService } from '../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
+import { GrantService } from '../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import { TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { CoreAddress } from './config.ts'
@@ -44,6 +45,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const catalog = createClient(CatalogService, transport)
   const authorization = createClient(AuthorizationService, transport)
   const devices = createClient(DeviceService, transport)
+  const grants = createClient(GrantService, transport)
 
   function callsFor({ authorization: credential, session, correlationId }: OnBehalfOf) {
     const headers = {
@@ -127,6 +129,19 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
         checkLogout: call(authorization.checkLogout),
       },
       devices: { start: call(devices.startDevice), get: call(devices.getDevice), decide: call(devices.decideDevice) },
+      grants: {
+        exchange: call(grants.exchangeToken),
+        mintSigner: call(grants.mintSignerToken),
+        redeemDevice: call(grants.redeemDeviceCode),
+        redeemCode: call(grants.redeemAuthorizationCode),
+        redeemRefresh: call(grants.redeemRefreshToken),
+        introspect: call(grants.introspectToken),
+        revoke: call(grants.revokeToken),
+        userInfo: call(grants.getUserInfo),
+        exchangeDevice: call(grants.exchangeDeviceToken),
+        sessions: call(grants.listSignerSessions),
+        revokeSession: call(grants.revokeSignerSession),
+      },
       usage: { query: call(usage.queryUsage), queryOwn: call(usage.queryOwnUsage) },
     }
   }

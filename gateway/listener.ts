@@ -162,10 +162,10 @@ const isJudgedAlone = ({ kind }: Guard): boolean =>
 
 function parseBody(request: FastifyRequest): object {
   const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)
-  const kind = request.routeOptions.config.rules?.body
-  const type = request.headers['content-type']
-  const isForm = kind === 'form' || (kind === 'either' && isFormType(type))
-  return (isForm ? parseForm : parseJson)(bytes, type)
+  const { body: kind, repeatable } = request.routeOptions.config.rules ?? {}
+  const contentType = request.headers['content-type']
+  const isForm = kind === 'form' || (kind === 'either' && isFormType(contentType))
+  return isForm ? parseForm(bytes, { contentType, repeatable }) : parseJson(bytes, contentType)
 }
 
 function checkTexts(part: unknown): void {

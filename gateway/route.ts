@@ -24,6 +24,8 @@ export interface RouteRules {
   readonly wire?: Wire
   /** The body's kind; JSON when absent. `either` goes by its Content-Type. */
   readonly body?: 'json' | 'form' | 'either'
+  /** Form fields that may come several times. */
+  readonly repeatable?: readonly string[]
   /** Body fields whose refusal is AMOUNT_INVALID. */
   readonly amounts?: readonly string[]
   /** The route that took this one's place. */

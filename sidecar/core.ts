@@ -10,6 +10,7 @@ import {
   type GetAccessRequest,
   SignerServiceClient,
   type VerifyApiKeyResponse,
+  type VerifySignerSessionResponse,
   type WatchInvalidationsResponse,
 } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import {
@@ -48,12 +49,16 @@ export function createCoreClient({ target, token }: CoreOptions) {
   const lookup = { deadlineMs: lookupMs, headers }
 
   const callVerify = unary(signer.verifyApiKey.bind(signer))
+  const callSession = unary(signer.verifySignerSession.bind(signer))
   const callAccess = unary(signer.getAccess.bind(signer))
   const callJwks = unary(tokens.getJwks.bind(tokens))
   const callIngest = unary(metering.ingestEvents.bind(metering))
 
   const verifyApiKey = (apiKey: string): Promise<VerifyApiKeyResponse> =>
     callVerify({ apiKey }, lookup)
+
+  const verifySignerSession = (session: string): Promise<VerifySignerSessionResponse> =>
+    callSession({ token: session }, lookup)
 
   async function getAccess(request: GetAccessRequest): Promise<Access> {
     const { access } = await callAccess(request, lookup)
@@ -90,7 +95,16 @@ export function createCoreClient({ target, token }: CoreOptions) {
 
   const stop = (): void => [signer, tokens, metering].forEach((client) => client.close())
 
-  return { verifyApiKey, getAccess, getJwks, ingestEvents, watchInvalidations, ready, stop }
+  return {
+    verifyApiKey,
+    verifySignerSession,
+    getAccess,
+    getJwks,
+    ingestEvents,
+    watchInvalidations,
+    ready,
+    stop,
+  }
 }
 
 export type CoreClient = ReturnType<typeof createCoreClient>

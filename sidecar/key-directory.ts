@@ -7,11 +7,11 @@ import type { CoreClient } from './core.ts'
 import { parseObject, textOf } from './json.ts'
 import type { Marks } from './marks.ts'
 import type { Meters } from './meters.ts'
-import type { KeyLookup } from './verifiers/api-key.ts'
+import { type KeyLookup, isSignerSession } from './verifiers/api-key.ts'
 import type { VerifiedIdentity } from './who.ts'
 
 export interface KeyDirectoryOptions {
-  readonly core: Pick<CoreClient, 'verifyApiKey'>
+  readonly core: Pick<CoreClient, 'verifyApiKey' | 'verifySignerSession'>
   readonly cache: Cache
   readonly access: AccessBook
   readonly marks: Marks
@@ -31,20 +31,22 @@ interface Shared {
   readonly userId: string
   readonly keyId: string
   readonly until: number
+  /** Unix seconds of a signer session's end; null for a key. */
+  readonly expiresAt: number | null
 }
 
 const refusing = new Set(['TOKEN_INVALID', 'NOT_FOUND', 'REQUEST_INVALID'])
 export const tombstone = (id: string): string => `tollgate:revoked:${id}`
 
 /**
- * Looks a key up in the shared cache, then at core. Without the cache it is slower, never wrong.
+ * Looks a key, or an opaque signer session, up in the shared cache, then at core. Without the cache it is slower, never wrong.
  */
 export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
   const { core, cache, access, marks, meters, issuer, ttlSeconds, now } = options
 
   function identity(shared: Shared): VerifiedIdentity {
     const { until, ...who } = shared
-    return { ...who, issuer, issuedAt: null, expiresAt: null, keepUntil: until }
+    return { ...who, issuer, issuedAt: null, keepUntil: until }
   }
 
   async function fromCache(name: string): Promise<Shared | null> {
@@ -61,15 +63,22 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
     }
   }
 
+  async function ask(key: string) {
+    if (!isSignerSession(key)) return { response: await core.verifyApiKey(key), expiresAt: null }
+    const response = await core.verifySignerSession(key)
+    return { response, expiresAt: Number(response.expiresAt) }
+  }
+
   async function fromCore(key: string): Promise<Shared | null> {
     const since = marks.point()
     try {
-      const response = await core.verifyApiKey(key)
+      const { response, expiresAt } = await ask(key)
       if (!response.identity || !response.access)
         throw new Error('core answered without an identity')
       const { clientId, externalUserId, userId, keyId } = response.identity
       access.keep(`${clientId}:${externalUserId}`, response.access, since)
-      return { clientId, externalUserId, userId, keyId, until: now().getTime() + ttlSeconds * 1000 }
+      const until = Math.min(now().getTime() + ttlSeconds * 1000, (expiresAt ?? Infinity) * 1000)
+      return { clientId, externalUserId, userId, keyId, until, expiresAt }
     } catch (error) {
       if (error instanceof DomainError && refusing.has(error.reason)) return null
       throw error
@@ -94,5 +103,6 @@ function parseShared(text: string | null): Shared | null {
   const [clientId, externalUserId] = [textOf(entry['clientId']), textOf(entry['externalUserId'])]
   const [userId, keyId, until] = [textOf(entry['userId']), textOf(entry['keyId']), entry['until']]
   if (!clientId || !externalUserId || !userId || !keyId || typeof until !== 'number') return null
-  return { clientId, externalUserId, userId, keyId, until }
+  const expiresAt = typeof entry['expiresAt'] === 'number' ? entry['expiresAt'] : null
+  return { clientId, externalUserId, userId, keyId, until, expiresAt }
 }

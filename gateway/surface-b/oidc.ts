@@ -1,24 +1,20 @@
 import { createHash } from 'node:crypto'
 import { Type } from 'typebox'
-import { DomainError } from '../../proto/errors.ts'
-import { type ClientSecret, basicOf, parseBasic, readAuthorization } from '../credentials.ts'
+import { confidential, optional, publicClient, readClientAuth } from '../client-auth.ts'
 import type { Core } from '../core.ts'
+import {
+  AnyToken, DeviceAuthorization, DeviceForm, Introspection, TokenForm, TokenToJudge, UserInfo, repeatable,
+} from '../grant-schemas.ts'
 import type { App } from '../listener.ts'
 import { route } from '../route.ts'
-import { Discovery, Jwks, Token, ref } from '../schemas.ts'
-import { toToken } from './tokens.ts'
+import { Jwks, ref } from '../schemas.ts'
+import { discoveryRoutes } from './discovery.ts'
+import { createGrants } from './grants.ts'
+import { signerRoutes } from './signer.ts'
 
 const tags = ['oidc']
-
-/** Every scope that a token may be granted. */
-const grantableScopes = ['users:read', 'users:write', 'users:token', 'device:approve', 'sign:job']
-
-const TokenForm = Type.Object({
-  grant_type: Type.String({ description: 'client_credentials' }),
-  client_id: Type.Optional(Type.String()),
-  client_secret: Type.Optional(Type.String()),
-  scope: Type.Optional(Type.String({ description: 'Space-separated; every allowed scope when absent.' })),
-})
+const base = '/api/v1/oidc'
+const form = { guard: { kind: 'client' }, wire: 'oauth', body: 'form', repeatable } as const
 
 export interface OidcDeps {
   readonly core: Core
@@ -26,19 +22,15 @@ export interface OidcDeps {
   readonly tokenAlg: string
 }
 
-/** Discovery, keys and the token endpoint of the issuer. */
-export function oidcRoutes(app: App, { core, publicUrl, tokenAlg }: OidcDeps): void {
-  const discovery = discoveryOf(publicUrl, tokenAlg)
-  for (const base of ['/api/v1/oidc', '']) {
-    app.get(`${base}/.well-known/openid-configuration`, route({ guard: { kind: 'none' } }, {
-      summary: 'Discovery document', tags, response: { 200: ref(Discovery) },
-    }), async (_, reply) => {
-      void reply.header('cache-control', 'public, max-age=3600')
-      return discovery
-    })
-  }
+/** The issuer: discovery, keys, the token endpoint, and what becomes of tokens. */
+export function oidcRoutes(app: App, deps: OidcDeps): void {
+  const grants = createGrants(deps)
+  discoveryRoutes(app, { ...deps, grantTypes: grants.grantTypes })
+  signerRoutes(app, grants)
+  tokenRoutes(app, deps)
+  userInfoRoutes(app)
 
-  app.get('/api/v1/oidc/jwks', route({ guard: { kind: 'none' } }, {
+  app.get(`${base}/jwks`, route({ guard: { kind: 'none' } }, {
     summary: 'Keys that tokens are signed with', tags,
     response: { 200: ref(Jwks), 304: Type.Null({ description: 'Not changed' }) },
   }), async (request, reply) => {
@@ -49,56 +41,73 @@ export function oidcRoutes(app: App, { core, publicUrl, tokenAlg }: OidcDeps): v
     return { keys }
   })
 
-  app.post('/api/v1/oidc/token', route({ guard: { kind: 'client' }, wire: 'oauth', body: 'form', limit: 'token' }, {
-    summary: 'Token endpoint', tags, body: TokenForm, response: { 200: ref(Token) },
-  }), async (request) => {
-    const { grant_type: grantType, scope, ...posted } = request.body
-    if (grantType !== 'client_credentials') {
-      throw new DomainError('GRANT_TYPE_UNSUPPORTED', 'grant_type must be client_credentials')
+  app.post(`${base}/token`, route({ ...form, limit: 'token' }, {
+    summary: 'Token endpoint', tags, body: TokenForm, response: { 200: AnyToken },
+  }), async (request) => grants.answer(request, request.body))
+}
+
+/** Starting a device, and what a token is worth or no longer. */
+function tokenRoutes(app: App, { core, publicUrl }: OidcDeps): void {
+  for (const path of ['/device/auth', '/device_authorization']) {
+    app.post(base + path, route({ ...form, limit: 'device' }, {
+      summary: 'Start a device (RFC 8628)', tags, body: DeviceForm, response: { 200: DeviceAuthorization },
+    }), async ({ body, raw, core }) => {
+      const clientId = publicClient(readClientAuth(raw.rawHeaders, body))
+      const started = await core.devices.start({ clientId, scope: body.scope })
+      const page = `${publicUrl}/oidc/device`
+      const query = new URLSearchParams({ user_code: started.userCode, client_id: clientId, iss: publicUrl + base })
+      return {
+        device_code: started.deviceCode, user_code: started.userCode, verification_uri: page,
+        verification_uri_complete: `${page}?${query}`, expires_in: started.expiresIn, interval: started.interval,
+      }
+    })
+  }
+
+  app.post(`${base}/token/introspection`, route({ ...form, limit: 'token' }, {
+    summary: 'What a token is worth (RFC 7662)', tags, body: TokenToJudge, response: { 200: Introspection },
+  }), async ({ body, raw, correlationId }) => {
+    const authorization = confidential(readClientAuth(raw.rawHeaders, body))
+    const found = await core.callsFor({ authorization, correlationId }).grants.introspect({ token: body.token })
+    if (!found.active) return { active: false }
+    const texts = {
+      client_id: found.clientId, sub: found.sub, scope: found.scope, token_type: found.tokenType, iss: found.iss,
+      aud: found.aud, jti: found.jti, external_user_id: found.externalUserId,
     }
-    const authorization = basicOf(clientSecret(readAuthorization(request.raw.rawHeaders), posted))
-    const calls = core.callsFor({ authorization, correlationId: request.correlationId })
-    return toToken(await calls.tokens.issueMachineToken({ scope }), request.correlationId)
+    const said = Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
+    return { active: true, ...said, exp: Number(found.exp), iat: Number(found.iat) }
+  })
+
+  app.post(`${base}/token/revocation`, route({ ...form, limit: 'token' }, {
+    summary: 'End a token (RFC 7009)', tags, body: TokenToJudge, response: { 200: Type.Object({}) },
+  }), async ({ body, raw, correlationId }) => {
+    const auth = readClientAuth(raw.rawHeaders, body)
+    const known = auth.kind === 'public'
+      ? { clientId: auth.clientId, authorization: undefined } : { clientId: undefined, authorization: optional(auth) }
+    const calls = core.callsFor({ authorization: known.authorization, correlationId })
+    await calls.grants.revoke({ token: body.token, clientId: known.clientId })
+    return {}
   })
 }
 
-/** Only what works now (identity facts 1.2). */
-function discoveryOf(publicUrl: string, tokenAlg: string) {
-  const issuer = `${publicUrl}/api/v1/oidc`
-  return {
-    issuer,
-    token_endpoint: `${issuer}/token`,
-    jwks_uri: `${issuer}/jwks`,
-    grant_types_supported: ['client_credentials'],
-    response_types_supported: [],
-    subject_types_supported: ['public'],
-    id_token_signing_alg_values_supported: [tokenAlg],
-    token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
-    scopes_supported: grantableScopes,
+function userInfoRoutes(app: App): void {
+  for (const path of ['/me', '/userinfo']) {
+    for (const method of ['GET', 'POST'] as const) {
+      app.route({
+        method, url: base + path,
+        ...route({ guard: { kind: 'user' }, wire: 'oauth' }, {
+          summary: 'Who the token is about (OpenID Connect)', tags, response: { 200: UserInfo },
+        }),
+        handler: async ({ core }) => {
+          const { sub, email, emailVerified, name } = await core.grants.userInfo({})
+          return {
+            sub, ...(email === undefined ? {} : { email, email_verified: emailVerified ?? false }), ...(name === undefined ? {} : { name }),
+          }
+        },
+      })
+    }
   }
 }
 
 // RFC 9110 section 13.1.2: the comparison is weak.
 const matches = (ifNoneMatch: string | undefined, etag: string): boolean =>
   (ifNoneMatch ?? '').split(',').some((tag) => ['*', etag, `W/${etag}`].includes(tag.trim()))
-
-const wrongClient = (says: string) => new DomainError('CREDENTIAL_INVALID', says)
-
-type Posted = { client_id?: string; client_secret?: string }
-
-/** The one pair of RFC 6749 section 2.3: Basic or the form, and never two that differ. */
-function clientSecret(authorization: string | undefined, posted: Posted): ClientSecret {
-  const { client_id: id, client_secret: secret } = posted
-  if (authorization !== undefined) {
-    const basic = parseBasic(authorization)
-    if (basic === null) throw wrongClient('send the client id and secret as HTTP Basic')
-    if ((id ?? basic.id) !== basic.id || (secret ?? basic.secret) !== basic.secret) {
-      throw new DomainError('REQUEST_INVALID', 'the credentials in the header and in the form differ')
-    }
-    return basic
-  }
-  if (id === undefined || secret === undefined || id.includes(':')) {
-    throw wrongClient('send client_id and client_secret, as HTTP Basic or in the form')
-  }
-  return { id, secret }
-}

@@ -13,7 +13,11 @@ export type KeyLookup = (
 
 const keyPrefix = 'svc_ak_'
 const composite = /^app_[0-9a-f]{24}_(svc_ak_.*)$/
-const keyShape = /^(app_[0-9a-f]{24}_)?svc_ak_|^[0-9A-Za-z]{49}$/
+const sessionPrefix = 'svc_ss_'
+const keyShape = /^(app_[0-9a-f]{24}_)?svc_ak_|^svc_ss_|^[0-9A-Za-z]{49}$/
+
+/** An opaque signer session is looked up as a key is, by another question to core. */
+export const isSignerSession = (text: string): boolean => text.startsWith(sessionPrefix)
 
 /**
  * True for what can only be meant as a key: with its prefix, composite, or the secret alone
@@ -23,6 +27,7 @@ export const looksLikeKey = (text: string): boolean => keyShape.test(text)
 
 /** Refuses a mistyped key without a look-up: the checksum covers the prefix. */
 export function hasKeyChecksum(text: string): boolean {
+  if (isSignerSession(text)) return isSecret(text, sessionPrefix)
   const key = composite.exec(text)?.[1] ?? text
   return isSecret(key.startsWith(keyPrefix) ? key : keyPrefix + key, keyPrefix)
 }

@@ -44,9 +44,11 @@ const attosPerMicro = 1_000_000_000_000n
  */
 export async function startCoreDouble(port = 0) {
   const keys = new Map<string, ScriptedKey>()
+  const sessions = new Map<string, ScriptedKey & { expiresAt: bigint }>()
   const users = new Map<string, Partial<Access> & { micros: bigint }>()
   const calls = {
     verifyApiKey: 0,
+    verifySignerSession: 0,
     getAccess: 0,
     getJwks: 0,
     ingestEvents: 0,
@@ -111,6 +113,17 @@ export async function startCoreDouble(port = 0) {
       const name = `${key.clientId}:${key.externalUserId}`
       return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(name) }
     }),
+    verifySignerSession: answer('verifySignerSession', ({ token }) => {
+      const session = sessions.get(token)
+      if (!session) throw refuse('TOKEN_INVALID')
+      const name = `${session.clientId}:${session.externalUserId}`
+      return {
+        identity: { ...session, userId: `user-of-${name}` },
+        access: accessOf(name),
+        expiresAt: session.expiresAt,
+        scope: 'sign:job',
+      }
+    }),
     getAccess: answer('getAccess', ({ clientId, externalUserId }) => ({
       access: accessOf(`${clientId}:${externalUserId}`),
     })),
@@ -171,6 +184,7 @@ export async function startCoreDouble(port = 0) {
     target: `127.0.0.1:${bound}`,
     port: bound,
     keys,
+    sessions,
     users,
     calls,
     script,

@@ -1,0 +1,125 @@
+import { Type } from 'typebox'
+
+/** What the token routes take and give. */
+
+const field = (description: string) => Type.Optional(Type.String({ description }))
+const list = (description: string) => Type.Optional(Type.Array(Type.String(), { maxItems: 16, description }))
+
+/** Fields that RFC 8693 section 2.1 and RFC 8707 allow more than once. */
+export const repeatable = ['audience', 'resource'] as const
+
+const clientFields = { client_id: field('Of the client.'), client_secret: field('Of a confidential client.') }
+const exchangeFields = {
+  subject_token: field('Whose session is asked for: a user JWT or an API key.'),
+  subject_token_type: field('urn:ietf:params:oauth:token-type:access_token'),
+  requested_token_type: field('urn:ietf:params:oauth:token-type:access_token'),
+  audience: list('For whom; may be repeated.'),
+  resource: list('For what; may be repeated.'),
+  scope: field('Space-separated.'),
+}
+
+export const TokenForm = Type.Object({
+  grant_type: Type.String({ description: 'How the token is to be got.' }),
+  ...clientFields,
+  ...exchangeFields,
+  external_user_id: field('With the scope sign:mint_user_token.'),
+  device_code: field('Of the device grant.'),
+  code: field('Of the authorization code grant.'),
+  redirect_uri: field('As in the authorization request.'),
+  code_verifier: field('RFC 7636.'),
+  refresh_token: field('Of the refresh grant.'),
+})
+
+export const ExchangeForm = Type.Object({
+  grant_type: field('urn:ietf:params:oauth:grant-type:token-exchange'), ...clientFields, ...exchangeFields,
+})
+
+export const DeviceForm = Type.Object({
+  ...clientFields, scope: field('Space-separated; everything the client may have when absent.'), resource: list('The issuer.'),
+})
+
+export const TokenToJudge = Type.Object({
+  ...clientFields, token: Type.String({ description: 'The token in question.' }), token_type_hint: field('Not needed.'),
+})
+
+const session = {
+  signer_url: field('Where the remote signer answers.'),
+  discovery_url: field('Where orchestrators are found.'),
+  has_access: Type.Boolean({ description: 'Whether anything is left to spend.' }),
+  balance_usd_micros: Type.Integer({ description: 'What is left, in USD micros.' }),
+  balanceUsdMicros: Type.String({ description: 'The same as a string.' }),
+  lifetimeGrantedUsdMicros: Type.String({ description: 'Starter and all grants.' }),
+}
+
+const token = {
+  access_token: Type.String(),
+  token_type: Type.String(),
+  expires_in: Type.Integer({ description: 'Seconds.' }),
+  scope: Type.String(),
+  correlation_id: Type.String({ description: 'Also in X-Correlation-Id.' }),
+}
+
+export const SignerSession = Type.Object({ ...token, issued_token_type: Type.String(), ...session })
+
+export const AnyToken = Type.Object({
+  ...token,
+  issued_token_type: field('RFC 8693.'),
+  id_token: field('With the scope openid.'),
+  refresh_token: field('Works once.'),
+  ...Type.Partial(Type.Object(session)).properties,
+})
+
+export const DeviceAuthorization = Type.Object({
+  device_code: Type.String(),
+  user_code: Type.String(),
+  verification_uri: Type.String(),
+  verification_uri_complete: Type.String(),
+  expires_in: Type.Integer({ description: 'Seconds.' }),
+  interval: Type.Integer({ description: 'Seconds between two polls.' }),
+})
+
+export const Introspection = Type.Object({
+  active: Type.Boolean(),
+  client_id: field('To whom it was issued.'),
+  sub: field('Whom it stands for.'),
+  scope: field('Space-separated.'),
+  token_type: field('Bearer, or refresh_token.'),
+  exp: Type.Optional(Type.Integer()),
+  iat: Type.Optional(Type.Integer()),
+  iss: field('The issuer.'),
+  aud: field('For whom.'),
+  jti: field('The id of the token.'),
+  external_user_id: field("The integrator's id of the user."),
+})
+
+export const UserInfo = Type.Object({
+  sub: Type.String(), email: field('With the scope email.'), email_verified: Type.Optional(Type.Boolean()),
+  name: field('With the scope profile.'),
+})
+
+const nullableInstant = (description: string) =>
+  Type.Unsafe<string | null>({ type: 'string', format: 'date-time', nullable: true, description })
+
+export const SignerSessionList = Type.Object({
+  clientId: Type.String(),
+  externalUserId: Type.String(),
+  sessions: Type.Array(Type.Object({
+    sessionId: Type.String(),
+    id: Type.String({ description: 'The same as sessionId.' }),
+    label: Type.String(),
+    scope: Type.String(),
+    createdAt: Type.String({ format: 'date-time' }),
+    expiresAt: Type.String({ format: 'date-time' }),
+    lastUsedAt: nullableInstant('About when it last proved somebody.'),
+    revokedAt: nullableInstant('When it was ended.'),
+  })),
+  nextCursor: Type.Optional(Type.String()),
+})
+
+export const RevokedSession = Type.Object({
+  success: Type.Boolean(),
+  correlation_id: Type.String(),
+  sessionId: Type.String(),
+  revokedAt: Type.String({ format: 'date-time' }),
+  effectiveBy: Type.String({ format: 'date-time', description: 'From then on no cache permits this session anything.' }),
+})
