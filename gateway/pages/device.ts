@@ -1,5 +1,4 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../listener.ts'
 import { createAttempts } from './attempts.ts'
@@ -9,7 +8,7 @@ import { hidden, problem, sendPage } from './page.ts'
 import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
 import { scopeList } from './scopes.ts'
 
-/** RFC 8628 section 5.1: guesses per session and ten minutes. */
+/** RFC 8628 section 5.1: guesses per account, whatever session, and ten minutes. */
 const guesses = { max: 5, windowMs: 600_000 }
 const codeMax = 64
 
@@ -29,7 +28,7 @@ export function devicePages(app: App, { publicUrl }: PagesDeps): void {
     const action = field(request, 'action') ?? 'lookup'
     const code = (field(request, 'user_code') ?? '').trim().slice(0, codeMax)
     if (code === '') return askForCode(reply, { visitor, wrong: 'Enter the code that your device shows.' })
-    const name = fingerprint(visitor.token)
+    const name = visitor.accountId
     attempts.require(name)
     try {
       if (action === 'lookup') return await showDevice(request, reply, { visitor, code })

@@ -6,6 +6,7 @@ import { startGateway } from '../../../gateway/server.ts'
 import { credentials } from '@grpc/grpc-js'
 import * as accounts from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as devices from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
+import * as grants from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
 
 export const publicUrl = 'https://svc.example'
@@ -23,6 +24,7 @@ export async function startPages() {
   }, { log: silentLog(), metrics: createMetrics('gateway') })
   const client = new accounts.AccountServiceClient(test.core.target, credentials.createInsecure())
   const deviceClient = new devices.DeviceServiceClient(test.core.target, credentials.createInsecure())
+  const grantClient = new grants.GrantServiceClient(test.core.target, credentials.createInsecure())
   const options = { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } }
   return {
     ...test,
@@ -32,10 +34,13 @@ export async function startPages() {
     startReset: (email: string) => unary(client.startPasswordReset.bind(client))({ email }, options),
     startDevice: (clientId: string) =>
       unary(deviceClient.startDevice.bind(deviceClient))({ clientId, scope: undefined }, options),
+    redeem: (request: grants.RedeemAuthorizationCodeRequest) =>
+      unary(grantClient.redeemAuthorizationCode.bind(grantClient))(request, options),
     browser: () => createBrowser(gateway.platformUrl),
     stop: async () => {
       client.close()
       deviceClient.close()
+      grantClient.close()
       await gateway.stop()
       await test.stop()
     },
