@@ -1,0 +1,83 @@
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { credentials } from '@grpc/grpc-js'
+import { correlationHeader, serviceTokenHeader, sessionHeader, unary } from '../../core/lib/grpc.ts'
+import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
+import { type TestApp, type TestCore, serviceToken } from '../core/support.ts'
+
+export interface Person {
+  readonly accountId: string
+  readonly email: string
+  /** The session's, as its cookie has it. */
+  readonly token: string
+  readonly csrf: string
+}
+
+/** Someone with an account who is logged in. */
+export async function logIn(core: TestCore, options: { isPlatformAdmin?: boolean } = {}): Promise<Person> {
+  const person = {
+    accountId: randomUUID(), email: `${randomUUID()}@example.com`, csrf: randomUUID(),
+    token: randomBytes(32).toString('base64url'),
+  }
+  const at = core.clock.now()
+  await core.sql.query('insert into accounts (id, email, name, is_platform_admin, created_at) values ($1, $2, $3, $4, $5)',
+    [person.accountId, person.email, 'Somebody', options.isPlatformAdmin ?? false, at])
+  await core.sql.query(`insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at)
+    values ($1, $2, $3, $4, $4, $4, $5)`,
+    [createHash('sha256').update(person.token).digest(), person.accountId, person.csrf, at, new Date(at.getTime() + 80 * 86_400_000)])
+  return person
+}
+
+/** The same, with a role in the app. */
+export async function logInTo(core: TestCore, app: Pick<TestApp, 'clientId'>, role: 'owner' | 'admin' | 'viewer'): Promise<Person> {
+  const person = await logIn(core)
+  await core.sql.query(`insert into members (app_id, account_id, role, created_at)
+    select app_id, $2, $3, $4 from clients where client_id = $1`, [app.clientId, person.accountId, role, core.clock.now()])
+  return person
+}
+
+export type Managing = ReturnType<typeof manage>
+
+/** Every RPC that an app's people call, as this person, as this client, or as nobody. */
+export function manage(core: TestCore, as: { session?: string; authorization?: string } = {}) {
+  const insecure = credentials.createInsecure()
+  const apps = new management.ManagementServiceClient(core.core.target, insecure)
+  const profiles = new catalog.CatalogServiceClient(core.core.target, insecure)
+  const appKeys = new keys.KeyServiceClient(core.core.target, insecure)
+  const headers = {
+    [serviceTokenHeader]: serviceToken, [correlationHeader]: 'test-1',
+    ...(as.session === undefined ? {} : { [sessionHeader]: as.session }),
+    ...(as.authorization === undefined ? {} : { authorization: as.authorization }),
+  }
+  const call = <Request extends object, Response>(empty: Request, method: Parameters<typeof unary<Request, Response>>[0]) =>
+    (request: Partial<Request> = {}): Promise<Response> => unary(method)({ ...empty, ...request }, { deadlineMs: 15_000, headers })
+  return {
+    createApp: call(management.CreateOwnAppRequest.fromPartial({}), apps.createOwnApp.bind(apps)),
+    listApps: call(management.ListOwnAppsRequest.fromPartial({}), apps.listOwnApps.bind(apps)),
+    getApp: call(management.GetAppRequest.fromPartial({}), apps.getApp.bind(apps)),
+    updateApp: call(management.UpdateAppRequest.fromPartial({}), apps.updateApp.bind(apps)),
+    deleteApp: call(management.DeleteAppRequest.fromPartial({}), apps.deleteApp.bind(apps)),
+    listMembers: call(management.ListMembersRequest.fromPartial({}), apps.listMembers.bind(apps)),
+    putMember: call(management.PutMemberRequest.fromPartial({}), apps.putMember.bind(apps)),
+    removeMember: call(management.RemoveMemberRequest.fromPartial({}), apps.removeMember.bind(apps)),
+    rotateSecret: call(management.RotateClientSecretRequest.fromPartial({}), apps.rotateClientSecret.bind(apps)),
+    listDomains: call(management.ListDomainsRequest.fromPartial({}), apps.listDomains.bind(apps)),
+    addDomain: call(management.AddDomainRequest.fromPartial({}), apps.addDomain.bind(apps)),
+    removeDomain: call(management.RemoveDomainRequest.fromPartial({}), apps.removeDomain.bind(apps)),
+    checkOrigin: call(management.CheckOriginRequest.fromPartial({}), apps.checkOrigin.bind(apps)),
+    listAudit: call(management.ListAuditEntriesRequest.fromPartial({}), apps.listAuditEntries.bind(apps)),
+    getRouting: call(management.GetRoutingRequest.fromPartial({}), apps.getRouting.bind(apps)),
+    getManifest: call(catalog.GetManifestRequest.fromPartial({}), profiles.getManifest.bind(profiles)),
+    putManifest: call(catalog.PutManifestRequest.fromPartial({}), profiles.putManifest.bind(profiles)),
+    listProfiles: call(catalog.ListProfilesRequest.fromPartial({}), profiles.listProfiles.bind(profiles)),
+    getProfile: call(catalog.GetProfileRequest.fromPartial({}), profiles.getProfile.bind(profiles)),
+    createProfile: call(catalog.CreateProfileRequest.fromPartial({}), profiles.createProfile.bind(profiles)),
+    updateProfile: call(catalog.UpdateProfileRequest.fromPartial({}), profiles.updateProfile.bind(profiles)),
+    deleteProfile: call(catalog.DeleteProfileRequest.fromPartial({}), profiles.deleteProfile.bind(profiles)),
+    createKey: call(keys.CreateAppKeyRequest.fromPartial({}), appKeys.createAppKey.bind(appKeys)),
+    listKeys: call(keys.ListAppKeysRequest.fromPartial({}), appKeys.listAppKeys.bind(appKeys)),
+    revokeKey: call(keys.RevokeAppKeyRequest.fromPartial({}), appKeys.revokeAppKey.bind(appKeys)),
+    validateKey: call(keys.ValidateKeyRequest.fromPartial({}), appKeys.validateKey.bind(appKeys)),
+  }
+}
