@@ -1,4 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
+import { type LoginProviderConfig, readLoginProvider } from './login-config.ts'
 import { type EdgeConfig, readEdgeConfig } from './edge-config.ts'
 
 export interface GatewayConfig {
@@ -12,6 +13,7 @@ export interface GatewayConfig {
   /** The POST form of key validation takes the GET form's place. */
   readonly validateV2?: boolean
   readonly edge: EdgeConfig
+  readonly loginProvider?: LoginProviderConfig | undefined
 }
 
 export interface CoreAddress {
@@ -40,6 +42,7 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
     validateV2: /^(1|true|yes)$/i.test(env.text('BPP_VALIDATE_V2', {
       meaning: '1, true or yes: keys are validated by POST /api/v1/auth/validate, and GET is gone.', fallback: '',
     })),
+    loginProvider: readLoginProvider(env),
     core: {
       target: readCoreTarget(env),
       token: readCoreToken(env),

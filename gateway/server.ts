@@ -48,7 +48,10 @@ export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Pr
   let stopping: Promise<void> | undefined
   const stop = (): Promise<void> => (stopping ??= stopAll([platform, builder], core).finally(limits?.stop))
   try {
-    await platformRoutes(platform, { ...shared, tokenAlg: config.tokenAlg, webhook, ingestSecret: edge.ingestSecret, validateV2: config.validateV2 })
+    const { tokenAlg, validateV2, loginProvider } = config
+    await platformRoutes(platform, {
+      ...shared, tokenAlg, webhook, ingestSecret: edge.ingestSecret, validateV2, loginProvider,
+    })
     builderHealthRoutes(builder)
     const platformUrl = await open(platform, { host, port: config.platformPort, setting: 'PLATFORM_PORT' })
     const builderUrl = await open(builder, { host, port: config.builderPort, setting: 'BUILDER_PORT' })

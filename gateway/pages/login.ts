@@ -6,12 +6,9 @@ import { type Destination, destinationOf } from './destination.ts'
 import { field, formToken, ownPath, parameter, posterOf, requireOwnForm, visitorOf } from './forms.ts'
 import { html } from './html.ts'
 import { hidden, problem, sendPage } from './page.ts'
-import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
+import { type PagesDeps, formRoute, pageRoute, sessionMaxAge } from './routes.ts'
 
-/** Absolute; core ends an idle session sooner (decision 10). */
-const sessionMaxAge = 90 * 86_400
-
-export function loginPages(app: App, { publicUrl }: PagesDeps): void {
+export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): void {
   app.get('/login', pageRoute(), async (request, reply) => {
     const returnTo = ownPath(parameter(request, 'return_to'), publicUrl)
     const visitor = returnTo === undefined ? await visitorOf(request, publicUrl) : null
@@ -52,7 +49,7 @@ export function loginPages(app: App, { publicUrl }: PagesDeps): void {
   async function showForm(request: FastifyRequest, reply: FastifyReply, form: LoginForm): Promise<FastifyReply> {
     const destination = await destinationOf(request, form.returnTo)
     const csrfToken = formToken(request, reply, publicUrl)
-    const content = loginForm({ ...form, ...destination, csrfToken })
+    const content = loginForm({ ...form, ...destination, csrfToken, provider: loginProvider?.name })
     return sendPage(reply, { title: 'Log in', content, ...destination, status: form.wrong === undefined ? 200 : 401 })
   }
 }
@@ -63,7 +60,7 @@ interface LoginForm {
   readonly wrong?: string
 }
 
-const loginForm = ({ returnTo, email, wrong, csrfToken, theme }: LoginForm & Destination & { csrfToken: string }) => html`
+const loginForm = ({ returnTo, email, wrong, csrfToken, theme, provider }: LoginForm & Destination & { csrfToken: string; provider: string | undefined }) => html`
 <h1>Log in</h1>
 <p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
 ${problem(wrong)}
@@ -75,6 +72,8 @@ ${hidden({ csrf_token: csrfToken, return_to: returnTo })}
 <input id="password" name="password" type="password" autocomplete="current-password" required maxlength="200">
 <button>Log in</button>
 </form>
+${provider !== undefined && html`<p class="or">or</p>
+<a class="button quiet" href="/login/provider${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}">Continue with ${provider}</a>`}
 <p class="small">Password forgotten? Whoever runs this service can give you a link to set a new one.</p>`
 
 const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) => html`

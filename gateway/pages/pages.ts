@@ -8,18 +8,20 @@ import { devicePages } from './device.ts'
 import { html } from './html.ts'
 import { loginPages } from './login.ts'
 import { sendPage } from './page.ts'
+import { providerPages } from './provider-login.ts'
 import { resetPages } from './reset.ts'
+import type { PagesDeps } from './routes.ts'
 import { sessionEndPages } from './session-end.ts'
 
 /** Pages for people: rendered here, without scripts. What is refused on them is said on a page too. */
-export async function pageRoutes(app: App, { publicUrl, observe }: { publicUrl: string; observe: Observe }): Promise<void> {
+export async function pageRoutes(app: App, { observe, ...deps }: PagesDeps & { observe: Observe }): Promise<void> {
   await app.register(async (pages) => {
     pages.setErrorHandler<Error>(async (thrown, request, reply) => {
       const error = toRefusal(thrown, request.routeOptions.config.rules)
       if (reasons[error.reason].http >= 500) observe.failed(request, error)
       return sendProblem(request, reply, error)
     })
-    for (const add of [loginPages, resetPages, devicePages, authorizePages, sessionEndPages]) add(pages, { publicUrl })
+    for (const add of [loginPages, providerPages, resetPages, devicePages, authorizePages, sessionEndPages]) add(pages, deps)
   })
 }
 

@@ -1,9 +1,14 @@
 import { Type } from 'typebox'
+import type { LoginProviderConfig } from '../login-config.ts'
 import type { RouteRules } from '../route.ts'
 
 export interface PagesDeps {
   readonly publicUrl: string
+  readonly loginProvider?: LoginProviderConfig | undefined
 }
+
+/** Absolute; core ends an idle session sooner (decision 10). */
+export const sessionMaxAge = 90 * 86_400
 
 const none = { kind: 'none' } as const
 

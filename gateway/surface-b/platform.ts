@@ -1,6 +1,7 @@
 import { Type } from 'typebox'
 import { textMember } from '../body.ts'
 import type { App, ListenerDeps } from '../listener.ts'
+import type { LoginProviderConfig } from '../login-config.ts'
 import { pageRoutes } from '../pages/pages.ts'
 import { route } from '../route.ts'
 import { allowanceRoutes } from './allowances.ts'
@@ -25,6 +26,7 @@ export interface PlatformDeps extends ListenerDeps {
   /** Of the tokens that core signs. */
   readonly tokenAlg: string
   readonly webhook?: Webhook | undefined
+  readonly loginProvider?: LoginProviderConfig | undefined
   readonly validateV2?: boolean | undefined
   readonly ingestSecret?: string | undefined
 }
@@ -39,8 +41,8 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
     const { successor, deprecated } = request.routeOptions.config.rules ?? {}
     if (deprecated) void reply.header('deprecation', 'true')
     if (successor === undefined) return
-    const clientId = encodeURIComponent(textMember(request.params, 'clientId') ?? '')
-    const link = `<${publicUrl}${successor.replace(':clientId', clientId)}>; rel="successor-version"`
+    const path = successor.replace(/:([A-Za-z]+)/g, (_, name: string) => encodeURIComponent(textMember(request.params, name) ?? ''))
+    const link = `<${publicUrl}${path}>; rel="successor-version"`
     void reply.header('deprecation', 'true').header('link', link)
   })
   app.get('/health', route(rules, {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { issuer } from '../../core/support.ts'
-import { type Pages, challenge, createBrowser, password, startPages } from './support.ts'
+import { type Pages, challenge, password, startPages } from './support.ts'
 
 let pages: Pages
 let clientId: string
@@ -35,7 +35,7 @@ async function loggedIn() {
   return browser
 }
 
-type Browser = ReturnType<typeof createBrowser>
+type Browser = ReturnType<Pages['browser']>
 
 async function consent(browser: Browser, action: string, request = path()) {
   const { fields } = await browser.get(request)

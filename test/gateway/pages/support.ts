@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import { unary, serviceTokenHeader } from '../../../core/lib/grpc.ts'
+import type { LoginProviderConfig } from '../../../gateway/login-config.ts'
 import { startGateway } from '../../../gateway/server.ts'
 import { credentials } from '@grpc/grpc-js'
 import * as accounts from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -15,12 +16,13 @@ export const verifier = 'v'.repeat(43)
 export const challenge = createHash('sha256').update(verifier).digest('base64url')
 
 /** The gateway before a real core, on a clock that the test moves. */
-export async function startPages() {
+export async function startPages(loginProvider?: LoginProviderConfig) {
   const test: TestCore = await startTestCore()
   const gateway = await startGateway({
     host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256',
     core: { target: test.core.target, token: serviceToken, deadlineMs: 10_000 },
     edge: { limits: null, redisUrl: undefined, trustedProxyHops: 0, corsOrigins: [], ingestSecret: undefined },
+    loginProvider,
   }, { log: silentLog(), metrics: createMetrics('gateway') })
   const client = new accounts.AccountServiceClient(test.core.target, credentials.createInsecure())
   const deviceClient = new devices.DeviceServiceClient(test.core.target, credentials.createInsecure())
