@@ -127,6 +127,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
         check: call(authorization.checkAuthorization),
         grant: call(authorization.grantAuthorization),
         checkLogout: call(authorization.checkLogout),
+        initiateLogin: call(authorization.getInitiateLogin),
       },
       devices: { start: call(devices.startDevice), get: call(devices.getDevice), decide: call(devices.decideDevice) },
       grants: {

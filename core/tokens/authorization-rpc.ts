@@ -19,6 +19,9 @@ export function createAuthorizationRpc({ authorizations, logouts }: { authorizat
       return { code: await authorizations.grant({ ...request, sessionToken }) }
     }),
     checkLogout: rpc(service(), async (request: pb.CheckLogoutRequest) => logouts.check(request)),
+    getInitiateLogin: rpc(service(), async (request: pb.GetInitiateLoginRequest) => ({
+      initiateLoginUri: await authorizations.initiateLoginUri(request.clientId),
+    })),
   }
   return { authorizationService }
 }

@@ -137,9 +137,18 @@ export function createAuthorizations({ pool, issuer, accounts, users, codeTtlSec
     return { id: user.id, clientId: client.client_id }
   }
 
+  /** The registered address that begins a login; NOT_FOUND unless the client takes logins begun by others. */
+  async function initiateLoginUri(clientId: string): Promise<string> {
+    const client = isClientId(clientId) ? await store.findLoginClient(pool, clientId) : null
+    if (client?.app_status !== 'active' || !client.device_third_party_initiate_login || client.initiate_login_uri === null) {
+      throw new DomainError('NOT_FOUND', 'the application that sent you here does not begin logins')
+    }
+    return client.initiate_login_uri
+  }
+
   const forgetEnded = (): Promise<void> => store.forgetCodes(pool, addSeconds(now(), -codeKeptSeconds))
 
-  return { check, grant, forgetEnded }
+  return { check, grant, initiateLoginUri, forgetEnded }
 }
 
 export type Authorizations = ReturnType<typeof createAuthorizations>

@@ -6,6 +6,7 @@ import { toRefusal } from '../reply.ts'
 import { authorizePages } from './authorize.ts'
 import { devicePages } from './device.ts'
 import { html } from './html.ts'
+import { initiateLoginPages } from './initiate-login.ts'
 import { loginPages } from './login.ts'
 import { sendPage } from './page.ts'
 import { providerPages } from './provider-login.ts'
@@ -21,7 +22,7 @@ export async function pageRoutes(app: App, { observe, ...deps }: PagesDeps & { o
       if (reasons[error.reason].http >= 500) observe.failed(request, error)
       return sendProblem(request, reply, error)
     })
-    for (const add of [loginPages, providerPages, resetPages, devicePages, authorizePages, sessionEndPages]) add(pages, deps)
+    for (const add of [loginPages, providerPages, resetPages, devicePages, initiateLoginPages, authorizePages, sessionEndPages]) add(pages, deps)
   })
 }
 
