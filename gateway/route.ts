@@ -34,6 +34,8 @@ export interface RouteRules {
   readonly deprecated?: boolean
   /** Which rate limit the route is under (decision 24); none when absent. */
   readonly limit?: LimitKind
+  /** What it refuses besides what its guard and schema make possible. */
+  readonly refuses?: readonly Reason[]
   /** Removed: its one answer is 410. */
   readonly gone?: boolean
 }
@@ -67,7 +69,7 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
       ...(guard.kind in security ? { security: security[guard.kind] } : {}),
       ...(rules.successor === undefined && !rules.deprecated ? {} : { deprecated: true }),
       ...(schema.body && body !== 'json' ? { consumes: bodyTypes[body] } : {}),
-      response: { ...schema.response, ...refusalSchemas(refusals(rules, schema), wire) },
+      response: { ...refusalSchemas(refusals(rules, schema), wire), ...schema.response },
     },
   }
 }
@@ -96,18 +98,20 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
-function refusals({ guard, wire, body, amounts, limit, gone }: RouteRules, schema: RouteSchema): Reason[] {
+function refusals(rules: RouteRules, schema: RouteSchema): Reason[] {
+  const { guard, wire, body, amounts, limit, gone, refuses = [] } = rules
   if (gone) return ['ROUTE_GONE']
-  const found: Reason[] = ['INTERNAL', 'UNAVAILABLE']
+  const found: Reason[] = ['INTERNAL', 'UNAVAILABLE', ...refuses]
   if (limit) found.push('RATE_LIMITED')
-  if (guard.kind === 'none') return found
-  found.push('REQUEST_INVALID', wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID')
-  // 403 is SCOPE_MISSING and EDIT_FORBIDDEN alike.
-  if (guard.kind !== 'client') found.push('SCOPE_MISSING', 'NOT_FOUND')
+  if (schema.params || schema.querystring || schema.body || guard.kind !== 'none') found.push('REQUEST_INVALID')
+  if (schema.params) found.push('NOT_FOUND')
   if (schema.body) found.push('BODY_TOO_LARGE')
   if (schema.body && body !== 'form') found.push('MEDIA_TYPE_UNSUPPORTED')
   if (schema.headers) found.push('IDEMPOTENCY_CONFLICT')
   if (amounts) found.push('AMOUNT_INVALID')
+  if (guard.kind !== 'none') found.push(wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID')
+  // 403 is SCOPE_MISSING and EDIT_FORBIDDEN alike.
+  if (guard.kind !== 'none' && guard.kind !== 'client') found.push('SCOPE_MISSING', 'NOT_FOUND')
   return found
 }
 

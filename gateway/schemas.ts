@@ -104,7 +104,6 @@ const tokenFields = {
   correlation_id: CorrelationId,
 }
 
-export const Token = named(Type.Object(tokenFields), 'Token')
 export const UserToken = named(
   Type.Object({ ...tokenFields, subject_type: Type.String() }), 'UserToken')
 export const KeyToken = named(
@@ -210,20 +209,6 @@ export const IngestDiagnosis = named(Type.Object({
   correlation_id: CorrelationId,
 }), 'IngestDiagnosis')
 
-const strings = Type.Array(Type.String())
-
-export const Discovery = named(Type.Object({
-  issuer: Type.String(),
-  token_endpoint: Type.String(),
-  jwks_uri: Type.String(),
-  grant_types_supported: strings,
-  response_types_supported: strings,
-  subject_types_supported: strings,
-  id_token_signing_alg_values_supported: strings,
-  token_endpoint_auth_methods_supported: strings,
-  scopes_supported: strings,
-}), 'Discovery')
-
 export const Jwks = named(Type.Object({
   keys: Type.Array(Type.Object({
     kty: Type.String(),
@@ -240,5 +225,5 @@ export const Jwks = named(Type.Object({
 
 export const shared = [
   Problem, OAuthError, User, UpdatedUser, UserList, Deactivated, Key, KeyList, CreatedKey, RevokedKey,
-  Token, UserToken, KeyToken, Grant, Allowance, GrantedAllowance, Balance, Usage, LegacySubscriptions, IngestDiagnosis, Discovery, Jwks,
+  UserToken, KeyToken, Grant, Allowance, GrantedAllowance, Balance, Usage, LegacySubscriptions, IngestDiagnosis, Jwks,
 ]

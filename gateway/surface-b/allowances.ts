@@ -9,6 +9,8 @@ import { route } from '../route.ts'
 import { Allowance, GrantedAllowance, grantSources, oneOf, ref } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/allowances'
+// The old name, for reading only (service specification, Versioning).
+const creditsUrl = '/api/v1/apps/:clientId/users/:externalUserId/credits'
 const tags = ['allowances']
 
 const GrantBody = Type.Object({
@@ -23,12 +25,15 @@ const GrantBody = Type.Object({
 
 /** What a user may spend, and grants on top of the Starter allowance. */
 export function allowanceRoutes(app: App): void {
-  app.get(url, route({ guard: { kind: 'm2m', scope: 'users:read' } }, {
-    summary: 'Allowance detail', tags, params: UserParams, response: { 200: ref(Allowance) },
-  }), async ({ params, core }) => {
-    const { allowance } = await core.allowances.read(params)
-    return toAllowance(present(allowance, 'allowance'))
-  })
+  const guard = { kind: 'm2m', scope: 'users:read' } as const
+  for (const [address, rules] of [[url, { guard }], [creditsUrl, { guard, successor: url }]] as const) {
+    app.get(address, route(rules, {
+      summary: 'Allowance detail', tags, params: UserParams, response: { 200: ref(Allowance) },
+    }), async ({ params, core }) => {
+      const { allowance } = await core.allowances.read(params)
+      return toAllowance(present(allowance, 'allowance'))
+    })
+  }
 
   app.post(url, route({ guard: { kind: 'm2m', scope: 'users:write' }, amounts: ['amountUsdMicros'] }, {
     summary: 'Grant an amount on top of what is there', tags,

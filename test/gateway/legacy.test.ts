@@ -87,3 +87,12 @@ describe('POST /api/v1/ingest/events', () => {
     }
   })
 })
+
+describe('GET …/users/{externalUserId}/credits', () => {
+  it('reads the allowance under its old name, and says where it is now', async () => {
+    const { status, headers, body } = await harness.ask('GET', `${app}/users/a%2Fb/credits`)
+    expect([status, headers.get('deprecation')]).toEqual([200, 'true'])
+    expect(headers.get('link')).toBe(`<${publicUrl}${app}/users/a%2Fb/allowances>; rel="successor-version"`)
+    expect(body).toEqual((await harness.ask('GET', `${app}/users/a%2Fb/allowances`)).body)
+  })
+})
