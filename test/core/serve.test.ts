@@ -202,7 +202,7 @@ describe('400, then 404, the request', () => {
   })
 
   it('refuses a check of a kind that is none', async () => {
-    for (const kind of ['', 'M2M', 'session', 'm2m']) {
+    for (const kind of ['', 'M2M', 'dashboard', 'm2m']) {
       expect(await outcome(core.as(app.basic).checkCaller({ clientId: app.clientId, kind }))).toBe('REQUEST_INVALID')
     }
   })
