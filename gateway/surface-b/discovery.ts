@@ -14,6 +14,7 @@ const Discovery = Type.Object({
   introspection_endpoint: Type.String(),
   revocation_endpoint: Type.String(),
   end_session_endpoint: Type.String(),
+  authorization_response_iss_parameter_supported: Type.Boolean(),
   response_types_supported: strings,
   response_modes_supported: strings,
   grant_types_supported: strings,
@@ -65,6 +66,8 @@ function documentOf({ publicUrl, tokenAlg, grantTypes }: DiscoveryDeps) {
     introspection_endpoint: `${issuer}/token/introspection`,
     revocation_endpoint: `${issuer}/token/revocation`,
     end_session_endpoint: `${issuer}/session/end`,
+    // RFC 9207 section 3.
+    authorization_response_iss_parameter_supported: true,
     response_types_supported: ['code'],
     response_modes_supported: ['query'],
     grant_types_supported: grantTypes,
