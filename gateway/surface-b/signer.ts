@@ -13,7 +13,7 @@ const sessions = '/api/v1/apps/:clientId/users/:externalUserId/signer-sessions'
 const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
 
 const DeviceToken = Type.Object({
-  deviceToken: required('The access token of the device.'),
+  deviceToken: Type.String({ minLength: 1, maxLength: 8192, pattern: '\\S', description: 'The access token of the device.' }),
   clientId: Type.Optional(text('The app, when it shall be checked.')),
   scope: Type.Optional(Type.String({ description: 'Not needed; it is always sign:job.' })),
 })

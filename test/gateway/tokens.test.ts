@@ -18,10 +18,22 @@ describe('the discovery document', () => {
     const issuer = `${publicUrl}/api/v1/oidc`
     expect(one.body).toEqual({
       issuer, token_endpoint: `${issuer}/token`, jwks_uri: `${issuer}/jwks`,
-      grant_types_supported: ['client_credentials'], response_types_supported: [], subject_types_supported: ['public'],
-      id_token_signing_alg_values_supported: ['RS256'],
-      token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
-      scopes_supported: ['users:read', 'users:write', 'users:token', 'device:approve', 'sign:job'],
+      authorization_endpoint: `${issuer}/auth`, userinfo_endpoint: `${issuer}/me`, end_session_endpoint: `${issuer}/session/end`,
+      device_authorization_endpoint: `${issuer}/device/auth`, introspection_endpoint: `${issuer}/token/introspection`,
+      revocation_endpoint: `${issuer}/token/revocation`,
+      grant_types_supported: [
+        'client_credentials', 'authorization_code', 'refresh_token', 'urn:ietf:params:oauth:grant-type:device_code',
+        'urn:ietf:params:oauth:grant-type:token-exchange',
+      ],
+      response_types_supported: ['code'], response_modes_supported: ['query'], subject_types_supported: ['public'],
+      id_token_signing_alg_values_supported: ['RS256'], code_challenge_methods_supported: ['S256'],
+      token_endpoint_auth_methods_supported: ['none', 'client_secret_basic', 'client_secret_post'],
+      introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
+      revocation_endpoint_auth_methods_supported: ['none', 'client_secret_basic', 'client_secret_post'],
+      scopes_supported: [
+        'openid', 'profile', 'email', 'sign:job', 'users:read', 'users:write', 'users:token', 'device:approve', 'sign:mint_user_token',
+      ],
+      claims_supported: ['sub', 'iss', 'aud', 'exp', 'iat', 'auth_time', 'nonce', 'email', 'email_verified', 'name'],
     })
     expect(two.text).toBe(one.text)
     expect(one.headers.get('cache-control')).toBe('public, max-age=3600')
