@@ -116,7 +116,7 @@ export function addressFor({ path, parameters }: Operation, values: Readonly<Rec
   const filled = path.replace(/\{([^}]+)\}/g, (_, name: string) => encodeURIComponent(values[name] ?? String(known[name] ?? 'unknown')))
   const query = parameters.filter((each) => each['in'] === 'query' && each['required'] === true)
     .map(({ name }) => [String(name), String(known[String(name)] ?? 'text')])
-  return query.length === 0 ? filled : `${filled}?${new URLSearchParams(query).toString()}`
+  return query.length === 0 ? filled : `${filled}?${new URLSearchParams(Object.fromEntries(query)).toString()}`
 }
 
 export function bodyFor(operation: Operation): RequestInit {
@@ -124,5 +124,5 @@ export function bodyFor(operation: Operation): RequestInit {
   const made = sample(operation.body)
   if (!operation.form) return { body: JSON.stringify(made), headers: { 'content-type': 'application/json' } }
   const fields = Object.entries(asRecord(made)).map(([name, value]) => [name, String(value)])
-  return { body: new URLSearchParams(fields).toString(), headers: { 'content-type': 'application/x-www-form-urlencoded' } }
+  return { body: new URLSearchParams(Object.fromEntries(fields)).toString(), headers: { 'content-type': 'application/x-www-form-urlencoded' } }
 }
