@@ -13,6 +13,7 @@ import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/all
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as signer from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import { createDatabase } from '../support/postgres.ts'
@@ -131,6 +132,7 @@ export function createCaller(target: string, token: string | null = serviceToken
     callers: new identity.CallerServiceClient(target, insecure),
     users: new identity.UserServiceClient(target, insecure),
     keys: new keys.KeyServiceClient(target, insecure),
+    grants: new grants.GrantServiceClient(target, insecure),
     tokens: new tokens.TokenServiceClient(target, insecure),
     allowances: new allowances.AllowanceServiceClient(target, insecure),
     usage: new usage.UsageServiceClient(target, insecure),
@@ -152,6 +154,7 @@ interface Clients {
   readonly callers: identity.CallerServiceClient
   readonly users: identity.UserServiceClient
   readonly keys: keys.KeyServiceClient
+  readonly grants: grants.GrantServiceClient
   readonly tokens: tokens.TokenServiceClient
   readonly allowances: allowances.AllowanceServiceClient
   readonly usage: usage.UsageServiceClient
@@ -186,6 +189,10 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     getOwnBalance: call(allowances.GetOwnBalanceRequest.fromPartial({}), to.allowances.getOwnBalance.bind(to.allowances)),
     queryUsage: call(usage.QueryUsageRequest.fromPartial({}), to.usage.queryUsage.bind(to.usage)),
     queryOwnUsage: call(usage.QueryOwnUsageRequest.fromPartial({}), to.usage.queryOwnUsage.bind(to.usage)),
+    exchangeToken: call(grants.ExchangeTokenRequest.fromPartial({}), to.grants.exchangeToken.bind(to.grants)),
+    listSignerSessions: call(grants.ListSignerSessionsRequest.fromPartial({}), to.grants.listSignerSessions.bind(to.grants)),
+    revokeSignerSession: call(grants.RevokeSignerSessionRequest.fromPartial({}), to.grants.revokeSignerSession.bind(to.grants)),
+    verifySignerSession: call(signer.VerifySignerSessionRequest.fromPartial({}), to.signer.verifySignerSession.bind(to.signer)),
     verifyApiKey: call(signer.VerifyApiKeyRequest.fromPartial({}), to.signer.verifyApiKey.bind(to.signer)),
     getAccess: call(signer.GetAccessRequest.fromPartial({}), to.signer.getAccess.bind(to.signer)),
   }
