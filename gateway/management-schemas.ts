@@ -186,7 +186,7 @@ export const ValidKeyV2 = named(Type.Object({
   capabilities: strings,
   quota: Type.Unsafe<object | null>({ type: 'object', nullable: true }),
   subscriptionRef: nullable({ description: 'Opaque.' }),
-}), 'ValidKeyV2')
+}), 'ValidatedKey')
 export const InvalidKey = named(Type.Object({
   valid: Type.Boolean({ description: 'false' }),
   type: Type.String(),

@@ -24,7 +24,7 @@ export function appKeyRoutes(app: App): void {
     return { keys: shown, ...(nextCursor === undefined ? {} : { nextCursor }) }
   })
 
-  app.post(url, route({ guard: { kind: 'member_edit' }, deprecated: true }, {
+  app.post(url, route({ guard: { kind: 'member_edit' }, deprecated: true, refuses: ['CONFLICT'] }, {
     summary: 'Create an app-level key', tags, params: AppParams, headers: IdempotencyHeader, body: KeyBody,
     response: { 201: ref(CreatedAppKey) },
   }), async ({ params, headers, body: { label, subscriptionId }, core, correlationId }, reply) => {

@@ -82,7 +82,7 @@ function profileRoutes(app: App): void {
     return { profiles: profiles.map(toProfile) }
   })
 
-  app.post(url, route({ guard: { kind: 'member_edit' } }, {
+  app.post(url, route({ guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] }, {
     summary: 'Create a discovery profile', tags, params: AppParams, body: CreateBody, response: { 201: ref(CreatedProfile) },
   }), async ({ params, body, core }, reply) => {
     const { profile } = await core.catalog.createProfile({

@@ -19,7 +19,7 @@ export function memberRoutes(app: App): void {
     return { members: members.map(toMember) }
   })
 
-  app.put(url, route({ guard: { kind: 'member_edit' } }, {
+  app.put(url, route({ guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] }, {
     summary: 'Add someone with an account, or change a role', tags, params: AppParams,
     body: Type.Object({
       email: required('Of the account.'),
@@ -31,7 +31,7 @@ export function memberRoutes(app: App): void {
     return reply.code(created ? 201 : 200).send(toMember(present(member, 'member')))
   })
 
-  app.delete(url, route({ guard: { kind: 'member_edit' } }, {
+  app.delete(url, route({ guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] }, {
     summary: 'Take someone out', tags, params: AppParams,
     querystring: Type.Object({ accountId: required('Whom.') }), response: { 200: ref(Success) },
   }), async ({ params, query: { accountId }, core, correlationId }) => {

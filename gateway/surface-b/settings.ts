@@ -20,7 +20,7 @@ export function settingRoutes(app: App): void {
 }
 
 function credentialRoute(app: App): void {
-  app.post(`${base}/credentials`, route({ guard: { kind: 'member_edit' } }, {
+  app.post(`${base}/credentials`, route({ guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] }, {
     summary: 'Make a new secret of the M2M client', tags, params: AppParams, headers: IdempotencyHeader,
     querystring: Type.Object({
       target: Type.Optional(oneOf(['m2m', 'public'], 'm2m; the public client never has a secret')),
@@ -49,7 +49,7 @@ function domainRoutes(app: App): void {
     return { domains: domains.map(toDomain) }
   })
 
-  app.post(url, route({ guard: { kind: 'member_edit' } }, {
+  app.post(url, route({ guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] }, {
     summary: 'Add an origin', tags, params: AppParams,
     body: Type.Object({ domain: required('An https origin, or a host.') }, { additionalProperties: false }),
     response: { 201: ref(AddedDomain) },

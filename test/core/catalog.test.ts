@@ -70,7 +70,7 @@ describe('a discovery profile', () => {
     for (const name of ['', ' ', 'x'.repeat(101)]) expect(await outcome(owner.createProfile({ ...named(), name }))).toBe('REQUEST_INVALID')
   })
 
-  it.each([
+  it.each<object>([
     { topN: 0 }, { topN: 1_001 }, { topN: 1.5 }, { topN: '5' }, { sortBy: 'speed' }, { sortBy: 5 }, { filters: [] }, { filters: null },
     { filters: { unknown: 1 } }, { filters: { maxSwapRatio: 1.1 } }, { filters: { priceMax: -1 } }, { filters: { priceMax: '1' } },
     { filters: { gpuRamGbMin: 9, gpuRamGbMax: 8 } }, { other: 1 }, { filters: { constructor: 1 } },
