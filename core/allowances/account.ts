@@ -76,10 +76,10 @@ function draw(grants: readonly Grant[], ticket: TicketCharge): bigint {
   return ticket.cost - open
 }
 
-/** Books as expired what remains of every grant whose time has passed. */
-export function expire(account: Account, at: Date): void {
+/** Books, at `at`, what remains of every grant that had ended by `until`. */
+export function expire(account: Account, { until, at }: { until: Date; at: Date }): void {
   for (const grant of account.grants) {
-    if (grant.expiresAt === null || grant.expiresAt > at || grant.expiredAt !== null) continue
+    if (grant.expiresAt === null || grant.expiresAt > until || grant.expiredAt !== null) continue
     grant.expiredAt = at
     if (grant.state === 'stored') grant.state = 'changed'
     if (grant.remaining > 0n) {
