@@ -117,7 +117,8 @@ export function createMetering(deps: MeteringDeps) {
   /** Makes sure that tickets can be written and, when a source answers, that there is a rate; then runs by itself. */
   async function start(): Promise<void> {
     await partitions.prepare()
-    await observeRate().catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
+    // What waits for its price is priced in the loop: with a million tickets waiting, nobody else should have to.
+    await rates.observe().catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
     loops = [
       startLoop({ name: 'pricing', log, pauseMs: pricingPauseMs, round: pricing.pass }),
       startLoop({ name: 'months', log, pauseMs: monthsPauseMs, round: partitions.prepare }),
