@@ -32,9 +32,7 @@ export const readCoreToken = (env: EnvReader): string =>
 /** A secret without a default; a problem when it is shorter than 32 characters. */
 export function readSecret(env: EnvReader, name: string, meaning: string): string {
   const value = env.optional(name, { secret: true, meaning }) ?? ''
-  const problem = `${name} must have at least 32 characters`
-  // In one process several read it; one line is enough.
-  if (value.length < 32 && !env.problems.includes(problem)) env.problem(problem)
+  if (value.length < 32) env.problem(`${name} must have at least 32 characters`)
   return value
 }
 

@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { activeAt, burn, credit, enterPeriod, expire, remainingAt } from '../../../core/allowances/account.ts'
 import type { Account, Grant, TicketCharge } from '../../../core/allowances/types.ts'
