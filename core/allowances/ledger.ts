@@ -57,7 +57,7 @@ export function createLedger() {
 
   /**
    * Burns allowances for tickets, in the order of decision 33, as one charge per user. What no allowance covers is
-   * overage. Returns the users that have nothing left.
+   * overage. Returns the users that have nothing left to spend on just anything.
    */
   async function charge(db: Db, charges: readonly TicketCharge[], options: { id: string; at: Date }): Promise<UserId[]> {
     const byUser = Map.groupBy(charges, (charge) => charge.userId)
@@ -70,7 +70,7 @@ export function createLedger() {
       accounts.expire(account, ended(options.at))
     }
     await store.saveAccounts(db, locked, options.at)
-    return locked.filter((account) => accounts.remainingAt(account.grants, options.at) === 0n)
+    return locked.filter((account) => accounts.spendableAt(account.grants, options.at) === 0n)
       .map((account) => account.userId)
   }
 

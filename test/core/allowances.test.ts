@@ -241,6 +241,18 @@ describe('spending', () => {
     expect(await balance()).toMatchObject({ balanceUsdMicros: '0', consumedUsdMicros: '5000000', hasAccess: false })
   })
 
+  it('lets money that is bound to a feature admit nobody, though it shows in the balance', async () => {
+    const asked = async () => (await core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' })).access?.remainingUsdAttos
+    const { userId: ada } = await accountOf()
+    await grant({ amountUsdMicros: '10', featureKey: 'text-to-image' })
+    expect(await asked()).toBe((5_000_000n * micro).toString())
+    expect(await spend({ micros: 5_000_000n, pipeline: 'upscale' })).toEqual([ada])
+    expect(await asked()).toBe('0')
+    expect(await balance()).toMatchObject({ balanceUsdMicros: '10', remainingUsdMicros: '10', hasAccess: true })
+    await grant({ amountUsdMicros: '7', featureKey: 'network_spend' })
+    expect(await asked()).toBe((7n * micro).toString())
+  })
+
   it('lets a grant that is bound to a feature pay for that feature only', async () => {
     await spend({ micros: 5_000_000n })
     for (const featureKey of ['text-to-image', 'text-to-image:flux', 'network_spend']) {
