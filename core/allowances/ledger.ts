@@ -19,8 +19,10 @@ const defaultPriority = 10
 const expireBatch = 500
 // The ticket that provisions a user was signed before the user was known: a first period has no lower end.
 const beginning = new Date(0)
-// Events come late. What a grant could still pay for when it ended is kept for their tickets, spendable by nobody
-// else, and booked as expired only then: who comes first, a late ticket or a balance read, makes no difference.
+// Events come late. For 15 minutes what a grant could still pay for when it ended is kept for their tickets, spendable
+// by nobody else; a late ticket and a balance read may then come in either order. A ticket that comes later still finds
+// what was left only while nobody has locked the account since: expiry is booked after each charge and before every
+// other change, so that such a ticket may become overage that it would not have been in time.
 const lateMs = 15 * 60_000
 const ended = (at: Date) => ({ until: new Date(at.getTime() - lateMs), at })
 
