@@ -1,5 +1,4 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import { microsToAttos, usdMicros } from '../core/lib/money.ts'
 import { readCoreAddress, readHost, readRedisUrl, readWebhookSecrets } from '../core/lib/settings.ts'
 import { readIdentity } from './identity-config.ts'
 import { maxSecretBytes } from './secrets.ts'
@@ -70,7 +69,7 @@ function readAccess(env: EnvReader) {
     max: 1_000_000_000,
   })
   return {
-    minimumUsdAttos: microsToAttos(usdMicros(BigInt(minimum))),
+    minimumUsdNanos: minimum * 1000,
     lagSeconds: env.integer('EVENT_LAG_SECONDS', {
       meaning:
         'How long a payment allowed here may take to reach the ledger; until then it counts as spent.',
