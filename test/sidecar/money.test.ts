@@ -35,9 +35,13 @@ describe('what a call costs', () => {
   })
 
   it('is never less than the exact price, and less than two nano-dollars more', () => {
-    const prices = fc.bigInt({ min: 1n, max: 10n ** 18n })
-    const usdPerEth = fc.bigInt({ min: 1n, max: 100_000n })
-    fc.assert(fc.property(prices, fc.bigInt({ min: 1n, max: 10n ** 9n }), usdPerEth, fc.nat(60_000), (price, units, dollars, ms) => {
+    const calls = fc.record({
+      price: fc.bigInt({ min: 1n, max: 10n ** 18n }),
+      units: fc.bigInt({ min: 1n, max: 10n ** 9n }),
+      dollars: fc.bigInt({ min: 1n, max: 100_000n }),
+      ms: fc.nat(60_000),
+    })
+    fc.assert(fc.property(calls, ({ price, units, dollars, ms }) => {
       const rate = ethRate(dollars * usd)
       const cost = costOf(session({ price, units }), ms, nanosPerWei(rate)) ?? NaN
       const exact = price * BigInt(Math.ceil(ms / 1000)) * rate
