@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EnvReader } from './lib/env.ts'
 import { type UsdMicros, parseInteger, usdMicros } from './lib/money.ts'
+import { issuerPath, readCoreToken, readHost, readPublicUrl, readRedisUrl, readSecret } from './lib/settings.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
 import type { Peppers } from './secrets.ts'
 import { type GrantsConfig, readGrantsConfig } from './tokens/grants/config.ts'
@@ -32,29 +33,25 @@ export interface CoreConfig {
   readonly metering: MeteringConfig
 }
 
-export const issuerPath = '/api/v1/oidc'
-
 /** Reads core's settings. Problems are collected in the reader; the result is only good when there are none. */
 export function readCoreConfig(env: EnvReader): CoreConfig {
   return {
-    host: env.text('HOST', { fallback: '127.0.0.1', meaning: 'Address that every listener binds.' }),
+    host: readHost(env),
     port: env.port('CORE_PORT', { fallback: '50051', meaning: 'gRPC port of core.' }),
-    serviceToken: secret(env, 'CORE_TOKEN', 'Shared by core, gateway, sidecar and CLI; at least 32 characters.'),
+    serviceToken: readCoreToken(env),
     databaseUrl: required(env, 'DATABASE_URL', env.url('DATABASE_URL', {
       schemes: ['postgres', 'postgresql'], secret: true, meaning: 'PostgreSQL 15 or newer; an embedded one when not set.',
     })),
     databasePoolMax: env.integer('DATABASE_POOL_MAX', {
       fallback: '16', min: 2, max: 200, meaning: 'Connections that one core process opens.',
     }),
-    redisUrl: env.url('REDIS_URL', {
-      schemes: ['redis', 'rediss'], secret: true, meaning: 'Redis for shared caches and invalidations; in process when not set.',
-    }),
+    redisUrl: readRedisUrl(env),
     issuer: readPublicUrl(env) + issuerPath,
     tokens: readTokens(env),
     signingKeyRotationDays: env.integer('SIGNING_KEY_ROTATION_DAYS', {
       fallback: '90', min: 0, max: 3_650, meaning: 'How long a key signs tokens before the next one does; 0 rotates only by command.',
     }),
-    sealingKey: createHash('sha256').update(secret(env, 'KEY_ENCRYPTION_KEY',
+    sealingKey: createHash('sha256').update(readSecret(env, 'KEY_ENCRYPTION_KEY',
       'Encrypts signing keys and stored answers at rest; at least 32 characters.')).digest(),
     peppers: readPeppers(env),
     starterUsdMicros: readStarter(env),
@@ -85,24 +82,9 @@ function readRouting(env: EnvReader): CoreConfig['routing'] {
   return { publicUrl, issuer: publicUrl + issuerPath, defaultDmzUrl }
 }
 
-/** Every URL handed out begins with it; never a request header (decision 9). */
-export function readPublicUrl(env: EnvReader): string {
-  const port = env.port('PLATFORM_PORT', { fallback: '8080', meaning: 'Port of the platform API (surface B and OIDC).' })
-  return env.url('PUBLIC_URL', {
-    schemes: ['http', 'https'], fallback: `http://localhost:${port}`,
-    meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
-  }) ?? ''
-}
-
 function required(env: EnvReader, name: string, value: string | undefined): string {
   if (value === undefined && !env.problems.some((line) => line.startsWith(name))) env.problem(`${name} is required`)
   return value ?? ''
-}
-
-function secret(env: EnvReader, name: string, meaning: string): string {
-  const value = env.optional(name, { secret: true, meaning }) ?? ''
-  if (value.length < 32) env.problem(`${name} must have at least 32 characters`)
-  return value
 }
 
 function readTokens(env: EnvReader) {

@@ -1,4 +1,4 @@
-import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { newSecret } from '../core/lib/crypto.ts'
 import type { Env } from '../core/lib/env.ts'
@@ -33,6 +33,7 @@ export async function openDataDir(dataDir: string): Promise<void> {
   try {
     await mkdir(dataDir, { recursive: true, mode: 0o711 })
     await writeFile(join(dataDir, '.writable'), '')
+    await rm(join(dataDir, '.writable'))
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     throw new Error(`cannot write to ${dataDir} (${why}); set TOLLGATE_DATA_DIR to a folder that this user may write`, { cause: error })

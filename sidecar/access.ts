@@ -1,13 +1,14 @@
 import { LRUCache } from 'lru-cache'
 import { DomainError } from '../proto/errors.ts'
 import type { Access } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { type EthRate, ethRate, parseInteger } from '../core/lib/money.ts'
+import { ethRate } from '../core/lib/money.ts'
 import type { Now } from '../core/lib/time.ts'
 import type { CoreClient } from './core.ts'
 import type { Marks } from './marks.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import { createSingleFlight } from './single-flight.ts'
-import { type Tab, openTab, pendingOf, spendOn } from './tab.ts'
+import { nanosPerWei } from './price.ts'
+import { type Tab, createTabs, nanosDown } from './tab.ts'
 import type { Who } from './who.ts'
 
 /** What a user may spend, as core said it last and as it has been used here since. */
@@ -16,9 +17,10 @@ export interface Allowance {
   readonly refusal: Refusal | null
   /** Unix seconds; a token issued before is void. */
   readonly validAfter: number
-  readonly rate: EthRate | null
-  /** Atto-dollars left of what core said; below zero it must be asked again. */
-  left: bigint
+  /** Nano-dollars for one wei. */
+  readonly rate: number | null
+  /** Nano-dollars left of what core said; below zero it must be asked again. */
+  left: number
   /** What was spent here, until it shows in core's figures. */
   readonly tab: Tab
   readonly userId: string
@@ -30,13 +32,16 @@ export interface AccessOptions {
   readonly core: Pick<CoreClient, 'getAccess'>
   readonly marks: Marks
   readonly ttlSeconds: number
-  readonly minimum: bigint
+  /** Nano-dollars. */
+  readonly minimum: number
   /** How long a payment allowed here may take to reach the ledger. */
   readonly lagSeconds: number
   readonly max: number
   readonly now: Now
 }
 
+/** What is left after a call of unknown cost: core must be asked again. */
+export const unknown = -1
 const refusedMs = 1_000
 const unknownAppMs = 5_000
 
@@ -44,16 +49,17 @@ const unknownAppMs = 5_000
 export function createAccessBook(options: AccessOptions) {
   const { core, marks, ttlSeconds, minimum, max, now } = options
   const allowances = new LRUCache<string, Allowance>({ max })
-  const tabs = new LRUCache<string, Tab>({ max })
+  const kept = new LRUCache<string, Tab>({ max })
+  const tabs = createTabs(options.lagSeconds * 1000)
   const once = createSingleFlight<Allowance>()
 
   /** What is known here and may still be used, or null. */
-  function known(authId: string): Allowance | null {
+  function known(authId: string, at: number): Allowance | null {
     // Not `get`: an allowance lives for seconds, so that keeping the newest used first gains nothing.
     const allowance = allowances.peek(authId)
     if (
       !allowance
-      || allowance.until <= now().getTime()
+      || allowance.until <= at
       || marks.isStale(allowance.userId, allowance.since)
     )
       return null
@@ -74,8 +80,8 @@ export function createAccessBook(options: AccessOptions) {
         refusal: refusals.invalidIdentity,
         validAfter: 0,
         rate: null,
-        left: 0n,
-        tab: openTab(0n, 0),
+        left: 0,
+        tab: tabs.open(0n, 0),
         userId: '',
         until,
         since,
@@ -87,62 +93,69 @@ export function createAccessBook(options: AccessOptions) {
 
   /** Takes in what core said at `since`, a point in the order of invalidations. */
   function keep(authId: string, access: Access, since: number): Allowance {
-    const said = parseInteger(access.remainingUsdAttos)
-    const rate = access.usdAttosPerEth === undefined ? null : parseInteger(access.usdAttosPerEth)
-    const consumed = parseInteger(access.consumedUsdAttos)
-    if (said === null || consumed === null)
-      throw new Error('core answered with an unreadable balance')
-    const tab = tabOf(authId, consumed)
+    const at = now().getTime()
+    const consumed = attosOf(access.consumedUsdAttos)
+    const rate = access.usdAttosPerEth === undefined ? 0n : attosOf(access.usdAttosPerEth)
+    const tab = tabOf(authId, consumed, at)
     // Core's figure lags behind the stream of events: what it cannot know of yet is spent already.
-    const left = said - pendingOf(tab, consumed, moment())
+    const left = nanosDown(attosOf(access.remainingUsdAttos)) - tabs.pending(tab, consumed, at)
     const refusal = refusalOf(access, left)
     const allowance: Allowance = {
       refusal,
       validAfter: Number(access.tokensValidAfter),
-      rate: rate === null || rate === 0n ? null : ethRate(rate),
+      rate: rate === 0n ? null : nanosPerWei(ethRate(rate)),
       left,
       tab,
       userId: access.userId,
-      until: now().getTime() + (refusal ? refusedMs : ttlSeconds * 1000),
+      until: at + (refusal ? refusedMs : ttlSeconds * 1000),
       since,
     }
     allowances.set(authId, allowance)
     return allowance
   }
 
-  /** Undoes part of what was spent here before. */
-  function giveBack(authId: string, amount: bigint): void {
-    const tab = tabs.get(authId)
-    if (tab) spendOn(tab, -amount, moment())
-    const allowance = allowances.get(authId)
-    if (allowance) allowance.left += amount
+  /** Undoes what was spent here at `spentAt`. */
+  function giveBack(authId: string, cost: number, spentAt: number): void {
+    const tab = kept.get(authId)
+    if (tab) tabs.giveBack(tab, cost, spentAt)
+    const allowance = allowances.peek(authId)
+    if (allowance) allowance.left += cost
   }
 
-  const moment = () => ({ at: now().getTime(), lagMs: options.lagSeconds * 1000 })
-
-  function tabOf(authId: string, consumed: bigint): Tab {
-    const kept = tabs.get(authId)
-    if (kept) return kept
-    const tab = openTab(consumed, now().getTime())
-    tabs.set(authId, tab)
+  function tabOf(authId: string, consumed: bigint, at: number): Tab {
+    const known = kept.get(authId)
+    if (known) return known
+    const tab = tabs.open(consumed, at)
+    kept.set(authId, tab)
     return tab
   }
 
   /** Takes `cost` from what is left, and remembers it until it shows in core's figures. */
-  function spend(allowance: Allowance, cost: bigint): void {
+  function spend(allowance: Allowance, cost: number, at: number): void {
     allowance.left -= cost
-    spendOn(allowance.tab, cost, moment())
+    tabs.spend(allowance.tab, cost, at)
   }
 
-  function refusalOf(access: Access, left: bigint): Refusal | null {
+  /** True when less than the minimum is left of what core said, and it is known how much. */
+  const isSpent = ({ left }: Allowance): boolean => left < minimum && left !== unknown
+
+  function refusalOf(access: Access, left: number): Refusal | null {
     if (!access.active) return refusals.userInactive
     return left < minimum ? refusals.insufficientBalance : null
   }
 
-  return { known, fetch, keep, spend, giveBack, size: () => allowances.size }
+  return { known, fetch, keep, spend, giveBack, isSpent, size: () => allowances.size }
 }
 
 export type AccessBook = ReturnType<typeof createAccessBook>
+
+const attos = /^\d{1,60}$/
+
+// Core's own figures: as long as its columns, unlike what users may write.
+function attosOf(text: string): bigint {
+  if (!attos.test(text)) throw new Error('core answered with an unreadable balance')
+  return BigInt(text)
+}
 
 const aboutTheUser = new Set(['NOT_FOUND', 'REQUEST_INVALID'])
 const isAboutTheUser = (error: unknown): boolean =>

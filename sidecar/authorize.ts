@@ -1,11 +1,11 @@
 import type { Log } from '../core/lib/log.ts'
 import type { Now } from '../core/lib/time.ts'
-import type { AccessBook, Allowance } from './access.ts'
+import { type AccessBook, type Allowance, unknown } from './access.ts'
 import type { AuthorizeBody } from './body.ts'
 import { createFaultLog } from './fault-log.ts'
 import type { Found, Identities } from './identities.ts'
 import type { Meters } from './meters.ts'
-import { type Elapsed, burnOf, costOf } from './price.ts'
+import { type Elapsed, type Seen, burnOf, costOf } from './price.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import type { Session } from './session.ts'
 import type { Source } from './verifiers/types.ts'
@@ -41,24 +41,21 @@ export interface AuthorizerDeps {
  * from memory where it can. Never throws: what keeps us from deciding is body status 503. A request
  * without `state` is decided by its credential alone, with expiry 0.
  */
-export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) => Promise<Decision> {
+export function createAuthorizer(
+  deps: AuthorizerDeps,
+): (body: AuthorizeBody) => Decision | Promise<Decision> {
   const { identities, access, elapsed, meters } = deps
   const warn = createFaultLog(deps)
 
-  return async (body) => {
-    if (body.credential.kind === 'ambiguous') return refused(refusals.ambiguousCredential, 'none')
-    const found = identify(body)
-    return judge(found instanceof Promise ? await found : found, body.session)
-  }
-
   // A promise only where something must be waited for: the warm path runs through in one go.
-  function identify(body: AuthorizeBody): Found | Promise<Found> {
+  return (body) => {
+    if (body.credential.kind === 'ambiguous') return refused(refusals.ambiguousCredential, 'none')
     const found = identities.find(body)
-    if (!(found instanceof Promise)) return found
-    return found.catch((error: unknown) => ({
-      refusal: broken(error, refusals.authorizationUnavailable),
-      source: 'core',
-    }))
+    if (!(found instanceof Promise)) return judge(found, body.session)
+    return found.then(
+      (known) => judge(known, body.session),
+      (error: unknown) => refused(broken(error, refusals.authorizationUnavailable), 'core'),
+    )
   }
 
   function judge(found: Found, session: Session | null): Decision | Promise<Decision> {
@@ -66,29 +63,40 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
     const { who, source } = found
     const bound = session ? session.authId : ''
     if (bound !== '' && bound !== who.authId) return refused(refusals.otherIdentity, source, who)
-    const ms = session ? elapsed.of(who.authId, session) : 0
-    const promised = session ? elapsed.takePromised(who.authId, session) : 0n
-    if (promised > 0n) access.giveBack(who.authId, promised)
-    const allowance = access.known(who.authId)
-    if (!allowance || !(allowance.refusal || covers(allowance, session, ms)))
-      return ask({ who, session, ms })
-    return settle({ who, session, ms, allowance, source })
+    const last = session ? elapsed.find(who.authId, session) : undefined
+    const ms = session ? elapsed.msOf(session, last) : 0
+    const at = deps.now().getTime()
+    if (last && last.promised > 0) settlePromise(who.authId, last)
+    const allowance = access.known(who.authId, at)
+    const spending = { who, session, last, ms, at }
+    if (!allowance || !(allowance.refusal || covers(allowance, session, ms))) return ask(spending)
+    return settle(spending, allowance, source)
+  }
+
+  // The session calls again: the time that really passed is billed in place of what was promised.
+  function settlePromise(authId: string, last: Seen): void {
+    access.giveBack(authId, last.promised, last.promisedAt)
+    last.promised = 0
   }
 
   async function ask(spending: Spending): Promise<Decision> {
     try {
-      return settle({ ...spending, allowance: await access.fetch(spending.who), source: 'core' })
+      return settle(spending, await access.fetch(spending.who), 'core')
     } catch (error) {
       return refused(broken(error, refusals.billingUnavailable), 'core', spending.who)
     }
   }
 
-  function settle({ who, session, ms, allowance, source }: Settling): Decision {
+  function settle(spending: Spending, allowance: Allowance, source: Source): Decision {
+    const { who, session } = spending
     if (who.issuedAt !== null && who.issuedAt < allowance.validAfter)
       return refused(refusals.invalidToken, source, who)
     if (allowance.refusal) return refused(allowance.refusal, source, who)
-    debit({ allowance, session, ms })
-    const expiry = session ? promise(allowance, session, who) : 0
+    // Of many who waited for one answer the first ones may have used it up.
+    if (source === 'core' && access.isSpent(allowance))
+      return refused(refusals.insufficientBalance, source, who)
+    debit(allowance, spending)
+    const expiry = session ? promise(allowance, session, spending) : 0
     const ceiling = deps.maxPrice.get(session?.type ?? '') ?? ''
     const body = `${who.head}${expiry}${who.tail}${ceiling}}`
     return { status: 200, code: 'ok', body, source, authId: who.authId }
@@ -98,29 +106,32 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
    * The second until which the signer need not ask again, paid for here; 0 when nothing may be
    * promised.
    */
-  function promise(allowance: Allowance, session: Session, who: Who): number {
+  function promise(allowance: Allowance, session: Session, { who, last, at }: Spending): number {
+    const seen = elapsed.remember(who.authId, session, last)
     const burn = session.sound && allowance.rate !== null ? burnOf(session, allowance.rate) : null
-    const window = burn === null ? 0 : windowOf(allowance, burn, who)
-    const cost = (burn ?? 0n) * BigInt(window)
-    if (window > 0) access.spend(allowance, cost)
-    elapsed.remember(who.authId, session, cost)
-    return window > 0 ? Math.floor(deps.now().getTime() / 1000) + window : 0
+    if (burn === null) return 0
+    const second = Math.floor(at / 1000)
+    const window = windowOf(allowance.left / (burn * 2), (who.expiresAt ?? Infinity) - second)
+    if (window === 0) return 0
+    const cost = Math.ceil(burn * window)
+    access.spend(allowance, cost, at)
+    if (seen) {
+      seen.promised = cost
+      seen.promisedAt = at
+    }
+    return second + window
   }
 
-  /** Seconds that half of what is left pays for, within the policy and the credential's life. */
-  function windowOf(allowance: Allowance, burn: bigint, who: Who): number {
-    const second = Math.floor(deps.now().getTime() / 1000)
-    const affordable = allowance.left / (burn * 2n)
-    const policy = Math.min(deps.signingTtlSeconds, (who.expiresAt ?? Infinity) - second)
-    const window = affordable < BigInt(Math.max(0, policy)) ? Number(affordable) : policy
-    return Math.max(0, window)
+  /** Whole seconds that half of what is left pays for, within the policy and the credential's life. */
+  function windowOf(affordable: number, life: number): number {
+    return Math.max(0, Math.floor(Math.min(affordable, deps.signingTtlSeconds, life)))
   }
 
   // A call of unknown cost uses all that is left here, so that the next one asks core again.
-  function debit({ allowance, session, ms }: Pick<Settling, 'allowance' | 'session' | 'ms'>): void {
+  function debit(allowance: Allowance, { session, ms, at }: Spending): void {
     const cost = costHere(allowance, session, ms)
-    if (cost === null) allowance.left = -1n
-    else access.spend(allowance, cost)
+    if (cost === null) allowance.left = unknown
+    else access.spend(allowance, cost, at)
   }
 
   function broken(error: unknown, refusal: Refusal): Refusal {
@@ -133,13 +144,12 @@ export function createAuthorizer(deps: AuthorizerDeps): (body: AuthorizeBody) =>
 interface Spending {
   readonly who: Who
   readonly session: Session | null
+  /** The session's last call, when it was here. */
+  readonly last: Seen | undefined
   /** What the call is billed for. */
   readonly ms: number
-}
-
-interface Settling extends Spending {
-  readonly allowance: Allowance
-  readonly source: Source
+  /** Unix milliseconds of the decision. */
+  readonly at: number
 }
 
 function refused(refusal: Refusal, source: Source, who?: Who): Decision {
@@ -152,11 +162,11 @@ function refused(refusal: Refusal, source: Source, who?: Who): Decision {
  */
 function covers(allowance: Allowance, session: Session | null, ms: number): boolean {
   const cost = costHere(allowance, session, ms)
-  return allowance.left >= (cost ?? 0n)
+  return allowance.left >= (cost ?? 0)
 }
 
 // Without a rate nothing can be counted in dollars: then core's own figure is all there is.
-function costHere({ rate }: Allowance, session: Session | null, ms: number): bigint | null {
-  if (rate === null) return 0n
+function costHere({ rate }: Allowance, session: Session | null, ms: number): number | null {
+  if (rate === null) return 0
   return session ? costOf(session, ms, rate) : null
 }

@@ -1,5 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import { microsToAttos, usdMicros } from '../core/lib/money.ts'
+import { readCoreAddress, readHost, readRedisUrl, readWebhookSecrets } from '../core/lib/settings.ts'
 import { readIdentity } from './identity-config.ts'
 import { maxSecretBytes } from './secrets.ts'
 
@@ -16,12 +16,8 @@ export function readSidecarConfig(env: EnvReader) {
       meaning: 'trace, debug, info, warn, error or silent.',
       fallback: 'info',
     }),
-    core: readCore(env),
-    redisUrl: env.url('REDIS_URL', {
-      meaning: 'Redis for shared caches and invalidations; in process when not set.',
-      secret: true,
-      schemes: ['redis', 'rediss'],
-    }),
+    core: readCoreAddress(env),
+    redisUrl: readRedisUrl(env),
     webhookSecrets: readSecrets(env),
     maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
       meaning: 'Decisions at work at the same time; more are refused with 503 at once.',
@@ -43,10 +39,7 @@ export function readSidecarConfig(env: EnvReader) {
 
 function readListen(env: EnvReader) {
   return {
-    host: env.text('HOST', {
-      meaning: 'Address that every listener binds.',
-      fallback: '127.0.0.1',
-    }),
+    host: readHost(env),
     port: env.port('SIDECAR_PORT', {
       meaning: 'Port of the sidecar: POST /authorize and POST /events.',
       fallback: '8090',
@@ -61,31 +54,11 @@ function readListen(env: EnvReader) {
 }
 
 function readSecrets(env: EnvReader): readonly string[] {
-  const secrets = env.list('WEBHOOK_SECRET', {
-    meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.',
-    secret: true,
-  })
+  const secrets = readWebhookSecrets(env)
   if (secrets.some((secret) => Buffer.byteLength(secret) > maxSecretBytes)) {
     env.problem(`WEBHOOK_SECRET: each must have at most ${maxSecretBytes} bytes`)
   }
   return secrets
-}
-
-function readCore(env: EnvReader) {
-  const target = env.text('CORE_TARGET', {
-    meaning: 'Where core answers gRPC, as host:port.',
-    fallback: '127.0.0.1:50051',
-  })
-  if (!/^\S+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
-  const token =
-    env.optional('CORE_TOKEN', {
-      meaning: 'Shared by core, gateway, sidecar and CLI; at least 32 characters.',
-      secret: true,
-    }) ?? ''
-  const tooShort = 'CORE_TOKEN must have at least 32 characters'
-  // In one process others read it too; one line is enough.
-  if (token.length < 32 && !env.problems.includes(tooShort)) env.problem(tooShort)
-  return { target, token } as const
 }
 
 function readAccess(env: EnvReader) {
@@ -96,7 +69,7 @@ function readAccess(env: EnvReader) {
     max: 1_000_000_000,
   })
   return {
-    minimumUsdAttos: microsToAttos(usdMicros(BigInt(minimum))),
+    minimumUsdNanos: minimum * 1000,
     lagSeconds: env.integer('EVENT_LAG_SECONDS', {
       meaning:
         'How long a payment allowed here may take to reach the ledger; until then it counts as spent.',

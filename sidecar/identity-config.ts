@@ -1,4 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
+import { issuerPath, readPublicUrl } from '../core/lib/settings.ts'
 
 const modes = ['api_key', 'oidc', 'composite', 'trusted_headers'] as const
 const custom = /^custom:(.+)$/
@@ -7,16 +8,7 @@ export type AuthMode = (typeof modes)[number] | 'custom'
 
 /** How end users are verified, and whose tokens are believed. */
 export function readIdentity(env: EnvReader) {
-  const platformPort = env.port('PLATFORM_PORT', {
-    meaning: 'Port of the platform API (surface B and OIDC).',
-    fallback: '8080',
-  })
-  const publicUrl = env.url('PUBLIC_URL', {
-    meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
-    fallback: `http://localhost:${platformPort}`,
-    schemes: ['http', 'https'],
-  })
-  const ownIssuer = `${publicUrl ?? `http://localhost:${platformPort}`}/api/v1/oidc`
+  const ownIssuer = readPublicUrl(env) + issuerPath
   const { mode, module } = readMode(env)
   const issuer = env.url('JWT_ISSUER', {
     meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.',

@@ -91,7 +91,7 @@ async function createParts(
     core,
     marks,
     ttlSeconds: config.access.ttlSeconds,
-    minimum: config.access.minimumUsdAttos,
+    minimum: config.access.minimumUsdNanos,
     lagSeconds: config.access.lagSeconds,
     max: entries,
     now,

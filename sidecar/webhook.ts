@@ -8,7 +8,7 @@ import { refusals } from './refusals.ts'
 import { declaredLength, endPolitely, receive } from './request-body.ts'
 
 export interface WebhookDeps {
-  readonly authorize: (body: AuthorizeBody) => Promise<Decision>
+  readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
   readonly isKnownCaller: (headers: IncomingMessage['headers']) => boolean
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
@@ -47,24 +47,42 @@ export function createWebhook(
     return refusals[name].body
   }
 
-  async function decide(bytes: Buffer, response: ServerResponse): Promise<void> {
+  function decide(bytes: Buffer, response: ServerResponse): void {
     const started = performance.now()
     const body = parseBody(bytes.toString('utf8'))
     if (!body) return send(response, 400, invalidJson)
-    inFlight++
     try {
-      const decision = await authorize(body)
-      send(response, 200, decision.body)
-      const ms = performance.now() - started
-      meters.decided(decision, ms)
-      if (log.isLevelEnabled('debug')) log.debug(lineOf(decision, body, ms), 'authorize')
+      const decision = authorize(body)
+      if (!(decision instanceof Promise)) return answer({ decision, body, response, started })
+      inFlight++
+      decision
+        .then((known) => answer({ decision: known, body, response, started }))
+        .catch((error: unknown) => fault(error, response))
+        .finally(() => inFlight--)
     } catch (error) {
-      log.error({ err: error }, 'authorize failed')
-      if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable.body)
-    } finally {
-      inFlight--
+      fault(error, response)
     }
   }
+
+  function answer({ decision, body, response, started }: Answering): void {
+    send(response, 200, decision.body)
+    const ms = performance.now() - started
+    meters.decided(decision, ms)
+    if (log.isLevelEnabled('debug')) log.debug(lineOf(decision, body, ms), 'authorize')
+  }
+
+  function fault(error: unknown, response: ServerResponse): void {
+    log.error({ err: error }, 'authorize failed')
+    if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable.body)
+  }
+}
+
+interface Answering {
+  readonly decision: Decision
+  readonly body: AuthorizeBody
+  readonly response: ServerResponse
+  /** performance.now() when the whole body was here. */
+  readonly started: number
 }
 
 function lineOf(

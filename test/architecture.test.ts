@@ -8,7 +8,7 @@ const domains = ['metering', 'plans', 'identity', 'allowances', 'keys', 'tokens'
 const gen = ['proto/gen/ts-proto', 'proto/gen/es']
 
 interface Source { readonly path: string; readonly text: string; readonly imports: readonly { target: string; typeOnly: boolean }[] }
-let sources: Source[] = []
+const sources: Source[] = []
 
 beforeAll(async () => {
   const pattern = '{core,gateway,sidecar,proto,deploy}/**/*.ts'

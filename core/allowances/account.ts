@@ -24,8 +24,10 @@ function covers(grant: Grant, ticket: TicketCharge): boolean {
 /** The feature that stands for all spend on the network (billing facts, section 4). */
 const everything = 'network_spend'
 
+const paysForAnything = (featureKey: string | null): boolean => featureKey === null || featureKey === everything
+
 function coversFeature(featureKey: string | null, { pipeline, modelId }: TicketCharge): boolean {
-  return featureKey === null || featureKey === everything
+  return paysForAnything(featureKey)
     || featureKey === pipeline || featureKey === `${pipeline}:${modelId}`
 }
 
@@ -76,10 +78,10 @@ function draw(grants: readonly Grant[], ticket: TicketCharge): bigint {
   return ticket.cost - open
 }
 
-/** Books as expired what remains of every grant whose time has passed. */
-export function expire(account: Account, at: Date): void {
+/** Books, at `at`, what remains of every grant that had ended by `until`. */
+export function expire(account: Account, { until, at }: { until: Date; at: Date }): void {
   for (const grant of account.grants) {
-    if (grant.expiresAt === null || grant.expiresAt > at || grant.expiredAt !== null) continue
+    if (grant.expiresAt === null || grant.expiresAt > until || grant.expiredAt !== null) continue
     grant.expiredAt = at
     if (grant.state === 'stored') grant.state = 'changed'
     if (grant.remaining > 0n) {
@@ -104,6 +106,14 @@ export function enterPeriod(account: Account, period: Period, countsFrom: Date =
 /** What may be spent at `at`: of all grants that are in effect. */
 export function remainingAt(grants: readonly Grant[], at: Date): UsdAttos {
   return usdAttos(activeAt(grants, at).reduce((sum: bigint, grant) => sum + grant.remaining, 0n))
+}
+
+/**
+ * What admits a payment at `at`: of the grants in effect those that pay for anything. Which feature a payment is for is
+ * known only when its ticket comes, so that money bound to one feature vouches for none.
+ */
+export function spendableAt(grants: readonly Grant[], at: Date): UsdAttos {
+  return remainingAt(grants.filter(({ featureKey }) => paysForAnything(featureKey)), at)
 }
 
 /** Grants in effect at `at`. */

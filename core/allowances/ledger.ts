@@ -19,6 +19,12 @@ const defaultPriority = 10
 const expireBatch = 500
 // The ticket that provisions a user was signed before the user was known: a first period has no lower end.
 const beginning = new Date(0)
+// Events come late. For 15 minutes what a grant could still pay for when it ended is kept for their tickets, spendable
+// by nobody else; a late ticket and a balance read may then come in either order. A ticket that comes later still finds
+// what was left only while nobody has locked the account since: expiry is booked after each charge and before every
+// other change, so that such a ticket may become overage that it would not have been in time.
+const lateMs = 15 * 60_000
+const ended = (at: Date) => ({ until: new Date(at.getTime() - lateMs), at })
 
 /**
  * Changes balances. Every function runs inside the caller's transaction, locks the users it touches in id order,
@@ -53,21 +59,20 @@ export function createLedger() {
 
   /**
    * Burns allowances for tickets, in the order of decision 33, as one charge per user. What no allowance covers is
-   * overage. Returns the users that have nothing left.
+   * overage. Returns the users that have nothing left to spend on just anything.
    */
   async function charge(db: Db, charges: readonly TicketCharge[], options: { id: string; at: Date }): Promise<UserId[]> {
     const byUser = Map.groupBy(charges, (charge) => charge.userId)
     const users = [...byUser.values()].flatMap((tickets) => tickets.slice(0, 1))
     const locked = await store.lockAccounts(db, users)
     if (locked.length !== users.length) throw new Error('a charged user has no account')
-    const expirations = await enterPeriods(db, locked, options.at)
+    await enterPeriods(db, locked, options.at)
     for (const account of locked) {
       accounts.burn(account, { tickets: byUser.get(account.userId) ?? [], id: options.id, at: options.at })
+      accounts.expire(account, ended(options.at))
     }
-    // Late tickets of the last period may still use what it included; only then is the rest expired.
-    for (const account of expirations) accounts.expire(account, options.at)
     await store.saveAccounts(db, locked, options.at)
-    return locked.filter((account) => accounts.remainingAt(account.grants, options.at) === 0n)
+    return locked.filter((account) => accounts.spendableAt(account.grants, options.at) === 0n)
       .map((account) => account.userId)
   }
 
@@ -76,7 +81,7 @@ export function createLedger() {
     const [account] = await store.lockAccounts(db, [user])
     if (!account) throw new Error(`user ${user.userId} has no account`)
     await enterPeriods(db, [account], at)
-    accounts.expire(account, at)
+    accounts.expire(account, ended(at))
     return account
   }
 
@@ -94,12 +99,12 @@ export function createLedger() {
   /** Books what has expired, up to a bound; returns how many users it touched. */
   async function sweep(pool: Pool, at: Date): Promise<number> {
     return tx(pool, async (db) => {
-      const users = await store.usersToExpire(db, at, expireBatch)
+      const users = await store.usersToExpire(db, ended(at).until, expireBatch)
       const unique = [...new Map(users.map((user) => [user.userId, user])).values()]
       if (unique.length === 0) return 0
       const locked = await store.lockAccounts(db, unique)
       await enterPeriods(db, locked, at)
-      for (const account of locked) accounts.expire(account, at)
+      for (const account of locked) accounts.expire(account, ended(at))
       await store.saveAccounts(db, locked, at)
       return locked.length
     })
@@ -110,10 +115,10 @@ export function createLedger() {
 
 export type Ledger = ReturnType<typeof createLedger>
 
-/** Moves accounts whose period is over into the running one, with its included usage. Returns those it moved. */
-async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<Account[]> {
+/** Moves accounts whose period is over into the running one, with its included usage. */
+async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
   const due = locked.filter((account) => account.periodEnd <= at)
-  if (due.length === 0) return []
+  if (due.length === 0) return
   const terms = new Map((await store.currentTerms(db, due)).map((term) => [term.userId, term]))
   for (const account of due) {
     const term = terms.get(account.userId)
@@ -121,7 +126,6 @@ async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promi
     accounts.enterPeriod(account, periodAt(term.anchorAt, term.cycle, at))
     creditIncluded(account, term.includedAttos, at)
   }
-  return due
 }
 
 function creditIncluded(account: Account, included: bigint, at: Date): void {

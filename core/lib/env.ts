@@ -26,6 +26,11 @@ export function createEnvReader(env: Env) {
   const settings: Setting[] = []
   const problems: string[] = []
 
+  // In one process several readers declare the same setting; one line tells what is wrong with it.
+  function problem(line: string): void {
+    if (!problems.includes(line)) problems.push(line)
+  }
+
   function raw(name: string, spec: Spec): string | undefined {
     const given = env[name]?.trim()
     const value = given || spec.fallback
@@ -46,7 +51,7 @@ export function createEnvReader(env: Env) {
   function integer(name: string, spec: Spec & { fallback: string; min: number; max: number }): number {
     const value = Number(raw(name, spec))
     if (Number.isInteger(value) && value >= spec.min && value <= spec.max) return value
-    problems.push(`${name} must be a whole number from ${spec.min} to ${spec.max}`)
+    problem(`${name} must be a whole number from ${spec.min} to ${spec.max}`)
     return spec.min
   }
 
@@ -57,7 +62,7 @@ export function createEnvReader(env: Env) {
   function choice<T extends string>(name: string, spec: Spec & { fallback: T; of: readonly T[] }): T {
     const value = raw(name, spec)
     const found = spec.of.find((option) => option === value)
-    if (found === undefined) problems.push(`${name} must be one of ${spec.of.join(', ')}`)
+    if (found === undefined) problem(`${name} must be one of ${spec.of.join(', ')}`)
     return found ?? spec.fallback
   }
 
@@ -66,15 +71,13 @@ export function createEnvReader(env: Env) {
     if (value === undefined) return undefined
     const scheme = URL.canParse(value) ? new URL(value).protocol.slice(0, -1) : ''
     if (spec.schemes.includes(scheme)) return value.replace(/\/+$/, '')
-    problems.push(`${name} must be a URL that starts with ${spec.schemes.map((s) => `${s}://`).join(' or ')}`)
+    problem(`${name} must be a URL that starts with ${spec.schemes.map((s) => `${s}://`).join(' or ')}`)
     return undefined
   }
 
   function list(name: string, spec: Spec): string[] {
     return (raw(name, spec) ?? '').split(',').map((part) => part.trim()).filter(Boolean)
   }
-
-  const problem = (line: string): void => void problems.push(line)
 
   return { text, optional, integer, port, choice, url, list, problem, settings, problems }
 }

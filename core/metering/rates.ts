@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { type EthRate, formatDecimal18 } from '../lib/money.ts'
 import type { Log } from '../lib/log.ts'
 import type { Pool } from '../lib/sql.ts'
-import { type Now, addSeconds } from '../lib/time.ts'
+import { type Now, addSeconds, parseInstant } from '../lib/time.ts'
 import { insertRate, rateAt } from './rate-store.ts'
 import { type RateSource, parseRate } from './rate-sources.ts'
 import type { Rate } from './types.ts'
@@ -16,6 +16,16 @@ export interface RatesDeps {
   readonly maxAgeSeconds: number
   readonly onRejected: (why: 'unusable' | 'jump') => void
 }
+
+export interface ManualRate {
+  readonly usdPerEth: string
+  readonly source: string
+  readonly observedAt?: string | undefined
+}
+
+// Older tickets than this nobody bills any more.
+const oldestDays = 400
+const oldestSeconds = oldestDays * 86_400
 
 /** Observations of the price of one ETH: append-only, each valid from its instant on (decision 31). */
 export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected }: RatesDeps) {
@@ -55,15 +65,31 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
 
   const confirms = (rate: EthRate): boolean => doubted !== null && !isJump(doubted, rate)
 
-  /** An operator's own observation, valid from now on. REQUEST_INVALID unless it is a positive decimal. */
-  async function record(usdPerEth: string, source: string): Promise<Rate> {
+  /**
+   * An operator's own observation, valid from `observedAt` (ISO 8601, now when absent) on. REQUEST_INVALID unless the
+   * rate is a positive decimal and the instant neither in the future nor more than 400 days back.
+   */
+  async function record({ usdPerEth, source, observedAt }: ManualRate): Promise<Rate> {
     const rate = parseRate(usdPerEth)
     if (rate === null) throw new DomainError('REQUEST_INVALID', 'usdPerEth must be a positive decimal of USD for one ETH')
     const name = source.trim()
     if (name === '' || name.length > 100 || /\p{Cc}/u.test(name)) {
       throw new DomainError('REQUEST_INVALID', 'source must say in 1 to 100 characters where the rate comes from')
     }
-    return insertRate(pool, { usdAttosPerEth: rate, source: `manual:${name}` }, now())
+    const at = observedAt === undefined ? now() : instantOf(observedAt)
+    return insertRate(pool, { usdAttosPerEth: rate, source: `manual:${name}` }, at)
+  }
+
+  function instantOf(text: string): Date {
+    const instant = parseInstant(text)
+    if (instant === null) {
+      throw new DomainError('REQUEST_INVALID', 'observedAt must be an ISO 8601 instant such as 2026-01-31T12:00:00Z')
+    }
+    if (instant > now()) throw new DomainError('REQUEST_INVALID', 'observedAt must not be in the future')
+    if (instant < addSeconds(now(), -oldestSeconds)) {
+      throw new DomainError('REQUEST_INVALID', `observedAt must be at most ${oldestDays} days back`)
+    }
+    return instant
   }
 
   return { observe, record, usable }

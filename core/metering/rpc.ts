@@ -20,8 +20,8 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
       }
     }),
 
-    recordRate: rpc(operator(), async ({ usdPerEth, source }: pb.RecordRateRequest) =>
-      ({ rate: toRate(await metering.recordRate(usdPerEth, source)) })),
+    recordRate: rpc(operator(), async (request: pb.RecordRateRequest) =>
+      ({ rate: toRate(await metering.recordRate(request)) })),
 
     getMeteringStatus: rpc(operator(), async (_request: pb.GetMeteringStatusRequest) => {
       const { streams, unpriced, quarantined, usableRate } = await metering.status()

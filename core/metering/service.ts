@@ -18,7 +18,7 @@ import { sumCounts } from './positions.ts'
 import { createPricing } from './pricing.ts'
 import { countQuarantined, countUnpriced } from './pricing-store.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rate-sources.ts'
-import { createRates } from './rates.ts'
+import { type ManualRate, createRates } from './rates.ts'
 import { rememberSubjects } from './subjects.ts'
 import type { Charge, Counts, EventSource, Rate, ResolveSubjects } from './types.ts'
 
@@ -104,8 +104,8 @@ export function createMetering(deps: MeteringDeps) {
   }
 
   /** Records a rate by hand; what waited for it is priced right after. */
-  async function recordRate(usdPerEth: string, sourceName: string): Promise<Rate> {
-    const rate = await rates.record(usdPerEth, sourceName)
+  async function recordRate(given: ManualRate): Promise<Rate> {
+    const rate = await rates.record(given)
     for (const loop of loops) loop.wake()
     return rate
   }
@@ -117,7 +117,8 @@ export function createMetering(deps: MeteringDeps) {
   /** Makes sure that tickets can be written and, when a source answers, that there is a rate; then runs by itself. */
   async function start(): Promise<void> {
     await partitions.prepare()
-    await observeRate().catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
+    // What waits for its price is priced in the loop: with a million tickets waiting, nobody else should have to.
+    await rates.observe().catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
     loops = [
       startLoop({ name: 'pricing', log, pauseMs: pricingPauseMs, round: pricing.pass }),
       startLoop({ name: 'months', log, pauseMs: monthsPauseMs, round: partitions.prepare }),

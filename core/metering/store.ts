@@ -73,8 +73,9 @@ export async function insertTickets(db: Db, rows: readonly NewTicket[], options:
              b.app_name, b.pipeline, b.model_id, b.fee_wei, b.rate_id, b.cost_attos,
              case when b.rate_id is null then null else ${options.chargeId}::uuid end, b.billable_secs, b.pixels,
              b.num_tickets, b.orch_address, b.orch_url,
-             b.replayed or exists (
-               select 1
+             -- Counted, not "exists": that may be planned as a hash of the whole partition, read anew for each batch.
+             b.replayed or 0 < (
+               select count(*)
                from tickets t
                where t.app_id = b.app_id and t.session_id = b.session_id and t.sequence_number = b.sequence_number
                  and t.signed_at >= ${from}::timestamptz and t.signed_at < ${to}::timestamptz),

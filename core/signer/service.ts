@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import { remainingAt } from '../allowances/account.ts'
+import { spendableAt } from '../allowances/account.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { Users } from '../identity/service.ts'
 import type { User } from '../identity/types.ts'
@@ -56,7 +56,7 @@ export function createSigner({ pool, ledger, users, keys, sessions, usableRate, 
     return {
       active: user.status === 'active',
       tokensValidAfter: BigInt(user.tokensValidAfter ? secondsOf(user.tokensValidAfter) : 0),
-      remainingUsdAttos: remainingAt(account.grants, at).toString(),
+      remainingUsdAttos: spendableAt(account.grants, at).toString(),
       usdAttosPerEth: rate?.toString(),
       userId: user.id,
       consumedUsdAttos: account.consumed.toString(),

@@ -32,7 +32,7 @@ export function endUserRoutes(app: App): void {
 
 /** Whoever names a user expects that user's figures: refused, not answered with others (facts 6.3). */
 function refuseOtherUser(query: object): void {
-  const named = ['userId', 'externalUserId', 'external_user_id'].find((name) => Object.hasOwn(query, name))
+  const named = ['userId', 'endUserId', 'externalUserId', 'external_user_id'].find((name) => Object.hasOwn(query, name))
   if (named === undefined) return
   throw new DomainError('REQUEST_INVALID', `${named} is not allowed; the answer is about the token's user`)
 }

@@ -3,11 +3,15 @@ import { listen } from '../../core/lib/http.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
 /**
- * The least that any webhook on node:http must do: read the body, parse it, answer. The answer is the constant of
- * the first argument. Time-outs are the sidecar's, because they show in the headers.
+ * The least that any webhook on node:http must do: read the body, parse it, answer. The answer is
+ * the constant of the first argument. Time-outs are the sidecar's, because they show in the
+ * headers.
  */
 const constant = process.argv[2] ?? '{}'
-const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(constant) }
+const headers = {
+  'content-type': 'application/json',
+  'content-length': Buffer.byteLength(constant),
+}
 
 function answer(request: IncomingMessage, response: ServerResponse): void {
   const chunks: Buffer[] = []
@@ -21,5 +25,9 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
 }
 
 const timeouts = { keepAliveTimeout: 120_000, headersTimeout: 125_000, requestTimeout: 130_000 }
-const { port } = await listen(createServer(timeouts, answer), { host: '127.0.0.1', port: 0, setting: 'PORT' })
+const { port } = await listen(createServer(timeouts, answer), {
+  host: '127.0.0.1',
+  port: 0,
+  setting: 'PORT',
+})
 answerQuestions({ port }, async () => ({ cpuMs: cpuMs() }))

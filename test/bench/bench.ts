@@ -11,8 +11,9 @@ import { startup } from './startup.ts'
 import { table } from './table.ts'
 
 /**
- * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating rounds, because
- * absolute figures say more about the machine than about the program. Ends with 1 when a target is missed.
+ * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating
+ * rounds, because absolute figures say more about the machine than about the program. Ends with 1
+ * when a target is missed.
  */
 const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
@@ -31,10 +32,14 @@ const usage = `npm run bench -- [--quick] [--report-only] [--only NAME]...
 const stops: (() => Promise<void>)[] = []
 let stopping: Promise<void> | null = null
 
-/** Ends everything that was started, the last first. What cannot be stopped keeps nothing else from stopping. */
+/**
+ * Ends everything that was started, the last first. What cannot be stopped keeps nothing else from
+ * stopping.
+ */
 function stopAll(): Promise<void> {
   stopping ??= (async () => {
-    for (const stop of stops.toReversed()) await stop().catch((error: unknown) => say(`not stopped: ${String(error)}`))
+    for (const stop of stops.toReversed())
+      await stop().catch((error: unknown) => say(`not stopped: ${String(error)}`))
   })()
   return stopping
 }
@@ -57,15 +62,17 @@ function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
 async function describeMachine(bench: Bench): Promise<string> {
   const { version, kind } = await bench.server()
   const [cpu] = cpus()
-  return `${cpus().length} cores (${cpu?.model.trim() ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, `
+  return (
+    `${cpus().length} cores (${cpu?.model.trim() ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, `
     + `${process.platform}-${process.arch}, Node ${process.version}, PostgreSQL ${version} ${kind}`
+  )
 }
 
 async function run(bench: Bench, names: readonly string[]): Promise<Finding[]> {
   const findings: Finding[] = []
   for (const name of names) {
     const started = performance.now()
-    findings.push(...await rows[name]?.(bench) ?? [])
+    findings.push(...((await rows[name]?.(bench)) ?? []))
     say(`${name}: ${((performance.now() - started) / 1000).toFixed(0)} s`)
   }
   return findings
@@ -74,8 +81,10 @@ async function run(bench: Bench, names: readonly string[]): Promise<Finding[]> {
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      quick: { type: 'boolean', default: false }, 'report-only': { type: 'boolean', default: false },
-      only: { type: 'string', multiple: true }, help: { type: 'boolean', default: false },
+      quick: { type: 'boolean', default: false },
+      'report-only': { type: 'boolean', default: false },
+      only: { type: 'string', multiple: true },
+      help: { type: 'boolean', default: false },
     },
   })
   const names = values.only ?? Object.keys(rows)

@@ -6,7 +6,10 @@ import { answerQuestions } from './helper.ts'
 import { median } from './stats.ts'
 import { createTopic } from './tickets.ts'
 
-/** The collector alone in a process, to see what it keeps. Arguments: database, client id, events for one user. */
+/**
+ * The collector alone in a process, to see what it keeps. Arguments: database, client id, events
+ * for one user.
+ */
 const [url = '', clientId = '', forOne = '0'] = process.argv.slice(2)
 const step = 100_000
 
@@ -41,7 +44,7 @@ async function settledRss(): Promise<number> {
 }
 
 answerQuestions({}, async () => {
-  const figures = await collect(Number(forOne) / 1000 * 1001)
+  const figures = await collect((Number(forOne) / 1000) * 1001)
   await metering.stop()
   await core.stop()
   return figures

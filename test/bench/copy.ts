@@ -5,8 +5,9 @@ import { Client } from 'pg'
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams'
 
 /**
- * The baseline of ingest: plain COPY of rows that are tickets into a table with the same columns and nothing else, no
- * index, no constraint but "not null", on the same server, in one go on one connection.
+ * The baseline of ingest: plain COPY of rows that are tickets into a table with the same columns
+ * and nothing else, no index, no constraint but "not null", on the same server, in one go on one
+ * connection.
  */
 export async function openCopy(url: string) {
   const client = new Client({ connectionString: url })
@@ -17,7 +18,9 @@ export async function openCopy(url: string) {
   /** Keeps the text of `count` tickets, so that making it is not part of what is timed. */
   async function prepare(count: number): Promise<void> {
     rows = []
-    const stream = client.query(copyTo(`copy (select * from tickets limit ${Math.trunc(count)}) to stdout`))
+    const stream = client.query(
+      copyTo(`copy (select * from tickets limit ${Math.trunc(count)}) to stdout`),
+    )
     stream.on('data', (chunk: Buffer) => void rows.push(chunk))
     await once(stream, 'end')
     rows = inChunks(Buffer.concat(rows))

@@ -24,7 +24,10 @@ const statementTimeoutMs = 10_000
 // More than any run can spend: what is measured is charging, not refusing.
 const included = usdMicros(10n ** 12n)
 
-/** Core's services on the database at `url`, wired as core/app.ts wires them, without a network in between. */
+/**
+ * Core's services on the database at `url`, wired as core/app.ts wires them, without a network in
+ * between.
+ */
 export function wireCore(url: string) {
   const log = silentLog()
   const pool = createPool({ url, max: 8, name: 'tollgate-bench', statementTimeoutMs })
@@ -33,13 +36,23 @@ export function wireCore(url: string) {
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const invalidations = createInvalidations({ redisUrl: undefined, tombstoneSeconds: 360, log })
-  const secrets = createSecrets({ current: 'bench', byId: new Map([['bench', Buffer.alloc(32, 1)]]) })
+  const secrets = createSecrets({
+    current: 'bench',
+    byId: new Map([['bench', Buffer.alloc(32, 1)]]),
+  })
   const apps = createApps({ pool, plans, secrets, now })
   const users = createUsers({ pool, plans, invalidations, log, now })
   const usage = createUsage({ pool, users })
   const idempotency = createIdempotency({ pool, sealingKey: Buffer.alloc(32, 1), now })
   const allowances = createAllowances({
-    pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
+    pool,
+    ledger,
+    users,
+    idempotency,
+    invalidations,
+    countUnpriced: usage.countUnpriced,
+    log,
+    now,
   })
 
   /** A new app and the caller that its own M2M client would be. */
@@ -53,7 +66,17 @@ export function wireCore(url: string) {
   function createCollecting(eventSource: EventSource) {
     const config = readMeteringConfig(createEnvReader({ RATE_FIXED: '3000' }))
     const metrics = createMetrics('bench')
-    return createMetering({ pool, users, ledger, invalidations, config, eventSource, log, metrics, now })
+    return createMetering({
+      pool,
+      users,
+      ledger,
+      invalidations,
+      config,
+      eventSource,
+      log,
+      metrics,
+      now,
+    })
   }
 
   async function stop(): Promise<void> {

@@ -36,7 +36,8 @@ export function createFeed() {
   }
 
   async function open(): Promise<EventSession> {
-    // A batch that failed is not brought again here, so nothing measured after it would mean anything.
+    // A batch that failed is not brought again here, so nothing measured after it would mean
+    // anything.
     if (opened) taken.reject(new Error('the collector broke off'))
     opened = true
     return { next, committed, close: async () => closed.reject(new Error('the session is closed')) }

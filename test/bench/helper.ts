@@ -19,7 +19,11 @@ export interface HelperOptions {
 }
 
 /** Starts a program of its own process, so that its processor time and memory are its own. */
-export async function startHelper({ program, args, nodeOptions = [] }: HelperOptions): Promise<Helper> {
+export async function startHelper({
+  program,
+  args,
+  nodeOptions = [],
+}: HelperOptions): Promise<Helper> {
   const child = fork(new URL(program, import.meta.url), args, { execArgv: [...nodeOptions] })
   const ended = Promise.withResolvers<void>()
   child.once('exit', () => ended.resolve())
@@ -45,7 +49,8 @@ export async function startHelper({ program, args, nodeOptions = [] }: HelperOpt
       return answered
     },
     stop: () => {
-      // A helper ends when its line to us does, so one that we leave behind by a crash ends as well.
+      // A helper ends when its line to us does, so one that we leave behind by a crash ends as
+      // well.
       if (child.connected) child.disconnect()
       return ended.promise
     },
@@ -60,18 +65,27 @@ export function figure(figures: Figures, name: string): number {
 }
 
 function isFigures(message: unknown): message is Figures {
-  return typeof message === 'object' && message !== null
+  return (
+    typeof message === 'object'
+    && message !== null
     && Object.values(message).every((value) => typeof value === 'number')
+  )
 }
 
 /** The helper's side: says that it is ready, then answers questions until the line is closed. */
-export function answerQuestions(ready: Figures, answer: (question: unknown) => Promise<Figures>): void {
+export function answerQuestions(
+  ready: Figures,
+  answer: (question: unknown) => Promise<Figures>,
+): void {
   process.on('disconnect', () => process.exit(0))
   process.on('message', (question) => {
-    answer(question).then((figures) => process.send?.(figures), (error: unknown) => {
-      process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
-      process.exit(1)
-    })
+    answer(question).then(
+      (figures) => process.send?.(figures),
+      (error: unknown) => {
+        process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
+        process.exit(1)
+      },
+    )
   })
   process.send?.(ready)
 }

@@ -3,15 +3,16 @@ import { openCopy } from './copy.ts'
 import { wireCore } from './core.ts'
 import { createFeed } from './feed.ts'
 import type { Bench, Finding } from './row.ts'
-import { median, middleHalf, ratios } from './stats.ts'
+import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 import { createTopic } from './tickets.ts'
 
 const userCount = 1_000
 
 /**
- * Durable ingest by plain COPY: everything from the bytes of the events to the committed tickets, hourly sums, ledger
- * entries, balances and offsets, through the real collector; against the same rows into a bare table.
+ * Durable ingest by plain COPY: everything from the bytes of the events to the committed tickets,
+ * hourly sums, ledger entries, balances and offsets, through the real collector; against the same
+ * rows into a bare table.
  */
 export async function ingest(bench: Bench): Promise<Finding[]> {
   const [rounds, tickets] = bench.quick ? [3, 20_000] : [5, 60_000]
@@ -51,7 +52,10 @@ async function collect({ core, bench }: { core: ReturnType<typeof wireCore>; ben
   let pick: Pick = anybody
   const topic = createTopic({ clientId, pick: (n) => pick(n) })
 
-  /** Seconds from the first batch being there to the last being committed; the events are made before. */
+  /**
+   * Seconds from the first batch being there to the last being committed; the events are made
+   * before.
+   */
   async function time(tickets: number, whose: Pick): Promise<number> {
     pick = whose
     const batches = [...topic.batches(tickets, maxBatch)]
@@ -78,14 +82,18 @@ function findings({ copy, spread, hot }: Times, tickets: number): Finding[] {
   const rate = (seconds: readonly number[]): string => `${count(tickets / median(seconds))}/s`
   return [
     {
-      name: 'ingest by COPY', unit: '', target: { atLeast: 0.15 },
-      value: median(copy) / median(spread), spread: middleHalf(ratios(copy, spread)),
+      name: 'ingest by COPY',
+      unit: '',
+      target: { atLeast: 0.15 },
+      ...pairedRatio(copy, spread),
       detail: `${rate(spread)}, COPY ${rate(copy)}; ${count(tickets)} tickets of ${count(userCount)} users`,
     },
     {
-      name: 'ingest by COPY, 90 % on one user', unit: '', target: null,
-      value: median(copy) / median(hot), spread: middleHalf(ratios(copy, hot)),
-      detail: `${rate(hot)}, ${(median(spread) / median(hot)).toFixed(2)} of the row above`,
+      name: 'ingest by COPY, 90 % on one user',
+      unit: '',
+      target: null,
+      ...pairedRatio(copy, hot),
+      detail: `${rate(hot)}, ${pairedRatio(spread, hot).value.toFixed(2)} of the row above`,
     },
   ]
 }

@@ -10,14 +10,24 @@ const idleMs = 5_000
 
 /** What all in one holds when nothing happens, its database's processes not counted. */
 export async function idleMemory(bench: Bench): Promise<Finding[]> {
-  const service = await startService(bench, [process.execPath, 'deploy/all-in-one.ts'], await newDataDir(bench))
+  const service = await startService(
+    bench,
+    [process.execPath, 'deploy/all-in-one.ts'],
+    await newDataDir(bench),
+  )
   await sleep(idleMs)
   const rss = residentMiB(service.pid)
   await service.stop()
-  return [{
-    name: 'memory, all in one idle', unit: 'MB', target: { atMost: 250 }, value: rss, spread: null,
-    detail: `resident ${idleMs / 1000} s after it was ready, without PostgreSQL`,
-  }]
+  return [
+    {
+      name: 'memory, all in one idle',
+      unit: 'MB',
+      target: { atMost: 250 },
+      value: rss,
+      spread: null,
+      detail: `resident ${idleMs / 1000} s after it was ready, without PostgreSQL`,
+    },
+  ]
 }
 
 function residentMiB(pid: number): number {
@@ -29,15 +39,21 @@ function residentMiB(pid: number): number {
 export async function collectorMemory(bench: Bench): Promise<Finding[]> {
   const { figures, many } = await bench.million()
   const points = Object.keys(figures).filter((name) => name.startsWith('rssAt'))
-  const early = points[Math.max(0, Math.ceil(points.length / 5) - 1)] ?? ''
+  const early = points[Math.max(0, Math.round(points.length / 5) - 1)] ?? ''
   const values = points.map((name) => figure(figures, name))
   const [low, high] = [Math.min(...values), Math.max(...values)]
   const [first, last] = [figure(figures, early), values.at(-1) ?? NaN]
   const rate = many / figure(figures, 'seconds')
-  return [{
-    name: 'memory, collector growth', unit: '', target: { atMost: 1.15 }, value: last / first,
-    spread: { low: low / first, high: high / first },
-    detail: `${(first / mib).toFixed(0)} MB after ${count(Number(early.slice(5)))} tickets, `
-      + `${(last / mib).toFixed(0)} MB after ${count(many)}, at ${count(rate)}/s`,
-  }]
+  return [
+    {
+      name: 'memory, collector growth',
+      unit: '',
+      target: { atMost: 1.15 },
+      value: last / first,
+      spread: { low: low / first, high: high / first },
+      detail:
+        `${(first / mib).toFixed(0)} MB after ${count(Number(early.slice(5)))} tickets, `
+        + `${(last / mib).toFixed(0)} MB after ${count(many)}, at ${count(rate)}/s`,
+    },
+  ]
 }

@@ -23,7 +23,9 @@ export async function collectMillion(bench: Omit<Bench, 'million'>): Promise<Mil
   const caller = await core.createApp()
   bench.say(`collecting ${count(many)} tickets of one user`)
   const collector = await startHelper({
-    program: 'collector-run.ts', args: [url, caller.clientId, String(many)], nodeOptions: ['--expose-gc'],
+    program: 'collector-run.ts',
+    args: [url, caller.clientId, String(many)],
+    nodeOptions: ['--expose-gc'],
   })
   bench.defer(collector.stop)
   const figures = await collector.ask({})

@@ -4,14 +4,16 @@ import { join } from 'node:path'
 import { startEmbeddedPostgres } from '../../core/db/embedded.ts'
 import { type Cluster, openCluster } from '../support/database-cluster.ts'
 
-export interface Server extends Cluster { readonly kind: string }
+export interface Server extends Cluster {
+  readonly kind: string
+}
 
 /**
- * The PostgreSQL of `given`, or the embedded one exactly as the service configures it, durable writes and all. What
- * the run creates there is dropped by `stop`.
+ * The PostgreSQL of `given`, or the embedded one exactly as the service configures it, durable
+ * writes and all. What the run creates there is dropped by `stop`.
  */
 export async function openServer(given: string | undefined): Promise<Server> {
-  if (given) return { ...await openCluster(given), kind: 'given' }
+  if (given) return { ...(await openCluster(given)), kind: 'given' }
   const directory = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
   // Root's PostgreSQL runs as another user, who must be able to enter.
   await chmod(directory, 0o711)

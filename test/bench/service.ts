@@ -26,12 +26,19 @@ export async function newDataDir(bench: Bench): Promise<string> {
 }
 
 /** Runs `command` in the project on free ports and embedded parts, and waits until it is ready. */
-export async function startService(bench: Bench, command: readonly string[], dataDir: string): Promise<Running> {
+export async function startService(
+  bench: Bench,
+  command: readonly string[],
+  dataDir: string,
+): Promise<Running> {
   const started = performance.now()
   const [program = '', ...args] = command
   // A group of its own, so that a signal reaches what npm has started as well.
   const child = spawn(program, args, {
-    cwd: root, env: environment(dataDir), stdio: ['ignore', 'pipe', 'pipe'], detached: true,
+    cwd: root,
+    env: environment(dataDir),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
   })
   const stop = stopper(child)
   bench.defer(stop)
@@ -48,26 +55,41 @@ export async function startService(bench: Bench, command: readonly string[], dat
 function environment(dataDir: string): Record<string, string> {
   const { PATH = '', HOME = '' } = process.env
   return {
-    PATH, HOME, TOLLGATE_DATA_DIR: dataDir, RATE_FIXED: '3000', RATE_LIMITS: 'off', CORE_PORT: '0', PLATFORM_PORT: '0', BUILDER_PORT: '0',
-    SIDECAR_PORT: '0', ADMIN_PORT: '0',
+    PATH,
+    HOME,
+    TOLLGATE_DATA_DIR: dataDir,
+    RATE_FIXED: '3000',
+    RATE_LIMITS: 'off',
+    CORE_PORT: '0',
+    PLATFORM_PORT: '0',
+    BUILDER_PORT: '0',
+    SIDECAR_PORT: '0',
+    ADMIN_PORT: '0',
   }
 }
 
-/** Waits for the first words of the welcome; rejects with what was said when the program ends without it. */
+/**
+ * Waits for the first words of the welcome; rejects with what was said when the program ends
+ * without it.
+ */
 async function greeted({ stdout, stderr }: ChildProcess): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   let complaint = ''
   stderr?.on('data', (chunk: Buffer) => void (complaint += chunk.toString()))
   stdout?.once('data', () => resolve())
   stdout?.resume().once('close', () => reject(new Error(`the service did not start: ${complaint}`)))
-  const timer = setTimeout(() => reject(new Error(`the service was not ready in ${readyMs / 1000} s`)), readyMs)
+  const timer = setTimeout(
+    () => reject(new Error(`the service was not ready in ${readyMs / 1000} s`)),
+    readyMs,
+  )
   await promise.finally(() => clearTimeout(timer))
 }
 
 function stopper(child: ChildProcess): () => Promise<void> {
   const ended = once(child, 'close')
   const signal = (name: NodeJS.Signals): void => {
-    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, name)
+    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
+      process.kill(-child.pid, name)
   }
   let stopping: Promise<void> | null = null
   const stop = async (): Promise<void> => {

@@ -5,12 +5,18 @@ import { readSidecarConfig } from '../../sidecar/config.ts'
 import { startSidecar } from '../../sidecar/server.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
-/** The real sidecar alone in a process. Its core and the secret of its signer are the two arguments. */
+/**
+ * The real sidecar alone in a process. Its core and the secret of its signer are the two arguments.
+ */
 const [target = '', secret = ''] = process.argv.slice(2)
 const reader = createEnvReader({
-  SIDECAR_PORT: '0', CORE_TARGET: target, CORE_TOKEN: 'core-token-of-the-benchmark-0123456789', WEBHOOK_SECRET: secret,
+  SIDECAR_PORT: '0',
+  CORE_TARGET: target,
+  CORE_TOKEN: 'core-token-of-the-benchmark-0123456789',
+  WEBHOOK_SECRET: secret,
   // The longest that may be set: a round must not meet an entry that has run out.
-  ACCESS_TTL_SECONDS: '60', IDENTITY_TTL_SECONDS: '3600',
+  ACCESS_TTL_SECONDS: '60',
+  IDENTITY_TTL_SECONDS: '3600',
 })
 const config = readSidecarConfig(reader)
 if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))
@@ -21,8 +27,13 @@ const sidecar = await startSidecar(config, { log, metrics })
 /** Decisions that allowed, from memory alone. */
 async function fromMemory(): Promise<number> {
   const decisions = await metrics.getSingleMetric('sidecar_authorize_total')?.get()
-  const row = decisions?.values.find(({ labels }) => labels['verdict'] === 'ok' && labels['source'] === 'memory')
+  const row = decisions?.values.find(
+    ({ labels }) => labels['verdict'] === 'ok' && labels['source'] === 'memory',
+  )
   return row?.value ?? 0
 }
 
-answerQuestions({ port: sidecar.port }, async () => ({ cpuMs: cpuMs(), fromMemory: await fromMemory() }))
+answerQuestions({ port: sidecar.port }, async () => ({
+  cpuMs: cpuMs(),
+  fromMemory: await fromMemory(),
+}))

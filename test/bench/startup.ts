@@ -17,8 +17,15 @@ export async function startup(bench: Bench): Promise<Finding[]> {
     }
   }
   const finding = (name: string, seconds: readonly number[], atMost: number): Finding => ({
-    name, unit: 's', target: { atMost }, value: median(seconds), spread: middleHalf(seconds),
+    name,
+    unit: 's',
+    target: { atMost },
+    value: median(seconds),
+    spread: middleHalf(seconds),
     detail: `${seconds.length} x npm start`,
   })
-  return [finding('start, empty data directory', times.empty, 10), finding('start, old data directory', times.old, 4)]
+  return [
+    finding('start, empty data directory', times.empty, 10),
+    finding('start, old data directory', times.old, 4),
+  ]
 }

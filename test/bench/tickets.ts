@@ -6,14 +6,20 @@ const partitions = 4
 const callsPerSession = 200
 const weiPerSecond = 12_000
 
-interface Session { readonly id: string; readonly manifest: string; calls: number; last: string; lastMs: number }
+interface Session {
+  readonly id: string
+  readonly manifest: string
+  calls: number
+  last: string
+  lastMs: number
+}
 
 /** The externalUserId of the user with this number. */
 export const userName = (user: number): string => `user-${user}`
 
 /**
- * A topic's worth of `create_signed_ticket` events of live sessions, as the signer writes them (signer-contract 5.5).
- * `pick` says whose the nth is.
+ * A topic's worth of `create_signed_ticket` events of live sessions, as the signer writes them
+ * (signer-contract 5.5). `pick` says whose the nth is.
  */
 export function createTopic({ clientId, pick }: { clientId: string; pick: (n: number) => number }) {
   const sessions = new Map<number, Session>()
@@ -29,22 +35,44 @@ export function createTopic({ clientId, pick }: { clientId: string; pick: (n: nu
 
   function event(user: number): Buffer {
     const ms = Date.now()
-    const text = new Date(ms).toISOString().replace('Z', `${String(made % 1_000_000).padStart(6, '0')}Z`)
+    const text = new Date(ms)
+      .toISOString()
+      .replace('Z', `${String(made % 1_000_000).padStart(6, '0')}Z`)
     const session = sessionOf(user, { text, ms })
     const seconds = session.calls === 0 ? 10 : 4.5 + (made % 1000) / 1000
     const data = {
-      app: 'acme/echo', auth_id: `${clientId}:${userName(user)}`, billable_secs: seconds,
-      computed_fee: String(Math.ceil(seconds) * weiPerSecond), cost: '12000.0000000000',
-      current_time: text, current_time_unix: ms, manifest_id: session.manifest, num_tickets: 1,
-      orch_address: '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1', orch_url: 'https://orch.example:8935',
-      pipeline: 'live', pixels: 0, pm_session_id: '0x2b1f6c0e5d7a49a8b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7081920',
-      previous_time: session.last, previous_time_unix: session.lastMs, request_id: hex(4),
-      sequence_number: session.calls, session_balance: '49999999880000', session_id: session.id,
+      app: 'acme/echo',
+      auth_id: `${clientId}:${userName(user)}`,
+      billable_secs: seconds,
+      computed_fee: String(Math.ceil(seconds) * weiPerSecond),
+      cost: '12000.0000000000',
+      current_time: text,
+      current_time_unix: ms,
+      manifest_id: session.manifest,
+      num_tickets: 1,
+      orch_address: '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1',
+      orch_url: 'https://orch.example:8935',
+      pipeline: 'live',
+      pixels: 0,
+      pm_session_id: '0x2b1f6c0e5d7a49a8b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7081920',
+      previous_time: session.last,
+      previous_time_unix: session.lastMs,
+      request_id: hex(4),
+      sequence_number: session.calls,
+      session_balance: '49999999880000',
+      session_id: session.id,
       session_status: session.calls === 0 ? 'new' : 'continuing',
     }
     Object.assign(session, { calls: session.calls + 1, last: text, lastMs: ms })
-    return Buffer.from(JSON.stringify(
-      { id: randomUUID(), type: 'create_signed_ticket', timestamp: String(ms + 8), gateway: '', data }))
+    return Buffer.from(
+      JSON.stringify({
+        id: randomUUID(),
+        type: 'create_signed_ticket',
+        timestamp: String(ms + 8),
+        gateway: '',
+        data,
+      }),
+    )
   }
 
   function record(): StreamRecord {

@@ -13,6 +13,7 @@ import {
 
 const micro = 10n ** 12n
 const month = 31 * day
+const quarterHour = day / 96
 
 let core: TestCore
 let app: TestApp
@@ -240,6 +241,18 @@ describe('spending', () => {
     expect(await balance()).toMatchObject({ balanceUsdMicros: '0', consumedUsdMicros: '5000000', hasAccess: false })
   })
 
+  it('lets money that is bound to a feature admit nobody, though it shows in the balance', async () => {
+    const asked = async () => (await core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' })).access?.remainingUsdAttos
+    const { userId: ada } = await accountOf()
+    await grant({ amountUsdMicros: '10', featureKey: 'text-to-image' })
+    expect(await asked()).toBe((5_000_000n * micro).toString())
+    expect(await spend({ micros: 5_000_000n, pipeline: 'upscale' })).toEqual([ada])
+    expect(await asked()).toBe('0')
+    expect(await balance()).toMatchObject({ balanceUsdMicros: '10', remainingUsdMicros: '10', hasAccess: true })
+    await grant({ amountUsdMicros: '7', featureKey: 'network_spend' })
+    expect(await asked()).toBe((7n * micro).toString())
+  })
+
   it('lets a grant that is bound to a feature pay for that feature only', async () => {
     await spend({ micros: 5_000_000n })
     for (const featureKey of ['text-to-image', 'text-to-image:flux', 'network_spend']) {
@@ -288,6 +301,7 @@ describe('the next period', () => {
     await spend({ micros: 1n })
     core.clock.advance(month)
     expect(await balance()).toMatchObject({ balanceUsdMicros: '5000000', lifetimeGrantedUsdMicros: '5000000' })
+    await lateTicketsAreThrough()
     expect(await head()).toMatchObject({ expired: 4_999_999n * micro })
     await expectSoundBooks()
   })
@@ -315,20 +329,28 @@ describe('the next period', () => {
     await expectSoundBooks()
   })
 
-  it('lets a late ticket of the last period use what that period included', async () => {
+  it.each(['first', 'after the balance was read'])('lets a late ticket of the last period use what that period included: %s', async (when) => {
     const late = new Date(core.clock.now().getTime() + 5 * day)
     core.clock.advance(month)
+    if (when !== 'first') await balance()
     await spend({ micros: 3_000_000n, signedAt: late }, { micros: 1_000_000n })
     expect(await balance()).toMatchObject({ balanceUsdMicros: '4000000', consumedUsdMicros: '1000000' })
+    await lateTicketsAreThrough()
     expect(await head()).toMatchObject({ overage: 0n, expired: 2_000_000n * micro })
     await expectSoundBooks()
   })
 })
 
+/** The time after which nothing of an ended period is expected any more, and the sweep that books it. */
+async function lateTicketsAreThrough(): Promise<void> {
+  core.clock.advance(quarterHour)
+  while (await ledger.sweep(core.sql, core.clock.now()) > 0) { /* Users of the other tests. */ }
+}
+
 describe('the sweep', () => {
   it('books what has expired of users who do not come, once', async () => {
     await spend({ micros: 1n })
-    core.clock.advance(month)
+    core.clock.advance(month + quarterHour)
     expect(await ledger.sweep(core.sql, core.clock.now())).toBeGreaterThan(0)
     expect(await head()).toMatchObject({ expired: 4_999_999n * micro, balance: 5_000_000n * micro })
     while (await ledger.sweep(core.sql, core.clock.now()) > 0) { /* Users of the other tests. */ }

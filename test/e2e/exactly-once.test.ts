@@ -90,22 +90,30 @@ async function crashes(): Promise<void> {
     const share = (turn + 0.2 + random.below(700) / 1000) / victims.length
     const point = BigInt(Math.floor(Number(delivered.all) * share * 0.9))
     await until(`the crash at ${point}`, async () => await taken() >= point)
-    await sleep(random.below(120))
+    // Tickets that came before their rate are being priced, while others still come, when the last blow falls.
+    if (turn === victims.length - 1) await rememberRates()
+    await sleep(random.below(300))
     const granting = allowances.grant(random.pick(wealthy()), { micros: millionDollars.micros + BigInt(turn), featureKey: null })
     granting.catch(() => {})
     await sleep(random.below(8))
     await service[victim].kill()
-    // Tickets that came before their rate are priced while others are still coming.
-    if (turn === 1) await observe(story.observations.filter(({ late }) => late))
     await service[victim].start()
     await granting
   }
 }
 
+async function rememberRates(): Promise<void> {
+  await observe(story.observations.filter(({ late }) => late))
+  await wakePricing()
+}
+
+/** An observation of now prices none of the tickets, but makes the collector look for what it can price. */
+const wakePricing = () => service.operator.recordRate({ usdPerEth: '3000', source: 'test' })
+
 /** Everything taken, and everything priced. */
 async function settled(target: bigint): Promise<void> {
   await until('the whole stream', async () => await taken() >= target)
-  await service.operator.recordRate({ usdPerEth: '3000', source: 'test' })
+  await wakePricing()
   await until('the last price', async () => {
     const { unpricedTickets, streams } = await service.operator.meteringStatus()
     const sum = streams.reduce((all, { tickets, duplicates, ignored, quarantined }) =>

@@ -107,6 +107,14 @@ describe.each(guarded)('$method $path', ({ method, path, query = '', rpc, good =
   })
 })
 
+describe.each(['/api/v1/user/usage', '/api/v1/user/usage/balance'])('%s', (path) => {
+  it.each(['userId', 'endUserId', 'externalUserId', 'external_user_id'])('may not name a user by %s', async (name) => {
+    const answer = await harness.ask('GET', `${path}?${name}=a`)
+    expect(refusal(answer)).toEqual(['request_invalid', 400])
+    expect(answer.body['detail']).toContain(name)
+  })
+})
+
 describe('a JSON body', () => {
   const url = `${app}/users`
   const good = '{"externalUserId":"a"}'

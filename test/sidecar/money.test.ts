@@ -1,6 +1,7 @@
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ethRate } from '../../core/lib/money.ts'
-import { burnOf, costOf, createElapsed, unitsOf } from '../../sidecar/price.ts'
+import { burnOf, costOf, createElapsed, nanosPerWei, unitsOf } from '../../sidecar/price.ts'
 import type { Session } from '../../sidecar/session.ts'
 import { startHarness, until, vectorNow } from './support.ts'
 import { firstCall } from './signer-bodies.ts'
@@ -21,53 +22,77 @@ const session = (change: Partial<Session> = {}): Session => ({
 
 describe('what a call costs', () => {
   it.each([
-    ['live', 10_000, 10n],
-    ['live', 5_003, 6n],
-    ['live', 0, 0n],
-    ['lv2v', 60_000, 1_658_880_000n],
-    ['lv2v', 5_123, 141_640_704n],
-    ['fixed', 12_400, 1n],
+    ['live', 10_000, 10],
+    ['live', 5_003, 6],
+    ['live', 0, 0],
+    ['lv2v', 60_000, 1_658_880_000],
+    ['lv2v', 5_123, 141_640_704],
+    ['fixed', 12_400, 1],
     ['', 1_000, null],
     ['else', 1_000, null],
   ])('%s for %i ms is %s units', (type, ms, expected) => {
     expect(unitsOf(type, ms)).toBe(expected)
   })
 
-  it('is exact, and rounded up where the price is a fraction', () => {
-    expect(costOf(session(), 10_000, ethRate(3_000n * usd))).toBe(360_000_000n)
-    const lv2v = session({ type: 'lv2v', price: 300n, units: 7n })
-    expect(costOf(lv2v, 5_123, ethRate(usd))).toBe(6_070_315_886n)
-    expect(costOf(session({ price: null }), 1_000, ethRate(usd))).toBeNull()
-    expect(burnOf(session({ type: 'fixed' }), ethRate(usd))).toBeNull()
-    expect(burnOf(session(), ethRate(usd))).toBe(12_000n)
+  it('is never less than the exact price, and less than two nano-dollars more', () => {
+    const calls = fc.record({
+      price: fc.bigInt({ min: 1n, max: 10n ** 18n }),
+      units: fc.bigInt({ min: 1n, max: 10n ** 9n }),
+      dollars: fc.bigInt({ min: 1n, max: 100_000n }),
+      ms: fc.nat(60_000),
+    })
+    fc.assert(fc.property(calls, ({ price, units, dollars, ms }) => {
+      const rate = ethRate(dollars * usd)
+      const cost = costOf(session({ price, units }), ms, nanosPerWei(rate)) ?? NaN
+      const exact = price * BigInt(Math.ceil(ms / 1000)) * rate
+      const per = units * 10n ** 27n
+      fc.pre(exact / per < 2n ** 50n)
+      expect(BigInt(cost) * per >= exact && (BigInt(cost) - 2n) * per < exact).toBe(true)
+    }))
+  })
+
+  it('is unknown without a price, and burns only in time', () => {
+    const rate = nanosPerWei(ethRate(1_000_000n * usd))
+    expect(costOf(session({ price: null }), 1_000, rate)).toBeNull()
+    expect(burnOf(session({ type: 'fixed' }), rate)).toBeNull()
+    expect(burnOf(session(), rate)).toBeCloseTo(12, 9)
   })
 })
 
 describe('what time a call bills', () => {
-  const elapsed = () => createElapsed({ max: 10 })
+  const started = () => {
+    const book = createElapsed({ max: 10 })
+    const msOf = (call: Session, authId = 'a:b') => book.msOf(call, book.find(authId, call))
+    const remember = (call: Session) => book.remember('a:b', call, book.find('a:b', call))
+    return { msOf, remember }
+  }
 
   it('is prepaid on the first call and runs from the call before on others', () => {
-    const book = elapsed()
-    expect(book.of('a:b', session({ sequence: 0 }))).toBe(10_000)
-    expect(book.of('a:b', session({ sequence: 0, type: 'lv2v' }))).toBe(60_000)
-    book.remember('a:b', session({ sequence: 0, at: 1_000_000 }), 0n)
-    expect(book.of('a:b', session({ sequence: 1, at: 1_004_500 }))).toBe(4_500)
-    expect(book.of('a:b', session({ sequence: 1, at: 900_000 }))).toBe(0)
+    const { msOf, remember } = started()
+    expect(msOf(session({ sequence: 0 }))).toBe(10_000)
+    expect(msOf(session({ sequence: 0, type: 'lv2v' }))).toBe(60_000)
+    remember(session({ sequence: 0, at: 1_000_000 }))
+    expect(msOf(session({ sequence: 1, at: 1_004_500 }))).toBe(4_500)
+    expect(msOf(session({ sequence: 1, at: 900_000 }))).toBe(0)
   })
 
   it('is counted again for a state that is sent again', () => {
-    const book = elapsed()
-    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }), 0n)
-    book.remember('a:b', session({ sequence: 2, at: 1_005_000 }), 0n)
-    expect(book.of('a:b', session({ sequence: 2, at: 1_006_000 }))).toBe(6_000)
+    const { msOf, remember } = started()
+    remember(session({ sequence: 1, at: 1_000_000 }))
+    remember(session({ sequence: 2, at: 1_005_000 }))
+    expect(msOf(session({ sequence: 2, at: 1_006_000 }))).toBe(6_000)
+    remember(session({ sequence: 2, at: 1_006_000 }))
+    expect(msOf(session({ sequence: 2, at: 1_007_000 }))).toBe(7_000)
+    expect(remember(session({ sequence: 1, at: 1_008_000 }))).toBeNull()
+    expect(msOf(session({ sequence: 3, at: 1_009_000 }))).toBe(3_000)
   })
 
   it('has a bound for a session that was not seen here', () => {
-    const book = elapsed()
-    expect(book.of('a:b', session({ sequence: 5 }))).toBe(60_000)
-    expect(book.of('a:b', session({ sequence: 5, at: 1_000_000, authExpiry: 996 }))).toBe(4_000)
-    book.remember('a:b', session({ sequence: 1, at: 1_000_000 }), 0n)
-    expect(book.of('other:b', session({ sequence: 2, at: 1_001_000 }))).toBe(60_000)
+    const { msOf, remember } = started()
+    expect(msOf(session({ sequence: 5 }))).toBe(60_000)
+    expect(msOf(session({ sequence: 5, at: 1_000_000, authExpiry: 996 }))).toBe(4_000)
+    remember(session({ sequence: 1, at: 1_000_000 }))
+    expect(msOf(session({ sequence: 2, at: 1_001_000 }), 'other:b')).toBe(60_000)
   })
 })
 
@@ -140,6 +165,24 @@ describe('spending from memory', () => {
     expect(core.calls.getAccess).toBe(1)
   })
 
+  it('lets no more of those who waited for one answer spend than it holds', async () => {
+    const { authorize, core, clock } = await startHarness({ env: { SIGNING_TTL_SECONDS: '0' } })
+    await authorize(firstCall())
+    clock.seconds += 11
+    core.script.delayMs = 50
+    const calls = Array.from({ length: 50 }, (_, n) => authorize(job(n)))
+    const statuses = (await Promise.all(calls)).map(({ json }) => json['status'])
+    // Two dollars each, of five: the third is worth more than what is left, the others find nothing.
+    expect(statuses.filter((status) => status === 200)).toHaveLength(3)
+    expect(statuses.filter((status) => status === 483)).toHaveLength(47)
+  })
+
+  it('reads balances as large as core may tell', async () => {
+    const { authorize, core } = await startHarness()
+    core.users.set('acme:alice', { micros: 10n ** 24n, consumedUsdAttos: (10n ** 37n).toString() })
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+  })
+
   it('promises only half of what is left, and pays the promise in advance', async () => {
     const { authorize, core } = await startHarness()
     // A cent a second; the first ten seconds cost ten cents.
@@ -173,15 +216,6 @@ describe('spending from memory', () => {
 })
 
 describe('time that was promised', () => {
-  it('is given back when the session calls again, and the time that passed is billed in its place', () => {
-    const book = createElapsed({ max: 10 })
-    book.remember('a:b', session({ sequence: 0, at: 1_000_000 }), 70n)
-    const next = session({ sequence: 1, at: 1_004_000, authExpiry: 1_010 })
-    expect(book.takePromised('a:b', next)).toBe(70n)
-    expect(book.takePromised('a:b', next)).toBe(0n)
-    expect(book.of('a:b', next)).toBe(4_000)
-  })
-
   it('does not run an account dry twice over', async () => {
     const { authorize, core, clock } = await startHarness()
     // A cent a second: ten cents for the first call, and then ten windows of ten seconds.

@@ -1,52 +1,68 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { openTab, pendingOf, spendOn } from '../../sidecar/tab.ts'
+import { createTabs, nanosDown } from '../../sidecar/tab.ts'
 
-const lagMs = 20_000
-const at = (seconds: number) => ({ at: seconds * 1000, lagMs })
+const nano = 1_000_000_000n
+const tabs = createTabs(20_000)
+const at = (seconds: number) => seconds * 1000
 
 describe('a tab', () => {
   it('holds what was spent until it shows in what was consumed', () => {
-    const tab = openTab(100n, 0)
-    spendOn(tab, 30n, at(1))
-    spendOn(tab, 20n, at(2))
-    expect(pendingOf(tab, 100n, at(3))).toBe(50n)
-    expect(pendingOf(tab, 130n, at(4))).toBe(20n)
-    expect(pendingOf(tab, 150n, at(5))).toBe(0n)
+    const tab = tabs.open(100n * nano, 0)
+    tabs.spend(tab, 30, at(1))
+    tabs.spend(tab, 20, at(2))
+    expect(tabs.pending(tab, 100n * nano, at(3))).toBe(50)
+    expect(tabs.pending(tab, 130n * nano, at(4))).toBe(20)
+    expect(tabs.pending(tab, 150n * nano, at(5))).toBe(0)
   })
 
   it('is not made smaller later by what others spent before', () => {
-    const tab = openTab(0n, 0)
-    expect(pendingOf(tab, 1_000n, at(1))).toBe(0n)
-    spendOn(tab, 10n, at(2))
-    expect(pendingOf(tab, 1_000n, at(3))).toBe(10n)
+    const tab = tabs.open(0n, 0)
+    expect(tabs.pending(tab, 1_000n * nano, at(1))).toBe(0)
+    tabs.spend(tab, 10, at(2))
+    expect(tabs.pending(tab, 1_000n * nano, at(3))).toBe(10)
   })
 
   it('forgets what never came, after one to two lags', () => {
-    const tab = openTab(0n, 0)
-    spendOn(tab, 10n, at(1))
-    expect(pendingOf(tab, 0n, at(19))).toBe(10n)
-    expect(pendingOf(tab, 0n, at(39))).toBe(10n)
-    expect(pendingOf(tab, 0n, at(41))).toBe(0n)
+    const tab = tabs.open(0n, 0)
+    tabs.spend(tab, 10, at(1))
+    expect(tabs.pending(tab, 0n, at(19))).toBe(10)
+    expect(tabs.pending(tab, 0n, at(39))).toBe(10)
+    expect(tabs.pending(tab, 0n, at(41))).toBe(0)
+  })
+
+  it('takes what is given back from the time in which it was spent', () => {
+    const tab = tabs.open(0n, 0)
+    tabs.spend(tab, 10, at(5))
+    tabs.spend(tab, 7, at(25))
+    tabs.giveBack(tab, 10, at(5))
+    expect(tabs.pending(tab, 0n, at(26))).toBe(7)
+    expect(tabs.pending(tab, 0n, at(41))).toBe(7)
+    tabs.giveBack(tab, 3, at(-100))
+    tabs.spend(tab, 3, at(42))
+    expect(tabs.pending(tab, 0n, at(43))).toBe(7)
   })
 
   it('is never negative and never more than was spent', () => {
     const steps = fc.array(fc.record({
-      spend: fc.bigInt({ min: 0n, max: 1_000n }), arrive: fc.bigInt({ min: 0n, max: 1_500n }), wait: fc.nat(30),
+      spend: fc.nat(1_000), arrive: fc.bigInt({ min: 0n, max: 1_500n * nano }), wait: fc.nat(30),
     }), { maxLength: 40 })
     fc.assert(fc.property(steps, (history) => {
-      const tab = openTab(0n, 0)
-      let consumed = 0n
-      let spent = 0n
-      let now = 0
+      const tab = tabs.open(0n, 0)
+      let [consumed, spent, now] = [0n, 0, 0]
       for (const { spend, arrive, wait } of history) {
         now += wait
-        spendOn(tab, spend, at(now))
+        tabs.spend(tab, spend, at(now))
         spent += spend
         consumed += arrive
-        const pending = pendingOf(tab, consumed, at(now))
-        expect(pending >= 0n && pending <= spent).toBe(true)
+        const pending = tabs.pending(tab, consumed, at(now))
+        expect(pending >= 0 && pending <= spent).toBe(true)
       }
     }))
+  })
+
+  it('counts whole nano-dollars, and as many as a number holds', () => {
+    expect(nanosDown(1_999_999_999n)).toBe(1)
+    expect(nanosDown(10n ** 40n)).toBe(Number.MAX_SAFE_INTEGER)
   })
 })

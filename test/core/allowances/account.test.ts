@@ -1,4 +1,4 @@
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { activeAt, burn, credit, enterPeriod, expire, remainingAt } from '../../../core/allowances/account.ts'
 import type { Account, Grant, TicketCharge } from '../../../core/allowances/types.ts'
@@ -75,7 +75,7 @@ describe('burning', () => {
     enterPeriod(a, { start: minutes(1000), end: minutes(2000) })
     credit(a, grantOf('february', 10n, { kind: 'included', effectiveAt: minutes(1000), expiresAt: minutes(2000) }), minutes(1000))
     charge(a, ticket(4n, { signedAt: minutes(999) }), ticket(4n, { signedAt: minutes(1000), eventId: 'new' }))
-    expire(a, minutes(1001))
+    expire(a, { until: minutes(1001), at: minutes(1001) })
     expect(left(a)).toEqual({ january: 0n, february: 6n })
     expect(a).toMatchObject({ expired: 6n, periodConsumed: 4n, balance: 6n })
   })
@@ -97,7 +97,7 @@ describe('an account after any history', () => {
         }), start)
       } else if (step.do === 'burn') {
         charge(a, ...step.costs.map((cost, i) => ticket(cost, { eventId: `${index}.${i}`, signedAt: minutes(step.at) })))
-      } else expire(a, minutes(step.at))
+      } else expire(a, { until: minutes(step.at), at: minutes(step.at) })
     })
     return a
   }

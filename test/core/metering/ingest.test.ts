@@ -167,7 +167,7 @@ describe('without a usable rate', () => {
     await metering.start()
     try {
       // An observation after the ticket's time would not do; this one is a second before it.
-      await metering.recordRate('0.000000000000000001', 'desk')
+      await metering.recordRate({ usdPerEth: '0.000000000000000001', source: 'desk' })
       await expect.poll(() => rows('select cost_attos from tickets order by signed_at')).toEqual([{ cost_attos: '360000000' }, { cost_attos: '1' }])
     } finally {
       await metering.stop()

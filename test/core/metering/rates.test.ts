@@ -113,11 +113,25 @@ describe('observing the rate', () => {
 
   it('takes an operator\'s own observation, whatever came before, and refuses what is none', async () => {
     const { rates } = observing()
-    expect(await rates.record('1.5', ' desk ')).toMatchObject({ source: 'manual:desk' })
+    expect(await rates.record({ usdPerEth: '1.5', source: ' desk ' })).toMatchObject({ source: 'manual:desk' })
     for (const wrong of ['0', '-1', '', 'x', '1e3', '99999999']) {
-      await expect(rates.record(wrong, 'desk')).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+      await expect(rates.record({ usdPerEth: wrong, source: 'desk' })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
     }
-    await expect(rates.record('1', ' ')).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
-    await expect(rates.record('1', 'x'.repeat(101))).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+    await expect(rates.record({ usdPerEth: '1', source: ' ' })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+    await expect(rates.record({ usdPerEth: '1', source: 'x'.repeat(101) })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+  })
+
+  it('takes one of an earlier instant, not of the future and not more than 400 days back', async () => {
+    const { rates } = observing()
+    const at = world.clock.at.getTime()
+    const record = (observedAt: string) => rates.record({ usdPerEth: '2', source: 'desk', observedAt })
+    for (const ms of [at, at - 1, at - 400 * 86_400_000]) {
+      expect(await record(new Date(ms).toISOString())).toMatchObject({ observedAt: new Date(ms), source: 'manual:desk' })
+    }
+    expect(await record('2026-09-14T12:00:00+02:00')).toMatchObject({ observedAt: new Date('2026-09-14T10:00:00Z') })
+    const far = new Date(at - 400 * 86_400_000 - 1).toISOString()
+    for (const wrong of [new Date(at + 1).toISOString(), far, '', 'yesterday', '2026-09-14', '2026-02-30T00:00:00Z']) {
+      await expect(record(wrong)).rejects.toMatchObject({ reason: 'REQUEST_INVALID', message: expect.stringContaining('observedAt') })
+    }
   })
 })

@@ -45,6 +45,30 @@ describe('the metering service', () => {
     })
   })
 
+  it('prices what waited with a rate of its own time, recorded afterwards, and nothing that has its price', async () => {
+    const metering = world.metering({ fixed: false })
+    const own = createMeteringRpc({ metering }).meteringService
+    const signed = ['2026-09-14T08:59:59.999Z', '2026-09-14T09:00:00Z', '2026-09-14T09:10:00Z', '2026-09-14T09:10:00.001Z']
+    const envelopes = signed.map((current_time, sequence_number) =>
+      envelope({ auth_id: `${world.app.clientId}:bob`, computed_fee: '7', current_time, sequence_number }))
+    await call(own.ingestEvents, { envelopes })
+    const costs = async () => (await world.pool.query<{ cost_attos: string | null }>(
+      `select cost_attos from tickets where fee_wei = 7 order by signed_at`)).rows.map((row) => row.cost_attos)
+    expect(await costs()).toEqual([null, null, null, null])
+    await metering.start()
+    try {
+      const at = { usdPerEth: '2', source: 'desk', observedAt: '2026-09-14T09:00:00Z' }
+      expect(await call(own.recordRate, at)).toMatchObject({ rate: { usdPerEth: '2', observedAt: '2026-09-14T09:00:00.000Z' } })
+      await expect.poll(costs).toEqual([null, '14', '14', null])
+      await call(own.recordRate, { ...at, usdPerEth: '9', observedAt: '2026-09-14T09:05:00Z' })
+      await expect.poll(costs).toEqual([null, '14', '14', '63'])
+    } finally {
+      await metering.stop()
+    }
+    expect(await call(own.recordRate, { usdPerEth: '1', source: 'desk', observedAt: '2027-01-01T00:00:00Z' }).catch((error: DomainError) => error.reason))
+      .toBe('REQUEST_INVALID')
+  })
+
   it('refuses more than 1000 envelopes, rates that are none, and strangers', async () => {
     await expect(call(rpc.ingestEvents, { envelopes: Array.from({ length: 1_001 }, () => Buffer.from('{}')) })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
     await expect(call(rpc.recordRate, { usdPerEth: '0', source: 'desk' })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })

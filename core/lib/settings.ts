@@ -1,0 +1,48 @@
+import type { EnvReader } from './env.ts'
+
+/** Settings that several processes share, declared once. */
+
+export const readHost = (env: EnvReader): string =>
+  env.text('HOST', { fallback: '127.0.0.1', meaning: 'Address that every listener binds.' })
+
+export const readPlatformPort = (env: EnvReader): number =>
+  env.port('PLATFORM_PORT', { fallback: '8080', meaning: 'Port of the platform API (surface B and OIDC).' })
+
+/** Every URL handed out begins with it; never a request header (decision 9). No trailing slash. */
+export function readPublicUrl(env: EnvReader): string {
+  const fallback = `http://localhost:${readPlatformPort(env)}`
+  return env.url('PUBLIC_URL', {
+    schemes: ['http', 'https'], fallback,
+    meaning: 'Origin under which clients reach the platform; the issuer is built from it.',
+  }) ?? fallback
+}
+
+export const issuerPath = '/api/v1/oidc'
+
+/** Where core answers gRPC, and the token that proves a call comes from one of our own processes. */
+export function readCoreAddress(env: EnvReader): { readonly target: string; readonly token: string } {
+  const target = env.text('CORE_TARGET', { fallback: '127.0.0.1:50051', meaning: 'Where core answers gRPC, as host:port.' })
+  if (!/^[^\s/@]+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
+  return { target, token: readCoreToken(env) }
+}
+
+export const readCoreToken = (env: EnvReader): string =>
+  readSecret(env, 'CORE_TOKEN', 'Shared by core, gateway, sidecar and CLI; at least 32 characters.')
+
+/** A secret without a default; a problem when it is shorter than 32 characters. */
+export function readSecret(env: EnvReader, name: string, meaning: string): string {
+  const value = env.optional(name, { secret: true, meaning }) ?? ''
+  if (value.length < 32) env.problem(`${name} must have at least 32 characters`)
+  return value
+}
+
+export const readRedisUrl = (env: EnvReader): string | undefined =>
+  env.url('REDIS_URL', {
+    schemes: ['redis', 'rediss'], secret: true, meaning: 'Redis for shared caches and invalidations; in process when not set.',
+  })
+
+/** Secrets the signer may present; several while one is replaced. */
+export const readWebhookSecrets = (env: EnvReader): string[] =>
+  env.list('WEBHOOK_SECRET', {
+    secret: true, meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.',
+  })
