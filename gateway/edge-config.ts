@@ -27,10 +27,7 @@ export function readEdgeConfig(env: EnvReader): EdgeConfig {
       fallback: '0', min: 0, max: 10,
     }),
     corsOrigins: readOrigins(env),
-    ingestSecret: env.optional('INGEST_SHARED_SECRET', {
-      meaning: 'Bearer secret of POST /api/v1/ingest/events, at least 32 characters; the route refuses everyone when not set.',
-      secret: true,
-    }),
+    ingestSecret: readIngestSecret(env),
   }
 }
 
@@ -48,6 +45,15 @@ function readLimits(env: EnvReader): LimitSettings {
     failuresPerClient: perMinute('RATE_LIMIT_CLIENT_FAILURES',
       'Failed authentications a minute as one client after which an address waits with that client.', '20'),
   }
+}
+
+function readIngestSecret(env: EnvReader): string | undefined {
+  const secret = env.optional('INGEST_SHARED_SECRET', {
+    meaning: 'Bearer secret of POST /api/v1/ingest/events, at least 32 characters; the route refuses everyone when not set.',
+    secret: true,
+  })
+  if (secret !== undefined && secret.length < 32) env.problem('INGEST_SHARED_SECRET must have at least 32 characters')
+  return secret
 }
 
 function readOrigins(env: EnvReader): string[] {

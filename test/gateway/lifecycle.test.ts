@@ -31,6 +31,7 @@ describe('settings', () => {
     const env = createEnvReader({})
     expect(readGatewayConfig(env)).toEqual({
       host: '127.0.0.1', platformPort: 8080, builderPort: 8081, publicUrl: 'http://localhost:8080', tokenAlg: 'RS256',
+      validateV2: false, loginProvider: undefined,
       core: { target: '127.0.0.1:50051', token: '', deadlineMs: 5000 },
       edge: {
         limits: { perAddress: 6000, perClient: 6000, loginPerAddress: 60, failuresPerAddress: 60, failuresPerClient: 20 },

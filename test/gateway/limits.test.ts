@@ -1,9 +1,10 @@
 import { Redis } from 'ioredis'
 import { afterEach, describe, expect, inject, it } from 'vitest'
+import { createEnvReader } from '../../core/lib/env.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { addressOf, networkOf } from '../../gateway/address.ts'
 import { createCounters } from '../../gateway/counters.ts'
-import type { EdgeConfig } from '../../gateway/edge-config.ts'
+import { type EdgeConfig, readEdgeConfig } from '../../gateway/edge-config.ts'
 import type { LimitSettings } from '../../gateway/limits.ts'
 import { startProxy } from '../core/support.ts'
 import { clientId } from './core-double.ts'
@@ -117,6 +118,18 @@ describe('the address of a request', () => {
 
 const redisUrl = inject('parts').redisUrl
 const now = () => new Date(at)
+
+describe('the settings of the edge', () => {
+  it('can switch limits off, and are refused when they are wrong', () => {
+    expect(readEdgeConfig(createEnvReader({ RATE_LIMITS: 'off' })).limits).toBeNull()
+    const env = createEnvReader({
+      RATE_LIMITS: 'maybe', RATE_LIMIT_CLIENT: '0', TRUSTED_PROXY_HOPS: '-1', CORS_ORIGINS: 'https://a.example,a.example/x', INGEST_SHARED_SECRET: 'short',
+    })
+    readEdgeConfig(env)
+    expect(env.problems.map((line) => line.split(' ')[0]).toSorted()).toEqual(
+      ['CORS_ORIGINS', 'INGEST_SHARED_SECRET', 'RATE_LIMITS', 'RATE_LIMIT_CLIENT', 'TRUSTED_PROXY_HOPS'])
+  })
+})
 
 describe('counters', () => {
   it('of this process forget when the minute is over', async () => {
