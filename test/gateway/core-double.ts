@@ -7,6 +7,10 @@ import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/all
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
+import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
+import * as devices from '../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
+import * as authorization from '../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 
@@ -115,14 +119,22 @@ export async function startCoreDouble() {
   }
 
   const server = new Server()
+  // What no test has scripted does not exist.
+  const unscripted: handleUnaryCall<object, object> = (_, done) => {
+    const trailers = new Metadata()
+    trailers.set(reasonTrailer, 'NOT_FOUND')
+    done({ code: reasons.NOT_FOUND.grpc, details: 'not there', metadata: trailers })
+  }
+
   const services: ServiceDefinition[] = [
     identity.AppServiceService, identity.CallerServiceService, identity.UserServiceService, accounts.AccountServiceService,
     management.ManagementServiceService, keys.KeyServiceService,
-    tokens.TokenServiceService, allowances.AllowanceServiceService, usage.UsageServiceService,
+    tokens.TokenServiceService, allowances.AllowanceServiceService, usage.UsageServiceService, catalog.CatalogServiceService,
+    grants.GrantServiceService, devices.DeviceServiceService, authorization.AuthorizationServiceService,
   ]
   for (const service of services) {
     server.addService(service, Object.fromEntries(
-      Object.keys(service).map((name) => [name, handlers[name] ?? (() => undefined)])))
+      Object.keys(service).map((name) => [name, handlers[name] ?? unscripted])))
   }
   const port = await new Promise<number>((resolve, reject) => server.bindAsync(
     '127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) => error ? reject(error) : resolve(bound)))

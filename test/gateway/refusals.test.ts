@@ -185,7 +185,7 @@ describe('a grant', () => {
 })
 
 describe('an address', () => {
-  it.each(['/', '/api', '/api/v1/apps', `${app}/users/`, `${app}/users/a`, `${app}/users/a/keys/b`, '/API/v1/oidc/jwks', '/webhooks/remote-signer'])(
+  it.each(['/', '/api', '/api/v1', `${app}/users/`, `${app}/users/a`, `${app}/users/a/keys/b`, '/API/v1/oidc/jwks', '/webhooks/remote-signer'])(
     '%s is unknown, whatever is sent there', async (path) => {
       expect(refusal(await harness.ask('GET', path))).toEqual(['not_found', 404])
       expect(refusal(await harness.ask('POST', path, { text: 'x', headers: { 'content-type': 'nonsense' } }))).toEqual(['not_found', 404])
