@@ -1,0 +1,118 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import * as oidc from 'openid-client'
+import { basic } from '../../deploy/core-client.ts'
+import { type Browser, type Page, createBrowser } from './interop-browser.ts'
+import { startTestService } from './service.ts'
+
+export const accessTokenType = 'urn:ietf:params:oauth:token-type:access_token'
+export const exchangeGrant = 'urn:ietf:params:oauth:grant-type:token-exchange'
+export const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code'
+export const redirectUri = 'https://app.example/cb'
+export const loggedOutUri = 'https://app.example/bye'
+
+/** A running service whose demo app takes every kind of login, and has the user ada. */
+export async function startInterop() {
+  const running = await startTestService({ DEVICE_POLL_SECONDS: '1' })
+  const { quickstart } = running.service
+  const { clientId, m2mClientId, m2mClientSecret, issuer } = quickstart
+  const m2mBasic = basic(m2mClientId, m2mClientSecret)
+
+  async function call(method: string, path: string, options: { body?: unknown; headers?: Record<string, string> } = {}) {
+    const { body, headers = { authorization: m2mBasic } } = options
+    const response = await fetch(quickstart.platformUrl + path, {
+      method, headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    })
+    const text = await response.text()
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+    return JSON.parse(text)
+  }
+
+  const client = (id: string, auth: oidc.ClientAuth) =>
+    oidc.discovery(new URL(issuer), id, {}, auth, { execute: [oidc.allowInsecureRequests, oidc.enableNonRepudiationChecks] })
+  const browser = (): Browser => createBrowser(issuer)
+  const credentials = { email: quickstart.ownerEmail, password: quickstart.ownerPassword }
+
+  /** Types in the owner's password where the page asks for it. */
+  async function logIn(browser: Browser, page: Page): Promise<Page> {
+    return page.title.startsWith('Log in') ? browser.click(page, 'Log in', credentials) : page
+  }
+
+  /** What the owner's browser sends along with a request of a page's own. */
+  async function ownerSession(): Promise<Record<string, string>> {
+    const own = browser()
+    await logIn(own, await own.visit('/login'))
+    const page = await own.visit('/login')
+    return { cookie: own.cookies(), origin: own.origin, 'x-csrf-token': page.form?.fields['csrf_token'] ?? '' }
+  }
+
+  await call('PUT', `/api/v1/apps/${clientId}`, {
+    headers: await ownerSession(),
+    body: {
+      redirectUris: [redirectUri, 'http://127.0.0.1/cb'], postLogoutRedirectUris: [loggedOutUri],
+      grantTypes: ['authorization_code', 'refresh_token', deviceGrant], allowedScopes: ['openid', 'profile', 'email', 'sign:job'],
+    },
+  })
+  await call('POST', `/api/v1/apps/${clientId}/users`, { body: { externalUserId: 'ada' } })
+  const userToken = async (): Promise<string> =>
+    (await call('POST', `/api/v1/apps/${clientId}/users/ada/token`, { body: {} })).access_token
+
+  return {
+    running, quickstart, issuer, call, browser, logIn, ownerSession, userToken, client,
+    /** The app's public client, and its backend with the secret in the header. */
+    app: await client(clientId, oidc.None()),
+    backend: await client(m2mClientId, oidc.ClientSecretBasic(m2mClientSecret)),
+    stop: running.stop,
+  }
+}
+
+export type Interop = Awaited<ReturnType<typeof startInterop>>
+
+/** Waits until it holds; whoever asked sees in the next line that it did not. */
+export async function until(holds: () => boolean): Promise<void> {
+  for (const deadline = Date.now() + 10_000; !holds() && Date.now() < deadline;) await sleep(20)
+}
+
+/** The error codes that a token endpoint answered to this client, null for a success, and when. */
+export function recordAnswers(config: oidc.Configuration) {
+  const answers: { error: string | null; at: number }[] = []
+  config[oidc.customFetch] = async (url, { body = null, signal = null, ...options }) => {
+    const response = await fetch(url, { ...options, body, signal })
+    const [, error = null] = /"error":"(\w+)"/.exec(await response.clone().text()) ?? []
+    answers.push({ error, at: Date.now() })
+    return response
+  }
+  return answers
+}
+
+export interface Asking {
+  readonly redirect?: string
+  readonly scope?: string
+  readonly more?: Readonly<Record<string, string>>
+}
+
+/** An authorization request made by openid-client, carried through the pages by the owner's browser. */
+export async function authorize(interop: Interop, { redirect = redirectUri, scope = 'openid profile email sign:job', more = {} }: Asking = {}) {
+  const checks = {
+    pkceCodeVerifier: oidc.randomPKCECodeVerifier(), expectedState: oidc.randomState(), expectedNonce: oidc.randomNonce(),
+  }
+  const browser = interop.browser()
+  const asked = await browser.visit(oidc.buildAuthorizationUrl(interop.app, {
+    redirect_uri: redirect, scope, state: checks.expectedState, nonce: checks.expectedNonce, prompt: 'consent',
+    code_challenge: await oidc.calculatePKCECodeChallenge(checks.pkceCodeVerifier), code_challenge_method: 'S256', ...more,
+  }))
+  const consent = await interop.logIn(browser, asked)
+  const pages = [asked.title, consent.title]
+  const allow = () => browser.click(consent, 'Allow')
+  const deny = () => browser.click(consent, 'Do not allow')
+  return { browser, checks, pages, allow, deny }
+}
+
+/** A whole login with the code flow. */
+export async function logInByCode(interop: Interop, asking: Asking = {}) {
+  const { browser, checks, allow } = await authorize(interop, asking)
+  const { left } = await allow()
+  const callback = left ?? new URL('none:')
+  const tokens = await oidc.authorizationCodeGrant(interop.app, callback, { ...checks, idTokenExpected: true })
+  return { browser, checks, callback, tokens }
+}
