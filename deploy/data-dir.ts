@@ -1,5 +1,5 @@
 import { chmod, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { newSecret } from '../core/lib/crypto.ts'
 import type { Env } from '../core/lib/env.ts'
 
@@ -31,7 +31,7 @@ export type Secrets = Readonly<Record<(typeof generated)[number], string>>
 /** Makes the folder. Rejects with one clear line when it cannot be written. */
 export async function openDataDir(dataDir: string): Promise<void> {
   try {
-    await mkdir(dataDir, { recursive: true, mode: 0o711 })
+    await makeFolder(dataDir)
     await writeFile(join(dataDir, '.writable'), '')
     await rm(join(dataDir, '.writable'))
   } catch (error) {
@@ -40,14 +40,33 @@ export async function openDataDir(dataDir: string): Promise<void> {
   }
 }
 
+// One folder at a time: Node's recursive mkdir never returns where the system says that there is no such place (/proc).
+async function makeFolder(path: string): Promise<void> {
+  const make = (): Promise<void> => mkdir(path, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error
+  })
+  await make().catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT' || dirname(path) === path) throw error
+    await makeFolder(dirname(path))
+    await make()
+  })
+}
+
+/** Secrets as a new deployment gets them. */
+export const newSecrets = (): Secrets => ({
+  CORE_TOKEN: newSecret(''), KEY_ENCRYPTION_KEY: newSecret(''), SECRET_PEPPERS: `p1:${newSecret('')}`,
+  WEBHOOK_SECRET: newSecret('whsec_'),
+})
+
 /** The secrets of this deployment: made once, kept in `secrets.json`, mode 0600. */
 export async function loadSecrets(dataDir: string): Promise<Secrets> {
   const kept = await readJson(secretsPath(dataDir))
+  const made = newSecrets()
   const secrets = {
-    CORE_TOKEN: textOf(kept, 'CORE_TOKEN') ?? newSecret(''),
-    KEY_ENCRYPTION_KEY: textOf(kept, 'KEY_ENCRYPTION_KEY') ?? newSecret(''),
-    SECRET_PEPPERS: textOf(kept, 'SECRET_PEPPERS') ?? `p1:${newSecret('')}`,
-    WEBHOOK_SECRET: textOf(kept, 'WEBHOOK_SECRET') ?? newSecret('whsec_'),
+    CORE_TOKEN: textOf(kept, 'CORE_TOKEN') ?? made.CORE_TOKEN,
+    KEY_ENCRYPTION_KEY: textOf(kept, 'KEY_ENCRYPTION_KEY') ?? made.KEY_ENCRYPTION_KEY,
+    SECRET_PEPPERS: textOf(kept, 'SECRET_PEPPERS') ?? made.SECRET_PEPPERS,
+    WEBHOOK_SECRET: textOf(kept, 'WEBHOOK_SECRET') ?? made.WEBHOOK_SECRET,
   }
   if (generated.some((name) => textOf(kept, name) === undefined)) await writePrivate(secretsPath(dataDir), secrets)
   return secrets

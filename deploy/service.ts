@@ -6,14 +6,16 @@ import { type Env, createEnvReader } from '../core/lib/env.ts'
 import { createAdminServer, listen } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import { createMetrics } from '../core/lib/metrics.ts'
+import { readLogLevel } from '../core/lib/process.ts'
 import { readGatewayConfig } from '../gateway/config.ts'
 import { startGateway } from '../gateway/server.ts'
 import { readSidecarConfig } from '../sidecar/config.ts'
 import { startSidecar } from '../sidecar/server.ts'
-import { dataDirOf, loadSecrets, openDataDir, type Quickstart } from './data-dir.ts'
+import { dataDirOf, loadSecrets, newSecrets, openDataDir, type Quickstart } from './data-dir.ts'
 import { openLogFile } from './log-file.ts'
 import { choosePorts } from './ports.ts'
 import { ensureQuickstart } from './quickstart.ts'
+import { type Stopping, createStopping } from './stopping.ts'
 
 export interface Service {
   readonly dataDir: string
@@ -25,8 +27,6 @@ export interface Service {
   stop(): Promise<void>
 }
 
-type Stop = () => Promise<void>
-
 /**
  * Starts core, sidecar and gateway in this process (decision 3): embedded parts where the environment names no real
  * one, data and generated secrets in the data directory, an app to try it with. Rejects with one clear error for
@@ -34,25 +34,36 @@ type Stop = () => Promise<void>
  */
 export async function startService(environment: Env): Promise<Service> {
   const startedAt = performance.now()
+  const given = defined(environment)
+  // Said before anything is made or opened; the secrets only stand for those that will be found or made.
+  readSettings({ ...newSecrets(), ...given })
   const dataDir = dataDirOf(environment)
   await openDataDir(dataDir)
-  const env: Record<string, string | undefined> = { ...await loadSecrets(dataDir), ...defined(environment) }
+  const env: Record<string, string | undefined> = { ...await loadSecrets(dataDir), ...given }
   await choosePorts(env)
-  const logFile = openLogFile(join(dataDir, 'tollgate.log'), env['LOG_LEVEL'])
-  const stops: Stop[] = [async () => logFile.close()]
-  // The last thing started is the first to stop: nothing loses what it stands on while it drains.
+  const settings = readSettings(env)
+  const logFile = await openLogFile(join(dataDir, 'tollgate.log'), settings.logLevel)
+  const stopping = createStopping(logFile.log)
   const stop = once(async () => {
-    for (const step of stops.toReversed()) await step()
+    const clean = await stopping.stop().finally(logFile.flush)
+    // What is left behind may still log.
+    if (clean) logFile.close()
   })
   try {
-    env['DATABASE_URL'] ??= await startDatabase({ dataDir, log: logFile.log, stops })
-    const quickstart = await startProcesses({ env, dataDir, log: logFile.log, stops })
+    const context = { log: logFile.log, stopping, dataDir }
+    const databaseUrl = env['DATABASE_URL'] ?? await startDatabase(context)
+    const processes = await startProcesses({ ...settings, core: { ...settings.core, databaseUrl } }, context)
+    const quickstart = await ensureQuickstart({
+      dataDir, serviceToken: settings.core.serviceToken, webhookSecret: firstOf(env['WEBHOOK_SECRET']),
+      addresses: { ...processes, issuer: settings.core.issuer },
+    })
     return {
       dataDir, logFile: logFile.path, quickstart, parts: partsOf(env, environment),
       startedInMs: performance.now() - startedAt, stop,
     }
   } catch (error) {
-    await stop()
+    // Why it cannot run is what counts, however stopping it goes.
+    await stop().catch(() => {})
     throw error
   }
 }
@@ -60,50 +71,57 @@ export async function startService(environment: Env): Promise<Service> {
 const defined = (environment: Env): Env =>
   Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined && value.trim() !== ''))
 
-async function startDatabase({ dataDir, log, stops }: { dataDir: string; log: Log; stops: Stop[] }): Promise<string> {
-  const postgres = await startEmbeddedPostgres({ dataDir: join(dataDir, 'postgres'), log })
-  stops.push(postgres.stop)
-  return postgres.url
+type Settings = ReturnType<typeof readSettings>
+
+/** Throws all problems at once. Where no database is named the embedded one comes later, with its own address. */
+function readSettings(env: Env) {
+  const reader = createEnvReader({ DATABASE_URL: 'postgres://embedded', ...env })
+  const settings = {
+    core: readCoreConfig(reader), sidecar: readSidecarConfig(reader), gateway: readGatewayConfig(reader),
+    adminPort: reader.port('ADMIN_PORT', { fallback: '9090', meaning: 'Loopback port of metrics and health, all in one process.' }),
+    logLevel: readLogLevel(reader),
+  }
+  if (reader.problems.length > 0) throw new AggregateError(reader.problems.map((line) => new Error(line)), 'bad settings')
+  return settings
 }
 
 interface Context {
-  readonly env: Env
   readonly dataDir: string
   readonly log: Log
-  readonly stops: Stop[]
+  readonly stopping: Stopping
 }
 
-async function startProcesses({ env, dataDir, log, stops }: Context): Promise<Quickstart> {
-  const reader = createEnvReader(env)
-  const config = { core: readCoreConfig(reader), sidecar: readSidecarConfig(reader), gateway: readGatewayConfig(reader) }
-  const adminPort = reader.port('ADMIN_PORT', { fallback: '9090', meaning: 'Loopback port of metrics and health, all in one process.' })
-  if (reader.problems.length > 0) throw new AggregateError(reader.problems.map((line) => new Error(line)), 'bad settings')
-  const metrics = createMetrics('all-in-one')
+async function startDatabase({ dataDir, log, stopping }: Context): Promise<string> {
+  const postgres = await startEmbeddedPostgres({ dataDir: join(dataDir, 'postgres'), log })
+  stopping.add('database', postgres.stop)
+  return postgres.url
+}
 
-  const core = await startCore(config.core, { log: log.child({ process: 'core' }), metrics })
-  stops.push(core.stop)
-  const sidecar = await startSidecar({ ...config.sidecar, core: { ...config.sidecar.core, target: core.target } }, { log: log.child({ process: 'sidecar' }), metrics })
-  stops.push(sidecar.stop)
-  const gateway = await startGateway({ ...config.gateway, core: { ...config.gateway.core, target: core.target } }, {
+async function startProcesses(settings: Settings, { log, stopping }: Context) {
+  const metrics = createMetrics('all-in-one')
+  const core = await startCore(settings.core, { log: log.child({ process: 'core' }), metrics })
+  stopping.add('core', core.stop)
+  const near = <T extends { readonly core: object }>(config: T) => ({ ...config, core: { ...config.core, target: core.target } })
+  const sidecar = await startSidecar(near(settings.sidecar), { log: log.child({ process: 'sidecar' }), metrics })
+  stopping.add('sidecar', sidecar.stop)
+  const gateway = await startGateway(near(settings.gateway), {
     log: log.child({ process: 'gateway' }), metrics, webhook: sidecar.webhook,
   })
-  stops.push(gateway.stop)
+  stopping.add('gateway', gateway.stop)
   const ready = async () => ({ ...await core.ready(), ...await sidecar.ready(), ...await gateway.ready() })
-  const admin = await listen(createAdminServer({ metrics: [metrics], ready }), { host: '127.0.0.1', port: adminPort, setting: 'ADMIN_PORT' })
-  stops.push(() => admin.stop(200))
-
-  return ensureQuickstart({
-    dataDir, serviceToken: config.core.serviceToken, webhookSecret: firstOf(env['WEBHOOK_SECRET']),
-    addresses: {
-      platformUrl: gateway.platformUrl, builderUrl: gateway.builderUrl, sidecarUrl: sidecar.url, adminUrl: admin.url,
-      issuer: config.core.issuer, coreTarget: core.target,
-    },
+  const admin = await listen(createAdminServer({ metrics: [metrics], ready }), {
+    host: '127.0.0.1', port: settings.adminPort, setting: 'ADMIN_PORT',
   })
+  stopping.add('gateway', () => admin.stop(200))
+  return {
+    platformUrl: gateway.platformUrl, builderUrl: gateway.builderUrl, sidecarUrl: sidecar.url, adminUrl: admin.url,
+    coreTarget: core.target,
+  }
 }
 
 const firstOf = (list: string | undefined): string => list?.split(',')[0]?.trim() ?? ''
 
-function once(work: Stop): Stop {
+function once(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | null = null
   return () => (running ??= work())
 }

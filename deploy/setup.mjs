@@ -5,7 +5,7 @@
 
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, linkSync, mkdirSync, readFileSync, readdirSync, realpathSync } from 'node:fs'
+import { existsSync, linkSync, lstatSync, mkdirSync, readFileSync, readdirSync, realpathSync } from 'node:fs'
 import { renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -65,6 +65,10 @@ function mayBeAbsent(entry) {
 }
 
 function install(root, log) {
+  // npm ci would empty the folder that the link points at, which is somebody else's.
+  if (lstatSync(join(root, 'node_modules'), { throwIfNoEntry: false })?.isSymbolicLink()) {
+    throw problem('node_modules is a link to a folder that does not fit package-lock.json; remove the link and try again')
+  }
   log('tollgate: installing dependencies (npm ci), once')
   const npm = process.env.npm_execpath
   const runsHere = npm !== undefined && /\bnpm-cli\.[cm]?js$/.test(npm) && existsSync(npm)

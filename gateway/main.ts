@@ -1,5 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import { runProcess } from '../core/lib/process.ts'
+import { runProcess, within } from '../core/lib/process.ts'
 import { readSidecarConfig } from '../sidecar/config.ts'
 import { startSidecar } from '../sidecar/server.ts'
 import { readGatewayConfig } from './config.ts'
@@ -8,6 +8,7 @@ import { startGateway } from './server.ts'
 // The embedded webhook is the sidecar's own. The sidecar opens a port besides: here any free one on
 // loopback, announced to nobody.
 const loopback = { host: '127.0.0.1', port: 0 }
+const headStartMs = 1_000
 
 await runProcess({
   name: 'gateway',
@@ -21,8 +22,9 @@ await runProcess({
     return {
       ready: async () => ({ ...await gateway.ready(), ...await sidecar?.ready() }),
       stop: async () => {
-        await gateway.stop()
-        await sidecar?.stop()
+        const drained = gateway.stop()
+        // Decisions that the gateway is answering need the sidecar; a stalled upload does not.
+        await Promise.all([drained, within(drained, headStartMs).then(() => sidecar?.stop())])
       },
       summary: { platform: gateway.platformUrl, builder: gateway.builderUrl },
     }

@@ -10,7 +10,7 @@ import { declaredLength, endPolitely, receive } from './request-body.ts'
 
 export interface EventsDeps {
   readonly core: Pick<CoreClient, 'ingestEvents'>
-  readonly isKnownCaller: (headers: IncomingMessage['headers']) => boolean
+  readonly isKnownCaller: (rawHeaders: readonly string[]) => boolean
   readonly meters: Meters
   readonly log: Log
 }
@@ -47,7 +47,7 @@ export function createEventsHandler(
   }
 
   function refusalOf(request: IncomingMessage): Problem | null {
-    if (!isKnownCaller(request.headers)) return problems.unauthorized
+    if (!isKnownCaller(request.rawHeaders)) return problems.unauthorized
     if (inFlight >= maxInFlight) return problems.busy
     return (request.headers['content-encoding'] ?? 'identity') === 'identity'
       ? null

@@ -60,9 +60,9 @@ export function createElapsed({ max }: { max: number }) {
 
   const keyOf = (authId: string, session: Session): string => `${session.id} ${authId}`
 
-  /** The last call of the session, when it was here. */
+  /** The last call of the session, when it was here. The oldest sessions go first, used or not. */
   const find = (authId: string, session: Session): Seen | undefined =>
-    seen.get(keyOf(authId, session))
+    seen.peek(keyOf(authId, session))
 
   /** Milliseconds that this call of the session is billed for, at most. */
   function msOf(session: Session, last: Seen | undefined): number {

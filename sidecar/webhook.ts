@@ -9,7 +9,7 @@ import { declaredLength, endPolitely, receive } from './request-body.ts'
 
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
-  readonly isKnownCaller: (headers: IncomingMessage['headers']) => boolean
+  readonly isKnownCaller: (rawHeaders: readonly string[]) => boolean
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
   readonly meters: Meters
@@ -33,7 +33,7 @@ export function createWebhook(
   let inFlight = 0
 
   return (request, response) => {
-    if (!isKnownCaller(request.headers)) return turnAway(request, response)
+    if (!isKnownCaller(request.rawHeaders)) return turnAway(request, response)
     if (inFlight >= maxInFlight)
       return answerUnread({ request, response, body: refuse('overloaded') })
     receive(request, maxBody, {

@@ -35,8 +35,11 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   server.close(() => resolve())
   server.closeIdleConnections()
+  // A connection whose last request has just been answered would else be kept open for the next one.
+  const sweep = setInterval(() => server.closeIdleConnections(), 20)
   const timer = setTimeout(() => server.closeAllConnections(), graceMs)
   await promise
+  clearInterval(sweep)
   clearTimeout(timer)
 }
 

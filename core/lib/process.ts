@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type EnvReader, createEnvReader } from './env.ts'
 import { createAdminServer, listen } from './http.ts'
 import { type Log, createLog } from './log.ts'
@@ -18,6 +19,11 @@ export interface ProcessSpec<Config> {
 }
 
 const stopWithinMs = 4_500
+const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+
+export const readLogLevel = (env: EnvReader): string => env.choice('LOG_LEVEL', {
+  fallback: 'info', of: logLevels, meaning: 'Least severe level that is logged, from trace to fatal; or silent.',
+})
 
 /**
  * Runs one process: reads its settings (all problems, one line each, exit 1), starts it (one clear line when it
@@ -27,16 +33,17 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   const env = createEnvReader(process.env)
   const config = spec.read(env)
   const adminPort = env.port(spec.adminPort.setting, { fallback: spec.adminPort.fallback, meaning: `Loopback port of ${spec.name}'s metrics and health.` })
-  const level = env.text('LOG_LEVEL', { fallback: 'info', meaning: 'trace, debug, info, warn, error or silent.' })
+  const level = readLogLevel(env)
   if (env.problems.length > 0) fail(env.problems)
   const log = createLog({ level, name: spec.name })
   const metrics = createMetrics(spec.name)
-  const running = await spec.start(config, { log, metrics }).catch((error: unknown) => fail([messageOf(error)]))
+  const running = await spec.start(config, { log, metrics }).catch((error: unknown) => fail(messagesOf(error)))
   const admin = await listen(createAdminServer({ metrics: [metrics], ready: running.ready }), {
     host: '127.0.0.1', port: adminPort, setting: spec.adminPort.setting,
   }).catch(async (error: unknown) => {
-    await running.stop()
-    return fail([messageOf(error)])
+    // Why it cannot run is what counts, however stopping it goes.
+    await running.stop().catch(() => {})
+    return fail(messagesOf(error))
   })
   log.info({ ...running.summary, admin: admin.url }, `${spec.name} is up`)
   onStopSignal(async () => {
@@ -48,9 +55,13 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
 /** Calls `stop` once on SIGTERM or SIGINT and exits 0; a second signal, or five seconds, ends it at once. */
 export function onStopSignal(stop: () => Promise<void>): void {
   let stopping = false
+  let askedAt = 0
   const handle = (): void => {
-    if (stopping) process.exit(1)
+    // A group's signal and a wrapper's come together; only a later one is a second wish.
+    if (stopping && performance.now() - askedAt > 1_000) process.exit(1)
+    if (stopping) return
     stopping = true
+    askedAt = performance.now()
     setTimeout(() => process.exit(1), stopWithinMs).unref()
     stop().then(() => process.exit(0), () => process.exit(1))
   }
@@ -61,6 +72,16 @@ export function onStopSignal(stop: () => Promise<void>): void {
 /** What went wrong as one line, without a stack. */
 export function messageOf(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? ''
+}
+
+/** One line for each thing that went wrong. */
+export const messagesOf = (error: unknown): string[] =>
+  error instanceof AggregateError ? [...new Set(error.errors.map(messageOf))] : [messageOf(error)]
+
+/** True when `work` settled within `milliseconds`. It goes on in any case. */
+export function within(work: Promise<unknown>, milliseconds: number): Promise<boolean> {
+  const late = sleep(Math.max(0, milliseconds), false, { ref: false })
+  return Promise.race([work.then(() => true, () => true), late])
 }
 
 export function fail(lines: readonly string[]): never {

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import { authId, isClientId } from '../ids.ts'
 import { parseEvent } from './envelope.ts'
+import type { Envelope } from './store.ts'
 import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
 
 /** What a batch is, before the database has seen it: parsed and attributed. */
@@ -8,6 +9,7 @@ import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts
 export interface Candidate {
   readonly index: number
   readonly digest: string
+  readonly envelope: Envelope
   readonly ticket: SignedTicket
   readonly subject: Subject
 }
@@ -66,12 +68,23 @@ export function sortBatch(
     else {
       const { digest, ticket } = examined
       const subject = subjects.get(subjectKey(ticket))
-      if (subject) candidates.push({ index, digest, ticket, subject })
+      if (subject) candidates.push({ index, digest, ticket, subject, envelope: envelopeOf(ticket.eventId, digest) })
       else problems.push({ index, digest, problem: ticketProblem(ticket, unknownClient) })
     }
   }
   return { candidates, problems, ignored }
 }
+
+const canonicalUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** The signer's ids are UUIDs and stand for themselves; any other id is hashed, one that differs only in case too. */
+function envelopeOf(eventId: string, digest: string): Envelope {
+  const key = canonicalUuid.test(eventId) ? eventId : uuidText(hash('sha256', eventId, 'hex'))
+  return { key, digest: uuidText(digest) }
+}
+
+const uuidText = (hex: string): string =>
+  `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`
 
 const unknownClient = { reason: 'unknown_client', detail: 'no app has this client id' } as const
 

@@ -127,26 +127,26 @@ function chargeOf({ ticket, subject, price }: store.NewTicket): TicketCharge[] {
 async function enter(db: Db, candidates: readonly Candidate[]) {
   const firsts = new Map<string, Candidate>()
   for (const candidate of candidates) {
-    if (!firsts.has(candidate.ticket.eventId)) firsts.set(candidate.ticket.eventId, candidate)
+    if (!firsts.has(candidate.envelope.key)) firsts.set(candidate.envelope.key, candidate)
   }
-  const entered = await enterNew(db, firsts)
-  const known = await store.digestsOf(db, [...firsts.keys()].filter((id) => !entered.has(id)))
+  const old = await enterAll(db, firsts)
+  const known = await store.digestsOf(db, [...old])
   const fresh: Candidate[] = []
   const problems: BatchProblem[] = []
   const repeats: number[] = []
   for (const candidate of candidates) {
-    const { index, digest, ticket } = candidate
-    const first = firsts.get(ticket.eventId)
-    const standing = entered.has(ticket.eventId) ? first?.digest : known.get(ticket.eventId)
-    if (first === candidate && entered.has(ticket.eventId)) fresh.push(candidate)
-    else if (standing === digest) repeats.push(index)
+    const { index, digest, ticket, envelope } = candidate
+    const first = firsts.get(envelope.key)
+    const standing = old.has(envelope.key) ? known.get(envelope.key) : first?.envelope.digest
+    if (first === candidate && !old.has(envelope.key)) fresh.push(candidate)
+    else if (standing === envelope.digest) repeats.push(index)
     else problems.push({ index, digest, problem: ticketProblem(ticket, sameIdOtherBytes) })
   }
   return { fresh, problems, repeats }
 }
 
-const enterNew = async (db: Db, firsts: ReadonlyMap<string, Candidate>): Promise<ReadonlySet<string>> =>
-  firsts.size === 0 ? new Set() : store.insertEnvelopes(db, [...firsts.keys()], [...firsts.values()].map(({ digest }) => digest))
+const enterAll = async (db: Db, firsts: ReadonlyMap<string, Candidate>): Promise<ReadonlySet<string>> =>
+  firsts.size === 0 ? new Set() : store.insertEnvelopes(db, [...firsts.values()].map(({ envelope }) => envelope))
 
 interface Quarantining {
   readonly records: readonly StreamRecord[]

@@ -5,26 +5,41 @@ import type { Problem, SignedTicket, Subject } from './types.ts'
 
 /** What ingest writes. Every statement is set-based and touches its rows in key order, so that batches never deadlock. */
 
-/** Enters envelope ids; returns those that were not there yet. Waits for a rival that is entering the same id. */
-export async function insertEnvelopes(db: Db, ids: readonly string[], digests: readonly string[]): Promise<Set<string>> {
-  const { rows } = await db.query<{ event_id: string }>(sql`
-    insert into envelopes (event_id, digest)
-    select id, decode(digest, 'hex')
-    from unnest(${textArray(ids)}::text[], ${plainArray(digests)}::text[]) as batch (id, digest)
-    order by id collate "C"
-    on conflict do nothing
-    returning event_id`)
-  return new Set(rows.map((row) => row.event_id))
+/** What stands in `envelopes` for an event: 128 bits of its id and 128 of its bytes, both written as a UUID. */
+export interface Envelope {
+  readonly key: string
+  readonly digest: string
 }
 
-/** The digests, in hex, under which ids were entered. */
-export async function digestsOf(db: Db, ids: readonly string[]): Promise<Map<string, string>> {
-  if (ids.length === 0) return new Map()
-  const rows = await many<{ event_id: string; digest: string }>(db, sql`
-    select event_id, encode(digest, 'hex') as digest
+/** Enters envelopes; returns the keys that were there before. Waits for a rival that is entering the same key. */
+export async function insertEnvelopes(db: Db, envelopes: readonly Envelope[]): Promise<Set<string>> {
+  const rows = await many<{ key: string }>(db, sql`
+    with batch as materialized (
+      select key, digest
+      from unnest(${plainArray(envelopes.map(({ key }) => key))}::uuid[],
+                  ${plainArray(envelopes.map(({ digest }) => digest))}::uuid[]) as b (key, digest)
+    ), entered as (
+      insert into envelopes (key, digest)
+      select key, digest
+      from batch
+      order by key
+      on conflict do nothing
+      returning key
+    )
+    select key from batch
+    except all
+    select key from entered`)
+  return new Set(rows.map((row) => row.key))
+}
+
+/** The digests under which keys were entered. */
+export async function digestsOf(db: Db, keys: readonly string[]): Promise<Map<string, string>> {
+  if (keys.length === 0) return new Map()
+  const rows = await many<Envelope>(db, sql`
+    select key, digest
     from envelopes
-    where event_id = any(${ids}::text[])`)
-  return new Map(rows.map((row) => [row.event_id, row.digest]))
+    where key = any(${plainArray(keys)}::uuid[])`)
+  return new Map(rows.map((row) => [row.key, row.digest]))
 }
 
 /** A ticket about to be written: whose it is and what it costs; without a rate it waits. */

@@ -1,5 +1,6 @@
 import { readCoreConfig } from '../../core/config.ts'
 import { type Setting, createEnvReader } from '../../core/lib/env.ts'
+import { readLogLevel } from '../../core/lib/process.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
 import { dataDirOf } from '../data-dir.ts'
@@ -33,6 +34,7 @@ function readAll() {
   readCoreConfig(reader)
   readGatewayConfig(reader)
   readSidecarConfig(reader)
+  readLogLevel(reader)
   reader.port('ADMIN_PORT', { fallback: '9090', meaning: 'Loopback port of metrics and health, all in one process.' })
   const own: Setting[] = [{
     name: 'TOLLGATE_DATA_DIR', value: dataDirOf(process.env), secret: false,

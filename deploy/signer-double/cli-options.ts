@@ -129,7 +129,7 @@ function sinksOf(flags: Flags): Sink[] {
   }
   return [
     ...(brokers === undefined ? [] : [kafkaSink(brokers, topic)]),
-    ...(url === undefined || secret === undefined ? [] : [directSink({ url, secret })]),
+    ...(url === undefined || secret === undefined ? [] : [directSink({ url, secret, flushMs: 3_000 })]),
     ...(flags.file === undefined ? [] : [fileSink(flags.file)]),
   ]
 }

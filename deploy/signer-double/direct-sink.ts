@@ -77,11 +77,11 @@ export function directSink(options: DirectOptions): Sink {
     while (queue.length > 0 && performance.now() < deadline) await sleep(10)
   }
 
+  // Whoever closes has flushed before: one wait is enough.
   async function close(): Promise<void> {
-    await flush()
     stopped.abort()
     await pumping
   }
 
-  return { send, flush, close }
+  return { send, flush, close, held: () => queue.length }
 }

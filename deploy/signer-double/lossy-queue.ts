@@ -7,6 +7,8 @@ export type Sink = Readonly<{
   /** Waits, within a bound, for what the sink still holds. */
   flush: () => Promise<void>
   close: () => Promise<void>
+  /** How many events it took and has not handed on; absent when it hands on at once. */
+  held?: () => number
 }>
 
 /** Probabilities in [0, 1]; the delay is the upper bound of a random one, in milliseconds. */
@@ -158,5 +160,5 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
     await sink.close()
   }
 
-  return { push, flush, stop, stats: () => ({ ...stats }) }
+  return { push, flush, stop, stats: () => ({ ...stats, delivered: stats.delivered - (sink.held?.() ?? 0) }) }
 }

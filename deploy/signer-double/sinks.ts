@@ -64,4 +64,5 @@ export const everySink = (sinks: readonly Sink[]): Sink => ({
   close: async () => {
     await Promise.all(sinks.map((sink) => sink.close()))
   },
+  held: () => Math.max(0, ...sinks.map((sink) => sink.held?.() ?? 0)),
 })

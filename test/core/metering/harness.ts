@@ -120,8 +120,12 @@ export async function differences(pool: Pool): Promise<Record<string, unknown[]>
       left join (select user_id, sum(amount_attos) as total from ledger_entries group by 1) l using (user_id)
       where b.balance_attos <> coalesce(l.total, 0)`),
     envelopes: await run(`
-      select event_id from envelopes e full join tickets t using (event_id)
-      where e.event_id is null or t.event_id is null`),
+      select e.key, t.event_id
+      from envelopes e
+      full join tickets t on e.key = case
+        when t.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.event_id::uuid
+        else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end
+      where e.key is null or t.event_id is null`),
     streams: await run(`
       select * from stream_offsets
       where next_offset - first_offset <> tickets + duplicates + ignored + quarantined + missing or missing <> 0`),

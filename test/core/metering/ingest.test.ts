@@ -50,6 +50,21 @@ describe('ingesting', () => {
     expect(await quarantine()).toMatchObject([{ reason: 'same_id_other_bytes', fee_wei: '1' }, { reason: 'same_id_other_bytes', fee_wei: '2' }])
   })
 
+  it('tells ids apart that are no UUID or differ only in how one is written', async () => {
+    const id = '0b1e7c52-9a4d-4f63-8e21-5d3c7a90bf14'
+    const ids = [id, id.toUpperCase(), id.replaceAll('-', ''), `{${id}}`, 'e-1', 'E-1', 'é']
+    const events = ids.map((text, sequence_number) => alice({ sequence_number }, { id: text }))
+    expect(await ingest(...events)).toEqual(counts(7))
+    expect(await ingest(...events)).toEqual(counts(0, 7))
+  })
+
+  it('lets no event pass for another whose key it shares', async () => {
+    await world.pool.query(`insert into envelopes (key, digest) values (left(encode(sha256('e-1'), 'hex'), 32)::uuid, gen_random_uuid())`)
+    expect(await ingest(alice({}, { id: 'e-1' }))).toEqual(counts(0, 0, 0, 1))
+    expect(await quarantine()).toMatchObject([{ event_id: 'e-1', reason: 'same_id_other_bytes', fee_wei: '120000' }])
+    await world.pool.query('delete from envelopes')
+  })
+
   it('keeps two events with one request_id (K4)', async () => {
     expect(await ingest(alice({ session_id: 'a' }), alice({ session_id: 'b' }))).toEqual(counts(2))
   })
