@@ -27,6 +27,7 @@ describe('the discovery document', () => {
       ],
       response_types_supported: ['code'], response_modes_supported: ['query'], subject_types_supported: ['public'],
       id_token_signing_alg_values_supported: ['RS256'], code_challenge_methods_supported: ['S256'],
+      authorization_response_iss_parameter_supported: true,
       token_endpoint_auth_methods_supported: ['none', 'client_secret_basic', 'client_secret_post'],
       introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
       revocation_endpoint_auth_methods_supported: ['none', 'client_secret_basic', 'client_secret_post'],
