@@ -40,11 +40,17 @@ export interface DiscoveryDeps {
   readonly grantTypes: string[]
 }
 
-/** OpenID Connect Discovery and RFC 8414, at the issuer and at the origin's root. */
+// RFC 8414 section 3.1 puts the well-known part before the issuer's path, OpenID Connect Discovery after it.
+const paths = [
+  '/api/v1/oidc/.well-known/openid-configuration', '/.well-known/openid-configuration',
+  '/.well-known/oauth-authorization-server/api/v1/oidc',
+]
+
+/** OpenID Connect Discovery, at the issuer and at the origin's root, and RFC 8414. */
 export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
   const document = documentOf(deps)
-  for (const base of ['/api/v1/oidc', '']) {
-    app.get(`${base}/.well-known/openid-configuration`, route({ guard: { kind: 'none' } }, {
+  for (const path of paths) {
+    app.get(path, route({ guard: { kind: 'none' } }, {
       summary: 'Discovery document', tags: ['oidc'], response: { 200: Discovery },
     }), async (_, reply) => {
       void reply.header('cache-control', 'public, max-age=3600')

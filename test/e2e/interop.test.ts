@@ -34,6 +34,12 @@ describe('discovery', () => {
     expect(endpoints).toHaveLength(8)
     for (const [, url] of endpoints) expect(String(url).startsWith(`${interop.issuer}/`)).toBe(true)
   })
+
+  it('as RFC 8414 has it gives openid-client the same document', async () => {
+    const options: oidc.DiscoveryRequestOptions = { algorithm: 'oauth2', execute: [oidc.allowInsecureRequests] }
+    const found = await oidc.discovery(new URL(interop.issuer), interop.quickstart.clientId, {}, oidc.None(), options)
+    expect(found.serverMetadata()).toMatchObject({ ...server })
+  })
 })
 
 describe('client credentials', () => {
