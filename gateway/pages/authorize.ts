@@ -9,6 +9,8 @@ import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
 import { scopeList } from './scopes.ts'
 
 const authorizePath = '/api/v1/oidc/auth'
+// More would not come back from the login page.
+const queryMax = 7_000
 
 /**
  * The authorization endpoint (RFC 6749 section 3.1): login when needed, consent when needed, then back with a code.
@@ -36,6 +38,7 @@ export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
       const content = consentForm({ visitor, theme, scopes: checked.scopes, parameters })
       return sendPage(reply, { title: 'Allow access', content, theme, leadsTo: asked.redirectUri })
     })
+    acceptPosted(app, path)
   }
 
   app.post('/oidc/consent', formRoute(), async (request, reply) => {
@@ -71,6 +74,15 @@ export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
   }
 }
 
+// OpenID Connect Core section 3.1.2.1. A form of another site brings no cookie (SameSite=Lax); as a GET it does.
+function acceptPosted(app: App, path: string): void {
+  app.post(path, formRoute(), async (request, reply) => {
+    const query = queryOf(parametersOf(request.body))
+    if (query.length > queryMax) throw new DomainError('REQUEST_INVALID', 'the request is too long')
+    return reply.redirect(`${path}?${query}`, 303)
+  })
+}
+
 const parametersOf = (value: unknown): Parameters =>
   typeof value === 'object' && value !== null ? Object.fromEntries(Object.entries(value)) : {}
 
@@ -100,10 +112,13 @@ function mustLogIn(parameters: Parameters, { authTime }: Visitor): boolean {
 function afterLogin(parameters: Parameters): string {
   const { prompt, ...rest } = carried(parameters)
   const left = (prompt ?? '').split(' ').filter((word) => word !== '' && !again.has(word)).join(' ')
-  const all = { ...rest, prompt: left === '' ? undefined : left }
+  return `${authorizePath}?${queryOf({ ...rest, prompt: left === '' ? undefined : left })}`
+}
+
+function queryOf(parameters: Parameters): string {
   const query = new URLSearchParams()
-  for (const [name, value] of Object.entries(all)) if (value !== undefined) query.set(name, value)
-  return `${authorizePath}?${query.toString()}`
+  for (const [name, value] of Object.entries(parameters)) if (typeof value === 'string') query.set(name, value)
+  return query.toString()
 }
 
 interface Consent {

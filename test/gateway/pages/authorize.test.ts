@@ -111,6 +111,15 @@ describe('an authorization request', () => {
     expect(status).toBe(303)
   })
 
+  it('can be posted by the application, whose form brings no cookie', async () => {
+    const fields = Object.fromEntries(new URLSearchParams(path().split('?')[1]))
+    for (const at of ['/api/v1/oidc/auth', '/api/v1/oidc/authorize']) {
+      const { status, location } = await pages.browser().post(at, fields, 'https://app.example')
+      expect([status, location?.pathname, Object.fromEntries(location?.searchParams ?? [])]).toEqual([303, at, fields])
+    }
+    expect((await pages.browser().post('/api/v1/oidc/auth', { ...fields, state: 's'.repeat(8_000) })).status).toBe(400)
+  })
+
   it('ends for a user whom the app has ended', async () => {
     const browser = await loggedIn()
     await consent(browser, 'approve')
