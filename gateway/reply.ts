@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError, reasons } from '../proto/errors.ts'
+import { isBearer } from './credentials.ts'
 import type { Guard, RouteRules, Wire } from './route.ts'
 import { type ValidationProblem, describeProblem } from './validation.ts'
 
@@ -47,6 +48,10 @@ export function sendError(
     { error: refusal, wire: rules?.wire ?? 'problem', correlationId, publicUrl })
   request.reason = refusal.reason
   if (status === 401) void reply.header('www-authenticate', challenges(request, rules?.guard, refusal))
+  // RFC 6750 section 3: a token that does not reach is told so too.
+  if (refusal.reason === 'SCOPE_MISSING' && isBearer(request.headers.authorization ?? '')) {
+    void reply.header('www-authenticate', 'Bearer realm="tollgate", error="insufficient_scope"')
+  }
   if (status === 503) void reply.header('retry-after', '1')
   // What is left of the body is not worth reading.
   if (status === 413) void reply.header('connection', 'close')

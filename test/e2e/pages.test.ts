@@ -75,7 +75,10 @@ describe('a login', () => {
     const { tokens } = await logInByCode(interop)
     const sub = tokens.claims()?.sub ?? ''
     expect(await oidc.fetchUserInfo(interop.app, tokens.access_token, sub)).toMatchObject({ sub, email: interop.quickstart.ownerEmail })
-    await expect(oidc.fetchUserInfo(interop.app, 'rubbish', sub)).rejects.toMatchObject({ status: 401 })
+    await expect(oidc.fetchUserInfo(interop.app, 'rubbish', sub))
+      .rejects.toMatchObject({ status: 401, cause: [{ scheme: 'bearer', parameters: { error: 'invalid_token' } }] })
+    await expect(oidc.fetchUserInfo(interop.app, await interop.userToken(), oidc.skipSubjectCheck))
+      .rejects.toMatchObject({ status: 403, cause: [{ scheme: 'bearer', parameters: { error: 'insufficient_scope' } }] })
   })
 
   it('is introspected by its own app, and by no other', async () => {
