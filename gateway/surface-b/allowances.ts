@@ -15,7 +15,7 @@ const tags = ['allowances']
 
 const GrantBody = Type.Object({
   amountUsdMicros: Type.String({
-    pattern: '^[1-9][0-9]{0,29}$', description: 'a positive integer in a string',
+    pattern: '^[1-9][0-9]{0,29}$', description: 'a positive integer in a string, at most 1000000000000000 (10^15)',
   }),
   source: Type.Optional(oneOf(grantSources, 'manual when absent')),
   featureKey: Type.Optional(Type.Unsafe<string | null>({

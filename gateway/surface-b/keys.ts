@@ -11,7 +11,7 @@ const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
 
 // The specification has no body here. A label is taken, what is wrong with it forgiven (facts 5.7).
 const KeyBody = Type.Object({
-  label: Type.Optional(Type.Unknown({ description: 'A name for people.' })),
+  label: Type.Optional(Type.Unknown({ description: 'A name for people: a string, of which 100 characters are kept; any other type is ignored.' })),
 })
 
 /** Per-user API keys. */

@@ -1,4 +1,5 @@
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
+import { bodyExamples, schemaExamples } from '../examples.ts'
 
 const description = [
   'Identity, metering and billing beside a remote signer.',
@@ -25,9 +26,40 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
         },
       },
     },
+    transformObject: (made) => 'openapiObject' in made ? withExamples(made.openapiObject) : made.swaggerObject,
     refResolver: {
       buildLocalReference: (json, ...[, , index]) =>
         typeof json.$id === 'string' ? json.$id : `def-${index}`,
     },
   }
+}
+
+type Transform = NonNullable<FastifyDynamicSwaggerOptions['transformObject']>
+type Document = Extract<Parameters<Transform>[0], { openapiObject: unknown }>['openapiObject']
+
+// At the media types and not in the schemas: the validator refuses words that it does not know.
+function withExamples(document: Document): Document {
+  for (const [path, item] of Object.entries(document.paths ?? {})) {
+    for (const [method, operation] of Object.entries(item ?? {})) {
+      addExample(member(operation, 'requestBody'), bodyExamples[`${method} ${path}`])
+      for (const response of Object.values(Object(member(operation, 'responses')))) addExample(response, exampleOf(response))
+    }
+  }
+  return document
+}
+
+function member(value: unknown, name: string): unknown {
+  return Object.getOwnPropertyDescriptor(Object(value), name)?.value
+}
+
+const jsonOf = (holder: unknown): unknown => member(member(holder, 'content'), 'application/json')
+
+function exampleOf(response: unknown): object | undefined {
+  const name = member(member(jsonOf(response), 'schema'), '$ref')
+  return typeof name === 'string' ? schemaExamples[name.replace('#/components/schemas/', '')] : undefined
+}
+
+function addExample(holder: unknown, example: object | undefined): void {
+  const media = jsonOf(holder)
+  if (example && typeof media === 'object' && media !== null) Object.assign(media, { example })
 }

@@ -13,7 +13,7 @@ const statuses = ['active', 'inactive'] as const
 
 // Open on purpose: existing clients send more than the specification names.
 const UserBody = Type.Object({
-  externalUserId: required("The integrator's id of the user."),
+  externalUserId: required("The integrator's id of the user, at most 200 bytes of UTF-8."),
   email: Type.Optional(Type.Unsafe<string | null>({
     type: 'string', nullable: true, maxLength: 320, description: 'null removes it',
   })),
