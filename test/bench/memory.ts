@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { figure } from './helper.ts'
 import type { Bench, Finding } from './row.ts'
+import { readFile } from 'node:fs/promises'
 import { newDataDir, startService } from './service.ts'
 import { count } from './table.ts'
 
@@ -12,7 +13,7 @@ const idleMs = 5_000
 export async function idleMemory(bench: Bench): Promise<Finding[]> {
   const service = await startService(
     bench,
-    [process.execPath, 'deploy/all-in-one.ts'],
+    [process.execPath, ...(await startArguments())],
     await newDataDir(bench),
   )
   await sleep(idleMs)
@@ -56,4 +57,11 @@ export async function collectorMemory(bench: Bench): Promise<Finding[]> {
         + `${(last / mib).toFixed(0)} MB after ${count(many)}, at ${count(rate)}/s`,
     },
   ]
+}
+
+/** What `npm start` runs, without npm: the arguments that package.json gives to node. */
+async function startArguments(): Promise<string[]> {
+  const text = await readFile(new URL('../../package.json', import.meta.url), 'utf8')
+  const { scripts }: { scripts: { start: string } } = JSON.parse(text)
+  return scripts.start.split(' ').slice(1)
 }
