@@ -2,7 +2,6 @@ import { DomainError } from '../../proto/errors.ts'
 import type { M2mCaller, UserCaller } from '../callers.ts'
 import type { Apps } from '../identity/apps.ts'
 import type { Users } from '../identity/service.ts'
-import { m2mScopes } from '../identity/types.ts'
 import type { Keys } from '../keys/service.ts'
 import { type Jwts, invalidToken } from './jwt.ts'
 import { chooseScopes } from './scopes.ts'
@@ -85,6 +84,3 @@ export function createTokens(deps: TokensDeps) {
 }
 
 export type Tokens = ReturnType<typeof createTokens>
-
-/** Every scope that a client may be granted, for the discovery document. */
-export const grantableScopes = [...m2mScopes.filter((scope) => !neverPlain.has(scope)), userScopeDefault]
