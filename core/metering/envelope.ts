@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { subjectProblem } from '../ids.ts'
 import { type Wei, wei } from '../lib/money.ts'
-import { type Instant, decimalText, describing, instantOf, int31, int64Text, integerText, uint64Text, unixMs } from './fields.ts'
+import { type Instant, decimalText, describing, instantOf, int31, int64Text, integerText, sequenceText, unixMs } from './fields.ts'
 import { type Json, type JsonObject, isNumber, isObject, readJson } from './json.ts'
 import type { ParsedEvent, Problem, QuarantineReason, SignedTicket } from './types.ts'
 
@@ -89,8 +89,8 @@ interface Parts {
 }
 
 function assemble({ envelope, data, fee, signed, sessionId, subject }: Parts): SignedTicket | Fault {
-  const sequenceNumber = uint64Text(data.get('sequence_number'))
-  if (sequenceNumber === null) return ['invalid_sequence', 'sequence_number is not a 64-bit unsigned integer']
+  const sequenceNumber = sequenceText(data.get('sequence_number'))
+  if (sequenceNumber === null) return ['invalid_sequence', 'sequence_number is not an integer from 0 to 2^63-2']
   const billableSecs = decimalText(data.get('billable_secs'))
   const pixels = int64Text(data.get('pixels'))
   const numTickets = int31(data.get('num_tickets'))

@@ -11,13 +11,13 @@ export function integerText(value: Json | undefined): string | null {
   return typeof text === 'string' && text.length <= 40 && canonicalInteger.test(text) ? text : null
 }
 
-const maxUint64 = 2n ** 64n - 1n
+const maxSequence = 2n ** 63n - 2n
 
-/** 0 to 2^64-1, without passing through a float. */
-export function uint64Text(value: Json | undefined): string | null {
+/** 0 to 2^63-2, without passing through a float: what a range of Postgres's bigint can hold with its end. */
+export function sequenceText(value: Json | undefined): string | null {
   const text = integerText(value)
   if (text === null || text.startsWith('-')) return null
-  return text.length < 20 || BigInt(text) <= maxUint64 ? text : null
+  return text.length < 19 || BigInt(text) <= maxSequence ? text : null
 }
 
 /** -2^63 to 2^63-1; absent is zero. */

@@ -11,7 +11,6 @@ export interface WaitingTicket {
   /** ISO 8601 UTC with microseconds: exactly what the key holds. */
   readonly signedAt: string
   readonly sessionId: string
-  readonly sequenceNumber: string
   readonly pipeline: string
   readonly modelId: string
   readonly fee: Wei
@@ -33,10 +32,10 @@ export async function lockWaiting(
   db: Db, span: Window, options: { maxAgeSeconds: number; limit: number },
 ): Promise<WaitingTicket[]> {
   const rows = await many<{
-    app_id: string; user_id: string; event_id: string; signed_at: string; session_id: string; sequence_number: string
+    app_id: string; user_id: string; event_id: string; signed_at: string; session_id: string
     pipeline: string; model_id: string; fee_wei: string
   }>(db, sql`
-    select t.app_id, t.user_id, t.event_id, t.session_id, t.sequence_number, t.pipeline, t.model_id, t.fee_wei,
+    select t.app_id, t.user_id, t.event_id, t.session_id, t.pipeline, t.model_id, t.fee_wei,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at
     from tickets t
     where t.cost_attos is null and t.signed_at >= ${span.from} and t.signed_at <= ${span.to}
@@ -50,7 +49,7 @@ export async function lockWaiting(
     for update of t skip locked`)
   return rows.map((row) => ({
     appId: appId(row.app_id), userId: userId(row.user_id), eventId: row.event_id, signedAt: row.signed_at,
-    sessionId: row.session_id, sequenceNumber: row.sequence_number, pipeline: row.pipeline, modelId: row.model_id,
+    sessionId: row.session_id, pipeline: row.pipeline, modelId: row.model_id,
     fee: wei(BigInt(row.fee_wei)),
   }))
 }
@@ -65,10 +64,9 @@ export async function savePrices(db: Db, rows: readonly PricedTicket[], chargeId
       select *
       from unnest(
         ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.eventId)}::text[],
-        ${column((t) => t.signedAt)}::timestamptz[], ${column((t) => t.sessionId)}::text[],
-        ${column((t) => t.sequenceNumber)}::numeric[], ${column((t) => t.pipeline)}::text[],
+        ${column((t) => t.signedAt)}::timestamptz[], ${column((t) => t.pipeline)}::text[],
         ${column((t) => t.modelId)}::text[], ${column((t) => t.rateId)}::bigint[], ${column((t) => t.cost)}::numeric[])
-        as b (app_id, user_id, event_id, signed_at, session_id, sequence_number, pipeline, model_id, rate_id, cost_attos)
+        as b (app_id, user_id, event_id, signed_at, pipeline, model_id, rate_id, cost_attos)
     ), summed as (
       -- Written as an insert like ingest's, so that both lock the hours in the same order; the rows are all there.
       insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
@@ -85,8 +83,7 @@ export async function savePrices(db: Db, rows: readonly PricedTicket[], chargeId
     update tickets t
     set rate_id = b.rate_id, cost_attos = b.cost_attos, charge_id = ${chargeId}
     from batch b
-    where t.app_id = b.app_id and t.session_id = b.session_id and t.sequence_number = b.sequence_number
-      and t.signed_at = b.signed_at and t.event_id = b.event_id`)
+    where t.app_id = b.app_id and t.user_id = b.user_id and t.signed_at = b.signed_at and t.event_id = b.event_id`)
   if (updated.rowCount !== rows.length) throw new Error('a locked ticket is gone')
 }
 

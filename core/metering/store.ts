@@ -69,7 +69,7 @@ export async function insertTickets(db: Db, rows: readonly NewTicket[], options:
       from unnest(
         ${plainArray(rows.map((row) => row.subject.appId))}::uuid[], ${plainArray(rows.map((row) => row.subject.userId))}::uuid[],
         ${textArray(column((t) => t.eventId))}::text[], ${plainArray(column((t) => t.signedAt))}::timestamptz[],
-        ${textArray(column((t) => t.sessionId))}::text[], ${plainArray(column((t) => t.sequenceNumber))}::numeric[],
+        ${textArray(column((t) => t.sessionId))}::text[], ${plainArray(column((t) => t.sequenceNumber))}::bigint[],
         ${textArray(column((t) => t.requestId))}::text[], ${textArray(column((t) => t.manifestId))}::text[],
         ${textArray(column((t) => t.appName))}::text[], ${textArray(column((t) => t.pipeline))}::text[], ${textArray(column((t) => t.modelId))}::text[],
         ${plainArray(column((t) => String(t.fee)))}::numeric[], ${plainArray(rows.map((row) => row.price?.rateId ?? null))}::bigint[],
@@ -92,7 +92,7 @@ export async function insertTickets(db: Db, rows: readonly NewTicket[], options:
              b.replayed or 0 < (
                select count(*)
                from tickets t
-               where t.app_id = b.app_id and t.session_id = b.session_id and t.sequence_number = b.sequence_number
+               where t.app_id = b.app_id and t.user_id = b.user_id and t.session_id = b.session_id and t.sequence_number = b.sequence_number
                  and t.signed_at >= ${from}::timestamptz and t.signed_at < ${to}::timestamptz),
              to_timestamp(b.emitted_ms / 1000), ${options.at}::timestamptz
       from batch b

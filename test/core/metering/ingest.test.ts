@@ -28,7 +28,7 @@ describe('ingesting', () => {
     expect(await ingest(alice())).toEqual(counts(1))
     expect(await rows(`select fee_wei, cost_attos, session_id, sequence_number, billable_secs, replayed, pipeline, model_id,
       to_char(signed_at at time zone 'UTC', 'HH24:MI:SS.US') as signed from tickets`)).toEqual([{
-      fee_wei: '120000', cost_attos: '240000000', session_id: '9f86d081', sequence_number: '0', billable_secs: '10',
+      fee_wei: '120000', cost_attos: '240000000', session_id: '9f86d081', sequence_number: 0n, billable_secs: '10',
       replayed: false, pipeline: 'live', model_id: 'unknown', signed: '10:15:30.123456',
     }])
     expect(await rows('select consumed_attos, period_consumed_attos from balances')).toEqual([{ consumed_attos: '240000000', period_consumed_attos: '240000000' }])
@@ -73,8 +73,8 @@ describe('ingesting', () => {
     expect(await ingest(alice(), alice({ current_time: '2026-09-14T10:15:31Z' }))).toEqual(counts(2))
     expect(await ingest(alice({ current_time: '2026-09-14T10:15:32Z' }), alice({ sequence_number: 1 }))).toEqual(counts(2))
     expect(await rows('select sequence_number, replayed from tickets order by sequence_number, signed_at')).toEqual([
-      { sequence_number: '0', replayed: false }, { sequence_number: '0', replayed: true }, { sequence_number: '0', replayed: true },
-      { sequence_number: '1', replayed: false }])
+      { sequence_number: 0n, replayed: false }, { sequence_number: 0n, replayed: true }, { sequence_number: 0n, replayed: true },
+      { sequence_number: 1n, replayed: false }])
   })
 
   it('quarantines what belongs to nobody with its amount, and goes on (K8, K10)', async () => {
