@@ -47,7 +47,8 @@ export function externalUserIdProblem(text: string): string | null {
 export function subjectProblem(text: string): string | null {
   const trimmed = text.trim()
   if (trimmed === '') return 'externalUserId is required'
-  if (utf8.encode(trimmed).length > 200) return 'externalUserId must be at most 200 bytes'
+  // A UTF-16 code unit becomes at most three bytes: most need no counting.
+  if (trimmed.length * 3 > 200 && utf8.encode(trimmed).length > 200) return 'externalUserId must be at most 200 bytes'
   if (controls.test(trimmed)) return 'externalUserId must not contain control characters'
   return null
 }

@@ -16,8 +16,9 @@ export function burnOrder(a: Grant, b: Grant): number {
 /** May this grant pay for that ticket? Expiry and period are judged by the ticket's own time. */
 function covers(grant: Grant, ticket: TicketCharge): boolean {
   if (grant.remaining === 0n) return false
-  if (grant.expiresAt !== null && ticket.signedAt >= grant.expiresAt) return false
-  if (grant.kind === 'included') return ticket.signedAt >= grant.effectiveAt
+  const signedAt = ticket.signedAt.getTime()
+  if (grant.expiresAt !== null && signedAt >= grant.expiresAt.getTime()) return false
+  if (grant.kind === 'included') return signedAt >= grant.effectiveAt.getTime()
   return coversFeature(grant.featureKey, ticket)
 }
 
@@ -50,12 +51,13 @@ export function credit(account: Account, grant: Grant, at: Date): void {
 export function burn(account: Account, charge: { tickets: readonly TicketCharge[]; id: string; at: Date }): void {
   const ordered = charge.tickets.toSorted((a, b) =>
     a.signedAt.getTime() - b.signedAt.getTime() || (a.eventId < b.eventId ? -1 : 1))
+  const periodFrom = account.periodCountsFrom.getTime()
   let cost = 0n
   let drawn = 0n
   for (const ticket of ordered) {
     cost += ticket.cost
     drawn += draw(account.grants, ticket)
-    if (ticket.signedAt >= account.periodCountsFrom) {
+    if (ticket.signedAt.getTime() >= periodFrom) {
       account.periodConsumed = usdAttos(account.periodConsumed + ticket.cost)
     }
   }

@@ -64,6 +64,23 @@ export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T
   }
 }
 
+/** Runs `work` inside a transaction so that, when it throws, what came before it still stands. */
+export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
+  await db.query('savepoint part')
+  try {
+    const result = await work()
+    await db.query('release savepoint part')
+    return result
+  } catch (error) {
+    await db.query('rollback to savepoint part')
+    throw error
+  }
+}
+
+/** True when a row is refused because its key is there already. */
+export const isUniqueViolation = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && error.code === '23505'
+
 export async function one<Row extends object>(db: Db, statement: Statement): Promise<Row> {
   const row = await maybeOne<Row>(db, statement)
   if (!row) throw new Error(`expected a row from: ${statement.text}`)

@@ -1,93 +1,150 @@
 import { hash } from 'node:crypto'
 import { authId, isClientId } from '../ids.ts'
+import type { RowBuffer } from '../lib/copy-sql.ts'
+import type { Wei } from '../lib/money.ts'
 import { parseEvent } from './envelope.ts'
-import type { Envelope } from './store.ts'
+import { writeTicket } from './ticket-row.ts'
 import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
 
-/** What a batch is, before the database has seen it: parsed and attributed. */
+/**
+ * A batch before the database has seen it. A ticket leaves its row, encoded, and a small entry; its texts are let go,
+ * as nothing costs the collector more than what survives a batch (measured).
+ */
 
-export interface Candidate {
+/** Whoever pays, once for all of its tickets in a batch. */
+export interface Payer {
+  readonly clientId: string
+  readonly externalUserId: string
+  readonly sessions: Map<string, Session>
+  /** Null until it is found, and for a client id that is nobody's. */
+  subject: Subject | null
+}
+
+/** A signer session, once for all of its tickets in a batch. */
+export interface Session {
+  readonly payer: Payer
+  readonly sessionId: string
+  readonly manifestId: string
+  readonly appName: string
+  readonly feature: Feature
+}
+
+export interface Feature { readonly pipeline: string; readonly modelId: string }
+
+export interface Entry {
+  /** Of its record. */
   readonly index: number
+  /** What it is known by in `envelopes`, and what tells its bytes from others: 16 bytes each, a character a byte. */
+  readonly key: string
   readonly digest: string
-  readonly envelope: Envelope
-  readonly ticket: SignedTicket
-  readonly subject: Subject
+  readonly session: Session
+  readonly feature: Feature
+  readonly sequence: bigint
+  readonly fee: Wei
+  readonly billableSecs: string
+  readonly pixels: string
+  readonly signedAtMs: number
+  readonly signedAtMicros: number
+  /** Where its row stands. */
+  readonly from: number
+  readonly to: number
 }
 
 export interface BatchProblem {
   readonly index: number
-  readonly digest: string
   readonly problem: Problem
 }
 
-export interface SortedBatch {
-  readonly candidates: readonly Candidate[]
+/** Records sorted into what may become tickets, what cannot, and what is not meant to. */
+export interface Batch {
+  readonly entries: readonly Entry[]
   readonly problems: readonly BatchProblem[]
   readonly ignored: readonly number[]
+  readonly payers: ReadonlyMap<string, Payer>
 }
 
-export type Examined =
-  | { readonly kind: 'ticket'; readonly digest: string; readonly ticket: SignedTicket }
-  | { readonly kind: 'problem'; readonly digest: string; readonly problem: Problem }
-  | { readonly kind: 'ignored' }
-
-export function examine(bytes: Buffer, now: Date): Examined {
-  const parsed = parseEvent(bytes, now)
-  return parsed.kind === 'ignored' ? parsed : { ...parsed, digest: hash('sha256', bytes, 'hex') }
-}
-
-export const subjectKey = (ticket: SignedTicket): string => authId(ticket.clientId, ticket.externalUserId)
-
-/** Finds whom each ticket belongs to; users of known apps that are new are provisioned. */
-export async function attribute(
-  tickets: readonly SignedTicket[], resolve: ResolveSubjects,
-): Promise<ReadonlyMap<string, Subject>> {
-  const wanted = new Map<string, { clientId: string; externalUserId: string }>()
-  for (const ticket of tickets) {
-    // What does not look like one of our client ids names no app of ours: no need to ask.
-    if (isClientId(ticket.clientId)) wanted.set(subjectKey(ticket), ticket)
-  }
-  if (wanted.size === 0) return new Map()
-  return resolve([...wanted.values()].map(({ clientId, externalUserId }) => ({ clientId, externalUserId })))
-}
-
-/** A problem with a ticket that parsed: its identity and its amount are known. */
-export const ticketProblem = (ticket: SignedTicket, of: Pick<Problem, 'reason' | 'detail'>): Problem =>
-  ({ ...of, eventId: ticket.eventId, authId: subjectKey(ticket), fee: ticket.fee })
-
-/** Sorts records into what may become tickets, what cannot, and what is not meant to. */
-export function sortBatch(
-  records: readonly { index: number; examined: Examined }[], subjects: ReadonlyMap<string, Subject>,
-): SortedBatch {
-  const candidates: Candidate[] = []
+/** Sorts records one by one; their rows go to `rows`. `at` bounds the signing times. */
+export function createBatch(rows: RowBuffer, at: Date) {
+  const entries: Entry[] = []
   const problems: BatchProblem[] = []
   const ignored: number[] = []
-  for (const { index, examined } of records) {
-    if (examined.kind === 'ignored') ignored.push(index)
-    else if (examined.kind === 'problem') problems.push({ index, digest: examined.digest, problem: examined.problem })
-    else {
-      const { digest, ticket } = examined
-      const subject = subjects.get(subjectKey(ticket))
-      if (subject) candidates.push({ index, digest, ticket, subject, envelope: envelopeOf(ticket.eventId, digest) })
-      else problems.push({ index, digest, problem: ticketProblem(ticket, unknownClient) })
+  const payers = new Map<string, Payer>()
+  const features = new Map<string, Feature>()
+
+  function add(index: number, bytes: Buffer): void {
+    const parsed = parseEvent(bytes, at)
+    if (parsed.kind === 'ignored') ignored.push(index)
+    else if (parsed.kind === 'problem') problems.push({ index, problem: parsed.problem })
+    else entries.push(entryOf(index, parsed.ticket, bytes))
+  }
+
+  function entryOf(index: number, ticket: SignedTicket, bytes: Buffer): Entry {
+    const { fee, billableSecs, pixels, signedAtMs, signedAtMicros } = ticket
+    const feature = featureOf(ticket)
+    const from = rows.end()
+    writeTicket(rows, ticket)
+    return {
+      index, feature, fee, billableSecs, pixels, signedAtMs, signedAtMicros, from, to: rows.end(),
+      key: keyOf(ticket.eventId), digest: halfDigest(bytes), session: sessionOf(ticket, feature),
+      sequence: BigInt(ticket.sequenceNumber),
     }
   }
-  return { candidates, problems, ignored }
+
+  function sessionOf(ticket: SignedTicket, feature: Feature): Session {
+    const payer = payerOf(ticket)
+    const known = payer.sessions.get(ticket.sessionId)
+    if (known) return known
+    const { sessionId, manifestId, appName } = ticket
+    const session = { payer, sessionId, manifestId, appName, feature }
+    payer.sessions.set(sessionId, session)
+    return session
+  }
+
+  function payerOf({ clientId, externalUserId }: SignedTicket): Payer {
+    const key = authId(clientId, externalUserId)
+    const known = payers.get(key)
+    if (known) return known
+    const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
+    payers.set(key, payer)
+    return payer
+  }
+
+  function featureOf({ pipeline, modelId }: SignedTicket): Feature {
+    const key = `${pipeline}\n${modelId}`
+    const known = features.get(key)
+    if (known) return known
+    const feature = { pipeline, modelId }
+    features.set(key, feature)
+    return feature
+  }
+
+  return { add, read: (): Batch => ({ entries, problems, ignored, payers }) }
 }
+
+/** Finds whom each payer's tickets belong to; users of known apps that are new are provisioned. */
+export async function attribute(payers: ReadonlyMap<string, Payer>, resolve: ResolveSubjects): Promise<void> {
+  // What does not look like one of our client ids names no app of ours: no need to ask.
+  const wanted = [...payers.values()].filter(({ clientId }) => isClientId(clientId))
+  if (wanted.length === 0) return
+  const found = await resolve(wanted.map(({ clientId, externalUserId }) => ({ clientId, externalUserId })))
+  for (const [key, payer] of payers) payer.subject = found.get(key) ?? null
+}
+
+const halfDigest = (bytes: Buffer | string): string => hash('sha256', bytes, 'binary').slice(0, 16)
 
 const canonicalUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+const scratch = Buffer.alloc(16)
 
 /** The signer's ids are UUIDs and stand for themselves; any other id is hashed, one that differs only in case too. */
-function envelopeOf(eventId: string, digest: string): Envelope {
-  const key = canonicalUuid.test(eventId) ? eventId : uuidText(hash('sha256', eventId, 'hex'))
-  return { key, digest: uuidText(digest) }
+export function keyOf(eventId: string): string {
+  if (!canonicalUuid.test(eventId)) return halfDigest(eventId)
+  let at = 0
+  for (let i = 0; i < eventId.length; i += 2) {
+    if (eventId.charCodeAt(i) === dash) i += 1
+    scratch[at++] = (nibble(eventId.charCodeAt(i)) << 4) | nibble(eventId.charCodeAt(i + 1))
+  }
+  return scratch.toString('latin1')
 }
 
-const uuidText = (hex: string): string =>
-  `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20, 32)}`
-
-const unknownClient = { reason: 'unknown_client', detail: 'no app has this client id' } as const
-
-export const sameIdOtherBytes = {
-  reason: 'same_id_other_bytes', detail: 'another event came under this id before; that one stands',
-} as const
+const dash = 45
+const nibble = (code: number): number => (code < 58 ? code - 48 : code - 87)

@@ -99,7 +99,8 @@ function assemble({ envelope, data, fee, signed, sessionId, subject }: Parts): S
   if (numTickets === null) return ['invalid_number', 'num_tickets is not a 32-bit count']
   return {
     ...subject, ...pipelineOf(data),
-    eventId: String(envelope.get('id')), signedAt: signed.text, signedAtMs: signed.ms, sessionId, sequenceNumber, fee,
+    eventId: String(envelope.get('id')), signedAt: signed.text, signedAtMs: signed.ms,
+    signedAtMicros: signed.micros, sessionId, sequenceNumber, fee,
     billableSecs, pixels, numTickets,
     requestId: describing(data.get('request_id')), manifestId: describing(data.get('manifest_id')),
     appName: describing(data.get('app')),

@@ -67,6 +67,7 @@ export interface Instant {
   /** With microseconds, what follows cut. */
   readonly text: string
   readonly ms: number
+  readonly micros: number
 }
 
 /** RFC 3339 with any fraction and offset, as UTC to the microsecond. */
@@ -76,17 +77,28 @@ export function instantOf(value: Json | undefined): Instant | null {
   const [, year, month, day, hour, minute, second, fraction = '', zone = ''] = match
   const seconds = `${year}-${month}-${day}T${hour}:${minute}:${second}`
   const micros = fraction.slice(0, 6).padEnd(6, '0')
-  const ms = Date.parse(`${seconds}.${micros.slice(0, 3)}${zone}`)
-  // Date.parse takes the 31st of February for a day of March, and 24:00 for tomorrow.
-  if (Number.isNaN(ms) || Date.parse(`${seconds}Z`) !== wallClock({ year, month, day, hour, minute, second })) return null
+  const wall = wallClock({ year, month, day, hour, minute, second })
+  const ms = wall + Number(micros.slice(0, 3)) - offsetMs(zone)
+  if (Number.isNaN(ms)) return null
   const utc = zone === 'Z' ? seconds : new Date(ms).toISOString().slice(0, 19)
-  return { text: `${utc}.${micros}Z`, ms }
+  return { text: `${utc}.${micros}Z`, ms, micros: ms * 1000 + Number(micros.slice(3)) }
 }
 
+/** NaN for a time that no calendar has: the 31st of February, or 24:00. */
 function wallClock(parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 'second', string | undefined>): number {
-  const [month, day, hour] = [Number(parts.month), Number(parts.day), Number(parts.hour)]
-  if (hour > 23 || day > new Date(Date.UTC(Number(parts.year), month, 0)).getUTCDate()) return NaN
-  return Date.UTC(Number(parts.year), month - 1, day, hour, Number(parts.minute), Number(parts.second))
+  const [year, month, day] = [Number(parts.year), Number(parts.month), Number(parts.day)]
+  const [hour, minute, second] = [Number(parts.hour), Number(parts.minute), Number(parts.second)]
+  if (month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59) return NaN
+  const midnight = Date.UTC(year, month - 1, day)
+  // A day that the month lacks becomes one of the next.
+  if (day > 28 && new Date(midnight).getUTCDate() !== day) return NaN
+  return midnight + ((hour * 60 + minute) * 60 + second) * 1000
+}
+
+function offsetMs(zone: string): number {
+  if (zone === 'Z') return 0
+  const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(4))]
+  return hours > 23 || minutes > 59 ? NaN : (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000
 }
 
 /** Text that describes and never decides: anything else is empty, NUL (which Postgres refuses) is replaced. */

@@ -1,11 +1,11 @@
-import { hash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError, reasons } from '../../proto/errors.ts'
 import type { Log } from '../lib/log.ts'
 import { type Pool, isUnavailable, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
-import { type Ingest, type Ingested, type Prepared, quarantineRecord } from './ingest.ts'
+import type { Ingest, Ingested, Prepared } from './ingest.ts'
+import { quarantineRecord } from './quarantine-intake.ts'
 import type { StreamRecord } from './types.ts'
 
 /**
@@ -67,8 +67,7 @@ export function createIntake(deps: IntakeDeps) {
   async function reject(record: StreamRecord, error: unknown, options: IntakeOptions): Promise<Ingested> {
     const detail = describe(error)
     log.error({ err: error }, 'the database refuses an event; it is in quarantine')
-    const digest = hash('sha256', record.bytes, 'hex')
-    return retried(() => tx(pool, (db) => quarantineRecord(db, { record, digest, detail, at: now() })), options)
+    return retried(() => tx(pool, (db) => quarantineRecord(db, { record, detail, at: now() })), options)
   }
 
   async function retried(work: () => Promise<Ingested>, { signal, attempts }: IntakeOptions): Promise<Ingested> {

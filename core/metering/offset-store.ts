@@ -13,13 +13,19 @@ export interface StreamPosition {
 export async function lockPositions(
   db: Db, source: string, firsts: ReadonlyMap<number, bigint>,
 ): Promise<Map<number, bigint>> {
-  const partitions = [...firsts.keys()].sort((a, b) => a - b)
+  const known = await lockKnown(db, source, [...firsts.keys()])
+  if (known.size === firsts.size) return known
+  const partitions = [...firsts.keys()]
   await db.query(sql`
     insert into stream_offsets (source, partition, first_offset, next_offset, tickets, duplicates, ignored, quarantined, missing)
     select ${source}, partition, first, first, 0, 0, 0, 0, 0
     from unnest(${partitions}::integer[], ${partitions.map((p) => firsts.get(p))}::bigint[]) as batch (partition, first)
     order by partition
     on conflict do nothing`)
+  return lockKnown(db, source, partitions)
+}
+
+async function lockKnown(db: Db, source: string, partitions: readonly number[]): Promise<Map<number, bigint>> {
   const rows = await many<{ partition: number; next_offset: bigint }>(db, sql`
     select partition, next_offset
     from stream_offsets
@@ -30,28 +36,40 @@ export async function lockPositions(
 }
 
 export interface Advance {
-  readonly source: string
   readonly partition: number
   readonly counts: Counts
   /** Where the stream goes on; null where it has no offsets and the counters are all there is. */
   readonly nextOffset: bigint | null
 }
 
-/** Counts what was taken. Offsets that brought no record are counted as missing. */
-export async function advance(db: Db, { source, partition, counts, nextOffset }: Advance): Promise<void> {
-  const taken = counts.ticket + counts.duplicate + counts.ignored + counts.quarantined
+/** Counts what was taken of a source. Offsets that brought no record are counted as missing. */
+export async function advance(db: Db, source: string, advances: readonly Advance[]): Promise<void> {
+  const column = <T>(value: (advance: Advance) => T): T[] => advances.map(value)
   await db.query(sql`
     insert into stream_offsets as s
       (source, partition, first_offset, next_offset, tickets, duplicates, ignored, quarantined, missing)
-    values (${source}, ${partition}, 0, ${taken}, ${counts.ticket}, ${counts.duplicate}, ${counts.ignored},
-            ${counts.quarantined}, 0)
+    select ${source}, partition, 0, tickets + duplicates + ignored + quarantined, tickets, duplicates, ignored,
+           quarantined, 0
+    from unnest(
+      ${column((a) => a.partition)}::integer[], ${column((a) => a.counts.ticket)}::bigint[],
+      ${column((a) => a.counts.duplicate)}::bigint[], ${column((a) => a.counts.ignored)}::bigint[],
+      ${column((a) => a.counts.quarantined)}::bigint[])
+      as batch (partition, tickets, duplicates, ignored, quarantined)
+    order by partition
     on conflict (source, partition) do update
-    set next_offset = coalesce(${nextOffset}::bigint, s.next_offset + ${taken}),
+    set next_offset = s.next_offset + excluded.next_offset,
         tickets = s.tickets + excluded.tickets,
         duplicates = s.duplicates + excluded.duplicates,
         ignored = s.ignored + excluded.ignored,
-        quarantined = s.quarantined + excluded.quarantined,
-        missing = s.missing + coalesce(${nextOffset}::bigint - s.next_offset - ${taken}, 0)`)
+        quarantined = s.quarantined + excluded.quarantined`)
+  const placed = advances.filter(({ nextOffset }) => nextOffset !== null)
+  if (placed.length === 0) return
+  await db.query(sql`
+    update stream_offsets s
+    set next_offset = reached.next_offset, missing = s.missing + reached.next_offset - s.next_offset
+    from unnest(${placed.map((a) => a.partition)}::integer[], ${placed.map((a) => a.nextOffset)}::bigint[])
+      as reached (partition, next_offset)
+    where s.source = ${source} and s.partition = reached.partition and s.next_offset <> reached.next_offset`)
 }
 
 /** Where each partition of a source goes on. */

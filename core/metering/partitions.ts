@@ -2,6 +2,7 @@ import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { createMonth, monthOf, readMonths } from './partition-store.ts'
 
+const dayMs = 86_400_000
 const monthMs = 31 * 86_400_000
 
 /** Makes sure that tickets have a partition to go to. */
@@ -10,8 +11,9 @@ export function createPartitions(pool: Pool, now: Now) {
 
   /** After this, tickets signed at any of `times` (milliseconds) can be written. */
   async function ensure(times: Iterable<number>): Promise<void> {
-    const wanted = new Set<string>()
-    for (const time of times) wanted.add(monthOf(time))
+    const days = new Set<number>()
+    for (const time of times) days.add(Math.floor(time / dayMs))
+    const wanted = new Set([...days].map((day) => monthOf(day * dayMs)))
     const missing = [...wanted].filter((month) => !known.has(month)).sort()
     if (missing.length === 0) return
     for (const month of await readMonths(pool)) known.add(month)

@@ -10,6 +10,7 @@ export interface WaitingTicket {
   readonly eventId: string
   /** ISO 8601 UTC with microseconds: exactly what the key holds. */
   readonly signedAt: string
+  readonly signedAtMicros: number
   readonly sessionId: string
   readonly pipeline: string
   readonly modelId: string
@@ -32,11 +33,12 @@ export async function lockWaiting(
   db: Db, span: Window, options: { maxAgeSeconds: number; limit: number },
 ): Promise<WaitingTicket[]> {
   const rows = await many<{
-    app_id: string; user_id: string; event_id: string; signed_at: string; session_id: string
+    app_id: string; user_id: string; event_id: string; signed_at: string; micros: bigint; session_id: string
     pipeline: string; model_id: string; fee_wei: string
   }>(db, sql`
     select t.app_id, t.user_id, t.event_id, t.session_id, t.pipeline, t.model_id, t.fee_wei,
-           to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at
+           to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at,
+           (extract(epoch from t.signed_at) * 1000000)::bigint as micros
     from tickets t
     where t.cost_attos is null and t.signed_at >= ${span.from} and t.signed_at <= ${span.to}
       and exists (
@@ -48,7 +50,7 @@ export async function lockWaiting(
     limit ${options.limit}
     for update of t skip locked`)
   return rows.map((row) => ({
-    appId: appId(row.app_id), userId: userId(row.user_id), eventId: row.event_id, signedAt: row.signed_at,
+    appId: appId(row.app_id), userId: userId(row.user_id), eventId: row.event_id, signedAt: row.signed_at, signedAtMicros: Number(row.micros),
     sessionId: row.session_id, pipeline: row.pipeline, modelId: row.model_id,
     fee: wei(BigInt(row.fee_wei)),
   }))
@@ -56,8 +58,9 @@ export async function lockWaiting(
 
 export interface PricedTicket extends WaitingTicket { readonly rateId: bigint; readonly cost: UsdAttos }
 
-/** Fixes the cost of locked tickets and moves it into their hours. */
+/** Fixes the cost of locked tickets and moves it into their sessions and hours. */
 export async function savePrices(db: Db, rows: readonly PricedTicket[], chargeId: string): Promise<void> {
+  await priceSessions(db, rows)
   const column = <T>(value: (row: PricedTicket) => T): T[] => rows.map(value)
   const updated = await db.query(sql`
     with batch as materialized (
@@ -69,13 +72,14 @@ export async function savePrices(db: Db, rows: readonly PricedTicket[], chargeId
         as b (app_id, user_id, event_id, signed_at, pipeline, model_id, rate_id, cost_attos)
     ), summed as (
       -- Written as an insert like ingest's, so that both lock the hours in the same order; the rows are all there.
+      -- Ingest orders by code unit, which is the order of "C".
       insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
                                 cost_attos, billable_secs, pixels)
       select app_id, user_id, date_trunc('hour', signed_at, 'UTC') as hour, pipeline, model_id, 0, -count(*), 0,
              sum(cost_attos), 0, 0
       from batch
       group by app_id, user_id, date_trunc('hour', signed_at, 'UTC'), pipeline, model_id
-      order by app_id, user_id, hour, pipeline, model_id
+      order by app_id, user_id, hour, pipeline collate "C", model_id collate "C"
       on conflict (app_id, user_id, hour, pipeline, model_id) do update
       set unpriced_count = usage_hourly.unpriced_count + excluded.unpriced_count,
           cost_attos = usage_hourly.cost_attos + excluded.cost_attos
@@ -85,6 +89,29 @@ export async function savePrices(db: Db, rows: readonly PricedTicket[], chargeId
     from batch b
     where t.app_id = b.app_id and t.user_id = b.user_id and t.signed_at = b.signed_at and t.event_id = b.event_id`)
   if (updated.rowCount !== rows.length) throw new Error('a locked ticket is gone')
+}
+
+async function priceSessions(db: Db, rows: readonly PricedTicket[]): Promise<void> {
+  const column = <T>(value: (row: PricedTicket) => T): T[] => rows.map(value)
+  await db.query(sql`
+    with sums as materialized (
+      select app_id, user_id, session_id, count(*) as tickets, sum(cost_attos) as cost_attos
+      from unnest(
+        ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.sessionId)}::text[],
+        ${column((t) => t.cost)}::numeric[])
+        as b (app_id, user_id, session_id, cost_attos)
+      group by app_id, user_id, session_id
+    ), locked as materialized (
+      select s.app_id, s.user_id, s.session_id, sums.tickets, sums.cost_attos
+      from sums
+      join ticket_sessions s on s.app_id = sums.app_id and s.user_id = sums.user_id and s.session_id = sums.session_id
+      order by s.app_id, s.user_id, s.session_id
+      for no key update of s
+    )
+    update ticket_sessions s
+    set unpriced_count = s.unpriced_count - l.tickets, cost_attos = s.cost_attos + l.cost_attos
+    from locked l
+    where s.app_id = l.app_id and s.user_id = l.user_id and s.session_id = l.session_id`)
 }
 
 // Beyond this many the exact number says nothing more.

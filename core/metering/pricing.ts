@@ -43,7 +43,7 @@ export function createPricing({ pool, now, charge, rateMaxAgeSeconds, onPriced, 
     const { count, exhausted } = await tx(pool, async (db) => {
       const waiting = await store.lockWaiting(db, span, { maxAgeSeconds: rateMaxAgeSeconds, limit: batchSize })
       if (waiting.length === 0) return { count: 0, exhausted: [] }
-      const rates = await ratesAt(db, waiting.map((ticket) => ticket.signedAt), rateMaxAgeSeconds)
+      const rates = await ratesAt(db, waiting.map((ticket) => ticket.signedAtMicros), rateMaxAgeSeconds)
       const priced = waiting.flatMap((ticket, i) => {
         const rate = rates[i]
         return rate ? [{ ...ticket, rateId: rate.id, cost: priceOf(ticket.fee, rate.usdAttosPerEth) }] : []

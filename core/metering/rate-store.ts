@@ -1,6 +1,6 @@
 import { ethRate } from '../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
-import { plainArray } from './arrays.ts'
+import { plainArray } from '../lib/arrays.ts'
 import type { NewRate, Rate } from './types.ts'
 
 interface RateRow { id: bigint; usd_attos_per_eth: string; source: string; observed_at: Date }
@@ -28,30 +28,68 @@ export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null
   return row && fromRow(row)
 }
 
+// A batch spans seconds, or months when a topic is read from its beginning; a rate comes each half minute or so.
+const maxRead = 20_000
+
+/** Microseconds since 1970, the resolution of timestamptz. */
+export type Micros = number
+
 /**
- * The rate of each instant (ISO text with microseconds): the newest observation at or before it, at most `maxAge`
- * old; null where there is none (decision 31). Reads the table each time: what another process recorded counts at once.
+ * The rate of each instant: the newest observation at or before it, at most `maxAge` old; null where there is none
+ * (decision 31). Reads the table each time: what another process recorded counts at once.
  */
-export async function ratesAt(db: Db, instants: readonly string[], maxAgeSeconds: number): Promise<(Rate | null)[]> {
-  const { rows } = await db.query<{ ids: (bigint | null)[] | null }>(sql`
-    select array_agg(r.id order by wanted.position) as ids
-    from unnest(${plainArray(instants)}::timestamptz[]) with ordinality as wanted (at, position)
+export async function ratesAt(
+  db: Db, instants: readonly Micros[], maxAgeSeconds: number,
+): Promise<(Rate | null)[]> {
+  if (instants.length === 0) return []
+  const maxAge = maxAgeSeconds * 1_000_000
+  const first = instants.reduce((a, b) => Math.min(a, b)) - maxAge
+  const last = instants.reduce((a, b) => Math.max(a, b))
+  const observed = await ratesBetween(db, first, last)
+  if (observed.length === maxRead) return ratesOneByOne(db, instants, maxAgeSeconds)
+  return instants.map((instant) => {
+    const found = newestAt(observed, instant)
+    return found && found.micros >= instant - maxAge ? found.rate : null
+  })
+}
+
+async function ratesOneByOne(db: Db, instants: readonly Micros[], maxAgeSeconds: number): Promise<(Rate | null)[]> {
+  const rows = await many<RateRow | { id: null }>(db, sql`
+    select r.id, r.usd_attos_per_eth, r.source, r.observed_at
+    from (
+      select timestamptz 'epoch' + micros * interval '1 microsecond' as at, position
+      from unnest(${plainArray(instants)}::bigint[]) with ordinality as given (micros, position)) wanted
     left join lateral (
-      select id
+      select *
       from rates
       where observed_at <= wanted.at and observed_at >= wanted.at - make_interval(secs => ${maxAgeSeconds})
       order by observed_at desc, id desc
-      limit 1) r on true`)
-  const ids = rows[0]?.ids ?? []
-  const known = new Map((await ratesById(db, ids)).map((rate) => [rate.id, rate]))
-  return ids.map((id) => (id === null ? null : known.get(BigInt(id)) ?? null))
+      limit 1) r on true
+    order by wanted.position`)
+  return rows.map((row) => (row.id === null ? null : fromRow(row)))
 }
 
-async function ratesById(db: Db, ids: readonly (bigint | null)[]): Promise<Rate[]> {
-  const distinct = [...new Set(ids)].filter((id) => id !== null)
-  const rows = await many<RateRow>(db, sql`
-    select id, usd_attos_per_eth, source, observed_at
+interface Observed { readonly micros: Micros; readonly rate: Rate }
+
+async function ratesBetween(db: Db, from: Micros, to: Micros): Promise<Observed[]> {
+  const rows = await many<RateRow & { micros: bigint }>(db, sql`
+    select id, usd_attos_per_eth, source, observed_at, (extract(epoch from observed_at) * 1000000)::bigint as micros
     from rates
-    where id = any(${distinct}::bigint[])`)
-  return rows.map(fromRow)
+    where observed_at >= timestamptz 'epoch' + ${from}::bigint * interval '1 microsecond'
+      and observed_at <= timestamptz 'epoch' + ${to}::bigint * interval '1 microsecond'
+    order by observed_at, id
+    limit ${maxRead}`)
+  return rows.map((row) => ({ micros: Number(row.micros), rate: fromRow(row) }))
+}
+
+/** The last of `observed`, which is in order, that is not after `at`. */
+function newestAt(observed: readonly Observed[], at: Micros): Observed | null {
+  let low = 0
+  let high = observed.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((observed[middle]?.micros ?? 0) <= at) low = middle + 1
+    else high = middle
+  }
+  return observed[low - 1] ?? null
 }

@@ -54,6 +54,7 @@ export interface SignedTicket {
   /** ISO 8601 UTC with microseconds, the resolution of timestamptz. */
   readonly signedAt: string
   readonly signedAtMs: number
+  readonly signedAtMicros: number
   readonly sessionId: string
   readonly sequenceNumber: string
   readonly requestId: string

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createKafkaSource } from '../../../core/metering/kafka.ts'
-import type { EventSource } from '../../../core/metering/types.ts'
+import type { EventSource, StreamRecord } from '../../../core/metering/types.ts'
 import type { Metering } from '../../../core/metering/service.ts'
 import { createWorld, differences, envelope, noDifferences, recordRate, type World } from './harness.ts'
 import { createTopic, kafkaBrokers } from '../../support/kafka.ts'
@@ -70,7 +70,16 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
       name: 'dying',
       open: async () => {
         const session = await log.reader(world.pool).open()
-        return { ...session, committed: () => { if (deaths++ < 3) throw new Error('killed') } }
+        const held: StreamRecord[] = []
+        return {
+          ...session,
+          // In small batches, so that there are more of them than deaths.
+          next: async () => {
+            if (held.length === 0) held.push(...await session.next())
+            return held.splice(0, 1_500)
+          },
+          committed: () => { if (deaths++ < 3) throw new Error('killed') },
+        }
       },
     }, {
       charge: (real) => async (db, charges, options) => {

@@ -109,7 +109,7 @@ describe('ingesting', () => {
     await ingest(...seconds.map((billable_secs, sequence_number) => alice({ billable_secs, sequence_number })))
     expect((await rows('select billable_secs from tickets order by sequence_number')).map((row) => row['billable_secs']))
       .toEqual(['60', '5.123456789', '-0.0015', '0.000000001', '0'])
-    expect(await rows('select billable_secs from usage_hourly')).toEqual([{ billable_secs: '65.121956790' }])
+    expect(await rows('select billable_secs from usage_hourly')).toEqual([{ billable_secs: '65.12195679' }])
   })
 
   it('ignores other types and counts them (K15, K16)', async () => {

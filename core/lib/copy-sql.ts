@@ -1,0 +1,192 @@
+import { pipeline } from 'node:stream/promises'
+import { from as copyFrom } from 'pg-copy-streams'
+import type { Db } from './sql.ts'
+
+/**
+ * Rows in the binary format of Postgres's COPY: each row is the number of its fields, each field its length and its
+ * bytes. Written straight into memory that is used again, because an object for each field costs a collector more
+ * than all of its parsing (measured).
+ */
+export interface RowBuffer {
+  /** How far it is written. */
+  readonly end: () => number
+  readonly row: (fields: number) => void
+  readonly none: () => void
+  readonly text: (value: string) => void
+  /** A decimal in plain notation ("-12.50"). */
+  readonly numeric: (value: string) => void
+  readonly int4: (value: number) => void
+  readonly int8: (value: bigint) => void
+  readonly boolean: (value: boolean) => void
+  /** Microseconds since 1970. */
+  readonly instant: (micros: number) => void
+  /** 16 bytes. */
+  readonly uuid: (bytes: Uint8Array) => void
+  /** Bytes, given a character each. */
+  readonly latin1: (bytes: string) => void
+  /** What was written elsewhere. */
+  readonly copy: (source: Buffer, from: number, to: number) => void
+  /** What is written from `from` to `to`; valid until the buffer is written to again. */
+  readonly slice: (from: number, to: number) => Buffer
+  /** Forgets what was written, and memory beyond `keepBytes`. */
+  readonly clear: () => void
+}
+
+const keepBytes = 8 * 1024 * 1024
+// Postgres counts from the year 2000.
+const epochMicros = 946_684_800_000_000
+const highWord = 2 ** 32
+/** The longest text that is worth writing character by character. */
+const shortText = 40
+
+export function createRowBuffer(bytes: number): RowBuffer {
+  let buffer = Buffer.allocUnsafeSlow(bytes)
+  let at = 0
+
+  function room(needed: number): void {
+    if (at + needed <= buffer.length) return
+    const larger = Buffer.allocUnsafeSlow(Math.max(buffer.length * 2, at + needed))
+    buffer.copy(larger, 0, 0, at)
+    buffer = larger
+  }
+
+  /** As `writeInt32BE`, which checks what is right here. */
+  function word(value: number, place: number): void {
+    buffer[place] = value >>> 24
+    buffer[place + 1] = value >>> 16
+    buffer[place + 2] = value >>> 8
+    buffer[place + 3] = value
+  }
+
+  function length(value: number): void {
+    room(4 + value)
+    word(value, at)
+    at += 4
+  }
+
+  function text(value: string): void {
+    room(4 + value.length * 3)
+    const start = at + 4
+    const written = value.length <= shortText && writeAscii(buffer, start, value)
+      ? value.length
+      : buffer.write(value, start, 'utf8')
+    word(written, at)
+    at = start + written
+  }
+
+  function numeric(value: string): void {
+    room(16 + value.length)
+    const written = writeNumeric(buffer, at + 4, value)
+    word(written, at)
+    at += 4 + written
+  }
+
+  function long(value: number): void {
+    const high = Math.floor(value / highWord)
+    word(high, at)
+    word(value - high * highWord, at + 4)
+    at += 8
+  }
+
+  function int8(value: bigint): void {
+    length(8)
+    const number = Number(value)
+    if (Number.isSafeInteger(number)) long(number)
+    else at = buffer.writeBigInt64BE(value, at)
+  }
+
+  return {
+    text, numeric, int8,
+    end: () => at,
+    row: (fields) => { room(2); at = buffer.writeInt16BE(fields, at) },
+    none: () => { room(4); word(-1, at); at += 4 },
+    int4: (value) => { length(4); word(value, at); at += 4 },
+    boolean: (value) => { length(1); buffer[at++] = value ? 1 : 0 },
+    instant: (micros) => { length(8); long(micros - epochMicros) },
+    uuid: (value) => { length(16); buffer.set(value, at); at += 16 },
+    latin1: (value) => { length(value.length); at += buffer.write(value, at, 'latin1') },
+    copy: (source, from, to) => { room(to - from); at += source.copy(buffer, at, from, to) },
+    slice: (from, to) => buffer.subarray(from, to),
+    clear: () => {
+      at = 0
+      if (buffer.length > keepBytes) buffer = Buffer.allocUnsafeSlow(bytes)
+    },
+  }
+}
+
+/** False when a character needs more than a byte. */
+function writeAscii(buffer: Buffer, at: number, value: string): boolean {
+  for (let i = 0; i < value.length; i++) {
+    const code = value.charCodeAt(i)
+    if (code > 127) return false
+    buffer[at + i] = code
+  }
+  return true
+}
+
+const minus = 0x4000
+const zero = 48
+
+/**
+ * The format of `numeric`: how many digits of base 10,000, the weight of the first, the sign, the scale, the digits
+ * without leading or trailing zeros. Returns the bytes written.
+ */
+function writeNumeric(buffer: Buffer, at: number, value: string): number {
+  const start = value.charCodeAt(0) === 45 ? 1 : 0
+  const point = value.indexOf('.')
+  const whole = point < 0 ? value.length : point
+  const scale = point < 0 ? 0 : value.length - point - 1
+  const groups = (whole - start + 3) >> 2
+  let digits = 0
+  let significant = 0
+  let first = 0
+  const add = (digit: number, place: number): void => {
+    if (digit === 0 && digits === 0) return
+    if (digits === 0) first = place
+    buffer.writeInt16BE(digit, at + 8 + digits * 2)
+    digits += 1
+    if (digit !== 0) significant = digits
+  }
+  for (let group = 0; group < groups; group++) {
+    const end = whole - (groups - group - 1) * 4
+    add(read(value, Math.max(end - 4, start), end), groups - group - 1)
+  }
+  for (let group = 0; group * 4 < scale; group++) {
+    const from = whole + 1 + group * 4
+    const to = Math.min(from + 4, value.length)
+    add(read(value, from, to) * 10 ** (4 - (to - from)), -group - 1)
+  }
+  buffer.writeInt16BE(significant, at)
+  buffer.writeInt16BE(significant === 0 ? 0 : first, at + 2)
+  buffer.writeInt16BE(start === 1 && significant > 0 ? minus : 0, at + 4)
+  buffer.writeInt16BE(scale, at + 6)
+  return 8 + significant * 2
+}
+
+function read(value: string, from: number, to: number): number {
+  let number = 0
+  for (let i = from; i < to; i++) number = number * 10 + value.charCodeAt(i) - zero
+  return number
+}
+
+const header = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1')
+const trailer = Buffer.from([0xff, 0xff])
+const chunkBytes = 256 * 1024
+
+/**
+ * Runs `copy <target> from stdin`, on a connection that is inside a transaction; `target` is a table with its columns.
+ * Throws what Postgres says of the rows; the transaction is then lost.
+ */
+export async function copyRows(db: Db, target: string, rows: Buffer): Promise<void> {
+  const stream = db.query(copyFrom(`copy ${target} from stdin (format binary)`))
+  await pipeline(chunks(rows), stream)
+}
+
+function* chunks(rows: Buffer): Generator<Buffer> {
+  yield header
+  for (let from = 0; from < rows.length; from += chunkBytes) yield rows.subarray(from, from + chunkBytes)
+  yield trailer
+}
+
+/** The 16 bytes of a UUID's text. */
+export const uuidBytes = (text: string): Buffer => Buffer.from(text.replaceAll('-', ''), 'hex')

@@ -1,0 +1,40 @@
+/**
+ * Sums of decimals in plain notation, exact to 30 places. Nearly all have at most nine and are small: those are added
+ * as whole billionths in a double, far below 2^53.
+ */
+export interface DecimalSum { billionths: number; rest: bigint }
+
+export const newDecimalSum = (): DecimalSum => ({ billionths: 0, rest: 0n })
+
+const places = 30
+const quickPlaces = 9
+const quickWhole = 6
+const spill = 2 ** 52
+const unit = 10n ** BigInt(places - quickPlaces)
+
+export function addDecimal(sum: DecimalSum, text: string): void {
+  const point = text.indexOf('.')
+  const whole = point < 0 ? text.length : point
+  const fraction = point < 0 ? 0 : text.length - point - 1
+  if (whole > quickWhole || fraction > quickPlaces) {
+    sum.rest += scaled(text)
+    return
+  }
+  sum.billionths += Math.round(Number(text) * 1e9)
+  if (Math.abs(sum.billionths) < spill) return
+  sum.rest += BigInt(sum.billionths) * unit
+  sum.billionths = 0
+}
+
+function scaled(text: string): bigint {
+  const [whole = '', fraction = ''] = text.split('.')
+  return BigInt(whole + fraction.padEnd(places, '0'))
+}
+
+/** The sum in plain notation, without trailing zeros. */
+export function decimalText({ billionths, rest }: DecimalSum): string {
+  const total = rest + BigInt(billionths) * unit
+  const digits = (total < 0n ? -total : total).toString().padStart(places + 1, '0')
+  const fraction = digits.slice(-places).replace(/0+$/, '')
+  return `${total < 0n ? '-' : ''}${digits.slice(0, -places)}${fraction && `.${fraction}`}`
+}
