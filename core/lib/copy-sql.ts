@@ -1,4 +1,6 @@
-import { pipeline } from 'node:stream/promises'
+import { once } from 'node:events'
+import type { Writable } from 'node:stream'
+import { finished } from 'node:stream/promises'
 import { from as copyFrom } from 'pg-copy-streams'
 import type { Db } from './sql.ts'
 
@@ -28,10 +30,13 @@ export interface RowBuffer {
   readonly copy: (source: Buffer, from: number, to: number) => void
   /** What is written from `from` to `to`; valid until the buffer is written to again. */
   readonly slice: (from: number, to: number) => Buffer
+  /** All of its memory, to be handed to another thread; the buffer is of no use after. */
+  readonly memory: () => ArrayBuffer
   /** Forgets what was written, and memory beyond `keepBytes`. */
   readonly clear: () => void
 }
 
+const firstBytes = 1024 * 1024
 const keepBytes = 8 * 1024 * 1024
 // Postgres counts from the year 2000.
 const epochMicros = 946_684_800_000_000
@@ -39,13 +44,14 @@ const highWord = 2 ** 32
 /** The longest text that is worth writing character by character. */
 const shortText = 40
 
-export function createRowBuffer(bytes: number): RowBuffer {
-  let buffer = Buffer.allocUnsafeSlow(bytes)
+/** A buffer that begins with `memory` and grows as it has to. */
+export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes)): RowBuffer {
+  let buffer = Buffer.from(memory)
   let at = 0
 
   function room(needed: number): void {
     if (at + needed <= buffer.length) return
-    const larger = Buffer.allocUnsafeSlow(Math.max(buffer.length * 2, at + needed))
+    const larger = Buffer.from(new ArrayBuffer(Math.max(buffer.length * 2, at + needed)))
     buffer.copy(larger, 0, 0, at)
     buffer = larger
   }
@@ -107,9 +113,10 @@ export function createRowBuffer(bytes: number): RowBuffer {
     latin1: (value) => { length(value.length); at += buffer.write(value, at, 'latin1') },
     copy: (source, from, to) => { room(to - from); at += source.copy(buffer, at, from, to) },
     slice: (from, to) => buffer.subarray(from, to),
+    memory: () => buffer.buffer,
     clear: () => {
       at = 0
-      if (buffer.length > keepBytes) buffer = Buffer.allocUnsafeSlow(bytes)
+      if (buffer.length > keepBytes) buffer = Buffer.from(new ArrayBuffer(firstBytes))
     },
   }
 }
@@ -173,13 +180,30 @@ const header = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1')
 const trailer = Buffer.from([0xff, 0xff])
 const chunkBytes = 256 * 1024
 
+export interface Copying {
+  /** Postgres has been sent everything and works on it: the time to make what follows. */
+  readonly sent: Promise<void>
+  /** Postgres has taken the rows. */
+  readonly done: Promise<void>
+}
+
 /**
  * Runs `copy <target> from stdin`, on a connection that is inside a transaction; `target` is a table with its columns.
- * Throws what Postgres says of the rows; the transaction is then lost.
+ * Both promises reject with what Postgres says of the rows; the transaction is then lost. Wait for `done` in any case.
  */
-export async function copyRows(db: Db, target: string, rows: Buffer): Promise<void> {
+export function copyRows(db: Db, target: string, rows: Buffer): Copying {
   const stream = db.query(copyFrom(`copy ${target} from stdin (format binary)`))
-  await pipeline(chunks(rows), stream)
+  const done = finished(stream)
+  done.catch(() => {})
+  return { sent: send(stream, rows, done), done }
+}
+
+async function send(stream: Writable, rows: Buffer, done: Promise<void>): Promise<void> {
+  for (const chunk of chunks(rows)) {
+    // A failed copy does not ask for more.
+    if (!stream.write(chunk)) await Promise.race([once(stream, 'drain'), done])
+  }
+  stream.end()
 }
 
 function* chunks(rows: Buffer): Generator<Buffer> {

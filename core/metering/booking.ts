@@ -1,44 +1,65 @@
 import type { UserId } from '../ids.ts'
 import { type RowBuffer, uuidBytes } from '../lib/copy-sql.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import type { Db } from '../lib/sql.ts'
+import { type Db, together } from '../lib/sql.ts'
 import type { Entry, Session } from './batch.ts'
 import { rangesOf } from './sequences.ts'
 import { type Repeated, addSessions } from './session-store.ts'
 import * as store from './store.ts'
-import { type Fresh, type SessionSums, sumHours, sumSessions } from './sums.ts'
+import { type Fresh, type HourSums, type SessionSums, sumHours, sumSessions } from './sums.ts'
 import { eventIdIn, writeOutcome } from './ticket-row.ts'
 import type { Charge, Subject, TicketCharge } from './types.ts'
 
-export interface Booking {
+/** New tickets with all that is written of them. */
+export interface Bookable {
   readonly fresh: readonly Fresh[]
-  /** The first parts of their rows. */
-  readonly rows: RowBuffer
+  readonly chargeId: string
+  readonly at: Date
+  readonly sessions: readonly SessionSums[]
+  readonly hours: readonly HourSums[]
+  /** As if no sequence number had come before. */
+  readonly rows: Buffer
+}
+
+export interface Given {
+  /** The first parts of the tickets' rows. */
+  readonly firstParts: Buffer
   /** For the whole rows. */
   readonly out: RowBuffer
   readonly at: Date
-  readonly charge: Charge
 }
 
-/** Writes new tickets with their sums and charges. Returns the users that have nothing left. */
-export async function book(db: Db, { fresh, rows, out, at, charge }: Booking): Promise<UserId[]> {
+/** All that can be worked out of new tickets without the database. */
+export function bookable(fresh: readonly Fresh[], { firstParts, out, at }: Given): Bookable {
   const chargeId = uuidV7(at.getTime())
-  const sessions = sumSessions(fresh, at)
-  const replayed = replays({ fresh, sessions, repeated: await addSessions(db, sessions) })
-  const firstParts = rows.slice(0, rows.end())
-  await store.copyTickets(db, wholeRows({ fresh, firstParts, out, chargeId, replayed, at }))
-  await store.addHours(db, sumHours(fresh))
-  const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
-  return charges.length === 0 ? [] : charge(db, charges, { id: chargeId, at })
+  const rows = wholeRows({ fresh, chargeId, at }, { firstParts, out, replayed: new Set() })
+  return { fresh, chargeId, at, sessions: sumSessions(fresh, at), hours: sumHours(fresh), rows }
 }
 
-interface Rows extends Pick<Booking, 'fresh' | 'out' | 'at'> {
+/** Writes tickets with their sums and charges. Returns the users that have nothing left. */
+export async function book(db: Db, tickets: Bookable, { firstParts, out, charge }: Given & { charge: Charge }): Promise<UserId[]> {
+  const { fresh, chargeId, at, sessions, hours } = tickets
+  const replayed = replays(tickets, await addSessions(db, sessions))
+  const rows = replayed.size === 0 ? tickets.rows : wholeRows(tickets, { firstParts, out, replayed })
+  const copying = store.copyTickets(db, rows)
+  await copying.sent
+  // While Postgres takes the rows, the statements that follow are made.
+  const summed = store.addHours(db, hours)
+  const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
+  const charged = charges.length === 0 ? [] : charge(db, charges, { id: chargeId, at })
+  const [,, exhausted] = await together([copying.done, summed, charged])
+  return exhausted
+}
+
+interface Written {
   readonly firstParts: Buffer
-  readonly chargeId: string
+  readonly out: RowBuffer
   readonly replayed: ReadonlySet<Entry>
 }
 
-function wholeRows({ fresh, firstParts, out, chargeId, replayed, at }: Rows): Buffer {
+function wholeRows(
+  { fresh, chargeId, at }: Pick<Bookable, 'fresh' | 'chargeId' | 'at'>, { firstParts, out, replayed }: Written,
+): Buffer {
   const start = out.end()
   const charge = uuidBytes(chargeId)
   const ids = new Map<Subject, { appId: Buffer; userId: Buffer }>()
@@ -65,9 +86,7 @@ function chargeOf({ entry, subject, price }: Fresh, rows: Buffer): TicketCharge[
 }
 
 /** Tickets whose session had their sequence number before, in the database or in the batch itself. */
-function replays({ fresh, sessions, repeated }: {
-  fresh: readonly Fresh[]; sessions: readonly SessionSums[]; repeated: readonly Repeated[]
-}): ReadonlySet<Entry> {
+function replays({ fresh, sessions }: Bookable, repeated: readonly Repeated[]): ReadonlySet<Entry> {
   const suspects = new Map<Session, { ranges: [bigint, bigint][]; seen: Set<bigint> }>()
   for (const { session, sequences } of sessions) {
     if (new Set(sequences).size < sequences.length) suspects.set(session, { ranges: [], seen: new Set() })

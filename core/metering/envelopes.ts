@@ -15,16 +15,23 @@ export interface Entered {
   readonly disputed: readonly number[]
 }
 
+interface Entering {
+  /** For the rows. */
+  readonly out: RowBuffer
+  /** Called, perhaps, while Postgres is at work. Must not throw. */
+  readonly meanwhile: () => void
+}
+
 export function createEnvelopes() {
   let repeatsExpected = false
 
   /** Enters the ids; the first of equal ones stands. What repeats it byte by byte is a repeat, all else disputed. */
-  async function enter(db: Db, { known, out }: { known: readonly Known[]; out: RowBuffer }): Promise<Entered> {
+  async function enter(db: Db, { known, ...entering }: Entering & { known: readonly Known[] }): Promise<Entered> {
     const firsts = new Map<string, Entry>()
     for (const { entry } of known) {
       if (!firsts.has(entry.key)) firsts.set(entry.key, entry)
     }
-    const old = firsts.size === 0 ? nothing : await enterAll(db, firsts, out)
+    const old = firsts.size === 0 ? nothing : await enterAll(db, firsts, entering)
     repeatsExpected = old.size > 0
     return sort(known, { firsts, old })
   }
@@ -33,13 +40,18 @@ export function createEnvelopes() {
    * The digests of those that had been entered before. Copying is cheapest (measured: a look at each key first costs
    * as much again), but fails as a whole on a single repeat, and repeats come in swarms: after one they are looked for.
    */
-  async function enterAll(db: Db, firsts: Firsts, out: RowBuffer): Promise<Digests> {
+  async function enterAll(db: Db, firsts: Firsts, { out, meanwhile }: Entering): Promise<Digests> {
     const old = repeatsExpected ? await store.knownEnvelopes(db, [...firsts.keys()]) : nothing
     // In the order of their keys, like every collector's: of two that meet none waits for the other in a circle.
     const others = [...firsts.values()].filter(({ key }) => !old.has(key)).sort((a, b) => (a.key < b.key ? -1 : 1))
     if (others.length === 0) return old
     try {
-      await savepoint(db, () => store.copyEnvelopes(db, out, others))
+      await savepoint(db, async () => {
+        const copying = store.copyEnvelopes(db, out, others)
+        await copying.sent
+        meanwhile()
+        await copying.done
+      })
       return old
     } catch (error) {
       if (!isUniqueViolation(error)) throw error

@@ -1,16 +1,16 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type RowBuffer, createRowBuffer } from '../lib/copy-sql.ts'
 import { priceOf } from '../lib/money.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
-import { type Batch, attribute, createBatch } from './batch.ts'
-import { book } from './booking.ts'
+import { attribute } from './batch.ts'
+import { type Bookable, type Given, book, bookable } from './booking.ts'
 import { type Known, createEnvelopes } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
 import { countReasons, quarantine, sameIdOtherBytes, ticketProblem, unknownClient } from './quarantine-intake.ts'
 import { ratesAt } from './rate-store.ts'
+import type { Sorted, Sorting } from './sorting.ts'
 import type { Fresh } from './sums.ts'
 import type { Charge, Counts, Outcome, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
 
@@ -20,6 +20,7 @@ export interface IngestDeps {
   readonly pool: Pool
   readonly now: Now
   readonly charge: Charge
+  readonly sorting: Pick<Sorting, 'sort'>
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
   readonly rateMaxAgeSeconds: number
@@ -33,48 +34,30 @@ export interface Ingested {
   readonly exhausted: readonly UserId[]
 }
 
-/** A batch of at most `maxBatch` records of one source, parsed and attributed. To be committed once. */
-export interface Prepared {
+/** A batch of at most `maxBatch` records of one source, sorted and attributed. To be committed once. */
+export interface Prepared extends Sorted {
   readonly records: readonly StreamRecord[]
-  readonly batch: Batch
-  readonly rows: RowBuffer
   readonly at: Date
 }
 
-const breath = 50
-const bufferBytes = 1024 * 1024
-
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
-  const { pool, now, charge, resolveSubjects, partitions, rateMaxAgeSeconds } = deps
+  const { pool, now, charge, sorting, resolveSubjects, partitions, rateMaxAgeSeconds } = deps
   const envelopes = createEnvelopes()
   const idle: RowBuffer[] = []
-  const borrow = (): RowBuffer => idle.pop() ?? createRowBuffer(bufferBytes)
-
-  function giveBack(rows: RowBuffer): void {
-    rows.clear()
-    idle.push(rows)
-  }
 
   /** Everything that needs no transaction, so that the next batch is prepared while one is being written. */
   async function prepare(records: readonly StreamRecord[]): Promise<Prepared> {
     const at = now()
-    const rows = borrow()
-    const sorting = createBatch(rows, at)
-    for (const [index, { bytes }] of records.entries()) {
-      sorting.add(index, bytes)
-      // The process has others to answer, too.
-      if (index % breath === breath - 1) await nextTurn()
-    }
-    const batch = sorting.read()
-    await attribute(batch.payers, resolveSubjects)
-    await partitions.ensure(batch.entries.map((entry) => entry.signedAtMs))
-    return { records, batch, rows, at }
+    const sorted = await sorting.sort(records, at)
+    await attribute(sorted.batch.payers, resolveSubjects)
+    await partitions.ensure(sorted.batch.entries.map((entry) => entry.signedAtMs))
+    return { ...sorted, records, at }
   }
 
   /** Writes a prepared batch. */
   async function commit(prepared: Prepared): Promise<Ingested> {
-    const out = borrow()
+    const out = idle.pop() ?? createRowBuffer()
     const ingested = await tx(pool, async (db) => {
       const taken = await takePositions(db, prepared.records)
       const { outcomes, ...written } = await write(db, prepared, { taken, out })
@@ -82,12 +65,13 @@ export function createIngest(deps: IngestDeps) {
       return { ...written, counts: countOf(outcomes) }
     })
     // Not when it fails: a connection that breaks may still hold what it was to send.
-    giveBack(out)
-    giveBack(prepared.rows)
+    out.clear()
+    idle.push(out)
+    prepared.release()
     return ingested
   }
 
-  async function write(db: Db, { records, batch, rows, at }: Prepared, { taken, out }: Writing) {
+  async function write(db: Db, { records, batch, rows: firstParts, at }: Prepared, { taken, out }: Writing) {
     const isNew = ({ index }: { readonly index: number }): boolean => !taken[index]
     const known: Known[] = []
     const nobodys: number[] = []
@@ -97,9 +81,9 @@ export function createIngest(deps: IngestDeps) {
       if (subject) known.push({ entry, subject })
       else nobodys.push(entry.index)
     }
-    const entered = await envelopes.enter(db, { known, out })
-    const fresh = await price(db, entered.fresh)
-    const exhausted = fresh.length === 0 ? [] : await book(db, { fresh, rows, out, at, charge })
+    const given = { firstParts, out, at, charge }
+    const { booked, ...entered } = await enter(db, known, given)
+    const exhausted = booked.fresh.length === 0 ? [] : await book(db, booked, given)
     const problems = [
       ...batch.problems.filter(isNew),
       ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
@@ -107,11 +91,23 @@ export function createIngest(deps: IngestDeps) {
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
-      ticket: fresh.map(({ entry }) => entry.index), duplicate: entered.repeats,
+      ticket: booked.fresh.map(({ entry }) => entry.index), duplicate: entered.repeats,
       ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
     })
-    const unpriced = fresh.filter((ticket) => ticket.price === null).length
+    const unpriced = booked.fresh.filter((ticket) => ticket.price === null).length
     return { outcomes, exhausted, quarantined: countReasons(problems), unpriced }
+  }
+
+  /** Enters the ids of known users' tickets. Meanwhile all is worked out as if, as nearly always, every one were new. */
+  async function enter(db: Db, known: readonly Known[], given: Given) {
+    const priced = await price(db, known)
+    let guess: Bookable | null = null
+    const entered = await envelopes.enter(db, {
+      known, out: given.out, meanwhile: () => { guess = bookable(priced, given) },
+    })
+    if (guess !== null && entered.fresh.length === known.length) return { ...entered, booked: guess }
+    const fresh = new Set(entered.fresh.map(({ entry }) => entry))
+    return { ...entered, booked: bookable(priced.filter(({ entry }) => fresh.has(entry)), given) }
   }
 
   async function price(db: Db, known: readonly Known[]): Promise<Fresh[]> {

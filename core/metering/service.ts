@@ -19,6 +19,7 @@ import { createPricing } from './pricing.ts'
 import { countQuarantined, countUnpriced } from './pricing-store.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rate-sources.ts'
 import { type ManualRate, createRates } from './rates.ts'
+import { createSorting } from './sorting.ts'
 import { rememberSubjects } from './subjects.ts'
 import type { Charge, Counts, EventSource, Rate, ResolveSubjects } from './types.ts'
 
@@ -56,7 +57,8 @@ export function createMetering(deps: MeteringDeps) {
     rateAgeSeconds: async () => ageOf(await rates.usable()),
   })
   const partitions = createPartitions(pool, now)
-  const ingest = createIngest({ pool, now, charge, resolveSubjects, partitions, rateMaxAgeSeconds })
+  const sorting = createSorting(log)
+  const ingest = createIngest({ pool, now, charge, sorting, resolveSubjects, partitions, rateMaxAgeSeconds })
   const intake = createIntake({ pool, now, log, ingest, onIngested, onExhausted })
   const rates = createRates({
     pool, now, log, sources: rateSources(config), maxAgeSeconds: rateMaxAgeSeconds, onRejected: meters.rateRejected,
@@ -131,6 +133,7 @@ export function createMetering(deps: MeteringDeps) {
   async function stop(): Promise<void> {
     stopping.abort()
     await Promise.all([collector?.stop(), ...loops.map((loop) => loop.stop())])
+    await sorting.stop()
   }
 
   /** The rate that prices a ticket signed now; null when there is none. */

@@ -1,4 +1,4 @@
-import { type RowBuffer, copyRows } from '../lib/copy-sql.ts'
+import { type Copying, type RowBuffer, copyRows } from '../lib/copy-sql.ts'
 import { decimalText } from '../lib/decimal.ts'
 import { type Db, sql } from '../lib/sql.ts'
 import { plainArray, textArray, uuidArray } from '../lib/arrays.ts'
@@ -24,15 +24,15 @@ export async function knownEnvelopes(db: Db, keys: readonly string[]): Promise<M
   return new Map(rows.map((row) => [row.key.toString('latin1'), row.digest.toString('latin1')]))
 }
 
-/** Enters new envelopes. Throws a unique violation, the transaction lost, when one is not new. */
-export async function copyEnvelopes(db: Db, rows: RowBuffer, envelopes: readonly Envelope[]): Promise<void> {
+/** Enters new envelopes. Rejects with a unique violation, the transaction lost, when one is not new. */
+export function copyEnvelopes(db: Db, rows: RowBuffer, envelopes: readonly Envelope[]): Copying {
   const start = rows.end()
   for (const { key, digest } of envelopes) {
     rows.row(2)
     rows.latin1(key)
     rows.latin1(digest)
   }
-  await copyRows(db, 'envelopes (key, digest)', rows.slice(start, rows.end()))
+  return copyRows(db, 'envelopes (key, digest)', rows.slice(start, rows.end()))
 }
 
 /** Enters envelopes; returns the keys that were there before. Waits for a rival that is entering the same key. */
@@ -56,7 +56,7 @@ export async function insertEnvelopes(db: Db, envelopes: readonly Envelope[]): P
 }
 
 /** Writes rows made by `writeTicket` and `writeOutcome`. */
-export const copyTickets = (db: Db, rows: Buffer): Promise<void> =>
+export const copyTickets = (db: Db, rows: Buffer): Copying =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 
 /** Adds sums to their hours, which are given in the order of their key. */
