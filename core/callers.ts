@@ -9,6 +9,8 @@ export interface M2mCaller {
   readonly clientId: ClientId
   readonly m2mClientId: M2mClientId
   readonly scopes: readonly string[]
+  /** What the app's public client may have: the bound of minted tokens (decision 14). */
+  readonly publicScopes: readonly string[]
 }
 export interface UserCaller {
   readonly kind: 'user'
