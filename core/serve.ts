@@ -124,11 +124,18 @@ export function createServing(deps: ServeDeps) {
     return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>) => {
       const stop = seconds.startTimer({ rpc: path })
       const abort = new AbortController()
-      call.on('cancelled', () => abort.abort())
+      let answered = false
+      // A call is "cancelled" when it closes, too; to abort then would only cost the making of an error.
+      call.on('cancelled', () => answered || abort.abort())
       const context = contextOf(call.metadata, abort.signal)
       handler.unary({ request: call.request, metadata: call.metadata, context }, deps).then(
-        (response) => { stop({ reason: 'OK' }); done(null, response) },
+        (response) => {
+          answered = true
+          stop({ reason: 'OK' })
+          done(null, response)
+        },
         (error: unknown) => {
+          answered = true
           const { reason, reply } = refuse(error, path, context)
           stop({ reason })
           done(reply)
