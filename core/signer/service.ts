@@ -3,7 +3,7 @@ import { spendableAt } from '../allowances/account.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { Users } from '../identity/service.ts'
 import type { User } from '../identity/types.ts'
-import { type AppId, type UserId, authId } from '../ids.ts'
+import { type AppId, type UserId, authId, isUuid } from '../ids.ts'
 import type { Keys } from '../keys/service.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
@@ -19,6 +19,8 @@ export interface SignerDeps {
   readonly sessions: SignerSessions
   /** The newest observation that may still price a ticket now. */
   readonly usableRate: () => Promise<EthRate | null>
+  /** True for a JWT that was revoked, or whose login has ended. */
+  readonly isVoidToken: (token: { jti: string; familyId: string | null }) => Promise<boolean>
   readonly now: Now
 }
 
@@ -28,7 +30,7 @@ const noRate = { at: -Infinity, found: Promise.resolve<EthRate | null>(null) }
 interface Subject { readonly appId: AppId; readonly userId: UserId }
 
 /** What a sidecar asks before the signer signs: who is this, and may they spend? */
-export function createSigner({ pool, ledger, users, keys, sessions, usableRate, now }: SignerDeps) {
+export function createSigner({ pool, ledger, users, keys, sessions, usableRate, isVoidToken, now }: SignerDeps) {
   let rate = noRate
 
   async function verifyApiKey(presented: string) {
@@ -79,7 +81,12 @@ export function createSigner({ pool, ledger, users, keys, sessions, usableRate, 
     }
   }
 
-  return { verifyApiKey, verifySession, access }
+  // What is no id of ours cannot have been issued.
+  const isRevoked = async (jti: string, loginId: string): Promise<boolean> =>
+    !isUuid(jti) || (loginId !== '' && !isUuid(loginId))
+    || isVoidToken({ jti, familyId: loginId === '' ? null : loginId })
+
+  return { verifyApiKey, verifySession, access, isRevoked }
 }
 
 export type Signer = ReturnType<typeof createSigner>

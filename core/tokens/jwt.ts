@@ -110,7 +110,10 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     }
   }
 
-  return { issuer, sign, signIdToken, verify }
+  /** True for a JWT that was revoked, or whose login has ended. */
+  const isVoidToken = (token: { jti: string; familyId: string | null }): Promise<boolean> => isVoid(pool, token)
+
+  return { issuer, sign, signIdToken, verify, isVoidToken }
 }
 
 export type Jwts = ReturnType<typeof createJwts>
