@@ -59,7 +59,7 @@ export function createGrants(deps: GrantsDeps) {
     pool, jwts, invalidations, ttlSeconds: config.loginTtlSeconds, refreshTtlSeconds: config.refreshTtlSeconds, now,
   })
   const { grantService } = createGrantsRpc({
-    tokenExchange: createTokenExchange({ issuer, pool, users, keys, subjects, sessions, devices, signerTokens, journal, now }),
+    tokenExchange: createTokenExchange({ issuer, pool, keys, subjects, sessions, devices, signerTokens, journal, now }),
     mintSigner: createMintSigner({ issuer, users, signerTokens, journal }),
     deviceCode: createDeviceCodeGrant({ pool, logins, now }),
     authorizationCode: createAuthorizationCodeGrant({ pool, logins, now }),
