@@ -119,8 +119,18 @@ describe.each([redisUrl() ?? []].flat())('what is revoked at one core, for a sid
   })
   endsEverythingInASecond()
 
+  /** True once a revocation is heard within a second again; connections come back by and by. */
+  async function isHeardAgain(): Promise<boolean> {
+    for (const end = Date.now() + 15_000; Date.now() < end;) {
+      const user = await newUser()
+      await revokeKey(user)
+      if (await refusedAfter(user.key, 1_000) < 1_000) return true
+    }
+    return false
+  }
+
   it.each([['a key', revokeKey], ['a user', deactivate]])(
-    'is honoured no longer than the answer says while Redis is dead: %s', async (_what, end) => {
+    'is honoured no longer than the answer says while Redis is dead, and told again when it is back: %s', async (_what, end) => {
       const [ended, other] = [await newUser(), await newUser()]
       redis.cut()
       const { body } = await end(ended)
@@ -133,16 +143,6 @@ describe.each([redisUrl() ?? []].flat())('what is revoked at one core, for a sid
       expect(Date.now()).toBeLessThan(effectiveBy)
       expect(await split.authorize(other.key)).toBe(200)
       redis.restore()
-      await sleep(3_000)
+      expect(await isHeardAgain()).toBe(true)
     })
-
-  it('is told again as soon as Redis is back', async () => {
-    redis.cut()
-    await sleep(500)
-    redis.restore()
-    await sleep(3_000)
-    const user = await newUser()
-    await revokeKey(user)
-    expect(await refusedAfter(user.key, 1_000)).toBeLessThan(1_000)
-  })
 })

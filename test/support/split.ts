@@ -5,6 +5,7 @@ import { type CoreClient, basic, connectCore } from '../../deploy/core-client.ts
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import { createDatabase } from './postgres.ts'
 import { freePorts, runProcess } from './processes.ts'
+import { secretly } from './secrecy.ts'
 
 export interface SplitOptions {
   /** Null: one core, which the sidecar watches itself. Otherwise two: the gateway has one, the sidecar the other. */
@@ -70,7 +71,7 @@ export async function startSplit({ redisUrl, settings = {} }: SplitOptions) {
 
 export type Split = Awaited<ReturnType<typeof startSplit>>
 
-const password = 'a long enough password'
+const password = secretly('a long enough password')
 
 async function createApp({ near, target, serviceToken, port }: { near: CoreClient; target: string; serviceToken: string; port: string }) {
   const email = `${secret()}@example.com`
