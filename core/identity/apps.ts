@@ -1,4 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
+import { m2mScopes } from '../../proto/scopes.ts'
 import { audit } from '../audit.ts'
 import type { M2mCaller } from '../callers.ts'
 import { type Cursor, page } from '../cursor.ts'
@@ -11,7 +12,7 @@ import { together } from '../lib/together.ts'
 import type { Plans } from '../plans/service.ts'
 import { type Secrets, hashPassword } from '../secrets.ts'
 import * as store from './store.ts'
-import { type App, m2mGrants, m2mScopes, publicGrants, publicScopes } from './types.ts'
+import { type App, m2mGrants, publicGrants, publicScopes } from './types.ts'
 
 export interface AppsDeps {
   readonly pool: Pool
