@@ -114,10 +114,10 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
   })
   const grants = createGrants({
-    config: config.grants, defaultSignerUrl: config.routing.defaultDmzUrl, pool, jwts, subjects, users, keys, sessions,
+    config: config.grants, invalidations, defaultSignerUrl: config.routing.defaultDmzUrl, pool, jwts, subjects, users, keys, sessions,
     allowances, accountBySession: accounts.bySession, revocationBoundSeconds, log, now,
   })
-  const signer = createSigner({ pool, ledger, users, keys, sessions, usableRate: metering.usableRate, now })
+  const signer = createSigner({ pool, ledger, users, keys, sessions, usableRate: metering.usableRate, isVoidToken: jwts.isVoidToken, now })
 
   await signingKeys.prepare()
   const serving = createServing({

@@ -1,5 +1,6 @@
 import { DomainError } from '../proto/errors.ts'
 import { type AccountId, type AppId, type ClientId, type ExternalUserId, type M2mClientId, type UserId, isClientId } from './ids.ts'
+import { type BasicPair, basicPairs } from './lib/basic.ts'
 
 /** Who authenticated this request, with scopes. A credential becomes a Caller once, before any handler. */
 export interface ServiceCaller { readonly kind: 'service' }
@@ -9,6 +10,8 @@ export interface M2mCaller {
   readonly clientId: ClientId
   readonly m2mClientId: M2mClientId
   readonly scopes: readonly string[]
+  /** What the app's public client may have: the bound of minted tokens (decision 14). */
+  readonly publicScopes: readonly string[]
 }
 export interface UserCaller {
   readonly kind: 'user'
@@ -49,13 +52,13 @@ export type Caller = ClientCaller | ServiceCaller | M2mCaller | UserCaller | Bea
 /** What `authorization` may hold. */
 export type Credential =
   | { readonly scheme: 'none' }
-  | { readonly scheme: 'basic'; readonly pairs: readonly { id: string; secret: string }[] }
+  | { readonly scheme: 'basic'; readonly pairs: readonly BasicPair[] }
   | { readonly scheme: 'bearer'; readonly token: string }
   | { readonly scheme: 'malformed' }
 
 /** Turns a credential into a caller; both throw CREDENTIAL_INVALID or TOKEN_INVALID. */
 export interface Authenticator {
-  m2mByBasic(pairs: readonly { id: string; secret: string }[]): Promise<M2mCaller>
+  m2mByBasic(pairs: readonly BasicPair[]): Promise<M2mCaller>
   m2mByToken(token: string): Promise<M2mCaller>
   userByToken(token: string): Promise<UserCaller>
   /** TOKEN_INVALID when the session is over. */
@@ -88,23 +91,6 @@ export function parseCredential(authorization: string | undefined): Credential {
   if (scheme.toLowerCase() !== 'basic') return { scheme: 'malformed' }
   const pairs = basicPairs(Buffer.from(value, 'base64').toString('utf8'))
   return pairs.length > 0 ? { scheme: 'basic', pairs } : { scheme: 'malformed' }
-}
-
-// RFC 6749 section 2.3.1 wants both parts form-encoded, RFC 7617 raw; clients of both kinds exist.
-function basicPairs(text: string): { id: string; secret: string }[] {
-  const colon = text.indexOf(':')
-  const raw = { id: text.slice(0, Math.max(colon, 0)), secret: text.slice(colon + 1) }
-  if (!raw.id || !raw.secret) return []
-  const decoded = { id: formDecode(raw.id), secret: formDecode(raw.secret) }
-  return decoded.id === raw.id && decoded.secret === raw.secret ? [raw] : [raw, decoded]
-}
-
-function formDecode(text: string): string {
-  try {
-    return decodeURIComponent(text.replaceAll('+', ' '))
-  } catch {
-    return text
-  }
 }
 
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')

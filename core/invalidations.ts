@@ -2,8 +2,13 @@ import { EventEmitter } from 'node:events'
 import { Redis } from 'ioredis'
 import type { Log } from './lib/log.ts'
 
-/** What caches elsewhere must forget: a key, a user (who and what they may), or a user's access. */
-export interface Invalidation { readonly kind: 'key' | 'user' | 'access'; readonly id: string }
+const kinds = ['key', 'user', 'access', 'token'] as const
+
+/**
+ * What caches elsewhere must forget: a key, a user (who and what they may), a user's access, or a JWT by its `jti`, and
+ * all of a login by its `sid`.
+ */
+export interface Invalidation { readonly kind: (typeof kinds)[number]; readonly id: string }
 
 const channel = 'tollgate:invalidations'
 const commandTimeoutMs = 1_000
@@ -37,7 +42,8 @@ export function createInvalidations({ redisUrl, tombstoneSeconds, log }: Invalid
     // Watchers of this core hear it at once, also when Redis is away; a second hearing changes nothing.
     local.emit('invalidation', invalidation)
     try {
-      if (invalidation.kind !== 'access') {
+      // Of tokens core is asked where one may have been missed.
+      if (invalidation.kind === 'key' || invalidation.kind === 'user') {
         await redis.set(`tollgate:revoked:${invalidation.id}`, '1', 'EX', tombstoneSeconds)
       }
       await redis.publish(channel, JSON.stringify(invalidation))
@@ -81,9 +87,9 @@ function parseInvalidation(text: string): Invalidation | null {
   try {
     const value: unknown = JSON.parse(text)
     if (typeof value !== 'object' || value === null || !('kind' in value) || !('id' in value)) return null
-    const { kind, id } = value
-    if ((kind !== 'key' && kind !== 'user' && kind !== 'access') || typeof id !== 'string') return null
-    return { kind, id }
+    const { id } = value
+    const kind = kinds.find((known) => known === value.kind)
+    return kind === undefined || typeof id !== 'string' ? null : { kind, id }
   } catch {
     return null
   }

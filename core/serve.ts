@@ -2,10 +2,10 @@ import {
   Metadata, type Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation,
   type handleServerStreamingCall, type handleUnaryCall, type sendUnaryData, type ServerUnaryCall, type ServerWritableStream,
 } from '@grpc/grpc-js'
-import { randomUUID } from 'node:crypto'
 import { Histogram } from 'prom-client'
 import { DomainError, type Reason, reasonTrailer, reasons } from '../proto/errors.ts'
 import { type Authenticator, type Caller, type Guard, parseCredential } from './callers.ts'
+import { correlationIdFrom } from './lib/correlation.ts'
 import { equalSecrets } from './lib/crypto.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from './lib/grpc.ts'
 import { listenError } from './lib/http.ts'
@@ -95,13 +95,8 @@ export type Handlers<Service> = {
 /** Messages that may wait for a slow reader of a stream; beyond them it is cut off. */
 const waitingMax = 10_000
 
-const correlationSyntax = /^[A-Za-z0-9._-]{1,64}$/
-
-function contextOf(metadata: Metadata, signal: AbortSignal): Context {
-  const given = metadata.get(correlationHeader)[0]
-  const kept = typeof given === 'string' && correlationSyntax.test(given)
-  return { correlationId: kept ? given : randomUUID(), signal }
-}
+const contextOf = (metadata: Metadata, signal: AbortSignal): Context =>
+  ({ correlationId: correlationIdFrom(metadata.get(correlationHeader)[0]), signal })
 
 /** Makes the one place where calls are timed, refused and logged. */
 export function createServing(deps: ServeDeps) {
@@ -124,11 +119,18 @@ export function createServing(deps: ServeDeps) {
     return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>) => {
       const stop = seconds.startTimer({ rpc: path })
       const abort = new AbortController()
-      call.on('cancelled', () => abort.abort())
+      let answered = false
+      // A call is "cancelled" when it closes, too; to abort then would only cost the making of an error.
+      call.on('cancelled', () => answered || abort.abort())
       const context = contextOf(call.metadata, abort.signal)
       handler.unary({ request: call.request, metadata: call.metadata, context }, deps).then(
-        (response) => { stop({ reason: 'OK' }); done(null, response) },
+        (response) => {
+          answered = true
+          stop({ reason: 'OK' })
+          done(null, response)
+        },
         (error: unknown) => {
+          answered = true
           const { reason, reply } = refuse(error, path, context)
           stop({ reason })
           done(reply)

@@ -1,9 +1,10 @@
+import type { BasicPair } from '../core/lib/basic.ts'
 import { DomainError } from '../proto/errors.ts'
-import { type ClientSecret, basicOf, parseBasic, readAuthorization } from './credentials.ts'
+import { basicOf, parseBasic, readAuthorization } from './credentials.ts'
 
 /** How a client showed itself at a token route (RFC 6749 section 2.3). */
 export type ClientAuth =
-  | { readonly kind: 'secret'; readonly pair: ClientSecret }
+  | { readonly kind: 'secret'; readonly pair: BasicPair }
   | { readonly kind: 'public'; readonly clientId: string }
   /** Something was sent, but not enough to be anybody. */
   | { readonly kind: 'half' }

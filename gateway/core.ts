@@ -1,5 +1,5 @@
 import { type CallOptions, Code, ConnectError, createClient } from '@connectrpc/connect'
-import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
+import { Http2SessionManager } from '@connectrpc/connect-node'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../core/lib/grpc.ts'
 import { DomainError, isReason, reasonTrailer } from '../proto/errors.ts'
 import { AllowanceService } from '../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
@@ -14,6 +14,7 @@ import { GrantService } from '../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import { TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { CoreAddress } from './config.ts'
+import { createUnaryTransport } from './transport.ts'
 
 /** For whom core is called: the raw Authorization value is core's to judge. */
 export interface OnBehalfOf {
@@ -31,8 +32,8 @@ const maxAnswerBytes = 16 * 1024 * 1024
  */
 export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const baseUrl = `http://${target}`
-  const sessionManager = new Http2SessionManager(baseUrl, { pingIntervalMs: 30_000 })
-  const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
+  const sessions = new Http2SessionManager(baseUrl, { pingIntervalMs: 30_000 })
+  const transport = createUnaryTransport({ sessions, answerMaxBytes: maxAnswerBytes })
   const callers = createClient(CallerService, transport)
   const users = createClient(UserService, transport)
   const keys = createClient(KeyService, transport)
@@ -147,7 +148,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
     }
   }
 
-  return { callsFor, close: () => sessionManager.abort() }
+  return { callsFor, close: () => sessions.abort() }
 }
 
 export type Core = ReturnType<typeof connectCore>

@@ -1,3 +1,4 @@
+import { type BasicPair, basicPairs } from '../core/lib/basic.ts'
 import { DomainError } from '../proto/errors.ts'
 
 const maxCredentialBytes = 8192
@@ -22,28 +23,11 @@ export function readAuthorization(rawHeaders: readonly string[]): string | undef
 
 export const isBearer = (authorization: string): boolean => /^bearer /i.test(authorization)
 
-export interface ClientSecret {
-  readonly id: string
-  readonly secret: string
-}
-
-/** The pair in a Basic value, raw or form-encoded (RFC 6749 section 2.3.1); null when it holds none. */
-export function parseBasic(authorization: string): ClientSecret | null {
+/** The pair in a Basic value, form-decoded (RFC 6749 section 2.3.1); null when it holds none. */
+export function parseBasic(authorization: string): BasicPair | null {
   const [, encoded] = /^basic +([A-Za-z0-9+/_=-]+) *$/i.exec(authorization) ?? []
-  if (encoded === undefined) return null
-  const text = Buffer.from(encoded, 'base64').toString('utf8')
-  const colon = text.indexOf(':')
-  if (colon <= 0 || colon === text.length - 1) return null
-  return { id: formDecoded(text.slice(0, colon)), secret: formDecoded(text.slice(colon + 1)) }
+  return encoded === undefined ? null : basicPairs(Buffer.from(encoded, 'base64').toString('utf8')).at(-1) ?? null
 }
 
-export const basicOf = ({ id, secret }: ClientSecret): string =>
+export const basicOf = ({ id, secret }: BasicPair): string =>
   `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`
-
-function formDecoded(text: string): string {
-  try {
-    return decodeURIComponent(text.replaceAll('+', ' '))
-  } catch {
-    return text
-  }
-}

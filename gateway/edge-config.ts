@@ -41,9 +41,9 @@ function readLimits(env: EnvReader): LimitSettings {
       'Requests a minute of one client that were not refused, counted for each kind of route.', '6000'),
     loginPerAddress: perMinute('RATE_LIMIT_LOGIN', 'Requests a minute from one address to the login routes.', '60'),
     failuresPerAddress: perMinute('RATE_LIMIT_FAILURES',
-      'Failed authentications a minute after which an address waits.', '60'),
+      'Failed authentications a minute after which an address, or an account from everywhere, waits.', '60'),
     failuresPerClient: perMinute('RATE_LIMIT_CLIENT_FAILURES',
-      'Failed authentications a minute as one client after which an address waits with that client.', '20'),
+      'Failed authentications a minute as one client or account after which an address waits with it.', '20'),
   }
 }
 

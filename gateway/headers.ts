@@ -1,13 +1,9 @@
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { correlationIdFrom } from '../core/lib/correlation.ts'
 
-const correlationId = /^[A-Za-z0-9._-]{1,64}$/
-
-/** The caller's correlation id when it is fit for a log line, otherwise a new one (decision 20). */
-export function correlationIdOf(request: IncomingMessage): string {
-  const given = request.headers['x-correlation-id']
-  return typeof given === 'string' && correlationId.test(given) ? given : randomUUID()
-}
+/** The caller's correlation id, or a new one. */
+export const correlationIdOf = (request: IncomingMessage): string =>
+  correlationIdFrom(request.headers['x-correlation-id'])
 
 /** On every answer. Nothing is cached unless its route says so: most answers are about persons or money. */
 export const securityHeaders = {

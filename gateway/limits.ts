@@ -37,8 +37,14 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
 
   const failuresOf = (request: FastifyRequest): Bucket =>
     ({ name: `failed:${own(request)}`, limit: settings.failuresPerAddress })
-  const clientFailuresOf = (request: FastifyRequest, client: string): Bucket =>
-    ({ name: `failed:${client}:${own(request)}`, limit: settings.failuresPerClient })
+  // Into one account also from everywhere: a password may be tried from many addresses.
+  function namedFailuresOf(request: FastifyRequest): Bucket[] {
+    const account = kindOf(request) === 'login' ? accountOf(request) : undefined
+    const name = account ?? clientOf(request)
+    const here = name === undefined ? [] : [{ name: `failed:${name}:${own(request)}`, limit: settings.failuresPerClient }]
+    return account === undefined ? here : [...here, { name: `failed:${account}`, limit: settings.failuresPerAddress }]
+  }
+
   const clientBucket = (kind: LimitKind, client: string): Bucket =>
     ({ name: `${kind}:client:${client}`, limit: settings.perClient })
 
@@ -55,15 +61,17 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     if (asked > limit) refuse(reply, bucket)
   }
 
-  /** Once the body is read: what the client that it names has asked and, from this address, failed. RATE_LIMITED. */
+  /** Once the body is read: what the client or account that it names has asked and failed. RATE_LIMITED. */
   async function admitClient(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const kind = kindOf(request)
+    if (kind === undefined) return
+    await Promise.all(namedFailuresOf(request).map(async (failures) => {
+      if (await counters.read(failures.name) >= failures.limit) refuse(reply, failures)
+    }))
     const client = clientOf(request)
-    if (kind === undefined || client === undefined) return
+    if (client === undefined) return
     const bucket = clientBucket(kind, client)
-    const failures = clientFailuresOf(request, client)
-    const [asked, failed] = await Promise.all([counters.read(bucket.name), counters.read(failures.name)])
-    if (failed >= failures.limit) refuse(reply, failures)
+    const asked = await counters.read(bucket.name)
     if (asked >= bucket.limit) refuse(reply, bucket)
     if (bucket.limit - asked - 1 < Number(reply.getHeader('ratelimit-remaining'))) show(reply, bucket, asked + 1)
   }
@@ -73,10 +81,8 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     const kind = kindOf(request)
     if (kind === undefined || status === 429) return
     const client = clientOf(request)
-    const failed = status === 401
-    if (failed) void counters.add(failuresOf(request).name)
-    if (client === undefined) return
-    void counters.add((failed ? clientFailuresOf(request, client) : clientBucket(kind, client)).name)
+    if (status === 401) return [failuresOf(request), ...namedFailuresOf(request)].forEach(({ name }) => void counters.add(name))
+    if (client !== undefined) void counters.add(clientBucket(kind, client).name)
   }
 
   function show(reply: FastifyReply, { limit }: Bucket, used: number): void {
@@ -103,6 +109,12 @@ function clientOf({ headers, body, params }: FastifyRequest): string | undefined
   const named = parseBasic(headers.authorization ?? '')?.id
     ?? (Buffer.isBuffer(body) ? undefined : textMember(body, 'client_id')) ?? textMember(params, 'clientId')
   return named === undefined ? undefined : fingerprint(named)
+}
+
+/** The account that somebody wants to log in to; its address is the same in any case. */
+function accountOf({ body }: FastifyRequest): string | undefined {
+  const email = textMember(body, 'email')?.trim().toLowerCase()
+  return email === undefined || email === '' ? undefined : fingerprint(email)
 }
 
 /** The part of the limits that comes after the body is parsed. `admitAddress` runs in the listener's own hook. */

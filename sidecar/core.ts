@@ -50,6 +50,7 @@ export function createCoreClient({ target, token }: CoreOptions) {
 
   const callVerify = unary(signer.verifyApiKey.bind(signer))
   const callSession = unary(signer.verifySignerSession.bind(signer))
+  const callToken = unary(signer.checkToken.bind(signer))
   const callAccess = unary(signer.getAccess.bind(signer))
   const callJwks = unary(tokens.getJwks.bind(tokens))
   const callIngest = unary(metering.ingestEvents.bind(metering))
@@ -59,6 +60,10 @@ export function createCoreClient({ target, token }: CoreOptions) {
 
   const verifySignerSession = (session: string): Promise<VerifySignerSessionResponse> =>
     callSession({ token: session }, lookup)
+
+  /** True when the JWT was revoked, or its login has ended. */
+  const checkToken = async (jti: string, loginId: string): Promise<boolean> =>
+    (await callToken({ jti, loginId }, lookup)).revoked
 
   async function getAccess(request: GetAccessRequest): Promise<Access> {
     const { access } = await callAccess(request, lookup)
@@ -98,6 +103,7 @@ export function createCoreClient({ target, token }: CoreOptions) {
   return {
     verifyApiKey,
     verifySignerSession,
+    checkToken,
     getAccess,
     getJwks,
     ingestEvents,

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { IngestEventsResponse } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { correlationIdFrom } from '../core/lib/correlation.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { CoreClient } from './core.ts'
 import { type Push, splitEnvelopes } from './envelopes.ts'
@@ -20,7 +20,6 @@ const maxEnvelope = 2 * 1024 * 1024
 const maxEnvelopes = 1_000
 const maxBatchBytes = 2 * 1024 * 1024
 const maxInFlight = 32
-const correlation = /^[A-Za-z0-9._-]{1,64}$/
 
 /**
  * Direct mode (decision 5): takes the signer's events and answers 202 when core has committed them
@@ -34,7 +33,7 @@ export function createEventsHandler(
   let inFlight = 0
 
   return (request, response) => {
-    const id = correlationId(request)
+    const id = correlationIdFrom(request.headers['x-correlation-id'])
     response.setHeader('x-correlation-id', id)
     const problem = refusalOf(request)
     if (problem) return refuseUnread(request, response, problem)
@@ -118,10 +117,6 @@ function* batchesOf(envelopes: readonly Buffer[]): Generator<Buffer[]> {
   if (batch.length > 0) yield batch
 }
 
-function correlationId(request: IncomingMessage): string {
-  const given = request.headers['x-correlation-id']
-  return typeof given === 'string' && correlation.test(given) ? given : randomUUID()
-}
 
 function refuseUnread(request: IncomingMessage, response: ServerResponse, problem: Problem): void {
   const id = String(response.getHeader('x-correlation-id'))

@@ -8,9 +8,10 @@ import type { CoreClient } from './core.ts'
 import { parseObject, textOf } from './json.ts'
 import { tombstone } from './key-directory.ts'
 import type { Marks } from './marks.ts'
+import type { RevokedTokens } from './revoked-tokens.ts'
 
 const channel = 'tollgate:invalidations'
-const kinds = new Set(['key', 'user', 'access'])
+const kinds = new Set(['key', 'user', 'access', 'token'])
 const firstPauseMs = 100
 const longestPauseMs = 5_000
 // A stream that has not failed by then stands, also where the server sends nothing before its first
@@ -22,6 +23,7 @@ export interface InvalidationsOptions {
   readonly redisUrl: string | undefined
   readonly cache: Cache
   readonly marks: Marks
+  readonly revokedTokens: RevokedTokens
   readonly tombstoneSeconds: number
   readonly log: Log
 }
@@ -36,6 +38,7 @@ export function createInvalidations({
   redisUrl,
   cache,
   marks,
+  revokedTokens,
   tombstoneSeconds,
   log,
 }: InvalidationsOptions) {
@@ -44,6 +47,7 @@ export function createInvalidations({
   function linked(link: 'core' | 'redis'): void {
     if (up.size === 0) {
       marks.markAll()
+      revokedTokens.listenAnew()
       cache.forget()
     }
     up.add(link)
@@ -51,8 +55,10 @@ export function createInvalidations({
 
   function apply(kind: string, id: string): void {
     if (!kinds.has(kind) || id === '') return
+    // Before the mark, so that whoever finds an identity stale finds out why.
+    if (kind === 'token') revokedTokens.end(id)
     marks.mark(id)
-    if (kind === 'access') return
+    if (kind === 'access' || kind === 'token') return
     // Core writes it too; this one also stands when core cannot reach the cache.
     cache.set(tombstone(id), '1', tombstoneSeconds).catch(() => undefined)
   }

@@ -16,6 +16,7 @@ import { createMarks } from './marks.ts'
 import { createMeters } from './meters.ts'
 import { maxPriceMembers } from './max-price.ts'
 import { createElapsed } from './price.ts'
+import { createRevokedTokens } from './revoked-tokens.ts'
 import { createRouter } from './router.ts'
 import { createCallerCheck } from './secrets.ts'
 import { type KeyShape, serviceKeys } from './verifiers/api-key.ts'
@@ -106,11 +107,18 @@ async function createParts(
     ttlSeconds: identity.ttlSeconds,
     now,
   })
+  const revokedTokens = createRevokedTokens({
+    core,
+    ttlSeconds: identity.ttlSeconds,
+    max: entries,
+    now,
+  })
   const verify = await selectVerifier({
     config: identity,
     core,
     lookup,
     shape: keyShape ?? serviceKeys,
+    revokedTokens,
     now,
   })
   const identities = createIdentities({ verify, marks, max: entries, log, now })
@@ -120,6 +128,7 @@ async function createParts(
     redisUrl,
     cache,
     marks,
+    revokedTokens,
     tombstoneSeconds: identity.ttlSeconds,
     log,
   })

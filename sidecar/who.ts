@@ -5,9 +5,9 @@ export interface VerifiedIdentity {
   readonly issuer: string
   readonly clientId: string
   readonly externalUserId: string
-  /** Our own id of the user, when it is known. */
+  /** Our own id of the user, or of the login that a token came from, when it is known: it ends with them. */
   readonly userId: string | null
-  /** The key that proved it; null for everything but keys. */
+  /** The key, session or token that proved it: it ends with it. Null when a foreign issuer's token did. */
   readonly keyId: string | null
   /** Unix seconds of a token's `iat` and `exp`; null for what has none. */
   readonly issuedAt: number | null

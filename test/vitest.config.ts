@@ -1,12 +1,16 @@
 import { defineConfig } from 'vitest/config'
 import { embeddedParts, givenParts, missingParts } from './support/parts.ts'
 import { partsReporter } from './support/reporter.ts'
+import { openRun } from './support/secrecy.ts'
 
 const given = givenParts(process.env)
+const logs = openRun(process.env)
+/** In every project: no secret may stand in a log. */
+const setupFiles = [`${import.meta.dirname}/support/secrecy-setup.ts`]
 
 /** The end-to-end stories run on the embedded parts, and again on the real ones when all are given. */
 const realStories = {
-  test: { name: 'e2e-real', include: ['test/e2e/**/*.test.ts'], provide: { parts: given } },
+  test: { name: 'e2e-real', include: ['test/e2e/**/*.test.ts'], provide: { parts: given }, setupFiles },
 }
 
 export default defineConfig({
@@ -17,7 +21,7 @@ export default defineConfig({
     hookTimeout: 60_000,
     teardownTimeout: 20_000,
     maxWorkers: 2,
-    reporters: ['default', partsReporter(process.env)],
+    reporters: ['default', partsReporter(process.env, logs)],
     projects: [
       {
         test: {
@@ -25,6 +29,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/e2e/**', 'test/bench/**'],
           provide: { parts: given },
+          setupFiles,
         },
       },
       {
@@ -32,6 +37,7 @@ export default defineConfig({
           name: 'e2e-embedded',
           include: ['test/e2e/**/*.test.ts'],
           provide: { parts: embeddedParts },
+          setupFiles,
         },
       },
       ...(missingParts(process.env).length === 0 ? [realStories] : []),

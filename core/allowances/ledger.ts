@@ -87,8 +87,21 @@ export function createLedger() {
 
   /** Reads an account; when its period is over, moves it into the running one first. */
   async function read(pool: Pool, user: User, at: Date): Promise<Account> {
-    const account = await store.readAccount(pool, user)
-    if (account && account.periodEnd > at) return account
+    const find = await readMany(pool, [user], at)
+    return find(user)
+  }
+
+  /** The same for many users, in one round trip unless a period is over. */
+  async function readMany(pool: Pool, users: readonly User[], at: Date): Promise<(user: User) => Promise<Account>> {
+    const unique = new Map(users.map((user) => [user.userId, user]))
+    const found = new Map((await store.readAccounts(pool, [...unique.values()])).map((account) => [account.userId, account]))
+    return async (user) => {
+      const account = found.get(user.userId)
+      return account && account.periodEnd > at ? account : enter(pool, user, at)
+    }
+  }
+
+  function enter(pool: Pool, user: User, at: Date): Promise<Account> {
     return tx(pool, async (db) => {
       const current = await lockCurrent(db, user, at)
       await store.saveAccounts(db, [current], at)
@@ -110,7 +123,7 @@ export function createLedger() {
     })
   }
 
-  return { open, grant, charge, read, sweep }
+  return { open, grant, charge, read, readMany, sweep }
 }
 
 export type Ledger = ReturnType<typeof createLedger>

@@ -1,7 +1,7 @@
 import { type AppId, type UserId, appId, userId } from '../ids.ts'
 import { usdAttos } from '../lib/money.ts'
 import { plainArray } from '../lib/arrays.ts'
-import { type Db, many, sql } from '../lib/sql.ts'
+import { type Db, many, prepared, sql } from '../lib/sql.ts'
 import type { BillingCycle } from '../plans/period.ts'
 import { burnOrder } from './account.ts'
 import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
@@ -89,9 +89,9 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
 interface JoinedRow extends BalanceRow, Omit<GrantRow, 'id'> { id: string | null }
 const hasGrant = (row: JoinedRow): row is BalanceRow & GrantRow => row.id !== null
 
-/** Reads one account without a lock, in one statement so that its figures belong together; null when the user has none. */
-export async function readAccount(db: Db, user: UserKey): Promise<Account | null> {
-  const rows = await many<JoinedRow>(db, sql`
+/** Reads accounts without a lock, in one statement so that the figures of each belong together; none for a user without. */
+export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
+  const rows = await many<JoinedRow>(db, prepared('accounts', sql`
     select b.app_id, b.user_id, b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.consumed_attos,
            b.overage_attos, b.expired_attos, (extract(epoch from b.period_start) * 1000)::float8 as period_start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
@@ -101,10 +101,12 @@ export async function readAccount(db: Db, user: UserKey): Promise<Account | null
            (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms,
            (extract(epoch from g.expired_at) * 1000)::float8 as expired_ms,
            (extract(epoch from g.created_at) * 1000)::float8 as created_ms
-    from balances b
-    left join grants g on g.app_id = b.app_id and g.user_id = b.user_id and g.expired_at is null
-    where b.app_id = ${user.appId} and b.user_id = ${user.userId}`)
-  return toAccounts(rows.slice(0, 1), rows.filter(hasGrant))[0] ?? null
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
+      as wanted (app_id, user_id)
+    join balances b on b.app_id = wanted.app_id and b.user_id = wanted.user_id
+    left join grants g on g.app_id = b.app_id and g.user_id = b.user_id and g.expired_at is null`))
+  const heads = new Map(rows.map((row) => [row.user_id, row]))
+  return toAccounts([...heads.values()], rows.filter(hasGrant))
 }
 
 async function openGrants(db: Db, users: readonly UserKey[]): Promise<GrantRow[]> {

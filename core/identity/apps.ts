@@ -1,4 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
+import { m2mScopes } from '../../proto/scopes.ts'
 import { audit } from '../audit.ts'
 import type { M2mCaller } from '../callers.ts'
 import { type Cursor, page } from '../cursor.ts'
@@ -7,10 +8,11 @@ import { newSecret, uuidV7 } from '../lib/crypto.ts'
 import type { UsdMicros } from '../lib/money.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import { together } from '../lib/together.ts'
 import type { Plans } from '../plans/service.ts'
 import { type Secrets, hashPassword } from '../secrets.ts'
 import * as store from './store.ts'
-import { type App, m2mGrants, m2mScopes, publicGrants, publicScopes } from './types.ts'
+import { type App, m2mGrants, publicGrants, publicScopes } from './types.ts'
 
 export interface AppsDeps {
   readonly pool: Pool
@@ -75,10 +77,15 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
     })), limit)
   }
 
+  const findM2mRows = together(async (ids: readonly string[]) => {
+    const found = Map.groupBy(await store.findM2mClients(pool, [...new Set(ids)], now()), (row) => row.client_id)
+    return (id) => found.get(id) ?? []
+  })
+
   /** The M2M client whose secret is right. CREDENTIAL_INVALID otherwise, after the same work for unknown clients. */
   async function authenticate(pairs: readonly { id: string; secret: string }[]): Promise<M2mCaller> {
     for (const { id, secret } of pairs) {
-      const rows = isM2mClientId(id) ? await store.findM2mClient(pool, id, now()) : []
+      const rows = isM2mClientId(id) ? await findM2mRows(id) : []
       const match = rows.find((row) => row.secret_hash !== null && row.pepper_id !== null
         && secrets.matches(secret, { hash: row.secret_hash, pepperId: row.pepper_id }))
       if (rows.length === 0) secrets.store(secret)
@@ -89,7 +96,7 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
 
   /** The M2M client a machine token names, as it stands now; null when it is gone. */
   async function findM2m(clientId: string): Promise<M2mCaller | null> {
-    const [row] = await store.findM2mClient(pool, clientId, now())
+    const [row] = await findM2mRows(clientId)
     return row ? toCaller(row) : null
   }
 
@@ -104,5 +111,6 @@ function toCaller(row: store.M2mClientRow): M2mCaller {
   if (!isClientId(row.public_client_id) || !isM2mClientId(row.client_id)) throw new Error('malformed client id in clients')
   return {
     kind: 'm2m', appId: appId(row.app_id), clientId: row.public_client_id, m2mClientId: row.client_id, scopes: row.scopes,
+    publicScopes: row.public_scopes,
   }
 }

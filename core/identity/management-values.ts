@@ -1,7 +1,8 @@
 import { isIP } from 'node:net'
 import { DomainError } from '../../proto/errors.ts'
+import { publicVocabulary } from '../../proto/scopes.ts'
 import { type Role, roles } from '../callers.ts'
-import { publicGrants, publicVocabulary } from './types.ts'
+import { publicGrants } from './types.ts'
 
 /** What an app's people may type in, or REQUEST_INVALID with the reason. */
 

@@ -7,6 +7,7 @@ import type { Invalidations } from '../invalidations.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import { together } from '../lib/together.ts'
 import type { Plans } from '../plans/service.ts'
 import * as store from './store.ts'
 import type { User, UserChange, UserState } from './types.ts'
@@ -97,11 +98,17 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
     })
   }
 
+  const findByExternal = together(async (asked: readonly { app: AppId; external: string }[]) => {
+    const users = await store.findUsers(pool, asked.map(({ app }) => app), asked.map(({ external }) => external))
+    const found = new Map(users.map((user) => [`${user.appId}:${user.externalUserId}`, user]))
+    return ({ app, external }) => found.get(`${app}:${external}`) ?? null
+  })
+
   /** NOT_FOUND when the app has no such user. */
   async function get(app: AppId, external: string): Promise<User> {
     const problem = subjectProblem(external)
     if (problem) throw new DomainError('REQUEST_INVALID', problem)
-    const user = await store.findUser(pool, app, external.trim())
+    const user = await findByExternal({ app, external: external.trim() })
     if (!user) throw unknownUser()
     return user
   }

@@ -1,6 +1,6 @@
 import { type AppId, type ClientId, type ExternalUserId, type UserId, appId, externalUserId, userId } from '../ids.ts'
 import type { Cursor } from '../cursor.ts'
-import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
+import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
 import type { User, UserState } from './types.ts'
 
 interface UserRow {
@@ -38,12 +38,14 @@ export async function insertUser(db: Db, user: NewUser): Promise<User | null> {
   return row && fromRow(row)
 }
 
-export async function findUser(db: Db, app: AppId, external: string): Promise<User | null> {
-  const row = await maybeOne<UserRow>(db, sql`
-    select app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at
-    from end_users
-    where app_id = ${app} and external_user_id = ${external}`)
-  return row && fromRow(row)
+/** The users behind many (app, external id) pairs; what is not there is absent. */
+export async function findUsers(db: Db, apps: readonly AppId[], externals: readonly string[]): Promise<User[]> {
+  const rows = await many<UserRow>(db, prepared('users-by-external-id', sql`
+    select u.app_id, u.id, u.external_user_id, u.email, u.status, u.tokens_valid_after, u.created_at, u.updated_at,
+           u.deactivated_at
+    from unnest(${apps}::uuid[], ${externals}::text[]) as wanted (app_id, external_user_id)
+    join end_users u on u.app_id = wanted.app_id and u.external_user_id = wanted.external_user_id`))
+  return rows.map(fromRow)
 }
 
 export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User | null> {
@@ -57,7 +59,7 @@ export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User
   return row && fromRow(row)
 }
 
-/** As `findUser`, and holds the row until the transaction ends. */
+/** The user by the external id; the row is held until the transaction ends. */
 export async function lockUser(db: Db, app: AppId, external: string): Promise<User | null> {
   const row = await maybeOne<UserRow>(db, sql`
     select app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at
@@ -172,16 +174,16 @@ export interface M2mClientRow {
   secret_hash: Buffer | null; pepper_id: string | null
 }
 
-/** An M2M client with its app's public client, one row for each secret that is valid at `at`. */
-export async function findM2mClient(db: Db, clientId: string, at: Date): Promise<M2mClientRow[]> {
-  return many<M2mClientRow>(db, sql`
+/** M2M clients with their apps' public clients, one row for each secret that is valid at `at`. */
+export async function findM2mClients(db: Db, clientIds: readonly string[], at: Date): Promise<M2mClientRow[]> {
+  return many<M2mClientRow>(db, prepared('m2m-clients', sql`
     select m.app_id, m.client_id, p.client_id as public_client_id, m.scopes, p.scopes as public_scopes,
            s.secret_hash, s.pepper_id
     from clients m
     join clients p on p.app_id = m.app_id and p.kind = 'public'
     join apps a on a.id = m.app_id and a.status = 'active'
     left join client_secrets s on s.client_id = m.client_id and (s.expires_at is null or s.expires_at > ${at})
-    where m.client_id = ${clientId} and m.kind = 'm2m'`)
+    where m.client_id = any(${clientIds}::text[]) and m.kind = 'm2m'`))
 }
 
 export interface PublicClientRow { app_id: string; client_id: string; scopes: string[] }

@@ -34,11 +34,8 @@ export interface App {
 
 /** Decision 18. */
 export const publicScopes = ['openid', 'sign:job'] as const
-export const m2mScopes = ['users:read', 'users:write', 'users:token', 'device:approve', 'sign:mint_user_token'] as const
 
 export const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code'
 /** Grant types (RFC 7591 section 2) that each kind of client may have. */
 export const publicGrants = ['authorization_code', 'refresh_token', deviceGrant] as const
 export const m2mGrants = ['client_credentials', 'urn:ietf:params:oauth:grant-type:token-exchange'] as const
-/** Scopes that an owner may give the public client. */
-export const publicVocabulary = ['openid', 'profile', 'email', 'offline_access', 'sign:job'] as const

@@ -10,6 +10,7 @@ import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import { together } from '../lib/together.ts'
 import type { Secrets } from '../secrets.ts'
 import * as store from './store.ts'
 import type { KeyOwner } from './types.ts'
@@ -83,11 +84,17 @@ export function createKeys({ pool, users, secrets, idempotency, invalidations, l
     return revokedAt
   }
 
+  const findOwner = together(async (asked: readonly (readonly Buffer[])[]) => {
+    const rows = await store.findOwners(pool, asked.flat(), now())
+    const found = new Map(rows.map(({ hash, owner }) => [hash.toString('latin1'), owner]))
+    return (hashes) => hashes.map((hash) => found.get(hash.toString('latin1'))).find((owner) => owner !== undefined) ?? null
+  })
+
   /** Whose key this is, in any of its three forms; null for one that does not work. A wrong checksum costs no look-up. */
   async function verify(presented: string): Promise<KeyOwner | null> {
     const parsed = parseKey(presented)
     if (!parsed) return null
-    const owner = await store.findOwner(pool, secrets.candidates(parsed.secret), now())
+    const owner = await findOwner(secrets.candidates(parsed.secret))
     return owner && (parsed.clientId === null || parsed.clientId === owner.clientId) ? owner : null
   }
 

@@ -1,6 +1,6 @@
 import type { Cursor } from '../cursor.ts'
-import { type AppId, type KeyId, type UserId, appId, externalUserId, isClientId, keyId, userId } from '../ids.ts'
-import { type Db, many, maybeOne, sql } from '../lib/sql.ts'
+import { type AppId, type ClientId, type KeyId, type UserId, appId, externalUserId, isClientId, keyId, userId } from '../ids.ts'
+import { type Db, many, maybeOne, prepared, sql } from '../lib/sql.ts'
 import type { Key, KeyOwner, KeyState } from './types.ts'
 
 interface KeyRow {
@@ -74,22 +74,39 @@ export async function revokeKey(db: Db, key: { appId: AppId; userId: UserId; id:
   return row?.revoked_at ?? null
 }
 
-/** The owner of the working key with one of these hashes, whose user is active. Notes the use at most once a minute. */
-export async function findOwner(db: Db, hashes: readonly Buffer[], at: Date): Promise<KeyOwner | null> {
-  const row = await maybeOne<{ id: string; app_id: string; client_id: string; user_id: string; external_user_id: string; stale: boolean }>(db, sql`
-    select k.id, k.app_id, c.client_id, k.user_id, u.external_user_id,
+interface OwnerRow {
+  secret_hash: Buffer; id: string; app_id: string; client_id: string; scopes: string[]; user_id: string
+  external_user_id: string; tokens_valid_after: Date | null; stale: boolean
+}
+
+/** The owners of the working keys with these hashes, whose users are active. Notes each use at most once a minute. */
+export async function findOwners(db: Db, hashes: readonly Buffer[], at: Date): Promise<{ hash: Buffer; owner: KeyOwner }[]> {
+  const rows = await many<OwnerRow>(db, prepared('key-owners', sql`
+    select k.secret_hash, k.id, k.app_id, c.client_id, c.scopes, k.user_id, u.external_user_id, u.tokens_valid_after,
            k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - 60_000)} as stale
     from api_keys k
     join end_users u on u.app_id = k.app_id and u.id = k.user_id and u.status = 'active'
     join clients c on c.app_id = k.app_id and c.kind = 'public'
     join apps a on a.id = k.app_id and a.status = 'active'
-    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active'`)
-  if (!row || !isClientId(row.client_id)) return null
-  if (row.stale) {
-    await db.query(sql`update api_keys set last_used_at = ${at} where app_id = ${row.app_id} and id = ${row.id}`)
-  }
-  return {
-    keyId: keyId(row.id), appId: appId(row.app_id), clientId: row.client_id, userId: userId(row.user_id),
-    externalUserId: externalUserId(row.external_user_id),
-  }
+    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active'`))
+  await noteUses(db, rows.filter((row) => row.stale), at)
+  return rows.flatMap((row) => (isClientId(row.client_id) ? [{ hash: row.secret_hash, owner: toOwner(row, row.client_id) }] : []))
+}
+
+const toOwner = (row: OwnerRow, clientId: ClientId): KeyOwner => ({
+  keyId: keyId(row.id), appId: appId(row.app_id), clientId, userId: userId(row.user_id),
+  externalUserId: externalUserId(row.external_user_id), tokensValidAfter: row.tokens_valid_after, publicScopes: row.scopes,
+})
+
+// In the order of ids: two batches that note the same keys never wait for each other in a circle.
+async function noteUses(db: Db, keys: readonly { app_id: string; id: string }[], at: Date): Promise<void> {
+  if (keys.length === 0) return
+  await db.query(prepared('key-uses', sql`
+    update api_keys k set last_used_at = ${at}
+    from (select k.app_id, k.id
+          from unnest(${keys.map((key) => key.app_id)}::uuid[], ${keys.map((key) => key.id)}::uuid[]) as used (app_id, id)
+          join api_keys k on k.app_id = used.app_id and k.id = used.id
+          order by k.id
+          for no key update of k) noted
+    where k.app_id = noted.app_id and k.id = noted.id`))
 }

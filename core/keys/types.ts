@@ -21,4 +21,6 @@ export interface KeyOwner {
   readonly clientId: ClientId
   readonly userId: UserId
   readonly externalUserId: ExternalUserId
+  readonly tokensValidAfter: Date | null
+  readonly publicScopes: readonly string[]
 }

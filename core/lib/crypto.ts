@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { type KeyObject, createCipheriv, createDecipheriv, createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -36,7 +36,7 @@ export function equalSecrets(a: string, b: string): boolean {
 export const fingerprint = (text: string): string => hash('sha256', text, 'base64url')
 
 /** How a secret is stored: HMAC-SHA-256 under the deployment's pepper. */
-export const pepperedHash = (secret: string, pepper: Buffer): Buffer =>
+export const pepperedHash = (secret: string, pepper: Buffer | KeyObject): Buffer =>
   createHmac('sha256', pepper).update(secret).digest()
 
 /** AES-256-GCM, bound to `context` so that a sealed value cannot stand in for another. */

@@ -32,6 +32,8 @@ export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions):
 export interface Statement {
   readonly text: string
   readonly values: unknown[]
+  /** Set for a statement that the server shall prepare once for each connection. */
+  readonly name?: string
 }
 
 /** A statement whose holes are parameters, never text. */
@@ -40,6 +42,9 @@ export function sql(parts: TemplateStringsArray, ...values: unknown[]): Statemen
   for (let i = 1; i < parts.length; i++) text += `$${i}${parts[i]}`
   return { text, values }
 }
+
+/** The same statement under a name that is its own: for the few that every request needs. */
+export const prepared = (name: string, statement: Statement): Statement => ({ ...statement, name })
 
 /** Runs `work` in one transaction: all of it or, when it throws, nothing. */
 export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {

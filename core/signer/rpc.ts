@@ -19,6 +19,9 @@ export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDe
     getAccess: rpc(service(), async (request: pb.GetAccessRequest) => ({
       access: await signer.access(request.clientId, request.externalUserId),
     })),
+    checkToken: rpc(service(), async ({ jti, loginId }: pb.CheckTokenRequest) => ({
+      revoked: await signer.isRevoked(jti, loginId),
+    })),
     watchInvalidations: streamRpc(service(), async (_request: pb.WatchInvalidationsRequest, emit: (message: pb.WatchInvalidationsResponse) => void, context) => {
       const unwatch = invalidations.watch(emit)
       const ended = AbortSignal.any([context.signal, stopping])

@@ -3,11 +3,12 @@ import { spendableAt } from '../allowances/account.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { Users } from '../identity/service.ts'
 import type { User } from '../identity/types.ts'
-import { authId } from '../ids.ts'
+import { type AppId, type UserId, authId, isUuid } from '../ids.ts'
 import type { Keys } from '../keys/service.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
+import { together } from '../lib/together.ts'
 import type { SignerSessions } from '../tokens/signer-sessions.ts'
 
 export interface SignerDeps {
@@ -18,16 +19,24 @@ export interface SignerDeps {
   readonly sessions: SignerSessions
   /** The newest observation that may still price a ticket now. */
   readonly usableRate: () => Promise<EthRate | null>
+  /** True for a JWT that was revoked, or whose login has ended. */
+  readonly isVoidToken: (token: { jti: string; familyId: string | null }) => Promise<boolean>
   readonly now: Now
 }
 
+const rateMs = 1_000
+const noRate = { at: -Infinity, found: Promise.resolve<EthRate | null>(null) }
+
+interface Subject { readonly appId: AppId; readonly userId: UserId }
+
 /** What a sidecar asks before the signer signs: who is this, and may they spend? */
-export function createSigner({ pool, ledger, users, keys, sessions, usableRate, now }: SignerDeps) {
+export function createSigner({ pool, ledger, users, keys, sessions, usableRate, isVoidToken, now }: SignerDeps) {
+  let rate = noRate
+
   async function verifyApiKey(presented: string) {
     const owner = await keys.verify(presented)
-    const user = owner && await users.findById(owner.appId, owner.userId)
-    if (!owner || !user) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
-    return { identity: owner, access: await accessOf(user) }
+    if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
+    return { identity: owner, access: await accessOf({ ...owner, id: owner.userId, status: 'active' }) }
   }
 
   async function verifySession(token: string) {
@@ -49,21 +58,35 @@ export function createSigner({ pool, ledger, users, keys, sessions, usableRate, 
     return accessOf(user)
   }
 
-  async function accessOf(user: User) {
+  const readAccount = together((users: readonly Subject[]) => ledger.readMany(pool, users, now()))
+
+  // It changes once a minute and is an estimate here, which sidecars use for seconds.
+  async function recentRate(): Promise<EthRate | null> {
+    const at = now().getTime()
+    if (at - rate.at >= rateMs) rate = { at, found: usableRate() }
+    rate.found.catch(() => { rate = noRate })
+    return rate.found
+  }
+
+  async function accessOf(user: Pick<User, 'appId' | 'id' | 'status' | 'tokensValidAfter'>) {
     const at = now()
-    const subject = { appId: user.appId, userId: user.id }
-    const [account, rate] = await Promise.all([ledger.read(pool, subject, at), usableRate()])
+    const [account, usable] = await Promise.all([readAccount({ appId: user.appId, userId: user.id }), recentRate()])
     return {
       active: user.status === 'active',
       tokensValidAfter: BigInt(user.tokensValidAfter ? secondsOf(user.tokensValidAfter) : 0),
       remainingUsdAttos: spendableAt(account.grants, at).toString(),
-      usdAttosPerEth: rate?.toString(),
+      usdAttosPerEth: usable?.toString(),
       userId: user.id,
       consumedUsdAttos: account.consumed.toString(),
     }
   }
 
-  return { verifyApiKey, verifySession, access }
+  // What is no id of ours cannot have been issued.
+  const isRevoked = async (jti: string, loginId: string): Promise<boolean> =>
+    !isUuid(jti) || (loginId !== '' && !isUuid(loginId))
+    || isVoidToken({ jti, familyId: loginId === '' ? null : loginId })
+
+  return { verifyApiKey, verifySession, access, isRevoked }
 }
 
 export type Signer = ReturnType<typeof createSigner>

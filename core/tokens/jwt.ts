@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { SignJWT, errors, jwtVerify } from 'jose'
+import { errors, jwtVerify } from 'jose'
 import { DomainError } from '../../proto/errors.ts'
 import { isUuid } from '../ids.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
 import { isVoid } from './family-store.ts'
+import { signJws } from './jws.ts'
 import { splitScopes } from './scopes.ts'
 import type { SigningKeys } from './signing-keys.ts'
 import { type IssuedToken, type TokenUse, signingAlgorithms } from './types.ts'
@@ -56,7 +57,6 @@ export interface VerifiedJwt {
 /** Signs and verifies the issuer's JWTs (decision 9, RFC 9068). */
 export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
   async function sign(token: NewToken): Promise<IssuedToken> {
-    const { kid, alg, key } = await signingKeys.active()
     const at = secondsOf(now())
     const exp = Math.min(at + token.ttlSeconds, token.notAfter ?? Infinity)
     const claims = {
@@ -64,27 +64,23 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
       ...(token.externalUserId === undefined ? {} : { external_user_id: token.externalUserId }),
       ...(token.familyId === undefined ? {} : { sid: token.familyId }),
     }
-    const accessToken = await new SignJWT(claims)
-      .setProtectedHeader({ alg, kid, typ: 'at+jwt' })
-      .setIssuer(issuer).setAudience(issuer).setSubject(token.sub).setJti(randomUUID())
-      .setIssuedAt(Math.max(at, token.voidedBefore ? secondsOf(token.voidedBefore) : 0)).setNotBefore(at).setExpirationTime(exp)
-      .sign(key)
+    const accessToken = await signJws(await signingKeys.active(), 'at+jwt', {
+      ...claims, iss: issuer, aud: issuer, sub: token.sub, jti: randomUUID(),
+      iat: Math.max(at, token.voidedBefore ? secondsOf(token.voidedBefore) : 0), nbf: at, exp,
+    })
     return { accessToken, tokenType: 'Bearer', expiresIn: exp - at, scope: token.scope }
   }
 
   /** OpenID Connect Core section 2. */
   async function signIdToken(token: NewIdToken): Promise<string> {
-    const { kid, alg, key } = await signingKeys.active()
     const at = secondsOf(now())
     const claims = {
       azp: token.clientId, token_use: 'id', auth_time: secondsOf(token.authTime), ...token.claims,
       ...(token.nonce === null ? {} : { nonce: token.nonce }),
     }
-    return new SignJWT(claims)
-      .setProtectedHeader({ alg, kid, typ: 'JWT' })
-      .setIssuer(issuer).setAudience(token.clientId).setSubject(token.sub).setJti(randomUUID())
-      .setIssuedAt(at).setExpirationTime(at + token.ttlSeconds)
-      .sign(key)
+    return signJws(await signingKeys.active(), 'JWT', {
+      ...claims, iss: issuer, aud: token.clientId, sub: token.sub, jti: randomUUID(), iat: at, exp: at + token.ttlSeconds,
+    })
   }
 
   /** What a live token of ours with one of those uses says. TOKEN_INVALID for anything else, without saying why. */
@@ -114,7 +110,10 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     }
   }
 
-  return { issuer, sign, signIdToken, verify }
+  /** True for a JWT that was revoked, or whose login has ended. */
+  const isVoidToken = (token: { jti: string; familyId: string | null }): Promise<boolean> => isVoid(pool, token)
+
+  return { issuer, sign, signIdToken, verify, isVoidToken }
 }
 
 export type Jwts = ReturnType<typeof createJwts>

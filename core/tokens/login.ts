@@ -1,6 +1,8 @@
 import { hash } from 'node:crypto'
+import type { DomainError } from '../../proto/errors.ts'
+import type { Invalidations } from '../invalidations.ts'
 import { newSecret } from '../lib/crypto.ts'
-import type { Db, Pool } from '../lib/sql.ts'
+import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type Now, addSeconds } from '../lib/time.ts'
 import { type TokenUser, findAccount } from './client-store.ts'
 import * as store from './family-store.ts'
@@ -13,6 +15,7 @@ export const refreshHash = (token: string): Buffer => hash('sha256', token, 'buf
 export interface LoginsDeps {
   readonly pool: Pool
   readonly jwts: Jwts
+  readonly invalidations: Invalidations
   readonly ttlSeconds: number
   readonly refreshTtlSeconds: number
   readonly now: Now
@@ -29,8 +32,30 @@ export interface Login {
   readonly nonce: string | null
 }
 
+/** What a grant came to: a login, a refusal, or a refusal with which a login has ended. */
+export type Redeemed =
+  | { readonly login: Login; readonly refreshToken: string | undefined }
+  | { readonly refusal: DomainError; readonly endedFamilyId?: string }
+
 /** What an interactive login ends with: a family of tokens that live and die together. */
-export function createLogins({ pool, jwts, ttlSeconds, refreshTtlSeconds, now }: LoginsDeps) {
+export function createLogins({ pool, jwts, invalidations, ttlSeconds, refreshTtlSeconds, now }: LoginsDeps) {
+  /**
+   * Redeems in one transaction. A refusal leaves traces too, so it is thrown after the commit; and the end of a login,
+   * whose secret was used twice, is told to those who honour its tokens without asking.
+   */
+  async function redeem(step: (db: Db) => Promise<Redeemed>) {
+    const redeemed = await tx(pool, step)
+    if ('login' in redeemed) return tokens(redeemed.login, redeemed.refreshToken)
+    if (redeemed.endedFamilyId !== undefined) await invalidations.publish({ kind: 'token', id: redeemed.endedFamilyId })
+    throw redeemed.refusal
+  }
+
+  /** Ends the family: its secret was used a second time. */
+  async function end(db: Db, familyId: string, refusal: DomainError): Promise<Redeemed> {
+    await store.endFamily(db, familyId, now())
+    return { refusal, endedFamilyId: familyId }
+  }
+
   /** Begins the family inside the transaction that uses up the code. */
   async function begin(db: Db, family: { id: string; user: TokenUser }): Promise<Date> {
     const at = now()
@@ -73,7 +98,7 @@ export function createLogins({ pool, jwts, ttlSeconds, refreshTtlSeconds, now }:
     }
   }
 
-  return { begin, addRefresh, tokens, personal }
+  return { redeem, end, begin, addRefresh, personal }
 }
 
 export type Logins = ReturnType<typeof createLogins>

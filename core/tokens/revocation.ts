@@ -2,6 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import type { ClientCaller } from '../callers.ts'
 import type { Actor } from '../identity/service.ts'
 import { type AppId, appId, isClientId } from '../ids.ts'
+import type { Invalidations } from '../invalidations.ts'
 import { isSecret } from '../lib/crypto.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
@@ -16,13 +17,14 @@ export interface RevocationDeps {
   readonly pool: Pool
   readonly jwts: Jwts
   readonly sessions: SignerSessions
+  readonly invalidations: Invalidations
   readonly now: Now
 }
 
 interface Asking { readonly appId: AppId; readonly clientIds: readonly string[]; readonly actor: Actor }
 
 /** RFC 7009. Whatever the token is, the answer is the same; only the asking app's own tokens end. */
-export function createRevocation({ pool, jwts, sessions, now }: RevocationDeps) {
+export function createRevocation({ pool, jwts, sessions, invalidations, now }: RevocationDeps) {
   async function revoke(request: { token: string; clientId: string | undefined }, client: ClientCaller, context: Context): Promise<void> {
     const asking = await whoAsks(request.clientId, client, context)
     if (request.token.startsWith(sessionPrefix)) return session(asking, request.token)
@@ -47,7 +49,9 @@ export function createRevocation({ pool, jwts, sessions, now }: RevocationDeps) 
 
   async function refresh({ appId }: Asking, token: string): Promise<void> {
     const found = isSecret(token, refreshPrefix) ? await findRefreshToken(pool, refreshHash(token)) : null
-    if (found?.app_id === appId) await endFamily(pool, found.family_id, now())
+    if (found?.app_id !== appId) return
+    await endFamily(pool, found.family_id, now())
+    await invalidations.publish({ kind: 'token', id: found.family_id })
   }
 
   async function jwt({ clientIds }: Asking, token: string): Promise<void> {
@@ -57,6 +61,7 @@ export function createRevocation({ pool, jwts, sessions, now }: RevocationDeps) 
     })
     if (!found || !clientIds.includes(found.clientId)) return
     await revokeJwt(pool, { jti: found.jti, expiresAt: new Date(found.exp * 1000) })
+    await invalidations.publish({ kind: 'token', id: found.jti })
   }
 
   return { revoke }

@@ -37,7 +37,7 @@ export function createTokens(deps: TokensDeps) {
 
   /** A user JWT for an active user. Scopes are those of the public client (decision 14). */
   async function mintUser(caller: M2mCaller, externalUserId: string, requested: string | undefined): Promise<IssuedToken> {
-    const scope = await userScope(caller.clientId, requested)
+    const scope = userScope(caller.publicScopes, requested)
     const user = await users.getActive(caller.appId, externalUserId)
     return signUser({ userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId }, {
       scope, notBefore: user.tokensValidAfter,
@@ -49,16 +49,14 @@ export function createTokens(deps: TokensDeps) {
     const owner = await keys.verify(presented)
     if (!owner) throw new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')
     if (owner.clientId !== clientId) throw new DomainError('NOT_FOUND', 'no such app for this credential')
-    const scope = await userScope(owner.clientId, requested)
-    const user = await users.findById(owner.appId, owner.userId)
-    const token = await signUser(owner, { scope, notBefore: user?.tokensValidAfter ?? null })
+    const scope = userScope(owner.publicScopes, requested)
+    const token = await signUser(owner, { scope, notBefore: owner.tokensValidAfter })
     return { ...token, externalUserId: owner.externalUserId }
   }
 
-  async function userScope(clientId: string, requested: string | undefined): Promise<string> {
-    const client = await apps.findPublic(clientId)
+  function userScope(publicScopes: readonly string[], requested: string | undefined): string {
     // Programmatic tokens never carry openid (decision 18).
-    const grantable = (client?.scopes ?? []).filter((scope) => scope !== 'openid')
+    const grantable = publicScopes.filter((scope) => scope !== 'openid')
     return chooseScopes(requested, { grantable, fallback: [userScopeDefault] })
   }
 

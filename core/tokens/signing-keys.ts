@@ -3,6 +3,7 @@ import { promisify } from 'node:util'
 import { seal, unseal } from '../lib/crypto.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import type { SigningKey } from './jws.ts'
 import * as store from './store.ts'
 import type { SigningAlgorithm } from './types.ts'
 
@@ -15,7 +16,7 @@ export interface SigningKeysDeps {
 
 interface Loaded {
   readonly at: number
-  readonly active: { readonly kid: string; readonly alg: SigningAlgorithm; readonly key: KeyObject }
+  readonly active: SigningKey
   readonly publicKeys: ReadonlyMap<string, { readonly alg: SigningAlgorithm; readonly key: KeyObject }>
   readonly jwks: readonly store.PublicJwk[]
 }

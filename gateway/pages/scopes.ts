@@ -4,6 +4,7 @@ const meanings: Readonly<Record<string, string>> = {
   openid: 'Know who you are here',
   profile: 'See your name',
   email: 'See your e-mail address',
+  offline_access: 'Keep you logged in',
   'sign:job': 'Have jobs signed and paid in your name',
 }
 

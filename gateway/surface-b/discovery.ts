@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { m2mScopes, publicVocabulary } from '../../proto/scopes.ts'
 import type { App } from '../listener.ts'
 import { route } from '../route.ts'
 
@@ -29,9 +30,7 @@ const Discovery = Type.Object({
 })
 
 /** Every scope that a client may be given. */
-const scopes = [
-  'openid', 'profile', 'email', 'sign:job', 'users:read', 'users:write', 'users:token', 'device:approve', 'sign:mint_user_token',
-]
+const scopes = [...publicVocabulary, ...m2mScopes]
 const secretMethods = ['client_secret_basic', 'client_secret_post']
 
 export interface DiscoveryDeps {

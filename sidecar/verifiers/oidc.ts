@@ -2,6 +2,7 @@ import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } f
 import type { Now } from '../../core/lib/time.ts'
 import { type Refusal, refusals } from '../refusals.ts'
 import { textOf } from '../json.ts'
+import type { RevokedTokens } from '../revoked-tokens.ts'
 import type { Verdict, Verifier } from './types.ts'
 
 /** An issuer whose tokens are believed, and where its keys come from. */
@@ -17,6 +18,8 @@ export interface OidcOptions {
   readonly issuers: readonly TrustedIssuer[]
   readonly clientIdClaim: string
   readonly subjectClaim: string
+  /** Of our own issuer. */
+  readonly revokedTokens: Pick<RevokedTokens, 'isRevoked'>
   readonly now: Now
 }
 
@@ -39,7 +42,10 @@ export function oidcVerifier(options: OidcOptions): Verifier {
     const trusted = issuerOf(credential.text, options.issuers)
     if (!trusted) return no(refusals.invalidToken)
     const claims = await verified(credential.text, trusted, options.now())
-    return claims ? judge(claims, trusted, options) : no(refusals.invalidToken)
+    if (!claims) return no(refusals.invalidToken)
+    const verdict = judge(claims, trusted, options)
+    const revoked = trusted.own && verdict.kind === 'yes' && (await isRevoked(claims, options))
+    return revoked ? no(refusals.invalidToken) : verdict
   }
 }
 
@@ -51,6 +57,15 @@ function issuerOf(token: string, issuers: readonly TrustedIssuer[]): TrustedIssu
     return undefined
   }
 }
+
+const loginOf = (claims: JWTPayload): string | null => textOf(claims['sid']) || null
+
+const isRevoked = (claims: JWTPayload, { revokedTokens }: OidcOptions): Promise<boolean> =>
+  revokedTokens.isRevoked({
+    jti: textOf(claims.jti),
+    loginId: loginOf(claims),
+    issuedAt: claims.iat ?? 0,
+  })
 
 const aboutTheToken = [
   errors.JWTExpired,
@@ -103,8 +118,8 @@ function judge(
     issuer: trimSlashes(trusted.issuer),
     clientId,
     externalUserId,
-    userId: null,
-    keyId: null,
+    userId: trusted.own ? loginOf(claims) : null,
+    keyId: trusted.own ? textOf(claims.jti) || null : null,
     // A token that does not say when it was issued is older than any revocation.
     issuedAt: typeof claims.iat === 'number' ? Math.floor(claims.iat) : 0,
     expiresAt,

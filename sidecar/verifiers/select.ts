@@ -1,6 +1,7 @@
 import type { Now } from '../../core/lib/time.ts'
 import type { SidecarConfig } from '../config.ts'
 import type { CoreClient } from '../core.ts'
+import type { RevokedTokens } from '../revoked-tokens.ts'
 import { createForeignKeys, createOwnKeys } from '../jwks.ts'
 import { type KeyLookup, type KeyShape, apiKeyVerifier } from './api-key.ts'
 import { compositeVerifier } from './composite.ts'
@@ -14,6 +15,7 @@ export interface SelectOptions {
   readonly core: Pick<CoreClient, 'getJwks'>
   readonly lookup: KeyLookup
   readonly shape: KeyShape
+  readonly revokedTokens: RevokedTokens
   readonly now: Now
 }
 
@@ -26,6 +28,7 @@ export async function selectVerifier({
   core,
   lookup,
   shape,
+  revokedTokens,
   now,
 }: SelectOptions): Promise<Verifier> {
   const apiKey = apiKeyVerifier({ lookup, shape })
@@ -33,6 +36,7 @@ export async function selectVerifier({
     issuers: trustedIssuers(config, createOwnKeys({ load: core.getJwks, now })),
     clientIdClaim: config.clientIdClaim,
     subjectClaim: config.subjectClaim,
+    revokedTokens,
     now,
   })
   switch (config.mode) {

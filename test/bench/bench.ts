@@ -5,10 +5,12 @@ import { balanceRead } from './balance.ts'
 import { ingest } from './ingest.ts'
 import { collectorMemory, idleMemory } from './memory.ts'
 import { type Million, collectMillion } from './million.ts'
+import { userTokenMint } from './mint.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
 import { startup } from './startup.ts'
 import { table } from './table.ts'
+import { apiKeyVerify } from './verify-key.ts'
 
 /**
  * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating
@@ -19,6 +21,8 @@ const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
   ingest,
   'balance-read': balanceRead,
+  'user-token-mint': userTokenMint,
+  'api-key-verify': apiKeyVerify,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
   'start-up': startup,

@@ -3,7 +3,7 @@ import { createAllowances } from '../../core/allowances/service.ts'
 import type { M2mCaller } from '../../core/callers.ts'
 import { createIdempotency } from '../../core/idempotency.ts'
 import { createApps } from '../../core/identity/apps.ts'
-import { m2mScopes } from '../../core/identity/types.ts'
+import { publicScopes } from '../../core/identity/types.ts'
 import { createUsers } from '../../core/identity/service.ts'
 import { isClientId, isM2mClientId } from '../../core/ids.ts'
 import { createInvalidations } from '../../core/invalidations.ts'
@@ -19,6 +19,7 @@ import type { EventSource } from '../../core/metering/types.ts'
 import { createPlans } from '../../core/plans/service.ts'
 import { createSecrets } from '../../core/secrets.ts'
 import { createUsage } from '../../core/usage/service.ts'
+import { m2mScopes } from '../../proto/scopes.ts'
 
 const statementTimeoutMs = 10_000
 // More than any run can spend: what is measured is charging, not refusing.
@@ -59,7 +60,7 @@ export function wireCore(url: string) {
   async function createApp(): Promise<M2mCaller> {
     const { id, clientId, m2mClientId } = await apps.create({ name: 'Bench', included })
     if (!isClientId(clientId) || !isM2mClientId(m2mClientId)) throw new Error('malformed client id')
-    return { kind: 'm2m', appId: id, clientId, m2mClientId, scopes: m2mScopes }
+    return { kind: 'm2m', appId: id, clientId, m2mClientId, scopes: m2mScopes, publicScopes }
   }
 
   /** The collector as it runs in production, at a fixed rate and on another stream. */

@@ -17,10 +17,11 @@ import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import { createDatabase } from '../support/postgres.ts'
+import { secretly } from '../support/secrecy.ts'
 
-export const serviceToken = 'service-token-of-the-core-tests-0123456789'
+export const serviceToken = secretly('service-token-of-the-core-tests-0123456789')
 export const issuer = 'https://svc.example/api/v1/oidc'
-export const pepper = 'pepper-of-the-core-tests-0123456789-abcdef'
+export const pepper = secretly('pepper-of-the-core-tests-0123456789-abcdef')
 /** Not on a whole second, so that what is rounded shows. */
 export const begin = new Date('2026-03-10T12:00:00.250Z')
 
@@ -46,7 +47,7 @@ export const day = 86_400_000
 export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
   const reader = createEnvReader({
     CORE_PORT: '0', CORE_TOKEN: serviceToken, PUBLIC_URL: 'https://svc.example', RATE_FIXED: '3000',
-    KEY_ENCRYPTION_KEY: 'sealing-key-of-the-core-tests-0123456789', SECRET_PEPPERS: `p1:${pepper}`, ...env,
+    KEY_ENCRYPTION_KEY: secretly('sealing-key-of-the-core-tests-0123456789'), SECRET_PEPPERS: `p1:${pepper}`, ...env,
   })
   const config = readCoreConfig(reader)
   if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))
@@ -110,6 +111,7 @@ export interface TestApp {
 
 async function createApp(rpcs: Rpcs, options: { starterUsdMicros?: string }): Promise<TestApp> {
   const { clientId, m2mClientId, m2mClientSecret } = await rpcs.createApp({ name: 'An app', ...options })
+  secretly(m2mClientSecret)
   return { clientId, m2mClientId, secret: m2mClientSecret, basic: basicOf(m2mClientId, m2mClientSecret) }
 }
 

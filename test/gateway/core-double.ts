@@ -61,6 +61,7 @@ const answers = {
       authTime: at, expiresAt: at,
     },
   } satisfies accounts.GetSessionResponse,
+  logIn: { sessionToken: 'a-session', session: undefined } satisfies accounts.LogInResponse,
   upsertUser: { user, created: true } satisfies identity.UpsertUserResponse,
   updateUser: { user } satisfies identity.UpdateUserResponse,
   deactivateUser: {

@@ -6,9 +6,10 @@ import { startGateway } from '../../gateway/server.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { type TestCore, basicOf, bearerOf, serviceToken, startTestCore } from '../core/support.ts'
+import { secretly } from '../support/secrecy.ts'
 import { asRecord, publicUrl, quietEdge } from './support.ts'
 
-export const password = 'a long enough password'
+export const password = secretly('a long enough password')
 
 /** One app with everything that may call it. */
 export interface RealApp {
@@ -28,7 +29,7 @@ export async function startReal() {
   const gateway = await startGateway({
     host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256',
     core: { target: core.core.target, token: serviceToken, deadlineMs: 10_000 },
-    edge: { ...quietEdge, ingestSecret: 'ingest-secret-of-at-least-32-characters' },
+    edge: { ...quietEdge, ingestSecret: secretly('ingest-secret-of-at-least-32-characters') },
   }, { log: silentLog(), metrics: createMetrics('gateway') })
   const insecure = credentials.createInsecure()
   const people = new accounts.AccountServiceClient(core.core.target, insecure)
@@ -37,6 +38,7 @@ export async function startReal() {
 
   async function newSession(email: string): Promise<Record<string, string>> {
     const { sessionToken, session } = await unary(people.logIn.bind(people))({ email, password }, operator)
+    secretly(sessionToken)
     return { cookie: `__Host-tollgate_session=${sessionToken}`, origin: publicUrl, 'x-csrf-token': session?.csrfToken ?? '' }
   }
 

@@ -5,10 +5,11 @@ import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import type { EdgeConfig } from '../../gateway/edge-config.ts'
 import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
+import { secretly } from '../support/secrecy.ts'
 import { startCoreDouble } from './core-double.ts'
 
 export const publicUrl = 'https://svc.example'
-export const serviceToken = 'service-token-of-at-least-32-characters'
+export const serviceToken = secretly('service-token-of-at-least-32-characters')
 export const basic = `Basic ${Buffer.from('m2m_0123456789abcdef01234567:svc_cs_x').toString('base64')}`
 
 /** No limits, no proxies, no other origins, no secret. */

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Operation, type Real, type RealApp, addressFor, bodyFor, operationsOf, startReal } from './real.ts'
 
-// Its credential is the subject token in the form, and it looks at the app first (identity facts 6.2).
+// Its credential is the subject token in the form.
 const byBody = '/api/v1/apps/{clientId}/oidc/token'
 
 let real: Real
@@ -14,7 +14,7 @@ beforeAll(async () => {
   mine = await real.newApp('mine')
   theirs = await real.newApp('theirs')
   const { operations } = await operationsOf(real.url, mine.session)
-  scoped = operations.filter(({ path }) => path.includes('/apps/{clientId}') && path !== byBody)
+  scoped = operations.filter(({ path }) => path.includes('/apps/{clientId}'))
 })
 afterAll(() => real.stop())
 
@@ -61,9 +61,69 @@ describe('every app-scoped route', () => {
   })
 })
 
+/** An exchange of that subject token at that app. */
+const exchange = (clientId: string, subjectToken: string, headers: Readonly<Record<string, string>> = {}) => fetch(
+  real.url + byBody.replace('{clientId}', clientId), {
+    method: 'POST', headers,
+    body: new URLSearchParams({
+      grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange', subject_token: subjectToken,
+      subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+    }),
+  })
+
+describe('the exchange at an app', () => {
+  const bearer = (authorization: string) => authorization.replace('Bearer ', '')
+
+  it.each([
+    ["another app's user token", 404, () => ({ token: bearer(mine.userToken) })],
+    ["another app's key", 404, () => ({ token: bearer(mine.apiKey) })],
+    ["another app's M2M client", 404, () => ({ token: bearer(mine.userToken), headers: { authorization: mine.basic } })],
+    ['a token that is none', 400, () => ({ token: 'nonsense' })], ['no token', 400, () => ({ token: '' })],
+    ['a client with a wrong secret', 401, () => ({ token: bearer(mine.userToken), headers: { authorization: mine.basic.slice(0, -6) } })],
+  ] satisfies [string, number, () => { token: string; headers?: Record<string, string> }][])('answers %s alike for an app of others and for none', async (_who, expected, credential) => {
+    const seen = async (clientId: string) => {
+      const { token, headers }: { token: string; headers?: Record<string, string> } = credential()
+      const response = await exchange(clientId, token, headers)
+      return { status: response.status, text: (await response.text()).replace(/"correlation_id":"[^"]*"/, '') }
+    }
+    const foreign = await seen(theirs.clientId)
+    expect(foreign.status).toBe(expected)
+    for (const clientId of [unknownApp(), theirs.m2mClientId, mine.m2mClientId]) expect(await seen(clientId)).toEqual(foreign)
+  })
+
+  it('answers its own users', async () => {
+    expect((await exchange(mine.clientId, bearer(mine.userToken), { authorization: mine.basic })).status).toBe(200)
+    expect((await exchange(mine.clientId, bearer(mine.apiKey))).status).toBe(200)
+  })
+})
+
 const median = (times: number[]): number => times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0
 const rounds = 200
 const tries = 6
+
+/** How long `measure` takes for a foreign app, by an unknown one: medians, until they are alike or it was tried often enough. */
+async function timeRatios(measure: (clientId: string) => Promise<unknown>): Promise<number[]> {
+  const one = async (clientId: string): Promise<number> => {
+    const began = performance.now()
+    await measure(clientId)
+    return performance.now() - began
+  }
+  const ratios: number[] = []
+  // Another process on the machine may disturb a measurement, not all of them.
+  for (let attempt = 0; attempt < tries; attempt++) {
+    const foreign: number[] = []
+    const unknown: number[] = []
+    for (let i = 0; i < rounds; i++) {
+      const inTurn = [async () => foreign.push(await one(theirs.clientId)), async () => unknown.push(await one(unknownApp()))]
+      for (const each of i % 2 ? inTurn : inTurn.toReversed()) await each()
+    }
+    ratios.push(median(foreign) / median(unknown))
+    if (distance(ratios) <= 0.1) break
+  }
+  return ratios
+}
+
+const distance = (ratios: readonly number[]): number => Math.abs((ratios.at(-1) ?? 0) - 1)
 
 describe('the time of a refusal', () => {
   it.each([
@@ -72,23 +132,13 @@ describe('the time of a refusal', () => {
   ])('of %s %s does not tell a foreign app from an unknown one', async (method, path) => {
     const operation = scoped.find((each) => each.method === method && each.path === path)
     if (!operation) throw new Error('no such route')
-    const one = async (clientId: string): Promise<number> => {
-      const began = performance.now()
-      await ask(operation, clientId, { authorization: mine.basic })
-      return performance.now() - began
-    }
-    const ratios: number[] = []
-    // Another process on the machine may disturb a measurement, not all of them.
-    for (let attempt = 0; attempt < tries; attempt++) {
-      const foreign: number[] = []
-      const unknown: number[] = []
-      for (let i = 0; i < rounds; i++) {
-        const inTurn = [async () => foreign.push(await one(theirs.clientId)), async () => unknown.push(await one(unknownApp()))]
-        for (const measure of i % 2 ? inTurn : inTurn.toReversed()) await measure()
-      }
-      ratios.push(median(foreign) / median(unknown))
-      if (Math.abs((ratios.at(-1) ?? 0) - 1) <= 0.1) break
-    }
-    expect(Math.abs((ratios.at(-1) ?? 0) - 1), `ratios of the medians: ${ratios.join(' ')}`).toBeLessThanOrEqual(0.1)
+    const ratios = await timeRatios((clientId) => ask(operation, clientId, { authorization: mine.basic }))
+    expect(distance(ratios), `ratios of the medians: ${ratios.join(' ')}`).toBeLessThanOrEqual(0.1)
+  }, 180_000)
+
+  it('of an exchange does not tell it either', async () => {
+    const token = mine.userToken.replace('Bearer ', '')
+    const ratios = await timeRatios(async (clientId) => (await exchange(clientId, token)).text())
+    expect(distance(ratios), `ratios of the medians: ${ratios.join(' ')}`).toBeLessThanOrEqual(0.1)
   }, 180_000)
 })

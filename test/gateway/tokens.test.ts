@@ -32,7 +32,7 @@ describe('the discovery document', () => {
       introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
       revocation_endpoint_auth_methods_supported: ['none', 'client_secret_basic', 'client_secret_post'],
       scopes_supported: [
-        'openid', 'profile', 'email', 'sign:job', 'users:read', 'users:write', 'users:token', 'device:approve', 'sign:mint_user_token',
+        'openid', 'profile', 'email', 'offline_access', 'sign:job', 'users:read', 'users:write', 'users:token', 'device:approve', 'sign:mint_user_token',
       ],
       claims_supported: ['sub', 'iss', 'aud', 'exp', 'iat', 'auth_time', 'nonce', 'email', 'email_verified', 'name'],
     })

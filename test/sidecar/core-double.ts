@@ -45,10 +45,12 @@ const attosPerMicro = 1_000_000_000_000n
 export async function startCoreDouble(port = 0) {
   const keys = new Map<string, ScriptedKey>()
   const sessions = new Map<string, ScriptedKey & { expiresAt: bigint }>()
+  const revoked = new Set<string>()
   const users = new Map<string, Partial<Access> & { micros: bigint }>()
   const calls = {
     verifyApiKey: 0,
     verifySignerSession: 0,
+    checkToken: 0,
     getAccess: 0,
     getJwks: 0,
     ingestEvents: 0,
@@ -127,6 +129,9 @@ export async function startCoreDouble(port = 0) {
     getAccess: answer('getAccess', ({ clientId, externalUserId }) => ({
       access: accessOf(`${clientId}:${externalUserId}`),
     })),
+    checkToken: answer('checkToken', ({ jti, loginId }) => ({
+      revoked: revoked.has(jti) || revoked.has(loginId),
+    })),
     watchInvalidations: (call) => {
       call.sendMetadata(new Metadata())
       watchers.add(call)
@@ -185,6 +190,7 @@ export async function startCoreDouble(port = 0) {
     port: bound,
     keys,
     sessions,
+    revoked,
     users,
     calls,
     script,

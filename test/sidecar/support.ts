@@ -7,11 +7,12 @@ import { createMetrics } from '../../core/lib/metrics.ts'
 import { type SidecarConfig, readSidecarConfig } from '../../sidecar/config.ts'
 import { type Sidecar, startSidecar } from '../../sidecar/server.ts'
 import type { KeyShape } from '../../sidecar/verifiers/api-key.ts'
+import { secretly } from '../support/secrecy.ts'
 import { type CoreDouble, startCoreDouble } from './core-double.ts'
 
-export const secret = 'whsec_test'
-export const oldSecret = 'whsec_old'
-export const coreToken = 'core-token-of-these-tests-0123456789'
+export const secret = secretly('whsec_test')
+export const oldSecret = secretly('whsec_old')
+export const coreToken = secretly('core-token-of-these-tests-0123456789')
 /** 2026-09-14T10:15:30Z, the clock of the vectors. */
 export const vectorNow = 1_789_380_930
 

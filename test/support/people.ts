@@ -4,6 +4,7 @@ import { correlationHeader, serviceTokenHeader, sessionHeader, unary } from '../
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
+import { secretly } from './secrecy.ts'
 import { type TestApp, type TestCore, serviceToken } from '../core/support.ts'
 
 export interface Person {
@@ -18,7 +19,7 @@ export interface Person {
 export async function logIn(core: TestCore, options: { isPlatformAdmin?: boolean } = {}): Promise<Person> {
   const person = {
     accountId: randomUUID(), email: `${randomUUID()}@example.com`, csrf: randomUUID(),
-    token: randomBytes(32).toString('base64url'),
+    token: secretly(randomBytes(32).toString('base64url')),
   }
   const at = core.clock.now()
   await core.sql.query('insert into accounts (id, email, name, is_platform_admin, created_at) values ($1, $2, $3, $4, $5)',

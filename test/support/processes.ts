@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { keepLog, secretSettings } from './secrecy.ts'
 
 export interface ProcessSpec {
   readonly name: 'core' | 'gateway' | 'sidecar'
@@ -37,7 +38,10 @@ export async function runProcess({ name, env }: ProcessSpec): Promise<RunningPro
   let crashes = 0
   const errors: string[] = []
 
+  secretSettings(env)
+
   function note(line: string): boolean {
+    keepLog(line)
     lines = [...lines.slice(1 - keptLines), line]
     if (/^\{"level":[56]0/.test(line) && errors.length < keptLines) errors.push(line)
     return line.includes(`"msg":"${name} is up"`)

@@ -1,14 +1,15 @@
 import { Redis } from 'ioredis'
 import type { Reporter, TestModule, Vitest } from 'vitest/node'
 import { missingParts, type Parts } from './parts.ts'
+import { searchRun } from './secrecy.ts'
 
 type Clusters = Record<string, { version: string; host: string }>
 
 /**
  * Prints, after everything else, what each vitest project ran on, and a plain closing line that CI
- * reads: `N passed, N failed, N skipped`.
+ * reads: `N passed, N failed, N skipped`. A secret in a log of the run is a failure.
  */
-export function partsReporter(env: NodeJS.ProcessEnv): Reporter {
+export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
   let vitest: Vitest | undefined
   return {
     onInit: (started) => {
@@ -23,8 +24,13 @@ export function partsReporter(env: NodeJS.ProcessEnv): Reporter {
       }
       const missing = missingParts(env)
       if (missing.length > 0) lines.push(`e2e-real: not run, needs ${missing.join(', ')}`)
+      const { lines: logged, secrets, leaks } = await searchRun(logs)
+      lines.push(`logs: ${logged} lines, ${leaks.length} of them with a secret; ${secrets} secrets were noted`)
+      lines.push(...leaks.map(({ what, line }) => `logs: ${what} in ${line.slice(0, 500)}`))
+      if (leaks.length > 0) process.exitCode = 1
       const { passed, failed, skipped } = count(modules)
-      const closing = `${passed} passed, ${failed + unhandledErrors.length} failed, ${skipped} skipped`
+      const failures = failed + unhandledErrors.length + leaks.length
+      const closing = `${passed} passed, ${failures} failed, ${skipped} skipped`
       process.stdout.write(`${lines.join('\n')}\n\n${closing}\n`)
     },
   }

@@ -5,6 +5,7 @@ import { inject } from 'vitest'
 import { type Service, startService } from '../../deploy/service.ts'
 import { createTopic, kafkaBrokers } from './kafka.ts'
 import { createDatabase } from './postgres.ts'
+import { secretSettings, secretly } from './secrecy.ts'
 
 export interface TestService {
   readonly service: Service
@@ -34,7 +35,10 @@ export async function startTestService(more: Readonly<Record<string, string>> = 
     ...(topic === null ? {} : { KAFKA_BROKERS: (kafkaBrokers() ?? []).join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic }),
     ...more,
   }
+  secretSettings(env)
   let service = await startService(env)
+  const { webhookSecret, m2mClientSecret, ownerPassword } = service.quickstart
+  for (const secret of [webhookSecret, m2mClientSecret, ownerPassword]) secretly(secret ?? '')
 
   async function restart(): Promise<Service> {
     await service.stop()

@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
 import { equalSecrets } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type PublicClient, findActiveUser, findPublicClient } from '../client-store.ts'
 import * as store from '../family-store.ts'
-import type { Logins } from '../login.ts'
+import type { Logins, Redeemed } from '../login.ts'
 
 export interface AuthorizationCodeRequest {
   readonly clientId: string
@@ -31,25 +31,19 @@ export function createAuthorizationCodeGrant({ pool, logins, now }: Authorizatio
     if (!client.grant_types.includes('authorization_code')) {
       throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not use authorization codes')
     }
-    // Ending the family of a code that was used twice must last, so the refusal is thrown after the commit.
-    const result = await tx(pool, (db) => step(db, client, request))
-    if (result instanceof DomainError) throw result
-    return logins.tokens(result.login, result.refreshToken)
+    return logins.redeem((db) => step(db, client, request))
   }
 
-  async function step(db: Db, client: PublicClient, request: AuthorizationCodeRequest) {
+  async function step(db: Db, client: PublicClient, request: AuthorizationCodeRequest): Promise<Redeemed> {
     const codeHash = hash('sha256', request.code, 'buffer')
     const code = await store.lockCode(db, codeHash)
-    if (!code || code.client_id !== client.client_id) return invalidCode()
-    if (code.consumed_at !== null) {
-      await store.endFamily(db, code.family_id, now())
-      return invalidCode()
-    }
+    if (!code || code.client_id !== client.client_id) return { refusal: invalidCode() }
+    if (code.consumed_at !== null) return logins.end(db, code.family_id, invalidCode())
     if (code.expires_at <= now() || code.redirect_uri !== request.redirectUri || !proves(request.codeVerifier, code.code_challenge)) {
-      return invalidCode()
+      return { refusal: invalidCode() }
     }
     const user = await findActiveUser(db, { appId: client.app_id, id: code.user_id })
-    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > code.auth_time)) return invalidCode()
+    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > code.auth_time)) return { refusal: invalidCode() }
     await store.consumeCode(db, codeHash, now())
     const expiresAt = await logins.begin(db, { id: code.family_id, user })
     const login = {

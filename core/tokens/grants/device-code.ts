@@ -1,12 +1,11 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { isSecret, uuidV7 } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type PublicClient, findActiveUser, findPublicClient } from '../client-store.ts'
 import * as store from '../device-store.ts'
 import { deviceGrant, deviceHash, devicePrefix } from '../devices.ts'
-import { endFamily } from '../family-store.ts'
-import type { Logins } from '../login.ts'
+import type { Logins, Redeemed } from '../login.ts'
 
 // RFC 8628 section 3.5.
 const slowDownSeconds = 5
@@ -24,23 +23,21 @@ export function createDeviceCodeGrant({ pool, logins, now }: DeviceCodeDeps) {
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
     if (!client.grant_types.includes(deviceGrant)) throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not log in devices')
     if (!isSecret(request.deviceCode, devicePrefix)) throw unknownCode()
-    // A refusal leaves traces too, so it is thrown only after the commit.
-    const result = await tx(pool, (db) => step(db, client, deviceHash(request.deviceCode)))
-    if (result instanceof DomainError) throw result
-    return logins.tokens(result.login, result.refreshToken)
+    return logins.redeem((db) => step(db, client, deviceHash(request.deviceCode)))
   }
 
-  async function step(db: Db, client: PublicClient, hash: Buffer) {
+  async function step(db: Db, client: PublicClient, hash: Buffer): Promise<Redeemed> {
     const device = await store.lockDevice(db, hash)
-    if (!device || device.client_id !== client.client_id) return unknownCode()
+    if (!device || device.client_id !== client.client_id) return { refusal: unknownCode() }
     if (device.status === 'consumed') {
       // Somebody else has the code: what it led to ends (RFC 6749 section 10.5 says so of codes).
-      if (device.family_id !== null) await endFamily(db, device.family_id, now())
-      return unknownCode()
+      return device.family_id === null ? { refusal: unknownCode() } : logins.end(db, device.family_id, unknownCode())
     }
-    if (device.expires_at <= now()) return new DomainError('DEVICE_CODE_EXPIRED', 'the device code has expired; start again')
-    if (device.status === 'denied') return new DomainError('ACCESS_DENIED', 'the login was denied')
-    return device.status === 'pending' ? poll(db, device) : login(db, client, device)
+    if (device.expires_at <= now()) {
+      return { refusal: new DomainError('DEVICE_CODE_EXPIRED', 'the device code has expired; start again') }
+    }
+    if (device.status === 'denied') return { refusal: new DomainError('ACCESS_DENIED', 'the login was denied') }
+    return device.status === 'pending' ? { refusal: await poll(db, device) } : login(db, client, device)
   }
 
   async function poll(db: Db, device: store.DeviceCodeRow): Promise<DomainError> {
@@ -54,15 +51,15 @@ export function createDeviceCodeGrant({ pool, logins, now }: DeviceCodeDeps) {
       : new DomainError('AUTHORIZATION_PENDING', 'nobody has decided yet')
   }
 
-  async function login(db: Db, client: PublicClient, device: store.DeviceCodeRow) {
+  async function login(db: Db, client: PublicClient, device: store.DeviceCodeRow): Promise<Redeemed> {
     const user = device.user_id === null ? null : await findActiveUser(db, { appId: client.app_id, id: device.user_id })
     const decidedAt = device.decided_at ?? now()
     if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > decidedAt)) {
-      return new DomainError('GRANT_INVALID', 'the user is inactive')
+      return { refusal: new DomainError('GRANT_INVALID', 'the user is inactive') }
     }
     const familyId = uuidV7(now().getTime())
     const expiresAt = await logins.begin(db, { id: familyId, user })
-    if (!await store.consumeDevice(db, { hash: device.code_hash, familyId })) return unknownCode()
+    if (!await store.consumeDevice(db, { hash: device.code_hash, familyId })) return { refusal: unknownCode() }
     const login = {
       familyId, user, clientId: client.client_id, accountId: device.account_id, scope: device.scope, authTime: decidedAt, nonce: null,
     }

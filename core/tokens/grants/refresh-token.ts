@@ -1,10 +1,10 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { isSecret } from '../../lib/crypto.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { findActiveUser, findPublicClient } from '../client-store.ts'
 import * as store from '../family-store.ts'
-import { type Logins, refreshHash, refreshPrefix } from '../login.ts'
+import { type Logins, type Redeemed, refreshHash, refreshPrefix } from '../login.ts'
 import { chooseScopes, splitScopes } from '../scopes.ts'
 
 export interface RefreshRequest {
@@ -26,22 +26,17 @@ export function createRefreshTokenGrant({ pool, logins, now }: RefreshTokenDeps)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
     if (!client.grant_types.includes('refresh_token')) throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not refresh')
     if (!isSecret(request.refreshToken, refreshPrefix)) throw invalidRefresh()
-    const result = await tx(pool, (db) => step(db, request))
-    if (result instanceof DomainError) throw result
-    return logins.tokens(result.login, result.refreshToken)
+    return logins.redeem((db) => step(db, request))
   }
 
-  async function step(db: Db, request: RefreshRequest) {
+  async function step(db: Db, request: RefreshRequest): Promise<Redeemed> {
     const hash = refreshHash(request.refreshToken)
     const found = await store.lockRefreshToken(db, hash)
-    if (!found || found.client_id !== request.clientId) return invalidRefresh()
-    if (found.rotated_at !== null) {
-      await store.endFamily(db, found.family_id, now())
-      return invalidRefresh()
-    }
-    if (found.ended_at !== null || found.expires_at <= now()) return invalidRefresh()
+    if (!found || found.client_id !== request.clientId) return { refusal: invalidRefresh() }
+    if (found.rotated_at !== null) return logins.end(db, found.family_id, invalidRefresh())
+    if (found.ended_at !== null || found.expires_at <= now()) return { refusal: invalidRefresh() }
     const user = await findActiveUser(db, { appId: found.app_id, id: found.user_id })
-    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at)) return invalidRefresh()
+    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at)) return { refusal: invalidRefresh() }
     const granted = splitScopes(found.scope)
     const scope = chooseScopes(request.scope, { grantable: granted, fallback: granted })
     await store.rotateRefreshToken(db, hash, now())

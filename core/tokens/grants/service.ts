@@ -1,6 +1,7 @@
 import type { AccountCaller } from '../../callers.ts'
 import type { Allowances } from '../../allowances/service.ts'
 import type { Users } from '../../identity/service.ts'
+import type { Invalidations } from '../../invalidations.ts'
 import type { Keys } from '../../keys/service.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
@@ -30,6 +31,7 @@ export interface GrantsDeps {
   /** Told in signer sessions of apps that name no signer of their own. */
   readonly defaultSignerUrl: string
   readonly pool: Pool
+  readonly invalidations: Invalidations
   readonly jwts: Jwts
   readonly subjects: Subjects
   readonly users: Users
@@ -46,7 +48,7 @@ const forgetAfterSeconds = -86_400
 
 /** Every grant of the token endpoint, and what becomes of the tokens. */
 export function createGrants(deps: GrantsDeps) {
-  const { config, pool, jwts, subjects, users, keys, sessions, allowances, log, now } = deps
+  const { config, pool, jwts, subjects, users, keys, sessions, allowances, invalidations, log, now } = deps
   const { issuer } = jwts
   const journal = createJournal({ pool, log, now })
   const signerTokens = createSignerTokens({ pool, jwts, allowances, config, defaultSignerUrl: deps.defaultSignerUrl })
@@ -54,17 +56,17 @@ export function createGrants(deps: GrantsDeps) {
     pool, users, ttlSeconds: config.deviceTtlSeconds, intervalSeconds: config.deviceIntervalSeconds, now,
   })
   const logins = createLogins({
-    pool, jwts, ttlSeconds: config.loginTtlSeconds, refreshTtlSeconds: config.refreshTtlSeconds, now,
+    pool, jwts, invalidations, ttlSeconds: config.loginTtlSeconds, refreshTtlSeconds: config.refreshTtlSeconds, now,
   })
   const { grantService } = createGrantsRpc({
-    tokenExchange: createTokenExchange({ issuer, pool, users, keys, subjects, sessions, devices, signerTokens, journal, now }),
+    tokenExchange: createTokenExchange({ issuer, pool, keys, subjects, sessions, devices, signerTokens, journal, now }),
     mintSigner: createMintSigner({ issuer, users, signerTokens, journal }),
     deviceCode: createDeviceCodeGrant({ pool, logins, now }),
     authorizationCode: createAuthorizationCodeGrant({ pool, logins, now }),
     refreshToken: createRefreshTokenGrant({ pool, logins, now }),
     deviceToken: createDeviceExchange({ subjects, signerTokens, journal }),
     introspection: createIntrospection({ pool, jwts, subjects, sessions, now }),
-    revocation: createRevocation({ pool, jwts, sessions, now }),
+    revocation: createRevocation({ pool, jwts, sessions, invalidations, now }),
     logins, sessions, revocationBoundSeconds: deps.revocationBoundSeconds,
   })
   const { deviceService } = createDevicesRpc({ devices, accountBySession: deps.accountBySession })

@@ -1,7 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { ExchangeTokenRequest, ExchangeTokenResponse } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../callers.ts'
-import type { Users } from '../../identity/service.ts'
 import { appId, isClientId } from '../../ids.ts'
 import { type Keys, parseKey } from '../../keys/service.ts'
 import type { Pool } from '../../lib/sql.ts'
@@ -21,7 +20,6 @@ const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 export interface TokenExchangeDeps {
   readonly issuer: string
   readonly pool: Pool
-  readonly users: Users
   readonly keys: Keys
   readonly subjects: Subjects
   readonly sessions: SignerSessions
@@ -33,7 +31,7 @@ export interface TokenExchangeDeps {
 
 interface Exchange {
   readonly request: ExchangeTokenRequest
-  /** The app of the route; null at the issuer's endpoint. */
+  /** The app that the route names, whether there is one or not; null at the issuer's endpoint. */
   readonly app: { readonly clientId: string } | null
   readonly caller: M2mCaller | null
   readonly attempt: Attempt
@@ -41,21 +39,20 @@ interface Exchange {
 
 /** RFC 8693: which of its answers is asked for, checked in the order of identity facts 6.2. */
 export function createTokenExchange(deps: TokenExchangeDeps) {
-  const { issuer, pool, users, keys, subjects, sessions, devices, signerTokens, journal, now } = deps
+  const { issuer, pool, keys, subjects, sessions, devices, signerTokens, journal, now } = deps
 
   async function exchange(request: ExchangeTokenRequest, client: ClientCaller, context: Context): Promise<ExchangeTokenResponse> {
-    const app = request.clientId === undefined ? null : await knownApp(request.clientId)
+    const app = request.clientId === undefined ? null : { clientId: request.clientId }
+    const known = app && isClientId(app.clientId) ? await findPublicClient(pool, app.clientId) : null
     const opened: Attempt = {
-      appId: app && appId(app.app_id), action: 'app_oidc_token_exchange',
-      actor: { name: app?.client_id ?? 'unknown', context },
+      appId: known && appId(known.app_id), action: 'app_oidc_token_exchange',
+      actor: { name: known?.client_id ?? 'unknown', context },
     }
     const start = async () => {
       if (app) requireGrantType(request.grantType)
       requireSubject(request)
       const caller = await client.authenticate()
-      if (app && caller && caller.clientId !== app.client_id) {
-        throw new DomainError('CREDENTIAL_INVALID', 'the client is not the M2M client of this app')
-      }
+      if (app && caller && caller.clientId !== app.clientId) throw noSuchApp()
       return caller
     }
     const caller = await start().catch(async (error: unknown) => {
@@ -64,13 +61,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     })
     const attempt = caller
       ? { ...opened, appId: caller.appId, actor: { name: caller.m2mClientId, context } } : opened
-    return choose({ request, app: app && { clientId: app.client_id }, caller, attempt })
-  }
-
-  async function knownApp(clientId: string) {
-    const app = isClientId(clientId) ? await findPublicClient(pool, clientId) : null
-    if (!app) throw new DomainError('NOT_FOUND', 'no such app')
-    return app
+    return choose({ request, app, caller, attempt })
   }
 
   /** Decision 12. */
@@ -94,7 +85,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     requireScope(caller, ['users:token'])
     requireRequested(request.requestedTokenType, [accessTokenType])
     requireTargets([...request.resources, ...request.audiences], [issuer])
-    const subject = await userOf(request.subjectToken, caller.clientId)
+    const subject = await userOf(request.subjectToken, { app: null, caller })
     requireSigning(subject.jwt.scopes, request.scope)
     const { token, expiresIn, scope } = await sessions.open(subject.user, 'signer_session_token_exchange', attempt.actor)
       .catch(asInvalidGrant)
@@ -105,32 +96,30 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
   async function envelope({ request, app, caller }: Exchange): Promise<ExchangeTokenResponse> {
     requireRequested(request.requestedTokenType, app ? [accessTokenType] : [accessTokenType, jwtTokenType])
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
-    const clientId = app?.clientId ?? caller?.clientId ?? null
     const { subject, notAfter } = isKey(request)
-      ? await keyOwner(request.subjectToken, clientId) : await tokenOwner(request, clientId)
+      ? await keyOwner(request.subjectToken, { app, caller }) : await tokenOwner(request, { app, caller })
     requireSigning(['sign:job'], request.scope)
     const issued = await signerTokens.issue(subject, notAfter)
     return { ...issued, issuedTokenType: request.requestedTokenType ?? accessTokenType }
   }
 
-  async function keyOwner(presented: string, clientId: string | null): Promise<{ subject: SignerSubject; notAfter: undefined }> {
+  async function keyOwner(presented: string, asked: Asked): Promise<{ subject: SignerSubject; notAfter: undefined }> {
     const owner = presented.includes('cs_') ? null : await keys.verify(presented)
-    const user = owner && (clientId === null || owner.clientId === clientId)
-      ? await users.findById(owner.appId, owner.userId) : null
-    if (!owner || user?.status !== 'active') throw invalidSubject()
-    return { subject: { ...owner, tokensValidAfter: user.tokensValidAfter }, notAfter: undefined }
+    if (!owner) throw invalidSubject()
+    requireApp(owner.clientId, asked)
+    return { subject: owner, notAfter: undefined }
   }
 
-  async function tokenOwner(request: ExchangeTokenRequest, clientId: string | null) {
-    const { jwt, user, caller } = await userOf(request.subjectToken, clientId)
+  async function tokenOwner(request: ExchangeTokenRequest, asked: Asked) {
+    const { jwt, user, caller } = await userOf(request.subjectToken, asked)
     requireSigning(jwt.scopes, undefined)
     return { subject: { ...caller, tokensValidAfter: user.tokensValidAfter }, notAfter: jwt.exp }
   }
 
   /** GRANT_INVALID unless it is a live user JWT of that app; a signer JWT is none, so that nothing renews itself. */
-  async function userOf(token: string, clientId: string | null): Promise<UserToken> {
+  async function userOf(token: string, asked: Asked): Promise<UserToken> {
     const found = await subjects.userToken(token).catch(asInvalidGrant)
-    if (clientId !== null && found.caller.clientId !== clientId) throw invalidSubject()
+    requireApp(found.caller.clientId, asked)
     return found
   }
 
@@ -146,7 +135,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     if (request.resources.length > 1 || code.trim() === '') {
       throw new DomainError('TARGET_INVALID', 'resource must name one device code')
     }
-    const { jwt, user } = await userOf(request.subjectToken, caller.clientId)
+    const { jwt, user } = await userOf(request.subjectToken, { app: null, caller })
     await devices.approveFor(user, { userCode: code, clientId: caller.clientId }, attempt.actor)
     return {
       accessToken: request.subjectToken, tokenType: 'Bearer', issuedTokenType: accessTokenType,
@@ -158,6 +147,19 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
 }
 
 export type TokenExchange = ReturnType<typeof createTokenExchange>
+
+type Asked = Pick<Exchange, 'app' | 'caller'>
+
+/**
+ * The route's app may be another's or nobody's: both never match, so that only who belongs to an app learns that it is
+ * there (decision 13).
+ */
+function requireApp(clientId: string, { app, caller }: Asked): void {
+  if (app && clientId !== app.clientId) throw noSuchApp()
+  if (caller && clientId !== caller.clientId) throw invalidSubject()
+}
+
+const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
 
 const isKey = ({ subjectTokenType, subjectToken }: ExchangeTokenRequest): boolean =>
   keyTypes.includes(subjectTokenType) || subjectToken.includes('svc_cs_') || parseKey(subjectToken) !== null

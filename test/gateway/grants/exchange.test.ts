@@ -76,21 +76,24 @@ describe('the app-scoped exchange', () => {
     expect(answer.headers.get('www-authenticate')?.startsWith('Basic ') ?? false).toBe(answer.status === 401)
   })
 
-  it('says 404 of an unknown app before anything else', async () => {
+  it('says 404 of an unknown app, once it is clear that somebody asks', async () => {
     for (const clientId of ['app_0123456789abcdef01234567', grants.app.m2mClientId, 'x']) {
-      expect((await grants.appToken({}, { clientId, authorization: 'Basic eDp5' })).status).toBe(404)
+      const unknown = await grants.appToken(base(), { clientId })
+      expect([unknown.status, unknown.error]).toEqual([404, 'not_found'])
+      expect((await grants.appToken(base(), { clientId, authorization: 'Basic eDp5' })).status).toBe(401)
+      expect((await grants.appToken({}, { clientId })).status).toBe(400)
     }
   })
 
-  it('refuses a wrong secret, another app\'s client and another app\'s subject', async () => {
+  it('refuses a wrong secret, and says to another app\'s client and another app\'s subject that there is no such app', async () => {
     const other = await grants.real.newApp('other')
     const wrong = await grants.appToken(base(), { authorization: basicOf(grants.app.m2mClientId, 'svc_cs_wrong') })
     expect([wrong.status, wrong.error]).toEqual([401, 'invalid_client'])
-    expect((await grants.appToken(base(), { authorization: other.basic })).status).toBe(401)
+    expect((await grants.appToken(base(), { authorization: other.basic })).status).toBe(404)
     const foreign = await grants.appToken(base(), { clientId: other.clientId })
-    expect([foreign.status, foreign.error]).toEqual([400, 'invalid_grant'])
+    expect([foreign.status, foreign.error]).toEqual([404, 'not_found'])
     const foreignKey = await grants.appToken({ ...base(), subject_token: key() }, { clientId: other.clientId })
-    expect(foreignKey.error).toBe('invalid_grant')
+    expect([foreignKey.status, foreignKey.error]).toEqual([404, 'not_found'])
   })
 
   it('refuses a signer token as subject: nothing renews itself', async () => {

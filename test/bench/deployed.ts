@@ -1,0 +1,65 @@
+import { newSecret } from '../../core/lib/crypto.ts'
+import { type CoreClient, connectCore } from '../../deploy/core-client.ts'
+import { freePorts, runProcess } from '../support/processes.ts'
+import type { Bench } from './row.ts'
+
+export interface Deployed {
+  readonly operator: CoreClient
+  readonly platformPort: number
+  readonly coreTarget: string
+  readonly coreToken: string
+  /** Processor time so far, in milliseconds. */
+  coreCpuMs(): Promise<number>
+  gatewayCpuMs(): Promise<number>
+}
+
+const secret = (): string => newSecret('')
+
+/** Core and gateway as processes of their own, as an operator runs them, on a new database. */
+export async function startDeployed(bench: Bench): Promise<Deployed> {
+  const server = await bench.server()
+  const [core = 0, coreAdmin = 0, platform = 0, builder = 0, gatewayAdmin = 0] = await freePorts(5)
+  const coreTarget = `127.0.0.1:${core}`
+  const shared = {
+    CORE_PORT: String(core),
+    CORE_ADMIN_PORT: String(coreAdmin),
+    PLATFORM_PORT: String(platform),
+    BUILDER_PORT: String(builder),
+    GATEWAY_ADMIN_PORT: String(gatewayAdmin),
+    CORE_TARGET: coreTarget,
+    CORE_TOKEN: secret(),
+    RATE_LIMITS: 'off',
+  }
+  const started = await runProcess({
+    name: 'core',
+    env: {
+      ...shared,
+      DATABASE_URL: await server.create(),
+      KEY_ENCRYPTION_KEY: secret(),
+      SECRET_PEPPERS: `p1:${secret()}`,
+      RATE_FIXED: '3000',
+    },
+  })
+  bench.defer(started.stop)
+  const gateway = await runProcess({ name: 'gateway', env: shared })
+  bench.defer(gateway.stop)
+  const operator = connectCore({ target: coreTarget, token: shared.CORE_TOKEN })
+  bench.defer(async () => operator.close())
+  return {
+    operator,
+    platformPort: platform,
+    coreTarget,
+    coreToken: shared.CORE_TOKEN,
+    coreCpuMs: () => cpuMs(coreAdmin),
+    gatewayCpuMs: () => cpuMs(gatewayAdmin),
+  }
+}
+
+async function cpuMs(adminPort: number): Promise<number> {
+  const response = await fetch(`http://127.0.0.1:${adminPort}/metrics`, {
+    signal: AbortSignal.timeout(5_000),
+  })
+  const seconds = /^process_cpu_seconds_total\{[^}]*\} ([\d.e-]+)/m.exec(await response.text())?.[1]
+  if (seconds === undefined) throw new Error('a process does not tell its processor time')
+  return Number(seconds) * 1000
+}

@@ -1,0 +1,103 @@
+import { generateKeyPairSync, sign } from 'node:crypto'
+import { availableParallelism } from 'node:os'
+import { promisify } from 'node:util'
+import { basic } from '../../deploy/core-client.ts'
+import { startDeployed } from './deployed.ts'
+import { type Drive, drive } from './drive.ts'
+import type { Bench, Finding } from './row.ts'
+import { median, pairedRatio } from './stats.ts'
+import { count } from './table.ts'
+
+const userCount = 200
+const connections = 64
+const mints = 2_000
+const signAsync = promisify(sign)
+
+/**
+ * User tokens minted over REST, by the signatures that the machine can make at all: the baseline
+ * signs a text as long as a token's with a key of the issuer's size, in every thread that node has
+ * for it, and does nothing else. Both have all cores to themselves; the service shares them with its
+ * database and with the load.
+ */
+export async function userTokenMint(bench: Bench): Promise<Finding[]> {
+  const rounds = bench.quick ? 5 : 11
+  const { load, cpuMs } = await prepare(bench)
+  await drive({ ...load, count: 4_000 })
+  await signatures(1_000)
+  const [minted, signed, cpuUs]: [number[], number[], number[]] = [[], [], []]
+  for (let round = 0; round < rounds; round++) {
+    signed.push(await signatures(2_000))
+    const before = await cpuMs()
+    minted.push(await drive({ ...load, count: mints }))
+    cpuUs.push((((await cpuMs()) - before) * 1000) / mints)
+  }
+  const cores = availableParallelism()
+  return [
+    {
+      name: 'user-token mint over REST, by signatures',
+      unit: '',
+      target: { atLeast: 0.6 },
+      ...pairedRatio(minted, signed),
+      detail: `${count(median(minted))}/s, RS256 alone ${count(median(signed))}/s on ${cores} cores`,
+    },
+    {
+      name: 'user-token mint over REST, processor time',
+      unit: '',
+      target: null,
+      ...pairedRatio(signed.map((perSecond) => (cores * 1e6) / perSecond), cpuUs),
+      detail: `${median(cpuUs).toFixed(0)} us of gateway and core for a token, signature and all`,
+    },
+  ]
+}
+
+const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+// Header and claims of a user token, in base64url.
+const signingInput = Buffer.alloc(760, 'x')
+
+/** Signatures a second, with as many under way as keeps every thread busy. */
+async function signatures(wanted: number): Promise<number> {
+  const started = performance.now()
+  let begun = 0
+  const worker = async (): Promise<void> => {
+    while (begun++ < wanted) await signAsync('RSA-SHA256', signingInput, privateKey)
+  }
+  await Promise.all(Array.from({ length: connections }, worker))
+  return wanted / ((performance.now() - started) / 1000)
+}
+
+interface Parts {
+  readonly load: Omit<Drive, 'count'>
+  cpuMs(): Promise<number>
+}
+
+async function prepare(bench: Bench): Promise<Parts> {
+  const { operator, platformPort: port, coreCpuMs, gatewayCpuMs } = await startDeployed(bench)
+  const app = await operator.createApp({
+    name: 'Bench',
+    ownerEmail: undefined,
+    ownerPassword: undefined,
+    starterUsdMicros: undefined,
+  })
+  const authorization = basic(app.m2mClientId, app.m2mClientSecret)
+  const users = `/api/v1/apps/${app.clientId}/users`
+  const names = Array.from({ length: userCount }, (_, i) => `user-${String(i).padStart(4, '0')}`)
+  for (const externalUserId of names) {
+    const response = await fetch(`http://127.0.0.1:${port}${users}`, {
+      method: 'POST',
+      headers: { authorization, 'content-type': 'application/json' },
+      body: JSON.stringify({ externalUserId }),
+      signal: AbortSignal.timeout(5_000),
+    })
+    if (!response.ok) throw new Error(`no user: ${await response.text()}`)
+  }
+  const requests = names.map((name) =>
+    Buffer.from(
+      `POST ${users}/${name}/token HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n`
+        + `Authorization: ${authorization}\r\nContent-Length: 0\r\n\r\n`,
+    ),
+  )
+  return {
+    load: { port, requests, connections },
+    cpuMs: async () => (await coreCpuMs()) + (await gatewayCpuMs()),
+  }
+}

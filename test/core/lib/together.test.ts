@@ -1,0 +1,50 @@
+import { describe, expect, it } from 'vitest'
+import { together } from '../../../core/lib/together.ts'
+
+function recorded(answer: (asked: readonly number[]) => Promise<void> = async () => {}) {
+  const batches: (readonly number[])[] = []
+  const ask = together(async (asked: readonly number[]) => {
+    batches.push(asked)
+    await answer(asked)
+    return (one) => one * 10
+  })
+  return { ask, batches }
+}
+
+describe('looking up together', () => {
+  it('asks once for all that comes at the same time, and gives each his own', async () => {
+    const { ask, batches } = recorded()
+    expect(await Promise.all([1, 2, 3, 2].map(ask))).toEqual([10, 20, 30, 20])
+    expect(batches).toEqual([[1, 2, 3, 2]])
+  })
+
+  it('never answers from a look-up that began before the question', async () => {
+    const gate = Promise.withResolvers<void>()
+    const { ask, batches } = recorded(() => gate.promise)
+    const first = ask(1)
+    await expect.poll(() => batches.length).toBe(1)
+    const second = ask(1)
+    gate.resolve()
+    expect(await Promise.all([first, second])).toEqual([10, 10])
+    expect(batches).toEqual([[1], [1]])
+  })
+
+  it('goes on beside a look-up that is slow, with a bounded number of them', async () => {
+    const gate = Promise.withResolvers<void>()
+    const { ask, batches } = recorded((asked) => (asked.includes(1) ? gate.promise : Promise.resolve()))
+    const stuck = ask(1)
+    await expect.poll(() => batches.length).toBe(1)
+    expect(await ask(2)).toBe(20)
+    gate.resolve()
+    expect(await stuck).toBe(10)
+  })
+
+  it('fails all of a batch with its look-up, and the next not', async () => {
+    let fails = true
+    const { ask } = recorded(async () => { if (fails) throw new Error('down') })
+    const outcomes = await Promise.allSettled([1, 2].map(ask))
+    expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+    fails = false
+    expect(await ask(3)).toBe(30)
+  })
+})

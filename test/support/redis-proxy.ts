@@ -1,0 +1,18 @@
+import { startProxy } from '../core/support.ts'
+
+export interface RedisProxy {
+  /** Where the service is to look for Redis. */
+  readonly url: string
+  /** Ends every connection and lets none in. */
+  cut(): void
+  restore(): void
+  stop(): void
+}
+
+/** A way to the Redis at `url` that a test can cut. */
+export async function startRedisProxy(url: string): Promise<RedisProxy> {
+  const { hostname: host, port } = new URL(url)
+  const proxy = await startProxy({ host, port: Number(port || 6379) })
+  const through = Object.assign(new URL(url), { hostname: '127.0.0.1', port: String(proxy.port) })
+  return { url: through.href, cut: () => proxy.mode('refuse'), restore: () => proxy.mode('pass'), stop: proxy.stop }
+}

@@ -1,0 +1,25 @@
+import pino, { type DestinationStream } from 'pino'
+import { vi } from 'vitest'
+import type * as log from '../../core/lib/log.ts'
+import { keepLog } from './secrecy.ts'
+
+/**
+ * In every test file: what is logged is kept as well, and what would be logged to nobody is kept, down to the least
+ * level. The loggers are the real ones, redaction and all.
+ */
+vi.mock('../../core/lib/log.ts', async (load) => {
+  const actual = await load<typeof log>()
+  return {
+    ...actual,
+    createLog: (options: log.LogOptions, stream?: DestinationStream) => {
+      const own = stream ?? pino.destination({ dest: options.file ?? 1, sync: false, mkdir: true })
+      return actual.createLog(options, {
+        write: (line: string) => {
+          own.write(line)
+          keepLog(line)
+        },
+      })
+    },
+    silentLog: () => actual.createLog({ level: 'trace', name: 'silent' }, { write: keepLog }),
+  }
+})

@@ -1,0 +1,100 @@
+import { appendFileSync, createReadStream, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+
+/**
+ * No secret may stand in a log (architecture 4.10). Every log that the suite causes is kept in a folder of the run, and
+ * every secret that its helpers make up; after the last test all of it is searched.
+ */
+const variable = 'TOLLGATE_TEST_LOGS'
+
+/** Makes the folder; before any worker starts, for they inherit where it is. */
+export function openRun(env: NodeJS.ProcessEnv): string {
+  return (env[variable] ??= mkdtempSync(join(tmpdir(), 'tollgate-logs-')))
+}
+
+const folder = (): string | undefined => process.env[variable]
+
+/** Keeps what was logged, a line or several. */
+export function keepLog(text: string): void {
+  const to = folder()
+  if (to !== undefined) appendFileSync(join(to, `${process.pid}.log`), text.endsWith('\n') ? text : `${text}\n`)
+}
+
+const shortest = 8
+
+/** Notes a secret without a form of its own: passwords, service tokens, webhook secrets. Gives it back. */
+export function secretly<Text extends string>(text: Text): Text {
+  const to = folder()
+  if (to !== undefined && text.length >= shortest) appendFileSync(join(to, `${process.pid}.secrets`), `${JSON.stringify(text)}\n`)
+  return text
+}
+
+const secretSetting = /TOKEN$|SECRET|PEPPERS|ENCRYPTION_KEY|PASSWORD/
+
+/** Notes those of a process's settings that are secrets. */
+export function secretSettings(env: Readonly<Record<string, string | undefined>>): void {
+  for (const [name, value] of Object.entries(env)) {
+    if (!secretSetting.test(name)) continue
+    for (const part of (value ?? '').split(',')) secretly(part.replace(/^p\d+:/, ''))
+  }
+}
+
+/** What gives a secret away by its form, whoever made it. */
+const forms: Readonly<Record<string, RegExp>> = {
+  'a secret of ours': /svc_[a-z]{2}_[0-9A-Za-z]{40}|\bsk_[0-9A-Za-z]{40}/,
+  'a JWT': /\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}/,
+  'credentials': /\bbasic +[A-Za-z0-9+/]{16,}|\bbearer +[A-Za-z0-9._~+/-]{16,}/i,
+  // 256 bits in base62 with a checksum, or in base64url: sessions, codes, CSRF tokens.
+  'a random token': /(?<![\w-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)(?:[0-9A-Za-z]{49}|[\w-]{43})(?![\w-])/,
+}
+
+export interface Leak {
+  readonly what: string
+  /** The line, with what was found in it made unreadable. */
+  readonly line: string
+}
+
+const word = /[\w-]{8,}/g
+
+/** Tells what of the secrets a line tells. Most are one word, so that a line is compared with thousands at once. */
+export function createSearch(secrets: readonly string[]): (line: string) => Leak[] {
+  const words = new Set(secrets.filter((secret) => /^[\w-]+$/.test(secret)))
+  const others = secrets.filter((secret) => !words.has(secret))
+  return (line) => {
+    const told = others.find((secret) => line.includes(secret)) ?? line.match(word)?.find((each) => words.has(each))
+    const known = told === undefined ? [] : [{ what: 'a secret of the tests', line: line.replaceAll(told, '***') }]
+    const shaped = Object.entries(forms).filter(([, form]) => form.test(line))
+      .map(([what, form]) => ({ what, line: line.replaceAll(new RegExp(form, `${form.flags}g`), '***') }))
+    return [...known, ...shaped]
+  }
+}
+
+export interface Searched {
+  readonly lines: number
+  readonly secrets: number
+  readonly leaks: readonly Leak[]
+}
+
+const shownMax = 20
+
+/** Searches everything that was kept in the folder, then removes it. */
+export async function searchRun(kept: string): Promise<Searched> {
+  const files = readdirSync(kept)
+  const secrets = [...new Set(files.filter((file) => file.endsWith('.secrets')).flatMap((file) => secretsOf(join(kept, file))))]
+  const search = createSearch(secrets)
+  let lines = 0
+  const leaks: Leak[] = []
+  for (const file of files.filter((each) => each.endsWith('.log'))) {
+    for await (const line of createInterface(createReadStream(join(kept, file)))) {
+      lines++
+      if (leaks.length < shownMax) leaks.push(...search(line))
+    }
+  }
+  rmSync(kept, { recursive: true, force: true })
+  return { lines, secrets: secrets.length, leaks }
+}
+
+const secretsOf = (file: string): string[] =>
+  readFileSync(file, 'utf8').split('\n').filter(Boolean).map((line) => String(JSON.parse(line)))
