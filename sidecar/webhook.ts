@@ -1,4 +1,5 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import { performance } from 'node:perf_hooks'
 import type { Log } from '../core/lib/log.ts'
 import type { AuthorizeBody } from './body.ts'
 import { parseBody } from './body.ts'
@@ -9,7 +10,7 @@ import { declaredLength, endPolitely, receive } from './request-body.ts'
 
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
-  readonly isKnownCaller: (rawHeaders: readonly string[]) => boolean
+  readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
   readonly meters: Meters
@@ -33,7 +34,7 @@ export function createWebhook(
   let inFlight = 0
 
   return (request, response) => {
-    if (!isKnownCaller(request.rawHeaders)) return turnAway(request, response)
+    if (!isKnownCaller(request.headers)) return turnAway(request, response)
     if (inFlight >= maxInFlight)
       return answerUnread({ request, response, body: refuse('overloaded') })
     receive(request, maxBody, {
