@@ -113,7 +113,7 @@ async function createParts(
     shape: keyShape ?? serviceKeys,
     now,
   })
-  const identities = createIdentities({ verify, marks, max: entries, log, now })
+  const identities = createIdentities({ verify, access, marks, max: entries, log, now })
   const elapsed = createElapsed({ max: entries })
   const invalidations = createInvalidations({
     core,
