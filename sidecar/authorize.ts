@@ -16,6 +16,8 @@ export interface Decision {
   readonly status: number
   readonly code: string
   readonly body: string
+  /** Length of the body in UTF-8. */
+  readonly bytes: number
   readonly source: Source
   /** Whom it was about; "" when nobody is known. */
   readonly authId: string
@@ -97,10 +99,11 @@ export function createAuthorizer(
     if (source === 'core' && access.isSpent(account))
       return refused(refusals.insufficientBalance, source, who)
     debit(account, spending)
-    const expiry = session ? promise(account, session, spending) : 0
+    const expiry = String(session ? promise(account, session, spending) : 0)
     const ceiling = deps.maxPrice.get(session?.type ?? '') ?? ''
     const body = `${who.head}${expiry}${who.tail}${ceiling}}`
-    return { status: 200, code: 'ok', body, source, authId: who.authId }
+    const bytes = who.bytes + expiry.length + ceiling.length + 1
+    return { status: 200, code: 'ok', body, bytes, source, authId: who.authId }
   }
 
   /**

@@ -14,7 +14,7 @@ const batch = 256
  */
 export function createMeters(metrics: Metrics) {
   const registers = [metrics]
-  const counts = new Map<string, Record<Source, number>>()
+  const counts = new Map<string, Map<Source, number>>()
   const times = new Float64Array(batch)
   let timed = 0
 
@@ -26,8 +26,7 @@ export function createMeters(metrics: Metrics) {
     collect: () => {
       decisions.reset()
       for (const [verdict, bySource] of counts)
-        for (const [source, count] of Object.entries(bySource))
-          if (count > 0) decisions.inc({ verdict, source }, count)
+        for (const [source, count] of bySource) decisions.inc({ verdict, source }, count)
     },
   })
   const seconds: Histogram = new Histogram({
@@ -56,8 +55,8 @@ export function createMeters(metrics: Metrics) {
 
   function decided({ code, source }: { code: string; source: Source }, ms: number): void {
     let bySource = counts.get(code)
-    if (!bySource) counts.set(code, (bySource = { memory: 0, cache: 0, core: 0, local: 0, none: 0 }))
-    bySource[source]++
+    if (!bySource) counts.set(code, (bySource = new Map()))
+    bySource.set(source, (bySource.get(source) ?? 0) + 1)
     times[timed++] = ms
     if (timed === batch) handOver()
   }
