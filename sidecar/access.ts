@@ -1,31 +1,38 @@
-import { LRUCache } from 'lru-cache'
 import { DomainError } from '../proto/errors.ts'
 import type { Access } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { ethRate } from '../core/lib/money.ts'
 import type { Now } from '../core/lib/time.ts'
+import { createBoundedMap } from './bounded-map.ts'
 import type { CoreClient } from './core.ts'
 import type { Marks } from './marks.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import { createSingleFlight } from './single-flight.ts'
-import { nanosPerWei } from './price.ts'
+import { type Owner, nanosPerWei } from './price.ts'
 import { type Tab, createTabs, nanosDown } from './tab.ts'
 import type { Who } from './who.ts'
 
-/** What a user may spend, as core said it last and as it has been used here since. */
-export interface Allowance {
+/**
+ * One user here: what may be spent, as core said it last and as it has been used since. Changed in
+ * place: whoever holds it sees what is true now.
+ */
+export interface Account extends Owner {
   /** Set when the user may not spend at all. */
-  readonly refusal: Refusal | null
+  refusal: Refusal | null
   /** Unix seconds; a token issued before is void. */
-  readonly validAfter: number
+  validAfter: number
   /** Nano-dollars for one wei. */
-  readonly rate: number | null
+  rate: number | null
   /** Nano-dollars left of what core said; below zero it must be asked again. */
   left: number
   /** What was spent here, until it shows in core's figures. */
   readonly tab: Tab
-  readonly userId: string
-  readonly until: number
-  readonly since: number
+  userId: string
+  /** Unix milliseconds until which this may be used; 0 when core was never asked. */
+  until: number
+  /** The point in the order of invalidations at which it was read. */
+  since: number
+  /** Set when there was no room for it any more: what is spent from it now, nobody sees. */
+  forgotten: boolean
 }
 
 export interface AccessOptions {
@@ -48,103 +55,97 @@ const unknownAppMs = 5_000
 /** The access of users, for seconds and for as much money as core said they have. */
 export function createAccessBook(options: AccessOptions) {
   const { core, marks, ttlSeconds, minimum, max, now } = options
-  const allowances = new LRUCache<string, Allowance>({ max })
-  const kept = new LRUCache<string, Tab>({ max })
+  const accounts = createBoundedMap<Account>({
+    max,
+    forgotten: (account) => void (account.forgotten = true),
+  })
   const tabs = createTabs(options.lagSeconds * 1000)
-  const once = createSingleFlight<Allowance>()
+  const once = createSingleFlight<Account>()
 
-  /** What is known here and may still be used, or null. */
-  function known(authId: string, at: number): Allowance | null {
-    // Not `get`: an allowance lives for seconds, so that keeping the newest used first gains nothing.
-    const allowance = allowances.peek(authId)
-    if (
-      !allowance
-      || allowance.until <= at
-      || marks.isStale(allowance.userId, allowance.since)
-    )
-      return null
-    return allowance
+  /** The account of a user, opened at the first call. */
+  function accountOf(authId: string): Account {
+    const known = accounts.get(authId)
+    if (known) return known
+    const account: Account = {
+      authId,
+      latest: null,
+      refusal: null,
+      validAfter: 0,
+      rate: null,
+      left: 0,
+      tab: tabs.open(0n, now().getTime()),
+      userId: '',
+      until: 0,
+      since: 0,
+      forgotten: false,
+    }
+    accounts.set(authId, account)
+    return account
   }
 
-  /** Asks core, once for all who ask at the same time. Throws when core does not answer. */
-  const fetch = (who: Who): Promise<Allowance> => once(who.authId, () => fetchNow(who))
+  /** True while what is known of the account may be used. */
+  const isKnown = ({ until, userId, since }: Account, at: number): boolean =>
+    until > at && !marks.isStale(userId, since)
 
-  async function fetchNow({ authId, clientId, externalUserId }: Who): Promise<Allowance> {
+  /** Asks core, once for all who ask at the same time. Throws when core does not answer. */
+  const fetch = (who: Who): Promise<Account> => once(who.authId, () => fetchNow(who))
+
+  async function fetchNow({ authId, clientId, externalUserId }: Who): Promise<Account> {
     const since = marks.point()
     try {
       return keep(authId, await core.getAccess({ clientId, externalUserId }), since)
     } catch (error) {
       if (!isAboutTheUser(error)) throw error
       const until = now().getTime() + unknownAppMs
-      const allowance = {
-        refusal: refusals.invalidIdentity,
-        validAfter: 0,
-        rate: null,
-        left: 0,
-        tab: tabs.open(0n, 0),
-        userId: '',
-        until,
-        since,
-      }
-      allowances.set(authId, allowance)
-      return allowance
+      const unknown = { refusal: refusals.invalidIdentity, validAfter: 0, rate: null, left: 0 }
+      return Object.assign(accountOf(authId), { ...unknown, userId: '', until, since })
     }
   }
 
   /** Takes in what core said at `since`, a point in the order of invalidations. */
-  function keep(authId: string, access: Access, since: number): Allowance {
+  function keep(authId: string, access: Access, since: number): Account {
     const at = now().getTime()
+    const account = accountOf(authId)
+    // Asked for anew, it is the last to be forgotten.
+    accounts.set(authId, account)
     const consumed = attosOf(access.consumedUsdAttos)
     const rate = access.usdAttosPerEth === undefined ? 0n : attosOf(access.usdAttosPerEth)
-    const tab = tabOf(authId, consumed, at)
     // Core's figure lags behind the stream of events: what it cannot know of yet is spent already.
-    const left = nanosDown(attosOf(access.remainingUsdAttos)) - tabs.pending(tab, consumed, at)
+    const pending = tabs.pending(account.tab, consumed, at)
+    const left = nanosDown(attosOf(access.remainingUsdAttos)) - pending
     const refusal = refusalOf(access, left)
-    const allowance: Allowance = {
+    return Object.assign(account, {
       refusal,
       validAfter: Number(access.tokensValidAfter),
       rate: rate === 0n ? null : nanosPerWei(ethRate(rate)),
       left,
-      tab,
       userId: access.userId,
       until: at + (refusal ? refusedMs : ttlSeconds * 1000),
       since,
-    }
-    allowances.set(authId, allowance)
-    return allowance
+    })
   }
 
   /** Undoes what was spent here at `spentAt`. */
-  function giveBack(authId: string, cost: number, spentAt: number): void {
-    const tab = kept.get(authId)
-    if (tab) tabs.giveBack(tab, cost, spentAt)
-    const allowance = allowances.peek(authId)
-    if (allowance) allowance.left += cost
-  }
-
-  function tabOf(authId: string, consumed: bigint, at: number): Tab {
-    const known = kept.get(authId)
-    if (known) return known
-    const tab = tabs.open(consumed, at)
-    kept.set(authId, tab)
-    return tab
+  function giveBack(account: Account, cost: number, spentAt: number): void {
+    tabs.giveBack(account.tab, cost, spentAt)
+    account.left += cost
   }
 
   /** Takes `cost` from what is left, and remembers it until it shows in core's figures. */
-  function spend(allowance: Allowance, cost: number, at: number): void {
-    allowance.left -= cost
-    tabs.spend(allowance.tab, cost, at)
+  function spend(account: Account, cost: number, at: number): void {
+    account.left -= cost
+    tabs.spend(account.tab, cost, at)
   }
 
   /** True when less than the minimum is left of what core said, and it is known how much. */
-  const isSpent = ({ left }: Allowance): boolean => left < minimum && left !== unknown
+  const isSpent = ({ left }: Account): boolean => left < minimum && left !== unknown
 
   function refusalOf(access: Access, left: number): Refusal | null {
     if (!access.active) return refusals.userInactive
     return left < minimum ? refusals.insufficientBalance : null
   }
 
-  return { known, fetch, keep, spend, giveBack, isSpent, size: () => allowances.size }
+  return { accountOf, isKnown, fetch, keep, spend, giveBack, isSpent, size: accounts.size }
 }
 
 export type AccessBook = ReturnType<typeof createAccessBook>

@@ -1,6 +1,6 @@
 import type { Log } from '../core/lib/log.ts'
 import type { Now } from '../core/lib/time.ts'
-import { type AccessBook, type Allowance, unknown } from './access.ts'
+import { type AccessBook, type Account, unknown } from './access.ts'
 import type { AuthorizeBody } from './body.ts'
 import { createFaultLog } from './fault-log.ts'
 import type { Found, Identities } from './identities.ts'
@@ -16,6 +16,8 @@ export interface Decision {
   readonly status: number
   readonly code: string
   readonly body: string
+  /** Length of the body in UTF-8. */
+  readonly bytes: number
   readonly source: Source
   /** Whom it was about; "" when nobody is known. */
   readonly authId: string
@@ -44,38 +46,39 @@ export interface AuthorizerDeps {
 export function createAuthorizer(
   deps: AuthorizerDeps,
 ): (body: AuthorizeBody) => Decision | Promise<Decision> {
-  const { identities, access, elapsed, meters } = deps
+  const { identities, access, elapsed, meters, now } = deps
   const warn = createFaultLog(deps)
 
   // A promise only where something must be waited for: the warm path runs through in one go.
   return (body) => {
     if (body.credential.kind === 'ambiguous') return refused(refusals.ambiguousCredential, 'none')
-    const found = identities.find(body)
-    if (!(found instanceof Promise)) return judge(found, body.session)
+    const at = now().getTime()
+    const found = identities.find(body, at)
+    if (!(found instanceof Promise)) return judge(found, body.session, at)
     return found.then(
-      (known) => judge(known, body.session),
+      (known) => judge(known, body.session, now().getTime()),
       (error: unknown) => refused(broken(error, refusals.authorizationUnavailable), 'core'),
     )
   }
 
-  function judge(found: Found, session: Session | null): Decision | Promise<Decision> {
+  function judge(found: Found, session: Session | null, at: number): Decision | Promise<Decision> {
     if ('refusal' in found) return refused(found.refusal, found.source)
-    const { who, source } = found
+    const { who, account, source } = found
     const bound = session ? session.authId : ''
     if (bound !== '' && bound !== who.authId) return refused(refusals.otherIdentity, source, who)
-    const last = session ? elapsed.find(who.authId, session) : undefined
+    const last = session ? elapsed.find(account, session) : undefined
     const ms = session ? elapsed.msOf(session, last) : 0
-    const at = deps.now().getTime()
-    if (last && last.promised > 0) settlePromise(who.authId, last)
-    const allowance = access.known(who.authId, at)
+    if (last && last.promised > 0) settlePromise(account, last)
     const spending = { who, session, last, ms, at }
-    if (!allowance || !(allowance.refusal || covers(allowance, session, ms))) return ask(spending)
-    return settle(spending, allowance, source)
+    const isEnough = account.refusal !== null || covers(account, session, ms)
+    return access.isKnown(account, at) && isEnough
+      ? settle(spending, account, source)
+      : ask(spending)
   }
 
   // The session calls again: the time that really passed is billed in place of what was promised.
-  function settlePromise(authId: string, last: Seen): void {
-    access.giveBack(authId, last.promised, last.promisedAt)
+  function settlePromise(account: Account, last: Seen): void {
+    access.giveBack(account, last.promised, last.promisedAt)
     last.promised = 0
   }
 
@@ -87,34 +90,35 @@ export function createAuthorizer(
     }
   }
 
-  function settle(spending: Spending, allowance: Allowance, source: Source): Decision {
+  function settle(spending: Spending, account: Account, source: Source): Decision {
     const { who, session } = spending
-    if (who.issuedAt !== null && who.issuedAt < allowance.validAfter)
+    if (who.issuedAt !== null && who.issuedAt < account.validAfter)
       return refused(refusals.invalidToken, source, who)
-    if (allowance.refusal) return refused(allowance.refusal, source, who)
+    if (account.refusal) return refused(account.refusal, source, who)
     // Of many who waited for one answer the first ones may have used it up.
-    if (source === 'core' && access.isSpent(allowance))
+    if (source === 'core' && access.isSpent(account))
       return refused(refusals.insufficientBalance, source, who)
-    debit(allowance, spending)
-    const expiry = session ? promise(allowance, session, spending) : 0
+    debit(account, spending)
+    const expiry = String(session ? promise(account, session, spending) : 0)
     const ceiling = deps.maxPrice.get(session?.type ?? '') ?? ''
     const body = `${who.head}${expiry}${who.tail}${ceiling}}`
-    return { status: 200, code: 'ok', body, source, authId: who.authId }
+    const bytes = who.bytes + expiry.length + ceiling.length + 1
+    return { status: 200, code: 'ok', body, bytes, source, authId: who.authId }
   }
 
   /**
    * The second until which the signer need not ask again, paid for here; 0 when nothing may be
    * promised.
    */
-  function promise(allowance: Allowance, session: Session, { who, last, at }: Spending): number {
-    const seen = elapsed.remember(who.authId, session, last)
-    const burn = session.sound && allowance.rate !== null ? burnOf(session, allowance.rate) : null
+  function promise(account: Account, session: Session, { who, last, at }: Spending): number {
+    const seen = elapsed.remember(account, session, last)
+    const burn = session.sound && account.rate !== null ? burnOf(session, account.rate) : null
     if (burn === null) return 0
     const second = Math.floor(at / 1000)
-    const window = windowOf(allowance.left / (burn * 2), (who.expiresAt ?? Infinity) - second)
+    const window = windowOf(account.left / (burn * 2), (who.expiresAt ?? Infinity) - second)
     if (window === 0) return 0
     const cost = Math.ceil(burn * window)
-    access.spend(allowance, cost, at)
+    access.spend(account, cost, at)
     if (seen) {
       seen.promised = cost
       seen.promisedAt = at
@@ -128,10 +132,10 @@ export function createAuthorizer(
   }
 
   // A call of unknown cost uses all that is left here, so that the next one asks core again.
-  function debit(allowance: Allowance, { session, ms, at }: Spending): void {
-    const cost = costHere(allowance, session, ms)
-    if (cost === null) allowance.left = unknown
-    else access.spend(allowance, cost, at)
+  function debit(account: Account, { session, ms, at }: Spending): void {
+    const cost = costHere(account, session, ms)
+    if (cost === null) account.left = unknown
+    else access.spend(account, cost, at)
   }
 
   function broken(error: unknown, refusal: Refusal): Refusal {
@@ -160,13 +164,13 @@ function refused(refusal: Refusal, source: Source, who?: Who): Decision {
  * True when what is left here pays for this call; an unknown price needs an allowance nobody has
  * used.
  */
-function covers(allowance: Allowance, session: Session | null, ms: number): boolean {
-  const cost = costHere(allowance, session, ms)
-  return allowance.left >= (cost ?? 0)
+function covers(account: Account, session: Session | null, ms: number): boolean {
+  const cost = costHere(account, session, ms)
+  return account.left >= (cost ?? 0)
 }
 
 // Without a rate nothing can be counted in dollars: then core's own figure is all there is.
-function costHere({ rate }: Allowance, session: Session | null, ms: number): number | null {
+function costHere({ rate }: Account, session: Session | null, ms: number): number | null {
   if (rate === null) return 0
   return session ? costOf(session, ms, rate) : null
 }

@@ -21,7 +21,7 @@ const ambiguous: Credential = { kind: 'ambiguous' }
 
 // RFC 6750 section 2.1: the characters of a b64token. The scheme is case-insensitive (RFC 9110
 // section 11.1).
-const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i
+const bearer = /^bearer +[A-Za-z0-9\-._~+/]+=*$/i
 const bare = /^[A-Za-z0-9\-._~+/]+=*$/
 const maxCredential = 16_384
 
@@ -61,9 +61,8 @@ function readValue(values: readonly string[] | null, form: RegExp): Credential {
   const first = values[0]
   if (first === undefined) return missing
   if (values.length > 1 && values.some((value) => value !== first)) return ambiguous
-  const match = first.length <= maxCredential ? form.exec(first) : null
-  if (!match) return malformed
-  return { kind: 'given', text: match[1] ?? match[0] }
+  if (first.length > maxCredential || !form.test(first)) return malformed
+  return { kind: 'given', text: first.slice(first.lastIndexOf(' ') + 1) }
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { IngestEventsResponse } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { correlationIdFrom } from '../core/lib/correlation.ts'
 import type { Log } from '../core/lib/log.ts'
@@ -10,7 +10,7 @@ import { declaredLength, endPolitely, receive } from './request-body.ts'
 
 export interface EventsDeps {
   readonly core: Pick<CoreClient, 'ingestEvents'>
-  readonly isKnownCaller: (rawHeaders: readonly string[]) => boolean
+  readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
   readonly meters: Meters
   readonly log: Log
 }
@@ -46,7 +46,7 @@ export function createEventsHandler(
   }
 
   function refusalOf(request: IncomingMessage): Problem | null {
-    if (!isKnownCaller(request.rawHeaders)) return problems.unauthorized
+    if (!isKnownCaller(request.headers)) return problems.unauthorized
     if (inFlight >= maxInFlight) return problems.busy
     return (request.headers['content-encoding'] ?? 'identity') === 'identity'
       ? null

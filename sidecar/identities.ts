@@ -1,7 +1,8 @@
-import { LRUCache } from 'lru-cache'
 import { fingerprint } from '../core/lib/crypto.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Now } from '../core/lib/time.ts'
+import type { AccessBook, Account } from './access.ts'
+import { createBoundedMap } from './bounded-map.ts'
 import type { Marks } from './marks.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import { createSingleFlight } from './single-flight.ts'
@@ -10,7 +11,7 @@ import { type Who, createWho } from './who.ts'
 
 /** Who it is, or why not. */
 export type Found =
-  | { readonly who: Who; readonly source: Source }
+  | { readonly who: Who; readonly account: Account; readonly source: Source }
   | { readonly refusal: Refusal; readonly source: Source }
 
 interface Entry {
@@ -22,6 +23,7 @@ interface Entry {
 
 export interface IdentitiesOptions {
   readonly verify: Verifier
+  readonly access: Pick<AccessBook, 'accountOf'>
   readonly marks: Marks
   readonly max: number
   readonly log: Log
@@ -34,26 +36,26 @@ const refusedMs = 5_000
  * Identities in this process, by the fingerprint of the credential: long for who somebody is, five
  * seconds for an unknown key, never for a fault. One verification at a time for each credential.
  */
-export function createIdentities({ verify, marks, max, log, now }: IdentitiesOptions) {
+export function createIdentities({ verify, access, marks, max, log, now }: IdentitiesOptions) {
   // Refusals live apart, so that a flood of wrong keys cannot push out the right ones.
-  const known = new LRUCache<string, Entry>({ max })
-  const refused = new LRUCache<string, Entry>({ max })
+  const known = createBoundedMap<Entry>({ max })
+  const refused = createBoundedMap<Entry>({ max })
   const once = createSingleFlight<Found>()
 
-  /** Answers at once from memory where it can; a fault is thrown. */
-  function find(presented: Presented): Found | Promise<Found> {
+  /** Answers at once from memory where it can at `at`, Unix milliseconds; a fault is thrown. */
+  function find(presented: Presented, at: number): Found | Promise<Found> {
     const { credential } = presented
     if (credential.kind !== 'given') return verifyNow(presented, null)
     const name = fingerprint(credential.text)
-    // Not `get`, which moves an entry among a hundred thousand others: what is used is set anew often enough.
-    const entry = known.peek(name) ?? refused.peek(name)
-    if (entry && isGood(entry)) return entry.found
+    const entry = known.get(name) ?? refused.get(name)
+    if (entry && isGood(entry, at)) return entry.found
     return once(name, () => verifyNow(presented, name))
   }
 
-  function isGood({ found, until, since }: Entry): boolean {
-    if (until <= now().getTime()) return false
+  function isGood({ found, until, since }: Entry, at: number): boolean {
+    if (until <= at) return false
     if ('refusal' in found) return true
+    if (found.account.forgotten) return false
     return !marks.isStale(found.who.keyId, since) && !marks.isStale(found.who.userId, since)
   }
 
@@ -75,24 +77,25 @@ export function createIdentities({ verify, marks, max, log, now }: IdentitiesOpt
         refused.set(name, { found: remembered, until: now().getTime() + refusedMs, since })
     } else if (verdict.identity.keepUntil > now().getTime()) {
       known.set(name, { found: remembered, until: verdict.identity.keepUntil, since })
-      refused.delete(name)
+      refused.remove(name)
     }
     return found
   }
 
-  const sizes = () => ({ identities: known.size, refused: refused.size })
+  function toFound(verdict: Verdict | null, { credential }: Presented): Found {
+    if (!verdict) return { refusal: unclaimed(credential.kind), source: 'none' }
+    if (verdict.kind === 'no') return { refusal: verdict.refusal, source: 'none' }
+    const who = createWho(verdict.identity)
+    if (!('authId' in who)) return { refusal: who, source: 'none' }
+    return { who, account: access.accountOf(who.authId), source: verdict.source }
+  }
+
+  const sizes = () => ({ identities: known.size(), refused: refused.size() })
 
   return { find, sizes }
 }
 
 export type Identities = ReturnType<typeof createIdentities>
-
-function toFound(verdict: Verdict | null, { credential }: Presented): Found {
-  if (!verdict) return { refusal: unclaimed(credential.kind), source: 'none' }
-  if (verdict.kind === 'no') return { refusal: verdict.refusal, source: 'none' }
-  const who = createWho(verdict.identity)
-  return 'authId' in who ? { who, source: verdict.source } : { refusal: who, source: 'none' }
-}
 
 function unclaimed(kind: Presented['credential']['kind']): Refusal {
   if (kind === 'missing') return refusals.missingCredential

@@ -1,5 +1,5 @@
-import { LRUCache } from 'lru-cache'
 import type { EthRate } from '../core/lib/money.ts'
+import { createBoundedMap } from './bounded-map.ts'
 import type { Session } from './session.ts'
 
 /** The part of a session that money is computed from; null members are unknown. */
@@ -43,6 +43,7 @@ const unseenMs = 60_000
 
 /** The last call of a session that was allowed here. Changed in place: there is one at every call. */
 export interface Seen {
+  readonly id: string
   sequence: number
   at: number
   from: number
@@ -51,18 +52,26 @@ export interface Seen {
   promisedAt: number
 }
 
+/** Whose sessions they are. Most users have one at a time: it is found without looking it up. */
+export interface Owner {
+  readonly authId: string
+  latest: Seen | null
+}
+
 /**
  * How much time a call bills: since the previous call of its session that was allowed here. A
  * replayed state is billed again from where its first use was.
  */
 export function createElapsed({ max }: { max: number }) {
-  const seen = new LRUCache<string, Seen>({ max })
+  const seen = createBoundedMap<Seen>({ max })
 
-  const keyOf = (authId: string, session: Session): string => `${session.id} ${authId}`
+  const keyOf = ({ authId }: Owner, { id }: Session): string => `${id} ${authId}`
 
   /** The last call of the session, when it was here. The oldest sessions go first, used or not. */
-  const find = (authId: string, session: Session): Seen | undefined =>
-    seen.peek(keyOf(authId, session))
+  function find(owner: Owner, session: Session): Seen | undefined {
+    const { latest } = owner
+    return latest?.id === session.id ? latest : seen.get(keyOf(owner, session))
+  }
 
   /** Milliseconds that this call of the session is billed for, at most. */
   function msOf(session: Session, last: Seen | undefined): number {
@@ -80,22 +89,24 @@ export function createElapsed({ max }: { max: number }) {
   }
 
   /** Remembers an allowed call as the start of the next one, with nothing promised yet. */
-  function remember(authId: string, session: Session, last: Seen | undefined): Seen | null {
-    const { at, sequence } = session
-    if (at === null || sequence === null || session.id === '') return null
+  function remember(owner: Owner, session: Session, last: Seen | undefined): Seen | null {
+    const { id, at, sequence } = session
+    if (at === null || sequence === null || id === '') return null
     if (!last) {
-      const first = { sequence, at, from: at, promised: 0, promisedAt: 0 }
-      seen.set(keyOf(authId, session), first)
+      const first = { id, sequence, at, from: at, promised: 0, promisedAt: 0 }
+      seen.set(keyOf(owner, session), first)
+      owner.latest = first
       return first
     }
     if (sequence !== 0 && sequence < last.sequence) return null
     last.from = sequence === 0 ? at : sequence === last.sequence ? last.from : last.at
     last.sequence = sequence
     last.at = at
+    owner.latest = last
     return last
   }
 
-  return { find, msOf, remember, size: () => seen.size }
+  return { find, msOf, remember, size: seen.size }
 }
 
 export type Elapsed = ReturnType<typeof createElapsed>

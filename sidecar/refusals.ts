@@ -6,10 +6,13 @@ export interface Refusal {
   readonly status: number
   readonly code: string
   readonly body: string
+  /** Length of the body in UTF-8. */
+  readonly bytes: number
 }
 
 function refusal(status: number, code: string, reason: string): Refusal {
-  return { status, code, body: JSON.stringify({ status, reason, code }) }
+  const body = JSON.stringify({ status, reason, code })
+  return { status, code, body, bytes: Buffer.byteLength(body) }
 }
 
 export const refusals = {

@@ -31,6 +31,7 @@ export function createRouter({ webhook, events, ready }: Routes): Handler {
   }
 
   return (request, response) => {
+    if (request.url === '/authorize' && request.method === 'POST') return webhook(request, response)
     const path = pathOf(request.url ?? '')
     const post = posts.get(path)
     if (post)

@@ -121,7 +121,7 @@ async function createParts(
     revokedTokens,
     now,
   })
-  const identities = createIdentities({ verify, marks, max: entries, log, now })
+  const identities = createIdentities({ verify, access, marks, max: entries, log, now })
   const elapsed = createElapsed({ max: entries })
   const invalidations = createInvalidations({
     core,

@@ -1,4 +1,5 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import { performance } from 'node:perf_hooks'
 import type { Log } from '../core/lib/log.ts'
 import type { AuthorizeBody } from './body.ts'
 import { parseBody } from './body.ts'
@@ -9,7 +10,7 @@ import { declaredLength, endPolitely, receive } from './request-body.ts'
 
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
-  readonly isKnownCaller: (rawHeaders: readonly string[]) => boolean
+  readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
   readonly meters: Meters
@@ -17,8 +18,9 @@ export interface WebhookDeps {
 }
 
 const maxBody = 1024 * 1024
-const unauthorized = '{"status":401,"reason":"unauthorized webhook caller"}'
-const invalidJson = '{"status":400,"reason":"invalid request json"}'
+const answerOf = (body: string): Answer => ({ body, bytes: Buffer.byteLength(body) })
+const unauthorized = answerOf('{"status":401,"reason":"unauthorized webhook caller"}')
+const invalidJson = answerOf('{"status":400,"reason":"invalid request json"}')
 const json = 'application/json'
 
 /**
@@ -33,18 +35,19 @@ export function createWebhook(
   let inFlight = 0
 
   return (request, response) => {
-    if (!isKnownCaller(request.rawHeaders)) return turnAway(request, response)
+    if (!isKnownCaller(request.headers)) return turnAway(request, response)
     if (inFlight >= maxInFlight)
-      return answerUnread({ request, response, body: refuse('overloaded') })
+      return answerUnread({ request, response, ...refuse('overloaded') })
     receive(request, maxBody, {
       received: (body) => void decide(body, response),
-      tooLarge: () => answerUnread({ request, response, body: refuse('tooLarge') }),
+      tooLarge: () => answerUnread({ request, response, ...refuse('tooLarge') }),
     })
   }
 
-  function refuse(name: 'overloaded' | 'tooLarge'): string {
-    meters.decided({ code: refusals[name].code, source: 'none' }, 0)
-    return refusals[name].body
+  function refuse(name: 'overloaded' | 'tooLarge'): Answer {
+    const { code, body, bytes } = refusals[name]
+    meters.decided({ code, source: 'none' }, 0)
+    return { body, bytes }
   }
 
   function decide(bytes: Buffer, response: ServerResponse): void {
@@ -65,7 +68,7 @@ export function createWebhook(
   }
 
   function answer({ decision, body, response, started }: Answering): void {
-    send(response, 200, decision.body)
+    send(response, 200, decision)
     const ms = performance.now() - started
     meters.decided(decision, ms)
     if (log.isLevelEnabled('debug')) log.debug(lineOf(decision, body, ms), 'authorize')
@@ -73,7 +76,7 @@ export function createWebhook(
 
   function fault(error: unknown, response: ServerResponse): void {
     log.error({ err: error }, 'authorize failed')
-    if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable.body)
+    if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable)
   }
 }
 
@@ -95,29 +98,34 @@ function lineOf(
 
 function turnAway(request: IncomingMessage, response: ServerResponse): void {
   response.setHeader('www-authenticate', 'Bearer')
-  answerUnread({ request, response, body: unauthorized, status: 401 })
+  answerUnread({ request, response, ...unauthorized, status: 401 })
 }
 
-function send(response: ServerResponse, status: number, body: string): void {
-  response.writeHead(status, { 'content-type': json, 'content-length': Buffer.byteLength(body) })
+interface Answer {
+  readonly body: string
+  /** Length of the body in UTF-8: counting it anew would copy a body that is still in pieces. */
+  readonly bytes: number
+}
+
+function send(response: ServerResponse, status: number, { body, bytes }: Answer): void {
+  response.writeHead(status, { 'content-type': json, 'content-length': bytes })
   response.end(body)
 }
 
-interface Unread {
+interface Unread extends Answer {
   readonly request: IncomingMessage
   readonly response: ServerResponse
-  readonly body: string
   readonly status?: number
 }
 
 // Node reads and drops a small body by itself and keeps the connection; a large or endless one
 // costs it.
-function answerUnread({ request, response, body, status = 200 }: Unread): void {
+function answerUnread({ request, response, body, bytes, status = 200 }: Unread): void {
   if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])
-    return send(response, status, body)
+    return send(response, status, { body, bytes })
   response.writeHead(status, {
     'content-type': json,
-    'content-length': Buffer.byteLength(body),
+    'content-length': bytes,
     connection: 'close',
   })
   response.write(body)

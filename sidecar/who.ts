@@ -21,6 +21,8 @@ export interface Who extends VerifiedIdentity {
   readonly authId: string
   readonly head: string
   readonly tail: string
+  /** Length of both in UTF-8. */
+  readonly bytes: number
 }
 
 const maxAuthIdBytes = 256
@@ -45,10 +47,7 @@ export function createWho(identity: VerifiedIdentity): Who | Refusal {
     usage_subject_type: 'external_user_id',
   }
   const user = JSON.stringify(externalUserId)
-  return {
-    ...identity,
-    authId,
-    head: `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`,
-    tail: `,"identity":${JSON.stringify(parts)}`,
-  }
+  const head = `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`
+  const tail = `,"identity":${JSON.stringify(parts)}`
+  return { ...identity, authId, head, tail, bytes: Buffer.byteLength(head + tail) }
 }

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ethRate } from '../../core/lib/money.ts'
-import { burnOf, costOf, createElapsed, nanosPerWei, unitsOf } from '../../sidecar/price.ts'
+import { type Owner, burnOf, costOf, createElapsed, nanosPerWei, unitsOf } from '../../sidecar/price.ts'
 import type { Session } from '../../sidecar/session.ts'
 import { startHarness, until, vectorNow } from './support.ts'
 import { firstCall } from './signer-bodies.ts'
@@ -62,8 +62,9 @@ describe('what a call costs', () => {
 describe('what time a call bills', () => {
   const started = () => {
     const book = createElapsed({ max: 10 })
-    const msOf = (call: Session, authId = 'a:b') => book.msOf(call, book.find(authId, call))
-    const remember = (call: Session) => book.remember('a:b', call, book.find('a:b', call))
+    const owner = { authId: 'a:b', latest: null }
+    const msOf = (call: Session, of: Owner = owner) => book.msOf(call, book.find(of, call))
+    const remember = (call: Session) => book.remember(owner, call, book.find(owner, call))
     return { msOf, remember }
   }
 
@@ -87,12 +88,21 @@ describe('what time a call bills', () => {
     expect(msOf(session({ sequence: 3, at: 1_009_000 }))).toBe(3_000)
   })
 
+  it('is kept apart for sessions that run at the same time', () => {
+    const { msOf, remember } = started()
+    remember(session({ id: 'one', sequence: 1, at: 1_000_000 }))
+    remember(session({ id: 'two', sequence: 7, at: 1_002_000 }))
+    expect(msOf(session({ id: 'one', sequence: 2, at: 1_005_000 }))).toBe(5_000)
+    expect(msOf(session({ id: 'two', sequence: 8, at: 1_005_000 }))).toBe(3_000)
+  })
+
   it('has a bound for a session that was not seen here', () => {
     const { msOf, remember } = started()
     expect(msOf(session({ sequence: 5 }))).toBe(60_000)
     expect(msOf(session({ sequence: 5, at: 1_000_000, authExpiry: 996 }))).toBe(4_000)
     remember(session({ sequence: 1, at: 1_000_000 }))
-    expect(msOf(session({ sequence: 2, at: 1_001_000 }), 'other:b')).toBe(60_000)
+    const other = { authId: 'other:b', latest: null }
+    expect(msOf(session({ sequence: 2, at: 1_001_000 }), other)).toBe(60_000)
   })
 })
 
