@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Server } from '@grpc/grpc-js'
 import { AllowanceServiceService } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { BooksServiceService } from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { AccountServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
@@ -16,6 +17,9 @@ import { UsageServiceService } from '../proto/gen/ts-proto/tollgate/usage/v1/usa
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesRpc } from './allowances/rpc.ts'
 import { createAllowances } from './allowances/service.ts'
+import { createRebuild } from './books/rebuild.ts'
+import { createBooksRpc } from './books/rpc.ts'
+import { createVerify } from './books/verify.ts'
 import type { CoreConfig } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { addHealthAndReflection } from './health.ts'
@@ -147,6 +151,9 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
     serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+    serving.bind(BooksServiceService, createBooksRpc({
+      verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }),
+    }).booksService),
     serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]

@@ -1,5 +1,8 @@
 import { credentials } from '@grpc/grpc-js'
 import {
+  BooksServiceClient, type RebuildBooksRequest, type VerifyBooksRequest,
+} from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import {
   AccountServiceClient, type CreateAccountRequest, type StartPasswordResetRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
@@ -9,9 +12,11 @@ import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-p
 import {
   type RotateSigningKeysRequest, TokenServiceClient,
 } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { serviceTokenHeader, unary } from '../core/lib/grpc.ts'
+import { serviceTokenHeader, streaming, unary } from '../core/lib/grpc.ts'
 
 const deadlineMs = 10_000
+/** What goes through all of the books takes as long as it takes. */
+const dayMs = 86_400_000
 
 /** An operator's connection to a running core: proves itself with the service token. Close it when done. */
 export function connectCore({ target, token }: { target: string; token: string }) {
@@ -20,6 +25,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
+  const books = new BooksServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
 
   return {
@@ -34,7 +40,11 @@ export function connectCore({ target, token }: { target: string; token: string }
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
-    close: () => [apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
+    verifyBooks: (request: VerifyBooksRequest) =>
+      streaming(books.verifyBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
+    rebuildBooks: (request: RebuildBooksRequest) =>
+      streaming(books.rebuildBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
+    close: () => [books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
   }
 }
 
