@@ -7,6 +7,7 @@ import { AppServiceService, CallerServiceService, UserServiceService } from '../
 import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { QuarantineServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { AuthorizationServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
@@ -40,6 +41,10 @@ import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
 import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
+import { createPartitions } from './metering/partitions.ts'
+import { createQuarantine } from './metering/quarantine.ts'
+import { createQuarantineMetrics } from './metering/quarantine-metrics.ts'
+import { createQuarantineRpc } from './metering/quarantine-rpc.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
 import { createCatalog } from './plans/catalog.ts'
@@ -113,6 +118,12 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
+  const partitions = createPartitions(pool, now)
+  const quarantine = createQuarantine({
+    pool, now, log, charge: ledger.charge, resolveSubjects: users.resolveSubjects, partitions, invalidations,
+    rateMaxAgeSeconds: config.metering.rates.maxAgeSeconds,
+  })
+  createQuarantineMetrics(metrics, quarantine.waiting)
   const usage = createUsage({ pool, users })
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
@@ -151,6 +162,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
     serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+    serving.bind(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
     serving.bind(BooksServiceService, createBooksRpc({
       verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }),
     }).booksService),

@@ -10,6 +10,10 @@ import {
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
+  type AttributeQuarantinedRequest, type DiscardQuarantinedRequest, type GetQuarantinedRequest, type ListQuarantinedRequest,
+  QuarantineServiceClient, type RedriveQuarantinedRequest,
+} from '../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
+import {
   type RotateSigningKeysRequest, TokenServiceClient,
 } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { serviceTokenHeader, streaming, unary } from '../core/lib/grpc.ts'
@@ -26,6 +30,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const books = new BooksServiceClient(target, credentials.createInsecure())
+  const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
 
   return {
@@ -44,7 +49,15 @@ export function connectCore({ target, token }: { target: string; token: string }
       streaming(books.verifyBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
     rebuildBooks: (request: RebuildBooksRequest) =>
       streaming(books.rebuildBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
-    close: () => [books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
+    listQuarantined: (request: ListQuarantinedRequest) => unary(quarantine.listQuarantined.bind(quarantine))(request, operator),
+    getQuarantined: (request: GetQuarantinedRequest) => unary(quarantine.getQuarantined.bind(quarantine))(request, operator),
+    attributeQuarantined: (request: AttributeQuarantinedRequest) =>
+      unary(quarantine.attributeQuarantined.bind(quarantine))(request, operator),
+    redriveQuarantined: (request: RedriveQuarantinedRequest) =>
+      unary(quarantine.redriveQuarantined.bind(quarantine))(request, operator),
+    discardQuarantined: (request: DiscardQuarantinedRequest) =>
+      unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
+    close: () => [quarantine, books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
   }
 }
 
