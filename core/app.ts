@@ -15,6 +15,7 @@ import { DeviceServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/d
 import { GrantServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { TokenServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { UsageServiceService } from '../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
+import { createAdjustments } from './allowances/adjustments.ts'
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesRpc } from './allowances/rpc.ts'
 import { createAllowances } from './allowances/service.ts'
@@ -128,6 +129,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
   })
+  const adjustments = createAdjustments({ pool, ledger, users, idempotency, invalidations, log, now })
   const grants = createGrants({
     config: config.grants, defaultSignerUrl: config.routing.defaultDmzUrl, pool, jwts, subjects, users, keys, sessions,
     allowances, accountBySession: accounts.bySession, revocationBoundSeconds, log, now,
@@ -160,7 +162,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(GrantServiceService, grants.grantService),
     serving.bind(DeviceServiceService, grants.deviceService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
-    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
+    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances, adjustments }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
     serving.bind(BooksServiceService, createBooksRpc({

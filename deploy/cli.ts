@@ -1,5 +1,6 @@
 import { messageOf } from '../core/lib/process.ts'
 import { account } from './commands/account.ts'
+import { adjust } from './commands/adjust.ts'
 import { app } from './commands/app.ts'
 import { config } from './commands/config.ts'
 import { keys } from './commands/keys.ts'
@@ -12,7 +13,7 @@ import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
-  start, demo, app, account, keys, rate, status, quarantine, verify, rebuild, config, 'signer-double': signerDouble,
+  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, config, 'signer-double': signerDouble,
 }
 
 const help = `tollgate: identity, metering and billing beside a remote signer

@@ -1,5 +1,8 @@
 import { credentials } from '@grpc/grpc-js'
 import {
+  AllowanceServiceClient, type CreateAdjustmentRequest,
+} from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import {
   BooksServiceClient, type RebuildBooksRequest, type VerifyBooksRequest,
 } from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import {
@@ -31,6 +34,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const books = new BooksServiceClient(target, credentials.createInsecure())
   const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
+  const allowances = new AllowanceServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
 
   return {
@@ -57,7 +61,9 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(quarantine.redriveQuarantined.bind(quarantine))(request, operator),
     discardQuarantined: (request: DiscardQuarantinedRequest) =>
       unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
-    close: () => [quarantine, books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
+    createAdjustment: (request: CreateAdjustmentRequest) =>
+      unary(allowances.createAdjustment.bind(allowances))(request, operator),
+    close: () => [allowances, quarantine, books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
   }
 }
 

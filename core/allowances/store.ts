@@ -14,7 +14,7 @@ interface BalanceRow {
 }
 
 interface GrantRow {
-  user_id: string; id: string; kind: 'included' | 'grant'; source: string; feature_key: string | null
+  user_id: string; id: string; kind: Grant['kind']; source: string; feature_key: string | null
   amount_attos: string; remaining_attos: string; priority: number; effective_at: Date; expires_at: Date | null
   expired_at: Date | null; created_at: Date
 }
