@@ -23,10 +23,10 @@ export function createAllowancesRpc({ allowances, adjustments }: { allowances: A
         idempotencyKey: parseIdempotencyKey(request.idempotencyKey), correlationId,
       })),
     getBalance: rpc(m2mBasic(), async (request: pb.GetBalanceRequest, caller) => ({
-      balance: await allowances.balanceOf(caller, request.externalUserId),
+      balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
     })),
-    getOwnBalance: rpc(user(), async (_request: pb.GetOwnBalanceRequest, caller) => ({
-      balance: await allowances.balance(caller),
+    getOwnBalance: rpc(user(), async (request: pb.GetOwnBalanceRequest, caller) => ({
+      balance: await allowances.balance(caller, request.asOf),
     })),
   }
   return { allowanceService }
