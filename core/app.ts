@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Server } from '@grpc/grpc-js'
 import { AllowanceServiceService } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { BooksServiceService } from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { AccountServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { QuarantineServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { AuthorizationServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
@@ -13,9 +15,13 @@ import { DeviceServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/d
 import { GrantServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { TokenServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import { UsageServiceService } from '../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
+import { createAdjustments } from './allowances/adjustments.ts'
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesRpc } from './allowances/rpc.ts'
 import { createAllowances } from './allowances/service.ts'
+import { createRebuild } from './books/rebuild.ts'
+import { createBooksRpc } from './books/rpc.ts'
+import { createVerify } from './books/verify.ts'
 import type { CoreConfig } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { addHealthAndReflection } from './health.ts'
@@ -36,6 +42,10 @@ import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
 import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
+import { createPartitions } from './metering/partitions.ts'
+import { createQuarantine } from './metering/quarantine.ts'
+import { createQuarantineMetrics } from './metering/quarantine-metrics.ts'
+import { createQuarantineRpc } from './metering/quarantine-rpc.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
 import { createCatalog } from './plans/catalog.ts'
@@ -109,10 +119,17 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
+  const partitions = createPartitions(pool, now)
+  const quarantine = createQuarantine({
+    pool, now, log, charge: ledger.charge, resolveSubjects: users.resolveSubjects, partitions, invalidations,
+    rateMaxAgeSeconds: config.metering.rates.maxAgeSeconds,
+  })
+  createQuarantineMetrics(metrics, quarantine.waiting)
   const usage = createUsage({ pool, users })
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
   })
+  const adjustments = createAdjustments({ pool, ledger, users, idempotency, invalidations, log, now })
   const grants = createGrants({
     config: config.grants, invalidations, defaultSignerUrl: config.routing.defaultDmzUrl, pool, jwts, subjects, users, keys, sessions,
     allowances, accountBySession: accounts.bySession, revocationBoundSeconds, log, now,
@@ -145,8 +162,12 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(GrantServiceService, grants.grantService),
     serving.bind(DeviceServiceService, grants.deviceService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
-    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
+    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances, adjustments }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+    serving.bind(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
+    serving.bind(BooksServiceService, createBooksRpc({
+      verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }),
+    }).booksService),
     serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]

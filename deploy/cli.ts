@@ -1,14 +1,20 @@
 import { messageOf } from '../core/lib/process.ts'
 import { account } from './commands/account.ts'
+import { adjust } from './commands/adjust.ts'
 import { app } from './commands/app.ts'
 import { config } from './commands/config.ts'
 import { keys } from './commands/keys.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
+import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/rate.ts'
+import { rebuild } from './commands/rebuild.ts'
 import { status } from './commands/status.ts'
+import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
-const commands: Readonly<Record<string, Command>> = { start, demo, app, account, keys, rate, status, config, 'signer-double': signerDouble }
+const commands: Readonly<Record<string, Command>> = {
+  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, config, 'signer-double': signerDouble,
+}
 
 const help = `tollgate: identity, metering and billing beside a remote signer
 

@@ -1,5 +1,11 @@
 import { credentials } from '@grpc/grpc-js'
 import {
+  AllowanceServiceClient, type CreateAdjustmentRequest,
+} from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import {
+  BooksServiceClient, type RebuildBooksRequest, type VerifyBooksRequest,
+} from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import {
   AccountServiceClient, type CreateAccountRequest, type StartPasswordResetRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
@@ -7,11 +13,17 @@ import {
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
+  type AttributeQuarantinedRequest, type DiscardQuarantinedRequest, type GetQuarantinedRequest, type ListQuarantinedRequest,
+  QuarantineServiceClient, type RedriveQuarantinedRequest,
+} from '../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
+import {
   type RotateSigningKeysRequest, TokenServiceClient,
 } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { serviceTokenHeader, unary } from '../core/lib/grpc.ts'
+import { serviceTokenHeader, streaming, unary } from '../core/lib/grpc.ts'
 
 const deadlineMs = 10_000
+/** What goes through all of the books takes as long as it takes. */
+const dayMs = 86_400_000
 
 /** An operator's connection to a running core: proves itself with the service token. Close it when done. */
 export function connectCore({ target, token }: { target: string; token: string }) {
@@ -20,6 +32,9 @@ export function connectCore({ target, token }: { target: string; token: string }
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
+  const books = new BooksServiceClient(target, credentials.createInsecure())
+  const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
+  const allowances = new AllowanceServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
 
   return {
@@ -34,7 +49,21 @@ export function connectCore({ target, token }: { target: string; token: string }
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
-    close: () => [apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
+    verifyBooks: (request: VerifyBooksRequest) =>
+      streaming(books.verifyBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
+    rebuildBooks: (request: RebuildBooksRequest) =>
+      streaming(books.rebuildBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
+    listQuarantined: (request: ListQuarantinedRequest) => unary(quarantine.listQuarantined.bind(quarantine))(request, operator),
+    getQuarantined: (request: GetQuarantinedRequest) => unary(quarantine.getQuarantined.bind(quarantine))(request, operator),
+    attributeQuarantined: (request: AttributeQuarantinedRequest) =>
+      unary(quarantine.attributeQuarantined.bind(quarantine))(request, operator),
+    redriveQuarantined: (request: RedriveQuarantinedRequest) =>
+      unary(quarantine.redriveQuarantined.bind(quarantine))(request, operator),
+    discardQuarantined: (request: DiscardQuarantinedRequest) =>
+      unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
+    createAdjustment: (request: CreateAdjustmentRequest) =>
+      unary(allowances.createAdjustment.bind(allowances))(request, operator),
+    close: () => [allowances, quarantine, books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
   }
 }
 

@@ -149,6 +149,7 @@ export const Balance = named(Type.Object({
   lifetimeGrantedUsdMicros: amounts.lifetimeGrantedUsdMicros,
   hasAccess,
   unpricedCount: Type.Integer({ description: 'Tickets that wait for a rate, not in the figures yet.' }),
+  asOf: Type.Optional(Instant('The past instant of the figures, where one was asked for.')),
 }), 'Balance')
 
 const requestCount = Type.Integer({ description: 'Tickets.' })

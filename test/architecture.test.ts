@@ -4,7 +4,7 @@ import { dirname, join, relative, sep } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '..')
-const domains = ['metering', 'plans', 'identity', 'allowances', 'keys', 'tokens', 'usage', 'billing', 'signer']
+const domains = ['metering', 'plans', 'identity', 'allowances', 'keys', 'tokens', 'usage', 'billing', 'signer', 'books']
 const gen = ['proto/gen/ts-proto', 'proto/gen/es']
 
 interface Source { readonly path: string; readonly text: string; readonly imports: readonly { target: string; typeOnly: boolean }[] }

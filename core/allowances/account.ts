@@ -32,7 +32,8 @@ function coversFeature(featureKey: string | null, { pipeline, modelId }: TicketC
     || featureKey === pipeline || featureKey === `${pipeline}:${modelId}`
 }
 
-function append(account: Account, entry: Omit<Entry, 'seq' | 'balanceAfter'>): void {
+/** Books a change of the balance. */
+export function append(account: Account, entry: Omit<Entry, 'seq' | 'balanceAfter'>): void {
   account.seq += 1n
   account.balance = usdAttos(account.balance + entry.amount)
   account.entries.push({ ...entry, seq: account.seq, balanceAfter: account.balance })
@@ -67,7 +68,8 @@ export function burn(account: Account, charge: { tickets: readonly TicketCharge[
   append(account, { kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at })
 }
 
-function draw(grants: readonly Grant[], ticket: TicketCharge): bigint {
+/** Takes a ticket's cost from grants in burn order, as far as they may pay for it; returns what they paid. */
+export function draw(grants: readonly Grant[], ticket: TicketCharge): bigint {
   let open: bigint = ticket.cost
   for (const grant of grants) {
     if (open === 0n) break

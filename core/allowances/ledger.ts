@@ -4,6 +4,8 @@ import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { periodAt } from '../plans/period.ts'
 import * as accounts from './account.ts'
+import { adjust as adjustAccount } from './adjustment.ts'
+import { type NewAdjustment, insertAdjustment } from './adjustment-store.ts'
 import * as store from './store.ts'
 import type { Account, Grant, GrantSource, TicketCharge } from './types.ts'
 
@@ -55,6 +57,18 @@ export function createLedger() {
     accounts.credit(account, granted, at)
     await store.saveAccounts(db, [account], at)
     return { account, grant: granted }
+  }
+
+  /** Books a correction. Returns what of a debit no allowance covered, which it has then booked as overage. */
+  async function adjust(
+    db: Db, { user, adjustment, feature }: { user: User; adjustment: NewAdjustment; feature: { pipeline: string; modelId: string } | null },
+  ): Promise<{ account: Account; overage: UsdAttos }> {
+    const { at } = adjustment
+    const account = await lockCurrent(db, user, at)
+    const overage = adjustAccount(account, { ...adjustment, feature })
+    await insertAdjustment(db, account, adjustment)
+    await store.saveAccounts(db, [account], at)
+    return { account, overage }
   }
 
   /**
@@ -123,7 +137,7 @@ export function createLedger() {
     })
   }
 
-  return { open, grant, charge, read, readMany, sweep }
+  return { open, grant, adjust, charge, read, readMany, sweep }
 }
 
 export type Ledger = ReturnType<typeof createLedger>

@@ -1,11 +1,12 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
-import { m2m, m2mBasic, user } from '../callers.ts'
+import { m2m, m2mBasic, operator, user } from '../callers.ts'
 import { parseIdempotencyKey } from '../idempotency.ts'
 import { actor } from '../identity/rpc.ts'
 import { type Handlers, rpc } from '../serve.ts'
+import type { Adjustments } from './adjustments.ts'
 import type { Allowances } from './service.ts'
 
-export function createAllowancesRpc({ allowances }: { allowances: Allowances }) {
+export function createAllowancesRpc({ allowances, adjustments }: { allowances: Allowances; adjustments: Adjustments }) {
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
     getAllowance: rpc(m2m('users:read'), async (request: pb.GetAllowanceRequest, caller) => ({
       allowance: await allowances.read(caller, request.externalUserId),
@@ -15,11 +16,17 @@ export function createAllowancesRpc({ allowances }: { allowances: Allowances }) 
         externalUserId: request.externalUserId, amountUsdMicros: request.amountUsdMicros, source: request.source,
         featureKey: request.featureKey, idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
       }, actor(caller, context))),
+    createAdjustment: rpc(operator(), async (request: pb.CreateAdjustmentRequest, _caller, { correlationId }) =>
+      adjustments.adjust({
+        clientId: request.clientId, externalUserId: request.externalUserId, amountUsdMicros: request.amountUsdMicros,
+        reason: request.reason, author: request.author, eventId: request.eventId, uncovered: request.uncovered,
+        idempotencyKey: parseIdempotencyKey(request.idempotencyKey), correlationId,
+      })),
     getBalance: rpc(m2mBasic(), async (request: pb.GetBalanceRequest, caller) => ({
-      balance: await allowances.balanceOf(caller, request.externalUserId),
+      balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
     })),
-    getOwnBalance: rpc(user(), async (_request: pb.GetOwnBalanceRequest, caller) => ({
-      balance: await allowances.balance(caller),
+    getOwnBalance: rpc(user(), async (request: pb.GetOwnBalanceRequest, caller) => ({
+      balance: await allowances.balance(caller, request.asOf),
     })),
   }
   return { allowanceService }

@@ -11,6 +11,7 @@ import { type UsdMicros, microsDown, microsToAttos, microsUp, parseInteger, usdA
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { activeAt, remainingAt } from './account.ts'
+import { createHistory } from './history.ts'
 import type { Ledger } from './ledger.ts'
 import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
 
@@ -75,7 +76,11 @@ export function createAllowances({ pool, ledger, users, idempotency, invalidatio
     return result
   }
 
-  async function balance(user: { appId: AppId; userId: UserId; externalUserId: string }) {
+  const history = createHistory({ pool, now })
+
+  /** Now, or as it stood at the instant `asOf`; REQUEST_INVALID when that is none, NOT_FOUND before the user was there. */
+  async function balance(user: { appId: AppId; userId: UserId; externalUserId: string }, asOf?: string) {
+    if (asOf !== undefined) return history.balance(user, asOf)
     const at = now()
     const account = await ledger.read(pool, user, at)
     const left = microsDown(remainingAt(account.grants, at))
@@ -90,9 +95,9 @@ export function createAllowances({ pool, ledger, users, idempotency, invalidatio
     }
   }
 
-  async function balanceOf(caller: M2mCaller, externalUserId: string) {
+  async function balanceOf(caller: M2mCaller, externalUserId: string, asOf?: string) {
     const user = await users.get(caller.appId, externalUserId)
-    return balance({ appId: user.appId, userId: user.id, externalUserId: user.externalUserId })
+    return balance({ appId: user.appId, userId: user.id, externalUserId: user.externalUserId }, asOf)
   }
 
   return { read, grant, balance, balanceOf }

@@ -15,7 +15,7 @@ interface BalanceRow {
 }
 
 interface GrantRow {
-  user_id: string; id: string; kind: 'included' | 'grant'; source: string; feature_key: string | null
+  user_id: string; id: string; kind: Grant['kind']; source: string; feature_key: string | null
   amount_attos: string; remaining_attos: string; priority: number; effective_ms: number
   expires_ms: number | null; expired_ms: number | null; created_ms: number
 }

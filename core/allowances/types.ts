@@ -4,7 +4,7 @@ import type { UsdAttos } from '../lib/money.ts'
 /**
  * Invariants of an account, checked by properties and again by constraints in SQL:
  * 1. balance = sum of what remains of its grants = fold of its ledger entries.
- * 2. granted = balance + (consumed - overage) + expired, to the atto-dollar.
+ * 2. granted + adjusted = balance + (consumed - overage) + expired, to the atto-dollar.
  * 3. Entries are numbered without gaps; grants never change but in what remains.
  */
 export interface Account {
@@ -34,8 +34,8 @@ export type GrantSource = (typeof grantSources)[number]
 
 export interface Grant {
   readonly id: string
-  /** `included`: usage included in the plan, for one period. */
-  readonly kind: 'included' | 'grant'
+  /** `included`: usage included in the plan, for one period. `adjustment`: given by a correction, which no figure of grants counts. */
+  readonly kind: 'included' | 'grant' | 'adjustment'
   readonly source: GrantSource
   readonly featureKey: string | null
   readonly amount: UsdAttos
@@ -52,12 +52,12 @@ export interface Grant {
 
 export interface Entry {
   readonly seq: bigint
-  readonly kind: 'grant' | 'charge' | 'expire'
+  readonly kind: 'grant' | 'charge' | 'expire' | 'adjustment'
   /** Signed change of the balance. */
   readonly amount: UsdAttos
   readonly overage: UsdAttos
   readonly balanceAfter: UsdAttos
-  /** The grant, or the charge that the tickets name. */
+  /** The grant, the adjustment, or the charge that the tickets name. */
   readonly causeId: string
   readonly createdAt: Date
 }

@@ -1,4 +1,4 @@
-import { type ClientUnaryCall, Metadata, type ServiceError, status } from '@grpc/grpc-js'
+import { type ClientReadableStream, type ClientUnaryCall, Metadata, type ServiceError, status } from '@grpc/grpc-js'
 import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
 
 /** Proves to core that the caller is one of our own processes or an operator's command. */
@@ -38,6 +38,29 @@ export function unary<Request, Response>(method: Unary<Request, Response>) {
     return promise.finally(() => options.signal?.removeEventListener('abort', abort))
   }
 }
+
+type Streaming<Request, Response> = (
+  request: Request, metadata: Metadata, options: { deadline: number },
+) => ClientReadableStream<Response>
+
+/** Calls a generated client's server-streaming method; the messages as they come, read no faster than they are taken. */
+export function streaming<Request, Response>(method: Streaming<Request, Response>) {
+  return async function* messages(request: Request, options: CallOptions): AsyncGenerator<Response> {
+    const metadata = new Metadata()
+    for (const [name, value] of Object.entries(options.headers ?? {})) metadata.set(name, value)
+    const stream = method(request, metadata, { deadline: Date.now() + options.deadlineMs })
+    try {
+      for await (const message of stream) yield message
+    } catch (error) {
+      throw isServiceError(error) ? fromServiceError(error) : error
+    } finally {
+      stream.cancel()
+    }
+  }
+}
+
+const isServiceError = (error: unknown): error is ServiceError =>
+  error instanceof Error && 'code' in error && 'details' in error && 'metadata' in error
 
 const lost = new Set<number>([status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.CANCELLED, status.RESOURCE_EXHAUSTED])
 

@@ -69,15 +69,6 @@ export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T
   }
 }
 
-/**
- * Waits for statements that were sent together on one connection, for all of them even when one fails: none may come
- * after the transaction's end. Throws the first failure.
- */
-export async function together<T extends readonly unknown[]>(work: T): Promise<{ -readonly [I in keyof T]: Awaited<T[I]> }> {
-  await Promise.allSettled(work)
-  return Promise.all(work)
-}
-
 /** Runs `work` inside a transaction so that, when it throws, what came before it still stands. */
 export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
   await db.query('savepoint part')

@@ -75,17 +75,20 @@ export function createBatch(rows: RowBuffer, at: Date) {
     const parsed = parseEvent(bytes, at)
     if (parsed.kind === 'ignored') ignored.push(index)
     else if (parsed.kind === 'problem') problems.push({ index, problem: parsed.problem })
-    else entries.push(entryOf(index, parsed.ticket, bytes))
+    else addTicket(index, parsed.ticket, digestOf(bytes))
   }
 
-  function entryOf(index: number, ticket: SignedTicket, bytes: Buffer): Entry {
+  const addTicket = (index: number, ticket: SignedTicket, digest: string): void =>
+    void entries.push(entryOf(index, ticket, digest))
+
+  function entryOf(index: number, ticket: SignedTicket, digest: string): Entry {
     const { fee, billableSecs, pixels, signedAtMs, signedAtMicros } = ticket
     const feature = featureOf(ticket)
     const from = rows.end()
     writeTicket(rows, ticket)
     return {
       index, feature, fee, billableSecs, pixels, signedAtMs, signedAtMicros, from, to: rows.end(),
-      key: keyOf(ticket.eventId), digest: halfDigest(bytes), session: sessionOf(ticket, feature),
+      key: keyOf(ticket.eventId), digest, session: sessionOf(ticket, feature),
       sequence: BigInt(ticket.sequenceNumber),
     }
   }
@@ -118,7 +121,7 @@ export function createBatch(rows: RowBuffer, at: Date) {
     return feature
   }
 
-  return { add, read: (): Batch => ({ entries, problems, ignored, payers }) }
+  return { add, addTicket, read: (): Batch => ({ entries, problems, ignored, payers }) }
 }
 
 /** Finds whom each payer's tickets belong to; users of known apps that are new are provisioned. */
@@ -130,14 +133,17 @@ export async function attribute(payers: ReadonlyMap<string, Payer>, resolve: Res
   for (const [key, payer] of payers) payer.subject = found.get(key) ?? null
 }
 
-const halfDigest = (bytes: Buffer | string): string => hash('sha256', bytes, 'binary').slice(0, 16)
+const digestOf = (bytes: Buffer | string): string => hash('sha256', bytes, 'binary').slice(0, 16)
+
+/** The digest of an entry from the SHA-256 of its bytes in hexadecimal. */
+export const halfDigest = (hex: string): string => Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
 
 const canonicalUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const scratch = Buffer.alloc(16)
 
 /** The signer's ids are UUIDs and stand for themselves; any other id is hashed, one that differs only in case too. */
 export function keyOf(eventId: string): string {
-  if (!canonicalUuid.test(eventId)) return halfDigest(eventId)
+  if (!canonicalUuid.test(eventId)) return digestOf(eventId)
   let at = 0
   for (let i = 0; i < eventId.length; i += 2) {
     if (eventId.charCodeAt(i) === dash) i += 1

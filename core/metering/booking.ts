@@ -1,7 +1,7 @@
 import type { UserId } from '../ids.ts'
 import { type RowBuffer, uuidBytes } from '../lib/copy-sql.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import { type Db, together } from '../lib/sql.ts'
+import type { Db } from '../lib/sql.ts'
 import type { Entry, Session } from './batch.ts'
 import { rangesOf } from './sequences.ts'
 import { type Repeated, addSessions } from './session-store.ts'
@@ -43,12 +43,12 @@ export async function book(db: Db, tickets: Bookable, { firstParts, out, charge 
   const rows = replayed.size === 0 ? tickets.rows : wholeRows(tickets, { firstParts, out, replayed })
   const copying = store.copyTickets(db, rows)
   await copying.sent
-  // While Postgres takes the rows, the statements that follow are made.
-  const summed = store.addHours(db, hours)
+  // While Postgres takes the rows, what follows is made.
+  const summing = store.addingHours(hours)
   const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
-  const charged = charges.length === 0 ? [] : charge(db, charges, { id: chargeId, at })
-  const [,, exhausted] = await together([copying.done, summed, charged])
-  return exhausted
+  await copying.done
+  await store.addHours(db, summing)
+  return charges.length === 0 ? [] : charge(db, charges, { id: chargeId, at })
 }
 
 interface Written {

@@ -30,7 +30,7 @@ export function createMeteringMetrics(registry: Metrics, figures: MeteringFigure
   })
   gauge('metering_lag_seconds', 'Age of the oldest event that was received and not yet written', async () => figures.lagSeconds())
   gauge('metering_unpriced_tickets', 'Tickets that wait for a rate', async () => Number(await figures.unpriced()))
-  gauge('metering_quarantined', 'Different events in quarantine', async () => Number(await figures.quarantined()))
+  gauge('metering_quarantined', 'Different events in quarantine that nobody has decided about', async () => Number(await figures.quarantined()))
   gauge('metering_rate_age_seconds', 'Age of the newest usable rate; NaN when there is none', figures.rateAgeSeconds)
 
   function gauge(name: string, help: string, read: () => Promise<number>): Gauge {

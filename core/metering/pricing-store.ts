@@ -125,10 +125,10 @@ export async function countUnpriced(db: Db): Promise<bigint> {
   return row.count
 }
 
-/** How many different events are in quarantine. Bounded at a million. */
+/** How many different events wait in quarantine for a decision. Bounded at a million. */
 export async function countQuarantined(db: Db): Promise<bigint> {
   const row = await one<{ count: bigint }>(db, sql`
     select count(*) as count
-    from (select 1 from quarantine limit ${countBound}) kept`)
+    from (select 1 from quarantine where status = 'open' limit ${countBound}) kept`)
   return row.count
 }

@@ -1,6 +1,6 @@
 import { type Copying, type RowBuffer, copyRows } from '../lib/copy-sql.ts'
 import { decimalText } from '../lib/decimal.ts'
-import { type Db, sql } from '../lib/sql.ts'
+import { type Db, type Statement, sql } from '../lib/sql.ts'
 import { plainArray, textArray, uuidArray } from '../lib/arrays.ts'
 import type { HourSums } from './sums.ts'
 import { ticketColumns } from './ticket-row.ts'
@@ -59,10 +59,10 @@ export async function insertEnvelopes(db: Db, envelopes: readonly Envelope[]): P
 export const copyTickets = (db: Db, rows: Buffer): Copying =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 
-/** Adds sums to their hours, which are given in the order of their key. */
-export async function addHours(db: Db, sums: readonly HourSums[]): Promise<void> {
+/** What adds sums to their hours, which are given in the order of their key. */
+export function addingHours(sums: readonly HourSums[]): Statement {
   const column = <T>(value: (row: HourSums) => T): T[] => sums.map(value)
-  await db.query(sql`
+  return sql`
     insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
                               cost_attos, billable_secs, pixels)
     select app_id, user_id, to_timestamp(hour_ms / 1000), pipeline, model_id, tickets, unpriced, fee, cost, secs, pixels
@@ -81,7 +81,11 @@ export async function addHours(db: Db, sums: readonly HourSums[]): Promise<void>
         fee_wei = usage_hourly.fee_wei + excluded.fee_wei,
         cost_attos = usage_hourly.cost_attos + excluded.cost_attos,
         billable_secs = usage_hourly.billable_secs + excluded.billable_secs,
-        pixels = usage_hourly.pixels + excluded.pixels`)
+        pixels = usage_hourly.pixels + excluded.pixels`
+}
+
+export async function addHours(db: Db, adding: Statement): Promise<void> {
+  await db.query(adding)
 }
 
 /** An event on its way to quarantine. */

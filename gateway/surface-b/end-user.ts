@@ -4,7 +4,7 @@ import { present } from '../core.ts'
 import type { App } from '../listener.ts'
 import { route } from '../route.ts'
 import { Balance, Usage, ref } from '../schemas.ts'
-import { usageQuery } from './usage.ts'
+import { asOf, usageQuery } from './usage.ts'
 import { toBalance, toUsage } from './usage-reply.ts'
 
 const tags = ['end user']
@@ -22,10 +22,10 @@ export function endUserRoutes(app: App): void {
   })
 
   app.get('/api/v1/user/usage/balance', route(rules, {
-    summary: 'Own balance', tags, querystring: Type.Object({}), response: { 200: ref(Balance) },
+    summary: 'Own balance', tags, querystring: Type.Object({ asOf }), response: { 200: ref(Balance) },
   }), async ({ query, core }) => {
     refuseOtherUser(query)
-    const { balance } = await core.allowances.ownBalance({})
+    const { balance } = await core.allowances.ownBalance({ asOf: query.asOf })
     return toBalance(present(balance, 'balance'))
   })
 }

@@ -52,6 +52,7 @@ export const toBalance = (balance: Balance) => ({
   lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
   hasAccess: balance.hasAccess,
   unpricedCount: toCount(balance.unpricedTickets),
+  ...(balance.asOf === undefined ? {} : { asOf: balance.asOf }),
 })
 
 /** A number of tickets as a JSON integer. */

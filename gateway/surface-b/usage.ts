@@ -18,7 +18,9 @@ const UsageQuery = Type.Object({
   ...usageQuery,
   userId: Type.Optional(text('an endUserId or an externalUserId')),
 })
-const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.') })
+export const asOf = Type.Optional(text(
+  'ISO 8601 instant: the balance as it stood then, by the time that grants and charges were booked; not in the future'))
+const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.'), asOf })
 
 /** Usage and balances for an app's backend, at their own address and at the deprecated one. */
 export function usageRoutes(app: App): void {
@@ -45,8 +47,8 @@ function balanceAt(app: App, base: string): void {
   app.get(`${base}/balance`, route({ guard: { kind: 'm2m_basic' }, ...successorOf(base, 'usage/balance') }, {
     summary: "A user's balance", tags,
     params: AppParams, querystring: BalanceQuery, response: { 200: ref(Balance) },
-  }), async ({ params, query: { externalUserId }, core }) => {
-    const { balance } = await core.allowances.balance({ ...params, externalUserId })
+  }), async ({ params, query, core }) => {
+    const { balance } = await core.allowances.balance({ ...params, ...query })
     return toBalance(present(balance, 'balance'))
   })
 }

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { activeAt, burn, credit, enterPeriod, expire, remainingAt } from '../../../core/allowances/account.ts'
+import { adjust } from '../../../core/allowances/adjustment.ts'
 import type { Account, Grant, TicketCharge } from '../../../core/allowances/types.ts'
 import { appId, userId } from '../../../core/ids.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
@@ -86,6 +87,7 @@ describe('an account after any history', () => {
     fc.record({ do: fc.constant('credit' as const), amount: fc.bigInt({ min: 1n, max: 10n ** 20n }), minutes: fc.option(fc.nat(200)), included: fc.boolean(), feature: fc.constantFrom(null, 'live', 'fixed') }),
     fc.record({ do: fc.constant('burn' as const), costs: fc.array(fc.bigInt({ min: 0n, max: 10n ** 20n }), { minLength: 1, maxLength: 5 }), at: fc.nat(200) }),
     fc.record({ do: fc.constant('expire' as const), at: fc.nat(200) }),
+    fc.record({ do: fc.constant('adjust' as const), at: fc.nat(200), amount: fc.bigInt({ min: -(10n ** 20n), max: 10n ** 20n }).filter((amount) => amount !== 0n), feature: fc.constantFrom(null, { pipeline: 'live', modelId: 'm' }) }),
   ), { maxLength: 30 })
 
   function play(history: typeof steps extends fc.Arbitrary<infer T> ? T : never): Account {
@@ -97,15 +99,18 @@ describe('an account after any history', () => {
         }), start)
       } else if (step.do === 'burn') {
         charge(a, ...step.costs.map((cost, i) => ticket(cost, { eventId: `${index}.${i}`, signedAt: minutes(step.at) })))
+      } else if (step.do === 'adjust') {
+        adjust(a, { id: `a${index}`, amount: usdAttos(step.amount), at: minutes(step.at), feature: step.feature })
       } else expire(a, { until: minutes(step.at), at: minutes(step.at) })
     })
     return a
   }
 
-  it('adds up: granted = balance + (consumed - overage) + expired, to the last atto-dollar', () => {
+  it('adds up: granted + adjusted = balance + (consumed - overage) + expired, to the last atto-dollar', () => {
     fc.assert(fc.property(steps, (history) => {
       const a = play(history)
-      expect(a.granted).toBe(a.balance + (a.consumed - a.overage) + a.expired)
+      const adjusted = history.reduce((sum, step) => sum + (step.do === 'adjust' ? step.amount : 0n), 0n)
+      expect(a.granted + adjusted).toBe(a.balance + (a.consumed - a.overage) + a.expired)
     }))
   })
 

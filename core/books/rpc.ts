@@ -1,0 +1,41 @@
+import type * as pb from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import { operator } from '../callers.ts'
+import { type Handlers, streamRpc } from '../serve.ts'
+import type { Rebuild, RebuildProgress } from './rebuild.ts'
+import type { Difference } from './types.ts'
+import type { Progress, Verify } from './verify.ts'
+
+export interface BooksRpcDeps {
+  readonly verify: Verify
+  readonly rebuild: Rebuild
+}
+
+export function createBooksRpc({ verify, rebuild }: BooksRpcDeps) {
+  const booksService: Handlers<pb.BooksServiceServer> = {
+    verifyBooks: streamRpc(operator(), async (request: pb.VerifyBooksRequest, emit: (message: pb.VerifyBooksResponse) => void, { signal }) => {
+      const tell = (kind: string) => (of: Progress, difference?: Difference): void =>
+        emit({ kind, ...of, difference: difference && toDifference(difference) })
+      await verify.verify({
+        clientId: request.clientId, signal,
+        listener: { progress: tell('progress'), difference: tell('difference'), done: tell('done') },
+      })
+    }),
+
+    rebuildBooks: streamRpc(operator(), async (request: pb.RebuildBooksRequest, emit: (message: pb.RebuildBooksResponse) => void, { signal }) => {
+      await rebuild.rebuild({
+        clientId: request.clientId, dryRun: request.dryRun, signal,
+        tell: (kind, progress) => emit(toRebuilt(kind, progress)),
+      })
+    }),
+  }
+  return { booksService }
+}
+
+const toDifference = ({ check, userId, externalUserId, row, column, stored, expected, by }: Difference): pb.BookDifference => ({
+  check, endUserId: userId ?? undefined, externalUserId: externalUserId ?? undefined, row, column,
+  stored: stored ?? undefined, expected: expected ?? undefined, by: by ?? undefined,
+})
+
+const toRebuilt = (kind: string, { clientId, usersDone, usersTotal, rows }: RebuildProgress): pb.RebuildBooksResponse => ({
+  kind, clientId, usersDone, usersTotal, usageHourly: rows.usage_hourly, ticketSessions: rows.ticket_sessions, balances: rows.balances,
+})

@@ -1,0 +1,97 @@
+import { randomUUID } from 'node:crypto'
+import { credentials } from '@grpc/grpc-js'
+import { vi } from 'vitest'
+import { serviceTokenHeader, unary } from '../../../core/lib/grpc.ts'
+import { main } from '../../../deploy/cli.ts'
+import { MeteringServiceClient } from '../../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { eventData } from '../metering/harness.ts'
+import { type TestApp, type TestCore, begin, serviceToken, startTestCore } from '../support.ts'
+
+export interface BooksWorld extends TestCore {
+  readonly app: TestApp
+  /** Takes events in, each with these members of `data`; what became of them. */
+  ingest(...events: readonly Event[]): Promise<{ tickets: number; duplicates: number; quarantined: number }>
+  ingestBytes(...envelopes: readonly Buffer[]): Promise<{ tickets: number; duplicates: number; quarantined: number }>
+  rows(text: string, values?: readonly unknown[]): Promise<Record<string, string | null>[]>
+  /** Runs SQL that the service itself refuses. */
+  damage(text: string): Promise<void>
+}
+
+export type Event = Readonly<Record<string, unknown>>
+
+/** A core with one app whose Starter plan includes 5 USD, and the command line pointed at it. */
+export async function startBooks(env: Readonly<Record<string, string>> = {}): Promise<BooksWorld> {
+  const core = await startTestCore(env)
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  const app = await core.newApp()
+  const client = new MeteringServiceClient(core.core.target, credentials.createInsecure())
+  const send = unary(client.ingestEvents.bind(client))
+
+  const ingestBytes = (...envelopes: readonly Buffer[]) =>
+    send({ envelopes: [...envelopes] }, { deadlineMs: 15_000, headers: { [serviceTokenHeader]: serviceToken } })
+
+  const ingest = (...events: readonly Event[]) =>
+    ingestBytes(...events.map((data) => eventOf({ auth_id: `${app.clientId}:ada`, ...data })))
+
+  const rows = async (text: string, values: readonly unknown[] = []): Promise<Record<string, string | null>[]> => {
+    const { rows: found } = await core.sql.query<Record<string, unknown>>(text, [...values])
+    return found.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, textOf(value)])))
+  }
+
+  /** Changes rows behind the triggers' back. It locks them in no order, so that it may have to try again. */
+  async function damage(text: string, tries = 10): Promise<void> {
+    await changeOnce(text).catch((error: unknown) => {
+      if (tries === 0 || !(error instanceof Error && 'code' in error && error.code === '40P01')) throw error
+      return damage(text, tries - 1)
+    })
+  }
+
+  async function changeOnce(text: string): Promise<void> {
+    const connection = await core.sql.connect()
+    try {
+      await connection.query('begin; set local session_replication_role = replica')
+      await connection.query(text)
+    } finally {
+      // After an error it rolls back.
+      await connection.query('commit')
+      connection.release()
+    }
+  }
+
+  async function stop(): Promise<void> {
+    vi.unstubAllEnvs()
+    client.close()
+    await core.stop()
+  }
+
+  return { ...core, app, ingest, ingestBytes, rows, damage, stop }
+}
+
+const textOf = (value: unknown): string | null =>
+  value === null || value === undefined ? null : value instanceof Date ? value.toISOString() : String(value)
+
+/** The bytes of a signed-ticket event of the tests' present, with other `data` members and an id. */
+export const eventOf = ({ id = randomUUID(), ...data }: Event): Buffer => Buffer.from(JSON.stringify({
+  id, type: 'create_signed_ticket', timestamp: String(begin.getTime()), gateway: '',
+  data: { ...eventData, current_time: begin.toISOString(), ...data },
+}))
+
+let last: Promise<unknown> = Promise.resolve()
+
+/** Runs a command; what it printed, and how it ended. One at a time: they share standard output. */
+export function tollgate(...argv: string[]): Promise<{ code: number; text: string }> {
+  const run = last.then(() => runCommand(argv))
+  last = run.catch(() => {})
+  return run
+}
+
+async function runCommand(argv: string[]): Promise<{ code: number; text: string }> {
+  const printed: string[] = []
+  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
+  const code = await main(argv)
+  vi.restoreAllMocks()
+  return { code, text: printed.join('') }
+}
