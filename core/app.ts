@@ -36,8 +36,12 @@ import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
 import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
+import { createBackfill } from './metering/backend/backfill.ts'
+import { createEmitter } from './metering/backend/emit.ts'
+import { createBackend } from './metering/backend/service.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
+import { createOutbox } from './outbox/outbox.ts'
 import { createCatalog } from './plans/catalog.ts'
 import { createCatalogRpc } from './plans/catalog-rpc.ts'
 import { createPlans } from './plans/service.ts'
@@ -82,6 +86,9 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const invalidations = createInvalidations({ redisUrl, tombstoneSeconds: revocationBoundSeconds, log })
   const secrets = createSecrets(config.peppers)
   const idempotency = createIdempotency({ pool, sealingKey, now })
+  const backend = createBackend(config.backend, { log, metrics })
+  const emitter = backend.destinations.length > 0 ? createEmitter() : undefined
+  const outbox = createOutbox({ pool, log, metrics, now, destinations: backend.destinations })
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const apps = createApps({ pool, plans, secrets, now })
@@ -91,7 +98,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const members = createMembers({ pool, now })
   const catalog = createCatalog({ pool, now })
-  const users = createUsers({ pool, plans, invalidations, log, now })
+  const users = createUsers({ pool, plans, invalidations, log, now, emitCustomer: emitter?.emitCustomer })
   const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
   const appKeys = createAppKeys({ pool, secrets, idempotency, invalidations, sealingKey, now })
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
@@ -108,7 +115,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     pool, issuer, accounts, users, codeTtlSeconds: config.authorizationCodeTtlSeconds, now,
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
-  const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
+  const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, emitter, log, metrics, now })
   const usage = createUsage({ pool, users })
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
@@ -155,18 +162,24 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const listening = await listenGrpc(server, config)
   const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, grants.forgetEnded, rotation.tend], log, now })
   await metering.start()
+  backend.start()
+  outbox.start()
+  if (emitter) {
+    createBackfill({ pool, log, now }).run(stopping.signal)
+      .catch((error: unknown) => log.warn({ err: error }, 'not all users were told to the metering backend; the next start goes on'))
+  }
   health.set(true)
 
   async function ready(): Promise<Record<string, boolean>> {
     const database = await pool.query('select 1').then(() => true, () => false)
-    return { database, redis: await invalidations.ready(), ...await metering.ready() }
+    return { database, redis: await invalidations.ready(), ...await metering.ready(), ...backend.ready() }
   }
 
   /** Tells health checks first, lets running calls finish, then closes what they stood on. */
   async function drain(): Promise<void> {
     health.set(false)
     stopping.abort()
-    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop()]), after(drainMs)])
+    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop(), outbox.stop(), backend.stop()]), after(drainMs)])
     invalidations.stop()
     // A statement that hangs has its own time limit; nobody waits for it here.
     await Promise.race([pool.end(), after(closeMs)])

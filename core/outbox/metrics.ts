@@ -13,8 +13,8 @@ export function createOutboxMetrics(registry: Metrics, read: () => Promise<Outbo
     name: 'outbox_failures_total', help: 'Deliveries of a row that failed, by kind and how', labelNames: ['kind', 'how'], registers,
   })
   const age = new Gauge({ name: 'outbox_age_seconds', help: 'Age of the oldest row that waits', registers })
-  new Gauge({
-    name: 'outbox_rows', help: 'Rows that wait to be delivered, and rows set aside for an operator', labelNames: ['state'], registers,
+  registry.registerMetric(new Gauge({
+    name: 'outbox_rows', help: 'Rows that wait to be delivered, and rows set aside for an operator', labelNames: ['state'], registers: [],
     collect() {
       // When the database is away the figures stay as they were.
       return read().then(({ waiting, setAside, ageSeconds }) => {
@@ -23,7 +23,7 @@ export function createOutboxMetrics(registry: Metrics, read: () => Promise<Outbo
         age.set(ageSeconds)
       }, () => {})
     },
-  })
+  }))
   return {
     delivered: (kind: string, items: number) => deliveries.inc({ kind }, items),
     failed: (kind: string, how: string) => failures.inc({ kind, how }),
