@@ -81,13 +81,18 @@ export async function retrySetAside(db: Db, kind: string, at: Date): Promise<num
 
 const countBound = 100_000
 
-/** What waits and what was set aside, in rows and at most a hundred thousand; and since when the oldest waits. */
-export async function figures(db: Db): Promise<{ waiting: number; setAside: number; oldest: Date | null }> {
-  const row = await one<{ waiting: bigint; set_aside: bigint; oldest: Date | null }>(db, sql`
+/** What waits and what was set aside, in rows and at most a hundred thousand. */
+export async function figures(db: Db): Promise<{ waiting: number; setAside: number }> {
+  const row = await one<{ waiting: bigint; set_aside: bigint }>(db, sql`
     select (select count(*) from (select 1 from outbox where set_aside_at is null limit ${countBound}) w) as waiting,
-           (select count(*) from (select 1 from outbox where set_aside_at is not null limit ${countBound}) a) as set_aside,
-           (select min(created_at) from outbox where set_aside_at is null) as oldest`)
-  return { waiting: Number(row.waiting), setAside: Number(row.set_aside), oldest: row.oldest }
+           (select count(*) from (select 1 from outbox where set_aside_at is not null limit ${countBound}) a) as set_aside`)
+  return { waiting: Number(row.waiting), setAside: Number(row.set_aside) }
+}
+
+/** Since when the oldest row waits; null when none does. */
+export async function waitingSince(db: Db): Promise<Date | null> {
+  const row = await one<{ oldest: Date | null }>(db, sql`select min(created_at) as oldest from outbox where set_aside_at is null`)
+  return row.oldest
 }
 
 /** Items of a kind that have not arrived, set aside or not. Bounded like `figures`, by rows. */

@@ -7,6 +7,8 @@ import { createOutboxMetrics } from './metrics.ts'
 import * as store from './outbox-store.ts'
 import type { Destination, Entry, Outcome } from './types.ts'
 
+export { countItems, enqueue, retrySetAside } from './outbox-store.ts'
+
 export interface OutboxDeps {
   readonly pool: Pool
   readonly log: Log
@@ -37,9 +39,12 @@ export function createOutbox({ pool, log, metrics, now, destinations, idleMs = i
   const giveUp = new AbortController()
   let awake = new AbortController()
   let running: Promise<unknown> = Promise.resolve()
-  const meters = createOutboxMetrics(metrics, async () => {
-    const { waiting, setAside, oldest } = await store.figures(pool)
-    return { waiting, setAside, ageSeconds: oldest ? Math.max(0, (now().getTime() - oldest.getTime()) / 1000) : 0 }
+  const meters = createOutboxMetrics(metrics, {
+    rows: () => store.figures(pool),
+    ageSeconds: async () => {
+      const since = await store.waitingSince(pool)
+      return since ? Math.max(0, (now().getTime() - since.getTime()) / 1000) : 0
+    },
   })
 
   /** Takes and delivers once. Throws when the database is away; the rows are then taken again when their lease ends. */

@@ -85,8 +85,14 @@ function compiler(document: Document, coerce: boolean) {
   addFormats.default(ajv)
   for (const format of ['int16', 'float', 'double']) ajv.addFormat(format, true)
   ajv.addSchema(repaired(document), 'contract')
-  return (of: string | object): ValidateFunction =>
-    typeof of === 'string' ? ajv.compile({ $ref: `contract${of}` }) : ajv.compile({ ...rebased(of) })
+  const compiled = new Map<string, ValidateFunction>()
+  return (of: string | object): ValidateFunction => {
+    const schema = typeof of === 'string' ? { $ref: `contract${of}` } : rebased(of)
+    const key = JSON.stringify(schema)
+    const validate = compiled.get(key) ?? ajv.compile(schema)
+    compiled.set(key, validate)
+    return validate
+  }
 }
 
 function faults(where: string, validate: ValidateFunction, value: unknown): string[] {

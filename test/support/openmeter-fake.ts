@@ -24,6 +24,7 @@ export interface FakeOpenMeter {
   apiKey: string | null
   /** As if it knew none of v3's filters. */
   deafToFilters: boolean
+  /** Throws when anything went against the documents. */
   stop(): Promise<void>
 }
 
@@ -32,13 +33,15 @@ const maxBodyBytes = 8 * 1024 * 1024
 
 const contractOf = async (version: string) =>
   createContract(JSON.parse(await readFile(join(import.meta.dirname, `openmeter/${version}.openapi.json`), 'utf8')))
+// What they compile to is kept for all fakes of a test file.
+const reading = { v1: contractOf('v1'), v3: contractOf('v3') }
 
 /**
  * An OpenMeter that keeps what it is sent, recognises repeats by source and id, fails when told to, and holds every
  * request and answer to OpenMeter's own documents.
  */
 export async function startOpenMeter(): Promise<FakeOpenMeter> {
-  const contracts = { v1: await contractOf('v1'), v3: await contractOf('v3') }
+  const contracts = { v1: await reading.v1, v3: await reading.v3 }
   const server = createServer((request, response) => {
     serve(request, response).catch((error: unknown) => {
       fake.violations.push(`the fake failed: ${String(error)}`)
@@ -54,6 +57,7 @@ export async function startOpenMeter(): Promise<FakeOpenMeter> {
     stop: async () => {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
+      if (fake.violations.length > 0) throw new Error(`against OpenMeter's documents: ${fake.violations.join('; ')}`)
     },
   }
 
