@@ -6,6 +6,7 @@ import { AppServiceService, CallerServiceService, UserServiceService } from '../
 import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { ReconciliationServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
 import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { AuthorizationServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
@@ -38,7 +39,9 @@ import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
 import { createBackfill } from './metering/backend/backfill.ts'
 import { createEmitter } from './metering/backend/emit.ts'
-import { createBackend } from './metering/backend/service.ts'
+import { createReconciliation } from './metering/backend/reconciliation.ts'
+import { createReconciliationRpc } from './metering/backend/rpc.ts'
+import { answeredBeside, createBackend } from './metering/backend/service.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
 import { createOutbox } from './outbox/outbox.ts'
@@ -89,6 +92,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const backend = createBackend(config.backend, { log, metrics })
   const emitter = backend.destinations.length > 0 ? createEmitter() : undefined
   const outbox = createOutbox({ pool, log, metrics, now, destinations: backend.destinations })
+  const reconciliation = createReconciliation({ pool, backend, log, metrics, now })
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const apps = createApps({ pool, plans, secrets, now })
@@ -138,6 +142,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     'grpc.max_receive_message_length': messageMaxBytes, 'grpc.max_concurrent_streams': 1_000,
   })
   const identity = createIdentityRpc({ apps, users, starterUsdMicros: config.starterUsdMicros, revocationBoundSeconds })
+  const answered = answeredBeside(backend)
   const services = [
     serving.bind(AppServiceService, identity.appService),
     serving.bind(CallerServiceService, identity.callerService),
@@ -152,15 +157,23 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(GrantServiceService, grants.grantService),
     serving.bind(DeviceServiceService, grants.deviceService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
-    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
+    serving.bind(AllowanceServiceService, createAllowancesRpc({
+      allowances: {
+        ...allowances, read: answered(allowances.read), grant: answered(allowances.grant),
+        balance: answered(allowances.balance), balanceOf: answered(allowances.balanceOf),
+      },
+    }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
-    serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
+    serving.bind(ReconciliationServiceService, createReconciliationRpc({ pool, reconciliation }).reconciliationService),
+    serving.bind(UsageServiceService, createUsageRpc({
+      usage: { ...usage, query: answered(usage.query), queryOwn: answered(usage.queryOwn) },
+    }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]
   for (const { definition, implementation } of services) server.addService(definition, implementation)
   const health = addHealthAndReflection(server)
   const listening = await listenGrpc(server, config)
-  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, grants.forgetEnded, rotation.tend], log, now })
+  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, grants.forgetEnded, rotation.tend, reconciliation.tend], log, now })
   await metering.start()
   backend.start()
   outbox.start()
@@ -179,7 +192,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   async function drain(): Promise<void> {
     health.set(false)
     stopping.abort()
-    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop(), outbox.stop(), backend.stop()]), after(drainMs)])
+    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop(), outbox.stop(), reconciliation.stop(), backend.stop()]), after(drainMs)])
     invalidations.stop()
     // A statement that hangs has its own time limit; nobody waits for it here.
     await Promise.race([pool.end(), after(closeMs)])

@@ -1,4 +1,4 @@
-import { credentials } from '@grpc/grpc-js'
+import { Metadata, type ServiceError, credentials } from '@grpc/grpc-js'
 import {
   AccountServiceClient, type CreateAccountRequest, type StartPasswordResetRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -7,11 +7,15 @@ import {
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
+  type ReconcileRequest, type ReconcileResponse, ReconciliationServiceClient,
+} from '../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
+import {
   type RotateSigningKeysRequest, TokenServiceClient,
 } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { serviceTokenHeader, unary } from '../core/lib/grpc.ts'
+import { fromServiceError, serviceTokenHeader, unary } from '../core/lib/grpc.ts'
 
 const deadlineMs = 10_000
+const reconcileDeadlineMs = 3_600_000
 
 /** An operator's connection to a running core: proves itself with the service token. Close it when done. */
 export function connectCore({ target, token }: { target: string; token: string }) {
@@ -19,6 +23,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const callers = new CallerServiceClient(target, credentials.createInsecure())
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
+  const reconciliation = new ReconciliationServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
 
@@ -32,9 +37,19 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(callers.checkCaller.bind(callers))(request, { deadlineMs, headers: { ...operator.headers, authorization } }),
     recordRate: (request: RecordRateRequest) => unary(metering.recordRate.bind(metering))(request, operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
+    reconcile: (request: ReconcileRequest, onDay: (day: ReconcileResponse) => void) => {
+      const metadata = new Metadata()
+      metadata.set(serviceTokenHeader, token)
+      const { promise, resolve, reject } = Promise.withResolvers<void>()
+      const stream = reconciliation.reconcile(request, metadata, { deadline: Date.now() + reconcileDeadlineMs })
+      stream.on('data', onDay)
+      stream.on('error', (error: ServiceError) => reject(fromServiceError(error)))
+      stream.on('end', resolve)
+      return promise
+    },
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
-    close: () => [apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
+    close: () => [apps, accounts, callers, metering, reconciliation, tokens].forEach((client) => client.close()),
   }
 }
 

@@ -21,9 +21,11 @@ create index outbox_due on outbox (kind, due_at, id) where set_aside_at is null;
 create index outbox_by_age on outbox (created_at) where set_aside_at is null;
 create index outbox_set_aside on outbox (set_aside_at, id) where set_aside_at is not null;
 
--- How far users that were there before the backend were told to it; one row.
+-- How far work beside the metering backend has come: which users it was told of, when it was last reconciled and with
+-- what result.
 create table backend_marks (
   name       text        not null,
   reached_at timestamptz not null,
+  result     jsonb,
   constraint backend_marks_pk primary key (name)
 );
