@@ -97,20 +97,30 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
     return failureOf(await http({ ...dialect.attribute(found, customer.key), signal }))
   }
 
-  /** The sums of a meter. */
-  async function queryMeter(query: MeterQuery, signal?: AbortSignal): Promise<MeterRow[] | Failure> {
-    const id = meterIds.get(query.meter)
+  /** The sums of a meter. What a server answers of other apps or users, because it does not know a filter, is left out. */
+  async function queryMeter(asked: MeterQuery, signal?: AbortSignal): Promise<MeterRow[] | Failure> {
+    const id = meterIds.get(asked.meter)
     if (id === undefined) return { kind: 'away', why: 'the meters are not prepared yet', status: null, retryAfterMs: undefined }
+    const query = { ...asked, groupBy: telling(asked) }
     const answer = await http({ ...dialect.queryMeter({ key: query.meter, id }, query), signal })
     const failure = failureOf(answer)
     if (failure) return failure
-    return ('body' in answer ? dialect.readRows(answer.body) : null) ?? strange(`the answer to a query of ${query.meter}`)
+    const rows = 'body' in answer ? dialect.readRows(answer.body) : null
+    return rows?.filter((row) => isMeant(asked, row)) ?? strange(`the answer to a query of ${query.meter}`)
   }
 
   return { ingest, provision, ensureCustomer, queryMeter }
 }
 
 export type OpenMeterClient = ReturnType<typeof createOpenMeterClient>
+
+/** What to group by so that rows tell whose they are. */
+const telling = ({ clientId, customerKey, groupBy }: MeterQuery): MeterQuery['groupBy'] => [...new Set([
+  ...groupBy, ...(clientId === null ? [] : ['client_id' as const]), ...(customerKey === undefined ? [] : ['subject' as const]),
+])]
+
+const isMeant = ({ clientId, customerKey }: MeterQuery, row: MeterRow): boolean =>
+  (clientId === null || row.groupBy['client_id'] === clientId) && (customerKey === undefined || row.subject === customerKey)
 
 const strange = (what: string): Failure =>
   ({ kind: 'broken', why: `${what} is not what OpenMeter answers; check OPENMETER_URL`, status: null, retryAfterMs: undefined })

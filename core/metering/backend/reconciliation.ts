@@ -32,12 +32,17 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
 
   /** Called once a minute; does not keep its caller waiting. */
   async function tend(): Promise<void> {
-    if (backend.destinations.length === 0 || running || !Object.values(backend.ready()).every(Boolean)) return
-    const at = now()
-    if (!await store.takeTurn(pool, at, new Date(at.getTime() - everyMs))) return
-    running = run(at)
+    if (backend.destinations.length === 0 || running) return
+    running = runWhenDue()
       .catch((error: unknown) => log.warn({ err: error }, 'reconciling with the metering backend failed; it is tried in an hour'))
       .finally(() => { running = null })
+  }
+
+  async function runWhenDue(): Promise<void> {
+    // Also how its health is known where nobody asks and nothing is sent.
+    const answers = await backend.requireAnswers().then(() => true, () => false)
+    const at = now()
+    if (answers && await store.takeTurn(pool, at, new Date(at.getTime() - everyMs))) await run(at)
   }
 
   async function run(at: Date): Promise<void> {

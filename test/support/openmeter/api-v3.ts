@@ -16,7 +16,7 @@ export function answerV3(state: State, { method, path, search, body, events }: C
     state.ingest(events)
     return { status: 202 }
   }
-  if (kind === 'meters' && verb === 'query') return queryMeter(state, id, body)
+  if (kind === 'meters' && verb === 'query') return queryMeter(state, id, deafToFilters ? { ...body, filters: {} } : body)
   if (kind === 'meters') return method === 'POST' ? createMeter(state, body) : page(state.meters, showMeter)
   if (kind === 'features') return method === 'POST' ? createFeature(state, body) : page(state.features, showFeature)
   if (method === 'PUT') return replaceCustomer(state, id, body)

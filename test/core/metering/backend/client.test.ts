@@ -125,12 +125,13 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     const range = { from: new Date('2026-09-14T00:00:00Z'), to: new Date('2026-09-16T00:00:00Z') }
     const rows = await client.queryMeter({ meter: 'network_fee_usd_micros', clientId: customer.clientId, window: 'day', groupBy: ['subject', 'pipeline'], ...range })
     expect(rows).toEqual([
-      { value: 1.5, windowStart: '2026-09-14T00:00:00.000Z', windowEnd: '2026-09-15T00:00:00.000Z', subject: key, groupBy: { pipeline: 'live' } },
-      { value: 1.5, windowStart: '2026-09-14T00:00:00.000Z', windowEnd: '2026-09-15T00:00:00.000Z', subject: key, groupBy: { pipeline: 'batch' } },
-      { value: 1.5, windowStart: '2026-09-15T00:00:00.000Z', windowEnd: '2026-09-16T00:00:00.000Z', subject: key, groupBy: { pipeline: 'live' } },
+      { value: 1.5, windowStart: '2026-09-14T00:00:00.000Z', windowEnd: '2026-09-15T00:00:00.000Z', subject: key, groupBy: { pipeline: 'live', client_id: customer.clientId } },
+      { value: 1.5, windowStart: '2026-09-14T00:00:00.000Z', windowEnd: '2026-09-15T00:00:00.000Z', subject: key, groupBy: { pipeline: 'batch', client_id: customer.clientId } },
+      { value: 1.5, windowStart: '2026-09-15T00:00:00.000Z', windowEnd: '2026-09-16T00:00:00.000Z', subject: key, groupBy: { pipeline: 'live', client_id: customer.clientId } },
     ])
     expect(await client.queryMeter({ meter: 'signed_ticket_count', clientId: null, customerKey: key, groupBy: ['client_id'] }))
       .toMatchObject([{ value: 3, groupBy: { client_id: customer.clientId } }])
+    fake.deafToFilters = true
     expect(await client.queryMeter({ meter: 'signed_ticket_count', clientId: 'app_other', groupBy: [] })).toEqual([])
   })
 
