@@ -6,6 +6,7 @@ import { AppServiceService, CallerServiceService, UserServiceService } from '../
 import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { OutboxServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import { ReconciliationServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
 import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
@@ -45,6 +46,7 @@ import { answeredBeside, createBackend } from './metering/backend/service.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
 import { createOutbox } from './outbox/outbox.ts'
+import { createOutboxRpc } from './outbox/rpc.ts'
 import { createCatalog } from './plans/catalog.ts'
 import { createCatalogRpc } from './plans/catalog-rpc.ts'
 import { createPlans } from './plans/service.ts'
@@ -164,6 +166,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
       },
     }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+    serving.bind(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
     serving.bind(ReconciliationServiceService, createReconciliationRpc({ pool, reconciliation }).reconciliationService),
     serving.bind(UsageServiceService, createUsageRpc({
       usage: { ...usage, query: answered(usage.query), queryOwn: answered(usage.queryOwn) },

@@ -5,11 +5,12 @@ import { config } from './commands/config.ts'
 import { keys } from './commands/keys.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
 import { rate } from './commands/rate.ts'
+import { outbox } from './commands/outbox.ts'
 import { reconcile } from './commands/reconcile.ts'
 import { status } from './commands/status.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
-const commands: Readonly<Record<string, Command>> = { start, demo, app, account, keys, rate, reconcile, status, config, 'signer-double': signerDouble }
+const commands: Readonly<Record<string, Command>> = { start, demo, app, account, keys, rate, outbox, reconcile, status, config, 'signer-double': signerDouble }
 
 const help = `tollgate: identity, metering and billing beside a remote signer
 

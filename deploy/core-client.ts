@@ -6,6 +6,7 @@ import {
   AppServiceClient, CallerServiceClient, type CheckCallerRequest, type CreateAppRequest, type ListAppsRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { OutboxServiceClient } from '../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import {
   type ReconcileRequest, type ReconcileResponse, ReconciliationServiceClient,
 } from '../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
@@ -23,6 +24,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const callers = new CallerServiceClient(target, credentials.createInsecure())
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
+  const outbox = new OutboxServiceClient(target, credentials.createInsecure())
   const reconciliation = new ReconciliationServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
@@ -37,6 +39,8 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(callers.checkCaller.bind(callers))(request, { deadlineMs, headers: { ...operator.headers, authorization } }),
     recordRate: (request: RecordRateRequest) => unary(metering.recordRate.bind(metering))(request, operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
+    getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, operator),
+    retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, operator),
     reconcile: (request: ReconcileRequest, onDay: (day: ReconcileResponse) => void) => {
       const metadata = new Metadata()
       metadata.set(serviceTokenHeader, token)
@@ -49,7 +53,7 @@ export function connectCore({ target, token }: { target: string; token: string }
     },
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
-    close: () => [apps, accounts, callers, metering, reconciliation, tokens].forEach((client) => client.close()),
+    close: () => [apps, accounts, callers, metering, outbox, reconciliation, tokens].forEach((client) => client.close()),
   }
 }
 

@@ -71,12 +71,30 @@ export async function putBack(db: Db, { id, dueAt, attempts, error, rest, setAsi
 }
 
 /** Lets entries that were set aside be tried again. Returns how many. */
-export async function retrySetAside(db: Db, kind: string, at: Date): Promise<number> {
+export async function retrySetAside(db: Db, at: Date): Promise<number> {
   const { rowCount } = await db.query(sql`
     update outbox
     set set_aside_at = null, attempts = 0, due_at = ${at}
-    where kind = ${kind} and set_aside_at is not null`)
+    where set_aside_at is not null`)
   return rowCount ?? 0
+}
+
+export interface SetAsideRow {
+  readonly id: bigint; readonly kind: string; readonly itemCount: number; readonly error: string
+  readonly createdAt: Date; readonly setAsideAt: Date
+}
+
+/** The rows that were set aside longest ago. */
+export async function listSetAside(db: Db, limit: number): Promise<SetAsideRow[]> {
+  const rows = await many<{ id: bigint; kind: string; item_count: number; last_error: string | null; created_at: Date; set_aside_at: Date }>(db, sql`
+    select id, kind, item_count, last_error, created_at, set_aside_at
+    from outbox
+    where set_aside_at is not null
+    order by set_aside_at, id
+    limit ${limit}`)
+  return rows.map((row) => ({
+    id: row.id, kind: row.kind, itemCount: row.item_count, error: row.last_error ?? '', createdAt: row.created_at, setAsideAt: row.set_aside_at,
+  }))
 }
 
 const countBound = 100_000

@@ -85,7 +85,7 @@ describe('the outbox', () => {
     expect(text).toMatch(/outbox_rows\{state="waiting".*\} 0\n/)
     expect(text).toMatch(/outbox_deliveries_total\{kind="post".*\} 13\n/)
     expect(text).toMatch(/outbox_failures_total\{kind="post",how="refused".*\} 8\n/)
-    expect(await retrySetAside(pool, 'post', clock.now())).toBe(1)
+    expect(await retrySetAside(pool, clock.now())).toBe(1)
     expect(await rows()).toMatchObject([{ attempts: 0, set_aside_at: null }])
   })
 

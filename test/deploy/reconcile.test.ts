@@ -78,6 +78,19 @@ describe('tollgate reconcile', () => {
     expect((await tollgate('reconcile', '--help')).text).toContain('Exits 1')
   })
 
+  it('is told apart from what only waits, or was refused', async () => {
+    fake.faults = ({ path }) => (path.endsWith('/customers') ? 400 : 'none')
+    expect((await tollgate('outbox', 'list')).text).toBe('Rows that wait: 0\nRows set aside: 0\n')
+    await core.sql.query(
+      `insert into outbox (kind, payload, item_count, attempts, last_error, due_at, set_aside_at, created_at)
+       values ('openmeter.customer', '{}', 1, 8, $1, now(), '2026-03-10T11:00:00Z', '2026-03-10T10:00:00Z')`, ['answered 400:\u001bno'])
+    expect((await tollgate('outbox', 'list')).text).toMatch(/Rows set aside: 1\n {2}\d+ {2}openmeter.customer, 1 in it, of 2026-03-10T10:00:00.000Z: answered 400: no\n/)
+    expect(await tollgate('outbox', 'retry')).toEqual({ code: 0, text: 'Rows to be tried again: 1\n' })
+    expect(JSON.parse((await tollgate('outbox', 'list', '--json')).text)).toMatchObject({ setAside: '0', rows: [] })
+    expect((await tollgate('outbox')).code).toBe(2)
+    expect((await tollgate('outbox', 'list', 'all')).code).toBe(2)
+  })
+
   it('says that OpenMeter is away', async () => {
     fake.faults = () => 'lose request'
     const { code, text } = await tollgate('reconcile', ...days)

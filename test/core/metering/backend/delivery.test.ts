@@ -141,7 +141,7 @@ describe('tickets on their way to OpenMeter', () => {
         await Promise.allSettled(cores.map(({ outbox }) => outbox.pass()))
         if (dies) await world.pool.query('drop rule keep on outbox')
         later()
-        if (queue.length === 0) await retrySetAside(world.pool, eventsKind, now())
+        if (queue.length === 0) await retrySetAside(world.pool, now())
       }
       await Promise.all(cores.map(({ backend }) => backend.stop()))
       expect(await waiting()).toBe(0)
