@@ -20,6 +20,8 @@ export interface OpenMeterDeps {
 
 // How long what was last seen of the backend is believed before somebody who needs to know asks again.
 const believedMs = 5_000
+// Somebody waits for the answer to something else meanwhile.
+const askMs = 2_000
 
 /** OpenMeter as the backend: events and customers from the outbox, sums for whoever asks, and whether it answers. */
 export function createOpenMeter({ config, log, metrics, pauseMs = { first: 1_000, last: 60_000 } }: OpenMeterDeps): MeteringBackend {
@@ -90,7 +92,8 @@ export function createOpenMeter({ config, log, metrics, pauseMs = { first: 1_000
 
   // One question for all who want to know at once: the smallest sum there is, of nobody's usage.
   function ask(): Promise<unknown> {
-    asking ??= client.queryMeter({ meter: 'signed_ticket_count', clientId: 'none', groupBy: [], from: new Date(0), to: new Date(60_000) }, stopping.signal)
+    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(askMs)])
+    asking ??= client.queryMeter({ meter: 'signed_ticket_count', clientId: 'none', groupBy: [], from: new Date(0), to: new Date(60_000) }, signal)
       // Whatever is wrong with so small a question, greater ones will not be answered.
       .then((result) => seen(Array.isArray(result) ? null : { ...result, kind: 'away' }))
       .finally(() => { asking = null })
