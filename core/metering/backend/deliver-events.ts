@@ -15,7 +15,8 @@ export interface EventsDeps {
 // In UTF-16 units.
 const requestLength = 2 * 1024 * 1024
 const entryBytesMax = 16 * 1024 * 1024
-const requestsMax = 60
+const atOnce = 4
+const splitsMax = 60
 const roundMs = 120_000
 const unpack = promisify(gunzip)
 
@@ -25,7 +26,8 @@ interface Event { readonly entry: number; readonly text: string }
 interface Round {
   readonly signal: AbortSignal
   readonly endsAt: number
-  requests: number
+  /** How often what was left of an entry was halved: what a bad one may cost is bounded. */
+  readonly splits: Map<number, number>
   /** Set when the far end is away: nothing more is tried in this round. */
   away: Failure | null
   readonly left: { readonly event: Event; readonly failure: Failure | null }[]
@@ -37,30 +39,53 @@ interface Round {
  */
 export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps): Destination {
   async function deliver(entries: readonly Entry[], signal: AbortSignal): Promise<Outcome[]> {
-    const round: Round = { signal, endsAt: performance.now() + roundMs, requests: 0, away: null, left: [] }
+    const round: Round = { signal, endsAt: performance.now() + roundMs, splits: new Map(), away: null, left: [] }
     const read = await Promise.all(entries.map(readEvents))
     const events = read.flatMap((texts, entry) => (texts ?? []).map((text) => ({ entry, text })))
-    for (const batch of batchesOf(events, batchSize)) await send(round, batch)
+    const batches = batchesOf(events, batchSize).values()
+    // Several share one queue: a far end that is far away answers slowly.
+    await Promise.all(Array.from({ length: atOnce }, async () => {
+      for (const batch of batches) await send(round, batch)
+    }))
     return Promise.all(entries.map((_, i) => (
       read[i] === null ? { kind: 'refused' as const, why: 'the row cannot be read' } : outcomeOf(round, i, read[i]?.length ?? 0))))
   }
 
   async function send(round: Round, events: readonly Event[]): Promise<void> {
-    if (round.away || round.requests >= requestsMax || performance.now() > round.endsAt) return leave(round, events, round.away)
-    round.requests++
+    if (round.away || performance.now() > round.endsAt) return leave(round, events, round.away)
     const failure = await ingest(events.map((event) => event.text), round.signal)
     if (failure === null) return
     if (failure.kind === 'away' || failure.kind === 'misconfigured') {
       round.away = failure
       return leave(round, events, failure)
     }
-    if (events.length === 1) return leave(round, events, failure)
-    const half = events.length >> 1
-    await send(round, events.slice(0, half))
-    await send(round, events.slice(half))
+    if (events.length === 1 || !maySplit(round, events)) return leave(round, events, failure)
+    const cut = middleOf(events)
+    await send(round, events.slice(0, cut))
+    await send(round, events.slice(cut))
   }
 
-  return { kind: eventsKind, itemsAtOnce: 1_000, bytesAtOnce: 4 * 1024 * 1024, ready, deliver }
+  return { kind: eventsKind, itemsAtOnce: atOnce * batchSize, bytesAtOnce: 4 * 1024 * 1024, ready, deliver }
+}
+
+// Entries are parted from each other first, however many are bad: a bad one costs the others nothing but time.
+function maySplit({ splits }: Round, events: readonly Event[]): boolean {
+  const [first, last] = [events[0]?.entry ?? 0, events.at(-1)?.entry ?? 0]
+  if (first !== last) return true
+  const count = (splits.get(first) ?? 0) + 1
+  splits.set(first, count)
+  return count <= splitsMax
+}
+
+/** Where to cut: between two entries when there are several, as near to the middle as that goes. */
+function middleOf(events: readonly Event[]): number {
+  const middle = events.length >> 1
+  const isBorder = (at: number): boolean => events[at]?.entry !== events[at - 1]?.entry
+  for (let away = 0; away < events.length; away++) {
+    if (middle + away < events.length && isBorder(middle + away)) return middle + away
+    if (middle - away > 0 && isBorder(middle - away)) return middle - away
+  }
+  return middle
 }
 
 function leave(round: Round, events: readonly Event[], failure: Failure | null): void {
@@ -96,8 +121,7 @@ async function outcomeOf({ left, away }: Round, entry: number, of: number): Prom
   const rest = mine.length === of ? {} : { rest: await restOf(mine.map(({ event }) => event.text)) }
   if (away) return { kind: 'later', why: away.why, ...rest, ...(away.retryAfterMs === undefined ? {} : { retryAfterMs: away.retryAfterMs }) }
   const refused = mine.find(({ failure }) => failure?.kind === 'refused')?.failure
-  // Only what was tried alone is known to be refused for itself.
-  if (mine.some(({ failure }) => failure === null)) return { kind: 'later', why: refused?.why ?? 'not all of it was tried', ...rest }
+  if (mine.some(({ failure }) => failure === null)) return { kind: 'later', why: 'there was no time for all of it', ...rest }
   const why = refused?.why ?? mine[0]?.failure?.why ?? 'refused'
   return { kind: refused ? 'refused' : 'failed', why, ...rest }
 }

@@ -117,6 +117,7 @@ describe('reconciling', () => {
     fake.requests.length = 0
     await Promise.all([one.tend(), other.tend(), one.tend()])
     await until(async () => (await metric('metering_drift_user_days'))?.endsWith(' 1') ?? false)
+    expect(await metric('metering_backend_up')).toMatch(/ 1$/)
     expect(await metric('metering_drift_tickets')).toMatch(/ 1$/)
     expect(await metric('metering_drift_usd_micros')).toMatch(/ 3000000(\.0+\d*)?$/)
     expect(await metric('metering_drift_checked_timestamp_seconds')).toMatch(new RegExp(` ${now().getTime() / 1000}$`))
