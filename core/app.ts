@@ -8,6 +8,8 @@ import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identit
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { QuarantineServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
+import { OutboxServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
+import { ReconciliationServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
 import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { AuthorizationServiceService } from '../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
@@ -46,8 +48,15 @@ import { createPartitions } from './metering/partitions.ts'
 import { createQuarantine } from './metering/quarantine.ts'
 import { createQuarantineMetrics } from './metering/quarantine-metrics.ts'
 import { createQuarantineRpc } from './metering/quarantine-rpc.ts'
+import { createBackfill } from './metering/backend/backfill.ts'
+import { createEmitter } from './metering/backend/emit.ts'
+import { createReconciliation } from './metering/backend/reconciliation.ts'
+import { createReconciliationRpc } from './metering/backend/rpc.ts'
+import { answeredBeside, createBackend } from './metering/backend/service.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
+import { createOutbox } from './outbox/outbox.ts'
+import { createOutboxRpc } from './outbox/rpc.ts'
 import { createCatalog } from './plans/catalog.ts'
 import { createCatalogRpc } from './plans/catalog-rpc.ts'
 import { createPlans } from './plans/service.ts'
@@ -92,6 +101,10 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const invalidations = createInvalidations({ redisUrl, tombstoneSeconds: revocationBoundSeconds, log })
   const secrets = createSecrets(config.peppers)
   const idempotency = createIdempotency({ pool, sealingKey, now })
+  const backend = createBackend(config.backend, { log, metrics })
+  const emitter = backend.destinations.length > 0 ? createEmitter() : undefined
+  const outbox = createOutbox({ pool, log, metrics, now, destinations: backend.destinations })
+  const reconciliation = createReconciliation({ pool, backend, log, metrics, now })
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const apps = createApps({ pool, plans, secrets, now })
@@ -101,7 +114,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const members = createMembers({ pool, now })
   const catalog = createCatalog({ pool, now })
-  const users = createUsers({ pool, plans, invalidations, log, now })
+  const users = createUsers({ pool, plans, invalidations, log, now, emitCustomer: emitter?.emitCustomer })
   const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
   const appKeys = createAppKeys({ pool, secrets, idempotency, invalidations, sealingKey, now })
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.tokens.alg, now })
@@ -118,10 +131,11 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     pool, issuer, accounts, users, codeTtlSeconds: config.authorizationCodeTtlSeconds, now,
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
-  const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
+  const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, emitter, log, metrics, now })
   const partitions = createPartitions(pool, now)
   const quarantine = createQuarantine({
-    pool, now, log, charge: ledger.charge, resolveSubjects: users.resolveSubjects, partitions, invalidations,
+    pool, now, log, charge: ledger.charge, emit: emitter?.emitPriced, resolveSubjects: users.resolveSubjects, partitions,
+    invalidations,
     rateMaxAgeSeconds: config.metering.rates.maxAgeSeconds,
   })
   createQuarantineMetrics(metrics, quarantine.waiting)
@@ -148,6 +162,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     'grpc.max_receive_message_length': messageMaxBytes, 'grpc.max_concurrent_streams': 1_000,
   })
   const identity = createIdentityRpc({ apps, users, starterUsdMicros: config.starterUsdMicros, revocationBoundSeconds })
+  const answered = answeredBeside(backend)
   const services = [
     serving.bind(AppServiceService, identity.appService),
     serving.bind(CallerServiceService, identity.callerService),
@@ -162,32 +177,48 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(GrantServiceService, grants.grantService),
     serving.bind(DeviceServiceService, grants.deviceService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
-    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances, adjustments }).allowanceService),
-    serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
     serving.bind(BooksServiceService, createBooksRpc({
       verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }),
     }).booksService),
-    serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
+    serving.bind(AllowanceServiceService, createAllowancesRpc({
+      allowances: {
+        ...allowances, read: answered(allowances.read), grant: answered(allowances.grant),
+        balance: answered(allowances.balance), balanceOf: answered(allowances.balanceOf),
+      },
+      adjustments,
+    }).allowanceService),
+    serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+    serving.bind(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
+    serving.bind(ReconciliationServiceService, createReconciliationRpc({ pool, reconciliation }).reconciliationService),
+    serving.bind(UsageServiceService, createUsageRpc({
+      usage: { ...usage, query: answered(usage.query), queryOwn: answered(usage.queryOwn) },
+    }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]
   for (const { definition, implementation } of services) server.addService(definition, implementation)
   const health = addHealthAndReflection(server)
   const listening = await listenGrpc(server, config)
-  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, grants.forgetEnded, rotation.tend], log, now })
+  const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, grants.forgetEnded, rotation.tend, reconciliation.tend], log, now })
   await metering.start()
+  backend.start()
+  outbox.start()
+  if (emitter) {
+    createBackfill({ pool, log, now }).run(stopping.signal)
+      .catch((error: unknown) => log.warn({ err: error }, 'not all users were told to the metering backend; the next start goes on'))
+  }
   health.set(true)
 
   async function ready(): Promise<Record<string, boolean>> {
     const database = await pool.query('select 1').then(() => true, () => false)
-    return { database, redis: await invalidations.ready(), ...await metering.ready() }
+    return { database, redis: await invalidations.ready(), ...await metering.ready(), ...backend.ready() }
   }
 
   /** Tells health checks first, lets running calls finish, then closes what they stood on. */
   async function drain(): Promise<void> {
     health.set(false)
     stopping.abort()
-    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop()]), after(drainMs)])
+    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop(), outbox.stop(), reconciliation.stop(), backend.stop()]), after(drainMs)])
     invalidations.stop()
     // A statement that hangs has its own time limit; nobody waits for it here.
     await Promise.race([pool.end(), after(closeMs)])

@@ -8,12 +8,15 @@ import { demo, signerDouble, start } from './commands/programs.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/rate.ts'
 import { rebuild } from './commands/rebuild.ts'
+import { outbox } from './commands/outbox.ts'
+import { reconcile } from './commands/reconcile.ts'
 import { status } from './commands/status.ts'
 import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
-  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, config, 'signer-double': signerDouble,
+  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, config,
+  'signer-double': signerDouble,
 }
 
 const help = `tollgate: identity, metering and billing beside a remote signer

@@ -1,4 +1,4 @@
-import { credentials } from '@grpc/grpc-js'
+import { Metadata, type ServiceError, credentials } from '@grpc/grpc-js'
 import {
   AllowanceServiceClient, type CreateAdjustmentRequest,
 } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
@@ -12,6 +12,10 @@ import {
   AppServiceClient, CallerServiceClient, type CheckCallerRequest, type CreateAppRequest, type ListAppsRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { OutboxServiceClient } from '../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
+import {
+  type ReconcileRequest, type ReconcileResponse, ReconciliationServiceClient,
+} from '../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
 import {
   type AttributeQuarantinedRequest, type DiscardQuarantinedRequest, type GetQuarantinedRequest, type ListQuarantinedRequest,
   QuarantineServiceClient, type RedriveQuarantinedRequest,
@@ -19,11 +23,12 @@ import {
 import {
   type RotateSigningKeysRequest, TokenServiceClient,
 } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { serviceTokenHeader, streaming, unary } from '../core/lib/grpc.ts'
+import { fromServiceError, serviceTokenHeader, streaming, unary } from '../core/lib/grpc.ts'
 
 const deadlineMs = 10_000
 /** What goes through all of the books takes as long as it takes. */
 const dayMs = 86_400_000
+const reconcileDeadlineMs = 3_600_000
 
 /** An operator's connection to a running core: proves itself with the service token. Close it when done. */
 export function connectCore({ target, token }: { target: string; token: string }) {
@@ -31,6 +36,8 @@ export function connectCore({ target, token }: { target: string; token: string }
   const callers = new CallerServiceClient(target, credentials.createInsecure())
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
+  const outbox = new OutboxServiceClient(target, credentials.createInsecure())
+  const reconciliation = new ReconciliationServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const books = new BooksServiceClient(target, credentials.createInsecure())
   const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
@@ -47,6 +54,18 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(callers.checkCaller.bind(callers))(request, { deadlineMs, headers: { ...operator.headers, authorization } }),
     recordRate: (request: RecordRateRequest) => unary(metering.recordRate.bind(metering))(request, operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
+    getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, operator),
+    retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, operator),
+    reconcile: (request: ReconcileRequest, onDay: (day: ReconcileResponse) => void) => {
+      const metadata = new Metadata()
+      metadata.set(serviceTokenHeader, token)
+      const { promise, resolve, reject } = Promise.withResolvers<void>()
+      const stream = reconciliation.reconcile(request, metadata, { deadline: Date.now() + reconcileDeadlineMs })
+      stream.on('data', onDay)
+      stream.on('error', (error: ServiceError) => reject(fromServiceError(error)))
+      stream.on('end', resolve)
+      return promise
+    },
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
     verifyBooks: (request: VerifyBooksRequest) =>
@@ -63,7 +82,9 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
     createAdjustment: (request: CreateAdjustmentRequest) =>
       unary(allowances.createAdjustment.bind(allowances))(request, operator),
-    close: () => [allowances, quarantine, books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
+    close: () => [
+      allowances, quarantine, books, apps, accounts, callers, metering, outbox, reconciliation, tokens,
+    ].forEach((client) => client.close()),
   }
 }
 

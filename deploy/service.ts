@@ -131,6 +131,12 @@ function partsOf(env: Env, environment: Env): Record<string, string> {
     database: environment['DATABASE_URL'] ? 'PostgreSQL of DATABASE_URL' : 'embedded PostgreSQL',
     cache: env['REDIS_URL'] ? 'Redis of REDIS_URL' : 'in process',
     events: env['KAFKA_BROKERS'] ? 'Kafka of KAFKA_BROKERS, and POST /events' : 'POST /events on the sidecar (direct mode)',
+    reports: reportsOf(env),
     rates: env['RATE_FIXED'] ? `fixed, ${env['RATE_FIXED']} USD per ETH` : 'public exchanges',
   }
+}
+
+function reportsOf(env: Env): string {
+  const backend = env['METERING_BACKEND'] ?? (env['OPENMETER_URL'] ? 'openmeter' : 'embedded')
+  return backend === 'openmeter' ? 'OpenMeter of OPENMETER_URL' : backend === 'none' ? 'none' : 'our own tables'
 }

@@ -17,7 +17,7 @@ tollgate is up (${(service.startedInMs / 1000).toFixed(1)} s)
   Metrics, health      ${q.adminUrl}/metrics  /healthz  /readyz
 
   Database: ${parts['database']}. Cache: ${parts['cache']}. Rates: ${parts['rates']}.
-  Events: ${parts['events']}.
+  Events: ${parts['events']}. Reports: ${parts['reports']}.
 
 Try it
   npm run demo         the whole story, in another terminal

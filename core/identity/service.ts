@@ -8,6 +8,7 @@ import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { together } from '../lib/together.ts'
+import type { EmitCustomer } from '../metering/backend/emit.ts'
 import type { Plans } from '../plans/service.ts'
 import * as store from './store.ts'
 import type { User, UserChange, UserState } from './types.ts'
@@ -18,13 +19,15 @@ export interface UsersDeps {
   readonly invalidations: Invalidations
   readonly log: Log
   readonly now: Now
+  /** Tells the metering backend, where there is one, of a new user. */
+  readonly emitCustomer?: EmitCustomer | undefined
 }
 
 /** Who did it, for the audit log. */
 export interface Actor { readonly name: string; readonly context?: Context }
 
 /** End users of apps: provisioned, changed, ended; never deleted. */
-export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps) {
+export function createUsers({ pool, plans, invalidations, log, now, emitCustomer }: UsersDeps) {
   /** Creates the user with a Starter subscription, or changes what is named. Of two at once one creates. */
   async function upsert(app: AppId, change: UserChange, actor: Actor): Promise<{ user: User; created: boolean }> {
     const result = await tx(pool, async (db) => {
@@ -65,7 +68,9 @@ export function createUsers({ pool, plans, invalidations, log, now }: UsersDeps)
     const user = await store.insertUser(db, {
       appId: app, id: newUserId(), externalUserId: change.externalUserId, email: change.email ?? null, at,
     })
-    if (user) await plans.startOnStarter(db, { appId: app, userId: user.id }, at)
+    if (!user) return null
+    await plans.startOnStarter(db, { appId: app, userId: user.id }, at)
+    await emitCustomer?.(db, { appId: app, userId: user.id, externalUserId: user.externalUserId }, at)
     return user
   }
 

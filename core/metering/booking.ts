@@ -2,7 +2,10 @@ import type { UserId } from '../ids.ts'
 import { type RowBuffer, uuidBytes } from '../lib/copy-sql.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import type { Db } from '../lib/sql.ts'
+import type { EmitPriced } from './backend/emit.ts'
+import type { TicketKey } from './backend/emit-store.ts'
 import type { Entry, Session } from './batch.ts'
+import { microsText } from './fields.ts'
 import { rangesOf } from './sequences.ts'
 import { type Repeated, addSessions } from './session-store.ts'
 import * as store from './store.ts'
@@ -36,8 +39,14 @@ export function bookable(fresh: readonly Fresh[], { firstParts, out, at }: Given
   return { fresh, chargeId, at, sessions: sumSessions(fresh, at), hours: sumHours(fresh), rows }
 }
 
+export interface Told {
+  readonly charge: Charge
+  /** Sends priced tickets on, where they are to be sent. */
+  readonly emit?: EmitPriced | undefined
+}
+
 /** Writes tickets with their sums and charges. Returns the users that have nothing left. */
-export async function book(db: Db, tickets: Bookable, { firstParts, out, charge }: Given & { charge: Charge }): Promise<UserId[]> {
+export async function book(db: Db, tickets: Bookable, { firstParts, out, charge, emit }: Given & Told): Promise<UserId[]> {
   const { fresh, chargeId, at, sessions, hours } = tickets
   const replayed = replays(tickets, await addSessions(db, sessions))
   const rows = replayed.size === 0 ? tickets.rows : wholeRows(tickets, { firstParts, out, replayed })
@@ -48,7 +57,14 @@ export async function book(db: Db, tickets: Bookable, { firstParts, out, charge 
   const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
   await copying.done
   await store.addHours(db, summing)
-  return charges.length === 0 ? [] : charge(db, charges, { id: chargeId, at })
+  if (charges.length === 0) return []
+  await emit?.(db, fresh.flatMap((ticket) => keyOf(ticket, firstParts)), at)
+  return charge(db, charges, { id: chargeId, at })
+}
+
+function keyOf({ entry, subject, price }: Fresh, rows: Buffer): TicketKey[] {
+  if (price === null) return []
+  return [{ ...subject, signedAt: microsText(entry.signedAtMicros), eventId: eventIdIn(rows, entry.from) }]
 }
 
 interface Written {

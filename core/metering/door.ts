@@ -2,6 +2,7 @@ import { createRowBuffer } from '../lib/copy-sql.ts'
 import { priceOf } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'
 import type { UserId } from '../ids.ts'
+import type { EmitPriced } from './backend/emit.ts'
 import { createBatch, halfDigest } from './batch.ts'
 import { book, bookable } from './booking.ts'
 import { type Known, createEnvelopes } from './envelopes.ts'
@@ -35,6 +36,7 @@ export interface Admitted {
 
 export interface Admission {
   readonly charge: Charge
+  readonly emit?: EmitPriced | undefined
   readonly rateMaxAgeSeconds: number
   readonly at: Date
 }
@@ -50,7 +52,7 @@ export async function admit(db: Db, arrivals: readonly Arrival[], admission: Adm
   })
   const out = createRowBuffer()
   const { fresh, repeats, disputed } = await createEnvelopes().enter(db, { known, out, meanwhile: () => {} })
-  const given = { firstParts: rows.slice(0, rows.end()), out, at: admission.at, charge: admission.charge }
+  const given = { firstParts: rows.slice(0, rows.end()), out, ...admission }
   const priced = await price(db, { fresh, arrivals, rateMaxAgeSeconds: admission.rateMaxAgeSeconds })
   const exhausted = fresh.length === 0 ? [] : await book(db, bookable(priced, given), given)
   return { fresh: fresh.map(({ entry }) => entry.index), repeats, conflicts: disputed, exhausted }

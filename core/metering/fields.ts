@@ -84,6 +84,10 @@ export function instantOf(value: Json | undefined): Instant | null {
   return { text: `${utc}.${micros}Z`, ms, micros: ms * 1000 + Number(micros.slice(3)) }
 }
 
+/** The text of a time in microseconds since 1970, exact. */
+export const microsText = (micros: number): string =>
+  new Date(Math.floor(micros / 1000)).toISOString().replace('Z', `${String(micros % 1000).padStart(3, '0')}Z`)
+
 /** NaN for a time that no calendar has: the 31st of February, or 24:00. */
 function wallClock(parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 'second', string | undefined>): number {
   const [year, month, day] = [Number(parts.year), Number(parts.month), Number(parts.day)]

@@ -3,6 +3,7 @@ import { priceOf } from '../lib/money.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
+import type { EmitPriced } from './backend/emit.ts'
 import { attribute } from './batch.ts'
 import { type Bookable, type Given, book, bookable } from './booking.ts'
 import { type Known, createEnvelopes } from './envelopes.ts'
@@ -20,6 +21,8 @@ export interface IngestDeps {
   readonly pool: Pool
   readonly now: Now
   readonly charge: Charge
+  /** Sends priced tickets on, where they are to be sent. */
+  readonly emit?: EmitPriced | undefined
   readonly sorting: Pick<Sorting, 'sort'>
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
@@ -42,7 +45,7 @@ export interface Prepared extends Sorted {
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
-  const { pool, now, charge, sorting, resolveSubjects, partitions, rateMaxAgeSeconds } = deps
+  const { pool, now, charge, emit, sorting, resolveSubjects, partitions, rateMaxAgeSeconds } = deps
   const envelopes = createEnvelopes()
   const idle: RowBuffer[] = []
 
@@ -81,7 +84,7 @@ export function createIngest(deps: IngestDeps) {
       if (subject) known.push({ entry, subject })
       else nobodys.push(entry.index)
     }
-    const given = { firstParts, out, at, charge }
+    const given = { firstParts, out, at, charge, emit }
     const { booked, ...entered } = await enter(db, known, given)
     const exhausted = booked.fresh.length === 0 ? [] : await book(db, booked, given)
     const problems = [

@@ -3,6 +3,7 @@ import { uuidV7 } from '../lib/crypto.ts'
 import { priceOf } from '../lib/money.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import type { EmitPriced } from './backend/emit.ts'
 import { ratesAt } from './rate-store.ts'
 import * as store from './pricing-store.ts'
 import type { Charge } from './types.ts'
@@ -12,6 +13,8 @@ export interface PricingDeps {
   readonly now: Now
   readonly charge: Charge
   readonly rateMaxAgeSeconds: number
+  /** Told, in the transaction, which tickets have got their price. */
+  readonly emit?: EmitPriced | undefined
   readonly onPriced: (count: number) => void
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
@@ -21,7 +24,7 @@ const batchSize = 1_000
 const lateObservations = 100n
 
 /** Prices tickets that came when their rate was not known, each from its own time and only once. */
-export function createPricing({ pool, now, charge, rateMaxAgeSeconds, onPriced, onExhausted }: PricingDeps) {
+export function createPricing({ pool, now, charge, rateMaxAgeSeconds, emit, onPriced, onExhausted }: PricingDeps) {
   let looked = 0n
 
   /** Prices everything that observations since the last pass allow; the first pass looks at all of them. */
@@ -51,6 +54,7 @@ export function createPricing({ pool, now, charge, rateMaxAgeSeconds, onPriced, 
       const at = now()
       const id = uuidV7(at.getTime())
       await store.savePrices(db, priced, id)
+      await emit?.(db, priced, at)
       const charges = priced.map((ticket) => ({ ...ticket, signedAt: new Date(ticket.signedAt) }))
       return { count: priced.length, exhausted: await charge(db, charges, { id, at }) }
     })

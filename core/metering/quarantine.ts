@@ -5,6 +5,7 @@ import { authId, isClientId, isUuid, parseExternalUserId } from '../ids.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type Now, parseInstant } from '../lib/time.ts'
+import type { EmitPriced } from './backend/emit.ts'
 import { admit } from './door.ts'
 import { parseEvent } from './envelope.ts'
 import { isPoison } from './intake.ts'
@@ -18,6 +19,7 @@ export interface QuarantineDeps {
   readonly now: Now
   readonly log: Log
   readonly charge: Charge
+  readonly emit?: EmitPriced | undefined
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
   readonly rateMaxAgeSeconds: number
@@ -45,7 +47,7 @@ const conflict = (message: string): DomainError => new DomainError('CONFLICT', m
  * driven through again it is unique, priced and charged like any other, and its bytes stay as they came.
  */
 export function createQuarantine(deps: QuarantineDeps) {
-  const { pool, now, log, charge, resolveSubjects, partitions, rateMaxAgeSeconds, invalidations } = deps
+  const { pool, now, log, charge, emit, resolveSubjects, partitions, rateMaxAgeSeconds, invalidations } = deps
 
   /** REQUEST_INVALID for a status, reason, instant or cursor that is none. */
   async function list(query: ListQuery) {
@@ -114,7 +116,7 @@ export function createQuarantine(deps: QuarantineDeps) {
   async function write(db: Db, held: store.Held, { author, action, decision, ticket, subject }: Write) {
     refuseDecided(await store.lockStatus(db, held.id))
     const at = now()
-    const admitted = await admit(db, [{ ticket, subject, digest: held.digest }], { charge, rateMaxAgeSeconds, at })
+    const admitted = await admit(db, [{ ticket, subject, digest: held.digest }], { charge, emit, rateMaxAgeSeconds, at })
     if (admitted.conflicts.length > 0) {
       throw conflict('another event came under this id; it can be a ticket of its own only under a new id')
     }

@@ -5,6 +5,7 @@ import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import type { Emitter } from './backend/emit.ts'
 import { createCollector } from './collector.ts'
 import type { MeteringConfig } from './config.ts'
 import { type Ingested, createIngest } from './ingest.ts'
@@ -31,6 +32,8 @@ export interface MeteringDeps {
   readonly config: MeteringConfig
   readonly ledger: { readonly charge: Charge }
   readonly users: { readonly resolveSubjects: ResolveSubjects }
+  /** Puts tickets on their way to the metering backend, where there is one that wants them. */
+  readonly emitter?: Emitter | undefined
   /** Told, after the commit and best effort, of users that have nothing left. */
   readonly invalidations: { publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void> }
   /** In place of what the configuration says; for tests. */
@@ -58,12 +61,16 @@ export function createMetering(deps: MeteringDeps) {
   })
   const partitions = createPartitions(pool, now)
   const sorting = createSorting(log)
-  const ingest = createIngest({ pool, now, charge, sorting, resolveSubjects, partitions, rateMaxAgeSeconds })
+  const ingest = createIngest({
+    pool, now, charge, emit: deps.emitter?.emitPriced, sorting, resolveSubjects, partitions, rateMaxAgeSeconds,
+  })
   const intake = createIntake({ pool, now, log, ingest, onIngested, onExhausted })
   const rates = createRates({
     pool, now, log, sources: rateSources(config), maxAgeSeconds: rateMaxAgeSeconds, onRejected: meters.rateRejected,
   })
-  const pricing = createPricing({ pool, now, charge, rateMaxAgeSeconds, onPriced: meters.latePriced, onExhausted })
+  const pricing = createPricing({
+    pool, now, charge, rateMaxAgeSeconds, emit: deps.emitter?.emitPriced, onPriced: meters.latePriced, onExhausted,
+  })
   const source = deps.eventSource ?? kafkaSource()
   const collector = source && createCollector({ source, intake, prepare: ingest.prepare, log })
   let loops: Loop[] = []

@@ -9,6 +9,7 @@ import { createMetrics } from '../../../core/lib/metrics.ts'
 import { ethRate, usdMicros } from '../../../core/lib/money.ts'
 import { createPool, type Pool } from '../../../core/lib/sql.ts'
 import type { Now } from '../../../core/lib/time.ts'
+import type { Emitter } from '../../../core/metering/backend/emit.ts'
 import { createMetering } from '../../../core/metering/service.ts'
 import type { EventSource } from '../../../core/metering/types.ts'
 import { createPlans } from '../../../core/plans/service.ts'
@@ -34,6 +35,7 @@ export interface MeteringOptions {
   readonly eventSource?: EventSource
   readonly charge?: (real: Ledger['charge']) => Ledger['charge']
   readonly fixed?: boolean
+  readonly emitter?: Emitter
 }
 
 /** A database with one app, and everything that metering stands on, real. */
@@ -55,10 +57,10 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const users = createUsers({ pool, plans, invalidations, log, now })
   let registry = createMetrics('test')
 
-  function metering({ eventSource, charge = (real) => real, fixed = true }: MeteringOptions = {}) {
+  function metering({ eventSource, charge = (real) => real, fixed = true, emitter }: MeteringOptions = {}) {
     registry = createMetrics('test')
     return createMetering({
-      pool, now, log, metrics: registry, users, invalidations, ledger: { charge: charge(ledger.charge) },
+      pool, now, log, metrics: registry, users, invalidations, ledger: { charge: charge(ledger.charge) }, emitter,
       config: { kafka: null, rates: { fixed: fixed ? dollars3000 : null, urls: [], pollSeconds: 3600, maxAgeSeconds: 600 } },
       ...(eventSource && { eventSource }),
     })

@@ -1,0 +1,50 @@
+import type { UserId } from '../../ids.ts'
+
+/** What the backend counts (billing facts 4), and under which name a user is known there. */
+
+export const eventType = 'create_signed_ticket'
+/** With an event's id this is what the backend recognises a repeat by. */
+export const eventSource = 'go-livepeer-remote-signer'
+
+export const meterNames = [
+  'network_fee_usd_micros', 'billable_usd_micros', 'signed_ticket_count', 'fee_wei', 'billable_secs',
+  'network_fee_usd_micros_by_manifest',
+] as const
+export type MeterName = (typeof meterNames)[number]
+
+export const dimensions = ['client_id', 'external_user_id', 'model_id', 'pipeline', 'manifest_id'] as const
+export type Dimension = (typeof dimensions)[number]
+
+export interface Meter {
+  readonly key: MeterName
+  readonly name: string
+  /** The member of an event's data that is summed; null counts events. */
+  readonly sums: string | null
+  readonly dimensions: readonly Dimension[]
+}
+
+const usual: readonly Dimension[] = ['client_id', 'external_user_id', 'model_id', 'pipeline']
+const withManifest: readonly Dimension[] = [...usual, 'manifest_id']
+
+export const meters: readonly Meter[] = [
+  { key: 'network_fee_usd_micros', name: 'Network fee, USD micros', sums: 'network_fee_usd_micros', dimensions: usual },
+  { key: 'billable_usd_micros', name: 'Billable, USD micros', sums: 'billable_usd_micros', dimensions: usual },
+  { key: 'signed_ticket_count', name: 'Signed tickets', sums: null, dimensions: usual },
+  { key: 'fee_wei', name: 'Network fee, wei', sums: 'fee_wei', dimensions: withManifest },
+  { key: 'billable_secs', name: 'Billable seconds', sums: 'billable_secs', dimensions: withManifest },
+  {
+    key: 'network_fee_usd_micros_by_manifest', name: 'Network fee by manifest, USD micros', sums: 'network_fee_usd_micros',
+    dimensions: withManifest,
+  },
+]
+
+/** What allowances and credits of the backend attach to. */
+export const feature = { key: 'network_spend', name: 'Network spend', meter: 'network_fee_usd_micros' } as const
+
+/**
+ * The one name under which a user's usage is sent, asked for and billed: customer key and event subject alike. It is
+ * opaque and never changes, whatever an integrator calls the user.
+ */
+export const customerKey = (user: UserId): string => `eu_${user}`
+
+export const pathOf = (member: string): string => `$.${member}`

@@ -1,0 +1,45 @@
+import { authId } from '../../ids.ts'
+import { type EthRate, type UsdAttos, formatDecimal18 } from '../../lib/money.ts'
+import type { SignedTicket, Subject } from '../types.ts'
+import { customerKey, eventSource, eventType } from './catalog.ts'
+
+/** What an event tells of a ticket. */
+export type TicketFacts = Pick<SignedTicket,
+  'eventId' | 'clientId' | 'externalUserId' | 'signedAt' | 'sessionId' | 'requestId' | 'manifestId' | 'pipeline' | 'modelId'
+  | 'fee' | 'billableSecs' | 'pixels'>
+
+export interface PricedTicket {
+  readonly ticket: TicketFacts
+  readonly subject: Subject
+  readonly price: { readonly rateId: bigint; readonly cost: UsdAttos }
+}
+
+const microsFactor = 1_000_000n
+
+/** Atto-dollars as the exact decimal of USD micros. */
+export const exactMicros = (cost: UsdAttos): string => formatDecimal18(cost * microsFactor)
+
+/**
+ * A ticket as the JSON text of a CloudEvent (billing facts 2.3). What the backend sums are JSON numbers, written with
+ * all their digits, because sums over text are zero there; it reads them as floats, so the exact figures stand beside
+ * them as text.
+ */
+export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: EthRate): string {
+  const micros = exactMicros(price.cost)
+  const data = [
+    `"schema_version":"2"`, text('client_id', ticket.clientId), text('external_user_id', ticket.externalUserId),
+    text('auth_id', authId(ticket.clientId, ticket.externalUserId)), text('end_user_id', subject.userId),
+    text('pipeline', ticket.pipeline || 'unknown'), text('model_id', ticket.modelId || 'unknown'),
+    text('manifest_id', ticket.manifestId || ticket.sessionId || ticket.requestId || 'unknown'),
+    text('session_id', ticket.sessionId), text('gateway_request_id', ticket.requestId),
+    // Until a plan sells at another price, what is billed is what the network took.
+    `"network_fee_usd_micros":${micros}`, `"billable_usd_micros":${micros}`, `"network_fee_usd_micros_exact":"${micros}"`,
+    `"fee_wei":${ticket.fee}`, `"fee_wei_exact":"${ticket.fee}"`, `"billable_secs":${ticket.billableSecs}`,
+    `"pixels":"${ticket.pixels}"`, `"eth_usd_price":"${formatDecimal18(rate)}"`,
+  ]
+  return `{"specversion":"1.0","type":"${eventType}","source":"${eventSource}",${text('id', ticket.eventId)},`
+    + `"time":"${ticket.signedAt}","subject":"${customerKey(subject.userId)}","datacontenttype":"application/json",`
+    + `"data":{${data.join(',')}}}`
+}
+
+const text = (name: string, value: string): string => `"${name}":${JSON.stringify(value)}`

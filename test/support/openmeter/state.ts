@@ -1,0 +1,87 @@
+import { randomBytes } from 'node:crypto'
+
+/** What an OpenMeter keeps, whichever version of its API is spoken. */
+
+export interface FakeMeter {
+  readonly id: string
+  readonly key: string
+  readonly eventType: string
+  readonly aggregation: 'sum' | 'count'
+  readonly valueProperty: string | undefined
+  readonly dimensions: Readonly<Record<string, string>>
+  readonly createdAt: string
+}
+export interface FakeFeature { readonly id: string; readonly key: string; readonly name: string; readonly meterId: string; readonly createdAt: string }
+export interface FakeCustomer {
+  readonly id: string
+  readonly key: string
+  /** What the last full replacement said. */
+  body: Readonly<Record<string, unknown>>
+  subjects: readonly string[]
+  readonly createdAt: string
+}
+export interface FakeEvent {
+  readonly id: string; readonly source: string; readonly type: string; readonly subject: string; readonly time: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+export interface Asked {
+  readonly from: Date | null
+  readonly to: Date | null
+  readonly window: 'minute' | 'hour' | 'day' | 'month' | null
+  readonly groupBy: readonly string[]
+  readonly filters: Readonly<Record<string, readonly string[]>>
+}
+export interface Sum { readonly value: number; readonly from: string; readonly to: string; readonly groups: Readonly<Record<string, string>> }
+
+const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
+export const ulid = (): string => `0${[...randomBytes(25)].map((byte) => alphabet[byte % 32]).join('')}`
+
+export function createState() {
+  const meters: FakeMeter[] = []
+  const features: FakeFeature[] = []
+  const customers: FakeCustomer[] = []
+  const events = new Map<string, FakeEvent>()
+  let received = 0
+
+  /** Keeps events; what was there by source and id is not counted again. */
+  function ingest(batch: readonly FakeEvent[]): void {
+    for (const event of batch) {
+      received++
+      const key = `${event.source} ${event.id}`
+      if (!events.has(key)) events.set(key, event)
+    }
+  }
+
+  function query(meter: FakeMeter, asked: Asked): Sum[] {
+    const sums = new Map<string, { value: number; start: number; end: number; groups: Record<string, string> }>()
+    for (const event of events.values()) {
+      const at = Date.parse(event.time)
+      const inside = event.type === meter.eventType && at >= (asked.from?.getTime() ?? -Infinity) && at < (asked.to?.getTime() ?? Infinity)
+      if (!inside || !Object.entries(asked.filters).every(([name, values]) => values.includes(valueOf(meter, event, name)))) continue
+      const [start, end] = windowOf(at, asked)
+      const groups = Object.fromEntries(asked.groupBy.map((name) => [name, valueOf(meter, event, name)]))
+      const key = JSON.stringify([start, groups])
+      const sum = sums.get(key) ?? { value: 0, start, end, groups }
+      sum.value += meter.aggregation === 'count' ? 1 : Number(event.data[(meter.valueProperty ?? '').replace('$.', '')])
+      sums.set(key, sum)
+    }
+    return [...sums.values()].map(({ value, start, end, groups }) => ({ value, groups, from: new Date(start).toISOString(), to: new Date(end).toISOString() }))
+  }
+
+  return { meters, features, customers, events, ingest, query, get received() { return received } }
+}
+
+export type State = ReturnType<typeof createState>
+
+const valueOf = (meter: FakeMeter, event: FakeEvent, name: string): string =>
+  name === 'subject' ? event.subject : String(event.data[(meter.dimensions[name] ?? '').replace('$.', '')] ?? '')
+
+function windowOf(at: number, { window, from, to }: Asked): [number, number] {
+  const day = new Date(at)
+  const month = Date.UTC(day.getUTCFullYear(), day.getUTCMonth(), 1)
+  if (window === null) return [from?.getTime() ?? 0, to?.getTime() ?? Date.UTC(2100, 0, 1)]
+  if (window === 'month') return [month, Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + 1, 1)]
+  const length = { minute: 60_000, hour: 3_600_000, day: 86_400_000 }[window]
+  return [Math.floor(at / length) * length, (Math.floor(at / length) + 1) * length]
+}
