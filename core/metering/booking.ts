@@ -4,7 +4,7 @@ import { uuidV7 } from '../lib/crypto.ts'
 import type { Db } from '../lib/sql.ts'
 import type { Entry, Session } from './batch.ts'
 import { rangesOf } from './sequences.ts'
-import { type Repeated, addSessions } from './session-store.ts'
+import { type Repeated, addSessions, closeHoles } from './session-store.ts'
 import * as store from './store.ts'
 import { type Fresh, type SessionSums, sumHours, sumSessions } from './sums.ts'
 import { eventIdIn, writeOutcome } from './ticket-row.ts'
@@ -20,16 +20,35 @@ export interface Booking {
   readonly charge: Charge
 }
 
-/** Writes new tickets with their sums and charges. Returns the users that have nothing left. */
-export async function book(db: Db, { fresh, rows, out, at, charge }: Booking): Promise<UserId[]> {
+/** What is not as it should be with sessions of a batch, as numbers of tickets. */
+export interface Irregular {
+  /** Their sequence number had come before: the signer's state was replayed, or two sessions share an id. */
+  readonly forked: number
+  /** They came long after they were signed. */
+  readonly late: number
+  /** Given up as lost, because their sessions have too many holes. */
+  readonly lost: bigint
+}
+
+export const regular: Irregular = { forked: 0, late: 0, lost: 0n }
+
+/** Tickets that were written, and the users that have nothing left. */
+export interface Booked { readonly exhausted: readonly UserId[]; readonly irregular: Irregular }
+
+/** Writes new tickets with their sums and charges. */
+export async function book(db: Db, { fresh, rows, out, at, charge }: Booking): Promise<Booked> {
   const chargeId = uuidV7(at.getTime())
   const sessions = sumSessions(fresh, at)
-  const replayed = replays({ fresh, sessions, repeated: await addSessions(db, sessions) })
+  const { repeated, overgrown } = await addSessions(db, sessions)
+  const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)
+  const replayed = replays({ fresh, sessions, repeated })
   const firstParts = rows.slice(0, rows.end())
   await store.copyTickets(db, wholeRows({ fresh, firstParts, out, chargeId, replayed, at }))
   await store.addHours(db, sumHours(fresh))
   const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
-  return charges.length === 0 ? [] : charge(db, charges, { id: chargeId, at })
+  const exhausted = charges.length === 0 ? [] : await charge(db, charges, { id: chargeId, at })
+  const late = sessions.reduce((sum, session) => sum + session.late, 0)
+  return { exhausted, irregular: { forked: replayed.size, late, lost } }
 }
 
 interface Rows extends Pick<Booking, 'fresh' | 'out' | 'at'> {

@@ -5,7 +5,7 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
 import { type Batch, attribute, createBatch } from './batch.ts'
-import { book } from './booking.ts'
+import { type Irregular, book, regular } from './booking.ts'
 import { type Known, createEnvelopes } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
@@ -31,6 +31,7 @@ export interface Ingested {
   readonly quarantined: ReadonlyMap<QuarantineReason, number>
   readonly unpriced: number
   readonly exhausted: readonly UserId[]
+  readonly irregular: Irregular
 }
 
 /** A batch of at most `maxBatch` records of one source, parsed and attributed. To be committed once. */
@@ -99,7 +100,7 @@ export function createIngest(deps: IngestDeps) {
     }
     const entered = await envelopes.enter(db, { known, out })
     const fresh = await price(db, entered.fresh)
-    const exhausted = fresh.length === 0 ? [] : await book(db, { fresh, rows, out, at, charge })
+    const booked = fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, { fresh, rows, out, at, charge })
     const problems = [
       ...batch.problems.filter(isNew),
       ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
@@ -111,7 +112,7 @@ export function createIngest(deps: IngestDeps) {
       ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
     })
     const unpriced = fresh.filter((ticket) => ticket.price === null).length
-    return { outcomes, exhausted, quarantined: countReasons(problems), unpriced }
+    return { outcomes, ...booked, quarantined: countReasons(problems), unpriced }
   }
 
   async function price(db: Db, known: readonly Known[]): Promise<Fresh[]> {
