@@ -5,6 +5,7 @@ import { AccountServiceService } from '../proto/gen/ts-proto/tollgate/identity/v
 import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import { LossServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { CatalogServiceService } from '../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { SignerServiceService } from '../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
@@ -36,6 +37,7 @@ import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
 import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
+import { createLossRpc } from './metering/loss-rpc.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
 import { createCatalog } from './plans/catalog.ts'
@@ -147,6 +149,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
     serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+    serving.bind(LossServiceService, createLossRpc({ losses: metering.losses }).lossService),
     serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]

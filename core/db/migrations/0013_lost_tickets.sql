@@ -21,3 +21,17 @@ drop index ticket_sessions_gapped;
 create index ticket_sessions_watched on ticket_sessions (app_id, user_id, session_id) where watched;
 create index ticket_sessions_irregular on ticket_sessions (app_id, started_at, user_id, session_id) where irregular;
 create index ticket_sessions_irregular_by_start on ticket_sessions (started_at) where irregular;
+
+-- Sessions where something is irregular, with what that is. A signer counts from 0 by one: a jump of more than a million
+-- is a number that no signer wrote, and must not drown the others. A lost ticket is taken to have cost what the priced
+-- ones of its session cost on average; the estimate is rounded up to a whole micro, so that rows add up to totals.
+create view session_losses as
+select s.app_id, s.user_id, s.session_id, s.manifest_id, s.pipeline, s.model_id, s.started_at, s.last_at, s.ticket_count,
+       s.replayed_count, s.late_count, s.lost, l.lost_tickets,
+       case when l.priced > 0 then
+         div(l.lost_tickets * s.cost_attos + l.priced * 1000000000000::numeric - 1, l.priced * 1000000000000::numeric)
+       end as estimate_usd_micros
+from ticket_sessions s
+cross join lateral (
+  select least(s.lost_count + s.closed_count, 1000000) as lost_tickets, s.ticket_count - s.unpriced_count as priced) l
+where s.irregular;
