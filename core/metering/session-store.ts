@@ -92,8 +92,8 @@ export async function addSessions(
             when s.seen + excluded.seen = int8multirange(int8range(0, greatest(upper(s.seen), upper(excluded.seen))))
             then s.lost_count > 0
             -- Tickets that go on where the session was leave its old holes as they are.
-            else s.watched or not s.gapped or lower(excluded.seen) <> upper(s.seen)
-              or excluded.seen <> int8multirange(int8range(upper(s.seen), upper(excluded.seen))) end,
+            else s.watched or not s.gapped or excluded.seen - s.seen
+              <> int8multirange(int8range(upper(s.seen), greatest(upper(s.seen), upper(excluded.seen)))) end,
           closed_count = case
             when s.closed_count > 0 and lower(excluded.seen) < s.closed_below
             then greatest(0, s.closed_count - (
