@@ -5,6 +5,7 @@ import {
 import {
   AppServiceClient, CallerServiceClient, type CheckCallerRequest, type CreateAppRequest, type ListAppsRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import { type GetLossReportRequest, LossServiceClient } from '../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
   type RotateSigningKeysRequest, TokenServiceClient,
@@ -19,6 +20,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const callers = new CallerServiceClient(target, credentials.createInsecure())
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
+  const losses = new LossServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
 
@@ -32,9 +34,10 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(callers.checkCaller.bind(callers))(request, { deadlineMs, headers: { ...operator.headers, authorization } }),
     recordRate: (request: RecordRateRequest) => unary(metering.recordRate.bind(metering))(request, operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
+    lossReport: (request: GetLossReportRequest) => unary(losses.getLossReport.bind(losses))(request, operator),
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
-    close: () => [apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
+    close: () => [losses, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
   }
 }
 
