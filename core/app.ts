@@ -6,6 +6,7 @@ import { AccountServiceService } from '../proto/gen/ts-proto/tollgate/identity/v
 import { AppServiceService, CallerServiceService, UserServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { ManagementServiceService } from '../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { KeyServiceService } from '../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import { LossServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { QuarantineServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { OutboxServiceService } from '../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
@@ -53,6 +54,7 @@ import { createEmitter } from './metering/backend/emit.ts'
 import { createReconciliation } from './metering/backend/reconciliation.ts'
 import { createReconciliationRpc } from './metering/backend/rpc.ts'
 import { answeredBeside, createBackend } from './metering/backend/service.ts'
+import { createLossRpc } from './metering/loss-rpc.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
 import { createOutbox } from './outbox/outbox.ts'
@@ -194,6 +196,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(UsageServiceService, createUsageRpc({
       usage: { ...usage, query: answered(usage.query), queryOwn: answered(usage.queryOwn) },
     }).usageService),
+    serving.bind(LossServiceService, createLossRpc({ losses: metering.losses }).lossService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]
   for (const { definition, implementation } of services) server.addService(definition, implementation)

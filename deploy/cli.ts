@@ -4,6 +4,7 @@ import { adjust } from './commands/adjust.ts'
 import { app } from './commands/app.ts'
 import { config } from './commands/config.ts'
 import { keys } from './commands/keys.ts'
+import { loss } from './commands/loss.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/rate.ts'
@@ -15,7 +16,7 @@ import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
-  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, config,
+  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, loss, config,
   'signer-double': signerDouble,
 }
 

@@ -11,6 +11,7 @@ import {
 import {
   AppServiceClient, CallerServiceClient, type CheckCallerRequest, type CreateAppRequest, type ListAppsRequest,
 } from '../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import { type GetLossReportRequest, LossServiceClient } from '../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceClient, type RecordRateRequest } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { OutboxServiceClient } from '../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import {
@@ -38,6 +39,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
   const outbox = new OutboxServiceClient(target, credentials.createInsecure())
   const reconciliation = new ReconciliationServiceClient(target, credentials.createInsecure())
+  const losses = new LossServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
   const books = new BooksServiceClient(target, credentials.createInsecure())
   const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
@@ -66,6 +68,7 @@ export function connectCore({ target, token }: { target: string; token: string }
       stream.on('end', resolve)
       return promise
     },
+    lossReport: (request: GetLossReportRequest) => unary(losses.getLossReport.bind(losses))(request, operator),
     rotateSigningKeys: (request: RotateSigningKeysRequest) => unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
     verifyBooks: (request: VerifyBooksRequest) =>
@@ -83,7 +86,7 @@ export function connectCore({ target, token }: { target: string; token: string }
     createAdjustment: (request: CreateAdjustmentRequest) =>
       unary(allowances.createAdjustment.bind(allowances))(request, operator),
     close: () => [
-      allowances, quarantine, books, apps, accounts, callers, metering, outbox, reconciliation, tokens,
+      allowances, quarantine, books, apps, accounts, callers, metering, outbox, reconciliation, losses, tokens,
     ].forEach((client) => client.close()),
   }
 }

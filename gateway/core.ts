@@ -12,6 +12,7 @@ import { AuthorizationService } from '../proto/gen/es/tollgate/tokens/v1/authori
 import { DeviceService } from '../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import { GrantService } from '../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import { TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
+import { LossService } from '../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { CoreAddress } from './config.ts'
 import { createUnaryTransport } from './transport.ts'
@@ -40,6 +41,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
   const usage = createClient(UsageService, transport)
+  const losses = createClient(LossService, transport)
   const accounts = createClient(AccountService, transport)
   const apps = createClient(AppService, transport)
   const management = createClient(ManagementService, transport)
@@ -144,6 +146,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
         sessions: call(grants.listSignerSessions),
         revokeSession: call(grants.revokeSignerSession),
       },
+      losses: { list: call(losses.listLoss) },
       usage: { query: call(usage.queryUsage), queryOwn: call(usage.queryOwnUsage) },
     }
   }

@@ -15,6 +15,7 @@ import { allowedMethods } from './methods.ts'
 import { type Observe, observeReplies } from './observe.ts'
 import { sendError, toRefusal } from './reply.ts'
 import { type Guard, takesSession } from './route.ts'
+import { UsageLoss } from './loss-schemas.ts'
 import { managementSchemas } from './management-schemas.ts'
 import { shared } from './schemas.ts'
 import { requireSameOrigin, sessionOf } from './session.ts'
@@ -70,7 +71,7 @@ export function createListener(deps: ListenerDeps): App {
   app.server.headersTimeout = 20_000
   app.server.maxConnections = maxConnections
 
-  for (const schema of [...shared, ...managementSchemas]) app.addSchema(schema)
+  for (const schema of [...shared, UsageLoss, ...managementSchemas]) app.addSchema(schema)
   app.decorateRequest('correlationId', '')
   app.decorateRequest('reason', undefined)
   app.decorateRequest('core')

@@ -2,7 +2,7 @@ import { type Static, type TSchema, Type } from 'typebox'
 
 /** The public JSON of the platform listener; the OpenAPI document is made from it. */
 
-const Micros = (description: string) => Type.String({ pattern: '^-?[0-9]+$', description })
+export const Micros = (description: string) => Type.String({ pattern: '^-?[0-9]+$', description })
 const Wei = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
 export const Instant = (description: string) => Type.String({ format: 'date-time', description })
 // OpenAPI 3.0 has no null type and wants enum beside type.

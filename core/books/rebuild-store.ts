@@ -75,7 +75,9 @@ export async function rebuildSessions(db: Db, { appId, userId }: OfUser, session
     update ticket_sessions s
     set started_at = r.started_at, last_at = r.last_at, ticket_count = r.ticket_count, unpriced_count = r.unpriced_count,
         fee_wei = r.fee_wei, cost_attos = r.cost_attos, billable_secs = r.billable_secs, pixels = r.pixels,
-        replayed_count = r.replayed_count, late_count = r.late_count, seen = r.seen, gapped = r.gapped
+        replayed_count = r.replayed_count, late_count = r.late_count,
+        irregular = s.irregular or r.replayed_count > 0 or r.late_count > 0, watched = s.watched or r.gapped,
+        seen = r.seen, gapped = r.gapped
     from (
       select session_id, min(signed_at) as started_at, max(signed_at) as last_at, count(*) as ticket_count,
              count(*) filter (where cost_attos is null) as unpriced_count, sum(fee_wei) as fee_wei,

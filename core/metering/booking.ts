@@ -7,7 +7,7 @@ import type { TicketKey } from './backend/emit-store.ts'
 import type { Entry, Session } from './batch.ts'
 import { microsText } from './fields.ts'
 import { rangesOf } from './sequences.ts'
-import { type Repeated, addSessions } from './session-store.ts'
+import { type Repeated, addSessions, closeHoles } from './session-store.ts'
 import * as store from './store.ts'
 import { type Fresh, type HourSums, type SessionSums, sumHours, sumSessions } from './sums.ts'
 import { eventIdIn, writeOutcome } from './ticket-row.ts'
@@ -39,16 +39,33 @@ export function bookable(fresh: readonly Fresh[], { firstParts, out, at }: Given
   return { fresh, chargeId, at, sessions: sumSessions(fresh, at), hours: sumHours(fresh), rows }
 }
 
+/** What is not as it should be with sessions of a batch, as numbers of tickets. */
+export interface Irregular {
+  /** Their sequence number had come before: the signer's state was replayed, or two sessions share an id. */
+  readonly forked: number
+  /** They came long after they were signed. */
+  readonly late: number
+  /** Given up as lost, because their sessions have too many holes. */
+  readonly lost: bigint
+}
+
+export const regular: Irregular = { forked: 0, late: 0, lost: 0n }
+
+/** Tickets that were written, and the users that have nothing left. */
+export interface Booked { readonly exhausted: readonly UserId[]; readonly irregular: Irregular }
+
 export interface Told {
   readonly charge: Charge
   /** Sends priced tickets on, where they are to be sent. */
   readonly emit?: EmitPriced | undefined
 }
 
-/** Writes tickets with their sums and charges. Returns the users that have nothing left. */
-export async function book(db: Db, tickets: Bookable, { firstParts, out, charge, emit }: Given & Told): Promise<UserId[]> {
+/** Writes tickets with their sums and charges. */
+export async function book(db: Db, tickets: Bookable, { firstParts, out, charge, emit }: Given & Told): Promise<Booked> {
   const { fresh, chargeId, at, sessions, hours } = tickets
-  const replayed = replays(tickets, await addSessions(db, sessions))
+  const { repeated, overgrown } = await addSessions(db, sessions)
+  const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)
+  const replayed = replays(tickets, repeated)
   const rows = replayed.size === 0 ? tickets.rows : wholeRows(tickets, { firstParts, out, replayed })
   const copying = store.copyTickets(db, rows)
   await copying.sent
@@ -57,9 +74,10 @@ export async function book(db: Db, tickets: Bookable, { firstParts, out, charge,
   const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
   await copying.done
   await store.addHours(db, summing)
-  if (charges.length === 0) return []
   await emit?.(db, fresh.flatMap((ticket) => keyOf(ticket, firstParts)), at)
-  return charge(db, charges, { id: chargeId, at })
+  const exhausted = charges.length === 0 ? [] : await charge(db, charges, { id: chargeId, at })
+  const late = sessions.reduce((sum, session) => sum + session.late, 0)
+  return { exhausted, irregular: { forked: replayed.size, late, lost } }
 }
 
 function keyOf({ entry, subject, price }: Fresh, rows: Buffer): TicketKey[] {

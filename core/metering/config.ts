@@ -21,6 +21,8 @@ export interface MeteringConfig {
     readonly pollSeconds: number
     readonly maxAgeSeconds: number
   }
+  /** How long a ticket may be missing from its session before it is lost. */
+  readonly lossGraceSeconds: number
 }
 
 const defaultRateUrls =
@@ -28,7 +30,10 @@ const defaultRateUrls =
 
 /** Declares and reads the settings of metering. */
 export function readMeteringConfig(env: EnvReader): MeteringConfig {
-  return { kafka: readKafka(env), rates: readRates(env) }
+  return {
+    kafka: readKafka(env), rates: readRates(env),
+    lossGraceSeconds: env.integer('LOSS_GRACE_SECONDS', { fallback: '300', min: 1, max: 86_400, meaning: 'How long a ticket may be missing between others of its session before it counts as lost.' }),
+  }
 }
 
 function readKafka(env: EnvReader): KafkaConfig | null {

@@ -54,7 +54,7 @@ export async function admit(db: Db, arrivals: readonly Arrival[], admission: Adm
   const { fresh, repeats, disputed } = await createEnvelopes().enter(db, { known, out, meanwhile: () => {} })
   const given = { firstParts: rows.slice(0, rows.end()), out, ...admission }
   const priced = await price(db, { fresh, arrivals, rateMaxAgeSeconds: admission.rateMaxAgeSeconds })
-  const exhausted = fresh.length === 0 ? [] : await book(db, bookable(priced, given), given)
+  const exhausted = fresh.length === 0 ? [] : (await book(db, bookable(priced, given), given)).exhausted
   return { fresh: fresh.map(({ entry }) => entry.index), repeats, conflicts: disputed, exhausted }
 }
 

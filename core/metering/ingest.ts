@@ -5,7 +5,7 @@ import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import { attribute } from './batch.ts'
-import { type Bookable, type Given, book, bookable } from './booking.ts'
+import { type Bookable, type Given, type Irregular, book, bookable, regular } from './booking.ts'
 import { type Known, createEnvelopes } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
@@ -35,6 +35,7 @@ export interface Ingested {
   readonly quarantined: ReadonlyMap<QuarantineReason, number>
   readonly unpriced: number
   readonly exhausted: readonly UserId[]
+  readonly irregular: Irregular
 }
 
 /** A batch of at most `maxBatch` records of one source, sorted and attributed. To be committed once. */
@@ -86,7 +87,7 @@ export function createIngest(deps: IngestDeps) {
     }
     const given = { firstParts, out, at, charge, emit }
     const { booked, ...entered } = await enter(db, known, given)
-    const exhausted = booked.fresh.length === 0 ? [] : await book(db, booked, given)
+    const done = booked.fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
     const problems = [
       ...batch.problems.filter(isNew),
       ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
@@ -98,7 +99,7 @@ export function createIngest(deps: IngestDeps) {
       ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
     })
     const unpriced = booked.fresh.filter((ticket) => ticket.price === null).length
-    return { outcomes, exhausted, quarantined: countReasons(problems), unpriced }
+    return { outcomes, ...done, quarantined: countReasons(problems), unpriced }
   }
 
   /** Enters the ids of known users' tickets. Meanwhile all is worked out as if, as nearly always, every one were new. */

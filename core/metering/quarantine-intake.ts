@@ -3,6 +3,7 @@ import { authId } from '../ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import type { Db } from '../lib/sql.ts'
 import type { BatchProblem } from './batch.ts'
+import { regular } from './booking.ts'
 import { maxEventBytes, parseEvent } from './envelope.ts'
 import type { Ingested } from './ingest.ts'
 import { count, countOf, takePositions } from './positions.ts'
@@ -54,12 +55,12 @@ export async function quarantineRecord(
 ): Promise<Ingested> {
   const records = [record]
   const [taken] = await takePositions(db, records)
-  if (taken) return { counts: countOf([]), quarantined: new Map(), unpriced: 0, exhausted: [] }
+  if (taken) return { counts: countOf([]), quarantined: new Map(), unpriced: 0, exhausted: [], irregular: regular }
   const problems = [ticketProblem({ records, index: 0, at }, { reason: 'rejected_by_database', detail })]
   await quarantine(db, { records, problems, at })
   const outcomes: Outcome[] = ['quarantined']
   await count(db, { records, outcomes })
-  return { counts: countOf(outcomes), quarantined: countReasons(problems), unpriced: 0, exhausted: [] }
+  return { counts: countOf(outcomes), quarantined: countReasons(problems), unpriced: 0, exhausted: [], irregular: regular }
 }
 
 export function countReasons(problems: readonly BatchProblem[]): Map<QuarantineReason, number> {

@@ -12,6 +12,9 @@ import { type Ingested, createIngest } from './ingest.ts'
 import { createIntake } from './intake.ts'
 import { createKafkaSource } from './kafka.ts'
 import { type Loop, startLoop } from './loop.ts'
+import { createLossWatch } from './loss.ts'
+import { createLossMetrics } from './loss-metrics.ts'
+import { createLossReports } from './loss-report.ts'
 import { createMeteringMetrics } from './metrics.ts'
 import * as offsets from './offset-store.ts'
 import { createPartitions } from './partitions.ts'
@@ -45,6 +48,7 @@ const directAttempts = 4
 const publishAtOnce = 100
 const pricingPauseMs = 30_000
 const monthsPauseMs = 6 * 3_600_000
+const lossPauseMs = 60_000
 
 /** Turns the signer's events into unique, priced, charged tickets. */
 export function createMetering(deps: MeteringDeps) {
@@ -59,6 +63,9 @@ export function createMetering(deps: MeteringDeps) {
     quarantined: () => countQuarantined(pool),
     rateAgeSeconds: async () => ageOf(await rates.usable()),
   })
+  const lossMeters = createLossMetrics(deps.metrics)
+  const losses = createLossReports({ pool, now })
+  const lossWatch = createLossWatch({ pool, now, graceSeconds: config.lossGraceSeconds, onLost: lossMeters.found })
   const partitions = createPartitions(pool, now)
   const sorting = createSorting(log)
   const ingest = createIngest({
@@ -94,6 +101,7 @@ export function createMetering(deps: MeteringDeps) {
   function onIngested(part: Ingested, seconds: number): void {
     meters.batch(seconds)
     for (const [outcome, count] of Object.entries(part.counts)) meters.event(outcome, count)
+    lossMeters.booked(part.irregular)
     for (const [reason, count] of part.quarantined) meters.quarantined(reason, count)
     if (part.quarantined.size > 0) log.warn({ reasons: Object.fromEntries(part.quarantined) }, 'events put in quarantine')
     if (part.unpriced > 0) log.warn({ tickets: part.unpriced }, 'tickets stored without a rate; they are priced when it is known')
@@ -123,6 +131,12 @@ export function createMetering(deps: MeteringDeps) {
     if (await rates.observe()) await pricing.pass(stopping.signal)
   }
 
+  /** Finds what is lost, and tells the metrics. */
+  async function watchLoss(signal?: AbortSignal): Promise<void> {
+    await lossWatch.round(signal)
+    lossMeters.figures(await losses.figures())
+  }
+
   /** Makes sure that tickets can be written and, when a source answers, that there is a rate; then runs by itself. */
   async function start(): Promise<void> {
     await partitions.prepare()
@@ -131,6 +145,8 @@ export function createMetering(deps: MeteringDeps) {
     loops = [
       startLoop({ name: 'pricing', log, pauseMs: pricingPauseMs, round: pricing.pass }),
       startLoop({ name: 'months', log, pauseMs: monthsPauseMs, round: partitions.prepare }),
+      // Often enough that what is lost is known soon after its grace time.
+      startLoop({ name: 'loss', log, pauseMs: Math.min(lossPauseMs, config.lossGraceSeconds * 250), round: watchLoss }),
       startLoop({ name: 'rates', log, pauseMs: config.rates.pollSeconds * 1000, delayed: true, round: observeRate }),
     ]
     collector?.start()
@@ -154,7 +170,7 @@ export function createMetering(deps: MeteringDeps) {
     quarantined: await countQuarantined(pool), usableRate: await rates.usable(),
   })
 
-  return { ingestEvents, recordRate, usableRate, status, ready, start, stop }
+  return { ingestEvents, recordRate, usableRate, status, ready, start, stop, losses, watchLoss }
 }
 
 export type Metering = ReturnType<typeof createMetering>

@@ -1,4 +1,5 @@
 import { type Command, parse, printJson, printLines, withCore } from './command.ts'
+import { table } from './table.ts'
 
 export const status: Command = {
   summary: 'shows what became of the events, and the rate in use',
@@ -25,9 +26,4 @@ export const status: Command = {
     ])
     return 0
   },
-}
-
-function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)))
-  return rows.map((row) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ').trimEnd())
 }

@@ -18,6 +18,7 @@ import { oidcRoutes } from './oidc.ts'
 import { settingRoutes } from './settings.ts'
 import { tokenRoutes } from './tokens.ts'
 import { usageRoutes } from './usage.ts'
+import { usageLossRoutes } from './usage-loss.ts'
 import { userRoutes } from './users.ts'
 import { validateRoutes } from './validate.ts'
 import { type Webhook, webhookRoutes } from './webhook.ts'
@@ -56,6 +57,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   keyRoutes(app)
   allowanceRoutes(app)
   usageRoutes(app)
+  usageLossRoutes(app)
   endUserRoutes(app)
   appRoutes(app)
   memberRoutes(app)

@@ -15,6 +15,8 @@ import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as signer from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import * as metering from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import { createDatabase } from '../support/postgres.ts'
 import { secretly } from '../support/secrecy.ts'
@@ -137,6 +139,8 @@ export function createCaller(target: string, token: string | null = serviceToken
     grants: new grants.GrantServiceClient(target, insecure),
     tokens: new tokens.TokenServiceClient(target, insecure),
     allowances: new allowances.AllowanceServiceClient(target, insecure),
+    losses: new loss.LossServiceClient(target, insecure),
+    metering: new metering.MeteringServiceClient(target, insecure),
     usage: new usage.UsageServiceClient(target, insecure),
     signer: new signer.SignerServiceClient(target, insecure),
   }
@@ -159,6 +163,8 @@ interface Clients {
   readonly grants: grants.GrantServiceClient
   readonly tokens: tokens.TokenServiceClient
   readonly allowances: allowances.AllowanceServiceClient
+  readonly losses: loss.LossServiceClient
+  readonly metering: metering.MeteringServiceClient
   readonly usage: usage.UsageServiceClient
   readonly signer: signer.SignerServiceClient
 }
@@ -189,6 +195,8 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     createGrant: call(allowances.CreateGrantRequest.fromPartial({ source: 'manual' }), to.allowances.createGrant.bind(to.allowances)),
     getBalance: call(allowances.GetBalanceRequest.fromPartial({}), to.allowances.getBalance.bind(to.allowances)),
     getOwnBalance: call(allowances.GetOwnBalanceRequest.fromPartial({}), to.allowances.getOwnBalance.bind(to.allowances)),
+    ingestEvents: call(metering.IngestEventsRequest.fromPartial({}), to.metering.ingestEvents.bind(to.metering)),
+    listLoss: call(loss.ListLossRequest.fromPartial({}), to.losses.listLoss.bind(to.losses)),
     queryUsage: call(usage.QueryUsageRequest.fromPartial({}), to.usage.queryUsage.bind(to.usage)),
     queryOwnUsage: call(usage.QueryOwnUsageRequest.fromPartial({}), to.usage.queryOwnUsage.bind(to.usage)),
     exchangeToken: call(grants.ExchangeTokenRequest.fromPartial({}), to.grants.exchangeToken.bind(to.grants)),

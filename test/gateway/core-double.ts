@@ -12,6 +12,7 @@ import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as devices from '../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import * as authorization from '../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 
 export const clientId = 'app_0123456789abcdef01234567'
@@ -47,6 +48,15 @@ const used: usage.Usage = {
     pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
     feeEth: '0.003', networkFeeUsdMicros: '9000000',
   }],
+}
+const lost: loss.ListLossResponse = {
+  clientId, period: { start: at, end: undefined },
+  totals: { sessionCount: '1', lostCount: '3', estimatedUsdMicros: '7', forkedCount: '1', lateCount: '2' },
+  sessions: [{
+    externalUserId: 'ada', manifestId: 'm-1', sessionId: '9f86d081', startedAt: at, lastAt: at, requestCount: '5', lostCount: '3',
+    forkedCount: '1', lateCount: '0', estimatedUsdMicros: '7', missing: [{ first: '2', last: '4' }], missingMore: false,
+  }],
+  nextCursor: 'next',
 }
 const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' }
 
@@ -90,6 +100,7 @@ const answers = {
   getBalance: { balance } satisfies allowances.GetBalanceResponse,
   getOwnBalance: { balance } satisfies allowances.GetOwnBalanceResponse,
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
+  listLoss: lost,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
 }
 
@@ -130,7 +141,7 @@ export async function startCoreDouble() {
   const services: ServiceDefinition[] = [
     identity.AppServiceService, identity.CallerServiceService, identity.UserServiceService, accounts.AccountServiceService,
     management.ManagementServiceService, keys.KeyServiceService,
-    tokens.TokenServiceService, allowances.AllowanceServiceService, usage.UsageServiceService, catalog.CatalogServiceService,
+    tokens.TokenServiceService, allowances.AllowanceServiceService, loss.LossServiceService, usage.UsageServiceService, catalog.CatalogServiceService,
     grants.GrantServiceService, devices.DeviceServiceService, authorization.AuthorizationServiceService,
   ]
   for (const service of services) {

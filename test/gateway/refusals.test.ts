@@ -27,6 +27,7 @@ const guarded: {
   { method: 'GET', path: `${app}/users/a/allowances`, rpc: 'getAllowance', bad: { query: '?x=%00' }, kind: 'm2m', scope: 'users:read' },
   { method: 'POST', path: `${app}/users/a/allowances`, rpc: 'createGrant', good: { json: { amountUsdMicros: '1' } }, bad: { ask: { json: { amountUsdMicros: '0' } }, status: 422 }, kind: 'm2m', scope: 'users:write' },
   { method: 'GET', path: `${builder}/usage`, rpc: 'queryUsage', bad: { query: '?groupBy=day' }, kind: 'm2m_basic' },
+  { method: 'GET', path: `${builder}/usage/loss`, rpc: 'listLoss', bad: { query: '?limit=0' }, kind: 'm2m_basic' },
   { method: 'GET', path: `${builder}/usage/balance`, query: '?externalUserId=a', rpc: 'getBalance', bad: {}, kind: 'm2m_basic' },
   { method: 'GET', path: `${app}/usage`, rpc: 'queryUsage', bad: { query: '?groupBy=none&groupBy=user' }, kind: 'm2m_basic' },
   { method: 'GET', path: `${app}/usage/balance`, query: '?externalUserId=a', rpc: 'getBalance', bad: { query: '?externalUserId=' }, kind: 'm2m_basic' },

@@ -36,6 +36,7 @@ export interface MeteringOptions {
   readonly charge?: (real: Ledger['charge']) => Ledger['charge']
   readonly fixed?: boolean
   readonly emitter?: Emitter
+  readonly lossGraceSeconds?: number
 }
 
 /** A database with one app, and everything that metering stands on, real. */
@@ -57,11 +58,11 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const users = createUsers({ pool, plans, invalidations, log, now })
   let registry = createMetrics('test')
 
-  function metering({ eventSource, charge = (real) => real, fixed = true, emitter }: MeteringOptions = {}) {
+  function metering({ eventSource, charge = (real) => real, fixed = true, emitter, lossGraceSeconds = 300 }: MeteringOptions = {}) {
     registry = createMetrics('test')
     return createMetering({
       pool, now, log, metrics: registry, users, invalidations, ledger: { charge: charge(ledger.charge) }, emitter,
-      config: { kafka: null, rates: { fixed: fixed ? dollars3000 : null, urls: [], pollSeconds: 3600, maxAgeSeconds: 600 } },
+      config: { kafka: null, rates: { fixed: fixed ? dollars3000 : null, urls: [], pollSeconds: 3600, maxAgeSeconds: 600 }, lossGraceSeconds },
       ...(eventSource && { eventSource }),
     })
   }

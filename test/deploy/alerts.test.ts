@@ -1,0 +1,99 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type TestService, startTestService } from '../support/service.ts'
+
+const root = join(import.meta.dirname, '../..')
+const read = (file: string): Promise<string> => readFile(join(root, file), 'utf8')
+
+interface Rule {
+  readonly alert: string
+  expr: string
+  for: string | null
+  readonly labels: Map<string, string>
+  readonly annotations: Map<string, string>
+}
+
+// The part of YAML that the file keeps to; anything else fails. Values with signs in them stand in single quotes.
+const quoted = String.raw`'((?:[^'\n])+)'`
+const lines = {
+  alert: /^ {6}- alert: ([A-Za-z][A-Za-z0-9]*)$/,
+  expr: new RegExp(`^ {8}expr: ${quoted}$`),
+  for: /^ {8}for: ((?:\d+[smhdwy])+)$/,
+  section: /^ {8}(labels|annotations):$/,
+  label: /^ {10}([a-z_]+): ([a-z]+)$/,
+  annotation: new RegExp(`^ {10}([a-z_]+): ${quoted}$`),
+}
+
+function parseRules(text: string): Rule[] {
+  const rules: Rule[] = []
+  let section = ''
+  const [groups, name, opening, ...rest] = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+  expect([groups, name, opening]).toEqual(['groups:', '  - name: tollgate', '    rules:'])
+  for (const line of rest) {
+    const [kind, match] = Object.entries(lines).map(([key, pattern]) => [key, pattern.exec(line)] as const)
+      .find(([, found]) => found) ?? []
+    const [, first = '', second = ''] = match ?? []
+    const rule = rules.at(-1)
+    if (kind === 'alert') rules.push({ alert: first, expr: '', for: null, labels: new Map(), annotations: new Map() })
+    else if (!rule || kind === undefined) throw new Error(`not understood: ${line}`)
+    else if (kind === 'section') section = first
+    else if (kind === 'expr') rule.expr = first
+    else if (kind === 'for') rule.for = first
+    else if ((kind === 'label') !== (section === 'labels')) throw new Error(`in the wrong place: ${line}`)
+    else (kind === 'label' ? rule.labels : rule.annotations).set(first, second)
+  }
+  return rules
+}
+
+const words = new Set(['max', 'sum', 'increase', 'unless'])
+/** Names of series in an expression: words outside of braces, brackets and strings that are no operator or function. */
+const seriesIn = (expr: string): string[] =>
+  [...expr.replace(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"/g, ' ').matchAll(/[a-zA-Z_:][a-zA-Z0-9_:]*/g)].map(([word]) => word).filter((word) => !words.has(word))
+
+/** Every bracket is closed by its own. */
+function isBalanced(expr: string): boolean {
+  const open: string[] = []
+  const pairs: Readonly<Record<string, string>> = { ')': '(', ']': '[', '}': '{' }
+  for (const sign of expr.replace(/"[^"]*"/g, '')) {
+    if ('([{'.includes(sign)) open.push(sign)
+    else if (pairs[sign] !== undefined && open.pop() !== pairs[sign]) return false
+  }
+  return open.length === 0
+}
+
+let service: TestService
+let rules: readonly Rule[]
+beforeAll(async () => {
+  service = await startTestService()
+  rules = parseRules(await read('deploy/alerts.yml'))
+})
+afterAll(() => service.stop())
+
+describe('the alert rules', () => {
+  it('are complete: named once, with an expression, a severity and a text', () => {
+    expect(rules.length).toBeGreaterThanOrEqual(10)
+    expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length)
+    for (const rule of rules) {
+      expect([rule.alert, isBalanced(rule.expr), [...rule.labels.keys()], ['page', 'warning'].includes(rule.labels.get('severity') ?? '')])
+        .toEqual([rule.alert, true, ['severity'], true])
+      expect([rule.alert, ...rule.annotations.keys()]).toEqual([rule.alert, 'summary', 'description'])
+    }
+  })
+
+  it('look only at metrics that there are', async () => {
+    // Of Prometheus itself, of the machine's node exporter, and of parts that only run when they are configured.
+    const others = new Set(['up', 'node_filesystem_avail_bytes', 'node_filesystem_size_bytes', 'outbox_age_seconds', 'sidecar_spool_full'])
+    const page = await (await fetch(`${service.service.quickstart.adminUrl}/metrics`)).text()
+    const exposed = new Set([...page.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name))
+    const wanted = [...new Set(rules.flatMap(({ expr }) => seriesIn(expr)))]
+    expect(wanted.length).toBeGreaterThan(8)
+    expect(wanted.filter((name) => !exposed.has(name) && !others.has(name))).toEqual([])
+  })
+
+  it('are all explained in the README', async () => {
+    const [, section = ''] = /\n## Operations\n(.*?)\n## /s.exec(await read('README.md')) ?? []
+    const explained = [...section.matchAll(/^\| `([A-Za-z]+)` \|/gm)].map(([, name]) => name)
+    expect(explained.toSorted()).toEqual(rules.map(({ alert }) => alert).toSorted())
+  })
+})
