@@ -36,6 +36,8 @@ export interface RouteRules {
   readonly limit?: LimitKind
   /** What it refuses besides what its guard and schema make possible. */
   readonly refuses?: readonly Reason[]
+  /** Its handler reads the request and writes every answer but 500 itself. */
+  readonly apart?: boolean
   /** Removed: its one answer is 410. */
   readonly gone?: boolean
 }
@@ -99,8 +101,9 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
 }
 
 function refusals(rules: RouteRules, schema: RouteSchema): Reason[] {
-  const { guard, wire, body, amounts, limit, gone, refuses = [] } = rules
+  const { guard, wire, body, amounts, limit, gone, apart, refuses = [] } = rules
   if (gone) return ['ROUTE_GONE']
+  if (apart) return ['INTERNAL']
   const found: Reason[] = ['INTERNAL', 'UNAVAILABLE', ...refuses]
   if (limit) found.push('RATE_LIMITED')
   if (schema.params || schema.querystring || schema.body || guard.kind !== 'none') found.push('REQUEST_INVALID')

@@ -60,11 +60,12 @@ ${hidden({ csrf_token: visitor.csrfToken, user_code: device.userCode })}
   }
 
   async function decide(request: FastifyRequest, reply: FastifyReply, { visitor, code, action }: Entered & { action: string }): Promise<FastifyReply> {
+    const { appName: name, appColor: color } = await request.core.devices.get({ sessionToken: visitor.token, userCode: code })
     const { status } = await request.core.devices.decide({ sessionToken: visitor.token, userCode: code, action })
     const content = status === 'authorized'
       ? html`<h1>The device is connected</h1><p>It goes on by itself in a few seconds. You can close this page.</p>`
       : html`<h1>The device was refused</h1><p>Nothing was connected. You can close this page.</p>`
-    return sendPage(reply, { title: status === 'authorized' ? 'Connected' : 'Refused', content })
+    return sendPage(reply, { title: status === 'authorized' ? 'Connected' : 'Refused', content, theme: { name, color } })
   }
 }
 

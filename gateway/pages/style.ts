@@ -7,6 +7,8 @@ main{width:100%;max-width:420px;margin:auto;background:#fff;border:1px solid #dd
 .app span{flex:none;width:34px;height:34px;border-radius:9px;background:var(--accent);color:var(--on-accent);display:grid;place-items:center;font-weight:700}
 h1{font-size:1.4rem;line-height:1.25;margin:0 0 8px;overflow-wrap:anywhere}
 p{margin:0 0 16px;color:#4b5565;overflow-wrap:anywhere}
+h1+.problem{margin-top:14px}
+main>:last-child,main>form>:last-child{margin-bottom:0}
 p.small{font-size:.875rem;margin:18px 0 0}
 label{display:block;font-weight:600;font-size:.9rem;margin:0 0 6px}
 input{width:100%;font:inherit;padding:11px 12px;margin:0 0 16px;border:1px solid #aeb7c4;border-radius:9px;background:#fff;color:inherit}

@@ -3,15 +3,15 @@ import type { Key as KeyMessage } from '../../proto/gen/es/tollgate/keys/v1/keys
 import type { App } from '../listener.ts'
 import { IdempotencyHeader, UserParams, pageQuery, required } from '../request-schemas.ts'
 import { route } from '../route.ts'
-import { CreatedKey, KeyList, RevokedKey, ref } from '../schemas.ts'
+import { CreatedKey, KeyList, RevokedKey, nullable, ref } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/keys'
 const tags = ['keys']
 const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
 
-// The specification has no body here. A label is taken, what is wrong with it forgiven (facts 5.7).
+// The specification has no body here. A label is taken, too long a one forgiven (facts 5.7).
 const KeyBody = Type.Object({
-  label: Type.Optional(Type.Unknown({ description: 'A name for people: a string, of which 100 characters are kept; any other type is ignored.' })),
+  label: Type.Optional(nullable({ description: 'A name for people; 100 characters of it are kept.' })),
 })
 
 /** Per-user API keys. */
@@ -47,9 +47,8 @@ export function keyRoutes(app: App): void {
   })
 }
 
-function toLabel(label: unknown): string | undefined {
-  return typeof label === 'string' ? label.trim().slice(0, 100).toWellFormed() || undefined : undefined
-}
+const toLabel = (label: string | null | undefined): string | undefined =>
+  label?.trim().slice(0, 100).toWellFormed() || undefined
 
 const toKey = (key: KeyMessage) => ({
   keyId: key.keyId,

@@ -1,5 +1,5 @@
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
-import { bodyExamples, schemaExamples } from '../examples.ts'
+import { examples } from '../examples.ts'
 
 const description = [
   'Identity, metering and billing beside a remote signer.',
@@ -41,8 +41,9 @@ type Document = Extract<Parameters<Transform>[0], { openapiObject: unknown }>['o
 function withExamples(document: Document): Document {
   for (const [path, item] of Object.entries(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(item ?? {})) {
-      addExample(member(operation, 'requestBody'), bodyExamples[`${method} ${path}`])
-      for (const response of Object.values(Object(member(operation, 'responses')))) addExample(response, exampleOf(response))
+      const { body, answers = {} } = examples[`${method} ${path}`] ?? {}
+      addExample(member(operation, 'requestBody'), body)
+      for (const [status, response] of Object.entries(Object(member(operation, 'responses')))) addExample(response, answers[status])
     }
   }
   return document
@@ -52,14 +53,7 @@ function member(value: unknown, name: string): unknown {
   return Object.getOwnPropertyDescriptor(Object(value), name)?.value
 }
 
-const jsonOf = (holder: unknown): unknown => member(member(holder, 'content'), 'application/json')
-
-function exampleOf(response: unknown): object | undefined {
-  const name = member(member(jsonOf(response), 'schema'), '$ref')
-  return typeof name === 'string' ? schemaExamples[name.replace('#/components/schemas/', '')] : undefined
-}
-
 function addExample(holder: unknown, example: object | undefined): void {
-  const media = jsonOf(holder)
-  if (example && typeof media === 'object' && media !== null) Object.assign(media, { example })
+  if (example === undefined) return
+  for (const media of Object.values(Object(member(holder, 'content')))) Object.assign(Object(media), { example })
 }

@@ -7,7 +7,7 @@ import { renderError } from '../reply.ts'
 import { route } from '../route.ts'
 
 const Decision = Type.Object({
-  status: Type.Optional(Type.Integer({ description: '200, or why not; the HTTP status is 200 either way.' })),
+  status: Type.Optional(Type.Integer({ description: '200, or why not (413 and 431 too): the HTTP status is 200 either way.' })),
   auth_id: Type.Optional(Type.String({ description: 'Absent from a refusal.' })),
   externalUserId: Type.Optional(Type.String()),
   expiry: Type.Optional(Type.Unsafe<number | null>({ type: 'integer', nullable: true, description: 'Unix seconds' })),
@@ -32,7 +32,7 @@ export type Webhook = (request: IncomingMessage, response: ServerResponse) => un
 /** The embedded identity webhook: the sidecar's handler at the platform's address. */
 export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): void {
   app.post('/webhooks/remote-signer', {
-    ...route({ guard: { kind: 'none' } }, {
+    ...route({ guard: { kind: 'none' }, apart: true }, {
       summary: 'Identity webhook of the remote signer', tags: ['signer'],
       body: Question,
       response: { 200: Decision, 400: Refused('No JSON object'), 401: Refused('The transport secret is wrong') },

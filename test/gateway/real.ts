@@ -58,6 +58,12 @@ export async function startReal() {
     }
   }
 
+  /** Somebody with an account and no app; gives the address back. */
+  async function newAccount(email: string): Promise<string> {
+    await unary(people.createAccount.bind(people))(accounts.CreateAccountRequest.fromPartial({ email, password }), operator)
+    return email
+  }
+
   async function stop(): Promise<void> {
     people.close()
     apps.close()
@@ -65,7 +71,7 @@ export async function startReal() {
     await core.stop()
   }
 
-  return { core, url: gateway.platformUrl, newApp, stop }
+  return { core, url: gateway.platformUrl, newApp, newAccount, stop }
 }
 
 export type Real = Awaited<ReturnType<typeof startReal>>

@@ -87,7 +87,7 @@ describe('keys', () => {
   })
 
   it.each([
-    [{ label: ' laptop ' }, 'laptop'], [{ label: 5 }, undefined], [{ other: true }, undefined], [{ label: '' }, undefined],
+    [{ label: ' laptop ' }, 'laptop'], [{ label: null }, undefined], [{ other: true }, undefined], [{ label: '' }, undefined],
   ])('takes the label of %j and forgives the rest', async (json, label) => {
     expect((await harness.ask('POST', `${app}/users/ada/keys`, { json })).status).toBe(201)
     expect(harness.core.last().request).toMatchObject({ label })
