@@ -1,4 +1,3 @@
-import { timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 
 /** Longest secret, in bytes; readSidecarConfig refuses longer ones. */
@@ -9,23 +8,21 @@ const names = ['x-api-key', 'x-webhook-secret', 'livepeer-clearinghouse-token'] 
 /**
  * Tells our signer from anybody else (decision 26): the secret stands in any one of four headers,
  * several are valid at once while one is replaced, and with none configured nobody passes. Every
- * comparison is of blocks of one size, so that its time tells neither length nor content. That
- * is five times as fast as comparing digests, on the path of every decision.
+ * character that was presented is compared with every secret, so that the time depends on nothing
+ * but the length of what was presented. Crossing into the crypto library for it takes 1.5 us of
+ * every decision, most of them to get its code and ours into the processor's cache by turns.
  */
 export function createCallerCheck(
   secrets: readonly string[],
 ): (headers: IncomingHttpHeaders) => boolean {
+  // As bytes, which is how Node gives header values (latin1), whatever their encoding is.
   const blocks = secrets.map((secret) => padded(Buffer.from(secret.trim())))
-  const presented = Buffer.alloc(maxSecretBytes)
 
   function isKnown(value: string): boolean {
     const text = value.trim()
     if (text === '' || text.length > maxSecretBytes) return false
-    presented.fill(0)
-    // Node gives header bytes as latin1, whatever their encoding is.
-    presented.write(text, 'latin1')
     let known = false
-    for (const block of blocks) known = timingSafeEqual(block, presented) || known
+    for (const block of blocks) known = isEqual(block, text) || known
     return known
   }
 
@@ -34,10 +31,22 @@ export function createCallerCheck(
     || names.some((name) => isKnown(String(headers[name] ?? '')))
 }
 
-function padded(secret: Buffer): Buffer {
-  const block = Buffer.alloc(maxSecretBytes)
-  secret.copy(block)
-  return block
+interface Block {
+  readonly bytes: Uint8Array
+  readonly length: number
+}
+
+function padded(secret: Buffer): Block {
+  const bytes = new Uint8Array(maxSecretBytes)
+  bytes.set(secret)
+  return { bytes, length: secret.length }
+}
+
+/** Compares all of `text`, wherever it differs. */
+function isEqual({ bytes, length }: Block, text: string): boolean {
+  let difference = length ^ text.length
+  for (let i = 0; i < text.length; i++) difference |= (bytes[i] ?? 0) ^ text.charCodeAt(i)
+  return difference === 0
 }
 
 // A secret without its scheme is not an Authorization value (RFC 6750 section 2.1).

@@ -11,9 +11,9 @@ export interface Session {
   readonly at: number | null
   /** Unix seconds of the answer that last let the signer skip the webhook; 0 when none. */
   readonly authExpiry: number
-  /** Wei for `units`, exact; null when either is not a positive integer. */
-  readonly price: bigint | null
-  readonly units: bigint | null
+  /** Wei for `units`, exact: a bigint only above 2^53; null when either is not a positive integer. */
+  readonly price: number | bigint | null
+  readonly units: number | bigint | null
   /** False when a value is not what the signer writes: then nothing is promised ahead. */
   readonly sound: boolean
 }
@@ -67,9 +67,9 @@ const count = (value: unknown): number | null =>
  * A positive int64. JSON.parse has already rounded one above 2^53, so its digits are then read from
  * the text again: the first occurrence of the member that rounds to what was parsed.
  */
-function positive(value: unknown, member: string, text: string): bigint | null {
+function positive(value: unknown, member: string, text: string): number | bigint | null {
   if (typeof value !== 'number' || value <= 0) return null
-  if (Number.isSafeInteger(value)) return BigInt(value)
+  if (Number.isSafeInteger(value)) return value
   for (const [, digits = ''] of text.matchAll(
     new RegExp(`"${member}"\\s*:\\s*(\\d{1,19})\\b(?![.eE])`, 'g'),
   )) {

@@ -109,7 +109,8 @@ interface Answer {
 
 function send(response: ServerResponse, status: number, { body, bytes }: Answer): void {
   response.writeHead(status, { 'content-type': json, 'content-length': bytes })
-  response.end(body)
+  // Where a byte is a character, Node writes the pieces of a body without joining them first.
+  response.end(body, bytes === body.length ? 'latin1' : 'utf8')
 }
 
 interface Unread extends Answer {
