@@ -16,6 +16,7 @@ import { UsageServiceService } from '../proto/gen/ts-proto/tollgate/usage/v1/usa
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesRpc } from './allowances/rpc.ts'
 import { createAllowances } from './allowances/service.ts'
+import { createMetered } from './callers.ts'
 import type { CoreConfig } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { addHealthAndReflection } from './health.ts'
@@ -56,8 +57,13 @@ import { createTokens } from './tokens/service.ts'
 import { createSignerSessions } from './tokens/signer-sessions.ts'
 import { createSigningKeys } from './tokens/signing-keys.ts'
 import { createSubjects } from './tokens/subjects.ts'
+import { createCursors } from './usage/cursor.ts'
+import { createFeed } from './usage/feed.ts'
+import { createFollow } from './usage/follow.ts'
+import { createHistory } from './usage/history.ts'
 import { createUsageRpc } from './usage/rpc.ts'
 import { createUsage } from './usage/service.ts'
+import { createUserFinder } from './usage/users.ts'
 import { startUpkeep } from './upkeep.ts'
 
 export interface CoreDeps {
@@ -109,7 +115,13 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
-  const usage = createUsage({ pool, users })
+  const usage = createUsage({ pool, users, now })
+  const history = createHistory({ pool, users, sealingKey, now })
+  const follow = createFollow({
+    pool, feed: createFeed({ pool, log, metrics }), cursors: createCursors(sealingKey), now, stopping: stopping.signal,
+    watchUser: (user, changed) => invalidations.watch(({ kind, id }) => { if (kind === 'user' && id === user) changed() }),
+  })
+  const metered = createMetered(config.meteringBackend !== 'none')
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
   })
@@ -130,7 +142,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const server = new Server({
     'grpc.max_receive_message_length': messageMaxBytes, 'grpc.max_concurrent_streams': 1_000,
   })
-  const identity = createIdentityRpc({ apps, users, starterUsdMicros: config.starterUsdMicros, revocationBoundSeconds })
+  const identity = createIdentityRpc({ apps, users, starterUsdMicros: config.starterUsdMicros, revocationBoundSeconds, metered })
   const services = [
     serving.bind(AppServiceService, identity.appService),
     serving.bind(CallerServiceService, identity.callerService),
@@ -145,9 +157,9 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(GrantServiceService, grants.grantService),
     serving.bind(DeviceServiceService, grants.deviceService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
-    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances }).allowanceService),
+    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances, metered }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
-    serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
+    serving.bind(UsageServiceService, createUsageRpc({ usage, history, follow, findUser: createUserFinder(users), metered }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]
   for (const { definition, implementation } of services) server.addService(definition, implementation)

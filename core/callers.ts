@@ -202,6 +202,15 @@ export const m2mOrMember = (): Guard<M2mCaller | MemberCaller> => async (request
   return caller
 }
 
+/** Where metering is not configured, whoever passed the guard learns that, before their request is read (decision 4). */
+export const createMetered = (configured: boolean) => <C extends Caller>(guard: Guard<C>): Guard<C> =>
+  async (request, authenticator) => {
+    const caller = await guard(request, authenticator)
+    if (configured) return caller
+    throw new DomainError('METERING_NOT_CONFIGURED', 'metering is not configured here (METERING_BACKEND=none)')
+  }
+export type Metered = ReturnType<typeof createMetered>
+
 /** Any Bearer; the handler itself finds out what it is worth. */
 export const bearer = (): Guard<BearerCaller> => async (request) => {
   if (request.credential.scheme !== 'bearer') throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')

@@ -31,6 +31,8 @@ export interface CoreConfig {
   readonly routing: { readonly publicUrl: string; readonly issuer: string; readonly defaultDmzUrl: string }
   readonly grants: GrantsConfig
   readonly metering: MeteringConfig
+  /** `none`: tickets are kept and charged as ever, but usage and balances are not answered. */
+  readonly meteringBackend: 'embedded' | 'none'
 }
 
 /** Reads core's settings. Problems are collected in the reader; the result is only good when there are none. */
@@ -71,6 +73,9 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
     routing: readRouting(env),
     grants: readGrantsConfig(env),
     metering: readMeteringConfig(env),
+    meteringBackend: env.choice('METERING_BACKEND', {
+      fallback: 'embedded', of: ['embedded', 'none'], meaning: 'Who answers usage: the ledger here (embedded) or nobody (none: 503).',
+    }),
   }
 }
 

@@ -62,7 +62,9 @@ export function burn(account: Account, charge: { tickets: readonly TicketCharge[
   const overage = usdAttos(cost - drawn)
   account.consumed = usdAttos(account.consumed + cost)
   account.overage = usdAttos(account.overage + overage)
-  append(account, { kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at })
+  append(account, {
+    kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at, tickets: ordered.length,
+  })
 }
 
 function draw(grants: readonly Grant[], ticket: TicketCharge): bigint {

@@ -160,13 +160,13 @@ async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void
   const rows = accounts.flatMap((account) => account.entries.map((entry) => ({ account, entry })))
   await db.query(sql`
     insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos,
-                                cause_id, created_at)
+                                cause_id, created_at, ticket_count)
     select * from unnest(
       ${rows.map((row) => row.account.appId)}::uuid[], ${rows.map((row) => row.account.userId)}::uuid[],
       ${rows.map((row) => row.entry.seq)}::bigint[], ${rows.map((row) => row.entry.kind)}::text[],
       ${rows.map((row) => row.entry.amount)}::numeric[], ${rows.map((row) => row.entry.overage)}::numeric[],
       ${rows.map((row) => row.entry.balanceAfter)}::numeric[], ${rows.map((row) => row.entry.causeId)}::uuid[],
-      ${rows.map((row) => row.entry.createdAt)}::timestamptz[])`)
+      ${rows.map((row) => row.entry.createdAt)}::timestamptz[], ${rows.map((row) => row.entry.tickets ?? null)}::integer[])`)
 }
 
 async function updateBalances(db: Db, accounts: readonly Account[], at: Date): Promise<void> {

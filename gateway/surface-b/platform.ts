@@ -18,6 +18,8 @@ import { oidcRoutes } from './oidc.ts'
 import { settingRoutes } from './settings.ts'
 import { tokenRoutes } from './tokens.ts'
 import { usageRoutes } from './usage.ts'
+import { usageHistoryRoutes } from './usage-history.ts'
+import { usageStreamRoutes } from './usage-stream.ts'
 import { userRoutes } from './users.ts'
 import { validateRoutes } from './validate.ts'
 import { type Webhook, webhookRoutes } from './webhook.ts'
@@ -56,6 +58,8 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   keyRoutes(app)
   allowanceRoutes(app)
   usageRoutes(app)
+  usageHistoryRoutes(app)
+  usageStreamRoutes(app)
   endUserRoutes(app)
   appRoutes(app)
   memberRoutes(app)

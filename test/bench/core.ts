@@ -42,7 +42,7 @@ export function wireCore(url: string) {
   })
   const apps = createApps({ pool, plans, secrets, now })
   const users = createUsers({ pool, plans, invalidations, log, now })
-  const usage = createUsage({ pool, users })
+  const usage = createUsage({ pool, users, now })
   const idempotency = createIdempotency({ pool, sealingKey: Buffer.alloc(32, 1), now })
   const allowances = createAllowances({
     pool,

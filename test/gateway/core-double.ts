@@ -33,20 +33,45 @@ const balance: allowances.Balance = {
   externalUserId: 'ada', balanceUsdMicros: '4999990', remainingUsdMicros: '4999980', consumedUsdMicros: '10',
   lifetimeGrantedUsdMicros: '5000000', hasAccess: true, unpricedTickets: '2',
 }
+const sums = {
+  pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000', networkFeeUsdMicros: '9000000',
+  networkFeeUsdExact: '9', ownerChargeUsdMicros: '9000000', billableSecs: '1.5', firstAt: at, lastAt: at,
+}
+const ticket: usage.UsageRequest = {
+  time: at, eventId: 'e-1', gatewayRequestId: 'req-9', endUserId: user.id, externalUserId: 'ada', appName: 'Demo',
+  pipeline: 'text-to-image', modelId: 'sdxl', manifestId: 'm-1', sessionId: 's-1', sequenceNumber: '0', feeWei: '1000000000',
+  networkFeeUsdMicros: '3', networkFeeUsdExact: '0.000003', ethUsdPrice: '3000', billableSecs: '1.5', pixels: '262144',
+}
+const unpriced: usage.UsageRequest =
+  { ...ticket, eventId: 'e-2', externalUserId: undefined, networkFeeUsdMicros: undefined, networkFeeUsdExact: undefined, ethUsdPrice: undefined }
+const session: usage.UsageSession = {
+  sessionId: 's-1', manifestId: 'm-1', endUserId: user.id, externalUserId: 'ada', appName: 'Demo', pipeline: 'text-to-image',
+  modelId: 'sdxl', requestCount: '3', unpricedCount: '1', feeWei: '3000000000', networkFeeUsdMicros: '9',
+  networkFeeUsdExact: '0.000009', billableSecs: '1.5', pixels: '262144', startedAt: at, endedAt: at,
+}
 const used: usage.Usage = {
   clientId, start: undefined, end: undefined,
   totals: {
     requestCount: '3', totalFeeWei: '3000000000000000', totalFeeEth: '0.003',
-    networkFeeUsdMicros: '9000000', unpricedCount: '1',
+    networkFeeUsdMicros: '9000000', unpricedCount: '1', ownerChargeWei: '3000000000000000', ownerChargeUsdMicros: '9000000',
+    platformFeeWei: '0', platformFeeUsdMicros: '0',
   },
   byUser: [
-    { endUserId: user.id, externalUserId: 'ada', requestCount: '2', feeWei: '2000000000000000', networkFeeUsdMicros: '6000000' },
-    { endUserId: 'unknown', externalUserId: undefined, requestCount: '1', feeWei: '1000000000000000', networkFeeUsdMicros: '3000000' },
+    { endUserId: user.id, externalUserId: 'ada', requestCount: '2', feeWei: '2000000000000000', networkFeeUsdMicros: '6000000', ownerChargeUsdMicros: '6000000' },
+    { endUserId: 'unknown', externalUserId: undefined, requestCount: '1', feeWei: '1000000000000000', networkFeeUsdMicros: '3000000', ownerChargeUsdMicros: '3000000' },
   ],
   byPipelineModel: [{
     pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
-    feeEth: '0.003', networkFeeUsdMicros: '9000000',
+    feeEth: '0.003', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000',
   }],
+  byDailyPipeline: [{
+    date: '2026-01-02', pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
+    feeEth: '0.003', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000',
+  }],
+  byManifest: [{ ...sums, manifestId: 'm-1' }],
+  bySession: [{ ...sums, manifestId: 'm-1', sessionId: 's-1', endUserId: user.id, externalUserId: 'ada' }],
+  byDay: [{ date: '2026-01-02', requestCount: '3', feeWei: '3000000000000000', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000' }],
+  events: [ticket],
 }
 const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' }
 
@@ -90,6 +115,10 @@ const answers = {
   getOwnBalance: { balance } satisfies allowances.GetOwnBalanceResponse,
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
+  listUsageRequests: { requests: [ticket, unpriced], nextCursor: 'next' } satisfies usage.ListUsageRequestsResponse,
+  listOwnUsageRequests: { requests: [ticket], nextCursor: undefined, clientId, externalUserId: 'ada' } satisfies usage.ListOwnUsageRequestsResponse,
+  listUsageSessions: { sessions: [session], nextCursor: undefined } satisfies usage.ListUsageSessionsResponse,
+  listOwnUsageSessions: { sessions: [{ ...session, endedAt: undefined }], nextCursor: 'next', clientId, externalUserId: 'ada' } satisfies usage.ListOwnUsageSessionsResponse,
 }
 
 export type Rpc = keyof typeof answers
