@@ -1,5 +1,5 @@
 import {
-  type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
+  type handleServerStreamingCall, type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
 } from '@grpc/grpc-js'
 import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -155,6 +155,12 @@ export async function startCoreDouble() {
     done({ code: reasons.NOT_FOUND.grpc, details: 'not there', metadata: trailers })
   }
 
+  const unscriptedStream: handleServerStreamingCall<object, object> = (call) => {
+    const trailers = new Metadata()
+    trailers.set(reasonTrailer, 'NOT_FOUND')
+    call.emit('error', { code: reasons.NOT_FOUND.grpc, details: 'not there', metadata: trailers })
+  }
+
   const services: ServiceDefinition[] = [
     identity.AppServiceService, identity.CallerServiceService, identity.UserServiceService, accounts.AccountServiceService,
     management.ManagementServiceService, keys.KeyServiceService,
@@ -163,7 +169,7 @@ export async function startCoreDouble() {
   ]
   for (const service of services) {
     server.addService(service, Object.fromEntries(
-      Object.keys(service).map((name) => [name, handlers[name] ?? unscripted])))
+      Object.entries(service).map(([name, { responseStream }]) => [name, handlers[name] ?? (responseStream ? unscriptedStream : unscripted)])))
   }
   const port = await new Promise<number>((resolve, reject) => server.bindAsync(
     '127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) => error ? reject(error) : resolve(bound)))
