@@ -139,7 +139,7 @@ export async function requestEvents(db: Db, { appId, userId, range: { start, end
       select *
       from tickets
       where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
-        and signed_at >= coalesce(${start}::timestamptz, '-infinity') and signed_at < coalesce(${end}::timestamptz, 'infinity')
+        and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
     )`
   return (await many<TicketRow>(db, shownTickets(found, { appId, limit }))).map(toRequest)
 }

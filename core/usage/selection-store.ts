@@ -10,7 +10,8 @@ import type { Selection } from './types.ts'
 
 /** Whole hours come from their sums; the parts of hours at the two ends come from the tickets themselves. */
 export function selectedHours({ appId, userId, range }: Selection): Statement {
-  const { from, to, edges } = splitAtHours(range)
+  const { from, to, edges: [first, second] } = splitAtHours(range)
+  // An edge that is not there is null, and reads nothing. Each has its own arm, as the planner sees through constants only.
   return sql`
     with selected as (
       select user_id, null::text as session_id, null::text as manifest_id, pipeline, model_id, ticket_count as requests,
@@ -20,12 +21,17 @@ export function selectedHours({ appId, userId, range }: Selection): Statement {
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and hour >= coalesce(${from}::timestamptz, '-infinity') and hour < coalesce(${to}::timestamptz, 'infinity')
       union all
-      select t.user_id, null, null, t.pipeline, t.model_id, 1, case when t.cost_attos is null then 1 else 0 end, t.fee_wei,
-             coalesce(t.cost_attos, 0), t.billable_secs, t.signed_at, t.signed_at
-      from unnest(${edges.map((edge) => edge.start)}::timestamptz[], ${edges.map((edge) => edge.end)}::timestamptz[])
-        as edge (start_at, end_at)
-      join tickets t on t.signed_at >= edge.start_at and t.signed_at < edge.end_at
-      where t.app_id = ${appId} and (${userId}::uuid is null or t.user_id = ${userId})
+      select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
+             coalesce(cost_attos, 0), billable_secs, signed_at, signed_at
+      from tickets
+      where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
+        and signed_at >= ${first?.start}::timestamptz and signed_at < ${first?.end}::timestamptz
+      union all
+      select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
+             coalesce(cost_attos, 0), billable_secs, signed_at, signed_at
+      from tickets
+      where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
+        and signed_at >= ${second?.start}::timestamptz and signed_at < ${second?.end}::timestamptz
     )`
 }
 
@@ -67,8 +73,11 @@ export function selectedSessions({ appId, userId, range: { start, end } }: Selec
       select cut.user_id, cut.session_id, cut.manifest_id, cut.pipeline, cut.model_id, 1,
              case when t.cost_attos is null then 1 else 0 end, t.fee_wei, coalesce(t.cost_attos, 0), t.billable_secs,
              t.signed_at, t.signed_at
-      from (select user_id, min(started_at) as from_at, max(last_at) as to_at from cut group by user_id) span
-      -- "offset 0" keeps this a look-up by the key for each user.
+      from (
+        select user_id, started_at < ${start}::timestamptz as earlier, min(started_at) as from_at, max(last_at) as to_at
+        from cut
+        group by user_id, earlier) span
+      -- "offset 0" keeps this a look-up by the key for each user and end.
       cross join lateral (
         select session_id, signed_at, fee_wei, cost_attos, billable_secs
         from tickets
@@ -76,10 +85,11 @@ export function selectedSessions({ appId, userId, range: { start, end } }: Selec
           and signed_at >= coalesce(${start}::timestamptz, '-infinity') and signed_at < coalesce(${end}::timestamptz, 'infinity')
         offset 0) t
       join cut on cut.user_id = span.user_id and cut.session_id = t.session_id
+        and (cut.started_at < ${start}::timestamptz) is not distinct from span.earlier
     )`
 }
 
-/** The tickets of one gateway request. Ids are compared as text so that no other index looks better than its own. */
+/** The tickets of one gateway request. Ids are compared as text so that no key looks better than the request's own index. */
 export function selectedRequest({ appId, userId, range: { start, end }, requestId }: Selection): Statement {
   return sql`
     with selected as (
@@ -88,6 +98,6 @@ export function selectedRequest({ appId, userId, range: { start, end }, requestI
              coalesce(cost_attos, 0) as cost, billable_secs as secs, signed_at as first_at, signed_at as last_at
       from tickets
       where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
-        and signed_at >= coalesce(${start}::timestamptz, '-infinity') and signed_at < coalesce(${end}::timestamptz, 'infinity')
+        and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
     )`
 }

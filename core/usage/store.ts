@@ -48,6 +48,8 @@ export async function sums(pool: Pool, selection: Selection, by: { grouping: Gro
  */
 export const inRequest = <T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> => tx(pool, async (db) => {
   await db.query(sql`set local enable_seqscan = off`)
+  // Starting workers would take longer than the few pages.
+  await db.query(sql`set local max_parallel_workers_per_gather = 0`)
   return work(db)
 })
 
