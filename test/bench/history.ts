@@ -38,8 +38,11 @@ export async function makeHistory(bench: Omit<Bench, 'million' | 'history'>): Pr
   bench.defer(core.stop)
   bench.say(`generating ${count(total)} tickets`)
   const [large, small] = [await crowd(core, total), await crowd(core, total / 100)]
-  const pool = createPool({ url, max: 1, name: 'tollgate-bench', statementTimeoutMs: 0 })
+  const pool = createPool({ url, max: 2, name: 'tollgate-bench', statementTimeoutMs: 0 })
+  pool.on('error', () => undefined)
+  const started = performance.now()
   await generateHistory(pool, [...large.habits, ...small.habits]).finally(() => pool.end())
+  bench.say(`generated in ${((performance.now() - started) / 1000).toFixed(0)} s`)
   return { core, large: large.crowd, small: small.crowd, many: large.most, few: large.least }
 }
 
