@@ -25,6 +25,7 @@ import { createAllowances } from './allowances/service.ts'
 import { createRebuild } from './books/rebuild.ts'
 import { createBooksRpc } from './books/rpc.ts'
 import { createVerify } from './books/verify.ts'
+import { createMetered } from './callers.ts'
 import type { CoreConfig } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { addHealthAndReflection } from './health.ts'
@@ -53,7 +54,7 @@ import { createBackfill } from './metering/backend/backfill.ts'
 import { createEmitter } from './metering/backend/emit.ts'
 import { createReconciliation } from './metering/backend/reconciliation.ts'
 import { createReconciliationRpc } from './metering/backend/rpc.ts'
-import { answeredBeside, createBackend } from './metering/backend/service.ts'
+import { createBackend } from './metering/backend/service.ts'
 import { createLossRpc } from './metering/loss-rpc.ts'
 import { createMetering } from './metering/service.ts'
 import { createMeteringRpc } from './metering/rpc.ts'
@@ -77,8 +78,13 @@ import { createTokens } from './tokens/service.ts'
 import { createSignerSessions } from './tokens/signer-sessions.ts'
 import { createSigningKeys } from './tokens/signing-keys.ts'
 import { createSubjects } from './tokens/subjects.ts'
+import { createCursors } from './usage/cursor.ts'
+import { createFeed } from './usage/feed.ts'
+import { createFollow } from './usage/follow.ts'
+import { createHistory } from './usage/history.ts'
 import { createUsageRpc } from './usage/rpc.ts'
 import { createUsage } from './usage/service.ts'
+import { createUserFinder } from './usage/users.ts'
 import { startUpkeep } from './upkeep.ts'
 
 export interface CoreDeps {
@@ -141,7 +147,13 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     rateMaxAgeSeconds: config.metering.rates.maxAgeSeconds,
   })
   createQuarantineMetrics(metrics, quarantine.waiting)
-  const usage = createUsage({ pool, users })
+  const usage = createUsage({ pool, users, now })
+  const history = createHistory({ pool, users, sealingKey, now })
+  const follow = createFollow({
+    pool, feed: createFeed({ pool, log, metrics }), cursors: createCursors(sealingKey), now, stopping: stopping.signal,
+    watchUser: (user, changed) => invalidations.watch(({ kind, id }) => { if (kind === 'user' && id === user) changed() }),
+  })
+  const metered = createMetered(backend.requireAnswers)
   const allowances = createAllowances({
     pool, ledger, users, idempotency, invalidations, countUnpriced: usage.countUnpriced, log, now,
   })
@@ -163,8 +175,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const server = new Server({
     'grpc.max_receive_message_length': messageMaxBytes, 'grpc.max_concurrent_streams': 1_000,
   })
-  const identity = createIdentityRpc({ apps, users, starterUsdMicros: config.starterUsdMicros, revocationBoundSeconds })
-  const answered = answeredBeside(backend)
+  const identity = createIdentityRpc({ apps, users, starterUsdMicros: config.starterUsdMicros, revocationBoundSeconds, metered })
   const services = [
     serving.bind(AppServiceService, identity.appService),
     serving.bind(CallerServiceService, identity.callerService),
@@ -183,20 +194,12 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(BooksServiceService, createBooksRpc({
       verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }),
     }).booksService),
-    serving.bind(AllowanceServiceService, createAllowancesRpc({
-      allowances: {
-        ...allowances, read: answered(allowances.read), grant: answered(allowances.grant),
-        balance: answered(allowances.balance), balanceOf: answered(allowances.balanceOf),
-      },
-      adjustments,
-    }).allowanceService),
+    serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances, adjustments, metered }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
     serving.bind(ReconciliationServiceService, createReconciliationRpc({ pool, reconciliation }).reconciliationService),
-    serving.bind(UsageServiceService, createUsageRpc({
-      usage: { ...usage, query: answered(usage.query), queryOwn: answered(usage.queryOwn) },
-    }).usageService),
     serving.bind(LossServiceService, createLossRpc({ losses: metering.losses }).lossService),
+    serving.bind(UsageServiceService, createUsageRpc({ usage, history, follow, findUser: createUserFinder(users), metered }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]
   for (const { definition, implementation } of services) server.addService(definition, implementation)

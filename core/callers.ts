@@ -188,6 +188,18 @@ export const m2mOrMember = (): Guard<M2mCaller | MemberCaller> => async (request
   return caller
 }
 
+/**
+ * Where metering is not configured, or its backend cannot be reached, whoever passed the guard learns that, before
+ * their request is read (decision 4). The figures themselves stay the ledger's, exact.
+ */
+export const createMetered = (requireAnswers: () => Promise<void>) => <C extends Caller>(guard: Guard<C>): Guard<C> =>
+  async (request, authenticator) => {
+    const caller = await guard(request, authenticator)
+    await requireAnswers()
+    return caller
+  }
+export type Metered = ReturnType<typeof createMetered>
+
 /** Any Bearer; the handler itself finds out what it is worth. */
 export const bearer = (): Guard<BearerCaller> => async (request) => {
   if (request.credential.scheme !== 'bearer') throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')

@@ -2,6 +2,7 @@ import {
   Metadata, type Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation,
   type handleServerStreamingCall, type handleUnaryCall, type sendUnaryData, type ServerUnaryCall, type ServerWritableStream,
 } from '@grpc/grpc-js'
+import { once } from 'node:events'
 import { Histogram } from 'prom-client'
 import { DomainError, type Reason, reasonTrailer, reasons } from '../proto/errors.ts'
 import { type Authenticator, type Caller, type Guard, parseCredential } from './callers.ts'
@@ -30,7 +31,17 @@ export interface Rpc<Request, Response> {
   unary(call: Call<Request>, deps: ServeDeps): Promise<Response>
 }
 export interface StreamRpc<Request, Response> {
-  stream(call: Call<Request>, deps: ServeDeps, emit: (message: Response) => void): Promise<void>
+  stream(call: Call<Request> & Writing, deps: ServeDeps, emit: (message: Response) => void): Promise<void>
+}
+interface Writing {
+  /** Resolves when what was emitted has been read so far that more may follow. */
+  writable(): Promise<void>
+}
+/** What the handler of a stream may know besides. */
+export interface StreamContext<C extends Caller> extends Context, Writing {
+  readonly caller: C
+  /** Asks again whether the caller may call this; throws the refusal when that is over. */
+  readmit(): Promise<void>
 }
 
 export interface ServeDeps {
@@ -54,12 +65,13 @@ export function rpc<Request, Response, C extends Caller>(
 /** A server-streaming RPC; it ends when the handler's promise settles or the caller goes. */
 export function streamRpc<Request, Response, C extends Caller>(
   guard: Guard<C>,
-  handler: (request: Request, emit: (message: Response) => void, context: Context) => Promise<void>,
+  handler: (request: Request, emit: (message: Response) => void, context: StreamContext<C>) => Promise<void>,
 ): StreamRpc<Request, Response> {
   return {
-    stream: async ({ request, metadata, context }, deps, emit) => {
-      await admit(guard, { request, metadata }, deps)
-      await handler(request, emit, context)
+    stream: async ({ request, metadata, context, writable }, deps, emit) => {
+      const readmit = (): Promise<C> => admit(guard, { request, metadata }, deps)
+      const caller = await readmit()
+      await handler(request, emit, { ...context, writable, caller, readmit: async () => void await readmit() })
     },
   }
 }
@@ -149,8 +161,11 @@ export function createServing(deps: ServeDeps) {
         if (call.writableLength < waitingMax) call.write(message)
         else abort.abort()
       }
+      const writable = async (): Promise<void> => {
+        if (call.writableNeedDrain) await once(call, 'drain', { signal: abort.signal })
+      }
       const fail = (error: unknown) => call.emit('error', refuse(error, path, context).reply)
-      handler.stream({ request: call.request, metadata: call.metadata, context }, deps, emit)
+      handler.stream({ request: call.request, metadata: call.metadata, context, writable }, deps, emit)
         .then(() => (call.writableLength < waitingMax ? call.end() : fail(tooSlow())), fail)
     }
   }

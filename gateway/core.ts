@@ -63,6 +63,11 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
         asked = true
         return method(request, { headers, timeoutMs: deadlineMs }).catch(rethrow)
       }
+    const follow = <I, O>(method: (request: I, options: CallOptions) => AsyncIterable<O>) =>
+      (request: I, signal: AbortSignal): AsyncGenerator<O> => {
+        asked = true
+        return refusing(method(request, { headers, signal }))
+      }
     return {
       /** Whether core has already seen this caller's credential. */
       wasAsked: () => asked,
@@ -147,7 +152,16 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
         revokeSession: call(grants.revokeSignerSession),
       },
       losses: { list: call(losses.listLoss) },
-      usage: { query: call(usage.queryUsage), queryOwn: call(usage.queryOwnUsage) },
+      usage: {
+        query: call(usage.queryUsage),
+        queryOwn: call(usage.queryOwnUsage),
+        requests: call(usage.listUsageRequests),
+        ownRequests: call(usage.listOwnUsageRequests),
+        sessions: call(usage.listUsageSessions),
+        ownSessions: call(usage.listOwnUsageSessions),
+        follow: follow(usage.streamUsage),
+        followOwn: follow(usage.streamOwnUsage),
+      },
     }
   }
 
@@ -177,6 +191,15 @@ function rethrow(thrown: unknown): never {
     throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
   }
   throw new DomainError('INTERNAL', 'the service failed', { cause: error })
+}
+
+/** A stream whose end is a DomainError, too. */
+async function* refusing<O>(messages: AsyncIterable<O>): AsyncGenerator<O> {
+  try {
+    yield* messages
+  } catch (error) {
+    rethrow(error)
+  }
 }
 
 /** What a message must contain by contract; its absence is core's bug. */

@@ -10,7 +10,7 @@ export interface CorsDeps {
 }
 
 const methods = 'GET, POST, PUT, PATCH, DELETE, OPTIONS'
-const requestHeaders = 'Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, X-Correlation-Id'
+const requestHeaders = 'Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, Last-Event-ID, X-Correlation-Id'
 const exposed = 'X-Correlation-Id, ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, WWW-Authenticate'
 const maxAgeSeconds = '86400'
 const rememberMs = 60_000

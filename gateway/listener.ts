@@ -19,6 +19,7 @@ import { UsageLoss } from './loss-schemas.ts'
 import { managementSchemas } from './management-schemas.ts'
 import { shared } from './schemas.ts'
 import { requireSameOrigin, sessionOf } from './session.ts'
+import { usageSchemas } from './usage-schemas.ts'
 
 export type App = FastifyInstance<
   RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression,
@@ -71,7 +72,7 @@ export function createListener(deps: ListenerDeps): App {
   app.server.headersTimeout = 20_000
   app.server.maxConnections = maxConnections
 
-  for (const schema of [...shared, UsageLoss, ...managementSchemas]) app.addSchema(schema)
+  for (const schema of [...shared, UsageLoss, ...managementSchemas, ...usageSchemas]) app.addSchema(schema)
   app.decorateRequest('correlationId', '')
   app.decorateRequest('reason', undefined)
   app.decorateRequest('core')
@@ -146,12 +147,12 @@ async function requireOwnPage(
 async function refusalOfCaller(
   request: FastifyRequest, { reason }: DomainError,
 ): Promise<DomainError | null> {
-  const guard = request.routeOptions.config.rules?.guard
+  const { guard, metered } = request.routeOptions.config.rules ?? {}
   const judged = request.core.wasAsked() || reason === 'CREDENTIAL_INVALID' || reason === 'INTERNAL'
   if (guard === undefined || judged || !isJudgedAlone(guard)) return null
   const clientId = textMember(request.params, 'clientId')
   try {
-    await request.core.checkCaller({ kind: guard.kind, clientId, scope: guard.scope })
+    await request.core.checkCaller({ kind: guard.kind, clientId, scope: guard.scope, metered })
     return null
   } catch (error) {
     return error instanceof DomainError ? error : null

@@ -1,6 +1,7 @@
 import type { TSchema } from 'typebox'
 import { type Reason, reasons } from '../proto/errors.ts'
 import type { LimitKind } from './limits.ts'
+import { IdempotencyHeader } from './request-schemas.ts'
 import { OAuthError, Problem, ref } from './schemas.ts'
 
 /**
@@ -38,6 +39,8 @@ export interface RouteRules {
   readonly refuses?: readonly Reason[]
   /** Its handler reads the request and writes every answer but 500 itself. */
   readonly apart?: boolean
+  /** Needs metering, which may not be configured: 503 before what is wrong with the request. */
+  readonly metered?: boolean
   /** Removed: its one answer is 410. */
   readonly gone?: boolean
 }
@@ -110,7 +113,7 @@ function refusals(rules: RouteRules, schema: RouteSchema): Reason[] {
   if (schema.params) found.push('NOT_FOUND')
   if (schema.body) found.push('BODY_TOO_LARGE')
   if (schema.body && body !== 'form') found.push('MEDIA_TYPE_UNSUPPORTED')
-  if (schema.headers) found.push('IDEMPOTENCY_CONFLICT')
+  if (schema.headers === IdempotencyHeader) found.push('IDEMPOTENCY_CONFLICT')
   if (amounts) found.push('AMOUNT_INVALID')
   if (guard.kind !== 'none') found.push(wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID')
   // 403 is SCOPE_MISSING and EDIT_FORBIDDEN alike.

@@ -3,7 +3,7 @@ import { type Static, type TSchema, Type } from 'typebox'
 /** The public JSON of the platform listener; the OpenAPI document is made from it. */
 
 export const Micros = (description: string) => Type.String({ pattern: '^-?[0-9]+$', description })
-const Wei = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
+export const Wei = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
 export const Instant = (description: string) => Type.String({ format: 'date-time', description })
 // OpenAPI 3.0 has no null type and wants enum beside type.
 export const nullable = (schema: object) =>
@@ -152,48 +152,6 @@ export const Balance = named(Type.Object({
   asOf: Type.Optional(Instant('The past instant of the figures, where one was asked for.')),
 }), 'Balance')
 
-const requestCount = Type.Integer({ description: 'Tickets.' })
-const currency = Type.String()
-const networkFeeUsdMicros = Micros('Priced at signing time.')
-
-export const Usage = named(Type.Object({
-  clientId: Type.String(),
-  source: Type.String(),
-  period: Type.Object({
-    start: nullable({ description: 'startDate as it was asked for.' }),
-    end: nullable({ description: 'endDate as it was asked for.' }),
-  }),
-  totals: Type.Object({
-    requestCount,
-    currency,
-    totalFeeWei: Wei('Sum of the tickets.'),
-    totalFeeEth: Type.String({ description: 'Decimal.' }),
-    networkFeeUsdMicros,
-    unpricedCount: Type.Integer({ description: 'Tickets in wei but not yet in USD.' }),
-  }),
-  byUser: Type.Optional(Type.Array(Type.Object({
-    endUserId: Type.String(),
-    externalUserId: nullable({}),
-    userType: Type.String(),
-    identifier: Type.String(),
-    requestCount,
-    currency,
-    feeWei: Wei('Sum of the tickets.'),
-    networkFeeUsdMicros,
-  }))),
-  byPipelineModel: Type.Optional(Type.Array(Type.Object({
-    pipeline: Type.String(),
-    modelId: Type.String(),
-    requestCount,
-    currency,
-    feeWei: Wei('Sum of the tickets.'),
-    feeEth: Type.String({ description: 'Decimal.' }),
-    networkFeeWei: Wei('The same as feeWei.'),
-    networkFeeEth: Type.String({ description: 'The same as feeEth.' }),
-    networkFeeUsdMicros,
-  }))),
-}), 'Usage')
-
 export const LegacySubscriptions = named(Type.Object({
   subscriptions: Type.Array(Type.Object({}, { additionalProperties: true }), { description: 'Always empty.' }),
   deprecation: Type.String({ description: 'What to use instead.' }),
@@ -226,5 +184,5 @@ export const Jwks = named(Type.Object({
 
 export const shared = [
   Problem, OAuthError, User, UpdatedUser, UserList, Deactivated, Key, KeyList, CreatedKey, RevokedKey,
-  UserToken, KeyToken, Grant, Allowance, GrantedAllowance, Balance, Usage, LegacySubscriptions, IngestDiagnosis, Jwks,
+  UserToken, KeyToken, Grant, Allowance, GrantedAllowance, Balance, LegacySubscriptions, IngestDiagnosis, Jwks,
 ]

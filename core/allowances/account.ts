@@ -65,7 +65,9 @@ export function burn(account: Account, charge: { tickets: readonly TicketCharge[
   const overage = usdAttos(cost - drawn)
   account.consumed = usdAttos(account.consumed + cost)
   account.overage = usdAttos(account.overage + overage)
-  append(account, { kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at })
+  append(account, {
+    kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at, tickets: ordered.length,
+  })
 }
 
 /** Takes a ticket's cost from grants in burn order, as far as they may pay for it; returns what they paid. */

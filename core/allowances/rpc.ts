@@ -1,17 +1,19 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
-import { m2m, m2mBasic, operator, user } from '../callers.ts'
+import { type Metered, m2m, m2mBasic, operator, user } from '../callers.ts'
 import { parseIdempotencyKey } from '../idempotency.ts'
 import { actor } from '../identity/rpc.ts'
 import { type Handlers, rpc } from '../serve.ts'
 import type { Adjustments } from './adjustments.ts'
 import type { Allowances } from './service.ts'
 
-export function createAllowancesRpc({ allowances, adjustments }: { allowances: Allowances; adjustments: Adjustments }) {
+interface Deps { readonly allowances: Allowances; readonly adjustments: Adjustments; readonly metered: Metered }
+
+export function createAllowancesRpc({ allowances, adjustments, metered }: Deps) {
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
-    getAllowance: rpc(m2m('users:read'), async (request: pb.GetAllowanceRequest, caller) => ({
+    getAllowance: rpc(metered(m2m('users:read')), async (request: pb.GetAllowanceRequest, caller) => ({
       allowance: await allowances.read(caller, request.externalUserId),
     })),
-    createGrant: rpc(m2m('users:write'), async (request: pb.CreateGrantRequest, caller, context) =>
+    createGrant: rpc(metered(m2m('users:write')), async (request: pb.CreateGrantRequest, caller, context) =>
       allowances.grant(caller, {
         externalUserId: request.externalUserId, amountUsdMicros: request.amountUsdMicros, source: request.source,
         featureKey: request.featureKey, idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
@@ -22,10 +24,10 @@ export function createAllowancesRpc({ allowances, adjustments }: { allowances: A
         reason: request.reason, author: request.author, eventId: request.eventId, uncovered: request.uncovered,
         idempotencyKey: parseIdempotencyKey(request.idempotencyKey), correlationId,
       })),
-    getBalance: rpc(m2mBasic(), async (request: pb.GetBalanceRequest, caller) => ({
+    getBalance: rpc(metered(m2mBasic()), async (request: pb.GetBalanceRequest, caller) => ({
       balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
     })),
-    getOwnBalance: rpc(user(), async (request: pb.GetOwnBalanceRequest, caller) => ({
+    getOwnBalance: rpc(metered(user()), async (request: pb.GetOwnBalanceRequest, caller) => ({
       balance: await allowances.balance(caller, request.asOf),
     })),
   }

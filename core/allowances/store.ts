@@ -178,13 +178,13 @@ async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void
   const rows = accounts.flatMap((account) => account.entries.map((entry) => ({ account, entry })))
   await db.query(sql`
     insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos,
-                                cause_id, created_at)
+                                cause_id, created_at, ticket_count)
     select * from unnest(
       ${plainArray(rows.map((row) => row.account.appId))}::uuid[], ${plainArray(rows.map((row) => row.account.userId))}::uuid[],
       ${plainArray(rows.map((row) => row.entry.seq))}::bigint[], ${plainArray(rows.map((row) => row.entry.kind))}::text[],
       ${plainArray(rows.map((row) => row.entry.amount))}::numeric[], ${plainArray(rows.map((row) => row.entry.overage))}::numeric[],
       ${plainArray(rows.map((row) => row.entry.balanceAfter))}::numeric[], ${plainArray(rows.map((row) => row.entry.causeId))}::uuid[],
-      ${plainArray(rows.map((row) => iso(row.entry.createdAt)))}::timestamptz[])`)
+      ${plainArray(rows.map((row) => iso(row.entry.createdAt)))}::timestamptz[], ${plainArray(rows.map((row) => row.entry.tickets ?? null))}::integer[])`)
 }
 
 async function updateBalances(db: Db, accounts: readonly Account[], at: Date): Promise<void> {

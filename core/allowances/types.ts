@@ -53,6 +53,8 @@ export interface Grant {
 export interface Entry {
   readonly seq: bigint
   readonly kind: 'grant' | 'charge' | 'expire' | 'adjustment'
+  /** Tickets that a charge covers. */
+  readonly tickets?: number
   /** Signed change of the balance. */
   readonly amount: UsdAttos
   readonly overage: UsdAttos

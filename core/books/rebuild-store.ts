@@ -75,9 +75,12 @@ export async function rebuildSessions(db: Db, { appId, userId }: OfUser, session
     update ticket_sessions s
     set started_at = r.started_at, last_at = r.last_at, ticket_count = r.ticket_count, unpriced_count = r.unpriced_count,
         fee_wei = r.fee_wei, cost_attos = r.cost_attos, billable_secs = r.billable_secs, pixels = r.pixels,
-        replayed_count = r.replayed_count, late_count = r.late_count,
+        late_count = r.late_count,
         irregular = s.irregular or r.replayed_count > 0 or r.late_count > 0, watched = s.watched or r.gapped,
-        seen = r.seen, gapped = r.gapped
+        -- A session that gave up its oldest holes knows only their number, and no ticket tells it.
+        replayed_count = case when s.closed_below > 0 then s.replayed_count else r.replayed_count end,
+        seen = case when s.closed_below > 0 then s.seen else r.seen end,
+        gapped = case when s.closed_below > 0 then s.gapped else r.gapped end
     from (
       select session_id, min(signed_at) as started_at, max(signed_at) as last_at, count(*) as ticket_count,
              count(*) filter (where cost_attos is null) as unpriced_count, sum(fee_wei) as fee_wei,

@@ -81,7 +81,7 @@ export async function sessionDifferences(db: Db, { appId, after, upTo, archived,
       group by user_id, session_id
     ), stored as (
       select user_id, session_id, started_at, last_at, ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs,
-             pixels, replayed_count, seen, gapped
+             pixels, replayed_count, seen, gapped, closed_below > 0 as closed
       from ticket_sessions
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
     )
@@ -104,9 +104,12 @@ export async function sessionDifferences(db: Db, { appId, after, upTo, archived,
     left join end_users u on u.app_id = ${appId} and u.id = user_id
     where coalesce(s.started_at, e.started_at) >= line.at
       and (e.started_at, e.last_at, e.ticket_count, e.unpriced_count, e.fee_wei, e.cost_attos, e.billable_secs, e.pixels,
-           e.replayed_count, e.seen, e.gapped) is distinct from
+           case when not s.closed then e.replayed_count end, case when not s.closed then e.seen end,
+           case when not s.closed then e.gapped end) is distinct from
           (s.started_at, s.last_at, s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels,
-           s.replayed_count, s.seen, s.gapped)
+           -- A session that gave up its oldest holes knows only their number.
+           case when not s.closed then s.replayed_count end, case when not s.closed then s.seen end,
+           case when not s.closed then s.gapped end)
     order by user_id, session_id
     limit ${limit}`)
   return rows.map(toDifferent)

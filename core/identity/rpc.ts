@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
-import { type M2mCaller, type Guard, type Caller, m2m, m2mBasic, m2mOrMember, member, operator, service, session, user as userGuard } from '../callers.ts'
+import { type M2mCaller, type Guard, type Caller, type Metered, m2m, m2mBasic, m2mOrMember, member, operator, service, session, user as userGuard } from '../callers.ts'
 import { parseCursor, parseLimit } from '../cursor.ts'
 import { type ClientId, isClientId, parseExternalUserId } from '../ids.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
@@ -16,9 +16,10 @@ export interface IdentityRpcDeps {
   readonly starterUsdMicros: UsdMicros
   /** How long caches elsewhere may hold a permission after it ended. */
   readonly revocationBoundSeconds: number
+  readonly metered: Metered
 }
 
-export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBoundSeconds }: IdentityRpcDeps) {
+export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBoundSeconds, metered }: IdentityRpcDeps) {
   const appService: Handlers<pb.AppServiceServer> = {
     createApp: rpc(operator(), async (request: pb.CreateAppRequest) => {
       const created = await apps.create({
@@ -51,7 +52,7 @@ export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBou
   const callerService: Handlers<pb.CallerServiceServer> = {
     // The guard depends on the request, so each kind has its own RPC body; all it does is pass or throw.
     checkCaller: {
-      unary: (call, deps) => checkFor(call.request).unary(call, deps),
+      unary: (call, deps) => checkFor(call.request, metered).unary(call, deps),
     },
   }
 
@@ -90,10 +91,10 @@ const guards: Readonly<Record<string, () => Guard<Caller>>> = {
   m2m_or_member: m2mOrMember,
 }
 
-function checkFor(request: pb.CheckCallerRequest) {
+function checkFor(request: pb.CheckCallerRequest, metered: Metered) {
   if (request.kind === 'm2m' && request.scope !== undefined) return rpc(m2m(request.scope), async () => ({}))
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
-  if (guard) return rpc(guard(), async () => ({}))
+  if (guard) return rpc(request.metered ? metered(guard()) : guard(), async () => ({}))
   return rpc(service(), async (): Promise<pb.CheckCallerResponse> => {
     throw new DomainError('REQUEST_INVALID', `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`)
   })

@@ -1,46 +1,79 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
-import { m2mBasic, user } from '../callers.ts'
-import { formatEth } from '../lib/money.ts'
-import { type Handlers, rpc } from '../serve.ts'
+import { type Caller, type Metered, type UserCaller, m2mBasic, user } from '../callers.ts'
+import { type Handlers, type StreamContext, rpc, streamRpc } from '../serve.ts'
+import type { Follow } from './follow.ts'
+import type { History, HistoryQuery } from './history.ts'
+import { toRequest, toSaid, toSession, toUsage } from './render.ts'
 import type { Usage, UsageQuery } from './service.ts'
-import type { PipelineModelSums, Shown, Sums, UsageReport, UserSums } from './types.ts'
+import type { UserFinder } from './users.ts'
 
-export function createUsageRpc({ usage }: { usage: Usage }) {
+export interface UsageRpcDeps {
+  readonly usage: Usage
+  readonly history: History
+  readonly follow: Follow
+  readonly findUser: UserFinder
+  readonly metered: Metered
+}
+
+export function createUsageRpc({ usage, history, follow, findUser, metered }: UsageRpcDeps) {
+  const app = metered(m2mBasic())
+  const own = metered(user())
+
   const usageService: Handlers<pb.UsageServiceServer> = {
-    queryUsage: rpc(m2mBasic(), async (request: pb.QueryUsageRequest, caller) => {
+    queryUsage: rpc(app, async (request: pb.QueryUsageRequest, caller) => {
       const query = queryOf(request)
       return { usage: toUsage(caller.clientId, query, await usage.query(caller.appId, query, request.userId)) }
     }),
 
-    queryOwnUsage: rpc(user(), async (request: pb.QueryOwnUsageRequest, caller) => {
+    queryOwnUsage: rpc(own, async (request: pb.QueryOwnUsageRequest, caller) => {
       const query = queryOf(request)
-      const own = { appId: caller.appId, id: caller.userId, externalUserId: caller.externalUserId }
-      return { usage: toUsage(caller.clientId, query, await usage.queryOwn(own, query)) }
+      return { usage: toUsage(caller.clientId, query, await usage.queryOwn(selfOf(caller), query)) }
+    }),
+
+    listUsageRequests: rpc(app, async (request: pb.ListUsageRequestsRequest, caller) => {
+      const { items, nextCursor } = await history.requests(caller.appId, historyOf(request), request.userId)
+      return { requests: items.map(toRequest), nextCursor }
+    }),
+
+    listOwnUsageRequests: rpc(own, async (request: pb.ListOwnUsageRequestsRequest, caller) => {
+      const { items, nextCursor } = await history.ownRequests(selfOf(caller), historyOf(request))
+      return { requests: items.map(toRequest), nextCursor, clientId: caller.clientId, externalUserId: caller.externalUserId }
+    }),
+
+    listUsageSessions: rpc(app, async (request: pb.ListUsageSessionsRequest, caller) => {
+      const { items, nextCursor } = await history.sessions(caller.appId, historyOf(request), request.userId)
+      return { sessions: items.map((item) => toSession(item, history.endOf(item))), nextCursor }
+    }),
+
+    listOwnUsageSessions: rpc(own, async (request: pb.ListOwnUsageSessionsRequest, caller) => {
+      const { items, nextCursor } = await history.ownSessions(selfOf(caller), historyOf(request))
+      return {
+        sessions: items.map((item) => toSession(item, history.endOf(item))), nextCursor,
+        clientId: caller.clientId, externalUserId: caller.externalUserId,
+      }
+    }),
+
+    streamUsage: streamRpc(app, async (request: pb.StreamUsageRequest, emit: Emit, context) => {
+      const of = request.userId === undefined ? null : await findUser(context.caller.appId, request.userId)
+      await follow({ ...streaming(emit, context), appId: context.caller.appId, userId: of?.id ?? null, after: request.after })
+    }),
+
+    streamOwnUsage: streamRpc(own, async (request: pb.StreamOwnUsageRequest, emit: Emit, context) => {
+      await follow({ ...streaming(emit, context), ...selfOf(context.caller), userId: context.caller.userId, after: request.after })
     }),
   }
   return { usageService }
 }
 
-const queryOf = ({ startDate, endDate, groupBy }: pb.QueryOwnUsageRequest): UsageQuery => ({ startDate, endDate, groupBy })
+type Emit = (message: pb.StreamUsageResponse) => void
 
-// The period is echoed as it was asked for (billing facts 6.1).
-const toUsage = (clientId: string, { startDate, endDate }: UsageQuery, report: UsageReport): pb.Usage => ({
-  clientId, start: startDate, end: endDate, totals: toTotals(report.totals), byUser: report.byUser.map(toUser),
-  byPipelineModel: report.byPipelineModel.map(toPipelineModel),
-})
+const streaming = <C extends Caller>(emit: Emit, { writable, readmit, signal }: StreamContext<C>) =>
+  ({ emit: (said: Parameters<typeof toSaid>[0]) => emit(toSaid(said)), writable, readmit, signal })
 
-const toTotals = (sums: Shown<Sums>): pb.UsageTotals => ({
-  requestCount: String(sums.requests), totalFeeWei: String(sums.fee), totalFeeEth: formatEth(sums.fee),
-  networkFeeUsdMicros: String(sums.micros), unpricedCount: String(sums.unpriced),
-})
+const selfOf = ({ appId, userId, externalUserId }: UserCaller) => ({ appId, id: userId, externalUserId })
 
-// More users than rows come together in one last row, so that the rows still add up.
-const toUser = (sums: Shown<UserSums>): pb.UserUsage => ({
-  endUserId: sums.userId ?? 'other', externalUserId: sums.externalUserId ?? undefined, requestCount: String(sums.requests),
-  feeWei: String(sums.fee), networkFeeUsdMicros: String(sums.micros),
-})
+const queryOf = ({ startDate, endDate, groupBy, gatewayRequestId, includeRetail }: pb.QueryOwnUsageRequest): UsageQuery =>
+  ({ startDate, endDate, groupBy, gatewayRequestId, includeRetail })
 
-const toPipelineModel = (sums: Shown<PipelineModelSums>): pb.PipelineModelUsage => ({
-  pipeline: sums.pipeline, modelId: sums.modelId, requestCount: String(sums.requests), feeWei: String(sums.fee),
-  feeEth: formatEth(sums.fee), networkFeeUsdMicros: String(sums.micros),
-})
+const historyOf = ({ manifestId, startDate, endDate, limit, cursor }: pb.ListOwnUsageRequestsRequest): HistoryQuery =>
+  ({ manifestId, startDate, endDate, limit, cursor })

@@ -1,65 +1,65 @@
 import { DomainError } from '../../proto/errors.ts'
-import { type AppId, type UserId, isUuid, subjectProblem, userId as asUserId } from '../ids.ts'
-import { microsThatAddUp, usdAttos, usdMicros, wei } from '../lib/money.ts'
+import type { AppId, UserId } from '../ids.ts'
+import { usdAttos, wei } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
-import { parseInstant, parseUtcDay } from '../lib/time.ts'
+import type { Now } from '../lib/time.ts'
+import { requestEvents } from './history-store.ts'
+import { charged } from './pricing.ts'
+import { type Dates, daysOf, parseRange } from './range.ts'
 import * as store from './store.ts'
-import { type Grouping, type Range, type Shown, type Sums, type UsageReport, type UserSums, groupings } from './types.ts'
-
-interface KnownUser { readonly id: UserId; readonly externalUserId: string }
+import { type Grouping, type Selection, type UsageReport, type UsageRow, groupings } from './types.ts'
+import { type KnownUser, type UsageUsers, createUserFinder } from './users.ts'
 
 export interface UsageDeps {
   readonly pool: Pool
-  readonly users: {
-    findById(app: AppId, id: UserId): Promise<KnownUser | null>
-    /** Throws NOT_FOUND. */
-    get(app: AppId, externalUserId: string): Promise<KnownUser>
-  }
+  readonly users: UsageUsers
+  readonly now: Now
+  /** The platform's cut of an app's fees in hundredths of a percent; null when none is configured. */
+  readonly platformCut?: (app: AppId) => Promise<bigint | null>
 }
 
-export interface UsageQuery {
-  readonly startDate: string | undefined
-  readonly endDate: string | undefined
+export interface UsageQuery extends Dates {
   readonly groupBy: string | undefined
+  readonly gatewayRequestId: string | undefined
+  readonly includeRetail: boolean
 }
 
 const maxRows = 10_000
+const maxEvents = 1_000
+const noCut = async (): Promise<null> => null
 
 /** Sums over metered tickets. Rows that are shown beside a total add up to it, to the micro. */
-export function createUsage({ pool, users }: UsageDeps) {
+export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps) {
+  const findUser = createUserFinder(users)
+
   /** REQUEST_INVALID for a date, range or grouping that is not understood; NOT_FOUND for an unknown user. */
   async function query(appId: AppId, query: UsageQuery, of?: string): Promise<UsageReport> {
-    const range = parseRange(query)
-    const grouping = parseGrouping(query.groupBy)
-    const user = of === undefined ? null : await findUser(appId, of)
-    return report({ appId, userId: user?.id ?? null, range }, grouping, user)
+    const asked = parse(query)
+    if (asked.grouping === 'daily_pipeline' && of === undefined) {
+      throw new DomainError('REQUEST_INVALID', 'userId is required when groupBy=daily_pipeline')
+    }
+    return report(appId, of === undefined ? null : await findUser(appId, of), asked)
   }
 
   /** Usage of one user. */
-  async function queryOwn(user: { appId: AppId } & KnownUser, query: UsageQuery): Promise<UsageReport> {
-    const range = parseRange(query)
-    return report({ appId: user.appId, userId: user.id, range }, parseGrouping(query.groupBy), user)
+  const queryOwn = async (user: { appId: AppId } & KnownUser, query: UsageQuery): Promise<UsageReport> =>
+    report(user.appId, user, parse(query))
+
+  async function report(appId: AppId, user: KnownUser | null, { range, grouping, requestId, includeRetail }: Asked): Promise<UsageReport> {
+    const selection: Selection = { appId, userId: user?.id ?? null, range, requestId }
+    const found = mergeUnknown(await store.sums(pool, selection, { grouping, limit: maxRows }))
+    const rows = grouping === 'day' ? withEveryDay(found, selection)
+      : grouping === 'user' && found.length === 0 && user ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
+        : found
+    const terms = { cutBasisPoints: await platformCut(appId), includeRetail }
+    const events = requestId === null ? [] : await store.inRequest(pool, (db) => requestEvents(db, selection, maxEvents))
+    return { grouping, events, ...charged(grouping === 'daily_pipeline' ? byDate(rows) : rows, terms) }
   }
 
-  async function findUser(appId: AppId, of: string): Promise<KnownUser> {
-    const lower = of.toLowerCase()
-    const byId = isUuid(lower) ? await users.findById(appId, asUserId(lower)) : null
-    if (byId) return byId
-    if (subjectProblem(of) !== null) throw new DomainError('NOT_FOUND', 'no such user')
-    return users.get(appId, of)
-  }
-
-  async function report(selection: store.Selection, grouping: Grouping, user: KnownUser | null): Promise<UsageReport> {
-    if (grouping === 'user') {
-      const rows = await store.sumByUser(pool, selection, maxRows)
-      const byUser = shown(rows.length === 0 && user ? [zeroRow(user)] : rows)
-      return { totals: total(byUser), byUser, byPipelineModel: [] }
-    }
-    if (grouping === 'pipeline_model') {
-      const byPipelineModel = shown(await store.sumByPipelineModel(pool, selection, maxRows))
-      return { totals: total(byPipelineModel), byUser: [], byPipelineModel }
-    }
-    return { totals: total(shown([await store.sumAll(pool, selection)])), byUser: [], byPipelineModel: [] }
+  function withEveryDay(found: readonly UsageRow[], { range }: Selection): UsageRow[] {
+    const byDay = new Map(found.map((row) => [row.day, row]))
+    const used = found.flatMap(({ day }) => (day === null ? [] : [day]))
+    return daysOf(range, used, now()).map((day) => byDay.get(day) ?? { ...zeroRow, day })
   }
 
   /** Tickets of a user that wait for a rate. */
@@ -70,22 +70,17 @@ export function createUsage({ pool, users }: UsageDeps) {
 
 export type Usage = ReturnType<typeof createUsage>
 
-const zeroRow = (user: KnownUser): UserSums => ({
-  userId: user.id, externalUserId: user.externalUserId, requests: 0n, unpriced: 0n, fee: wei(0n), cost: usdAttos(0n),
+interface Asked {
+  readonly range: ReturnType<typeof parseRange>
+  readonly grouping: Grouping
+  readonly requestId: string | null
+  readonly includeRetail: boolean
+}
+
+const parse = (query: UsageQuery): Asked => ({
+  range: parseRange(query), grouping: parseGrouping(query.groupBy), requestId: parseRequestId(query.gatewayRequestId),
+  includeRetail: query.includeRetail,
 })
-
-function shown<Row extends Sums>(rows: readonly Row[]): Shown<Row>[] {
-  const micros = microsThatAddUp(rows.map((row) => row.cost))
-  return rows.map((row, i) => ({ ...row, micros: micros[i] ?? usdMicros(0n) }))
-}
-
-function total(rows: readonly Shown<Sums>[]): Shown<Sums> {
-  const sum = (value: (row: Shown<Sums>) => bigint): bigint => rows.reduce((all, row) => all + value(row), 0n)
-  return {
-    requests: sum((row) => row.requests), unpriced: sum((row) => row.unpriced), fee: wei(sum((row) => row.fee)),
-    cost: usdAttos(sum((row) => row.cost)), micros: usdMicros(sum((row) => row.micros)),
-  }
-}
 
 function parseGrouping(text: string | undefined): Grouping {
   const found = groupings.find((grouping) => grouping === (text ?? 'none'))
@@ -93,20 +88,30 @@ function parseGrouping(text: string | undefined): Grouping {
   return found
 }
 
-/** Both ends are meant inclusively: a day to its end, an instant to its millisecond (decisions 21 and 36). */
-function parseRange({ startDate, endDate }: UsageQuery): Range {
-  const start = startDate === undefined ? null : parseDate('startDate', startDate).start
-  const end = endDate === undefined ? null : parseDate('endDate', endDate).end
-  if (start && end && start >= end) throw new DomainError('REQUEST_INVALID', 'startDate must not be after endDate')
-  return { start, end }
+function parseRequestId(text: string | undefined): string | null {
+  if (text === '') throw new DomainError('REQUEST_INVALID', 'gatewayRequestId must not be empty')
+  return text ?? null
 }
 
-const dayMs = 86_400_000
-
-function parseDate(name: string, text: string): { start: Date; end: Date } {
-  const day = parseUtcDay(text)
-  if (day) return { start: day, end: new Date(day.getTime() + dayMs) }
-  const instant = parseInstant(text)
-  if (!instant) throw new DomainError('REQUEST_INVALID', `${name} must be an ISO 8601 date or instant with a zone`)
-  return { start: instant, end: new Date(instant.getTime() + 1) }
+const zeroRow: UsageRow = {
+  rest: false, userId: null, externalUserId: null, pipeline: null, modelId: null, manifestId: null, sessionId: null, day: null,
+  requests: 0n, unpriced: 0n, fee: wei(0n), cost: usdAttos(0n), billableSecs: '0', firstAt: null, lastAt: null,
 }
+
+const isUnknown = (row: UsageRow): boolean => !row.rest && row.sessionId === null && row.userId !== null && row.externalUserId === null
+
+/** Usage of users that cannot be found any more stands in one row without a user (billing facts 6.1). */
+function mergeUnknown(rows: readonly UsageRow[]): UsageRow[] {
+  const unknown = rows.filter(isUnknown)
+  if (unknown.length === 0) return [...rows]
+  const merged = unknown.reduce((all, row): UsageRow => ({
+    ...all, requests: all.requests + row.requests, unpriced: all.unpriced + row.unpriced, fee: wei(all.fee + row.fee),
+    cost: usdAttos(all.cost + row.cost),
+  }), zeroRow)
+  return [...rows.filter((row) => !isUnknown(row)), merged].sort((a, b) => Number(a.rest) - Number(b.rest))
+}
+
+const byDate = (rows: readonly UsageRow[]): UsageRow[] => rows.toSorted((a, b) =>
+  Number(a.rest) - Number(b.rest) || order(a.day, b.day) || order(a.pipeline, b.pipeline) || order(a.modelId, b.modelId))
+
+const order = (a: string | null, b: string | null): number => ((a ?? '') < (b ?? '') ? -1 : (a ?? '') > (b ?? '') ? 1 : 0)

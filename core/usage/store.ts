@@ -1,71 +1,132 @@
 import { type AppId, type UserId, userId } from '../ids.ts'
 import { usdAttos, wei } from '../lib/money.ts'
-import { type Db, type Statement, many, one, sql } from '../lib/sql.ts'
-import type { PipelineModelSums, Range, Sums, UserSums } from './types.ts'
+import { type Db, type Pool, type Statement, many, one, sql, tx } from '../lib/sql.ts'
+import { selectedHours, selectedRequest, selectedSessions } from './selection-store.ts'
+import type { Grouping, Selection, UsageRow } from './types.ts'
 
-/** What of an app's usage is asked for. */
-export interface Selection {
-  readonly appId: AppId
-  readonly userId: UserId | null
-  readonly range: Range
+// By the dearest rows first; what is beyond the rows comes together in one.
+const keysOf: Readonly<Record<Grouping, readonly Key[]>> = {
+  none: [], user: ['user_id'], pipeline_model: ['pipeline', 'model_id'], daily_pipeline: ['day', 'pipeline', 'model_id'],
+  manifest: ['manifest_id', 'pipeline', 'model_id'],
+  session: ['user_id', 'session_id', 'manifest_id', 'pipeline', 'model_id'], day: ['day'],
 }
 
-interface SumsRow { requests: string; unpriced: string; fee: string; cost: string }
+type Key = 'user_id' | 'pipeline' | 'model_id' | 'day' | 'manifest_id' | 'session_id'
+const keys: readonly Key[] = ['user_id', 'pipeline', 'model_id', 'day', 'manifest_id', 'session_id']
 
-const toSums = (row: SumsRow): Sums => ({
+interface Row {
+  rest: boolean; user_id: string | null; external_user_id: string | null; pipeline: string | null; model_id: string | null
+  day: string | null; manifest_id: string | null; session_id: string | null; requests: string; unpriced: string
+  fee: string; cost: string; secs: string; first_at: Date | null; last_at: Date | null
+}
+
+const toRow = (row: Row): UsageRow => ({
+  rest: row.rest, userId: row.user_id === null ? null : userId(row.user_id), externalUserId: row.external_user_id,
+  pipeline: row.pipeline, modelId: row.model_id, manifestId: row.manifest_id, sessionId: row.session_id, day: row.day,
   requests: BigInt(row.requests), unpriced: BigInt(row.unpriced), fee: wei(BigInt(row.fee)), cost: usdAttos(BigInt(row.cost)),
+  billableSecs: row.secs, firstAt: row.first_at, lastAt: row.last_at,
 })
 
-/** All of it together. */
-export async function sumAll(db: Db, selection: Selection): Promise<Sums> {
-  return toSums(await one<SumsRow>(db, selected(selection, sql`
-    select coalesce(sum(requests), 0) as requests, coalesce(sum(unpriced), 0) as unpriced, coalesce(sum(fee), 0) as fee,
-           coalesce(sum(cost), 0) as cost
-    from selected`)))
+/**
+ * Sums of a selection by a grouping, the dearest first, at most `limit` rows and one for the rest. All of it in one
+ * state of the database.
+ */
+export async function sums(pool: Pool, selection: Selection, by: { grouping: Grouping; limit: number }): Promise<UsageRow[]> {
+  if (selection.requestId !== null) return inRequest(pool, (db) => grouped(db, selectedRequest(selection), { ...by, ...selection }))
+  if (by.grouping !== 'manifest' && by.grouping !== 'session') return grouped(pool, selectedHours(selection), { ...by, ...selection })
+  return tx(pool, async (db) => {
+    await db.query(sql`set transaction isolation level repeatable read, read only`)
+    const rows = await grouped(db, selectedSessions(selection), { ...by, ...selection })
+    const all = await grouped(db, selectedHours(selection), { ...by, ...selection, grouping: 'none' })
+    return withRest(rows, all)
+  })
 }
 
-/** By user, the dearest first. What is beyond `limit` rows comes together as one row without a user. */
-export async function sumByUser(db: Db, selection: Selection, limit: number): Promise<UserSums[]> {
-  const rows = await many<SumsRow & { user_id: string | null; external_user_id: string | null }>(db, selected(selection, sql`
-    , ranked as (
-      select user_id, sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost,
-             row_number() over (order by sum(cost) desc, user_id) as place
+/**
+ * Runs a query by gateway request. The planner takes an index that knows only of ranges of pages for useless, and would
+ * read everything instead.
+ */
+export const inRequest = <T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> => tx(pool, async (db) => {
+  await db.query(sql`set local enable_seqscan = off`)
+  // Starting workers would take longer than the few pages.
+  await db.query(sql`set local max_parallel_workers_per_gather = 0`)
+  return work(db)
+})
+
+interface By { readonly grouping: Grouping; readonly limit: number; readonly appId: AppId }
+
+async function grouped(db: Db, head: Statement, { grouping, limit, appId }: By): Promise<UsageRow[]> {
+  const by = keysOf[grouping]
+  const rows = await many<Row>(db, after(head, {
+    text: `
+    , grouped as (
+      select ${keys.map((key) => (by.includes(key) ? expressionOf(key) : `null::${typeOf(key)}`)).map((each, i) => `${each} as ${keys[i]}`).join(', ')},
+             coalesce(sum(requests), 0) as requests, coalesce(sum(unpriced), 0) as unpriced, coalesce(sum(fee), 0) as fee,
+             coalesce(sum(cost), 0) as cost, coalesce(sum(secs), 0) as secs, min(first_at) as first_at, max(last_at) as last_at
       from selected
-      group by user_id
+      ${by.length === 0 ? '' : `group by ${by.map((key) => keys.indexOf(key) + 1).join(', ')}`}
+    ), ranked as (
+      select *, row_number() over (order by cost desc, requests desc, ${keys.join(', ')}) > $1 as rest,
+             row_number() over (order by cost desc, requests desc, ${keys.join(', ')}) as place
+      from grouped
     ), bounded as (
-      select shown.user_id, sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost,
-             min(place) as place
+      select rest, ${keys.map((key) => `case when not rest then ${key} end as ${key}`).join(', ')},
+             sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost, sum(secs) as secs,
+             min(first_at) as first_at, max(last_at) as last_at, min(place) as place
       from ranked
-      cross join lateral (select case when place <= ${limit} then ranked.user_id end as user_id) shown
-      group by shown.user_id
+      group by ${[rest, ...keys].map((_, i) => i + 1).join(', ')}
     )
-    select b.user_id, u.external_user_id, b.requests, b.unpriced, b.fee, b.cost
+    select b.*, u.external_user_id
     from bounded b
-    left join end_users u on u.app_id = ${selection.appId} and u.id = b.user_id
-    order by b.place`))
-  return rows.map((row) => ({
-    ...toSums(row), userId: row.user_id === null ? null : userId(row.user_id), externalUserId: row.external_user_id,
+    left join end_users u on u.app_id = $2 and u.id = b.user_id
+    order by b.place`,
+    values: [limit, appId],
   }))
+  return rows.map(toRow)
 }
 
-/** By pipeline and model, the dearest first; bounded like `sumByUser`, the rest under "other". */
-export async function sumByPipelineModel(db: Db, selection: Selection, limit: number): Promise<PipelineModelSums[]> {
-  const rows = await many<SumsRow & { pipeline: string | null; model_id: string | null }>(db, selected(selection, sql`
-    , ranked as (
-      select pipeline, model_id, sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost,
-             row_number() over (order by sum(cost) desc, pipeline, model_id) as place
-      from selected
-      group by pipeline, model_id
-    )
-    select shown.pipeline, shown.model_id, sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee,
-           sum(cost) as cost
-    from ranked
-    cross join lateral (
-      select case when within then ranked.pipeline end as pipeline, case when within then ranked.model_id end as model_id
-      from (select place <= ${limit} as within) w) shown
-    group by shown.pipeline, shown.model_id
-    order by min(place)`))
-  return rows.map((row) => ({ ...toSums(row), pipeline: row.pipeline ?? 'other', modelId: row.model_id ?? 'other' }))
+const rest = 'rest'
+const typeOf = (key: Key): string => (key === 'user_id' ? 'uuid' : 'text')
+const expressionOf = (key: Key): string =>
+  key === 'day' ? `to_char(first_at at time zone 'UTC', 'YYYY-MM-DD')` : key
+
+/** Puts `tail` behind `head`, and numbers its holes on from there. */
+export function after(head: Statement, tail: Statement): Statement {
+  const shifted = tail.text.replace(/\$(\d+)/g, (_hole, position: string) => `$${Number(position) + head.values.length}`)
+  return { text: head.text + shifted, values: [...head.values, ...tail.values] }
+}
+
+// What no session row covers goes to the rest, so that the rows add up to the hours.
+function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageRow[] {
+  if (!all) return [...rows]
+  const left = (value: (row: UsageRow) => bigint): bigint => rows.reduce((open, row) => open - value(row), value(all))
+  const requests = left((row) => row.requests)
+  if (requests === 0n) return [...rows]
+  const missing = {
+    requests, unpriced: left((row) => row.unpriced), fee: wei(left((row) => row.fee)), cost: usdAttos(left((row) => row.cost)),
+  }
+  const shown = rows.filter((row) => !row.rest)
+  const known = rows.find((row) => row.rest)
+  const billableSecs = decimalOf(shown.reduce((open, row) => open - scaled(row.billableSecs), scaled(all.billableSecs)))
+  const none = { userId: null, externalUserId: null, pipeline: null, modelId: null, manifestId: null, sessionId: null, day: null }
+  const merged = known === undefined ? missing : {
+    requests: missing.requests + known.requests, unpriced: missing.unpriced + known.unpriced,
+    fee: wei(missing.fee + known.fee), cost: usdAttos(missing.cost + known.cost),
+  }
+  return [...shown, { ...none, ...merged, rest: true, billableSecs, firstAt: null, lastAt: null }]
+}
+
+const places = 30
+
+/** A decimal with at most 30 places, as Postgres writes it, as an integer. */
+function scaled(text: string): bigint {
+  const [whole = '0', fraction = ''] = text.split('.')
+  return BigInt(whole + fraction.padEnd(places, '0'))
+}
+
+function decimalOf(value: bigint): string {
+  const digits = value.toString().padStart(places + 1, '0')
+  return `${digits.slice(0, -places)}.${digits.slice(-places)}`.replace(/\.?0+$/, '')
 }
 
 /** Tickets of a user that wait for a rate. Costs the same however many tickets the user has. */
@@ -78,47 +139,4 @@ export async function countUnpriced(db: Db, app: AppId, user: UserId): Promise<b
       where cost_attos is null and app_id = ${app} and user_id = ${user}
       limit 1000000) waiting`)
   return row.count
-}
-
-/** Puts `tail` behind the common table `selected`, and numbers its holes on from there. */
-function selected(selection: Selection, tail: Statement): Statement {
-  const head = selectedRows(selection)
-  const shifted = tail.text.replace(/\$(\d+)/g, (_hole, position: string) => `$${Number(position) + head.values.length}`)
-  return { text: head.text + shifted, values: [...head.values, ...tail.values] }
-}
-
-// Whole hours come from their sums; the parts of hours at the two ends come from the tickets themselves.
-function selectedRows({ appId, userId, range }: Selection): Statement {
-  const { from, to, edges } = splitAtHours(range)
-  return sql`
-    with selected as (
-      select user_id, pipeline, model_id, ticket_count as requests, unpriced_count as unpriced, fee_wei as fee,
-             cost_attos as cost
-      from usage_hourly
-      where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
-        and hour >= coalesce(${from}::timestamptz, '-infinity') and hour < coalesce(${to}::timestamptz, 'infinity')
-      union all
-      select t.user_id, t.pipeline, t.model_id, 1, case when t.cost_attos is null then 1 else 0 end, t.fee_wei,
-             coalesce(t.cost_attos, 0)
-      from unnest(${edges.map((edge) => edge.start)}::timestamptz[], ${edges.map((edge) => edge.end)}::timestamptz[])
-        as edge (start_at, end_at)
-      join tickets t on t.signed_at >= edge.start_at and t.signed_at < edge.end_at
-      where t.app_id = ${appId} and (${userId}::uuid is null or t.user_id = ${userId})
-    )`
-}
-
-const hourMs = 3_600_000
-
-interface Edge { readonly start: Date; readonly end: Date }
-
-/** The whole hours `[from, to)` of a range, and what of it lies before and after them. */
-export function splitAtHours({ start, end }: Range): { from: Date | null; to: Date | null; edges: Edge[] } {
-  const from = start && new Date(Math.ceil(start.getTime() / hourMs) * hourMs)
-  const to = end && new Date(Math.floor(end.getTime() / hourMs) * hourMs)
-  // Both ends within one hour: there is no whole hour between them.
-  if (start && end && from && to && from > to) return { from, to: from, edges: [{ start, end }] }
-  const edges: Edge[] = []
-  if (start && from && start < from) edges.push({ start, end: from })
-  if (end && to && to < end) edges.push({ start: to, end })
-  return { from, to, edges }
 }

@@ -1,4 +1,4 @@
-import type { UserId } from '../ids.ts'
+import type { AppId, UserId } from '../ids.ts'
 import type { UsdAttos, UsdMicros, Wei } from '../lib/money.ts'
 
 /** Instants `[start, end)`; an open side is null. */
@@ -7,8 +7,17 @@ export interface Range {
   readonly end: Date | null
 }
 
-export const groupings = ['none', 'user', 'pipeline_model'] as const
+export const groupings = ['none', 'user', 'pipeline_model', 'daily_pipeline', 'manifest', 'session', 'day'] as const
 export type Grouping = (typeof groupings)[number]
+
+/** What of an app's usage is asked for. */
+export interface Selection {
+  readonly appId: AppId
+  readonly userId: UserId | null
+  readonly range: Range
+  /** Only the tickets of this gateway request. */
+  readonly requestId: string | null
+}
 
 /** Sums over tickets, exact. `cost` leaves out what waits for a rate; `unpriced` says how many that are. */
 export interface Sums {
@@ -18,21 +27,85 @@ export interface Sums {
   readonly cost: UsdAttos
 }
 
-export interface UserSums extends Sums {
+/** The sums of a group of tickets. What the group is not by is null; all of it is in the `rest` beyond the rows. */
+export interface UsageRow extends Sums {
+  readonly rest: boolean
   readonly userId: UserId | null
   readonly externalUserId: string | null
+  readonly pipeline: string | null
+  readonly modelId: string | null
+  readonly manifestId: string | null
+  readonly sessionId: string | null
+  /** `YYYY-MM-DD` in UTC. */
+  readonly day: string | null
+  /** Decimal seconds. */
+  readonly billableSecs: string
+  readonly firstAt: Date | null
+  readonly lastAt: Date | null
 }
 
-export interface PipelineModelSums extends Sums {
-  readonly pipeline: string
-  readonly modelId: string
+/** What the network fee becomes for those who pay it. */
+export interface Charges {
+  readonly micros: UsdMicros
+  /** Network fee and platform cut. */
+  readonly ownerMicros: UsdMicros
+  /** What end users are billed; null unless asked for. */
+  readonly billableMicros: UsdMicros | null
 }
 
-/** Sums as they are shown: micros that add up to the total's. */
-export type Shown<Row extends Sums> = Row & { readonly micros: UsdMicros }
+/** A row as it is shown: micros that add up to the totals'. */
+export type Shown = UsageRow & Charges & { readonly retailRateUsd: string | null }
+
+export interface Totals extends Sums, Charges {
+  readonly ownerWei: Wei
+  readonly platformWei: Wei
+  readonly platformMicros: UsdMicros
+  /** Null when no cut is configured. */
+  readonly cutBasisPoints: bigint | null
+}
 
 export interface UsageReport {
-  readonly totals: Shown<Sums>
-  readonly byUser: readonly Shown<UserSums>[]
-  readonly byPipelineModel: readonly Shown<PipelineModelSums>[]
+  readonly grouping: Grouping
+  readonly totals: Totals
+  readonly rows: readonly Shown[]
+  /** The tickets of the gateway request that was asked for. */
+  readonly events: readonly RequestItem[]
+}
+
+/** One ticket. */
+export interface RequestItem {
+  /** UTC with microseconds, as the ticket's key has it. */
+  readonly signedAt: string
+  readonly eventId: string
+  readonly requestId: string
+  readonly userId: UserId
+  readonly externalUserId: string | null
+  readonly appName: string
+  readonly pipeline: string
+  readonly modelId: string
+  readonly manifestId: string
+  readonly sessionId: string
+  readonly sequenceNumber: bigint
+  readonly fee: Wei
+  /** Both null while it waits for a rate. */
+  readonly cost: UsdAttos | null
+  readonly usdAttosPerEth: bigint | null
+  readonly billableSecs: string
+  readonly pixels: string
+}
+
+/** One signer session, as it stands. */
+export interface SessionItem extends Sums {
+  /** UTC with microseconds. */
+  readonly startedAt: string
+  readonly lastAt: Date
+  readonly sessionId: string
+  readonly manifestId: string
+  readonly userId: UserId
+  readonly externalUserId: string | null
+  readonly appName: string
+  readonly pipeline: string
+  readonly modelId: string
+  readonly billableSecs: string
+  readonly pixels: string
 }

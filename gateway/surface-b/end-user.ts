@@ -3,12 +3,13 @@ import { DomainError } from '../../proto/errors.ts'
 import { present } from '../core.ts'
 import type { App } from '../listener.ts'
 import { route } from '../route.ts'
-import { Balance, Usage, ref } from '../schemas.ts'
-import { asOf, usageQuery } from './usage.ts'
+import { Balance, ref } from '../schemas.ts'
+import { Usage } from '../usage-schemas.ts'
+import { asOf, toQuery, usageQuery } from './usage.ts'
 import { toBalance, toUsage } from './usage-reply.ts'
 
 const tags = ['end user']
-const rules = { guard: { kind: 'user' } } as const
+const rules = { guard: { kind: 'user' }, metered: true } as const
 
 /** What the holder of a user token may ask about themselves. */
 export function endUserRoutes(app: App): void {
@@ -16,8 +17,7 @@ export function endUserRoutes(app: App): void {
     summary: 'Own usage', tags, querystring: Type.Object(usageQuery), response: { 200: ref(Usage) },
   }), async ({ query, core }) => {
     refuseOtherUser(query)
-    const { startDate, endDate, groupBy } = query
-    const { usage } = await core.usage.queryOwn({ startDate, endDate, groupBy })
+    const { usage } = await core.usage.queryOwn(toQuery(query))
     return toUsage(present(usage, 'usage'), query)
   })
 
@@ -31,7 +31,7 @@ export function endUserRoutes(app: App): void {
 }
 
 /** Whoever names a user expects that user's figures: refused, not answered with others (facts 6.3). */
-function refuseOtherUser(query: object): void {
+export function refuseOtherUser(query: object): void {
   const named = ['userId', 'endUserId', 'externalUserId', 'external_user_id'].find((name) => Object.hasOwn(query, name))
   if (named === undefined) return
   throw new DomainError('REQUEST_INVALID', `${named} is not allowed; the answer is about the token's user`)

@@ -19,6 +19,8 @@ import { settingRoutes } from './settings.ts'
 import { tokenRoutes } from './tokens.ts'
 import { usageRoutes } from './usage.ts'
 import { usageLossRoutes } from './usage-loss.ts'
+import { usageHistoryRoutes } from './usage-history.ts'
+import { usageStreamRoutes } from './usage-stream.ts'
 import { userRoutes } from './users.ts'
 import { validateRoutes } from './validate.ts'
 import { type Webhook, webhookRoutes } from './webhook.ts'
@@ -58,6 +60,8 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   allowanceRoutes(app)
   usageRoutes(app)
   usageLossRoutes(app)
+  usageHistoryRoutes(app)
+  usageStreamRoutes(app)
   endUserRoutes(app)
   appRoutes(app)
   memberRoutes(app)

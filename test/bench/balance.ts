@@ -8,10 +8,10 @@ const pairs = 100
 /** What GetBalance does, for a user with many tickets and one with few, in turn. */
 export async function balanceRead(bench: Bench): Promise<Finding[]> {
   const rounds = bench.quick ? 10 : 20
-  const { core, caller, many, few } = await bench.million()
+  const { core, large: crowd, many, few } = await bench.history()
   const time = async (user: number): Promise<number> => {
     const started = performance.now()
-    await core.allowances.balanceOf(caller, userName(user))
+    await core.allowances.balanceOf(crowd.caller, userName(user))
     return performance.now() - started
   }
   const [large, small]: [number[], number[]] = [[], []]
@@ -19,7 +19,7 @@ export async function balanceRead(bench: Bench): Promise<Finding[]> {
     const [ofMany, ofFew]: [number[], number[]] = [[], []]
     for (let i = 0; i < pairs; i++) {
       ofMany.push(await time(0))
-      ofFew.push(await time(1))
+      ofFew.push(await time(crowd.users - 1))
     }
     // The first rounds warm the code.
     if (round < 0) continue

@@ -2,6 +2,7 @@ import { cpus, totalmem } from 'node:os'
 import { parseArgs } from 'node:util'
 import { authorizeWarm } from './authorize.ts'
 import { balanceRead } from './balance.ts'
+import { type History, makeHistory } from './history.ts'
 import { ingest } from './ingest.ts'
 import { collectorMemory, idleMemory } from './memory.ts'
 import { type Million, collectMillion } from './million.ts'
@@ -11,6 +12,7 @@ import { type Server, openServer } from './server.ts'
 import { startup } from './startup.ts'
 import { table } from './table.ts'
 import { apiKeyVerify } from './verify-key.ts'
+import { usageMonth } from './usage.ts'
 
 /**
  * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating
@@ -23,6 +25,7 @@ const rows: Readonly<Record<string, Row>> = {
   'balance-read': balanceRead,
   'user-token-mint': userTokenMint,
   'api-key-verify': apiKeyVerify,
+  'usage-month': usageMonth,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
   'start-up': startup,
@@ -53,6 +56,7 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`)
 function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
   let server: Promise<Server> | null = null
   let million: Promise<Million> | null = null
+  let history: Promise<History> | null = null
   const defer = (stop: () => Promise<void>): void => void stops.push(stop)
   const openOnce = async (): Promise<Server> => {
     const opened = await openServer(databaseUrl)
@@ -60,7 +64,11 @@ function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
     return opened
   }
   const parts = { quick, defer, say, server: () => (server ??= openOnce()) }
-  return { ...parts, million: () => (million ??= collectMillion(parts)) }
+  return {
+    ...parts,
+    million: () => (million ??= collectMillion(parts)),
+    history: () => (history ??= makeHistory(parts)),
+  }
 }
 
 async function describeMachine(bench: Bench): Promise<string> {

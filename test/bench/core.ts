@@ -5,7 +5,7 @@ import { createIdempotency } from '../../core/idempotency.ts'
 import { createApps } from '../../core/identity/apps.ts'
 import { publicScopes } from '../../core/identity/types.ts'
 import { createUsers } from '../../core/identity/service.ts'
-import { isClientId, isM2mClientId } from '../../core/ids.ts'
+import { type UserId, externalUserId, isClientId, isM2mClientId } from '../../core/ids.ts'
 import { createInvalidations } from '../../core/invalidations.ts'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { silentLog } from '../../core/lib/log.ts'
@@ -43,7 +43,7 @@ export function wireCore(url: string) {
   })
   const apps = createApps({ pool, plans, secrets, now })
   const users = createUsers({ pool, plans, invalidations, log, now })
-  const usage = createUsage({ pool, users })
+  const usage = createUsage({ pool, users, now })
   const idempotency = createIdempotency({ pool, sealingKey: Buffer.alloc(32, 1), now })
   const allowances = createAllowances({
     pool,
@@ -80,12 +80,18 @@ export function wireCore(url: string) {
     })
   }
 
+  /** The user of that name, made when new. */
+  async function userId({ appId }: M2mCaller, name: string): Promise<UserId> {
+    const made = await users.upsert(appId, { externalUserId: externalUserId(name) }, { name: 'bench' })
+    return made.user.id
+  }
+
   async function stop(): Promise<void> {
     invalidations.stop()
     await pool.end()
   }
 
-  return { pool, allowances, createApp, createCollecting, stop }
+  return { pool, allowances, usage, createApp, userId, createCollecting, stop }
 }
 
 export type Wired = ReturnType<typeof wireCore>

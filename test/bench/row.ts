@@ -1,4 +1,5 @@
 import type { Server } from './server.ts'
+import type { History } from './history.ts'
 import type { Million } from './million.ts'
 import type { Spread } from './stats.ts'
 
@@ -20,6 +21,8 @@ export interface Bench {
   server(): Promise<Server>
   /** A database with a million tickets behind one user, and what collecting them took. */
   million(): Promise<Million>
+  /** A database with ten million generated tickets in a month. */
+  history(): Promise<History>
   /** Runs `stop` when the run ends, however it ends. */
   defer(stop: () => Promise<void>): void
   say(line: string): void

@@ -1,5 +1,5 @@
 import {
-  type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
+  type handleServerStreamingCall, type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
 } from '@grpc/grpc-js'
 import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -34,20 +34,45 @@ const balance: allowances.Balance = {
   externalUserId: 'ada', balanceUsdMicros: '4999990', remainingUsdMicros: '4999980', consumedUsdMicros: '10',
   lifetimeGrantedUsdMicros: '5000000', hasAccess: true, unpricedTickets: '2',
 }
+const sums = {
+  pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000', networkFeeUsdMicros: '9000000',
+  networkFeeUsdExact: '9', ownerChargeUsdMicros: '9000000', billableSecs: '1.5', firstAt: at, lastAt: at,
+}
+const ticket: usage.UsageRequest = {
+  time: at, eventId: 'e-1', gatewayRequestId: 'req-9', endUserId: user.id, externalUserId: 'ada', appName: 'Demo',
+  pipeline: 'text-to-image', modelId: 'sdxl', manifestId: 'm-1', sessionId: 's-1', sequenceNumber: '0', feeWei: '1000000000',
+  networkFeeUsdMicros: '3', networkFeeUsdExact: '0.000003', ethUsdPrice: '3000', billableSecs: '1.5', pixels: '262144',
+}
+const unpriced: usage.UsageRequest =
+  { ...ticket, eventId: 'e-2', externalUserId: undefined, networkFeeUsdMicros: undefined, networkFeeUsdExact: undefined, ethUsdPrice: undefined }
+const session: usage.UsageSession = {
+  sessionId: 's-1', manifestId: 'm-1', endUserId: user.id, externalUserId: 'ada', appName: 'Demo', pipeline: 'text-to-image',
+  modelId: 'sdxl', requestCount: '3', unpricedCount: '1', feeWei: '3000000000', networkFeeUsdMicros: '9',
+  networkFeeUsdExact: '0.000009', billableSecs: '1.5', pixels: '262144', startedAt: at, endedAt: at,
+}
 const used: usage.Usage = {
   clientId, start: undefined, end: undefined,
   totals: {
     requestCount: '3', totalFeeWei: '3000000000000000', totalFeeEth: '0.003',
-    networkFeeUsdMicros: '9000000', unpricedCount: '1',
+    networkFeeUsdMicros: '9000000', unpricedCount: '1', ownerChargeWei: '3000000000000000', ownerChargeUsdMicros: '9000000',
+    platformFeeWei: '0', platformFeeUsdMicros: '0',
   },
   byUser: [
-    { endUserId: user.id, externalUserId: 'ada', requestCount: '2', feeWei: '2000000000000000', networkFeeUsdMicros: '6000000' },
-    { endUserId: 'unknown', externalUserId: undefined, requestCount: '1', feeWei: '1000000000000000', networkFeeUsdMicros: '3000000' },
+    { endUserId: user.id, externalUserId: 'ada', requestCount: '2', feeWei: '2000000000000000', networkFeeUsdMicros: '6000000', ownerChargeUsdMicros: '6000000' },
+    { endUserId: 'unknown', externalUserId: undefined, requestCount: '1', feeWei: '1000000000000000', networkFeeUsdMicros: '3000000', ownerChargeUsdMicros: '3000000' },
   ],
   byPipelineModel: [{
     pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
-    feeEth: '0.003', networkFeeUsdMicros: '9000000',
+    feeEth: '0.003', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000',
   }],
+  byDailyPipeline: [{
+    date: '2026-01-02', pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
+    feeEth: '0.003', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000',
+  }],
+  byManifest: [{ ...sums, manifestId: 'm-1' }],
+  bySession: [{ ...sums, manifestId: 'm-1', sessionId: 's-1', endUserId: user.id, externalUserId: 'ada' }],
+  byDay: [{ date: '2026-01-02', requestCount: '3', feeWei: '3000000000000000', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000' }],
+  events: [ticket],
 }
 const lost: loss.ListLossResponse = {
   clientId, period: { start: at, end: undefined },
@@ -102,6 +127,10 @@ const answers = {
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
   listLoss: lost,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
+  listUsageRequests: { requests: [ticket, unpriced], nextCursor: 'next' } satisfies usage.ListUsageRequestsResponse,
+  listOwnUsageRequests: { requests: [ticket], nextCursor: undefined, clientId, externalUserId: 'ada' } satisfies usage.ListOwnUsageRequestsResponse,
+  listUsageSessions: { sessions: [session], nextCursor: undefined } satisfies usage.ListUsageSessionsResponse,
+  listOwnUsageSessions: { sessions: [{ ...session, endedAt: undefined }], nextCursor: 'next', clientId, externalUserId: 'ada' } satisfies usage.ListOwnUsageSessionsResponse,
 }
 
 export type Rpc = keyof typeof answers
@@ -138,6 +167,12 @@ export async function startCoreDouble() {
     done({ code: reasons.NOT_FOUND.grpc, details: 'not there', metadata: trailers })
   }
 
+  const unscriptedStream: handleServerStreamingCall<object, object> = (call) => {
+    const trailers = new Metadata()
+    trailers.set(reasonTrailer, 'NOT_FOUND')
+    call.emit('error', { code: reasons.NOT_FOUND.grpc, details: 'not there', metadata: trailers })
+  }
+
   const services: ServiceDefinition[] = [
     identity.AppServiceService, identity.CallerServiceService, identity.UserServiceService, accounts.AccountServiceService,
     management.ManagementServiceService, keys.KeyServiceService,
@@ -146,7 +181,7 @@ export async function startCoreDouble() {
   ]
   for (const service of services) {
     server.addService(service, Object.fromEntries(
-      Object.keys(service).map((name) => [name, handlers[name] ?? unscripted])))
+      Object.entries(service).map(([name, { responseStream }]) => [name, handlers[name] ?? (responseStream ? unscriptedStream : unscripted)])))
   }
   const port = await new Promise<number>((resolve, reject) => server.bindAsync(
     '127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) => error ? reject(error) : resolve(bound)))

@@ -15,7 +15,8 @@ const text = fc.oneof(
   fc.constantFrom('', ' ', '\0', '%', '%zz', '..', '/', '__proto__', 'constructor', '\ud800', '🤡', "'", '9'.repeat(400), 'null', 'toString'))
 
 const names = ['externalUserId', 'email', 'status', 'label', 'scope', 'amountUsdMicros', 'source', 'featureKey', 'grant_type',
-  'client_id', 'client_secret', 'limit', 'cursor', 'keyId', 'groupBy', 'startDate', 'endDate', 'userId', '__proto__', 'x']
+  'client_id', 'client_secret', 'limit', 'cursor', 'keyId', 'groupBy', 'startDate', 'endDate', 'userId', 'include',
+  'includeRetail', 'gatewayRequestId', 'manifestId', '__proto__', 'x']
 
 const json = fc.oneof(
   fc.dictionary(fc.constantFrom(...names), fc.oneof(text, fc.jsonValue()), { maxKeys: 5 }).map((value) => JSON.stringify(value)),

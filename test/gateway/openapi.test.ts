@@ -16,6 +16,7 @@ const routes = [
   `get ${app}/users/{externalUserId}/allowances`, `post ${app}/users/{externalUserId}/allowances`,
   `post ${app}/auth/api-key/token`,
   `get ${builder}/usage`, `get ${builder}/usage/balance`, `get ${app}/usage`, `get ${app}/usage/balance`,
+  `get ${builder}/usage/requests`, `get ${builder}/usage/stream`, 'get /api/v1/user/usage/requests', 'get /api/v1/user/usage/stream',
   'get /api/v1/user/usage', 'get /api/v1/user/usage/balance', 'post /webhooks/remote-signer',
   'post /api/signer/generate-live-payment', 'post /api/signer/sign-orchestrator-info', 'post /api/signer/sign-byoc-job',
   'get /api/signer/discover-orchestrators', `post ${app}/usage/signed-tickets`, 'post /api/v1/subscriptions',

@@ -26,12 +26,16 @@ const guarded: {
   { method: 'DELETE', path: `${app}/users/a/keys`, query: '?keyId=k', rpc: 'revokeKey', bad: {}, kind: 'm2m', scope: 'users:write' },
   { method: 'GET', path: `${app}/users/a/allowances`, rpc: 'getAllowance', bad: { query: '?x=%00' }, kind: 'm2m', scope: 'users:read' },
   { method: 'POST', path: `${app}/users/a/allowances`, rpc: 'createGrant', good: { json: { amountUsdMicros: '1' } }, bad: { ask: { json: { amountUsdMicros: '0' } }, status: 422 }, kind: 'm2m', scope: 'users:write' },
-  { method: 'GET', path: `${builder}/usage`, rpc: 'queryUsage', bad: { query: '?groupBy=day' }, kind: 'm2m_basic' },
   { method: 'GET', path: `${builder}/usage/loss`, rpc: 'listLoss', bad: { query: '?limit=0' }, kind: 'm2m_basic' },
+  { method: 'GET', path: `${builder}/usage`, rpc: 'queryUsage', bad: { query: '?groupBy=week' }, kind: 'm2m_basic' },
+  { method: 'GET', path: `${builder}/usage/requests`, rpc: 'listUsageRequests', bad: { query: '?limit=51' }, kind: 'm2m_basic' },
+  { method: 'GET', path: `${builder}/usage/requests`, query: '?groupBy=session', rpc: 'listUsageSessions', bad: { query: '?userId=a&externalUserId=a' }, kind: 'm2m_basic' },
   { method: 'GET', path: `${builder}/usage/balance`, query: '?externalUserId=a', rpc: 'getBalance', bad: {}, kind: 'm2m_basic' },
   { method: 'GET', path: `${app}/usage`, rpc: 'queryUsage', bad: { query: '?groupBy=none&groupBy=user' }, kind: 'm2m_basic' },
   { method: 'GET', path: `${app}/usage/balance`, query: '?externalUserId=a', rpc: 'getBalance', bad: { query: '?externalUserId=' }, kind: 'm2m_basic' },
   { method: 'GET', path: '/api/v1/user/usage', rpc: 'queryOwnUsage', bad: { query: '?userId=a' }, kind: 'user' },
+  { method: 'GET', path: '/api/v1/user/usage/requests', rpc: 'listOwnUsageRequests', bad: { query: '?limit=10abc' }, kind: 'user' },
+  { method: 'GET', path: '/api/v1/user/usage/requests', query: '?groupBy=session', rpc: 'listOwnUsageSessions', bad: { query: '?groupBy=user' }, kind: 'user' },
   { method: 'GET', path: '/api/v1/user/usage/balance', rpc: 'getOwnBalance', bad: { query: '?external_user_id=a' }, kind: 'user' },
 ]
 
@@ -79,8 +83,10 @@ describe.each(guarded)('$method $path', ({ method, path, query = '', rpc, good =
     const reason = bad.status === 422 ? 'AMOUNT_INVALID' : 'REQUEST_INVALID'
     expect(refusal(await sendBad())).toEqual([wordOf(reason, oauth), reasons[reason].http])
     expect(harness.core.names()).toEqual(['checkCaller'])
-    expect(harness.core.last().request).toEqual({ clientId: kind === 'user' ? undefined : clientId, kind, scope })
-    for (const [reason, status] of [['CREDENTIAL_INVALID', 401], ['NOT_FOUND', 404], ['SCOPE_MISSING', 403], ['UNAVAILABLE', 503]] as const) {
+    expect(harness.core.last().request).toEqual({
+      clientId: kind === 'user' ? undefined : clientId, kind, scope, metered: kind === 'm2m' ? undefined : true,
+    })
+    for (const [reason, status] of [['CREDENTIAL_INVALID', 401], ['NOT_FOUND', 404], ['SCOPE_MISSING', 403], ['UNAVAILABLE', 503], ['METERING_NOT_CONFIGURED', 503]] as const) {
       harness.core.refuse('checkCaller', reason)
       expect(refusal(await sendBad())).toEqual([wordOf(reason, oauth), status])
     }
@@ -108,7 +114,7 @@ describe.each(guarded)('$method $path', ({ method, path, query = '', rpc, good =
   })
 })
 
-describe.each(['/api/v1/user/usage', '/api/v1/user/usage/balance'])('%s', (path) => {
+describe.each(['', '/balance', '/requests', '/stream'].map((path) => `/api/v1/user/usage${path}`))('%s', (path) => {
   it.each(['userId', 'endUserId', 'externalUserId', 'external_user_id'])('may not name a user by %s', async (name) => {
     const answer = await harness.ask('GET', `${path}?${name}=a`)
     expect(refusal(answer)).toEqual(['request_invalid', 400])

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { clientId } from './core-double.ts'
-import { type Harness, basic, publicUrl, serviceToken, startHarness } from './support.ts'
+import { type Harness, basic, serviceToken, startHarness } from './support.ts'
 
 let harness: Harness
 beforeAll(async () => { harness = await startHarness() })
@@ -129,61 +129,5 @@ describe('allowances', () => {
     expect(harness.core.last().request).toMatchObject({
       clientId, externalUserId: 'ada', amountUsdMicros: '250000', source: 'manual', featureKey: undefined, idempotencyKey: 'once',
     })
-  })
-})
-
-describe('usage', () => {
-  const totals = {
-    requestCount: 3, currency: 'USD', totalFeeWei: '3000000000000000', totalFeeEth: '0.003', networkFeeUsdMicros: '9000000', unpricedCount: 1,
-  }
-  const builder = `/api/v1/builder/apps/${clientId}/usage`
-
-  it('answers totals alone by default', async () => {
-    expect((await harness.ask('GET', builder)).body).toEqual({ clientId, source: 'ledger', period: { start: null, end: null }, totals })
-  })
-
-  it('echoes the period and adds the rows that were asked for', async () => {
-    const { body } = await harness.ask('GET', `${builder}?groupBy=user&startDate=2026-01-01&endDate=2026-01-31&userId=ada&include=retail`)
-    expect(body).toEqual({
-      clientId, source: 'ledger', period: { start: '2026-01-01', end: '2026-01-31' }, totals,
-      byUser: [
-        { endUserId: record.id, externalUserId: 'ada', userType: 'system_managed', identifier: 'ada', requestCount: 2, currency: 'USD', feeWei: '2000000000000000', networkFeeUsdMicros: '6000000' },
-        { endUserId: 'unknown', externalUserId: null, userType: 'unknown', identifier: 'unknown', requestCount: 1, currency: 'USD', feeWei: '1000000000000000', networkFeeUsdMicros: '3000000' },
-      ],
-    })
-    expect(harness.core.last().request).toEqual({ clientId, startDate: '2026-01-01', endDate: '2026-01-31', groupBy: 'user', userId: 'ada' })
-    const rows = (await harness.ask('GET', `${builder}?groupBy=pipeline_model`)).body['byPipelineModel']
-    expect(rows).toEqual([{
-      pipeline: 'text-to-image', modelId: 'sdxl', requestCount: 3, currency: 'USD', feeWei: '3000000000000000', feeEth: '0.003',
-      networkFeeWei: '3000000000000000', networkFeeEth: '0.003', networkFeeUsdMicros: '9000000',
-    }])
-  })
-
-  const balance = {
-    externalUserId: 'ada', balanceUsdMicros: '4999990', remainingUsdMicros: '4999980', consumedUsdMicros: '10',
-    lifetimeGrantedUsdMicros: '5000000', hasAccess: true, unpricedCount: 2,
-  }
-
-  it('answers balances', async () => {
-    expect((await harness.ask('GET', `${builder}/balance?externalUserId=ada`)).body).toEqual(balance)
-    expect((await harness.ask('GET', '/api/v1/user/usage/balance', { authorization: 'Bearer t' })).body).toEqual(balance)
-  })
-
-  it('answers own usage for the token alone', async () => {
-    const { body } = await harness.ask('GET', '/api/v1/user/usage?groupBy=none', { authorization: 'Bearer t' })
-    expect(body['totals']).toEqual(totals)
-    expect(harness.core.last()).toMatchObject({ rpc: 'queryOwnUsage', request: { groupBy: 'none' } })
-  })
-
-  it.each(['', '/balance'])('marks the old address of usage%s as deprecated, also when it refuses', async (path) => {
-    const link = `<${publicUrl}/api/v1/builder/apps/${clientId}/usage${path}>; rel="successor-version"`
-    const query = '?externalUserId=ada'
-    const old = await harness.ask('GET', `${app}/usage${path}${query}`)
-    const current = await harness.ask('GET', `${builder}${path}${query}`)
-    expect(old.body).toEqual(current.body)
-    expect([old.headers.get('deprecation'), old.headers.get('link')]).toEqual(['true', link])
-    expect([current.headers.get('deprecation'), current.headers.get('link')]).toEqual([null, null])
-    harness.core.refuse(path ? 'getBalance' : 'queryUsage', 'NOT_FOUND')
-    expect((await harness.ask('GET', `${app}/usage${path}${query}`)).headers.get('deprecation')).toBe('true')
   })
 })

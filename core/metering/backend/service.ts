@@ -11,17 +11,6 @@ export function createBackend(config: BackendConfig, deps: { log: Log; metrics: 
   return config.name === 'none' ? none : embedded
 }
 
-/**
- * Calls that are only answered while the backend can be asked (decision 4, specification: errors): unreachable or not
- * configured, they are refused before anything else is looked at. The figures themselves stay the ledger's, exact.
- */
-export const answeredBeside = (backend: MeteringBackend) =>
-  <Args extends readonly unknown[], Result>(call: (...args: Args) => Promise<Result>) =>
-    async (...args: Args): Promise<Result> => {
-      await backend.requireAnswers()
-      return call(...args)
-    }
-
 const nothingOutside = { destinations: [], start: () => {}, stop: async () => {}, ready: () => ({}) }
 
 /** Our own tables are the reports; nothing is sent anywhere. */

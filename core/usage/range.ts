@@ -1,0 +1,70 @@
+import { DomainError } from '../../proto/errors.ts'
+import { parseInstant, parseUtcDay } from '../lib/time.ts'
+import type { Range } from './types.ts'
+
+const hourMs = 3_600_000
+const dayMs = 86_400_000
+const daysMax = 3_660
+
+export interface Dates {
+  readonly startDate: string | undefined
+  readonly endDate: string | undefined
+}
+
+/** Both ends are meant inclusively: a day to its end, an instant to its millisecond (decisions 21 and 36). */
+export function parseRange({ startDate, endDate }: Dates): Range {
+  const start = startDate === undefined ? null : parseDate('startDate', startDate).start
+  const end = endDate === undefined ? null : parseDate('endDate', endDate).end
+  if (start && end && start >= end) throw new DomainError('REQUEST_INVALID', 'startDate must not be after endDate')
+  return { start, end }
+}
+
+/** The same; without either end it is the UTC month of `now` (billing facts 6.3). */
+export function parseHistoryRange(dates: Dates, now: Date): Range {
+  if (dates.startDate !== undefined || dates.endDate !== undefined) return parseRange(dates)
+  const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
+  return { start: new Date(Date.UTC(year, month, 1)), end: new Date(Date.UTC(year, month + 1, 1)) }
+}
+
+function parseDate(name: string, text: string): { start: Date; end: Date } {
+  const day = parseUtcDay(text)
+  if (day) return { start: day, end: new Date(day.getTime() + dayMs) }
+  const instant = parseInstant(text)
+  if (!instant) throw new DomainError('REQUEST_INVALID', `${name} must be an ISO 8601 date or instant with a zone`)
+  return { start: instant, end: new Date(instant.getTime() + 1) }
+}
+
+export interface Edge { readonly start: Date; readonly end: Date }
+
+/** The whole hours `[from, to)` of a range, and what of it lies before and after them. */
+export function splitAtHours({ start, end }: Range): { from: Date | null; to: Date | null; edges: Edge[] } {
+  const from = start && new Date(Math.ceil(start.getTime() / hourMs) * hourMs)
+  const to = end && new Date(Math.floor(end.getTime() / hourMs) * hourMs)
+  // Both ends within one hour: there is no whole hour between them.
+  if (start && end && from && to && from > to) return { from, to: from, edges: [{ start, end }] }
+  const edges: Edge[] = []
+  if (start && from && start < from) edges.push({ start, end: from })
+  if (end && to && to < end) edges.push({ start: to, end })
+  return { from, to, edges }
+}
+
+const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
+const startOf = (day: string): number => Date.parse(`${day}T00:00:00.000Z`)
+
+/**
+ * Every UTC day of a range, in order. An open start is the first day with usage, an open end the last of today and the
+ * last day with usage. REQUEST_INVALID for more days than a list should have.
+ */
+export function daysOf({ start, end }: Range, used: readonly string[], now: Date): string[] {
+  const sorted = [...used].sort()
+  const [first, last] = [sorted[0], sorted.at(-1)]
+  const from = start ? startOf(dayOf(start.getTime())) : first === undefined ? null : startOf(first)
+  const to = end ? end.getTime() - 1 : Math.max(now.getTime(), last === undefined ? 0 : startOf(last))
+  if (from === null) return []
+  if ((to - from) / dayMs > daysMax) {
+    throw new DomainError('REQUEST_INVALID', `groupBy=day takes at most ${daysMax} days; ask for a shorter range`)
+  }
+  const days: string[] = []
+  for (let at = from; at <= to; at += dayMs) days.push(dayOf(at))
+  return days
+}
