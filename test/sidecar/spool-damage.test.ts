@@ -1,6 +1,6 @@
 import { open, readFile, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { frame, mark } from '../../sidecar/spool-records.ts'
 import { segmentPath } from '../../sidecar/spool-recovery.ts'
