@@ -12,7 +12,10 @@ export interface Keeper {
    * Returns when all of them are safe, with what there is to tell about them; throws when that is
    * not certain.
    */
-  keep(envelopes: readonly Buffer[], correlationId: string): Promise<Readonly<Record<string, number>>>
+  keep(
+    envelopes: readonly Buffer[],
+    correlationId: string,
+  ): Promise<Readonly<Record<string, number>>>
   /** Pushes that it works on at the same time. */
   readonly maxInFlight: number
 }

@@ -13,7 +13,10 @@ export interface ForwardingDeps {
 
 /** Without a spool events are safe when core has committed them. */
 export function createForwarding({ core, meters }: ForwardingDeps): Keeper {
-  async function keep(envelopes: readonly Buffer[], id: string): Promise<Record<keyof IngestEventsResponse, number>> {
+  async function keep(
+    envelopes: readonly Buffer[],
+    id: string,
+  ): Promise<Record<keyof IngestEventsResponse, number>> {
     const counts = { tickets: 0, duplicates: 0, ignored: 0, quarantined: 0 }
     try {
       for (const batch of batchesOf(envelopes)) {

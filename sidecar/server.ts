@@ -116,10 +116,17 @@ async function createParts(
     shape: keyShape ?? serviceKeys,
     now,
   })
-  const spool = config.spool && await openSpool({
-    ...config.spool, metrics, log, now, deliver: core.ingestEvents, onDelivered: meters.forwarded,
-    onFailed: () => meters.failed('core'),
-  })
+  const spool =
+    config.spool
+    && (await openSpool({
+      ...config.spool,
+      metrics,
+      log,
+      now,
+      deliver: core.ingestEvents,
+      onDelivered: meters.forwarded,
+      onFailed: () => meters.failed('core'),
+    }))
   const identities = createIdentities({ verify, marks, max: entries, log, now })
   const elapsed = createElapsed({ max: entries })
   const invalidations = createInvalidations({
@@ -155,7 +162,10 @@ async function createParts(
     log,
   })
   const events = createEventsHandler({
-    keeper: spool ?? createForwarding({ core, meters }), complete: createUsagePushes({ now }), isKnownCaller, log,
+    keeper: spool ?? createForwarding({ core, meters }),
+    complete: createUsagePushes({ now }),
+    isKnownCaller,
+    log,
   })
 
   async function ready(): Promise<Record<string, boolean>> {

@@ -13,8 +13,6 @@ export interface ForwarderOptions {
   /** Returns when core has committed every envelope. */
   readonly deliver: (envelopes: Buffer[], correlationId: string) => Promise<unknown>
   readonly onDelivered: (events: number) => void
-  /** Told of events that core will never take and that were set aside. */
-  readonly onRefused: (events: number) => void
   /** Told when there may be more room. */
   readonly onReleased: () => void
   readonly onFailed: () => void
@@ -63,7 +61,8 @@ export function startForwarder(options: ForwarderOptions) {
   }
 
   const isOver = (): boolean =>
-    stopping.signal.aborted && (idle || failures > 0 || unreadable > 0 || performance.now() > deadline)
+    stopping.signal.aborted
+    && (idle || failures > 0 || unreadable > 0 || performance.now() > deadline)
 
   async function step(): Promise<void> {
     const read = await segments.read(place, { count: atOnce, bytes: batchBytes })
@@ -72,8 +71,10 @@ export function startForwarder(options: ForwarderOptions) {
     if (read.kind === 'end') return rest()
     if (read.kind === 'torn') return skip(await segments.giveUp(read.at))
     const path = await segments.setAside(read.at, read.next)
-    log.error({ segment: read.at.segment, from: read.at.offset, to: read.next, path },
-      'the spool is damaged; the bytes are set aside and what follows is forwarded')
+    log.error(
+      { segment: read.at.segment, from: read.at.offset, to: read.next, path },
+      'the spool is damaged; the bytes are set aside and what follows is forwarded',
+    )
     options.onDamaged()
     await advance({ segment: read.at.segment, offset: read.next })
   }
@@ -95,6 +96,7 @@ export function startForwarder(options: ForwarderOptions) {
     }
     failures = 0
     atOnce = Math.min(most, atOnce * 2)
+    segments.taken(at.segment, records.length)
     options.onDelivered(records.length)
     await advance({ segment: at.segment, offset: last.next })
   }
@@ -115,7 +117,7 @@ export function startForwarder(options: ForwarderOptions) {
     const path = await segments.setAside(at, next)
     log.error({ err: error, path }, 'core refuses a spooled event; it is set aside')
     options.onDamaged()
-    options.onRefused(1)
+    segments.taken(at.segment, 1)
     await advance({ segment: at.segment, offset: next })
   }
 
@@ -123,13 +125,16 @@ export function startForwarder(options: ForwarderOptions) {
     if (abandoned) return
     const isElsewhere = to.segment !== place.segment
     place = to
-    await position.save(to).catch((error: unknown) => log.warn({ err: error }, 'the position in the spool was not kept'))
+    await position.save(to).catch((error: unknown) =>
+      log.warn({ err: error }, 'the position in the spool was not kept'),
+    )
     if (isElsewhere) await release()
   }
 
   async function release(): Promise<void> {
     await segments.release(place).catch((error: unknown) =>
-      log.error({ err: error }, 'a segment that is done with cannot be removed'))
+      log.error({ err: error }, 'a segment that is done with cannot be removed'),
+    )
     options.onReleased()
   }
 
@@ -167,14 +172,15 @@ export function startForwarder(options: ForwarderOptions) {
     wake: (): void => wake.resolve(),
     stop,
     place: () => place,
-    /** When the first event that core does not have was spooled, in milliseconds; null when there is none. */
+    /** When the first event that core does not have was spooled, in ms; null when there is none. */
     oldestMs: () => oldestMs,
   }
 }
 
 /** True when core says that it will never take this, whenever it comes. */
 const isRefusal = (error: unknown): boolean =>
-  error instanceof DomainError && (error.reason === 'REQUEST_INVALID' || error.reason === 'BODY_TOO_LARGE')
+  error instanceof DomainError
+  && (error.reason === 'REQUEST_INVALID' || error.reason === 'BODY_TOO_LARGE')
 
 /** Doubles from 100 ms to 5 s, less up to half of it. */
 const pauseMs = (tried: number): number =>

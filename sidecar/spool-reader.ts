@@ -29,7 +29,7 @@ export interface Limits {
 
 const chunkBytes = 1024 * 1024
 
-/** Reads records from `from` on, as many as fit the limits, at least one; or says why there is none. */
+/** Reads the records from `from` on, one at least and within the limits, or why there is none. */
 export async function readRecords(
   file: FileHandle,
   { from, end }: Stretch,

@@ -10,13 +10,13 @@ export interface Segment {
   readonly path: string
   /** Bytes of it that are on disk for certain. */
   size: number
+  /** How many events of it core has not taken. */
+  events: number
 }
 
 export interface Found {
   /** The oldest first. */
   readonly segments: Segment[]
-  /** Events behind the given place. */
-  readonly events: number
   /** Bytes of what an earlier run set aside. */
   readonly asideBytes: number
 }
@@ -42,26 +42,27 @@ export async function syncDirectory(directory: string): Promise<void> {
 }
 
 /**
- * What an earlier run has left: reads every record once, removes what core has acknowledged and cuts
- * off records that were never acknowledged to anybody because their writer was killed over them.
+ * What an earlier run has left: reads every record once, removes what core has acknowledged, and
+ * cuts off records that nobody was told of because their writer was killed over them.
  */
 export async function recover(directory: string, place: Place, log: Log): Promise<Found> {
   const names = (await readdir(directory)).toSorted()
   const segments: Segment[] = []
-  let events = 0
   for (const name of names.filter((name) => segmentName.test(name))) {
-    const segment = { number: Number(name.slice(0, 12)), path: join(directory, name), size: 0 }
+    const segment = { number: Number(name.slice(0, 12)), path: join(directory, name), size: 0, events: 0 }
     const from = segment.number === place.segment ? place.offset : 0
-    const counted = segment.number < place.segment ? 0 : await open(segment.path, 'r+').then(
-      (file) => scan(file, { segment, from, log }).finally(() => file.close()))
-    events += counted
-    if (segment.number < place.segment || segment.size === 0) await rm(segment.path)
-    else segments.push(segment)
+    if (segment.number >= place.segment) {
+      const file = await open(segment.path, 'r+')
+      await scan(file, { segment, from, log }).finally(() => file.close())
+    }
+    if (segment.size > 0) segments.push(segment)
+    else await rm(segment.path)
   }
   const aside = names.filter((name) => name.endsWith(asideSuffix))
-  const sizes = await Promise.all(aside.map(async (name) => (await stat(join(directory, name))).size))
-  if (events > 0) log.info({ events, segments: segments.length }, 'the spool holds events of an earlier run')
-  return { segments, events, asideBytes: sizes.reduce((sum, size) => sum + size, 0) }
+  const kept = await Promise.all(aside.map((name) => stat(join(directory, name))))
+  const events = segments.reduce((sum, { events }) => sum + events, 0)
+  if (events > 0) log.info({ events }, 'the spool holds events of an earlier run')
+  return { segments, asideBytes: kept.reduce((sum, { size }) => sum + size, 0) }
 }
 
 interface Scanning {
@@ -70,21 +71,23 @@ interface Scanning {
   readonly log: Log
 }
 
-/** Sets the segment's size and returns how many events stand from `from` on. */
-async function scan(file: FileHandle, { segment, from, log }: Scanning): Promise<number> {
+/** Finds the segment's size and how many events stand from `from` on. */
+async function scan(file: FileHandle, { segment, from, log }: Scanning): Promise<void> {
   const end = (await file.stat()).size
-  let events = 0
   for (let at = Math.min(from, end); ;) {
     const read = await readRecords(file, { from: at, end }, counting)
-    if (read.kind === 'records') events += read.records.length
+    if (read.kind === 'records') segment.events += read.records.length
     if (read.kind === 'torn') {
       await file.truncate(at)
       await file.datasync()
-      log.warn({ segment: segment.path, bytes: end - at }, 'cut off a record that was not written to its end')
+      log.warn(
+        { segment: segment.path, bytes: end - at },
+        'cut off a record that was not written to its end',
+      )
     }
     if (read.kind === 'torn' || read.kind === 'end') {
       segment.size = read.kind === 'torn' ? at : end
-      return events
+      return
     }
     at = read.next
   }

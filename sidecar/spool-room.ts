@@ -19,11 +19,14 @@ export function createRoom({ maxBytes, usedBytes, probe, log }: RoomOptions) {
   let full: 'limit' | 'disk' | null = null
   let timer: NodeJS.Timeout | null = null
 
-  /** Takes room for bytes that are about to be written. Throws SPOOL_UNAVAILABLE when there is not enough. */
+  /** Takes room for bytes that are to be written. Throws SPOOL_UNAVAILABLE when there is none. */
   function reserve(bytes: number): void {
     if (usedBytes() + reserved + bytes > maxBytes) {
       refuse('limit')
-      throw new DomainError('SPOOL_UNAVAILABLE', 'the spool is full: core has not taken its events yet; send these again later')
+      throw new DomainError(
+        'SPOOL_UNAVAILABLE',
+        'the spool is full: core has not taken its events yet; send these again later',
+      )
     }
     reserved += bytes
   }
@@ -31,7 +34,9 @@ export function createRoom({ maxBytes, usedBytes, probe, log }: RoomOptions) {
   const settle = (bytes: number): void => void (reserved -= bytes)
 
   function refuse(why: 'limit' | 'disk'): void {
-    if (full !== why) log.error({ why, usedBytes: usedBytes(), maxBytes }, 'the spool is full: pushes are refused')
+    if (full !== why) {
+      log.error({ why, usedBytes: usedBytes(), maxBytes }, 'the spool is full: pushes are refused')
+    }
     full = why
     if (why === 'disk') timer ??= setInterval(() => void look(), probeEveryMs).unref()
   }
@@ -40,8 +45,11 @@ export function createRoom({ maxBytes, usedBytes, probe, log }: RoomOptions) {
   function failed(error: unknown): DomainError {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     refuse('disk')
-    const what = fullCodes.has(code) ? 'the disk of the spool is full' : 'the spool cannot be written'
-    return new DomainError('SPOOL_UNAVAILABLE', `${what} (${code}); send the events again later`, { cause: error })
+    const isFull = fullCodes.has(code)
+    const what = isFull ? 'the disk of the spool is full' : 'the spool cannot be written'
+    return new DomainError('SPOOL_UNAVAILABLE', `${what} (${code}); send the events again later`, {
+      cause: error,
+    })
   }
 
   // Nobody may be sending any more to a sidecar that says it is not ready.
@@ -64,7 +72,10 @@ export function createRoom({ maxBytes, usedBytes, probe, log }: RoomOptions) {
 
   const stop = (): void => void (timer && clearInterval(timer))
 
-  return { reserve, settle, failed, changed, wrote: () => over('disk'), isFull: () => full !== null, stop }
+  const wrote = (): void => over('disk')
+  const isFull = (): boolean => full !== null
+
+  return { reserve, settle, failed, changed, wrote, isFull, stop }
 }
 
 export type Room = ReturnType<typeof createRoom>

@@ -3,7 +3,11 @@ import type { Log } from '../core/lib/log.ts'
 import type { Place } from './spool-position.ts'
 import { type Limits, type Read, readAt, readRecords } from './spool-reader.ts'
 import {
-  type Found, type Segment, asideSuffix, segmentPath, syncDirectory,
+  type Found,
+  type Segment,
+  asideSuffix,
+  segmentPath,
+  syncDirectory,
 } from './spool-recovery.ts'
 
 export interface SegmentsOptions {
@@ -25,17 +29,26 @@ interface Open {
  * The files of the spool. One writer and one reader at a time; a segment is written once, from its
  * beginning to its end, and removed when all of it has been read and released.
  */
-export function createSegments({ directory, found, nextNumber, segmentBytes, log }: SegmentsOptions) {
+export function createSegments(options: SegmentsOptions) {
+  const { directory, found, segmentBytes, log } = options
   const { segments } = found
-  let number = nextNumber
+  let number = options.nextNumber
   let asideBytes = found.asideBytes
   let writing: Open | null = null
   let reading: Open | null = null
 
   const usedBytes = (): number => segments.reduce((sum, { size }) => sum + size, asideBytes)
 
-  /** Returns when the bytes are on disk. When it throws none of them count, and the next ones can be tried. */
-  async function write(bytes: Buffer): Promise<void> {
+  const waiting = (): number => segments.reduce((sum, { events }) => sum + events, 0)
+
+  /** Notes that core has taken events of a segment. */
+  function taken(number: number, count: number): void {
+    const segment = segments.find((one) => one.number === number)
+    if (segment) segment.events -= count
+  }
+
+  /** Returns when the events are on disk. When it throws none of them count; others may be tried. */
+  async function write(bytes: Buffer, events: number): Promise<void> {
     if (writing && writing.segment.size + bytes.length > segmentBytes) await retire()
     writing ??= await create()
     const { segment, file } = writing
@@ -43,6 +56,7 @@ export function createSegments({ directory, found, nextNumber, segmentBytes, log
       await writeAll(file, bytes, segment.size)
       await file.datasync()
       segment.size += bytes.length
+      segment.events += events
     } catch (error) {
       writing = null
       await abandon({ segment, file })
@@ -51,7 +65,7 @@ export function createSegments({ directory, found, nextNumber, segmentBytes, log
   }
 
   async function create(): Promise<Open> {
-    const segment = { number, path: segmentPath(directory, number), size: 0 }
+    const segment = { number, path: segmentPath(directory, number), size: 0, events: 0 }
     number += 1
     const file = await open(segment.path, 'wx', 0o600)
     segments.push(segment)
@@ -70,7 +84,7 @@ export function createSegments({ directory, found, nextNumber, segmentBytes, log
     await last?.file.close()
   }
 
-  // What the system holds of a file whose fsync failed is not to be trusted: it is not written to again.
+  // What the system holds of a file whose fsync failed is not to be trusted: nothing follows it.
   async function abandon({ segment, file }: Open): Promise<void> {
     await file.truncate(segment.size).catch(() => {})
     await file.close().catch(() => {})
@@ -87,7 +101,7 @@ export function createSegments({ directory, found, nextNumber, segmentBytes, log
     return { segment, offset: segment.number === place.segment ? place.offset : 0 }
   }
 
-  /** What stands at `place` or, where nothing does any more, at the next one that holds something. */
+  /** What stands at `place` or, where nothing does, at the next one that holds something. */
   async function read(place: Place, limits: Limits): Promise<Read & { readonly at: Place }> {
     const next = locate(place)
     if (!next) return { kind: 'end', at: place }
@@ -135,7 +149,10 @@ export function createSegments({ directory, found, nextNumber, segmentBytes, log
       await writeFile(path, bytes, { mode: 0o600 })
       asideBytes += bytes.length
     } catch (error) {
-      log.error({ err: error, segment: from.segment, from: from.offset, to }, 'damaged bytes of the spool could not be kept')
+      log.error(
+        { err: error, segment: from.segment, from: from.offset, to },
+        'damaged bytes of the spool could not be kept',
+      )
     }
     return path
   }
@@ -156,7 +173,7 @@ export function createSegments({ directory, found, nextNumber, segmentBytes, log
     await closeReading()
   }
 
-  return { write, read, giveUp, setAside, release, usedBytes, close }
+  return { write, read, taken, giveUp, setAside, release, usedBytes, waiting, close }
 }
 
 export type Segments = ReturnType<typeof createSegments>

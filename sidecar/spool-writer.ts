@@ -4,9 +4,9 @@ import type { Room } from './spool-room.ts'
 
 export interface WriterOptions {
   /** Returns when the bytes are on disk. */
-  readonly write: (bytes: Buffer) => Promise<void>
+  readonly write: (bytes: Buffer, events: number) => Promise<void>
   readonly room: Room
-  readonly onWritten: (events: number, ms: number) => void
+  readonly onWritten: (ms: number) => void
   readonly now: Now
 }
 
@@ -26,7 +26,7 @@ export function createSpoolWriter({ write, room, onWritten, now }: WriterOptions
   const waiting: Waiting[] = []
   let working: Promise<void> | null = null
 
-  /** Returns when all of them are on disk; throws SPOOL_UNAVAILABLE or UNAVAILABLE when they are not. */
+  /** Returns when all of them are on disk; throws SPOOL_UNAVAILABLE when that is not certain. */
   function keep(envelopes: readonly Buffer[]): Promise<void> {
     const bytes = frame(envelopes, now().getTime())
     room.reserve(bytes.length)
@@ -46,9 +46,8 @@ export function createSpoolWriter({ write, room, onWritten, now }: WriterOptions
     const bytes = Buffer.concat(group.map(({ bytes }) => bytes))
     const started = performance.now()
     try {
-      await write(bytes)
-      const events = group.reduce((sum, { events }) => sum + events, 0)
-      onWritten(events, performance.now() - started)
+      await write(bytes, group.reduce((sum, { events }) => sum + events, 0))
+      onWritten(performance.now() - started)
       for (const { written } of group) written.resolve()
     } catch (error) {
       const why = room.failed(error)

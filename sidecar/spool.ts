@@ -25,8 +25,9 @@ export interface SpoolOptions {
   readonly now: Now
 }
 
-const largestSegment = 16 * 1024 * 1024
-const segmentsAtLeast = 16
+const usualSegment = 16 * 1024 * 1024
+/** Enough of them that little of the disk is held by what core has taken, and not too many to count. */
+const segmentsOf = { least: 16, most: 256 } as const
 const drainMs = 1_000
 const probeBytes = 64 * 1024
 
@@ -39,29 +40,24 @@ const probeBytes = 64 * 1024
 export async function openSpool(options: SpoolOptions) {
   const directory = resolve(options.directory)
   const { maxBytes, log, now } = options
-  const { position, segments, events: left, unlock } = await openFiles({ directory, maxBytes, log })
-  let events = left
+  const { position, segments, unlock } = await openFiles({ directory, maxBytes, log })
   const room = createRoom({
     maxBytes, usedBytes: segments.usedBytes, probe: () => probe(directory), log,
   })
   const meters = createSpoolMeters(options.metrics, () => {
     const oldestMs = forwarder.oldestMs()
     const oldestSeconds = oldestMs === null ? 0 : Math.max(0, (now().getTime() - oldestMs) / 1000)
-    return { bytes: segments.usedBytes(), events, oldestSeconds, full: room.isFull() }
+    const [bytes, events, full] = [segments.usedBytes(), segments.waiting(), room.isFull()]
+    return { bytes, events, oldestSeconds, full }
   })
   const forwarder = startForwarder({
     segments, position, log, deliver: options.deliver, onFailed: options.onFailed,
-    onDelivered: (count) => {
-      events -= count
-      options.onDelivered(count)
-    },
-    onRefused: (count) => void (events -= count),
+    onDelivered: options.onDelivered,
     onReleased: room.changed,
     onDamaged: meters.damaged,
   })
   const writer = createSpoolWriter({
-    write: segments.write, room, now, onWritten: (count, ms) => {
-      events += count
+    write: segments.write, room, now, onWritten: (ms) => {
       room.wrote()
       meters.wrote(ms)
       forwarder.wake()
@@ -92,15 +88,17 @@ export type Spool = Awaited<ReturnType<typeof openSpool>>
 type Opening = Pick<SpoolOptions, 'directory' | 'maxBytes' | 'log'>
 
 async function openFiles({ directory, maxBytes, log }: Opening) {
-  await makeDirectory(directory).catch((error: unknown) => { throw unusable(directory, error) })
-  const unlock = await lockDirectory(directory, 'SPOOL_DIR').catch((error: unknown) => { throw unusable(directory, error) })
+  let unlock = async (): Promise<void> => {}
   try {
+    await makeDirectory(directory)
+    unlock = await lockDirectory(directory, 'SPOOL_DIR')
     const position = await openPosition(directory)
     const found = await recover(directory, position.start, log)
     const last = Math.max(position.start.segment, ...found.segments.map(({ number }) => number))
-    const segmentBytes = Math.min(largestSegment, Math.ceil(maxBytes / segmentsAtLeast))
+    const largest = Math.max(usualSegment, maxBytes / segmentsOf.most)
+    const segmentBytes = Math.min(largest, maxBytes / segmentsOf.least)
     const segments = createSegments({ directory, found, nextNumber: last + 1, segmentBytes, log })
-    return { position, segments, events: found.events, unlock }
+    return { position, segments, unlock }
   } catch (error) {
     await unlock()
     throw unusable(directory, error)
@@ -110,10 +108,15 @@ async function openFiles({ directory, maxBytes, log }: Opening) {
 // An error of the system names its call and a file; a person wants the setting.
 function unusable(directory: string, error: unknown): unknown {
   if (!(error instanceof Error && 'syscall' in error && 'code' in error)) return error
-  return new Error(`cannot use the spool ${directory} (${String(error.code)}); set SPOOL_DIR to a folder that this user may write`, { cause: error })
+  const hint = 'set SPOOL_DIR to a folder that this user may write'
+  return new Error(`cannot use the spool ${directory} (${String(error.code)}); ${hint}`, {
+    cause: error,
+  })
 }
 
 async function probe(directory: string): Promise<void> {
   const path = join(directory, 'probe')
-  await writeFile(path, Buffer.alloc(probeBytes), { flush: true }).finally(() => rm(path, { force: true }))
+  await writeFile(path, Buffer.alloc(probeBytes), { flush: true }).finally(() =>
+    rm(path, { force: true }),
+  )
 }

@@ -33,9 +33,11 @@ export function createUsagePushes({ now }: { readonly now: Now }): (envelope: Bu
   return complete
 }
 
+type Members = Readonly<Record<string, unknown>>
+
 interface Data {
-  readonly outer: Readonly<Record<string, unknown>>
-  readonly members: Readonly<Record<string, unknown>>
+  readonly outer: Members
+  readonly members: Members
   /** Behind the bracket that opens it. */
   readonly inside: number
 }
@@ -46,15 +48,20 @@ const dayMs = 86_400_000
 
 /** The data of a usage push; null for everything else, which core judges as it came. */
 function dataOf(envelope: Buffer): Data | null {
-  if (envelope.length > largest || envelope.compare(usual, 0, usual.length, 0, usual.length) === 0) return null
+  if (envelope.length > largest || envelope.subarray(0, usual.length).equals(usual)) return null
   const outer = objectOf(envelope)
   if (!outer || 'id' in outer || outer['type'] !== 'create_signed_ticket') return null
   const members = outer['data']
-  if (!isObject(members) || !isText(members['request_id']) || members['computed_fee'] === undefined) return null
-  const isSomebodys = isText(members['auth_id']) || (isText(members['client_id']) && isText(members['usage_subject']))
+  if (!isObject(members) || !isPayment(members)) return null
   // Twice the same member is ambiguous: core puts that aside.
   const [data, another] = membersOf(envelope).filter(({ name }) => name === 'data')
-  return isSomebodys && data && !another ? { outer, members, inside: data.at + 1 } : null
+  return data && !another ? { outer, members, inside: data.at + 1 } : null
+}
+
+function isPayment(members: Members): boolean {
+  const isNamed = isText(members['client_id']) && isText(members['usage_subject'])
+  const isSomebodys = isNamed || isText(members['auth_id'])
+  return isSomebodys && isText(members['request_id']) && members['computed_fee'] !== undefined
 }
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
@@ -76,9 +83,13 @@ function idOf(digest: string, { members }: Data, arrivedMs: number): string {
   return `usage-push-${hash('sha256', `${digest} ${day}`, 'hex').slice(0, 40)}`
 }
 
+interface Parts extends Data {
+  readonly id: string
+  readonly arrivedMs: number
+}
+
 // Put in between the bytes that came, so that every digit of them stays.
-function assemble(envelope: Buffer, of: Data & { readonly id: string; readonly arrivedMs: number }): Buffer {
-  const { outer, members, inside, id, arrivedMs } = of
+function assemble(envelope: Buffer, { outer, members, inside, id, arrivedMs }: Parts): Buffer {
   const start = envelope.indexOf('{') + 1
   const time = new Date(arrivedMs).toISOString()
   return Buffer.concat([
@@ -91,7 +102,8 @@ function assemble(envelope: Buffer, of: Data & { readonly id: string; readonly a
 }
 
 /** The members that `object` lacks, as text to stand before its own. */
-function missing(object: Readonly<Record<string, unknown>>, members: Readonly<Record<string, unknown>>): Buffer {
+function missing(object: Members, members: Members): Buffer {
   const lacking = Object.entries(members).filter(([name]) => object[name] === undefined)
-  return Buffer.from(lacking.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)},`).join(''))
+  const texts = lacking.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)},`)
+  return Buffer.from(texts.join(''))
 }

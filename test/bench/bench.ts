@@ -7,6 +7,7 @@ import { collectorMemory, idleMemory } from './memory.ts'
 import { type Million, collectMillion } from './million.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
+import { spool } from './spool.ts'
 import { startup } from './startup.ts'
 import { table } from './table.ts'
 
@@ -18,6 +19,7 @@ import { table } from './table.ts'
 const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
   ingest,
+  spool,
   'balance-read': balanceRead,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
