@@ -39,7 +39,7 @@ export async function startService(environment: Env): Promise<Service> {
   readSettings({ ...newSecrets(), ...given })
   const dataDir = dataDirOf(environment)
   await openDataDir(dataDir)
-  const env: Record<string, string | undefined> = { ...await loadSecrets(dataDir), ...given }
+  const env: Record<string, string | undefined> = { ...await loadSecrets(dataDir), SPOOL_DIR: join(dataDir, 'spool'), ...given }
   await choosePorts(env)
   const settings = readSettings(env)
   const logFile = await openLogFile(join(dataDir, 'tollgate.log'), settings.logLevel)

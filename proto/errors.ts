@@ -61,6 +61,8 @@ export const reasons = {
   METERING_NOT_CONFIGURED: { grpc: grpc.UNAVAILABLE, http: 503, oauth: 'temporarily_unavailable', title: 'Metering not configured' },
   // Between our own processes: a wrong CORE_TOKEN is our fault, never the end caller's.
   SERVICE_TOKEN_INVALID: { grpc: grpc.UNAUTHENTICATED, http: 503, oauth: 'temporarily_unavailable', title: 'Service unavailable' },
+  // The sidecar stops acknowledging events when it cannot keep them.
+  SPOOL_UNAVAILABLE: { grpc: grpc.UNAVAILABLE, http: 503, oauth: 'temporarily_unavailable', title: 'Spool unavailable' },
   UNAVAILABLE: { grpc: grpc.UNAVAILABLE, http: 503, oauth: 'temporarily_unavailable', title: 'Service unavailable' },
   INTERNAL: { grpc: grpc.INTERNAL, http: 500, oauth: 'server_error', title: 'Internal error' },
 } as const satisfies Record<string, ReasonRow>

@@ -34,6 +34,7 @@ export function readSidecarConfig(env: EnvReader) {
     identity: readIdentity(env),
     access: readAccess(env),
     maxPrice: readMaxPrice(env),
+    spool: readSpool(env),
   } as const
 }
 
@@ -84,6 +85,24 @@ function readAccess(env: EnvReader) {
       max: 60,
     }),
   } as const
+}
+
+const mebibyte = 1024 * 1024
+
+/** Null: nothing is kept here, and events are acknowledged when core has them. */
+function readSpool(env: EnvReader) {
+  const directory = env.optional('SPOOL_DIR', {
+    meaning:
+      'Folder in which the sidecar keeps pushed events until core has them, its own; unset: events are acknowledged when core has them.',
+  })
+  const maxBytes = env.integer('SPOOL_MAX_BYTES', {
+    meaning: 'Disk that the spool may take; when it is full, pushes are refused with 503.',
+    fallback: String(1024 * mebibyte),
+    // Less would not hold the largest push.
+    min: 8 * mebibyte,
+    max: 64 * 1024 * mebibyte,
+  })
+  return directory === undefined ? null : ({ directory, maxBytes } as const)
 }
 
 const ceilings = {

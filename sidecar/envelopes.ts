@@ -102,6 +102,35 @@ function elementsOf(body: Buffer, start: number): Buffer[] | null {
   return null
 }
 
+export interface Member {
+  readonly name: string
+  /** Where its value begins. */
+  readonly at: number
+}
+
+/** The members of a JSON object, each as often as it stands there. The bytes must be JSON. */
+export function membersOf(object: Buffer): Member[] {
+  const members: Member[] = []
+  let at = skipBlank(object, 0) + 1
+  for (;;) {
+    const name = skipBlank(object, at)
+    const nameEnd = object[name] === quote ? endOfString(object, name) : null
+    if (nameEnd === null) return members
+    const value = skipBlank(object, skipBlank(object, nameEnd) + 1)
+    members.push({ name: String(JSON.parse(object.toString('utf8', name, nameEnd))), at: value })
+    at = skipBlank(object, endOfMember(object, value)) + 1
+  }
+}
+
+// A bare number or word ends where the object does, too.
+function endOfMember(object: Buffer, value: number): number {
+  if (object[value] === quote || object[value] === open['{'] || object[value] === open['['])
+    return endOfValue(object, value) ?? object.length
+  let at = value
+  while (at < object.length && object[at] !== comma && object[at] !== close['}']) at++
+  return at
+}
+
 const isEnd = (body: Buffer, at: number): boolean => skipBlank(body, at) === body.length
 
 function linesOf(body: Buffer): Buffer[] {

@@ -1,53 +1,73 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
-import type { IngestEventsResponse } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { correlationIdFrom } from '../core/lib/correlation.ts'
 import type { Log } from '../core/lib/log.ts'
-import type { CoreClient } from './core.ts'
+import { DomainError } from '../proto/errors.ts'
 import { type Push, splitEnvelopes } from './envelopes.ts'
-import type { Meters } from './meters.ts'
 import { type Problem, problems, sendProblem, writeProblem } from './problems.ts'
 import { declaredLength, endPolitely, receive } from './request-body.ts'
 
+/** Where events are safe. */
+export interface Keeper {
+  /**
+   * Returns when all of them are safe, with what there is to tell about them; throws when that is
+   * not certain.
+   */
+  keep(
+    envelopes: readonly Buffer[],
+    correlationId: string,
+  ): Promise<Readonly<Record<string, number>>>
+  /** Pushes that it works on at the same time. */
+  readonly maxInFlight: number
+}
+
 export interface EventsDeps {
-  readonly core: Pick<CoreClient, 'ingestEvents'>
+  readonly keeper: Keeper
+  /** Makes an event of a usage push; anything else stays as it is. */
+  readonly complete: (envelope: Buffer) => Buffer
   readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
-  readonly meters: Meters
   readonly log: Log
 }
 
 const maxBody = 4 * 1024 * 1024
 const maxEnvelope = 2 * 1024 * 1024
-const maxEnvelopes = 1_000
-const maxBatchBytes = 2 * 1024 * 1024
-const maxInFlight = 32
+const maxElements = 1_000
+const maxLines = 10_000
+const maxBytesInFlight = 64 * 1024 * 1024
 
 /**
- * Direct mode (decision 5): takes the signer's events and answers 202 when core has committed them
- * all. Otherwise nothing is acknowledged and the sender repeats; what core already has is then a
+ * Direct mode (decision 5): takes the signer's events and answers 202 when they are safe, all of
+ * them. Otherwise nothing is acknowledged and the sender repeats; what had come through is then a
  * duplicate.
  */
 export function createEventsHandler(
   deps: EventsDeps,
 ): (request: IncomingMessage, response: ServerResponse) => void {
-  const { core, isKnownCaller, meters, log } = deps
+  const { keeper, complete, isKnownCaller, log } = deps
   let inFlight = 0
+  let bytesInFlight = 0
 
   return (request, response) => {
     const id = correlationIdFrom(request.headers['x-correlation-id'])
     response.setHeader('x-correlation-id', id)
-    const problem = refusalOf(request)
+    const bytes = bytesOf(request)
+    const problem = refusalOf(request, bytes)
     if (problem) return refuseUnread(request, response, problem)
     inFlight++
-    response.once('close', () => void inFlight--)
+    bytesInFlight += bytes
+    response.once('close', () => {
+      inFlight--
+      bytesInFlight -= bytes
+    })
     receive(request, maxBody, {
       received: (body) => void take(body, response, id),
       tooLarge: () => refuseUnread(request, response, problems.bodyTooLarge),
     })
   }
 
-  function refusalOf(request: IncomingMessage): Problem | null {
+  function refusalOf(request: IncomingMessage, bytes: number): Problem | null {
     if (!isKnownCaller(request.headers)) return problems.unauthorized
-    if (inFlight >= maxInFlight) return problems.busy
+    if (inFlight >= keeper.maxInFlight || bytesInFlight + bytes > maxBytesInFlight)
+      return problems.busy
     return (request.headers['content-encoding'] ?? 'identity') === 'identity'
       ? null
       : problems.encoded
@@ -58,63 +78,42 @@ export function createEventsHandler(
     if (!push) return sendProblem(response, problems.notJson, id)
     const problem = problemOf(push)
     if (problem) return sendProblem(response, problem, id)
-    const { envelopes } = push
     try {
-      const counts = await forward(envelopes, id)
-      meters.forwarded(envelopes.length)
-      const answer = JSON.stringify({ accepted: envelopes.length, ...counts })
+      const told = await keeper.keep(push.envelopes.map(complete), id)
+      const answer = JSON.stringify({ accepted: push.envelopes.length, ...told })
       response.writeHead(202, {
         'content-type': 'application/json',
         'content-length': Buffer.byteLength(answer),
       })
       response.end(answer)
     } catch (error) {
-      meters.failed('core')
       log.warn(
-        { err: error, envelopes: envelopes.length, correlationId: id },
-        'events were not forwarded',
+        { err: error, envelopes: push.envelopes.length, correlationId: id },
+        'events were not taken',
       )
-      sendProblem(response, problems.coreAway, id)
+      sendProblem(response, notKept(error), id)
     }
   }
+}
 
-  /** Returns when core has committed every envelope; throws when that is not certain. */
-  async function forward(envelopes: readonly Buffer[], id: string): Promise<IngestEventsResponse> {
-    const counts = { tickets: 0, duplicates: 0, ignored: 0, quarantined: 0 }
-    for (const batch of batchesOf(envelopes)) {
-      const { tickets, duplicates, ignored, quarantined } = await core.ingestEvents(batch, id)
-      counts.tickets += tickets
-      counts.duplicates += duplicates
-      counts.ignored += ignored
-      counts.quarantined += quarantined
-    }
-    return counts
-  }
+/** A body of unknown length may be of any. */
+function bytesOf(request: IncomingMessage): number {
+  const declared = declaredLength(request)
+  return request.headers['transfer-encoding'] === undefined ? Math.min(declared, maxBody) : maxBody
+}
+
+/** What the sender is told; it sends again after any 5xx (signer-contract 6.4). */
+function notKept(error: unknown): Problem {
+  return error instanceof DomainError && error.reason === 'SPOOL_UNAVAILABLE'
+    ? { ...problems.spoolUnavailable, detail: error.message }
+    : problems.coreAway
 }
 
 function problemOf({ envelopes, isArray }: Push): Problem | null {
   if (envelopes.length === 0 && !isArray) return problems.empty
-  if (isArray && envelopes.length > maxEnvelopes) return problems.tooMany
+  if (isArray && envelopes.length > maxElements) return problems.tooMany
+  if (envelopes.length > maxLines) return problems.tooManyLines
   return envelopes.some(({ length }) => length > maxEnvelope) ? problems.envelopeTooLarge : null
-}
-
-// Core takes at most 1,000 envelopes and gRPC 4 MiB in one message.
-function* batchesOf(envelopes: readonly Buffer[]): Generator<Buffer[]> {
-  let batch: Buffer[] = []
-  let bytes = 0
-  for (const envelope of envelopes) {
-    if (
-      batch.length === maxEnvelopes
-      || (batch.length > 0 && bytes + envelope.length > maxBatchBytes)
-    ) {
-      yield batch
-      batch = []
-      bytes = 0
-    }
-    batch.push(envelope)
-    bytes += envelope.length
-  }
-  if (batch.length > 0) yield batch
 }
 
 

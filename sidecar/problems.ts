@@ -22,6 +22,11 @@ export const problems = {
     detail: 'events cannot be stored now; send them again',
     headers: retry(2),
   },
+  spoolUnavailable: {
+    reason: 'SPOOL_UNAVAILABLE',
+    detail: 'the spool takes no events now; send them again later',
+    headers: retry(5),
+  },
   encoded: { reason: 'MEDIA_TYPE_UNSUPPORTED', detail: 'send the body without Content-Encoding' },
   bodyTooLarge: {
     reason: 'BODY_TOO_LARGE',
@@ -29,6 +34,10 @@ export const problems = {
   },
   envelopeTooLarge: { reason: 'BODY_TOO_LARGE', detail: 'an envelope is larger than 2 MiB' },
   tooMany: { reason: 'BODY_TOO_LARGE', detail: 'an array may hold at most 1000 envelopes' },
+  tooManyLines: {
+    reason: 'BODY_TOO_LARGE',
+    detail: 'a push may hold at most 10000 events; send fewer at once',
+  },
   empty: { reason: 'REQUEST_INVALID', detail: 'the body holds no event' },
   notJson: { reason: 'REQUEST_INVALID', detail: 'the body starts as a JSON array but is not one' },
   notFound: {

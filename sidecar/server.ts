@@ -9,6 +9,7 @@ import { type Cache, createMemoryCache, createRedisCache } from './cache.ts'
 import type { SidecarConfig } from './config.ts'
 import { createCoreClient } from './core.ts'
 import { createEventsHandler } from './events.ts'
+import { createForwarding } from './forwarding.ts'
 import { createIdentities } from './identities.ts'
 import { createInvalidations } from './invalidations.ts'
 import { createKeyDirectory } from './key-directory.ts'
@@ -19,6 +20,8 @@ import { createElapsed } from './price.ts'
 import { createRevokedTokens } from './revoked-tokens.ts'
 import { createRouter } from './router.ts'
 import { createCallerCheck } from './secrets.ts'
+import { openSpool } from './spool.ts'
+import { createUsagePushes } from './usage-push.ts'
 import { type KeyShape, serviceKeys } from './verifiers/api-key.ts'
 import { selectVerifier } from './verifiers/select.ts'
 import { createWebhook } from './webhook.ts'
@@ -121,6 +124,17 @@ async function createParts(
     revokedTokens,
     now,
   })
+  const spool =
+    config.spool
+    && (await openSpool({
+      ...config.spool,
+      metrics,
+      log,
+      now,
+      deliver: core.ingestEvents,
+      onDelivered: meters.forwarded,
+      onFailed: () => meters.failed('core'),
+    }))
   const identities = createIdentities({ verify, access, marks, max: entries, log, now })
   const elapsed = createElapsed({ max: entries })
   const invalidations = createInvalidations({
@@ -156,15 +170,25 @@ async function createParts(
     meters,
     log,
   })
-  const events = createEventsHandler({ core, isKnownCaller, meters, log })
+  const events = createEventsHandler({
+    keeper: spool ?? createForwarding({ core, meters }),
+    complete: createUsagePushes({ now }),
+    isKnownCaller,
+    log,
+  })
 
   async function ready(): Promise<Record<string, boolean>> {
     const [coreAnswers, cacheAnswers] = await Promise.all([core.ready(readyMs), cache.ready()])
-    return { core: coreAnswers, ...(redisUrl !== undefined && { redis: cacheAnswers }) }
+    return {
+      core: coreAnswers,
+      ...(redisUrl !== undefined && { redis: cacheAnswers }),
+      ...(spool && { spool: !spool.isFull() }),
+    }
   }
 
   async function stop(): Promise<void> {
     invalidations.stop()
+    await spool?.stop()
     core.stop()
     await cache.stop()
   }

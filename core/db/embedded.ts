@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path'
 import { Client } from 'pg'
 import type { Log } from '../lib/log.ts'
 import { silentLog } from '../lib/log.ts'
-import { lockDirectory } from './directory-lock.ts'
+import { lockDirectory } from '../lib/directory-lock.ts'
 import { locatePostgres } from './embedded-binaries.ts'
 import { stopLeftOver } from './embedded-left-over.ts'
 import {
@@ -62,7 +62,7 @@ export async function startEmbeddedPostgres(
 ): Promise<EmbeddedPostgres> {
   const dataDir = resolve(options.dataDir)
   await mkdir(dataDir, { recursive: true, mode: 0o711 })
-  const unlock = await lockDirectory(dataDir)
+  const unlock = await lockDirectory(dataDir, 'TOLLGATE_DATA_DIR')
   try {
     const { url, stop } = await startLocked({ ...options, dataDir })
     let stopping: Promise<void> | undefined

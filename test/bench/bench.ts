@@ -9,6 +9,7 @@ import { type Million, collectMillion } from './million.ts'
 import { userTokenMint } from './mint.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
+import { spool } from './spool.ts'
 import { startup } from './startup.ts'
 import { table } from './table.ts'
 import { apiKeyVerify } from './verify-key.ts'
@@ -22,6 +23,7 @@ import { usageMonth } from './usage.ts'
 const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
   ingest,
+  spool,
   'balance-read': balanceRead,
   'user-token-mint': userTokenMint,
   'api-key-verify': apiKeyVerify,

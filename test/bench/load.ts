@@ -17,8 +17,10 @@ interface Run {
 }
 
 let requests: Buffer[] = []
-const found200 = '2'.charCodeAt(0)
-const statusOffset = '{"status":'.length
+const success = '2'.charCodeAt(0)
+/** Of a decision, which answers 200 whatever it decides; of any other answer it is the line's own. */
+const decision = '{"status":'
+const statusLine = 'HTTP/1.1 '
 
 async function run({ port, count, connections }: Run) {
   const sockets = await Promise.all(
@@ -40,7 +42,7 @@ async function run({ port, count, connections }: Run) {
       if (
         missing === shape.length
         && chunk.length > shape.status
-        && chunk[shape.status] !== found200
+        && chunk[shape.status] !== success
       ) {
         finished.reject(new Error(`refused: ${chunk.toString()}`))
       }
@@ -75,7 +77,7 @@ async function open(port: number): Promise<Socket> {
   return socket
 }
 
-/** Where the body's status stands in an answer, and how long the answer is. */
+/** Where the status stands in an answer, and how long the answer is. */
 async function shapeOf(port: number): Promise<{ length: number; status: number }> {
   const socket = await open(port)
   let text = ''
@@ -87,7 +89,9 @@ async function shapeOf(port: number): Promise<{ length: number; status: number }
     if (end >= 0 && text.length >= end + 4 + length) break
   }
   socket.destroy()
-  return { length: text.length, status: text.indexOf('\r\n\r\n') + 4 + statusOffset }
+  const body = text.indexOf('\r\n\r\n') + 4
+  const isDecision = text.startsWith(decision, body)
+  return { length: text.length, status: isDecision ? body + decision.length : statusLine.length }
 }
 
 function isRun(question: unknown): question is Run {

@@ -6,9 +6,10 @@ import { startSidecar } from '../../sidecar/server.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
 /**
- * The real sidecar alone in a process. Its core and the secret of its signer are the two arguments.
+ * The real sidecar alone in a process. Its core, the secret of its signer and, where
+ * it has one, the folder of its spool are its arguments.
  */
-const [target = '', secret = ''] = process.argv.slice(2)
+const [target = '', secret = '', spool] = process.argv.slice(2)
 const reader = createEnvReader({
   SIDECAR_PORT: '0',
   CORE_TARGET: target,
@@ -17,6 +18,7 @@ const reader = createEnvReader({
   // The longest that may be set: a round must not meet an entry that has run out.
   ACCESS_TTL_SECONDS: '60',
   IDENTITY_TTL_SECONDS: '3600',
+  SPOOL_DIR: spool,
 })
 const config = readSidecarConfig(reader)
 if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))

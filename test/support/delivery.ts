@@ -74,6 +74,31 @@ export function directLine({ url, secret }: { url: string; secret: string }): Li
   return { deliver, get uncertain() { return uncertain }, close: async () => {} }
 }
 
+/** What a forwarder may have in its hands when it, or core, is killed. */
+const forwardedAtOnce = 1_000n
+
+/** Direct mode through a spool: the service has what was delivered when the spool is empty. */
+export function spooledLine(line: Line, sidecar: { adminUrl: string; crashes: () => number }): Line {
+  async function deliver(events: Iterable<Event>): Promise<void> {
+    await line.deliver(events)
+    const until = Date.now() + giveUpMs
+    while (await spooled() !== '0') {
+      if (Date.now() > until) throw new Error(`the spool still holds ${await spooled()} events`)
+      await sleep(50)
+    }
+  }
+
+  async function spooled(): Promise<string | undefined> {
+    const page = await fetch(`${sidecar.adminUrl}/metrics`).then((response) => response.text(), () => '')
+    return /^sidecar_spool_events(?:\{.*\})? (\d+)$/m.exec(page)?.[1]
+  }
+
+  return {
+    deliver, close: line.close,
+    get uncertain() { return line.uncertain + forwardedAtOnce * BigInt(sidecar.crashes()) },
+  }
+}
+
 /** Stream mode: produces to a topic, keyed by envelope id as the signer does. */
 export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topic: string }): Line {
   const producer = new Producer({

@@ -1,8 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { inject } from 'vitest'
 import { type Pool, createPool } from '../../core/lib/sql.ts'
 import { type CoreClient, basic, connectCore } from '../../deploy/core-client.ts'
-import { type Line, directLine, kafkaLine } from './delivery.ts'
+import { type Line, directLine, kafkaLine, spooledLine } from './delivery.ts'
 import { createTopic } from './kafka.ts'
 import { createDatabase } from './postgres.ts'
 import { type RunningProcess, freePorts, runProcess } from './processes.ts'
@@ -57,7 +60,9 @@ async function start(stops: (() => Promise<unknown>)[]): Promise<Omit<Deployment
     },
   })
   stops.push(core.stop)
-  const sidecar = await runProcess({ name: 'sidecar', env: shared })
+  const spool = await mkdtemp(join(tmpdir(), 'tollgate-spool-'))
+  stops.push(() => rm(spool, { recursive: true, force: true }))
+  const sidecar = await runProcess({ name: 'sidecar', env: { ...shared, SPOOL_DIR: spool } })
   stops.push(sidecar.stop)
   const gateway = await runProcess({ name: 'gateway', env: shared })
   stops.push(gateway.stop)
@@ -65,7 +70,9 @@ async function start(stops: (() => Promise<unknown>)[]): Promise<Omit<Deployment
   const operator = connectCore({ target: shared.CORE_TARGET, token: shared.CORE_TOKEN })
   stops.push(async () => operator.close())
   const line = topic ? kafkaLine({ brokers, topic })
-    : directLine({ url: `http://127.0.0.1:${ports.SIDECAR_PORT}`, secret: shared.WEBHOOK_SECRET })
+    : spooledLine(directLine({ url: `http://127.0.0.1:${ports.SIDECAR_PORT}`, secret: shared.WEBHOOK_SECRET }), {
+      adminUrl: `http://127.0.0.1:${ports.SIDECAR_ADMIN_PORT}`, crashes: () => core.crashes() + sidecar.crashes(),
+    })
   stops.push(line.close)
   return { core, gateway, sidecar, operator, line, topic, pool, platformUrl: `http://127.0.0.1:${ports.PLATFORM_PORT}` }
 }

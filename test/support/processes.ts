@@ -9,6 +9,8 @@ export interface ProcessSpec {
   readonly name: 'core' | 'gateway' | 'sidecar'
   /** All of its environment but PATH. */
   readonly env: Readonly<Record<string, string>>
+  /** A command, with its arguments, that runs it; it must become the process itself. */
+  readonly wrap?: readonly string[]
 }
 
 export interface RunningProcess {
@@ -32,7 +34,7 @@ const children = new Set<ChildProcess>()
 process.once('exit', () => children.forEach((child) => child.kill('SIGKILL')))
 
 /** Runs one of the service's processes by itself, as an operator would. */
-export async function runProcess({ name, env }: ProcessSpec): Promise<RunningProcess> {
+export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise<RunningProcess> {
   let child: ChildProcess | null = null
   let lines: string[] = []
   let crashes = 0
@@ -48,7 +50,8 @@ export async function runProcess({ name, env }: ProcessSpec): Promise<RunningPro
   }
 
   async function start(): Promise<void> {
-    const started = spawn(process.execPath, [`${name}/main.ts`], {
+    const [command = '', ...args] = [...wrap, process.execPath, `${name}/main.ts`]
+    const started = spawn(command, args, {
       cwd: root, env: { PATH: process.env['PATH'], ...env }, stdio: ['ignore', 'pipe', 'pipe'],
     })
     child = started

@@ -1,19 +1,25 @@
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 
 /** Directories this process holds: its own pid in a lock file proves nothing. */
 const held = new Set<string>()
 
 /**
  * Claims `directory` for this process until the returned function is called or the process ends.
- * Throws an error that names the pid when another living process holds it.
+ * Throws an error that names the pid, and the setting of the directory, when another living process
+ * holds it.
  */
-export async function lockDirectory(directory: string): Promise<() => Promise<void>> {
-  if (held.has(directory)) throw inUse(directory, process.pid)
+export async function lockDirectory(
+  directory: string,
+  setting: string,
+): Promise<() => Promise<void>> {
+  const inUse = (pid: number): Error =>
+    new Error(`${directory} is in use by process ${pid}: stop it, or set another ${setting}`)
+  if (held.has(directory)) throw inUse(process.pid)
   held.add(directory)
   const file = join(directory, 'tollgate.pid')
   try {
-    await claim(directory, file)
+    await claim(file, inUse)
   } catch (error) {
     held.delete(directory)
     throw error
@@ -24,7 +30,7 @@ export async function lockDirectory(directory: string): Promise<() => Promise<vo
   }
 }
 
-async function claim(directory: string, file: string): Promise<void> {
+async function claim(file: string, inUse: (pid: number) => Error): Promise<void> {
   const own = `${file}.${process.pid}`
   await writeFile(own, `${process.pid} ${await startedAt(process.pid)}\n`)
   try {
@@ -33,10 +39,10 @@ async function claim(directory: string, file: string): Promise<void> {
       if (await link(own, file).then(() => true, ignoring('EEXIST'))) return
       const content = await readFile(file, 'utf8').catch(() => '')
       const holder = await livingHolder(content)
-      if (holder !== null) throw inUse(directory, holder)
+      if (holder !== null) throw inUse(holder)
       await removeStale(file, content)
     }
-    throw new Error(`cannot lock ${directory}: other processes are starting on it`)
+    throw new Error(`cannot lock ${dirname(file)}: other processes are starting on it`)
   } finally {
     await rm(own, { force: true })
   }
@@ -74,10 +80,6 @@ async function startedAt(pid: number): Promise<string> {
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
   // The command's name, in parentheses, may itself hold spaces and parentheses.
   return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? '-'
-}
-
-function inUse(directory: string, pid: number): Error {
-  return new Error(`${directory} is in use by process ${pid}: stop it, or set another TOLLGATE_DATA_DIR`)
 }
 
 function ignoring(code: string): (error: unknown) => false {
