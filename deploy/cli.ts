@@ -1,6 +1,7 @@
 import { messageOf } from '../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { app } from './commands/app.ts'
+import { collector } from './commands/collector.ts'
 import { config } from './commands/config.ts'
 import { keys } from './commands/keys.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
@@ -8,7 +9,9 @@ import { rate } from './commands/rate.ts'
 import { status } from './commands/status.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
-const commands: Readonly<Record<string, Command>> = { start, demo, app, account, keys, rate, status, config, 'signer-double': signerDouble }
+const commands: Readonly<Record<string, Command>> = {
+  start, collector, demo, app, account, keys, rate, status, config, 'signer-double': signerDouble,
+}
 
 const help = `tollgate: identity, metering and billing beside a remote signer
 

@@ -28,7 +28,18 @@ const defaultRateUrls =
 
 /** Declares and reads the settings of metering. */
 export function readMeteringConfig(env: EnvReader): MeteringConfig {
-  return { kafka: readKafka(env), rates: readRates(env) }
+  const kafka = readKafka(env)
+  const collector = env.choice('COLLECTOR', {
+    of: ['on', 'off'], fallback: 'on', meaning: 'Whether core collects from Kafka itself; off where tollgate collector does.',
+  })
+  return { kafka: collector === 'on' ? kafka : null, rates: readRates(env) }
+}
+
+/** The same for a process that does nothing but collect. */
+export function readCollectingConfig(env: EnvReader): MeteringConfig {
+  const kafka = readKafka(env)
+  if (kafka === null) env.problem('KAFKA_BROKERS is required: a collector reads its events from Kafka')
+  return { kafka, rates: readRates(env) }
 }
 
 function readKafka(env: EnvReader): KafkaConfig | null {
