@@ -11,7 +11,6 @@
 # files are kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time.
 
 tollgate_ci_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-tollgate_cache="${TOLLGATE_CI_CACHE:-$HOME/.cache/tollgate-ci}"
 
 tollgate_fail() {
   echo "services: $*" >&2
@@ -113,30 +112,10 @@ tollgate_start_redis() {
   export TEST_REDIS_URL="redis://127.0.0.1:$port"
 }
 
-# Prints the directory that holds the broker's jars. It appears whole or not at all.
-tollgate_kafka_jars() {
-  local jars partial
-  jars="$tollgate_cache/kafka-$(sha256sum "$tollgate_ci_dir/kafka/pom.xml" | cut -c1-12)"
-  if [ ! -d "$jars" ]; then
-    mkdir -p "$tollgate_cache"
-    partial="$(mktemp -d "$jars.XXXXXX")"
-    mvn -B -q -f "$tollgate_ci_dir/kafka/pom.xml" dependency:copy-dependencies \
-      -DincludeScope=runtime -DoutputDirectory="$partial" \
-      >"$TOLLGATE_SERVICES/maven.log" 2>&1 </dev/null || {
-      rm -rf "$partial"
-      tail -n 15 "$TOLLGATE_SERVICES/maven.log" >&2
-      tollgate_fail "Maven could not fetch Kafka"
-      return 1
-    }
-    mv -T "$partial" "$jars" 2>/dev/null || rm -rf "$partial"
-  fi
-  echo "$jars"
-}
-
 tollgate_start_kafka() {
   [ -z "${TEST_KAFKA_BROKERS:-}" ] || return 0
   local jars port controller config="$TOLLGATE_SERVICES/kafka.properties"
-  jars="$(tollgate_kafka_jars)" || return 1
+  jars="$(bash "$tollgate_ci_dir/kafka/jars.sh")" || return 1
   port="$(tollgate_free_port)"
   controller="$(tollgate_free_port)"
   cat >"$config" <<PROPERTIES

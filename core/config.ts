@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { EnvReader } from './lib/env.ts'
 import { type UsdMicros, parseInteger, usdMicros } from './lib/money.ts'
-import { issuerPath, readCoreToken, readHost, readPublicUrl, readRedisUrl, readSecret } from './lib/settings.ts'
+import {
+  issuerPath, readCoreToken, readDatabase, readHost, readPublicUrl, readRedisUrl, readRevocationBound, readSecret,
+} from './lib/settings.ts'
 import { type BackendConfig, readBackendConfig } from './metering/backend/config.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
 import type { Peppers } from './secrets.ts'
@@ -41,12 +43,7 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
     host: readHost(env),
     port: env.port('CORE_PORT', { fallback: '50051', meaning: 'gRPC port of core.' }),
     serviceToken: readCoreToken(env),
-    databaseUrl: required(env, 'DATABASE_URL', env.url('DATABASE_URL', {
-      schemes: ['postgres', 'postgresql'], secret: true, meaning: 'PostgreSQL 15 or newer; an embedded one when not set.',
-    })),
-    databasePoolMax: env.integer('DATABASE_POOL_MAX', {
-      fallback: '16', min: 2, max: 200, meaning: 'Connections that one core process opens.',
-    }),
+    ...readDatabase(env),
     redisUrl: readRedisUrl(env),
     issuer: readPublicUrl(env) + issuerPath,
     tokens: readTokens(env),
@@ -57,10 +54,7 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
       'Encrypts signing keys and stored answers at rest; at least 32 characters.')).digest(),
     peppers: readPeppers(env),
     starterUsdMicros: readStarter(env),
-    revocationBoundSeconds: env.integer('REVOCATION_BOUND_SECONDS', {
-      fallback: '360', min: 1, max: 3_600,
-      meaning: 'Longest time that caches may honour an ended permission; told in answers and used for tombstones.',
-    }),
+    revocationBoundSeconds: readRevocationBound(env),
     authorizationCodeTtlSeconds: env.integer('AUTHORIZATION_CODE_TTL_SECONDS', {
       fallback: '60', min: 10, max: 600, meaning: 'Lifetime of an authorization code.',
     }),
@@ -83,11 +77,6 @@ function readRouting(env: EnvReader): CoreConfig['routing'] {
     schemes: ['http', 'https'], fallback: 'http://localhost:8935', meaning: 'Address of the remote signer for apps that name none of their own.',
   }) ?? ''
   return { publicUrl, issuer: publicUrl + issuerPath, defaultDmzUrl }
-}
-
-function required(env: EnvReader, name: string, value: string | undefined): string {
-  if (value === undefined && !env.problems.some((line) => line.startsWith(name))) env.problem(`${name} is required`)
-  return value ?? ''
 }
 
 function readTokens(env: EnvReader) {

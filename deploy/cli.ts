@@ -2,6 +2,7 @@ import { messageOf } from '../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { adjust } from './commands/adjust.ts'
 import { app } from './commands/app.ts'
+import { collector } from './commands/collector.ts'
 import { config } from './commands/config.ts'
 import { keys } from './commands/keys.ts'
 import { loss } from './commands/loss.ts'
@@ -16,7 +17,7 @@ import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
-  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, loss, config,
+  start, collector, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, loss, config,
   'signer-double': signerDouble,
 }
 

@@ -46,3 +46,20 @@ export const readWebhookSecrets = (env: EnvReader): string[] =>
   env.list('WEBHOOK_SECRET', {
     secret: true, meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.',
   })
+
+export function readDatabase(env: EnvReader): { readonly databaseUrl: string; readonly databasePoolMax: number } {
+  const url = env.url('DATABASE_URL', {
+    schemes: ['postgres', 'postgresql'], secret: true, meaning: 'PostgreSQL 15 or newer; an embedded one when not set.',
+  })
+  if (url === undefined && !env.problems.some((line) => line.startsWith('DATABASE_URL'))) env.problem('DATABASE_URL is required')
+  const databasePoolMax = env.integer('DATABASE_POOL_MAX', {
+    fallback: '16', min: 2, max: 200, meaning: 'Connections that one core process opens.',
+  })
+  return { databaseUrl: url ?? '', databasePoolMax }
+}
+
+export const readRevocationBound = (env: EnvReader): number =>
+  env.integer('REVOCATION_BOUND_SECONDS', {
+    fallback: '360', min: 1, max: 3_600,
+    meaning: 'Longest time that caches may honour an ended permission; told in answers and used for tombstones.',
+  })

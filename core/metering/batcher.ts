@@ -6,7 +6,7 @@ export interface BatcherOptions {
   readonly maxBytes: number
   /** How long the first record of a batch waits for others. */
   readonly lingerMs: number
-  /** Called when enough is waiting for two batches, and again when there is room. */
+  /** Called when a whole batch is waiting, and again when there is room. */
   readonly onFull: () => void
   readonly onRoom: () => void
 }
@@ -29,7 +29,7 @@ export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }
   function push(record: StreamRecord): void {
     waiting.push(record)
     bytes += record.bytes.length
-    if (!held && (waiting.length >= 2 * maxRecords || bytes >= 2 * maxBytes)) {
+    if (!held && (waiting.length >= maxRecords || bytes >= maxBytes)) {
       held = true
       onFull()
     }
@@ -64,7 +64,7 @@ export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }
     }
     const batch = waiting.splice(0, count)
     for (const record of batch) bytes -= record.bytes.length
-    if (held && waiting.length < maxRecords && bytes < maxBytes) {
+    if (held && waiting.length < maxRecords / 2 && bytes < maxBytes / 2) {
       held = false
       onRoom()
     }

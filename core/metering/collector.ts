@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '../lib/log.ts'
+import { messageOf } from '../lib/process.ts'
 import type { Prepared } from './ingest.ts'
 import type { Batch, Intake } from './intake.ts'
 import type { EventSession, EventSource, StreamRecord } from './types.ts'
@@ -13,6 +14,7 @@ export interface CollectorDeps {
 
 const firstPauseMs = 250
 const longestPauseMs = 10_000
+const sayAgainMs = 60_000
 
 /**
  * Takes a stream from its source into the database, batch by batch, preparing one while the last is being written.
@@ -24,6 +26,7 @@ export function createCollector({ source, intake, prepare, log }: CollectorDeps)
   let disconnectedMs: number | null = Date.now()
   let oldestMs: number | null = null
   let taken = 0
+  let said = { reason: '', atMs: 0 }
   let running: Promise<void> = Promise.resolve()
 
   const start = (): void => { running = run() }
@@ -56,7 +59,7 @@ export function createCollector({ source, intake, prepare, log }: CollectorDeps)
         if (stopping.signal.aborted) break
         failures = taken > before ? 1 : failures + 1
         disconnectedMs ??= Date.now()
-        log.warn({ err: error, source: source.name, failures }, 'the event stream broke off; opening it again')
+        report(error, failures)
         await pause(failures)
       } finally {
         await session?.close().catch(() => {})
@@ -64,6 +67,15 @@ export function createCollector({ source, intake, prepare, log }: CollectorDeps)
         oldestMs = null
       }
     }
+  }
+
+  // A broker that stays away says the same with every try: one line a minute is enough.
+  function report(error: unknown, failures: number): void {
+    const reason = messageOf(error)
+    const isNews = reason !== said.reason || Date.now() - said.atMs >= sayAgainMs
+    if (isNews) said = { reason, atMs: Date.now() }
+    log[isNews ? 'warn' : 'debug']({ reason, source: source.name, failures }, 'the event stream broke off; opening it again')
+    log.debug({ err: error }, 'why the event stream broke off')
   }
 
   const pause = (failures: number): Promise<void> =>

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import type { EnvReader } from '../lib/env.ts'
 import type { EthRate } from '../lib/money.ts'
 import { parseRate } from './rate-sources.ts'
@@ -6,7 +7,8 @@ export interface KafkaConfig {
   readonly brokers: readonly string[]
   readonly topic: string
   readonly group: string
-  readonly tls: boolean
+  /** Null: in the clear. `ca` is the text of the authorities to trust in place of the public ones. */
+  readonly tls: { readonly ca: string | null } | null
   readonly sasl: { readonly username: string; readonly password: string } | null
   /** How long a collector that died keeps its partitions from the others, and from its successor. */
   readonly sessionSeconds: number
@@ -30,17 +32,30 @@ const defaultRateUrls =
 
 /** Declares and reads the settings of metering. */
 export function readMeteringConfig(env: EnvReader): MeteringConfig {
-  return {
-    kafka: readKafka(env), rates: readRates(env),
-    lossGraceSeconds: env.integer('LOSS_GRACE_SECONDS', { fallback: '300', min: 1, max: 86_400, meaning: 'How long a ticket may be missing between others of its session before it counts as lost.' }),
-  }
+  const kafka = readKafka(env)
+  const collector = env.choice('COLLECTOR', {
+    of: ['on', 'off'], fallback: 'on', meaning: 'Whether core collects from Kafka itself; off where tollgate collector does.',
+  })
+  return { kafka: collector === 'on' ? kafka : null, rates: readRates(env), lossGraceSeconds: readLossGrace(env) }
 }
+
+/** The same for a process that does nothing but collect. */
+export function readCollectingConfig(env: EnvReader): MeteringConfig {
+  const kafka = readKafka(env)
+  if (kafka === null) env.problem('KAFKA_BROKERS is required: a collector reads its events from Kafka')
+  return { kafka, rates: readRates(env), lossGraceSeconds: readLossGrace(env) }
+}
+
+const readLossGrace = (env: EnvReader): number => env.integer('LOSS_GRACE_SECONDS', {
+  fallback: '300', min: 1, max: 86_400,
+  meaning: 'How long a ticket may be missing between others of its session before it counts as lost.',
+})
 
 function readKafka(env: EnvReader): KafkaConfig | null {
   const brokers = env.list('KAFKA_BROKERS', { meaning: 'Kafka brokers (host:port, comma list) whose events are collected; unset: direct mode only.' })
   const topic = env.text('KAFKA_TOPIC', { fallback: 'livepeer-gateway-events', meaning: 'Topic that the signer writes its events to.' })
   const group = env.text('KAFKA_GROUP', { fallback: 'tollgate-collector', meaning: 'Consumer group of the collectors.' })
-  const tls = env.choice('KAFKA_TLS', { of: ['on', 'off'], fallback: 'off', meaning: 'Speak TLS with the brokers.' })
+  const tls = readTls(env)
   const username = env.optional('KAFKA_USER', { meaning: 'SASL/PLAIN user name for the brokers.' })
   const password = env.optional('KAFKA_PASSWORD', { secret: true, meaning: 'SASL/PLAIN password for the brokers.' })
   const sessionSeconds = env.integer('KAFKA_SESSION_SECONDS', { fallback: '10', min: 6, max: 300, meaning: 'How long a collector may be silent before others take over its partitions; what a crash costs in delay.' })
@@ -50,7 +65,22 @@ function readKafka(env: EnvReader): KafkaConfig | null {
   }
   if (brokers.length === 0) return null
   const sasl = username !== undefined && password !== undefined ? { username, password } : null
-  return { brokers, topic, group, tls: tls === 'on', sasl, sessionSeconds }
+  return { brokers, topic, group, tls, sasl, sessionSeconds }
+}
+
+function readTls(env: EnvReader): KafkaConfig['tls'] {
+  const tls = env.choice('KAFKA_TLS', { of: ['on', 'off'], fallback: 'off', meaning: 'Speak TLS (1.2 or newer) with the brokers.' })
+  const file = env.optional('KAFKA_CA_FILE', { meaning: 'PEM file of the authorities whose broker certificates are trusted, in place of the public ones.' })
+  if (file === undefined) return tls === 'on' ? { ca: null } : null
+  if (tls === 'off') env.problem('KAFKA_CA_FILE needs KAFKA_TLS=on')
+  try {
+    const ca = readFileSync(file, 'utf8')
+    if (!ca.includes('-----BEGIN CERTIFICATE-----')) env.problem('KAFKA_CA_FILE holds no PEM certificate')
+    return { ca }
+  } catch (error) {
+    env.problem(`KAFKA_CA_FILE cannot be read (${error instanceof Error && 'code' in error ? String(error.code) : 'unknown'})`)
+    return null
+  }
 }
 
 function readRates(env: EnvReader): MeteringConfig['rates'] {

@@ -1,8 +1,9 @@
-import { Admin, type BaseOptions, Consumer, type ConsumerOptions, type MessagesStream } from '@platformatic/kafka'
+import { Admin, type BaseOptions, type ConnectionPool, Consumer, type ConsumerOptions, type MessagesStream } from '@platformatic/kafka'
+import { isIP } from 'node:net'
 import type { Log } from '../lib/log.ts'
 import { type Batcher, createBatcher } from './batcher.ts'
 import type { KafkaConfig } from './config.ts'
-import { maxBatch } from './ingest.ts'
+import { kafkaProblem } from './kafka-problems.ts'
 import type { EventSession, EventSource, StreamRecord } from './types.ts'
 
 /** Where the stream was taken to; Postgres keeps it, in the transactions that took it there. */
@@ -16,8 +17,16 @@ export interface KafkaDeps {
   readonly log: Log
 }
 
-const maxBatchBytes = 8 * 1024 * 1024
+/**
+ * What bounds a collector's memory: at most one batch waits, one is prepared and one is written, and a fetch brings
+ * a part of one. Larger ones are not faster (measured). A message beyond a bound comes alone.
+ */
+const maxRecords = 3_000
+const maxBatchBytes = 4 * 1024 * 1024
+const fetchBytes = 512 * 1024
+const fetchPartitionBytes = 64 * 1024
 const lingerMs = 50
+const heartbeatMs = 1_000
 const latestOffset = -1n
 const closeMs = 2_000
 
@@ -29,26 +38,28 @@ export function createKafkaSource(config: KafkaConfig, { positions, log }: Kafka
 
   async function open(): Promise<EventSession> {
     const consumer = new Consumer(consumerOptions(config))
+    survive(consumer.connections)
     try {
       return await openWith(consumer)
     } catch (error) {
       await closeConsumer(consumer)
-      throw error
+      throw explained(error)
     }
   }
 
   async function openWith(consumer: Consumer): Promise<EventSession> {
     // Without a listener an error event would end the process; every operation reports its own failure besides.
-    let failed: (error: Error) => void = (error) => log.warn({ err: error }, 'Kafka consumer')
+    let failed: (error: unknown) => void = (error) => log.debug({ err: error }, 'Kafka consumer')
     consumer.on('error', (error: Error) => failed(error))
     const source = await sourceOf(consumer)
     const stream = await consumer.consume({
       topics: [topic], mode: 'manual', fallbackMode: 'earliest', autocommit: false,
       offsets: await offsetsOf(consumer, source),
     })
+    survive(stream.connections)
     const batcher = feed(stream, source)
-    failed = batcher.fail
-    consumer.on('consumer:group:join', () => void catchUp(stream, source).catch(batcher.fail))
+    failed = (error) => batcher.fail(explained(error))
+    consumer.on('consumer:group:join', () => void catchUp(stream, source).catch(failed))
     return {
       next: batcher.next,
       committed: (records) => commitToGroup(consumer, records),
@@ -116,6 +127,7 @@ export function createKafkaSource(config: KafkaConfig, { positions, log }: Kafka
 // The signer does not create its topic (signer-contract 5.1). With the broker's own numbers of partitions and copies.
 async function createTopic(config: KafkaConfig): Promise<void> {
   const admin = new Admin(connectionOptions(config))
+  survive(admin.connections)
   try {
     await admin.createTopics({ topics: [config.topic], partitions: -1, replicas: -1 })
   } finally {
@@ -125,23 +137,31 @@ async function createTopic(config: KafkaConfig): Promise<void> {
 
 function feed(stream: Stream, source: string): Batcher {
   const batcher = createBatcher({
-    maxRecords: maxBatch, maxBytes: maxBatchBytes, lingerMs,
+    maxRecords, maxBytes: maxBatchBytes, lingerMs,
     onFull: () => void stream.pause(), onRoom: () => void stream.resume(),
   })
   stream.on('data', ({ partition, offset, value, timestamp }) => batcher.push({
     // A record without a value is bytes that are no event, like any other.
     source, partition, offset, bytes: value ?? Buffer.alloc(0), producedAtMs: Number(timestamp),
   }))
-  stream.on('error', batcher.fail)
+  stream.on('error', (error) => batcher.fail(explained(error)))
   stream.on('close', () => batcher.fail(new Error('the Kafka stream has ended')))
   return batcher
 }
 
+// Whoever asked for a connection hears of its first failure; a second one, which a login that is cut off brings, would
+// find no listener and end the process.
+function survive(pool: ConnectionPool): void {
+  pool.on('connecting', ({ connection }) => void connection.on('error', () => {}))
+}
+
+const explained = (error: unknown): Error => new Error(kafkaProblem(error), { cause: error })
+
 function consumerOptions(config: KafkaConfig): ConsumerOptions<Buffer, Buffer, Buffer, Buffer> {
   return {
     ...connectionOptions(config), groupId: config.group,
-    sessionTimeout: config.sessionSeconds * 1_000, rebalanceTimeout: 60_000, heartbeatInterval: (config.sessionSeconds * 1_000) / 4,
-    maxBytes: maxBatchBytes, maxBytesPerPartition: maxBatchBytes / 8, maxWaitTime: 500,
+    sessionTimeout: config.sessionSeconds * 1_000, rebalanceTimeout: 60_000, heartbeatInterval: heartbeatMs,
+    maxBytes: fetchBytes, maxBytesPerPartition: fetchPartitionBytes, maxWaitTime: 500,
   }
 }
 
@@ -150,6 +170,10 @@ function connectionOptions(config: KafkaConfig): BaseOptions {
     clientId: 'tollgate', bootstrapBrokers: [...config.brokers],
     connectTimeout: 5_000, timeout: 10_000, retries: 3, retryDelay: 250,
     ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
-    ...(config.tls && { tls: { minVersion: 'TLSv1.2' } }),
+    ...(config.tls && {
+      tls: { minVersion: 'TLSv1.2', ...(config.tls.ca !== null && { ca: config.tls.ca }) },
+      // A name is what a broker behind a balancer is found by; an address is none (RFC 6066 section 3).
+      tlsServerName: config.brokers.every((broker) => isIP(broker.replace(/:\d+$/, '').replace(/^\[|\]$/g, '')) === 0),
+    }),
   }
 }

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { authId } from '../ids.ts'
 import type { ResolveSubjects, Subject } from './types.ts'
 
-const maxSubjects = 50_000
+const maxSubjects = 20_000
 // A subject never becomes another user; the time only lets those go that are not seen any more.
 const ttlMs = 10 * 60_000
 

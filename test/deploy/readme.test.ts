@@ -5,7 +5,7 @@ import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
-const ownOfProcesses = ['CORE_ADMIN_PORT', 'GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT']
+const ownOfProcesses = ['CORE_ADMIN_PORT', 'GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT', 'COLLECTOR_ADMIN_PORT']
 
 interface Listed { readonly settings: readonly { readonly name: string }[] }
 

@@ -192,7 +192,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])('the Kafka 
   afterEach(() => world.stop())
 
   const sourceOf = (topic: string): EventSource =>
-    createKafkaSource({ brokers, topic, group: topic, tls: false, sasl: null, sessionSeconds: 10 }, { log: silentLog(), positions: positionsIn(world.pool) })
+    createKafkaSource({ brokers, topic, group: topic, tls: null, sasl: null, sessionSeconds: 10 }, { log: silentLog(), positions: positionsIn(world.pool) })
   const produce = async (topic: string, ...values: (Buffer | undefined)[]): Promise<void> => {
     const producer = new Producer({ clientId: 'test', bootstrapBrokers: brokers })
     await producer.send({ messages: values.map((value) => ({ topic, partition: 0, ...(value && { value }) })), acks: -1 })

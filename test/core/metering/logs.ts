@@ -62,7 +62,7 @@ export function memoryLog(): EventLog {
 export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
   const topic = await createTopic(partitions)
   const producer = new Producer({ clientId: 'tollgate-test', bootstrapBrokers: [...brokers], autocreateTopics: false })
-  const config: KafkaConfig = { brokers, topic, group: topic, tls: false, sasl: null, sessionSeconds: 10 }
+  const config: KafkaConfig = { brokers, topic, group: topic, tls: null, sasl: null, sessionSeconds: 10 }
   let turn = 0
 
   async function append(events: readonly Buffer[]): Promise<void> {

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Prints the directory that holds the broker's jars, fetched by Maven when they are not there yet. The
+# directory appears whole or not at all; it is kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE).
+
+set -euo pipefail
+pom="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/pom.xml"
+cache="${TOLLGATE_CI_CACHE:-$HOME/.cache/tollgate-ci}"
+jars="$cache/kafka-$(sha256sum "$pom" | cut -c1-12)"
+
+if [ ! -d "$jars" ]; then
+  mkdir -p "$cache"
+  partial="$(mktemp -d "$jars.XXXXXX")"
+  trap 'rm -rf "$partial"' EXIT
+  mvn -B -q -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
+    -DoutputDirectory="$partial" >"$partial.log" 2>&1 </dev/null || {
+    tail -n 15 "$partial.log" >&2
+    rm -f "$partial.log"
+    echo "kafka: Maven could not fetch the broker" >&2
+    exit 1
+  }
+  rm -f "$partial.log"
+  # Whoever comes second finds it there.
+  mv -T "$partial" "$jars" 2>/dev/null || true
+fi
+echo "$jars"
