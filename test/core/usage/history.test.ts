@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createHistory, type History, type HistoryQuery } from '../../../core/usage/history.ts'
 import { createWorld, envelope, recordRate, type World } from '../metering/harness.ts'
-import { fillSessions } from './sessions.ts'
 
 let world: World
 let history: History
@@ -23,7 +22,6 @@ beforeAll(async () => {
     }, { id: `e${String(i).padStart(2, '0')}` })),
     envelope({ auth_id: `${world.app.clientId}:ann`, current_time: '2026-03-31T23:59:59.999999Z', session_id: 'march' }, { id: 'march' }),
   ])
-  await fillSessions(world.pool)
   history = createHistory({ pool: world.pool, users: world.users, sealingKey: Buffer.alloc(32, 7), now: () => world.clock.at })
 })
 afterAll(() => world.stop())
