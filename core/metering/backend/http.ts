@@ -14,7 +14,7 @@ export interface HttpRequest {
 /** An answer, or why there is none. `why` never holds a credential. */
 export type HttpAnswer =
   | { readonly status: number; readonly body: unknown; readonly retryAfterMs: number | undefined }
-  | { readonly status: null; readonly why: string }
+  | { readonly status: null; readonly kind: 'away' | 'broken'; readonly why: string }
 
 const maxAnswerBytes = 32 * 1024 * 1024
 
@@ -34,21 +34,23 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
         ...(text === undefined ? {} : { body: text }),
       })
       const answer = await readBounded(response)
+      if (answer === null) return { status: null, kind: 'broken', why: `answered more than ${maxAnswerBytes} bytes` }
       return { status: response.status, body: parsed(answer), retryAfterMs: retryAfter(response.headers.get('retry-after')) }
     } catch (error) {
-      return { status: null, why: limit.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error) }
+      return { status: null, kind: 'away', why: limit.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error) }
     }
   }
 }
 
 export type Http = ReturnType<typeof createHttp>
 
-async function readBounded(response: Response): Promise<string> {
+/** Null when it is too much. */
+async function readBounded(response: Response): Promise<string | null> {
   const chunks: Uint8Array[] = []
   let size = 0
   for await (const chunk of response.body ?? []) {
     size += chunk.length
-    if (size > maxAnswerBytes) throw new Error(`an answer of more than ${maxAnswerBytes} bytes`)
+    if (size > maxAnswerBytes) return null
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString('utf8')
@@ -96,7 +98,7 @@ const setting = new Set([401, 403, 404, 405, 407])
 
 /** Null when the answer is a success. */
 export function failureOf(answer: HttpAnswer): Failure | null {
-  if (answer.status === null) return { kind: 'away', why: answer.why, status: null, retryAfterMs: undefined }
+  if (answer.status === null) return { kind: answer.kind, why: answer.why, status: null, retryAfterMs: undefined }
   const { status, body, retryAfterMs } = answer
   if (status >= 200 && status < 300) return null
   const kind = passing.has(status) ? 'away' : setting.has(status) || status < 400 ? 'misconfigured' : status >= 500 ? 'broken' : 'refused'

@@ -23,6 +23,8 @@ export interface AppDay { readonly clientId: string; readonly day: string; reado
 
 export interface Span { readonly clientId: string | null; readonly from: Date; readonly to: Date }
 
+interface Asking { readonly app: store.ReconciledApp; readonly hours: store.Hours; readonly signal: AbortSignal | undefined }
+
 export const hourMs = 3_600_000
 export const dayMs = 24 * hourMs
 const daysMax = 92
@@ -75,13 +77,13 @@ export function createComparison({ pool, backend, now }: { pool: Pool; backend: 
 
   async function compareApp(app: store.ReconciledApp, hours: store.Hours, signal?: AbortSignal): Promise<AppDay> {
     const [tickets, micros] = await Promise.all([
-      ask('signed_ticket_count', app, hours, signal), ask('network_fee_usd_micros', app, hours, signal),
+      ask('signed_ticket_count', { app, hours, signal }), ask('network_fee_usd_micros', { app, hours, signal }),
     ])
     const own = await store.sumsByUser(pool, app.appId, hours)
     return { clientId: app.clientId, day: hours.from.toISOString().slice(0, 10), users: joined(own, tickets, micros) }
   }
 
-  async function ask(...[meter, app, hours, signal]: [MeterName, store.ReconciledApp, store.Hours, AbortSignal | undefined]): Promise<Map<string, number>> {
+  async function ask(meter: MeterName, { app, hours, signal }: Asking): Promise<Map<string, number>> {
     const rows = await backend.query({ meter, clientId: app.clientId, ...hours, window: 'day', groupBy: ['subject'] }, signal)
     if (rows === null) throw new DomainError('METERING_NOT_CONFIGURED', 'there is no metering backend to reconcile with')
     return bySubject(rows, hours)

@@ -1,3 +1,4 @@
+import { createServer } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { userId } from '../../../../core/ids.ts'
 import { customerKey, meters } from '../../../../core/metering/backend/catalog.ts'
@@ -31,6 +32,21 @@ it('is told of requests that the documents do not allow', async () => {
     'GET /api/v1/nowhere is not in the document',
   ])
   fake.violations.length = 0
+})
+
+it('does not swallow an answer without end, nor takes it for an outage', async () => {
+  const flood = createServer((_request, response) => {
+    const chunk = Buffer.alloc(1024 * 1024, 32)
+    const more = (): void => { if (!response.destroyed) response.write(chunk, more) }
+    more()
+  })
+  await new Promise<void>((resolve) => flood.listen(0, '127.0.0.1', resolve))
+  const address = flood.address()
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
+  const client = createOpenMeterClient({ url, apiKey: undefined, timeoutMs: 20_000, batchSize: 1 })
+  expect(await client.ingest([event('a')])).toMatchObject({ kind: 'broken', why: 'answered more than 33554432 bytes' })
+  flood.closeAllConnections()
+  await new Promise((resolve) => flood.close(resolve))
 })
 
 describe.each(['v1', 'v3'] as const)('API %s', (version) => {
