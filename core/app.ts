@@ -19,6 +19,8 @@ import { createAdjustments } from './allowances/adjustments.ts'
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesRpc } from './allowances/rpc.ts'
 import { createAllowances } from './allowances/service.ts'
+import { createExport } from './books/export.ts'
+import { createImport } from './books/import.ts'
 import { createRebuild } from './books/rebuild.ts'
 import { createBooksRpc } from './books/rpc.ts'
 import { createVerify } from './books/verify.ts'
@@ -42,6 +44,7 @@ import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
 import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
+import { createDoor, refusingPoison } from './metering/door.ts'
 import { createPartitions } from './metering/partitions.ts'
 import { createQuarantine } from './metering/quarantine.ts'
 import { createQuarantineMetrics } from './metering/quarantine-metrics.ts'
@@ -119,11 +122,14 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, log, metrics, now })
-  const partitions = createPartitions(pool, now)
-  const quarantine = createQuarantine({
-    pool, now, log, charge: ledger.charge, resolveSubjects: users.resolveSubjects, partitions, invalidations,
+  const door = createDoor({
+    charge: ledger.charge, resolveSubjects: users.resolveSubjects, partitions: createPartitions(pool, now),
     rateMaxAgeSeconds: config.metering.rates.maxAgeSeconds,
   })
+  const quarantine = createQuarantine({ pool, now, log, door, invalidations })
+  const tickets = {
+    ...createExport({ pool }), ...createImport({ pool, now, log, door, refusingPoison, invalidations }),
+  }
   createQuarantineMetrics(metrics, quarantine.waiting)
   const usage = createUsage({ pool, users })
   const allowances = createAllowances({
@@ -166,7 +172,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
     serving.bind(BooksServiceService, createBooksRpc({
-      verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }),
+      verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }), tickets,
     }).booksService),
     serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),

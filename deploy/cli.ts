@@ -3,6 +3,8 @@ import { account } from './commands/account.ts'
 import { adjust } from './commands/adjust.ts'
 import { app } from './commands/app.ts'
 import { config } from './commands/config.ts'
+import { exportTickets } from './commands/export.ts'
+import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
 import { quarantine } from './commands/quarantine.ts'
@@ -13,7 +15,8 @@ import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
-  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, config, 'signer-double': signerDouble,
+  start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, export: exportTickets,
+  import: importTickets, config, 'signer-double': signerDouble,
 }
 
 const help = `tollgate: identity, metering and billing beside a remote signer

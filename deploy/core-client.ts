@@ -3,7 +3,7 @@ import {
   AllowanceServiceClient, type CreateAdjustmentRequest,
 } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import {
-  BooksServiceClient, type RebuildBooksRequest, type VerifyBooksRequest,
+  BooksServiceClient, type ExportTicketsRequest, type ImportTicketsRequest, type RebuildBooksRequest, type VerifyBooksRequest,
 } from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import {
   AccountServiceClient, type CreateAccountRequest, type StartPasswordResetRequest,
@@ -24,6 +24,8 @@ import { serviceTokenHeader, streaming, unary } from '../core/lib/grpc.ts'
 const deadlineMs = 10_000
 /** What goes through all of the books takes as long as it takes. */
 const dayMs = 86_400_000
+const chunkMs = 60_000
+const messageMaxBytes = 16 * 1024 * 1024
 
 /** An operator's connection to a running core: proves itself with the service token. Close it when done. */
 export function connectCore({ target, token }: { target: string; token: string }) {
@@ -32,7 +34,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const accounts = new AccountServiceClient(target, credentials.createInsecure())
   const metering = new MeteringServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
-  const books = new BooksServiceClient(target, credentials.createInsecure())
+  const books = new BooksServiceClient(target, credentials.createInsecure(), { 'grpc.max_receive_message_length': messageMaxBytes })
   const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
   const allowances = new AllowanceServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
@@ -63,6 +65,10 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
     createAdjustment: (request: CreateAdjustmentRequest) =>
       unary(allowances.createAdjustment.bind(allowances))(request, operator),
+    exportTickets: (request: ExportTicketsRequest) =>
+      unary(books.exportTickets.bind(books))(request, { ...operator, deadlineMs: chunkMs }),
+    importTickets: (request: ImportTicketsRequest) =>
+      unary(books.importTickets.bind(books))(request, { ...operator, deadlineMs: chunkMs }),
     close: () => [allowances, quarantine, books, apps, accounts, callers, metering, tokens].forEach((client) => client.close()),
   }
 }

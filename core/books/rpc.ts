@@ -1,6 +1,8 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { operator } from '../callers.ts'
-import { type Handlers, streamRpc } from '../serve.ts'
+import { type Handlers, rpc, streamRpc } from '../serve.ts'
+import type { TicketExport } from './export.ts'
+import type { TicketImport } from './import.ts'
 import type { Rebuild, RebuildProgress } from './rebuild.ts'
 import type { Difference } from './types.ts'
 import type { Progress, Verify } from './verify.ts'
@@ -8,9 +10,10 @@ import type { Progress, Verify } from './verify.ts'
 export interface BooksRpcDeps {
   readonly verify: Verify
   readonly rebuild: Rebuild
+  readonly tickets: TicketExport & TicketImport
 }
 
-export function createBooksRpc({ verify, rebuild }: BooksRpcDeps) {
+export function createBooksRpc({ verify, rebuild, tickets }: BooksRpcDeps) {
   const booksService: Handlers<pb.BooksServiceServer> = {
     verifyBooks: streamRpc(operator(), async (request: pb.VerifyBooksRequest, emit: (message: pb.VerifyBooksResponse) => void, { signal }) => {
       const tell = (kind: string) => (of: Progress, difference?: Difference): void =>
@@ -26,6 +29,13 @@ export function createBooksRpc({ verify, rebuild }: BooksRpcDeps) {
         clientId: request.clientId, dryRun: request.dryRun, signal,
         tell: (kind, progress) => emit(toRebuilt(kind, progress)),
       })
+    }),
+
+    exportTickets: rpc(operator(), async (request: pb.ExportTicketsRequest) => tickets.exportPage(request)),
+
+    importTickets: rpc(operator(), async (request: pb.ImportTicketsRequest) => {
+      const imported = await tickets.importLines(request)
+      return { ...imported, conflictingEventIds: [...imported.conflictingEventIds] }
     }),
   }
   return { booksService }
