@@ -19,6 +19,7 @@ import { createAdjustments } from './allowances/adjustments.ts'
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesRpc } from './allowances/rpc.ts'
 import { createAllowances } from './allowances/service.ts'
+import { createArchive } from './books/archive.ts'
 import { createExport } from './books/export.ts'
 import { createImport } from './books/import.ts'
 import { createRebuild } from './books/rebuild.ts'
@@ -45,6 +46,7 @@ import type { Metrics } from './lib/metrics.ts'
 import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
 import { createDoor, refusingPoison } from './metering/door.ts'
+import { startLoop } from './metering/loop.ts'
 import { createPartitions } from './metering/partitions.ts'
 import { createQuarantine } from './metering/quarantine.ts'
 import { createQuarantineMetrics } from './metering/quarantine-metrics.ts'
@@ -83,6 +85,7 @@ const statementTimeoutMs = 10_000
 const drainMs = 2_500
 const closeMs = 300
 const messageMaxBytes = 16 * 1024 * 1024
+const archivePauseMs = 3_600_000
 
 /** Migrates, wires everything top to bottom, and serves. Rejects with one clear error when it cannot start. */
 export async function startCore(config: CoreConfig, { log, metrics, now = systemNow }: CoreDeps) {
@@ -130,6 +133,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const tickets = {
     ...createExport({ pool }), ...createImport({ pool, now, log, door, refusingPoison, invalidations }),
   }
+  const archive = createArchive({ pool, now, log, config: config.books, pages: tickets.pages })
   createQuarantineMetrics(metrics, quarantine.waiting)
   const usage = createUsage({ pool, users })
   const allowances = createAllowances({
@@ -172,7 +176,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
     serving.bind(BooksServiceService, createBooksRpc({
-      verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }), tickets,
+      verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }), tickets, archive,
     }).booksService),
     serving.bind(UsageServiceService, createUsageRpc({ usage }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
@@ -182,6 +186,9 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   const listening = await listenGrpc(server, config)
   const upkeep = startUpkeep({ pool, ledger, idempotency, forget: [accounts.forgetEnded, authorizations.forgetEnded, grants.forgetEnded, rotation.tend], log, now })
   await metering.start()
+  const archiving = config.books.retentionMonths === 0 ? null : startLoop({
+    name: 'archive', log, pauseMs: archivePauseMs, delayed: true, round: (signal) => archive.run({ dryRun: false, signal, tell: () => {} }),
+  })
   health.set(true)
 
   async function ready(): Promise<Record<string, boolean>> {
@@ -193,7 +200,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   async function drain(): Promise<void> {
     health.set(false)
     stopping.abort()
-    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop()]), after(drainMs)])
+    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop(), archiving?.stop()]), after(drainMs)])
     invalidations.stop()
     // A statement that hangs has its own time limit; nobody waits for it here.
     await Promise.race([pool.end(), after(closeMs)])

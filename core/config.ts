@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EnvReader } from './lib/env.ts'
 import { type UsdMicros, parseInteger, usdMicros } from './lib/money.ts'
+import { type BooksConfig, readBooksConfig } from './books/config.ts'
 import { issuerPath, readCoreToken, readHost, readPublicUrl, readRedisUrl, readSecret } from './lib/settings.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
 import type { Peppers } from './secrets.ts'
@@ -31,6 +32,7 @@ export interface CoreConfig {
   readonly routing: { readonly publicUrl: string; readonly issuer: string; readonly defaultDmzUrl: string }
   readonly grants: GrantsConfig
   readonly metering: MeteringConfig
+  readonly books: BooksConfig
 }
 
 /** Reads core's settings. Problems are collected in the reader; the result is only good when there are none. */
@@ -71,6 +73,7 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
     routing: readRouting(env),
     grants: readGrantsConfig(env),
     metering: readMeteringConfig(env),
+    books: readBooksConfig(env),
   }
 }
 

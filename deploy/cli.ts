@@ -2,6 +2,7 @@ import { messageOf } from '../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { adjust } from './commands/adjust.ts'
 import { app } from './commands/app.ts'
+import { archive } from './commands/archive.ts'
 import { config } from './commands/config.ts'
 import { exportTickets } from './commands/export.ts'
 import { importTickets } from './commands/import.ts'
@@ -16,7 +17,7 @@ import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
   start, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, export: exportTickets,
-  import: importTickets, config, 'signer-double': signerDouble,
+  import: importTickets, archive, config, 'signer-double': signerDouble,
 }
 
 const help = `tollgate: identity, metering and billing beside a remote signer

@@ -3,7 +3,7 @@ import {
   AllowanceServiceClient, type CreateAdjustmentRequest,
 } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import {
-  BooksServiceClient, type ExportTicketsRequest, type ImportTicketsRequest, type RebuildBooksRequest, type VerifyBooksRequest,
+  type ArchiveMonthsRequest, BooksServiceClient, type ExportTicketsRequest, type ImportTicketsRequest, type RebuildBooksRequest, type VerifyBooksRequest,
 } from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import {
   AccountServiceClient, type CreateAccountRequest, type StartPasswordResetRequest,
@@ -65,6 +65,8 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
     createAdjustment: (request: CreateAdjustmentRequest) =>
       unary(allowances.createAdjustment.bind(allowances))(request, operator),
+    archiveMonths: (request: ArchiveMonthsRequest) =>
+      streaming(books.archiveMonths.bind(books))(request, { ...operator, deadlineMs: dayMs }),
     exportTickets: (request: ExportTicketsRequest) =>
       unary(books.exportTickets.bind(books))(request, { ...operator, deadlineMs: chunkMs }),
     importTickets: (request: ImportTicketsRequest) =>

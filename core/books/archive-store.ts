@@ -10,7 +10,10 @@ export async function archiveOf(db: Db, appId: AppId, sha256: string): Promise<A
   const row = await maybeOne<{ month: string; part: number }>(db, sql`
     select to_char(month, 'YYYY-MM-DD') as month, part
     from ticket_archives
-    where app_id = ${appId} and sha256 = ${sha256}`)
+    where app_id = ${appId} and sha256 = ${sha256}
+    -- A month that was put back and archived again is the same file twice; what is still away is the later one.
+    order by tickets > 0 desc, month, part desc
+    limit 1`)
   return row && { appId, ...row }
 }
 

@@ -1,6 +1,7 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { operator } from '../callers.ts'
 import { type Handlers, rpc, streamRpc } from '../serve.ts'
+import type { Archive } from './archive.ts'
 import type { TicketExport } from './export.ts'
 import type { TicketImport } from './import.ts'
 import type { Rebuild, RebuildProgress } from './rebuild.ts'
@@ -11,9 +12,10 @@ export interface BooksRpcDeps {
   readonly verify: Verify
   readonly rebuild: Rebuild
   readonly tickets: TicketExport & TicketImport
+  readonly archive: Archive
 }
 
-export function createBooksRpc({ verify, rebuild, tickets }: BooksRpcDeps) {
+export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDeps) {
   const booksService: Handlers<pb.BooksServiceServer> = {
     verifyBooks: streamRpc(operator(), async (request: pb.VerifyBooksRequest, emit: (message: pb.VerifyBooksResponse) => void, { signal }) => {
       const tell = (kind: string) => (of: Progress, difference?: Difference): void =>
@@ -32,6 +34,9 @@ export function createBooksRpc({ verify, rebuild, tickets }: BooksRpcDeps) {
     }),
 
     exportTickets: rpc(operator(), async (request: pb.ExportTicketsRequest) => tickets.exportPage(request)),
+
+    archiveMonths: streamRpc(operator(), async (request: pb.ArchiveMonthsRequest, emit: (message: pb.ArchiveMonthsResponse) => void, { signal }) =>
+      archive.run({ dryRun: request.dryRun, signal, tell: (step) => emit({ ...step, tickets: String(step.tickets) }) })),
 
     importTickets: rpc(operator(), async (request: pb.ImportTicketsRequest) => {
       const imported = await tickets.importLines(request)
