@@ -22,10 +22,8 @@ import { createAdjustments } from './allowances/adjustments.ts'
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesRpc } from './allowances/rpc.ts'
 import { createAllowances } from './allowances/service.ts'
-import { createRebuild } from './books/rebuild.ts'
-import { createBooksRpc } from './books/rpc.ts'
-import { createVerify } from './books/verify.ts'
 import { createMetered } from './callers.ts'
+import { createBooks } from './books/service.ts'
 import type { CoreConfig } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { addHealthAndReflection } from './health.ts'
@@ -46,10 +44,6 @@ import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
 import { createPool } from './lib/sql.ts'
 import { type Now, systemNow } from './lib/time.ts'
-import { createPartitions } from './metering/partitions.ts'
-import { createQuarantine } from './metering/quarantine.ts'
-import { createQuarantineMetrics } from './metering/quarantine-metrics.ts'
-import { createQuarantineRpc } from './metering/quarantine-rpc.ts'
 import { createBackfill } from './metering/backend/backfill.ts'
 import { createEmitter } from './metering/backend/emit.ts'
 import { createReconciliation } from './metering/backend/reconciliation.ts'
@@ -140,13 +134,10 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   })
   const logouts = createLogouts({ pool, issuer, signingKeys, users })
   const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, emitter, log, metrics, now })
-  const partitions = createPartitions(pool, now)
-  const quarantine = createQuarantine({
-    pool, now, log, charge: ledger.charge, emit: emitter?.emitPriced, resolveSubjects: users.resolveSubjects, partitions,
-    invalidations,
-    rateMaxAgeSeconds: config.metering.rates.maxAgeSeconds,
+  const books = createBooks({
+    pool, now, log, metrics, config: config.books, charge: ledger.charge, emit: emitter?.emitPriced,
+    resolveSubjects: users.resolveSubjects, rateMaxAgeSeconds: config.metering.rates.maxAgeSeconds, invalidations,
   })
-  createQuarantineMetrics(metrics, quarantine.waiting)
   const usage = createUsage({ pool, users, now })
   const history = createHistory({ pool, users, sealingKey, now })
   const follow = createFollow({
@@ -190,10 +181,8 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(GrantServiceService, grants.grantService),
     serving.bind(DeviceServiceService, grants.deviceService),
     serving.bind(TokenServiceService, createTokensRpc({ tokens, signingKeys, rotation }).tokenService),
-    serving.bind(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
-    serving.bind(BooksServiceService, createBooksRpc({
-      verify: createVerify({ pool }), rebuild: createRebuild({ pool, now }),
-    }).booksService),
+    serving.bind(QuarantineServiceService, books.quarantineService),
+    serving.bind(BooksServiceService, books.booksService),
     serving.bind(AllowanceServiceService, createAllowancesRpc({ allowances, adjustments, metered }).allowanceService),
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
@@ -213,6 +202,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     createBackfill({ pool, log, now }).run(stopping.signal)
       .catch((error: unknown) => log.warn({ err: error }, 'not all users were told to the metering backend; the next start goes on'))
   }
+  books.start()
   health.set(true)
 
   async function ready(): Promise<Record<string, boolean>> {
@@ -224,7 +214,8 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
   async function drain(): Promise<void> {
     health.set(false)
     stopping.abort()
-    await Promise.race([Promise.all([listening.stop(drainMs), metering.stop(), upkeep.stop(), outbox.stop(), reconciliation.stop(), backend.stop()]), after(drainMs)])
+    const parts = [metering, books, upkeep, outbox, reconciliation, backend]
+    await Promise.race([Promise.all([listening.stop(drainMs), ...parts.map((part) => part.stop())]), after(drainMs)])
     invalidations.stop()
     // A statement that hangs has its own time limit; nobody waits for it here.
     await Promise.race([pool.end(), after(closeMs)])

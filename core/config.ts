@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EnvReader } from './lib/env.ts'
 import { type UsdMicros, parseInteger, usdMicros } from './lib/money.ts'
+import { type BooksConfig, readBooksConfig } from './books/config.ts'
 import {
   issuerPath, readCoreToken, readDatabase, readHost, readPublicUrl, readRedisUrl, readRevocationBound, readSecret,
 } from './lib/settings.ts'
@@ -35,6 +36,7 @@ export interface CoreConfig {
   readonly grants: GrantsConfig
   readonly metering: MeteringConfig
   readonly backend: BackendConfig
+  readonly books: BooksConfig
 }
 
 /** Reads core's settings. Problems are collected in the reader; the result is only good when there are none. */
@@ -68,6 +70,7 @@ export function readCoreConfig(env: EnvReader): CoreConfig {
     grants: readGrantsConfig(env),
     metering: readMeteringConfig(env),
     backend: readBackendConfig(env),
+    books: readBooksConfig(env),
   }
 }
 

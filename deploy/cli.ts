@@ -2,8 +2,11 @@ import { messageOf } from '../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { adjust } from './commands/adjust.ts'
 import { app } from './commands/app.ts'
+import { archive } from './commands/archive.ts'
 import { collector } from './commands/collector.ts'
 import { config } from './commands/config.ts'
+import { exportTickets } from './commands/export.ts'
+import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
 import { loss } from './commands/loss.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
@@ -17,7 +20,8 @@ import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
-  start, collector, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, loss, config,
+  start, collector, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, loss,
+  export: exportTickets, import: importTickets, archive, config,
   'signer-double': signerDouble,
 }
 

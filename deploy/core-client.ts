@@ -3,7 +3,7 @@ import {
   AllowanceServiceClient, type CreateAdjustmentRequest,
 } from '../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import {
-  BooksServiceClient, type RebuildBooksRequest, type VerifyBooksRequest,
+  type ArchiveMonthsRequest, BooksServiceClient, type ExportTicketsRequest, type ImportTicketsRequest, type RebuildBooksRequest, type VerifyBooksRequest,
 } from '../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import {
   AccountServiceClient, type CreateAccountRequest, type StartPasswordResetRequest,
@@ -30,6 +30,8 @@ const deadlineMs = 10_000
 /** What goes through all of the books takes as long as it takes. */
 const dayMs = 86_400_000
 const reconcileDeadlineMs = 3_600_000
+const chunkMs = 60_000
+const messageMaxBytes = 16 * 1024 * 1024
 
 /** An operator's connection to a running core: proves itself with the service token. Close it when done. */
 export function connectCore({ target, token }: { target: string; token: string }) {
@@ -41,7 +43,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   const reconciliation = new ReconciliationServiceClient(target, credentials.createInsecure())
   const losses = new LossServiceClient(target, credentials.createInsecure())
   const tokens = new TokenServiceClient(target, credentials.createInsecure())
-  const books = new BooksServiceClient(target, credentials.createInsecure())
+  const books = new BooksServiceClient(target, credentials.createInsecure(), { 'grpc.max_receive_message_length': messageMaxBytes })
   const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
   const allowances = new AllowanceServiceClient(target, credentials.createInsecure())
   const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
@@ -85,6 +87,12 @@ export function connectCore({ target, token }: { target: string; token: string }
       unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
     createAdjustment: (request: CreateAdjustmentRequest) =>
       unary(allowances.createAdjustment.bind(allowances))(request, operator),
+    archiveMonths: (request: ArchiveMonthsRequest) =>
+      streaming(books.archiveMonths.bind(books))(request, { ...operator, deadlineMs: dayMs }),
+    exportTickets: (request: ExportTicketsRequest) =>
+      unary(books.exportTickets.bind(books))(request, { ...operator, deadlineMs: chunkMs }),
+    importTickets: (request: ImportTicketsRequest) =>
+      unary(books.importTickets.bind(books))(request, { ...operator, deadlineMs: chunkMs }),
     close: () => [
       allowances, quarantine, books, apps, accounts, callers, metering, outbox, reconciliation, losses, tokens,
     ].forEach((client) => client.close()),

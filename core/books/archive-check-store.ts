@@ -7,15 +7,15 @@ import type { Columns, DifferentRow } from './types.ts'
 export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentRow[]> {
   const rows = await many<{ key: Record<string, string>; stored: Columns; expected: Columns }>(db, sql`
     with archived as (
-      select month, sum(tickets) as tickets, sum(unpriced) as unpriced, sum(fee_wei) as fee, sum(cost_attos) as cost
+      select month, sum(tickets) as tickets, sum(fee_wei) as fee, sum(cost_attos) as cost
       from ticket_archives
-      where app_id = ${app}
+      where app_id = ${app} and tickets > 0
       group by month
     )
     select jsonb_build_object('month', to_char(a.month, 'YYYY-MM')) as key,
            jsonb_build_object('ticket_count', h.tickets::text, 'unpriced_count', h.unpriced::text, 'fee_wei', h.fee::text,
                               'cost_attos', h.cost::text) as stored,
-           jsonb_build_object('ticket_count', (a.tickets + t.tickets)::text, 'unpriced_count', (a.unpriced + t.unpriced)::text,
+           jsonb_build_object('ticket_count', (a.tickets + t.tickets)::text, 'unpriced_count', t.unpriced::text,
                               'fee_wei', (a.fee + t.fee)::text, 'cost_attos', (a.cost + t.cost)::text) as expected
     from archived a
     cross join lateral (
@@ -31,7 +31,7 @@ export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentR
       where app_id = ${app} and signed_at >= a.month::timestamp at time zone 'UTC'
         and signed_at < (a.month + interval '1 month') at time zone 'UTC') t
     where (h.tickets, h.unpriced, h.fee, h.cost) is distinct from
-          (a.tickets + t.tickets, a.unpriced + t.unpriced, a.fee + t.fee, a.cost + t.cost)
+          (a.tickets + t.tickets, t.unpriced, a.fee + t.fee, a.cost + t.cost)
     order by a.month
     limit 1200`)
   return rows.map((row) => toDifferent({ ...row, user_id: null, external_user_id: null }))

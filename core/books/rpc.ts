@@ -1,6 +1,9 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { operator } from '../callers.ts'
-import { type Handlers, streamRpc } from '../serve.ts'
+import { type Handlers, rpc, streamRpc } from '../serve.ts'
+import type { Archive } from './archive.ts'
+import type { TicketExport } from './export.ts'
+import type { TicketImport } from './import.ts'
 import type { Rebuild, RebuildProgress } from './rebuild.ts'
 import type { Difference } from './types.ts'
 import type { Progress, Verify } from './verify.ts'
@@ -8,9 +11,11 @@ import type { Progress, Verify } from './verify.ts'
 export interface BooksRpcDeps {
   readonly verify: Verify
   readonly rebuild: Rebuild
+  readonly tickets: TicketExport & TicketImport
+  readonly archive: Archive
 }
 
-export function createBooksRpc({ verify, rebuild }: BooksRpcDeps) {
+export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDeps) {
   const booksService: Handlers<pb.BooksServiceServer> = {
     verifyBooks: streamRpc(operator(), async (request: pb.VerifyBooksRequest, emit: (message: pb.VerifyBooksResponse) => void, { signal }) => {
       const tell = (kind: string) => (of: Progress, difference?: Difference): void =>
@@ -26,6 +31,16 @@ export function createBooksRpc({ verify, rebuild }: BooksRpcDeps) {
         clientId: request.clientId, dryRun: request.dryRun, signal,
         tell: (kind, progress) => emit(toRebuilt(kind, progress)),
       })
+    }),
+
+    exportTickets: rpc(operator(), async (request: pb.ExportTicketsRequest) => tickets.exportPage(request)),
+
+    archiveMonths: streamRpc(operator(), async (request: pb.ArchiveMonthsRequest, emit: (message: pb.ArchiveMonthsResponse) => void, { signal }) =>
+      archive.run({ dryRun: request.dryRun, signal, tell: (step) => emit({ ...step, tickets: String(step.tickets) }) })),
+
+    importTickets: rpc(operator(), async (request: pb.ImportTicketsRequest) => {
+      const imported = await tickets.importLines(request)
+      return { ...imported, conflictingEventIds: [...imported.conflictingEventIds] }
     }),
   }
   return { booksService }

@@ -3,7 +3,6 @@ import type { Now } from '../lib/time.ts'
 import { createMonth, monthOf, readMonths } from './partition-store.ts'
 
 const dayMs = 86_400_000
-const monthMs = 31 * 86_400_000
 
 /** Makes sure that tickets have a partition to go to. */
 export function createPartitions(pool: Pool, now: Now) {
@@ -24,7 +23,10 @@ export function createPartitions(pool: Pool, now: Now) {
   }
 
   /** Makes this month and the next before they are needed. */
-  const prepare = (): Promise<void> => ensure([now().getTime(), now().getTime() + monthMs])
+  async function prepare(): Promise<void> {
+    const at = now()
+    await ensure([at.getTime(), Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1)])
+  }
 
   return { ensure, prepare }
 }

@@ -5,24 +5,17 @@ import { authId, isClientId, isUuid, parseExternalUserId } from '../ids.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type Now, parseInstant } from '../lib/time.ts'
-import type { EmitPriced } from './backend/emit.ts'
-import { admit } from './door.ts'
+import { type Door, refusingPoison } from './door.ts'
 import { parseEvent } from './envelope.ts'
-import { isPoison } from './intake.ts'
-import type { Partitions } from './partitions.ts'
 import * as store from './quarantine-store.ts'
 import { type Decision, rewritten } from './rewrite.ts'
-import { type Charge, type ResolveSubjects, type SignedTicket, type Subject, quarantineReasons } from './types.ts'
+import { type SignedTicket, type Subject, quarantineReasons } from './types.ts'
 
 export interface QuarantineDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  readonly charge: Charge
-  readonly emit?: EmitPriced | undefined
-  readonly resolveSubjects: ResolveSubjects
-  readonly partitions: Partitions
-  readonly rateMaxAgeSeconds: number
+  readonly door: Door
   readonly invalidations: { publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void> }
 }
 
@@ -46,9 +39,7 @@ const conflict = (message: string): DomainError => new DomainError('CONFLICT', m
  * What is done about events that could not become tickets. An event leaves quarantine once, as a ticket or discarded;
  * driven through again it is unique, priced and charged like any other, and its bytes stay as they came.
  */
-export function createQuarantine(deps: QuarantineDeps) {
-  const { pool, now, log, charge, emit, resolveSubjects, partitions, rateMaxAgeSeconds, invalidations } = deps
-
+export function createQuarantine({ pool, now, log, door, invalidations }: QuarantineDeps) {
   /** REQUEST_INVALID for a status, reason, instant or cursor that is none. */
   async function list(query: ListQuery) {
     const limit = parseLimit(query.limit)
@@ -100,10 +91,9 @@ export function createQuarantine(deps: QuarantineDeps) {
   async function drive(held: store.Held, { author, action, decision }: Drive): Promise<store.Quarantined> {
     refuseDecided(held.status)
     const ticket = ticketOf(held, decision)
-    const subjects = await resolveSubjects([ticket])
+    const subjects = await door.prepare([ticket])
     const subject = subjects.get(authId(ticket.clientId, ticket.externalUserId))
     if (!subject) throw conflict(`no app has the client id that it names, ${authId(ticket.clientId, ticket.externalUserId)}; give it to a user`)
-    await partitions.ensure([ticket.signedAtMs])
     const exhausted = await refusingPoison(() => tx(pool, (db) =>
       write(db, held, { author, action, decision, ticket, subject })))
     log.info({ appId: subject.appId, userId: subject.userId, quarantineId: held.id, author, action }, 'quarantined event driven through')
@@ -116,7 +106,7 @@ export function createQuarantine(deps: QuarantineDeps) {
   async function write(db: Db, held: store.Held, { author, action, decision, ticket, subject }: Write) {
     refuseDecided(await store.lockStatus(db, held.id))
     const at = now()
-    const admitted = await admit(db, [{ ticket, subject, digest: held.digest }], { charge, emit, rateMaxAgeSeconds, at })
+    const admitted = await door.admit(db, [{ ticket, subject, digest: held.digest }], at)
     if (admitted.conflicts.length > 0) {
       throw conflict('another event came under this id; it can be a ticket of its own only under a new id')
     }
@@ -170,15 +160,6 @@ export type Quarantine = ReturnType<typeof createQuarantine>
 
 function refuseDecided(status: string | null): void {
   if (status !== 'open') throw conflict(`this event is ${status ?? 'gone'} already`)
-}
-
-async function refusingPoison<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    if (error instanceof DomainError || !isPoison(error) || !(error instanceof Error)) throw error
-    throw new DomainError('CONFLICT', `the database refuses it: ${error.message.slice(0, 200)}`, { cause: error })
-  }
 }
 
 function parseStatus(text: string | undefined): store.Status {

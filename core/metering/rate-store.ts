@@ -1,4 +1,4 @@
-import { ethRate } from '../lib/money.ts'
+import { type EthRate, ethRate } from '../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
 import { plainArray } from '../lib/arrays.ts'
 import type { NewRate, Rate } from './types.ts'
@@ -92,4 +92,44 @@ function newestAt(observed: readonly Observed[], at: Micros): Observed | null {
     else high = middle
   }
   return observed[low - 1] ?? null
+}
+
+/** An observation as it is told to others: the instant is ISO 8601 with microseconds. */
+export interface ObservedRate {
+  readonly usdAttosPerEth: EthRate
+  readonly source: string
+  readonly observedAt: string
+}
+
+const factsOf = ({ usdAttosPerEth, source, observedAt }: ObservedRate): string => `${usdAttosPerEth} ${observedAt} ${source}`
+
+/** Records those observations that are not there yet; returns the number of each. */
+export async function ensureRates(db: Db, rates: readonly ObservedRate[]): Promise<(rate: ObservedRate) => bigint> {
+  const distinct = [...new Map(rates.map((rate) => [factsOf(rate), rate])).values()]
+  const ids = new Map<string, bigint>()
+  if (distinct.length > 0) {
+    const [values, sources, times] = [distinct.map((rate) => rate.usdAttosPerEth), distinct.map((rate) => rate.source), distinct.map((rate) => rate.observedAt)]
+    await db.query(sql`
+      insert into rates (usd_attos_per_eth, source, observed_at)
+      select value, source, at
+      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) as told (value, source, at)
+      where not exists (
+        select 1
+        from rates r
+        where r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value)`)
+    const rows = await many<{ id: bigint; place: bigint }>(db, sql`
+      select min(r.id) as id, told.place
+      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) with ordinality as told (value, source, at, place)
+      join rates r on r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value
+      group by told.place`)
+    for (const { id, place } of rows) {
+      const rate = distinct[Number(place) - 1]
+      if (rate) ids.set(factsOf(rate), id)
+    }
+  }
+  return (rate) => {
+    const id = ids.get(factsOf(rate))
+    if (id === undefined) throw new Error('a recorded rate cannot be found')
+    return id
+  }
 }

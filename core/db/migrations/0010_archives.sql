@@ -8,7 +8,6 @@ create table ticket_archives (
   file        text          not null,
   sha256      text          not null,
   tickets     bigint        not null,
-  unpriced    bigint        not null,
   fee_wei     numeric(78,0) not null,
   cost_attos  numeric(38,0) not null,
   archived_at timestamptz   not null,
@@ -16,7 +15,7 @@ create table ticket_archives (
   restored_at timestamptz,
   constraint ticket_archives_pk primary key (app_id, month, part),
   constraint ticket_archives_month_begins check (extract(day from month) = 1),
-  constraint ticket_archives_not_negative check (tickets >= 0 and unpriced >= 0 and fee_wei >= 0 and cost_attos >= 0)
+  constraint ticket_archives_not_negative check (tickets >= 0 and fee_wei >= 0 and cost_attos >= 0)
 );
 create index ticket_archives_by_hash on ticket_archives (sha256);
 

@@ -1,0 +1,159 @@
+import { createHash, hash } from 'node:crypto'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip, createGzip, createZstdCompress, createZstdDecompress } from 'node:zlib'
+
+/**
+ * A ticket file: NDJSON, compressed as its name says (.gz or .zst). The first line is the manifest; then chunks of ticket
+ * lines, each followed by a line with their number and the SHA-256 of their bytes; the last line has the number and the
+ * SHA-256 of all ticket lines. Control lines have a `kind`, tickets have none.
+ */
+export interface Manifest {
+  readonly format: 'tollgate-tickets'
+  readonly version: 1
+  readonly clientId: string
+  /** Signing times, ISO 8601; null where open. */
+  readonly from: string | null
+  readonly to: string | null
+  readonly exportedAt: string
+}
+
+export interface Chunk {
+  readonly lines: Buffer
+  readonly tickets: number
+  readonly sha256: string
+}
+
+/** What a file comes to. */
+export interface FileSums { readonly tickets: number; readonly chunks: number; readonly sha256: string }
+
+/** The file is not what was written, and where. */
+export class DamagedFile extends Error {}
+
+const compressed = /\.(gz|zst)$/
+export const isTicketFileName = (path: string): boolean => compressed.test(path)
+
+/** Writes a whole file and makes sure that it is on disk. Reads the chunks no faster than they can be written. */
+export async function writeTicketFile(path: string, manifest: Manifest, { name, chunks }: { name: string; chunks: AsyncIterable<Chunk> }): Promise<FileSums> {
+  const whole = createHash('sha256')
+  let [tickets, count] = [0, 0]
+  let sha256 = ''
+
+  async function* bytes(): AsyncGenerator<Buffer> {
+    yield controlLine('manifest', { ...manifest })
+    for await (const chunk of chunks) {
+      whole.update(chunk.lines)
+      tickets += chunk.tickets
+      count += 1
+      yield chunk.lines
+      yield controlLine('chunk', { tickets: chunk.tickets, sha256: chunk.sha256 })
+    }
+    sha256 = whole.digest('hex')
+    yield controlLine('end', { tickets, chunks: count, sha256 })
+  }
+
+  const compress = name.endsWith('.gz') ? createGzip() : createZstdCompress()
+  await pipeline(Readable.from(bytes(), { objectMode: false }), compress, createWriteStream(path, { mode: 0o600, flush: true }))
+  return { tickets, chunks: count, sha256 }
+}
+
+const controlLine = (kind: string, more: object): Buffer => Buffer.from(`${JSON.stringify({ kind, ...more })}\n`)
+
+const maxLineBytes = 64 * 1024
+const maxChunkTickets = 1_000
+const maxChunkBytes = 8 * 1024 * 1024
+
+/**
+ * The chunks of a file, each checked before it is handed out; the manifest first. Returns what the whole came to. Throws
+ * DamagedFile at the first thing that is wrong, also when the end is missing.
+ */
+export async function* readTicketFile(path: string): AsyncGenerator<Manifest | Chunk, FileSums> {
+  const whole = createHash('sha256')
+  let manifest: Manifest | null = null
+  let lines: Buffer[] = []
+  let [size, tickets, chunks] = [0, 0, 0]
+  for await (const line of linesOf(path)) {
+    const control = controlOf(line)
+    if (manifest === null) {
+      manifest = manifestOf(control)
+      yield manifest
+    } else if (control === null) {
+      lines.push(line)
+      size += line.length
+      if (lines.length > maxChunkTickets || size > maxChunkBytes) throw new DamagedFile(`chunk ${chunks + 1} is too large`)
+    } else if (control['kind'] === 'chunk') {
+      const chunk = { lines: Buffer.concat(lines), tickets: lines.length, sha256: String(control['sha256']) }
+      if (control['tickets'] !== chunk.tickets || hash('sha256', chunk.lines, 'hex') !== chunk.sha256) {
+        throw new DamagedFile(`chunk ${chunks + 1} is not what was written`)
+      }
+      whole.update(chunk.lines)
+      tickets += chunk.tickets
+      chunks += 1
+      ;[lines, size] = [[], 0]
+      yield chunk
+    } else {
+      const sums = { tickets, chunks, sha256: whole.digest('hex') }
+      if (control['kind'] !== 'end' || lines.length > 0 || control['tickets'] !== tickets || control['chunks'] !== chunks || control['sha256'] !== sums.sha256) {
+        throw new DamagedFile('the file is not as long as it was written')
+      }
+      return sums
+    }
+  }
+  throw new DamagedFile('the end of the file is missing')
+}
+
+/** Reads a file whole and keeps nothing: its manifest and what it comes to. */
+export async function checkTicketFile(path: string): Promise<{ manifest: Manifest; sums: FileSums }> {
+  const reader = readTicketFile(path)
+  const first = await reader.next()
+  if (first.done || !('format' in first.value)) throw new DamagedFile('the file has no manifest')
+  for (;;) {
+    const next = await reader.next()
+    if (next.done) return { manifest: first.value, sums: next.value }
+  }
+}
+
+async function* linesOf(path: string): AsyncGenerator<Buffer> {
+  let rest: Buffer = Buffer.alloc(0)
+  try {
+    const plain = path.endsWith('.gz') ? createGunzip() : createZstdDecompress()
+    createReadStream(path).on('error', (error) => plain.destroy(error)).pipe(plain)
+    for await (const data of plain) {
+      let chunk: Buffer = rest.length === 0 ? data : Buffer.concat([rest, data])
+      for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
+        yield chunk.subarray(0, end + 1)
+        chunk = chunk.subarray(end + 1)
+      }
+      if (chunk.length > maxLineBytes) throw new DamagedFile('a line is too long')
+      rest = chunk
+    }
+  } catch (error) {
+    if (error instanceof DamagedFile || isSystemError(error)) throw error
+    throw new DamagedFile(`it cannot be decompressed: ${error instanceof Error ? error.message : 'unknown'}`, { cause: error })
+  }
+  if (rest.length > 0) throw new DamagedFile('the last line is cut off')
+}
+
+const isSystemError = (error: unknown): boolean => error instanceof Error && 'syscall' in error
+
+// Tickets are the most of the lines by far, and begin otherwise.
+const controlStart = Buffer.from('{"kind":')
+
+function controlOf(line: Buffer): Record<string, unknown> | null {
+  if (!line.subarray(0, controlStart.length).equals(controlStart)) return null
+  try {
+    const value: Record<string, unknown> = JSON.parse(line.toString('utf8'))
+    return value
+  } catch {
+    throw new DamagedFile('a line is no JSON')
+  }
+}
+
+function manifestOf(control: Record<string, unknown> | null): Manifest {
+  const { format, version, clientId, from, to, exportedAt } = control ?? {}
+  if (format !== 'tollgate-tickets') throw new DamagedFile('this is no ticket file')
+  if (version !== 1) throw new DamagedFile(`this ticket file has version ${String(version)}; only 1 can be read`)
+  const times = { from: typeof from === 'string' ? from : null, to: typeof to === 'string' ? to : null }
+  return { format, version, clientId: String(clientId), ...times, exportedAt: String(exportedAt) }
+}
