@@ -7,6 +7,7 @@ import { type Socket, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { keepLog, secretly } from '../support/secrecy.ts'
 
 const root = join(import.meta.dirname, '../..')
 let folder: string
@@ -24,8 +25,16 @@ afterEach(async () => {
     await gone
   }))
   children.clear()
+  await keepWhatItSaid()
   await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
 })
+
+/** Its log, and the secrets that it made for itself. */
+async function keepWhatItSaid(): Promise<void> {
+  const read = (file: string) => readFile(join(folder, 'data', file), 'utf8').catch(() => '')
+  keepLog(await read('tollgate.log'))
+  for (const [, secret = ''] of (await read('quickstart.json')).matchAll(/"\w*(?:Secret|Password)": *"([^"]+)"/g)) secretly(secret)
+}
 
 const ports = { CORE_PORT: '0', PLATFORM_PORT: '0', BUILDER_PORT: '0', SIDECAR_PORT: '0', ADMIN_PORT: '0' }
 

@@ -3,10 +3,12 @@ import { once } from 'node:events'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
+import { keepLog, secretSettings } from '../support/secrecy.ts'
 import { startHarness, until } from './support.ts'
 import { firstCall } from './signer-bodies.ts'
 
 function start(env: Record<string, string>) {
+  secretSettings(env)
   const child = spawn(process.execPath, ['sidecar/main.ts'], {
     env: { PATH: process.env['PATH'], ...env },
   })
@@ -14,6 +16,7 @@ function start(env: Record<string, string>) {
   const output = { stdout: '', stderr: '' }
   child.stdout.on('data', (chunk: Buffer) => (output.stdout += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (output.stderr += chunk.toString()))
+  child.once('close', () => keepLog(output.stdout + output.stderr))
   return { child, output, exit: once(child, 'exit') }
 }
 

@@ -23,8 +23,10 @@ export function createJournal({ pool, log, now }: { pool: Pool; log: Log; now: N
     }).catch((error: unknown) => log.warn({ err: error, action: attempt.action }, 'audit entry lost'))
   }
 
-  const refused = (attempt: Attempt, error: unknown): Promise<void> =>
-    write(attempt, 'refused', error instanceof DomainError ? error.reason : 'INTERNAL')
+  /** Nobody waits for it: a refusal takes as long for an app that is there as for one that is not. */
+  function refused(attempt: Attempt, error: unknown): void {
+    void write(attempt, 'refused', error instanceof DomainError ? error.reason : 'INTERNAL')
+  }
 
   /** Runs `work` and writes how it ended. */
   async function both<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
@@ -33,7 +35,7 @@ export function createJournal({ pool, log, now }: { pool: Pool; log: Log; now: N
       await write(attempt, 'success', null)
       return result
     } catch (error) {
-      await refused(attempt, error)
+      refused(attempt, error)
       throw error
     }
   }

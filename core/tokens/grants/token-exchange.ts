@@ -55,8 +55,8 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       if (app && caller && caller.clientId !== app.clientId) throw noSuchApp()
       return caller
     }
-    const caller = await start().catch(async (error: unknown) => {
-      await journal.refused(opened, error)
+    const caller = await start().catch((error: unknown) => {
+      journal.refused(opened, error)
       throw error
     })
     const attempt = caller
@@ -72,8 +72,8 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       return journal.both({ ...attempt, action: 'device_code_approved_token_exchange' }, () => approveDevice(asked, code))
     }
     if (caller && !app && !isKey(request) && request.requestedTokenType !== jwtTokenType) {
-      return openSession(asked, caller).catch(async (error: unknown) => {
-        await journal.refused({ ...attempt, action: 'signer_session_token_exchange' }, error)
+      return openSession(asked, caller).catch((error: unknown) => {
+        journal.refused({ ...attempt, action: 'signer_session_token_exchange' }, error)
         throw error
       })
     }
