@@ -37,6 +37,8 @@ const rowsAtOnce = 1_000
 /** What one transaction repairs, all of one user: its locks are held for moments. */
 const rowsPerTransaction = 100
 const checkViolation = '23514'
+const deadlock = '40P01'
+const tries = 5
 
 /**
  * Makes the derived rows what the log says: hours and sessions from tickets, heads from ledger entries. Ingest goes on
@@ -115,12 +117,19 @@ export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
 
 export type Rebuild = ReturnType<typeof createRebuild>
 
-/** What follows from the log breaks a rule of the table: then the log itself is wrong, and is not ours to mend. */
+/**
+ * Tries again after a deadlock. Where what follows from the log breaks a rule of the table, the log itself is wrong, and is
+ * not ours to mend: CONFLICT.
+ */
 async function refusingContradictions<T>(userId: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === checkViolation)) throw error
-    throw new DomainError('CONFLICT', `the log of user ${userId} contradicts itself; tollgate verify tells where`, { cause: error })
+  for (let tried = 1; ; tried++) {
+    try {
+      return await work()
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? error.code : null
+      if (code === deadlock && tried < tries) continue
+      if (code !== checkViolation) throw error
+      throw new DomainError('CONFLICT', `the log of user ${userId} contradicts itself; tollgate verify tells where`, { cause: error })
+    }
   }
 }

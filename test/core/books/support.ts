@@ -39,7 +39,13 @@ export async function startBooks(env: Readonly<Record<string, string>> = {}): Pr
     return found.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, textOf(value)])))
   }
 
-  async function damage(text: string): Promise<void> {
+  // It locks rows in any order, and may then be the one that gives way to a rebuild.
+  const damage = (text: string): Promise<void> => damageOnce(text).catch((error: Error & { code?: string }) => {
+    if (error.code !== '40P01') throw error
+    return damage(text)
+  })
+
+  async function damageOnce(text: string): Promise<void> {
     const connection = await core.sql.connect()
     try {
       await connection.query('begin; set local session_replication_role = replica')
