@@ -126,6 +126,8 @@ const monthName = /^\d{4}-\d{2}$/
 /** Keeps everybody out of a month until the transaction ends; tickets that come for it wait. */
 export async function lockMonth(db: Db, month: string): Promise<void> {
   if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
+  // Whoever reads all months would wait behind this; better to come again in an hour.
+  await db.query(sql`set local lock_timeout = '2s'`)
   await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.archive'))`)
   await db.query(`lock table tickets_${month.replace('-', '_')} in access exclusive mode`)
 }

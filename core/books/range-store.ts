@@ -46,7 +46,16 @@ export async function usersAfter(db: Db, { appId: app, after, limit }: { appId: 
 /** Makes this transaction one view of the books. A single statement may take as long as a large user's tickets do. */
 export async function beginSnapshot(db: Db): Promise<void> {
   await db.query(sql`set transaction isolation level repeatable read, read only`)
+  await holdArchive(db)
+}
+
+/**
+ * Lets no month be archived until the transaction ends: tickets that are dropped are gone from every snapshot at once,
+ * also from those that do not know yet that they are in a file. The first statement of a transaction.
+ */
+export async function holdArchive(db: Db): Promise<void> {
   await allowLongStatements(db)
+  await db.query(sql`lock table tickets in access share mode`)
 }
 
 export async function allowLongStatements(db: Db): Promise<void> {

@@ -21,11 +21,15 @@ export async function forApps(
     return work(app)
   }
   const apps = allApps(pool)
+  const failed = new AbortController()
   const worker = async (): Promise<void> => {
     for (;;) {
       const { value: app } = await apps.next()
-      if (!app || signal.aborted) return
-      await work(app)
+      if (!app || signal.aborted || failed.signal.aborted) return
+      await work(app).catch((error: unknown) => {
+        failed.abort()
+        throw error
+      })
     }
   }
   await Promise.all(Array.from({ length: parallel }, worker))

@@ -1,7 +1,8 @@
+import { DomainError } from '../../proto/errors.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { headDifferences } from './ledger-check-store.ts'
-import { allowLongStatements, archivedMonths, countUsers } from './range-store.ts'
+import { archivedMonths, countUsers, holdArchive } from './range-store.ts'
 import { forApps, userRanges } from './ranges.ts'
 import * as store from './rebuild-store.ts'
 import type { BookedApp, DifferentRow, UserRange } from './types.ts'
@@ -35,6 +36,9 @@ interface Table {
 const rowsAtOnce = 1_000
 /** What one transaction repairs, all of one user: its locks are held for moments. */
 const rowsPerTransaction = 100
+const checkViolation = '23514'
+const deadlock = '40P01'
+const tries = 5
 
 /**
  * Makes the derived rows what the log says: hours and sessions from tickets, heads from ledger entries. Ingest goes on
@@ -78,29 +82,54 @@ export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
   async function rebuildRange(app: BookedApp, { table, range, dryRun }: Part): Promise<number> {
     let found = 0
     for (;;) {
-      const rows = await tx(pool, async (db) => {
-        await allowLongStatements(db)
-        return table.differences(db, { ...range, archived: await archivedMonths(db, app.id), limit: rowsAtOnce })
+      const { rows, archived } = await tx(pool, async (db) => {
+        await holdArchive(db)
+        const months = await archivedMonths(db, app.id)
+        return { rows: await table.differences(db, { ...range, archived: months, limit: rowsAtOnce }), archived: months }
       })
-      found += rows.length
-      if (!dryRun) await repair(app, table, rows)
-      if (dryRun || rows.length < rowsAtOnce) return found
+      const repaired = dryRun || await repair(app, { table, rows, archived })
+      if (repaired) found += rows.length
+      if (repaired && (dryRun || rows.length < rowsAtOnce)) return found
     }
   }
 
-  async function repair(app: BookedApp, table: Table, rows: readonly DifferentRow[]): Promise<void> {
+  interface Repair { readonly table: Table; readonly rows: readonly DifferentRow[]; readonly archived: readonly string[] }
+
+  /** False when a month was archived since the rows were found: what differed may be right without its tickets. */
+  async function repair(app: BookedApp, { table, rows, archived }: Repair): Promise<boolean> {
     for (const [userId, all] of Map.groupBy(rows, (row) => row.userId)) {
       if (userId === null) continue
       for (let i = 0; i < all.length; i += rowsPerTransaction) {
-        await tx(pool, async (db) => {
-          await allowLongStatements(db)
+        const repaired = await refusingContradictions(userId, () => tx(pool, async (db) => {
+          await holdArchive(db)
+          if ((await archivedMonths(db, app.id)).join() !== archived.join()) return false
           await table.repair(db, { appId: app.id, userId }, all.slice(i, i + rowsPerTransaction))
-        })
+          return true
+        }))
+        if (!repaired) return false
       }
     }
+    return true
   }
 
   return { rebuild }
 }
 
 export type Rebuild = ReturnType<typeof createRebuild>
+
+/**
+ * Tries again after a deadlock. Where what follows from the log breaks a rule of the table, the log itself is wrong, and is
+ * not ours to mend: CONFLICT.
+ */
+async function refusingContradictions<T>(userId: string, work: () => Promise<T>): Promise<T> {
+  for (let tried = 1; ; tried++) {
+    try {
+      return await work()
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? error.code : null
+      if (code === deadlock && tried < tries) continue
+      if (code !== checkViolation) throw error
+      throw new DomainError('CONFLICT', `the log of user ${userId} contradicts itself; tollgate verify tells where`, { cause: error })
+    }
+  }
+}

@@ -117,6 +117,15 @@ describe('tollgate rebuild', () => {
     expect(await world.rows(`select count(*) from tickets where fee_wei = 3`)).toEqual([{ count: '1500' }])
   })
 
+  it('does not make a balance of a ledger that contradicts itself', async () => {
+    const entry = `seq = 2 and kind = 'charge' and user_id = (select id from end_users where external_user_id = 'ada')`
+    await world.damage(`update ledger_entries set amount_attos = amount_attos - 1e30 where ${entry}`)
+    const { code, text } = await tollgate('rebuild')
+    expect([code, text]).toEqual([1, expect.stringMatching(/the log of user [\w-]{36} contradicts itself; tollgate verify tells where/)])
+    await world.damage(`update ledger_entries set amount_attos = amount_attos + 1e30 where ${entry}`)
+    expect(await verified()).toBe(0)
+  })
+
   it('refuses an app that is not there', async () => {
     expect(await tollgate('rebuild', '--app', 'app_x')).toEqual({ code: 1, text: 'tollgate: no app has this client id\n' })
     expect((await tollgate('rebuild', 'all')).code).toBe(2)

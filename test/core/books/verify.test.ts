@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { begin } from '../support.ts'
+import { connectCore } from '../../../deploy/core-client.ts'
+import { begin, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
 let world: BooksWorld
@@ -135,6 +136,35 @@ describe('tollgate verify', () => {
       `delete from envelopes where key = '00000000-0000-4000-8000-00000000000f'`)).toEqual([
       'DIFFERENCE envelopes: count is 6, should be 5, by +1',
     ])
+  })
+
+  it('is right about apps side by side while events come in', async () => {
+    const others = await Promise.all(Array.from({ length: 6 }, () => world.newApp()))
+    const stop = new AbortController()
+    const ingesting = (async () => {
+      for (let turn = 0; !stop.signal.aborted; turn++) {
+        await world.ingest(...others.map(({ clientId }, i) => ({
+          auth_id: `${clientId}:user-${turn % 3}`, session_id: `live-${i}`, sequence_number: turn, computed_fee: String(10n ** 15n),
+        })))
+      }
+    })()
+    const core = connectCore({ target: world.core.target, token: serviceToken })
+    const found: string[] = []
+    let apps = 0
+    for (let round = 0; round < 6; round++) {
+      for await (const { kind, clientId, difference } of core.verifyBooks({ clientId: undefined })) {
+        if (kind === 'done' && clientId !== '') apps += 1
+        if (difference) found.push(difference.check)
+      }
+    }
+    stop.abort()
+    await ingesting
+    core.close()
+    expect(apps).toBe(6 * 7)
+    expect(found.filter((check) => check !== 'ticket_sessions')).toEqual([])
+    await tollgate('rebuild')
+    expect((await verify()).text).toContain('7 apps and')
+    expect((await verify()).code).toBe(0)
   })
 
   it('refuses an app that is not there and options that it does not know', async () => {
