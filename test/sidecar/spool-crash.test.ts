@@ -2,8 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../support/random.ts'
 import { startSpoolingSidecar } from './spool-process.ts'
-import { newFolder } from './spool-support.ts'
-import { until } from './support.ts'
+import { newFolder, until } from './spool-support.ts'
 
 const seed = Number(process.env['SPOOL_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
 process.stdout.write(`spool-crash: SPOOL_SEED=${seed}\n`)
