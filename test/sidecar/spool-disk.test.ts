@@ -57,7 +57,7 @@ describe('a sidecar whose disk is full', () => {
     await until(() => core.script.ingested.length >= acknowledged.length + 1)
     const taken = core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
     expect(taken).toEqual([...acknowledged, event(1_000)])
-  }, 60_000)
+  }, 120_000)
 })
 
 describe('a write that fails', () => {
