@@ -49,9 +49,10 @@ export async function recover(directory: string, place: Place, log: Log): Promis
   const names = (await readdir(directory)).toSorted()
   const segments: Segment[] = []
   for (const name of names.filter((name) => segmentName.test(name))) {
-    const segment = { number: Number(name.slice(0, 12)), path: join(directory, name), size: 0, events: 0 }
-    const from = segment.number === place.segment ? place.offset : 0
-    if (segment.number >= place.segment) {
+    const number = Number(name.slice(0, 12))
+    const segment = { number, path: join(directory, name), size: 0, events: 0 }
+    const from = number === place.segment ? place.offset : 0
+    if (number >= place.segment) {
       const file = await open(segment.path, 'r+')
       await scan(file, { segment, from, log }).finally(() => file.close())
     }

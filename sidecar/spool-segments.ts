@@ -47,7 +47,7 @@ export function createSegments(options: SegmentsOptions) {
     if (segment) segment.events -= count
   }
 
-  /** Returns when the events are on disk. When it throws none of them count; others may be tried. */
+  /** Returns when the events are on disk. When it throws none of them is; others may be tried. */
   async function write(bytes: Buffer, events: number): Promise<void> {
     if (writing && writing.segment.size + bytes.length > segmentBytes) await retire()
     writing ??= await create()

@@ -26,7 +26,7 @@ export interface SpoolOptions {
 }
 
 const usualSegment = 16 * 1024 * 1024
-/** Enough of them that little of the disk is held by what core has taken, and not too many to count. */
+/** Enough that what core has taken holds little of the disk, and not too many to count. */
 const segmentsOf = { least: 16, most: 256 } as const
 const drainMs = 1_000
 const probeBytes = 64 * 1024
@@ -42,7 +42,10 @@ export async function openSpool(options: SpoolOptions) {
   const { maxBytes, log, now } = options
   const { position, segments, unlock } = await openFiles({ directory, maxBytes, log })
   const room = createRoom({
-    maxBytes, usedBytes: segments.usedBytes, probe: () => probe(directory), log,
+    maxBytes,
+    usedBytes: segments.usedBytes,
+    probe: () => probe(directory),
+    log,
   })
   const meters = createSpoolMeters(options.metrics, () => {
     const oldestMs = forwarder.oldestMs()
@@ -51,13 +54,20 @@ export async function openSpool(options: SpoolOptions) {
     return { bytes, events, oldestSeconds, full }
   })
   const forwarder = startForwarder({
-    segments, position, log, deliver: options.deliver, onFailed: options.onFailed,
+    segments,
+    position,
+    log,
+    deliver: options.deliver,
+    onFailed: options.onFailed,
     onDelivered: options.onDelivered,
     onReleased: room.changed,
     onDamaged: meters.damaged,
   })
   const writer = createSpoolWriter({
-    write: segments.write, room, now, onWritten: (ms) => {
+    write: segments.write,
+    room,
+    now,
+    onWritten: (ms) => {
       room.wrote()
       meters.wrote(ms)
       forwarder.wake()

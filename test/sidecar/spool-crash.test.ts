@@ -2,14 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../support/random.ts'
 import { startSpoolingSidecar } from './spool-process.ts'
-import { newFolder } from './spool-support.ts'
-import { until } from './support.ts'
+import { newFolder, until } from './spool-support.ts'
 
 const seed = Number(process.env['SPOOL_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
 process.stdout.write(`spool-crash: SPOOL_SEED=${seed}\n`)
 
-const crashes = 8
-const senders = 12
+const crashes = 5
+const senders = 6
 
 describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
   it('has acknowledged nothing that core does not get, once each by its id, byte for byte', async () => {
@@ -29,8 +28,8 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
           return { id, text }
         })
         const answer = await push(events.map(({ text }) => text).join('\n'))
-        if (answer?.status === 202) for (const { id } of events) acknowledged.add(id)
-        else await sleep(20)
+        for (const { id } of answer?.status === 202 ? events : []) acknowledged.add(id)
+        await sleep(answer ? 5 : 20)
       }
     }
 
@@ -64,10 +63,10 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
       return [...acknowledged].filter((id) => !known.has(id))
     }
     await expect.poll(missing, { timeout: 30_000, interval: 300 }).toEqual([])
-    expect(acknowledged.size).toBeGreaterThan(500)
+    expect(acknowledged.size).toBeGreaterThan(100)
     expect([...taken()].filter(([id, text]) => sent.get(id) !== text)).toEqual([])
     expect(sidecar.process.crashes()).toBe(crashes)
-  }, 120_000)
+  }, 240_000)
 })
 
 describe('a second sidecar on the same folder', () => {
@@ -82,5 +81,5 @@ describe('a second sidecar on the same folder', () => {
     await first.process.kill()
     const next = await startSpoolingSidecar({ SPOOL_DIR: directory })
     expect(await next.push('{"id":"2"}')).toMatchObject({ status: 202 })
-  })
+  }, 120_000)
 })

@@ -4,8 +4,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { frame, mark } from '../../sidecar/spool-records.ts'
 import { segmentPath } from '../../sidecar/spool-recovery.ts'
-import { until } from './support.ts'
-import { createTaker, filesOf, newFolder, startSpool } from './spool-support.ts'
+import { createTaker, filesOf, newFolder, startSpool, until } from './spool-support.ts'
 
 const texts = ['{"id":"a"}', '{"id":"b","note":"\u00e9\u00e9"}', '{"id":"c"}']
 const records = (of: readonly string[]): Buffer => frame(of.map((text) => Buffer.from(text)), 1_789_380_930_000)

@@ -4,8 +4,7 @@ import { silentLog } from '../../core/lib/log.ts'
 import { createRoom } from '../../sidecar/spool-room.ts'
 import { createSpoolWriter } from '../../sidecar/spool-writer.ts'
 import { startSpoolingSidecar } from './spool-process.ts'
-import { newFolder } from './spool-support.ts'
-import { until } from './support.ts'
+import { newFolder, until } from './spool-support.ts'
 
 // $0 is the folder. A file system of its own ends with the process; without the right to make one
 // it is a limit on the size of a file, which fails in the same place with another code.
@@ -58,7 +57,7 @@ describe('a sidecar whose disk is full', () => {
     await until(() => core.script.ingested.length >= acknowledged.length + 1)
     const taken = core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
     expect(taken).toEqual([...acknowledged, event(1_000)])
-  }, 60_000)
+  }, 120_000)
 })
 
 describe('a write that fails', () => {

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { directSink } from '../../deploy/signer-double/direct-sink.ts'
-import { newFolder } from './spool-support.ts'
-import { type Harness, post, secret, send, startHarness, until } from './support.ts'
+import { newFolder, until } from './spool-support.ts'
+import { type Harness, post, secret, send, startHarness } from './support.ts'
 
 const push = ({ sidecar }: Harness, body: string) =>
   post(`${sidecar.url}/events`, body, { authorization: `Bearer ${secret}` })

@@ -1,6 +1,7 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { onTestFinished } from 'vitest'
 import { type Log, silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
@@ -21,7 +22,7 @@ export function createTaker() {
   const script = { away: false, refuses: (_envelope: string): boolean => false, delayMs: 0 }
 
   async function deliver(envelopes: readonly Buffer[]): Promise<void> {
-    if (script.delayMs > 0) await new Promise((done) => { setTimeout(done, script.delayMs) })
+    if (script.delayMs > 0) await sleep(script.delayMs, undefined, { ref: false })
     if (script.away) throw new DomainError('UNAVAILABLE', 'core does not answer')
     const texts = envelopes.map(String)
     if (texts.some(script.refuses)) throw new DomainError('REQUEST_INVALID', 'not like this')
@@ -58,6 +59,15 @@ export async function startSpool({ directory, taker, maxBytes = 8 * 1024 * 1024,
   }
 
   return { keep, stop, figure, isFull: spool.isFull }
+}
+
+/** Waits for a state of the world for as long as a forwarder may pause, and then some. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + 15_000
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error(`never became true: ${condition.toString()}`)
+    await sleep(5)
+  }
 }
 
 export const filesOf = async (directory: string, suffix: string): Promise<string[]> =>

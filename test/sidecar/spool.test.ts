@@ -2,8 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { headerBytes } from '../../sidecar/spool-records.ts'
-import { until } from './support.ts'
-import { createTaker, filesOf, newFolder, startSpool } from './spool-support.ts'
+import { createTaker, filesOf, newFolder, startSpool, until } from './spool-support.ts'
 
 const event = (n: number, size = 0): string => `{"id":"event-${n}","fill":"${'x'.repeat(size)}"}`
 const events = (from: number, to: number): string[] =>
