@@ -10,7 +10,7 @@ const protoRoot = join(import.meta.dirname, '../proto')
 export const protoFiles = [
   'identity/v1/identity', 'identity/v1/accounts', 'identity/v1/management', 'keys/v1/keys', 'tokens/v1/tokens',
   'tokens/v1/grants', 'tokens/v1/devices', 'tokens/v1/authorization', 'plans/v1/catalog', 'allowances/v1/allowances',
-  'metering/v1/metering', 'usage/v1/usage', 'signer/v1/signer',
+  'metering/v1/metering', 'metering/v1/loss', 'usage/v1/usage', 'signer/v1/signer',
 ].map((file) => `tollgate/${file}.proto`)
 
 export interface Health {
