@@ -11,8 +11,7 @@ export const protoFiles = [
   'identity/v1/identity', 'identity/v1/accounts', 'identity/v1/management', 'keys/v1/keys', 'tokens/v1/tokens',
   'tokens/v1/grants', 'tokens/v1/devices', 'tokens/v1/authorization', 'plans/v1/catalog', 'allowances/v1/allowances',
   'books/v1/books', 'metering/v1/metering', 'metering/v1/loss', 'metering/v1/quarantine', 'metering/v1/reconciliation',
-  'metering/v1/outbox',
-  'usage/v1/usage', 'signer/v1/signer',
+  'metering/v1/outbox', 'usage/v1/usage', 'signer/v1/signer',
 ].map((file) => `tollgate/${file}.proto`)
 
 export interface Health {

@@ -118,14 +118,16 @@ export async function addSessions(
 /**
  * Gives up the oldest holes of sessions that have too many: they are lost, and only their number is kept. Each ticket
  * that comes for that part of a session still lowers the number; whether it came before cannot be told any more.
- * Returns how many holes were given up. The rows are locked by whoever wrote them just before.
+ * Returns how many of the holes were not lost before. The rows are locked by whoever wrote them just before.
  */
 export async function closeHoles(db: Db, sessions: readonly Overgrown[]): Promise<bigint> {
   const { closed } = await one<{ closed: bigint }>(db, sql`
     with given as materialized (
       select s.app_id, s.user_id, s.session_id, cut.at, (
         select coalesce(sum(upper(r) - lower(r)), 0)
-        from unnest(int8multirange(int8range(s.closed_below, cut.at)) - s.seen) as r) as closed
+        from unnest(int8multirange(int8range(s.closed_below, cut.at)) - s.seen) as r) as closed, (
+        select coalesce(sum(upper(r) - lower(r)), 0)
+        from unnest(s.lost * int8multirange(int8range(0, cut.at))) as r) as known
       from unnest(
         ${plainArray(sessions.map((s) => s.app_id))}::uuid[], ${plainArray(sessions.map((s) => s.user_id))}::uuid[],
         ${textArray(sessions.map((s) => s.session_id))}::text[]) as g (app_id, user_id, session_id)
@@ -135,11 +137,12 @@ export async function closeHoles(db: Db, sessions: readonly Overgrown[]): Promis
     ), written as (
       update ticket_sessions s
       set seen = s.seen + int8multirange(int8range(0, given.at)), closed_below = given.at,
-          closed_count = s.closed_count + given.closed, gapped = true, watched = true, irregular = true
+          closed_count = s.closed_count + given.closed, gapped = true, watched = true, irregular = true,
+          lost = s.lost - int8multirange(int8range(0, given.at)), lost_count = s.lost_count - given.known
       from given
       where s.app_id = given.app_id and s.user_id = given.user_id and s.session_id = given.session_id
     )
-    select coalesce(sum(closed), 0)::bigint as closed
+    select coalesce(sum(greatest(closed - known, 0)), 0)::bigint as closed
     from given`)
   return closed
 }

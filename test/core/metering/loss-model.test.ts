@@ -123,6 +123,17 @@ describe('a session with hostile sequence numbers', () => {
     expect(state['replayed_count']).toBe(0n)
   })
 
+  it('counts no hole twice that was lost before it was given up', async () => {
+    await arrive(every(2n, 0n, 900), 'twice')
+    for (const _ of [1, 2]) {
+      await world.metering().watchLoss()
+      world.clock.at = new Date(world.clock.at.getTime() + grace * 1000)
+    }
+    await arrive(every(2n, 1_800n, 400), 'twice')
+    const { lost_count: lost = 0n, closed_count: closed = 0n } = await stateOf('twice')
+    expect([lost > 0n, closed > 700n, lost + closed]).toEqual([true, true, 899n])
+  })
+
   it('makes one batch of nothing but holes bounded, too', async () => {
     await arrive(every(3n, 0n, 9_000), 'wide')
     expect(Number((await stateOf('wide'))['ranges'])).toBeLessThanOrEqual(maxRanges)
