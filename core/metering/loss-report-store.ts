@@ -136,7 +136,7 @@ export async function sumUnattributed(db: Db): Promise<Unattributed> {
     from (
       select fee_wei
       from quarantine
-      where reason in ('unattributed', 'unknown_client', 'invalid_subject')
+      where status = 'open' and reason in ('unattributed', 'unknown_client', 'invalid_subject')
       limit ${countBound}) nobodys`)
   return { events: row.events, fee: wei(BigInt(row.fee)) }
 }
