@@ -81,6 +81,25 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
+  it('leave with the batch that made them tickets, each once however often its event comes', async () => {
+    const metering = world.metering({ emitter })
+    const event = (id: string, sequence_number: number) => envelope({
+      auth_id: `${world.app.clientId}:ingested`, current_time: '2026-09-14T10:16:00.000007Z', computed_fee: '2000000000000000', sequence_number,
+    }, { id })
+    await metering.ingestEvents([event('in-1', 0), event('in-2', 1), event('in-1', 0)])
+    await metering.ingestEvents([event('in-2', 1), event('in-3', 2), envelope({ auth_id: '' }, { id: 'nobody' })])
+    const { outbox, backend, prepared } = await sender()
+    await prepared()
+    await outbox.pass()
+    const sent = fake.requests.filter(({ path }) => path.endsWith('/events')).flatMap(({ events }) => events.map(({ id }) => id))
+    expect(sent.toSorted()).toEqual(['in-1', 'in-2', 'in-3'])
+    expect([...fake.state.events.values()][0]).toMatchObject({
+      time: '2026-09-14T10:16:00.000007Z', data: { external_user_id: 'ingested', network_fee_usd_micros: 6_000_000 },
+    })
+    await metering.stop()
+    await backend.stop()
+  })
+
   it('are sent when they get their price, not before, and not again', async () => {
     const metering = world.metering({ fixed: false, emitter })
     const at = '2026-09-14T10:12:00Z'

@@ -1,9 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { authId } from '../../../../core/ids.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
-import { tx } from '../../../../core/lib/sql.ts'
 import { createEmitter } from '../../../../core/metering/backend/emit.ts'
-import { readTickets } from '../../../../core/metering/backend/emit-store.ts'
 import { createReconciliation } from '../../../../core/metering/backend/reconciliation.ts'
 import { type AppDay, createComparison } from '../../../../core/metering/backend/reconcile.ts'
 import { type FakeOpenMeter, startOpenMeter } from '../../../support/openmeter-fake.ts'
@@ -30,10 +28,10 @@ afterEach(async () => {
 
 const instants = ['2026-09-12T23:59:59.999999Z', '2026-09-13T00:00:00Z', '2026-09-13T12:00:00Z', '2026-09-14T08:15:00Z', '2026-09-14T10:19:00Z']
 
-/** Tickets of two users over three days, stored, and sent like ingest sends them. */
+/** Tickets of two users over three days, ingested and sent. */
 async function seed(): Promise<void> {
   for (const at of instants) await recordRate(world.pool, at)
-  const metering = world.metering()
+  const metering = world.metering({ emitter: createEmitter() })
   let sequence_number = 0
   for (const [i, at] of instants.entries()) {
     for (const user of ['ada', 'bob']) {
@@ -42,11 +40,6 @@ async function seed(): Promise<void> {
       }, { id: `${user} ${i}` })])
     }
   }
-  const { rows } = await world.pool.query(`
-    select app_id as "appId", user_id as "userId", event_id as "eventId",
-           to_char(signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "signedAt" from tickets`)
-  const { emitTickets } = createEmitter()
-  await tx(world.pool, async (db) => emitTickets(db, await readTickets(db, rows), now()))
   await sender.outbox.pass()
 }
 
