@@ -187,7 +187,7 @@ export async function startCore(config: CoreConfig, { log, metrics, now = system
     serving.bind(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
     serving.bind(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
     serving.bind(ReconciliationServiceService, createReconciliationRpc({ pool, reconciliation }).reconciliationService),
-    serving.bind(LossServiceService, createLossRpc({ losses: metering.losses }).lossService),
+    serving.bind(LossServiceService, createLossRpc({ losses: metering.losses, metered }).lossService),
     serving.bind(UsageServiceService, createUsageRpc({ usage, history, follow, findUser: createUserFinder(users), metered }).usageService),
     serving.bind(SignerServiceService, createSignerRpc({ signer, invalidations, stopping: stopping.signal }).signerService),
   ]

@@ -1,5 +1,5 @@
 import { type CallOptions, Code, ConnectError, createClient } from '@connectrpc/connect'
-import { Http2SessionManager } from '@connectrpc/connect-node'
+import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../core/lib/grpc.ts'
 import { DomainError, isReason, reasonTrailer } from '../proto/errors.ts'
 import { AllowanceService } from '../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
@@ -15,7 +15,6 @@ import { TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { LossService } from '../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { CoreAddress } from './config.ts'
-import { createUnaryTransport } from './transport.ts'
 
 /** For whom core is called: the raw Authorization value is core's to judge. */
 export interface OnBehalfOf {
@@ -33,8 +32,8 @@ const maxAnswerBytes = 16 * 1024 * 1024
  */
 export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const baseUrl = `http://${target}`
-  const sessions = new Http2SessionManager(baseUrl, { pingIntervalMs: 30_000 })
-  const transport = createUnaryTransport({ sessions, answerMaxBytes: maxAnswerBytes })
+  const sessionManager = new Http2SessionManager(baseUrl, { pingIntervalMs: 30_000 })
+  const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
   const callers = createClient(CallerService, transport)
   const users = createClient(UserService, transport)
   const keys = createClient(KeyService, transport)
@@ -165,7 +164,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
     }
   }
 
-  return { callsFor, close: () => sessions.abort() }
+  return { callsFor, close: () => sessionManager.abort() }
 }
 
 export type Core = ReturnType<typeof connectCore>

@@ -1,13 +1,13 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
-import { m2mBasic, operator } from '../callers.ts'
+import { type Metered, m2mBasic, operator } from '../callers.ts'
 import { type Handlers, rpc } from '../serve.ts'
 import type { Period } from './loss-query.ts'
 import type { LossReports, SessionLoss } from './loss-report.ts'
 import type { AppLoss, LossSums } from './loss-report-store.ts'
 
-export function createLossRpc({ losses }: { losses: LossReports }) {
+export function createLossRpc({ losses, metered }: { losses: LossReports; metered: Metered }) {
   const lossService: Handlers<pb.LossServiceServer> = {
-    listLoss: rpc(m2mBasic(), async (request: pb.ListLossRequest, caller) => {
+    listLoss: rpc(metered(m2mBasic()), async (request: pb.ListLossRequest, caller) => {
       const { startDate, endDate, cursor, limit } = request
       const found = await losses.ofApp(caller.appId, { startDate, endDate, cursor, limit })
       return {

@@ -18,7 +18,7 @@ const LossQuery = Type.Object({
 
 /** What was lost of an app's usage, for its backend. */
 export function usageLossRoutes(app: App): void {
-  app.get('/api/v1/builder/apps/:clientId/usage/loss', route({ guard: { kind: 'm2m_basic' } }, {
+  app.get('/api/v1/builder/apps/:clientId/usage/loss', route({ guard: { kind: 'm2m_basic' }, metered: true }, {
     summary: 'Tickets that were lost, forked or late', tags: ['usage'],
     params: AppParams, querystring: LossQuery, response: { 200: ref(UsageLoss) },
   }), async ({ params, query: { limit, ...query }, core }) =>

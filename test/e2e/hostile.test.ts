@@ -31,7 +31,9 @@ async function rest({ method, path, body, headers }: Ask) {
     method, body: body ?? null,
     headers: { authorization: basic(m2mClientId, m2mClientSecret), ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
   })
-  return { status: response.status, text: await response.text() }
+  // A stream of events ends when its reader goes.
+  if (response.headers.get('content-type')?.startsWith('text/event-stream')) await response.body?.cancel()
+  return { status: response.status, text: response.bodyUsed ? '' : await response.text() }
 }
 
 async function push(url: string, body: string | Uint8Array<ArrayBuffer>) {

@@ -97,7 +97,7 @@ describe('the device flow', () => {
     const stray = await oauth.deviceCodeGrantRequest(server, app(), oauth.None(), device.device_code, insecure)
     await expect(oauth.processDeviceCodeResponse(server, app(), stray)).rejects.toMatchObject({ error: 'slow_down', status: 400 })
     await until(() => answers.length > 1)
-    expect((await decide(device.verification_uri_complete, 'Connect the device')).title).toBe('Connected')
+    expect((await decide(device.verification_uri_complete, 'Connect the device')).title).toBe('Connected · Demo')
     const tokens = await done
     expect(answers.slice(0, 3).map(({ error }) => error)).toEqual(['authorization_pending', 'slow_down', null])
     expect((answers[2]?.at ?? 0) - (answers[1]?.at ?? 0)).toBeGreaterThan(5_900)
@@ -121,7 +121,7 @@ describe('the device flow', () => {
 
   it('ends with access_denied when the person says that the device is not theirs', async () => {
     const device = await startDevice()
-    expect((await decide(device.verification_uri_complete, 'This is not mine')).title).toBe('Refused')
+    expect((await decide(device.verification_uri_complete, 'This is not mine')).title).toBe('Refused · Demo')
     await expect(oidc.pollDeviceAuthorizationGrant(interop.app, device)).rejects.toMatchObject({ error: 'access_denied' })
   })
 })

@@ -108,7 +108,8 @@ export function* events(story: Story): Generator<Event> {
 function instantOf(random: Random, { start, end, count, observations }: Story, index: number): number {
   if (random.chance(0.001)) {
     const edge = observations[1 + random.below(observations.length - 1)]?.at ?? end
-    return edge - random.below(2)
+    // The first instant may be observed twice; before it there is no rate.
+    return Math.max(observations[0]?.at ?? edge, edge - random.below(2))
   }
   return Math.min(end, Math.floor(start + ((end - start) * index) / count) + random.below(1_000_000))
 }
