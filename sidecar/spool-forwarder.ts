@@ -30,7 +30,7 @@ interface First {
 const most = 1_000
 const batchBytes = 2 * 1024 * 1024
 const firstPauseMs = 100
-const longestPauseMs = 5_000
+const longestPauseMs = 2_000
 const readAttempts = 5
 const leftBehindMs = 200
 
@@ -182,6 +182,6 @@ const isRefusal = (error: unknown): boolean =>
   error instanceof DomainError
   && (error.reason === 'REQUEST_INVALID' || error.reason === 'BODY_TOO_LARGE')
 
-/** Doubles from 100 ms to 5 s, less up to half of it. */
+/** Doubles from 100 ms to 2 s, less up to half of it. */
 const pauseMs = (tried: number): number =>
   Math.min(firstPauseMs * 2 ** Math.min(tried - 1, 10), longestPauseMs) * (1 - Math.random() / 2)

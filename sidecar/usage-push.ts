@@ -25,8 +25,9 @@ export function createUsagePushes({ now }: { readonly now: Now }): (envelope: Bu
     if (!data) return envelope
     const nowMs = now().getTime()
     const digest = hash('sha256', envelope, 'hex')
-    const arrivedMs = firstSeen.get(digest) ?? nowMs
-    firstSeen.set(digest, arrivedMs)
+    const seenMs = firstSeen.get(digest)
+    if (seenMs === undefined) firstSeen.set(digest, nowMs)
+    const arrivedMs = seenMs ?? nowMs
     return assemble(envelope, { ...data, arrivedMs, id: idOf(digest, data, arrivedMs) })
   }
 
@@ -92,9 +93,11 @@ interface Parts extends Data {
 function assemble(envelope: Buffer, { outer, members, inside, id, arrivedMs }: Parts): Buffer {
   const start = envelope.indexOf('{') + 1
   const time = new Date(arrivedMs).toISOString()
+  // Nothing of the arrival is in an event that has its own time: it is the same wherever it comes.
+  const isTimed = members['current_time'] !== undefined
   return Buffer.concat([
     envelope.subarray(0, start),
-    missing(outer, { id, timestamp: String(arrivedMs) }),
+    missing(outer, { id, ...(!isTimed && { timestamp: String(arrivedMs) }) }),
     envelope.subarray(start, inside),
     missing(members, { current_time: time, session_id: members['request_id'], sequence_number: 0 }),
     envelope.subarray(inside),

@@ -16,6 +16,7 @@ const inFlight = 2
 const produced = 1_000
 const answerMs = 20_000
 const giveUpMs = 90_000
+const drainedMs = 200_000
 
 function* batches<T>(of: Iterable<T>, size: number): Generator<T[]> {
   let batch: T[] = []
@@ -81,7 +82,7 @@ const forwardedAtOnce = 1_000n
 export function spooledLine(line: Line, sidecar: { adminUrl: string; crashes: () => number }): Line {
   async function deliver(events: Iterable<Event>): Promise<void> {
     await line.deliver(events)
-    const until = Date.now() + giveUpMs
+    const until = Date.now() + drainedMs
     while (await spooled() !== '0') {
       if (Date.now() > until) throw new Error(`the spool still holds ${await spooled()} events`)
       await sleep(50)
