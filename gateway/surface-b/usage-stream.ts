@@ -25,7 +25,15 @@ const description = [
   'with the code of the reason. An id without an event comes every ten seconds.',
 ].join(' ')
 
-const response = { 200: { description, content: { 'text/event-stream': { schema: { type: 'string' } } } } }
+const example = `retry: 2000
+id: djE6MTIzNDU2
+event: charge
+data: {"chargeId":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","endUserId":"4f6c1a0e-8d3b-4c57-9a21-6e0f5b7d8c94",\
+"externalUserId":"ada","costUsdMicros":"360","costUsdExact":"0.00036","balanceUsdMicros":"4999640",\
+"balanceUsdExact":"4.99964","overageUsdExact":"0","ticketCount":3,"time":"2026-04-02T10:00:01.250Z"}
+
+`.replaceAll('\\\n', '')
+const response = { 200: { description, content: { 'text/event-stream': { schema: { type: 'string', example } } } } }
 const StreamHeaders = Type.Object({
   'last-event-id': Type.Optional(Type.String({ maxLength: 4_096, description: 'The last id that arrived.' })),
 })

@@ -81,7 +81,9 @@ export async function tellStory(grants: Grants, { bodies, forms }: { bodies: Bod
     await step({ operation: `get ${base}/usage`, status: 200, query: { groupBy: 'user' } })
     await step({ operation: `get ${base}/usage/balance`, status: 200, query: { externalUserId: 'ada' } })
   }
+  for (const name of ['requests', 'loss']) await step({ operation: `get /api/v1/builder/apps/{clientId}/usage/${name}`, status: 200 })
   const own = { authorization: `Bearer ${token}` }
+  await step({ operation: 'get /api/v1/user/usage/requests', status: 200, headers: own })
   await step({ operation: 'get /api/v1/user/usage', status: 200, headers: own })
   await step({ operation: 'get /api/v1/user/usage/balance', status: 200, headers: own })
 

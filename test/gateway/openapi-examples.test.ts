@@ -24,7 +24,8 @@ function operations() {
     const operation = asRecord(value)
     const content = operation['requestBody'] === undefined ? {} : asRecord(asRecord(operation['requestBody'])['content'])
     const statuses = Object.entries(asRecord(operation['responses']))
-      .filter(([status, response]) => status.startsWith('2') && asRecord(response)['content'] !== undefined).map(([status]) => status)
+      // An event stream shows its own; it has no end that could be compared.
+      .filter(([status, response]) => status.startsWith('2') && 'application/json' in asRecord(asRecord(response)['content'] ?? {})).map(([status]) => status)
     return { name: `${method} ${path}`, types: Object.keys(content), content, statuses, responses: asRecord(operation['responses']) }
   }))
 }
