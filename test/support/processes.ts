@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
 export interface ProcessSpec {
-  readonly name: 'core' | 'gateway' | 'sidecar'
+  readonly name: 'core' | 'gateway' | 'sidecar' | 'collector'
   /** All of its environment but PATH. */
   readonly env: Readonly<Record<string, string>>
 }
@@ -23,8 +23,12 @@ export interface RunningProcess {
   readonly errors: readonly string[]
 }
 
+// The collector as its command runs it, with the memory that it has then.
+const programs = {
+  core: ['core/main.ts'], gateway: ['gateway/main.ts'], sidecar: ['sidecar/main.ts'], collector: ['deploy/tollgate.mjs', 'collector'],
+}
 const root = join(import.meta.dirname, '..', '..')
-const startMs = 30_000
+const startMs = 60_000
 const stopMs = 10_000
 const keptLines = 40
 const children = new Set<ChildProcess>()
@@ -44,7 +48,7 @@ export async function runProcess({ name, env }: ProcessSpec): Promise<RunningPro
   }
 
   async function start(): Promise<void> {
-    const started = spawn(process.execPath, [`${name}/main.ts`], {
+    const started = spawn(process.execPath, programs[name], {
       cwd: root, env: { PATH: process.env['PATH'], ...env }, stdio: ['ignore', 'pipe', 'pipe'],
     })
     child = started
