@@ -3,7 +3,9 @@ import { parseArgs } from 'node:util'
 import { authorizeWarm } from './authorize.ts'
 import { balanceRead } from './balance.ts'
 import { ingest } from './ingest.ts'
-import { collectorMemory, idleMemory } from './memory.ts'
+import { latency } from './latency.ts'
+import { idleMemory } from './memory.ts'
+import { collectorMemory } from './memory-collector.ts'
 import { type Million, collectMillion } from './million.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
@@ -18,6 +20,7 @@ import { table } from './table.ts'
 const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
   ingest,
+  latency,
   'balance-read': balanceRead,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
@@ -27,6 +30,7 @@ const rows: Readonly<Record<string, Row>> = {
 const usage = `npm run bench -- [--quick] [--report-only] [--only NAME]...
   NAME is one of ${Object.keys(rows).join(', ')}
   BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
+  BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names a Kafka; rows that need one are left out otherwise.
 `
 
 const stops: (() => Promise<void>)[] = []
@@ -46,7 +50,13 @@ function stopAll(): Promise<void> {
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`)
 
-function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
+interface Given {
+  readonly quick: boolean
+  readonly databaseUrl: string | undefined
+  readonly kafka: readonly string[] | null
+}
+
+function createBench({ quick, databaseUrl, kafka }: Given): Bench {
   let server: Promise<Server> | null = null
   let million: Promise<Million> | null = null
   const defer = (stop: () => Promise<void>): void => void stops.push(stop)
@@ -55,7 +65,7 @@ function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
     defer(opened.stop)
     return opened
   }
-  const parts = { quick, defer, say, server: () => (server ??= openOnce()) }
+  const parts = { quick, kafka, defer, say, server: () => (server ??= openOnce()) }
   return { ...parts, million: () => (million ??= collectMillion(parts)) }
 }
 
@@ -92,8 +102,12 @@ async function main(): Promise<number> {
     process.stderr.write(usage)
     return values.help ? 0 : 2
   }
-  const { BENCH_DATABASE_URL, TEST_DATABASE_URL } = process.env
-  const bench = createBench(values.quick, BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined)
+  const { BENCH_DATABASE_URL, TEST_DATABASE_URL, BENCH_KAFKA_BROKERS, TEST_KAFKA_BROKERS } = process.env
+  const bench = createBench({
+    quick: values.quick,
+    databaseUrl: BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined,
+    kafka: (BENCH_KAFKA_BROKERS || TEST_KAFKA_BROKERS)?.split(',') ?? null,
+  })
   say(await describeMachine(bench))
   const findings = await run(bench, names)
   say(`\n${table(findings)}`)
