@@ -160,8 +160,8 @@ async function ready(process: PostgresProcess, url: string): Promise<string | nu
     if (problem === null) return null
     const ended = process.ended()
     if (ended !== null) return ended
-    // Refused: not listening yet. Starting up: recovering. Anything else will not pass.
-    if (!/ECONNREFUSED|starting up|shutting down/.test(problem)) return problem
+    // Refused: not listening yet. Starting up, not yet accepting, in recovery: recovering. Anything else will not pass.
+    if (!/ECONNREFUSED|starting up|shutting down|not yet accepting|in recovery/.test(problem)) return problem
     if (Date.now() > deadline) return `no answer within ${READY_TIMEOUT_MS / 1000} s`
     await delay(20)
   }

@@ -21,8 +21,8 @@ export interface KafkaDeps {
  * What bounds a collector's memory: at most one batch waits, one is prepared and one is written, and a fetch brings
  * a part of one. A message beyond a bound comes alone.
  */
-const maxRecords = 3_000
-const maxBatchBytes = 4 * 1024 * 1024
+const maxRecords = 2_000
+const maxBatchBytes = 3 * 1024 * 1024
 const fetchBytes = 512 * 1024
 const fetchPartitionBytes = 256 * 1024
 const lingerMs = 50

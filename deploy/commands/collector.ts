@@ -10,7 +10,7 @@ const cache = fileURLToPath(new URL('../../node_modules/.cache/tollgate', import
  * V8 lets garbage pile up to what a machine of its own could spare. Almost all that a collector allocates is dead
  * after its batch, so little room is enough: it costs no measurable speed (90 MB at full rate).
  */
-const nodeOptions = ['--max-semi-space-size=2', '--max-old-space-size=96', '--optimize-for-size', '--v8-pool-size=1']
+const nodeOptions = ['--max-semi-space-size=2', '--max-old-space-size=72', '--optimize-for-size', '--v8-pool-size=1']
 
 const environment = {
   // Also what the types are stripped from is found there, so that the stripper is not loaded (25 MB).

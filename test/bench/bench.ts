@@ -4,7 +4,9 @@ import { authorizeWarm } from './authorize.ts'
 import { balanceRead } from './balance.ts'
 import { type History, makeHistory } from './history.ts'
 import { ingest } from './ingest.ts'
-import { collectorMemory, idleMemory } from './memory.ts'
+import { latency } from './latency.ts'
+import { idleMemory } from './memory.ts'
+import { collectorMemory } from './memory-collector.ts'
 import { type Million, collectMillion } from './million.ts'
 import { userTokenMint } from './mint.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
@@ -24,6 +26,7 @@ const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
   ingest,
   spool,
+  latency,
   'balance-read': balanceRead,
   'user-token-mint': userTokenMint,
   'api-key-verify': apiKeyVerify,
@@ -36,6 +39,7 @@ const rows: Readonly<Record<string, Row>> = {
 const usage = `npm run bench -- [--quick] [--report-only] [--only NAME]...
   NAME is one of ${Object.keys(rows).join(', ')}
   BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
+  BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names a Kafka; rows that need one are left out otherwise.
 `
 
 const stops: (() => Promise<void>)[] = []
@@ -55,7 +59,13 @@ function stopAll(): Promise<void> {
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`)
 
-function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
+interface Given {
+  readonly quick: boolean
+  readonly databaseUrl: string | undefined
+  readonly kafka: readonly string[] | null
+}
+
+function createBench({ quick, databaseUrl, kafka }: Given): Bench {
   let server: Promise<Server> | null = null
   let million: Promise<Million> | null = null
   let history: Promise<History> | null = null
@@ -65,7 +75,7 @@ function createBench(quick: boolean, databaseUrl: string | undefined): Bench {
     defer(opened.stop)
     return opened
   }
-  const parts = { quick, defer, say, server: () => (server ??= openOnce()) }
+  const parts = { quick, kafka, defer, say, server: () => (server ??= openOnce()) }
   return {
     ...parts,
     million: () => (million ??= collectMillion(parts)),
@@ -106,8 +116,12 @@ async function main(): Promise<number> {
     process.stderr.write(usage)
     return values.help ? 0 : 2
   }
-  const { BENCH_DATABASE_URL, TEST_DATABASE_URL } = process.env
-  const bench = createBench(values.quick, BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined)
+  const { BENCH_DATABASE_URL, TEST_DATABASE_URL, BENCH_KAFKA_BROKERS, TEST_KAFKA_BROKERS } = process.env
+  const bench = createBench({
+    quick: values.quick,
+    databaseUrl: BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined,
+    kafka: (BENCH_KAFKA_BROKERS || TEST_KAFKA_BROKERS)?.split(',') ?? null,
+  })
   say(await describeMachine(bench))
   const findings = await run(bench, names)
   say(`\n${table(findings)}`)

@@ -24,15 +24,23 @@ export async function openTopic(bench: Bench, brokers: readonly string[], partit
     await admin.close()
   })
 
-  const send = (values: readonly Buffer[]): Promise<unknown> =>
-    producer.send({ messages: values.map((value, n) => ({ topic, value, partition: n % partitions })), acks: 1 })
-
-  /** Writes `count` events, spread over the partitions. */
-  async function fill(events: Topic, count: number): Promise<void> {
-    for (const batch of events.batches(count, produced)) await send(batch.map(({ bytes }) => bytes))
+  const ends = Array.from({ length: partitions }, () => 0)
+  let turn = 0
+  const place = (): number => {
+    const partition = turn++ % partitions
+    ends[partition] = (ends[partition] ?? 0) + 1
+    return partition
   }
 
-  return { name: topic, send, fill }
+  /** Writes `count` events, in turn to each partition. Returns where each partition ends when all are acknowledged. */
+  async function fill(events: Topic, count: number): Promise<readonly number[]> {
+    for (const batch of events.batches(count, produced)) {
+      await producer.send({ messages: batch.map(({ bytes: value }) => ({ topic, value, partition: place() })), acks: 1 })
+    }
+    return [...ends]
+  }
+
+  return { name: topic, fill }
 }
 
 export interface CollectorProcess {

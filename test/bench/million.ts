@@ -1,6 +1,6 @@
 import type { M2mCaller } from '../../core/callers.ts'
 import { type Wired, wireCore } from './core.ts'
-import { type Figures, startHelper } from './helper.ts'
+import { startHelper } from './helper.ts'
 import type { Bench } from './row.ts'
 import { count } from './table.ts'
 
@@ -10,8 +10,6 @@ export interface Million {
   /** Tickets of the user with many and of the one with few. */
   readonly many: number
   readonly few: number
-  /** What the collector's process said of its memory on the way. */
-  readonly figures: Figures
 }
 
 /** Takes a million tickets of one user, and a thousand of another, through the real collector. */
@@ -25,10 +23,9 @@ export async function collectMillion(bench: Omit<Bench, 'million' | 'history'>):
   const collector = await startHelper({
     program: 'collector-run.ts',
     args: [url, caller.clientId, String(many)],
-    nodeOptions: ['--expose-gc'],
   })
   bench.defer(collector.stop)
-  const figures = await collector.ask({})
+  await collector.ask({})
   await collector.stop()
-  return { core, caller, many, few: many / 1000, figures }
+  return { core, caller, many, few: many / 1000 }
 }

@@ -17,6 +17,8 @@ export interface Finding {
 /** What a row may use. Parts start when the first row asks for them and stop with the run. */
 export interface Bench {
   readonly quick: boolean
+  /** The brokers of a Kafka to run on; null where there is none. */
+  readonly kafka: readonly string[] | null
   /** A PostgreSQL that hands out migrated databases of the run's own. */
   server(): Promise<Server>
   /** A database with a million tickets behind one user, and what collecting them took. */

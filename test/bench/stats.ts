@@ -14,7 +14,8 @@ export const middleHalf = (values: readonly number[]): Spread => ({
   high: quantile(values, 0.75),
 })
 
-function quantile(values: readonly number[], share: number): number {
+/** The value below which that share of the values lies. */
+export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b)
   const place = (sorted.length - 1) * share
   const below = sorted[Math.floor(place)] ?? NaN

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Producer, stringSerializers } from '@platformatic/kafka'
+import { Admin, ListOffsetTimestamps, Producer, stringSerializers } from '@platformatic/kafka'
 import type { Event } from './events.ts'
 
 /** How events get to the service. */
@@ -8,6 +8,8 @@ export interface Line {
   deliver(events: Iterable<Event>): Promise<void>
   /** Events of deliveries that were tried and not acknowledged: each may have been taken or not. */
   readonly uncertain: bigint
+  /** What a stream holds now, repeats included; nothing in direct mode. */
+  stored(): Promise<bigint>
   close(): Promise<void>
 }
 
@@ -72,7 +74,7 @@ export function directLine({ url, secret }: { url: string; secret: string }): Li
     }
   }
 
-  return { deliver, get uncertain() { return uncertain }, close: async () => {} }
+  return { deliver, get uncertain() { return uncertain }, stored: async () => 0n, close: async () => {} }
 }
 
 /** What a forwarder may have in its hands when it, or core, is killed. */
@@ -95,22 +97,50 @@ export function spooledLine(line: Line, sidecar: { adminUrl: string; crashes: ()
   }
 
   return {
-    deliver, close: line.close,
+    deliver, close: line.close, stored: line.stored,
     get uncertain() { return line.uncertain + forwardedAtOnce * BigInt(sidecar.crashes()) },
   }
 }
 
-/** Stream mode: produces to a topic, keyed by envelope id as the signer does. */
+/**
+ * Stream mode: produces to a topic, keyed by envelope id as the signer does. Like the signer's producer it sends a
+ * batch again that was not acknowledged; what a broker had stored by then comes twice (signer-contract 5.2).
+ */
 export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topic: string }): Line {
+  let uncertain = 0n
   const producer = new Producer({
     clientId: 'tollgate-test', bootstrapBrokers: [...brokers], serializers: stringSerializers, retries: 0, connectTimeout: 5_000,
   })
 
   async function deliver(events: Iterable<Event>): Promise<void> {
-    for (const batch of batches(events, produced)) {
-      await producer.send({ messages: batch.map(({ key, text }) => ({ topic, key, value: text })), acks: -1 })
+    for (const batch of batches(events, produced)) await send(batch)
+  }
+
+  async function send(batch: readonly Event[]): Promise<void> {
+    const messages = batch.map(({ key, text }) => ({ topic, key, value: text }))
+    for (const until = Date.now() + giveUpMs; ;) {
+      try {
+        return void await producer.send({ messages, acks: -1 })
+      } catch (error) {
+        if (Date.now() > until) throw error
+        uncertain += BigInt(batch.length)
+        await sleep(100)
+      }
     }
   }
 
-  return { deliver, uncertain: 0n, close: () => producer.close(true) }
+  async function stored(): Promise<bigint> {
+    const admin = new Admin({ clientId: 'tollgate-test', bootstrapBrokers: [...brokers], timeout: 20_000 })
+    try {
+      const metadata = await admin.metadata({ topics: [topic] })
+      const partitions = [...metadata.topics.get(topic)?.partitions.keys() ?? []]
+        .map((partitionIndex) => ({ partitionIndex, timestamp: ListOffsetTimestamps.LATEST }))
+      const [ends] = await admin.listOffsets({ topics: [{ name: topic, partitions }] })
+      return ends?.partitions.reduce((sum, { offset }) => sum + offset, 0n) ?? 0n
+    } finally {
+      await admin.close()
+    }
+  }
+
+  return { deliver, get uncertain() { return uncertain }, stored, close: () => producer.close(true) }
 }

@@ -5,8 +5,10 @@ import { join } from 'node:path'
 import { inject } from 'vitest'
 import { type Pool, createPool } from '../../core/lib/sql.ts'
 import { type CoreClient, basic, connectCore } from '../../deploy/core-client.ts'
+import { startBroker } from './broker.ts'
 import { type Line, directLine, kafkaLine, spooledLine } from './delivery.ts'
 import { createTopic } from './kafka.ts'
+import { startOwnPostgres } from './own-postgres.ts'
 import { createDatabase } from './postgres.ts'
 import { type RunningProcess, freePorts, runProcess } from './processes.ts'
 
@@ -14,18 +16,27 @@ export interface Deployment {
   readonly core: RunningProcess
   readonly gateway: RunningProcess
   readonly sidecar: RunningProcess
+  /** Those that collect apart from core; none in direct mode. */
+  readonly collectors: readonly RunningProcess[]
   readonly operator: CoreClient
   readonly platformUrl: string
   readonly line: Line
   /** Null in direct mode. */
   readonly topic: string | null
   readonly pool: Pool
+  /** Kills the database, or the broker, and brings it back. Null in direct mode, where both are others' as well. */
+  readonly outages: { readonly database: () => Promise<void>; readonly broker: () => Promise<void> } | null
+  /** Collectors of a group that nobody has heard of, in place of those that run; `between` they are gone. */
+  regroup(between: () => Promise<void>): Promise<void>
   stop(): Promise<void>
 }
 
 const secret = (): string => randomBytes(32).toString('hex')
 
-/** Core, gateway and sidecar as processes of their own on the parts of this vitest project, with a database of their own. */
+/**
+ * Core, gateway and sidecar as processes of their own. Where this vitest project has Kafka, collectors as well, on a
+ * broker and a PostgreSQL that nobody else uses and that may therefore be brought down.
+ */
 export async function startDeployment(): Promise<Deployment> {
   const stops: (() => Promise<unknown>)[] = []
   const stop = async (): Promise<void> => {
@@ -39,42 +50,95 @@ export async function startDeployment(): Promise<Deployment> {
   }
 }
 
-async function start(stops: (() => Promise<unknown>)[]): Promise<Omit<Deployment, 'stop'>> {
-  const database = await createDatabase()
-  stops.push(database.drop)
-  const pool = createPool({ url: database.url, max: 4, name: 'tollgate-test', statementTimeoutMs: 60_000 })
+type Stops = (() => Promise<unknown>)[]
+
+async function start(stops: Stops): Promise<Omit<Deployment, 'stop'>> {
+  const { redisUrl, kafkaBrokers } = inject('parts')
+  const parts = kafkaBrokers === null ? await sharedParts(stops) : await ownParts(stops)
+  const pool = createPool({ url: parts.databaseUrl, max: 4, name: 'tollgate-test', statementTimeoutMs: 60_000 })
   pool.on('error', () => {})
   stops.push(() => pool.end())
 
-  const { redisUrl, kafkaBrokers: brokers } = inject('parts')
-  const topic = brokers && await createTopic(4)
   const ports = await settingsOfPorts()
   const shared = {
     ...ports, CORE_TARGET: `127.0.0.1:${ports.CORE_PORT}`, CORE_TOKEN: secret(), WEBHOOK_SECRET: secret(),
     LOG_LEVEL: 'info', RATE_LIMITS: 'off', ...(redisUrl && { REDIS_URL: redisUrl }),
   }
+  const data = { ...shared, DATABASE_URL: parts.databaseUrl, RATE_FIXED: '3000' }
   const core = await runProcess({
-    name: 'core', env: {
-      ...shared, DATABASE_URL: database.url, KEY_ENCRYPTION_KEY: secret(), SECRET_PEPPERS: `p1:${secret()}`, RATE_FIXED: '3000',
-      ...(topic && { KAFKA_BROKERS: brokers.join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic, KAFKA_SESSION_SECONDS: '6' }),
-    },
-  })
-  stops.push(core.stop)
+    name: 'core', env: { ...data, KEY_ENCRYPTION_KEY: secret(), SECRET_PEPPERS: `p1:${secret()}`, COLLECTOR: 'off' },
+  }).then((one) => stopLater(stops, one))
   const spool = await mkdtemp(join(tmpdir(), 'tollgate-spool-'))
   stops.push(() => rm(spool, { recursive: true, force: true }))
-  const sidecar = await runProcess({ name: 'sidecar', env: { ...shared, SPOOL_DIR: spool } })
-  stops.push(sidecar.stop)
-  const gateway = await runProcess({ name: 'gateway', env: shared })
-  stops.push(gateway.stop)
+  const [sidecar, gateway, collectors] = await Promise.all([
+    runProcess({ name: 'sidecar', env: { ...shared, SPOOL_DIR: spool } }).then((one) => stopLater(stops, one)),
+    runProcess({ name: 'gateway', env: shared }).then((one) => stopLater(stops, one)),
+    parts.stream && startCollectors(stops, { ...data, ...parts.stream.settings }),
+  ])
 
   const operator = connectCore({ target: shared.CORE_TARGET, token: shared.CORE_TOKEN })
   stops.push(async () => operator.close())
-  const line = topic ? kafkaLine({ brokers, topic })
+  const line = parts.stream ? kafkaLine(parts.stream)
     : spooledLine(directLine({ url: `http://127.0.0.1:${ports.SIDECAR_PORT}`, secret: shared.WEBHOOK_SECRET }), {
       adminUrl: `http://127.0.0.1:${ports.SIDECAR_ADMIN_PORT}`, crashes: () => core.crashes() + sidecar.crashes(),
     })
   stops.push(line.close)
-  return { core, gateway, sidecar, operator, line, topic, pool, platformUrl: `http://127.0.0.1:${ports.PLATFORM_PORT}` }
+  return {
+    core, gateway, sidecar, operator, line, pool, topic: parts.stream?.topic ?? null, outages: parts.outages,
+    collectors: collectors?.running ?? [], regroup: async (between) => collectors?.regroup(between),
+    platformUrl: `http://127.0.0.1:${ports.PLATFORM_PORT}`,
+  }
+}
+
+function stopLater<Part extends { stop(): Promise<void> }>(stops: Stops, part: Part): Part {
+  stops.push(part.stop)
+  return part
+}
+
+async function sharedParts(stops: Stops) {
+  const database = await createDatabase()
+  stops.push(database.drop)
+  return { databaseUrl: database.url, stream: null, outages: null }
+}
+
+const partitions = 12
+const awayMs = 1_500
+
+async function ownParts(stops: Stops) {
+  const [postgres, broker] = await Promise.all([
+    startOwnPostgres().then((one) => stopLater(stops, one)), startBroker().then((one) => stopLater(stops, one)),
+  ])
+  const topic = await createTopic(partitions, broker.brokers)
+  const settings = { KAFKA_BROKERS: broker.brokers.join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic, KAFKA_SESSION_SECONDS: '6' }
+  const outages = {
+    database: () => postgres.restart(awayMs),
+    broker: async () => {
+      await broker.kill()
+      await broker.start()
+    },
+  }
+  return { databaseUrl: postgres.url, stream: { brokers: broker.brokers, topic, settings }, outages }
+}
+
+const collectorCount = 2
+
+async function startCollectors(stops: Stops, settings: Readonly<Record<string, string>>) {
+  const running: RunningProcess[] = []
+  stops.push(() => Promise.all(running.map((collector) => collector.stop())))
+  const startAll = async (more: Readonly<Record<string, string>>): Promise<void> => {
+    for (const port of await freePorts(collectorCount)) {
+      running.push(await runProcess({ name: 'collector', env: { ...settings, ...more, COLLECTOR_ADMIN_PORT: String(port) } }))
+    }
+  }
+
+  async function regroup(between: () => Promise<void>): Promise<void> {
+    await Promise.all(running.splice(0).map((collector) => collector.stop()))
+    await between()
+    await startAll({ KAFKA_GROUP: `${settings['KAFKA_GROUP']}-again` })
+  }
+
+  await startAll({})
+  return { running, regroup }
 }
 
 const portSettings = [

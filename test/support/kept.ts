@@ -88,6 +88,31 @@ export async function ledgerFaults(pool: Pool): Promise<unknown[]> {
   return [...heads.rows, ...charges.rows]
 }
 
+/** Sessions that are not the sum of their tickets, and ids that are entered without a ticket or the other way round. */
+export async function derivedFaults(pool: Pool): Promise<unknown[]> {
+  const sessions = await pool.query<object>(`
+    select *
+    from (
+      select app_id, user_id, session_id, count(*) as n, count(*) filter (where cost_attos is null) as unpriced,
+             sum(fee_wei) as fee, coalesce(sum(cost_attos), 0) as cost, sum(billable_secs) as secs, sum(pixels) as pixels,
+             count(*) - count(distinct sequence_number) as replayed, min(signed_at) as first, max(signed_at) as last,
+             range_agg(int8range(sequence_number::bigint, sequence_number::bigint + 1)) as seen
+      from tickets
+      group by app_id, user_id, session_id) t
+    full join ticket_sessions s using (app_id, user_id, session_id)
+    where (t.n, t.unpriced, t.fee, t.cost, t.secs, t.pixels, t.replayed, t.first, t.last, t.seen) is distinct from
+          (s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels, s.replayed_count, s.started_at,
+           s.last_at, s.seen)
+    limit 10`)
+  const envelopes = await pool.query<object>(`
+    select e.key, t.event_id
+    from envelopes e
+    full join tickets t on e.key = t.event_id::uuid
+    where e.key is null or t.event_id is null
+    limit 10`)
+  return [...sessions.rows, ...envelopes.rows]
+}
+
 /** The counters of all streams together. */
 export async function readStreams(pool: Pool): Promise<Streams> {
   const { rows } = await pool.query<Record<keyof Streams, string>>(`
@@ -102,7 +127,7 @@ export async function readStreams(pool: Pool): Promise<Streams> {
   }
 }
 
-const tables = ['tickets', 'envelopes', 'usage_hourly', 'balances', 'ledger_entries', 'grants', 'subscriptions', 'end_users'] as const
+const tables = ['tickets', 'envelopes', 'ticket_sessions', 'usage_hourly', 'balances', 'ledger_entries', 'grants', 'subscriptions', 'end_users'] as const
 
 /** One line for each table, different when any byte of it is; of quarantine without how often things came. */
 export async function photograph(pool: Pool): Promise<Lines> {

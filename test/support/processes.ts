@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { keepLog, secretSettings } from './secrecy.ts'
 
 export interface ProcessSpec {
-  readonly name: 'core' | 'gateway' | 'sidecar'
+  readonly name: 'core' | 'gateway' | 'sidecar' | 'collector'
   /** All of its environment but PATH. */
   readonly env: Readonly<Record<string, string>>
   /** A command, with its arguments, that runs it; it must become the process itself. */
@@ -26,8 +26,12 @@ export interface RunningProcess {
   readonly errors: readonly string[]
 }
 
+// The collector as its command runs it, with the memory that it has then.
+const programs = {
+  core: ['core/main.ts'], gateway: ['gateway/main.ts'], sidecar: ['sidecar/main.ts'], collector: ['deploy/tollgate.mjs', 'collector'],
+}
 const root = join(import.meta.dirname, '..', '..')
-const startMs = 30_000
+const startMs = 60_000
 const stopMs = 10_000
 const keptLines = 40
 const children = new Set<ChildProcess>()
@@ -50,7 +54,7 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
   }
 
   async function start(): Promise<void> {
-    const [command = '', ...args] = [...wrap, process.execPath, `${name}/main.ts`]
+    const [command = '', ...args] = [...wrap, process.execPath, ...programs[name]]
     const started = spawn(command, args, {
       cwd: root, env: { PATH: process.env['PATH'], ...env }, stdio: ['ignore', 'pipe', 'pipe'],
     })

@@ -1,0 +1,64 @@
+import { readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { openTopic, startCollectorProcess } from './collectors.ts'
+import { wireCore } from './core.ts'
+import type { Bench, Finding } from './row.ts'
+import { count } from './table.ts'
+import { createTopic } from './tickets.ts'
+
+const userCount = 1_000
+const partitions = 12
+const giveUpMs = 300_000
+
+/** The most that `tollgate collector` ever holds while it works off a backlog as fast as it can. */
+export async function collectorMemory(bench: Bench): Promise<Finding[]> {
+  if (bench.kafka === null) {
+    bench.say('memory-collector: no row, because BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names no Kafka')
+    return []
+  }
+  const backlog = bench.quick ? 200_000 : 1_000_000
+  const url = await (await bench.server()).create()
+  const core = wireCore(url)
+  bench.defer(core.stop)
+  const { clientId } = await core.createApp()
+  const topic = await openTopic(bench, bench.kafka, partitions)
+  bench.say(`writing a backlog of ${count(backlog)} events`)
+  await topic.fill(createTopic({ clientId, pick: () => Math.floor(Math.random() * userCount) }), backlog)
+
+  const collector = await startCollectorProcess(bench, {
+    DATABASE_URL: url, KAFKA_BROKERS: bench.kafka.join(','), KAFKA_TOPIC: topic.name, KAFKA_GROUP: topic.name,
+  })
+  const started = performance.now()
+  let early = 0
+  for (let taken = 0; taken < backlog; await sleep(250)) {
+    if (performance.now() - started > giveUpMs) throw new Error(`only ${taken} of ${backlog} events were taken`)
+    taken = await takenOf(core.pool)
+    if (taken < backlog / 5) early = await highWaterMiB(collector.pid)
+  }
+  const seconds = (performance.now() - started) / 1000
+  const most = await highWaterMiB(collector.pid)
+  await collector.stop()
+  return [
+    {
+      name: 'memory, collector at full rate',
+      unit: 'MB',
+      target: { atMost: 150 },
+      value: most,
+      spread: null,
+      detail: `most that was resident; ${early.toFixed(0)} MB after the first fifth; ${count(backlog)} events at ${count(backlog / seconds)}/s`,
+    },
+  ]
+}
+
+async function takenOf(pool: ReturnType<typeof wireCore>['pool']): Promise<number> {
+  const { rows } = await pool.query<{ taken: number }>(
+    'select coalesce(sum(tickets), 0)::integer as taken from stream_offsets',
+  )
+  return rows[0]?.taken ?? 0
+}
+
+/** What the kernel counts as the most that a process ever had resident. */
+async function highWaterMiB(pid: number): Promise<number> {
+  const [, kib = 'NaN'] = /VmHWM:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, 'utf8')) ?? []
+  return Number(kib) / 1024
+}
