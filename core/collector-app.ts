@@ -54,7 +54,9 @@ export async function startCollector(
   const users = createUsers({
     pool, plans: createPlans({ ledger }), invalidations, log, now, emitCustomer: emitter?.emitCustomer,
   })
-  const metering = createMetering({ config: config.metering, pool, users, ledger, invalidations, emitter, log, metrics, now })
+  const metering = createMetering({
+    config: config.metering, pool, users, ledger, invalidations, emitter, log, metrics, now, lean: true,
+  })
   await metering.start()
 
   async function ready(): Promise<Record<string, boolean>> {

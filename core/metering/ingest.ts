@@ -44,6 +44,8 @@ export interface Prepared extends Sorted {
   readonly at: Date
 }
 
+const keptBuffers = 2
+
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
   const { pool, now, charge, emit, sorting, resolveSubjects, partitions, rateMaxAgeSeconds } = deps
@@ -70,7 +72,7 @@ export function createIngest(deps: IngestDeps) {
     })
     // Not when it fails: a connection that breaks may still hold what it was to send.
     out.clear()
-    idle.push(out)
+    if (idle.length < keptBuffers) idle.push(out)
     prepared.release()
     return ingested
   }

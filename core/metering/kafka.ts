@@ -3,6 +3,7 @@ import { isIP } from 'node:net'
 import type { Log } from '../lib/log.ts'
 import { type Batcher, createBatcher } from './batcher.ts'
 import type { KafkaConfig } from './config.ts'
+import { maxBatch } from './ingest.ts'
 import { kafkaProblem } from './kafka-problems.ts'
 import type { EventSession, EventSource, StreamRecord } from './types.ts'
 
@@ -15,16 +16,32 @@ export interface Positions {
 export interface KafkaDeps {
   readonly positions: Positions
   readonly log: Log
+  readonly bounds?: KafkaBounds
 }
 
 /**
- * What bounds a collector's memory: at most one batch waits, one is prepared and one is written, and a fetch brings
+ * What bounds the memory of collecting: at most one batch waits, one is prepared and one is written, and a fetch brings
  * a part of one. A message beyond a bound comes alone.
  */
-const maxRecords = 2_000
-const maxBatchBytes = 3 * 1024 * 1024
-const fetchBytes = 512 * 1024
-const fetchPartitionBytes = 256 * 1024
+export interface KafkaBounds {
+  readonly maxRecords: number
+  readonly maxBatchBytes: number
+  readonly fetchBytes: number
+  readonly fetchPartitionBytes: number
+}
+
+const mib = 1024 * 1024
+
+/** The larger a batch, the less each of its events costs: a user's balance, hour and session are written once for all. */
+export const roomy: KafkaBounds = {
+  maxRecords: maxBatch, maxBatchBytes: 10 * mib, fetchBytes: 4 * mib, fetchPartitionBytes: mib,
+}
+
+/** For a collector by itself, of which many may run beside each other. */
+export const lean: KafkaBounds = {
+  maxRecords: 2_000, maxBatchBytes: 3 * mib, fetchBytes: mib / 2, fetchPartitionBytes: mib / 4,
+}
+
 const lingerMs = 50
 const heartbeatMs = 1_000
 const latestOffset = -1n
@@ -33,11 +50,11 @@ const closeMs = 2_000
 type Stream = MessagesStream<Buffer, Buffer, Buffer, Buffer>
 
 /** The signer's topic, read by a consumer group that goes on where Postgres says. */
-export function createKafkaSource(config: KafkaConfig, { positions, log }: KafkaDeps): EventSource {
+export function createKafkaSource(config: KafkaConfig, { positions, log, bounds = roomy }: KafkaDeps): EventSource {
   const { topic } = config
 
   async function open(): Promise<EventSession> {
-    const consumer = new Consumer(consumerOptions(config))
+    const consumer = new Consumer(consumerOptions(config, bounds))
     survive(consumer.connections)
     try {
       return await openWith(consumer)
@@ -57,7 +74,7 @@ export function createKafkaSource(config: KafkaConfig, { positions, log }: Kafka
       offsets: await offsetsOf(consumer, source),
     })
     survive(stream.connections)
-    const batcher = feed(stream, source)
+    const batcher = feed(stream, source, bounds)
     failed = (error) => batcher.fail(explained(error))
     consumer.on('consumer:group:join', () => void catchUp(stream, source).catch(failed))
     return {
@@ -135,7 +152,7 @@ async function createTopic(config: KafkaConfig): Promise<void> {
   }
 }
 
-function feed(stream: Stream, source: string): Batcher {
+function feed(stream: Stream, source: string, { maxRecords, maxBatchBytes }: KafkaBounds): Batcher {
   const batcher = createBatcher({
     maxRecords, maxBytes: maxBatchBytes, lingerMs,
     onFull: () => void stream.pause(), onRoom: () => void stream.resume(),
@@ -157,7 +174,9 @@ function survive(pool: ConnectionPool): void {
 
 const explained = (error: unknown): Error => new Error(kafkaProblem(error), { cause: error })
 
-function consumerOptions(config: KafkaConfig): ConsumerOptions<Buffer, Buffer, Buffer, Buffer> {
+function consumerOptions(
+  config: KafkaConfig, { fetchBytes, fetchPartitionBytes }: KafkaBounds,
+): ConsumerOptions<Buffer, Buffer, Buffer, Buffer> {
   return {
     ...connectionOptions(config), groupId: config.group,
     sessionTimeout: config.sessionSeconds * 1_000, rebalanceTimeout: 60_000, heartbeatInterval: heartbeatMs,

@@ -10,7 +10,7 @@ import { createCollector } from './collector.ts'
 import type { MeteringConfig } from './config.ts'
 import { type Ingested, createIngest } from './ingest.ts'
 import { createIntake } from './intake.ts'
-import { createKafkaSource } from './kafka.ts'
+import { createKafkaSource, lean, roomy } from './kafka.ts'
 import { type Loop, startLoop } from './loop.ts'
 import { createLossWatch } from './loss.ts'
 import { createLossMetrics } from './loss-metrics.ts'
@@ -39,6 +39,8 @@ export interface MeteringDeps {
   readonly emitter?: Emitter | undefined
   /** Told, after the commit and best effort, of users that have nothing left. */
   readonly invalidations: { publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void> }
+  /** Little memory before speed: for a process that does nothing but collect. */
+  readonly lean?: boolean
   /** In place of what the configuration says; for tests. */
   readonly eventSource?: EventSource
 }
@@ -67,7 +69,7 @@ export function createMetering(deps: MeteringDeps) {
   const losses = createLossReports({ pool, now })
   const lossWatch = createLossWatch({ pool, now, graceSeconds: config.lossGraceSeconds, onLost: lossMeters.found })
   const partitions = createPartitions(pool, now)
-  const sorting = createSorting(log)
+  const sorting = createSorting({ log, threads: !deps.lean })
   const ingest = createIngest({
     pool, now, charge, emit: deps.emitter?.emitPriced, sorting, resolveSubjects, partitions, rateMaxAgeSeconds,
   })
@@ -87,7 +89,7 @@ export function createMetering(deps: MeteringDeps) {
       read: (of: string) => offsets.readPositions(pool, of),
       rewind: (to: offsets.StreamPosition) => offsets.rewind(pool, to),
     }
-    return config.kafka && createKafkaSource(config.kafka, { positions, log })
+    return config.kafka && createKafkaSource(config.kafka, { positions, log, bounds: deps.lean ? lean : roomy })
   }
 
   async function onExhausted(exhausted: readonly UserId[]): Promise<void> {

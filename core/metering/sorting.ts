@@ -24,16 +24,17 @@ const limits = { maxYoungGenerationSizeMb: 12, maxOldGenerationSizeMb: 192 }
 
 /**
  * Parses, checks and encodes records: the larger part of what ingest computes. Large batches are sorted in a thread of
- * their own while this one writes the batch before; should that thread fail, this one does its work.
+ * their own while this one writes the batch before; should that thread fail, this one does its work. `threads: false`
+ * for a process that has little memory and nothing else to do.
  */
-export function createSorting(log: Log) {
+export function createSorting({ log, threads }: { log: Log; threads: boolean }) {
   let worker: Worker | null = null
   let turn: Promise<unknown> = Promise.resolve()
   let stopped = false
   const idle: ArrayBuffer[] = []
 
   async function sort(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
-    if (records.length < manyRecords || stopped) return sortHere(records, at)
+    if (!threads || stopped || records.length < manyRecords) return sortHere(records, at)
     const sorted = turn.then(() => sortThere(records, at))
     turn = sorted.catch(() => {})
     return sorted.catch((error: unknown) => {

@@ -1,0 +1,84 @@
+import { randomUUID } from 'node:crypto'
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { copyRows, createRowBuffer, uuidBytes } from '../../../core/lib/copy-sql.ts'
+import { type Pool, createPool, tx } from '../../../core/lib/sql.ts'
+import { createDatabase } from '../../support/postgres.ts'
+
+let pool: Pool
+let drop: () => Promise<void>
+beforeAll(async () => {
+  const database = await createDatabase()
+  drop = database.drop
+  pool = createPool({ url: database.url, max: 2, name: 'copy-test', statementTimeoutMs: 10_000 })
+  pool.on('error', () => {})
+  await pool.query(`create table copied (place integer, words text, amount numeric, small integer, large bigint,
+    yes boolean, at timestamptz, id uuid, constraint small_enough check (small < 1000000))`)
+})
+afterAll(async () => {
+  await pool.end()
+  await drop()
+})
+
+const digits = (max: number) => fc.stringMatching(new RegExp(`^[0-9]{1,${max}}$`))
+const decimal = fc.tuple(fc.boolean(), digits(30), fc.option(digits(30))).map(([negative, whole, fraction]) =>
+  `${negative ? '-' : ''}${whole.replace(/^0+(?=\d)/, '')}${fraction === null ? '' : `.${fraction}`}`)
+const row = fc.record({
+  words: fc.oneof(fc.string(), fc.string({ unit: 'binary', maxLength: 100 }), fc.constant('x'.repeat(5_000)))
+    .map((text) => text.toWellFormed().replaceAll('\u0000', '')),
+  amount: fc.option(decimal), small: fc.integer({ min: -(2 ** 31), max: 999_999 }),
+  large: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), yes: fc.boolean(),
+  // Of the years 1970 to 2223, all whose distance to 2000 a double holds with room to spare.
+  micros: fc.integer({ min: 0, max: 8_000_000_000_000_000 }),
+})
+
+describe('rows for COPY', () => {
+  it('arrive as they were, whatever they hold', async () => {
+    await fc.assert(fc.asyncProperty(fc.array(row, { maxLength: 40 }), async (given) => {
+      const rows = createRowBuffer(new ArrayBuffer(64))
+      const ids = given.map(() => randomUUID())
+      given.forEach(({ words, amount, small, large, yes, micros }, place) => {
+        rows.row(8)
+        rows.int4(place)
+        rows.text(words)
+        if (amount === null) rows.none()
+        else rows.numeric(amount)
+        rows.int4(small)
+        rows.int8(large)
+        rows.boolean(yes)
+        rows.instant(micros)
+        rows.uuid(uuidBytes(ids[place] ?? ''))
+      })
+      await tx(pool, async (db) => {
+        await db.query('delete from copied')
+        const copying = copyRows(db, 'copied', rows.slice(0, rows.end()))
+        await copying.sent
+        await copying.done
+      })
+      const read = await pool.query(`
+        select words, amount, small, large, yes, (extract(epoch from at) * 1000000)::bigint as micros, id,
+               amount is not distinct from told as same
+        from copied join unnest($1::numeric[]) with ordinality as t (told, nth) on nth = place + 1 order by place`,
+      [given.map(({ amount }) => amount)])
+      expect(read.rows).toEqual(given.map(({ words, small, large, yes, micros }, place) => ({
+        words, small, large, yes, micros: BigInt(micros), id: ids[place], same: true, amount: read.rows[place].amount,
+      })))
+    }), { numRuns: 60 })
+  })
+
+  it('are refused by what Postgres says, and the connection goes on', async () => {
+    const rows = createRowBuffer()
+    for (let i = 0; i < 50_000; i++) {
+      rows.row(2)
+      rows.int4(i)
+      rows.int4(i === 40_000 ? 1_000_000 : 1)
+    }
+    await tx(pool, async (db) => {
+      await db.query('savepoint before')
+      const copying = copyRows(db, 'copied (place, small)', rows.slice(0, rows.end()))
+      await expect(copying.sent.then(() => copying.done)).rejects.toMatchObject({ code: '23514' })
+      await db.query('rollback to savepoint before')
+      expect((await db.query('select 1 as one')).rows).toEqual([{ one: 1 }])
+    })
+  })
+})
