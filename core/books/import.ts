@@ -111,5 +111,6 @@ const toTicket = (clientId: string, record: TicketRecord): SignedTicket => ({
   requestId: record.requestId, manifestId: record.manifestId, appName: record.appName, pipeline: record.pipeline,
   modelId: record.modelId, fee: record.fee, billableSecs: record.billableSecs, pixels: record.pixels,
   numTickets: record.numTickets, orchAddress: record.orchAddress, orchUrl: record.orchUrl,
+  statedUsd: record.statedUsd,
   emittedAtMs: record.emittedAt === null ? null : Date.parse(record.emittedAt),
 })

@@ -25,6 +25,7 @@ export interface TicketRecord {
   readonly orchUrl: string
   readonly replayed: boolean
   readonly emittedAt: string | null
+  readonly statedUsd: string | null
   readonly receivedAt: string
 }
 
@@ -66,6 +67,7 @@ function readTicket(fields: Fields): TicketRecord {
     billableSecs: matching(fields, 'billableSecs', /^-?\d{1,12}(?:\.\d{1,30})?$/), pixels: matching(fields, 'pixels', /^-?\d{1,19}$/),
     numTickets: Number(integer(fields, 'tickets', 0x7fff_ffffn)), orchAddress: text(fields, 'orchAddress'),
     orchUrl: text(fields, 'orchUrl'), replayed: matching(fields, 'replayed', /^(?:true|false)$/) === 'true',
+    statedUsd: fields['statedUsd'] === null ? null : matching(fields, 'statedUsd', /^\d{1,30}(?:\.\d{1,18})?$/),
     emittedAt: fields['emittedAt'] === null ? null : time(fields, 'emittedAt'), receivedAt: time(fields, 'receivedAt'),
   }
 }

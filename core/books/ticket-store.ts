@@ -34,6 +34,7 @@ export async function ticketsAfter(
              'charge', t.charge_id::text, 'billableSecs', t.billable_secs::text, 'pixels', t.pixels::text,
              'tickets', t.num_tickets::text, 'orchAddress', t.orch_address, 'orchUrl', t.orch_url,
              'replayed', t.replayed::text, 'emittedAt', to_char(t.emitted_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+             'statedUsd', trim_scale(t.stated_usd)::text,
              'receivedAt', to_char(t.received_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text end as line
     from tickets t
     join end_users u on u.app_id = t.app_id and u.id = t.user_id

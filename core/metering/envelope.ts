@@ -1,7 +1,9 @@
 import { isUtf8 } from 'node:buffer'
 import { subjectProblem } from '../ids.ts'
 import { type Wei, wei } from '../lib/money.ts'
-import { type Instant, decimalText, describing, instantOf, int31, int64Text, integerText, sequenceText, unixMs } from './fields.ts'
+import {
+  type Instant, decimalText, describing, exactDecimal, instantOf, int31, int64Text, integerText, sequenceText, unixMs,
+} from './fields.ts'
 import { type Json, type JsonObject, isNumber, isObject, readJson } from './json.ts'
 import type { ParsedEvent, Problem, QuarantineReason, SignedTicket } from './types.ts'
 
@@ -105,7 +107,7 @@ function assemble({ envelope, data, fee, signed, sessionId, subject }: Parts): S
     requestId: describing(data.get('request_id')), manifestId: describing(data.get('manifest_id')),
     appName: describing(data.get('app')),
     orchAddress: describing(data.get('orch_address')), orchUrl: describing(data.get('orch_url')),
-    emittedAtMs: unixMs(envelope.get('timestamp')),
+    emittedAtMs: unixMs(envelope.get('timestamp')), statedUsd: exactDecimal(data.get('computed_fee_usd')),
   }
 }
 

@@ -124,6 +124,12 @@ function shortened(text: string): string {
   return `${start}~${digest}`
 }
 
+const statedDecimal = /^(?:0|[1-9]\d{0,29})(?:\.\d{1,18})?$/
+
+/** An exact amount in text; a number, which a float may have rounded, is as good as none. */
+export const exactDecimal = (value: Json | undefined): string | null =>
+  typeof value === 'string' && statedDecimal.test(value) ? value : null
+
 /** A Unix time in milliseconds as decimal text or number (signer-contract 5.3). */
 export function unixMs(value: Json | undefined): number | null {
   const text = integerText(value)

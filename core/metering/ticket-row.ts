@@ -8,6 +8,7 @@ import type { SignedTicket } from './types.ts'
 export const ticketColumns = [
   'event_id', 'signed_at', 'session_id', 'sequence_number', 'request_id', 'manifest_id', 'app_name', 'pipeline',
   'model_id', 'fee_wei', 'billable_secs', 'pixels', 'num_tickets', 'orch_address', 'orch_url', 'emitted_at',
+  'stated_usd',
   'app_id', 'user_id', 'rate_id', 'cost_attos', 'charge_id', 'replayed', 'received_at',
 ] as const
 
@@ -31,6 +32,8 @@ export function writeTicket(rows: RowBuffer, ticket: SignedTicket): void {
   rows.text(ticket.orchUrl)
   if (ticket.emittedAtMs === null) rows.none()
   else rows.instant(ticket.emittedAtMs * 1000)
+  if (ticket.statedUsd === null) rows.none()
+  else rows.numeric(ticket.statedUsd)
 }
 
 const idAt = 2 + 4

@@ -69,6 +69,8 @@ export interface SignedTicket {
   readonly orchAddress: string
   readonly orchUrl: string
   readonly emittedAtMs: number | null
+  /** What the signer says it cost in USD, exactly; nothing is charged by it. */
+  readonly statedUsd: string | null
 }
 
 /** What is known of an event that cannot be a ticket. */

@@ -28,7 +28,7 @@ describe('a create_signed_ticket event', () => {
       eventId: '7b0c2b3e', clientId: 'acme', externalUserId: 'alice', signedAt: '2026-09-14T10:15:30.123456Z',
       signedAtMs: 1789380930123, signedAtMicros: 1789380930123456, sessionId: '9f86d081', sequenceNumber: '0', requestId: '1a2b3c4d', manifestId: 'sess-01J7',
       appName: 'acme/echo', pipeline: 'live', modelId: 'unknown', fee: 120000n, billableSecs: '10', pixels: '0', numTickets: 1,
-      orchAddress: '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1', orchUrl: 'https://orch.example:8935', emittedAtMs: 1789380930131,
+      orchAddress: '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1', orchUrl: 'https://orch.example:8935', emittedAtMs: 1789380930131, statedUsd: null,
     })
   })
 

@@ -22,6 +22,20 @@ const counts = (...[ticket, duplicate = 0, ignored = 0, quarantined = 0]: number
 const quarantine = () => rows('select event_id, reason, auth_id, fee_wei, deliveries from quarantine order by reason, event_id')
 
 describe('ingesting', () => {
+  it('keeps what the signer says it cost, exactly, and charges by the fee and the rate (K20)', async () => {
+    const stated = ['0.750000000000000001', null, undefined, 0.25, '-1', '1e3', '0.1234567890123456789']
+    await ingest(...stated.map((computed_fee_usd, sequence_number) => alice({ computed_fee_usd, sequence_number })))
+    expect(await rows('select trim_scale(stated_usd)::text as stated, cost_attos from tickets order by sequence_number'))
+      .toEqual(stated.map((value) => ({ stated: value === '0.750000000000000001' ? value : null, cost_attos: '360000000' })))
+  })
+
+  it('keeps when an event was emitted, to be held against its signing (K21)', async () => {
+    await ingest(envelope({ auth_id: `${world.app.clientId}:alice` }, { timestamp: '1789380930131' }),
+      envelope({ auth_id: `${world.app.clientId}:alice`, sequence_number: 1 }, { timestamp: 'soon' }))
+    expect(await rows(`select (extract(epoch from emitted_at) * 1000)::bigint as ms, emitted_at - signed_at < interval '8 ms' as soon
+      from tickets order by sequence_number`)).toEqual([{ ms: 1789380930131n, soon: true }, { ms: null, soon: null }])
+  })
+
   it('makes one ticket of an event, priced from its own time, and charges its user (K1)', async () => {
     await recordRate(world.pool, '2026-09-14T10:15:30.123Z', 2000)
     await recordRate(world.pool, '2026-09-14T10:15:30.124Z', 9999)
