@@ -117,7 +117,7 @@ describe('the history of sessions', () => {
   it('sums a session, rounds it once, and ends it after five idle minutes', async () => {
     const { items } = await history.sessions(world.app.id, nothing, 'ann')
     const byId = new Map(items.map((item) => [item.sessionId, item]))
-    expect(byId.get('s4')).toMatchObject({ manifestId: 's4', requests: 4n, unpriced: 3n, billableSecs: '6.0', externalUserId: 'ann' })
+    expect(byId.get('s4')).toMatchObject({ manifestId: 's4', requests: 4n, unpriced: 3n, billableSecs: '6', externalUserId: 'ann' })
     // The last tickets were signed at 09:58 and, by ann in session 2, at 09:52.
     expect([byId.get('s8'), byId.get('s2')].map((item) => item && history.endOf(item)?.toISOString())).toEqual([undefined, '2026-04-10T09:52:00.000Z'])
   })

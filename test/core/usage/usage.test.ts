@@ -109,7 +109,7 @@ describe('usage', () => {
   it('shows manifests, a session without one under its own id', async () => {
     const report = await ask({ groupBy: 'manifest' })
     expect(report.rows.map((row) => [row.manifestId, row.pipeline, row.modelId, row.requests, row.billableSecs])).toEqual([
-      ['m3', 'live', 'b', 2n, '2.50'], ['m1', 'live', 'a', 1n, '1.25'], ['m2', 'live', 'a', 2n, '2.50'], ['m3', 'live', 'unknown', 1n, '1.25'],
+      ['m3', 'live', 'b', 2n, '2.5'], ['m1', 'live', 'a', 1n, '1.25'], ['m2', 'live', 'a', 2n, '2.5'], ['m3', 'live', 'unknown', 1n, '1.25'],
       ['s5', 'unknown', 'unknown', 1n, '1.25']])
     expectToAddUp(report)
   })
