@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => core.stop())
 
 describe('without metering', () => {
-  it('usage and balances say so, after the caller and before the parameters', async () => {
+  it('usage, balances and allowances say so, after the caller and before the parameters', async () => {
     const { clientId } = app
     const mine = core.as(app.basic)
     await mine.upsertUser({ clientId, externalUserId: 'ada' })
@@ -26,6 +26,6 @@ describe('without metering', () => {
     }
     const { accessToken } = await core.as(app.basic).issueMachineToken()
     expect(await outcome(core.as(`Bearer ${accessToken}`).queryOwnUsage({}))).toBe('TOKEN_INVALID')
-    expect(await outcome(mine.getAllowance({ clientId, externalUserId: 'ada' }))).toBe('OK')
+    expect(await outcome(mine.getAllowance({ clientId, externalUserId: 'ada' }))).toBe('METERING_NOT_CONFIGURED')
   })
 })
