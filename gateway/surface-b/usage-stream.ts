@@ -33,7 +33,7 @@ data: {"chargeId":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","endUserId":"4f6c1a0e-8
 "balanceUsdExact":"4.99964","overageUsdExact":"0","ticketCount":3,"time":"2026-04-02T10:00:01.250Z"}
 
 `.replaceAll('\\\n', '')
-const response = { 200: { description, content: { 'text/event-stream': { schema: { type: 'string', example } } } } }
+const response = { 200: { description, content: { 'text/event-stream': { schema: { type: 'string' }, example } } } }
 const StreamHeaders = Type.Object({
   'last-event-id': Type.Optional(Type.String({ maxLength: 4_096, description: 'The last id that arrived.' })),
 })
