@@ -39,7 +39,7 @@ export const roomy: KafkaBounds = {
 
 /** For a collector by itself, of which many may run beside each other. */
 export const lean: KafkaBounds = {
-  maxRecords: 2_000, maxBatchBytes: 3 * mib, fetchBytes: mib / 2, fetchPartitionBytes: mib / 4,
+  maxRecords: 1_500, maxBatchBytes: 2 * mib, fetchBytes: mib / 2, fetchPartitionBytes: mib / 8,
 }
 
 const lingerMs = 50

@@ -10,7 +10,6 @@ import { createCollector } from './collector.ts'
 import type { MeteringConfig } from './config.ts'
 import { type Ingested, createIngest } from './ingest.ts'
 import { createIntake } from './intake.ts'
-import { createKafkaSource, lean, roomy } from './kafka.ts'
 import { type Loop, startLoop } from './loop.ts'
 import { createLossWatch } from './loss.ts'
 import { createLossMetrics } from './loss-metrics.ts'
@@ -89,7 +88,12 @@ export function createMetering(deps: MeteringDeps) {
       read: (of: string) => offsets.readPositions(pool, of),
       rewind: (to: offsets.StreamPosition) => offsets.rewind(pool, to),
     }
-    return config.kafka && createKafkaSource(config.kafka, { positions, log, bounds: deps.lean ? lean : roomy })
+    const { kafka } = config
+    if (kafka === null) return null
+    // Its library takes 50 MB, which a service without Kafka need not have.
+    const source = import('./kafka.ts').then(({ createKafkaSource, lean, roomy }) =>
+      createKafkaSource(kafka, { positions, log, bounds: deps.lean ? lean : roomy }))
+    return { name: `kafka:${kafka.topic}`, open: async () => (await source).open() }
   }
 
   async function onExhausted(exhausted: readonly UserId[]): Promise<void> {

@@ -44,14 +44,14 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
   }
 
   async function sortHere(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
-    const rows = createRowBuffer()
+    const rows = createRowBuffer(idle.pop())
     const sorting = createBatch(rows, at)
     for (const [index, { bytes }] of records.entries()) {
       sorting.add(index, bytes)
       // The process has others to answer, too.
       if (index % breath === breath - 1) await nextTurn()
     }
-    return { batch: sorting.read(), rows: rows.slice(0, rows.end()), release: () => {} }
+    return { batch: sorting.read(), rows: rows.slice(0, rows.end()), release: () => keep(rows.memory()) }
   }
 
   async function sortThere(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
