@@ -1,4 +1,4 @@
-import { fingerprint } from '../core/lib/crypto.ts'
+import { shortFingerprint } from '../core/lib/crypto.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Now } from '../core/lib/time.ts'
 import type { AccessBook, Account } from './access.ts'
@@ -46,7 +46,7 @@ export function createIdentities({ verify, access, marks, max, log, now }: Ident
   function find(presented: Presented, at: number): Found | Promise<Found> {
     const { credential } = presented
     if (credential.kind !== 'given') return verifyNow(presented, null)
-    const name = fingerprint(credential.text)
+    const name = shortFingerprint(credential.text)
     const entry = known.get(name) ?? refused.get(name)
     if (entry && isGood(entry, at)) return entry.found
     return once(name, () => verifyNow(presented, name))

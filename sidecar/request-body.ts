@@ -13,7 +13,8 @@ const drainMs = 1_000
 
 /** Reads a body of at most `limit` bytes. When the sender goes away, neither is called. */
 export function receive(request: IncomingMessage, limit: number, to: Receiver): void {
-  if (declaredLength(request) > limit) return to.tooLarge()
+  const declared = declaredLength(request)
+  if (declared > limit) return to.tooLarge()
   let first: Buffer | null = null
   let chunks: Buffer[] | null = null
   let size = 0
@@ -25,9 +26,12 @@ export function receive(request: IncomingMessage, limit: number, to: Receiver): 
     }
     if (first === null) first = chunk
     else (chunks ??= [first]).push(chunk)
+    // Node lets no more through than was declared: this is all, and the end need not be waited for.
+    if (size === declared) finish()
   }
   const finish = (): void => to.received(chunks ? Buffer.concat(chunks, size) : (first ?? nothing))
-  request.on('data', take).on('end', finish)
+  request.on('data', take)
+  if (declared === 0) request.on('end', finish)
 }
 
 /** Bytes that the headers announce; 0 when they do not say. */
