@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { keepLog, secretSettings } from './secrecy.ts'
 
 export interface ProcessSpec {
@@ -72,6 +73,15 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
     await promise.finally(() => clearTimeout(timer))
   }
 
+  /** Starts it again as a supervisor does: what it stands on may be away at the same time. */
+  async function restart(): Promise<void> {
+    for (const until = Date.now() + startMs; ; await sleep(500)) {
+      const failure = await start().then(() => null, (error: unknown) => error)
+      if (failure === null) return
+      if (Date.now() > until || child?.exitCode === null) throw failure
+    }
+  }
+
   async function end(signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
     if (!child || child.exitCode !== null || child.signalCode !== null) return
     const gone = once(child, 'exit')
@@ -87,7 +97,7 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
   }
 
   await start()
-  return { start, kill, stop: () => end('SIGTERM'), crashes: () => crashes, errors }
+  return { start: restart, kill, stop: () => end('SIGTERM'), crashes: () => crashes, errors }
 }
 
 /** Ports that are free now, all different. */

@@ -41,8 +41,11 @@ function createModel() {
 
   /** Holes are dated by looks that are a grace time apart; a hole that settled needs no more of them. */
   function look(at: number): void {
-    for (const n of lost) if (seen.has(n)) lost.delete(n)
-    if (holes().every((n) => lost.has(n)) || (lastLook !== null && at < lastLook + grace)) return
+    const filled = [...lost].filter((n) => seen.has(n))
+    for (const n of filled) lost.delete(n)
+    // Also a look that only finds lost tickets come dates what it sees, which is then the earliest for new holes.
+    const isSettled = filled.length === 0 && holes().every((n) => lost.has(n))
+    if (isSettled || (lastLook !== null && at < lastLook + grace)) return
     for (const n of holes()) {
       if (since.has(n)) lost.add(n)
       else since.set(n, at)
