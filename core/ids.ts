@@ -62,10 +62,3 @@ export function parseExternalUserId(text: string): ExternalUserId {
 
 /** `{clientId}:{externalUserId}`, what the signer binds to a session and the event brings back. */
 export const authId = (client: string, user: string): string => `${client}:${user}`
-
-/** Splits at the first colon; null when a half is missing. */
-export function splitAuthId(text: string): { clientId: string; externalUserId: string } | null {
-  const colon = text.indexOf(':')
-  if (colon <= 0 || colon === text.length - 1) return null
-  return { clientId: text.slice(0, colon), externalUserId: text.slice(colon + 1) }
-}

@@ -12,9 +12,6 @@ export interface Setting {
   readonly secret: boolean
 }
 
-/** Thrown when settings are wrong: one line for each problem. */
-export type ConfigProblems = readonly string[]
-
 interface Spec {
   readonly meaning: string
   readonly fallback?: string

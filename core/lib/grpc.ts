@@ -6,7 +6,6 @@ export const serviceTokenHeader = 'x-tollgate-service-token'
 /** The token of a dashboard session, forwarded by the gateway. */
 export const sessionHeader = 'x-tollgate-session'
 export const correlationHeader = 'x-correlation-id'
-export const idempotencyHeader = 'idempotency-key'
 
 type Unary<Request, Response> = (...call: [
   request: Request, metadata: Metadata, options: { deadline: number },

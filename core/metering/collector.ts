@@ -105,5 +105,3 @@ export function createCollector({ source, intake, prepare, log }: CollectorDeps)
 
   return { start, stop, lagSeconds, connected }
 }
-
-export type Collector = ReturnType<typeof createCollector>

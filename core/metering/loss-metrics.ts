@@ -41,5 +41,3 @@ export function createLossMetrics(registry: Metrics) {
 
   return { booked, found: (count: bigint) => found.inc(Number(count)), figures }
 }
-
-export type LossMetrics = ReturnType<typeof createLossMetrics>

@@ -1,38 +1,19 @@
 import { DomainError } from '../../proto/errors.ts'
 import { isUuid } from '../ids.ts'
-import { parseInstant, parseUtcDay } from '../lib/time.ts'
+import { type DateRange, type Dates, parseDates } from '../lib/date-range.ts'
 import type { LossPosition } from './loss-report-store.ts'
 
 /** What a question about losses may say. */
 
-export interface Period { readonly start: Date | null; readonly end: Date | null }
-
-export interface Dates {
-  readonly startDate?: string | undefined
-  readonly endDate?: string | undefined
-}
+export type Period = DateRange
 
 const dayMs = 86_400_000
 const usualDays = 30
 
-/**
- * Both ends are meant inclusively: a day to its end, an instant to its millisecond (decisions 21 and 36). Without either,
- * the last 30 days. REQUEST_INVALID for what is no date, and for a start after the end.
- */
-export function parsePeriod({ startDate, endDate }: Dates, now: Date): Period {
-  if (startDate === undefined && endDate === undefined) return { start: new Date(now.getTime() - usualDays * dayMs), end: null }
-  const start = startDate === undefined ? null : parseDate('startDate', startDate).start
-  const end = endDate === undefined ? null : parseDate('endDate', endDate).end
-  if (start && end && start >= end) throw new DomainError('REQUEST_INVALID', 'startDate must not be after endDate')
-  return { start, end }
-}
-
-function parseDate(name: string, text: string): { start: Date; end: Date } {
-  const day = parseUtcDay(text)
-  if (day) return { start: day, end: new Date(day.getTime() + dayMs) }
-  const instant = parseInstant(text)
-  if (!instant) throw new DomainError('REQUEST_INVALID', `${name} must be an ISO 8601 date or instant with a zone`)
-  return { start: instant, end: new Date(instant.getTime() + 1) }
+/** By `parseDates`; without either end, the last 30 days. */
+export function parsePeriod(dates: Dates, now: Date): Period {
+  if (dates.startDate !== undefined || dates.endDate !== undefined) return parseDates(dates)
+  return { start: new Date(now.getTime() - usualDays * dayMs), end: null }
 }
 
 export const formatPosition = ({ startedMicros, userId, sessionId }: LossPosition): string =>

@@ -36,5 +36,3 @@ export function createLossWatch({ pool, now, graceSeconds, onLost }: LossWatchDe
 
   return { round }
 }
-
-export type LossWatch = ReturnType<typeof createLossWatch>

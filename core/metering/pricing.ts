@@ -65,5 +65,3 @@ export function createPricing({ pool, now, charge, rateMaxAgeSeconds, emit, onPr
 
   return { pass }
 }
-
-export type Pricing = ReturnType<typeof createPricing>

@@ -137,8 +137,6 @@ export function createOutbox({ pool, log, metrics, now, destinations, idleMs = i
   return { start, stop, pass, wake: () => awake.abort() }
 }
 
-export type Outbox = ReturnType<typeof createOutbox>
-
 /** Doubles with each failure up to a bound, and varies, so that many who failed together do not return together. */
 function backOff({ first, last }: { first: number; last: number }, failures: number): number {
   const most = Math.min(last, first * 2 ** Math.max(0, Math.min(failures, 20) - 1))

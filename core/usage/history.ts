@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
 import type { AppId } from '../ids.ts'
+import type { Dates } from '../lib/date-range.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { type Cursors, createCursors } from './cursor.ts'
 import { type Page, type Place, listRequests, listSessions } from './history-store.ts'
-import { type Dates, parseHistoryRange } from './range.ts'
+import { parseHistoryRange } from './range.ts'
 import type { RequestItem, SessionItem } from './types.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from './users.ts'
 

@@ -1,37 +1,16 @@
 import { DomainError } from '../../proto/errors.ts'
-import { parseInstant, parseUtcDay } from '../lib/time.ts'
+import { type Dates, parseDates } from '../lib/date-range.ts'
 import type { Range } from './types.ts'
 
 const hourMs = 3_600_000
 const dayMs = 86_400_000
 const daysMax = 3_660
 
-export interface Dates {
-  readonly startDate: string | undefined
-  readonly endDate: string | undefined
-}
-
-/** Both ends are meant inclusively: a day to its end, an instant to its millisecond (decisions 21 and 36). */
-export function parseRange({ startDate, endDate }: Dates): Range {
-  const start = startDate === undefined ? null : parseDate('startDate', startDate).start
-  const end = endDate === undefined ? null : parseDate('endDate', endDate).end
-  if (start && end && start >= end) throw new DomainError('REQUEST_INVALID', 'startDate must not be after endDate')
-  return { start, end }
-}
-
-/** The same; without either end it is the UTC month of `now` (billing facts 6.3). */
+/** By `parseDates`; without either end it is the UTC month of `now` (billing facts 6.3). */
 export function parseHistoryRange(dates: Dates, now: Date): Range {
-  if (dates.startDate !== undefined || dates.endDate !== undefined) return parseRange(dates)
+  if (dates.startDate !== undefined || dates.endDate !== undefined) return parseDates(dates)
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
   return { start: new Date(Date.UTC(year, month, 1)), end: new Date(Date.UTC(year, month + 1, 1)) }
-}
-
-function parseDate(name: string, text: string): { start: Date; end: Date } {
-  const day = parseUtcDay(text)
-  if (day) return { start: day, end: new Date(day.getTime() + dayMs) }
-  const instant = parseInstant(text)
-  if (!instant) throw new DomainError('REQUEST_INVALID', `${name} must be an ISO 8601 date or instant with a zone`)
-  return { start: instant, end: new Date(instant.getTime() + 1) }
 }
 
 export interface Edge { readonly start: Date; readonly end: Date }

@@ -1,11 +1,12 @@
 import { DomainError } from '../../proto/errors.ts'
 import type { AppId, UserId } from '../ids.ts'
+import { type Dates, parseDates } from '../lib/date-range.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { requestEvents } from './history-store.ts'
 import { charged } from './pricing.ts'
-import { type Dates, daysOf, parseRange } from './range.ts'
+import { daysOf } from './range.ts'
 import * as store from './store.ts'
 import { type Grouping, type Selection, type UsageReport, type UsageRow, groupings } from './types.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from './users.ts'
@@ -71,14 +72,14 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
 export type Usage = ReturnType<typeof createUsage>
 
 interface Asked {
-  readonly range: ReturnType<typeof parseRange>
+  readonly range: ReturnType<typeof parseDates>
   readonly grouping: Grouping
   readonly requestId: string | null
   readonly includeRetail: boolean
 }
 
 const parse = (query: UsageQuery): Asked => ({
-  range: parseRange(query), grouping: parseGrouping(query.groupBy), requestId: parseRequestId(query.gatewayRequestId),
+  range: parseDates(query), grouping: parseGrouping(query.groupBy), requestId: parseRequestId(query.gatewayRequestId),
   includeRetail: query.includeRetail,
 })
 

@@ -86,8 +86,6 @@ export function createProvider({ issuer, clientId, clientSecret }: LoginProvider
   return { authorizationUrl, identify, issuer: () => held?.metadata.issuer }
 }
 
-export type Provider = ReturnType<typeof createProvider>
-
 async function ask(url: string, init: RequestInit): Promise<{ ok: boolean; value: unknown }> {
   try {
     const response = await fetch(url, { ...init, redirect: 'error', signal: AbortSignal.timeout(timeoutMs) })

@@ -42,8 +42,6 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
   }
 }
 
-export type Http = ReturnType<typeof createHttp>
-
 /** Null when it is too much. */
 async function readBounded(response: Response): Promise<string | null> {
   const chunks: Uint8Array[] = []

@@ -112,8 +112,6 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
   return { ingest, provision, ensureCustomer, queryMeter }
 }
 
-export type OpenMeterClient = ReturnType<typeof createOpenMeterClient>
-
 /** What to group by so that rows tell whose they are. */
 const telling = ({ clientId, customerKey, groupBy }: MeterQuery): MeterQuery['groupBy'] => [...new Set([
   ...groupBy, ...(clientId === null ? [] : ['client_id' as const]), ...(customerKey === undefined ? [] : ['subject' as const]),
