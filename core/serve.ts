@@ -21,14 +21,20 @@ export interface Context {
   readonly signal: AbortSignal
 }
 
-interface Call<Request> {
+/** What was shown with a call, as it was sent. */
+export interface Shown {
+  readonly serviceToken: string | undefined
+  readonly authorization: string | undefined
+  readonly session: string | undefined
+}
+export interface Call<Request> {
   readonly request: Request
-  readonly metadata: Metadata
+  readonly shown: Shown
   readonly context: Context
 }
 // Method syntax on purpose: handlers of many request types stand in one map.
 export interface Rpc<Request, Response> {
-  unary(call: Call<Request>, deps: ServeDeps): Promise<Response>
+  unary(call: Call<Request>, deps: Serving): Promise<Response>
 }
 export interface StreamRpc<Request, Response> {
   stream(call: Call<Request> & Writing, deps: ServeDeps, emit: (message: Response) => void): Promise<void>
@@ -51,14 +57,24 @@ export interface ServeDeps {
   readonly metrics: Metrics
 }
 
+interface Refused {
+  readonly reason: Reason
+  readonly reply: { readonly code: number; readonly details: string; readonly metadata: Metadata }
+}
+/** What a handler is run with. */
+interface Serving extends ServeDeps {
+  /** Times one call; logs and gives its refusal instead of throwing it. */
+  settle<Response>(path: string, context: Context, work: () => Promise<Response>): Promise<{ response: Response } | Refused>
+}
+
 /** A unary RPC: the guard runs first and decides who may call; the handler sees only what passed it. */
 export function rpc<Request, Response, C extends Caller>(
   guard: Guard<C>,
   handler: (request: Request, caller: C, context: Context) => Promise<Response>,
 ): Rpc<Request, Response> {
   return {
-    unary: async ({ request, metadata, context }, deps) =>
-      handler(request, await admit(guard, { request, metadata }, deps), context),
+    unary: async ({ request, shown, context }, deps) =>
+      handler(request, await admit(guard, { request, shown }, deps), context),
   }
 }
 
@@ -68,30 +84,31 @@ export function streamRpc<Request, Response, C extends Caller>(
   handler: (request: Request, emit: (message: Response) => void, context: StreamContext<C>) => Promise<void>,
 ): StreamRpc<Request, Response> {
   return {
-    stream: async ({ request, metadata, context, writable }, deps, emit) => {
-      const readmit = (): Promise<C> => admit(guard, { request, metadata }, deps)
+    stream: async ({ request, shown, context, writable }, deps, emit) => {
+      const readmit = (): Promise<C> => admit(guard, { request, shown }, deps)
       const caller = await readmit()
       await handler(request, emit, { ...context, writable, caller, readmit: async () => void await readmit() })
     },
   }
 }
 
-async function admit<C extends Caller>(
-  guard: Guard<C>, call: { request: unknown; metadata: Metadata }, deps: ServeDeps,
-): Promise<C> {
-  const token = call.metadata.get(serviceTokenHeader)[0]
-  if (typeof token !== 'string' || !equalSecrets(token, deps.serviceToken)) {
-    throw new DomainError('SERVICE_TOKEN_INVALID', 'the service token (CORE_TOKEN) is missing or wrong')
-  }
-  const authorization = call.metadata.get('authorization')[0]
-  const credential = parseCredential(typeof authorization === 'string' ? authorization : undefined)
-  const session = call.metadata.get(sessionHeader)[0]
-  return guard({
-    credential, clientId: namedApp(call.request), session: typeof session === 'string' ? session : undefined,
-  }, deps.authenticator)
+interface Admitted { readonly request: unknown; readonly shown: Shown }
+
+async function admit<C extends Caller>(guard: Guard<C>, call: Admitted, deps: ServeDeps): Promise<C> {
+  requireService(call.shown, deps)
+  return judge(guard, call, deps)
 }
 
-function namedApp(request: unknown): string | undefined {
+export function requireService({ serviceToken }: Shown, deps: ServeDeps): void {
+  if (serviceToken === undefined || !equalSecrets(serviceToken, deps.serviceToken)) {
+    throw new DomainError('SERVICE_TOKEN_INVALID', 'the service token (CORE_TOKEN) is missing or wrong')
+  }
+}
+
+export const judge = <C extends Caller>(guard: Guard<C>, { request, shown: { authorization, session } }: Admitted, { authenticator }: ServeDeps): Promise<C> =>
+  guard({ credential: parseCredential(authorization), clientId: namedApp(request), session }, authenticator)
+
+export function namedApp(request: unknown): string | undefined {
   const named = typeof request === 'object' && request !== null && 'clientId' in request ? request.clientId : undefined
   return typeof named === 'string' ? named : undefined
 }
@@ -110,14 +127,25 @@ const waitingMax = 10_000
 const contextOf = (metadata: Metadata, signal: AbortSignal): Context =>
   ({ correlationId: correlationIdFrom(metadata.get(correlationHeader)[0]), signal })
 
+const shownWith = (metadata: Metadata): Shown => ({
+  serviceToken: textOf(metadata, serviceTokenHeader), authorization: textOf(metadata, 'authorization'),
+  session: textOf(metadata, sessionHeader),
+})
+
+function textOf(metadata: Metadata, name: string): string | undefined {
+  const value = metadata.get(name)[0]
+  return typeof value === 'string' ? value : undefined
+}
+
 /** Makes the one place where calls are timed, refused and logged. */
 export function createServing(deps: ServeDeps) {
   const seconds = new Histogram({
     name: 'core_rpc_seconds', help: 'Time to answer an RPC', labelNames: ['rpc', 'reason'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5], registers: [deps.metrics],
   })
+  const serving: Serving = { ...deps, settle }
 
-  function refuse(error: unknown, path: string, context: Context): { reason: Reason; reply: { code: number; details: string; metadata: Metadata } } {
+  function refuse(error: unknown, path: string, context: Context): Refused {
     const known = error instanceof DomainError ? error : unexpected(error)
     const row = reasons[known.reason]
     const level = row.http >= 500 ? 'error' : 'debug'
@@ -127,26 +155,32 @@ export function createServing(deps: ServeDeps) {
     return { reason: known.reason, reply: { code: row.grpc, details: row.http === 500 ? 'internal error' : known.message, metadata } }
   }
 
+  async function settle<Response>(path: string, context: Context, work: () => Promise<Response>): Promise<{ response: Response } | Refused> {
+    const stop = seconds.startTimer({ rpc: path })
+    try {
+      const response = await work()
+      stop({ reason: 'OK' })
+      return { response }
+    } catch (error) {
+      const refused = refuse(error, path, context)
+      stop({ reason: refused.reason })
+      return refused
+    }
+  }
+
   function unaryHandler<Request, Response>(path: string, handler: Rpc<Request, Response>): handleUnaryCall<Request, Response> {
     return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>) => {
-      const stop = seconds.startTimer({ rpc: path })
       const abort = new AbortController()
       let answered = false
       // A call is "cancelled" when it closes, too; to abort then would only cost the making of an error.
       call.on('cancelled', () => answered || abort.abort())
       const context = contextOf(call.metadata, abort.signal)
-      handler.unary({ request: call.request, metadata: call.metadata, context }, deps).then(
-        (response) => {
-          answered = true
-          stop({ reason: 'OK' })
-          done(null, response)
-        },
-        (error: unknown) => {
-          answered = true
-          const { reason, reply } = refuse(error, path, context)
-          stop({ reason })
-          done(reply)
-        })
+      const work = (): Promise<Response> => handler.unary({ request: call.request, shown: shownWith(call.metadata), context }, serving)
+      void settle(path, context, work).then((settled) => {
+        answered = true
+        if ('response' in settled) done(null, settled.response)
+        else done(settled.reply)
+      })
     }
   }
 
@@ -165,7 +199,7 @@ export function createServing(deps: ServeDeps) {
         if (call.writableNeedDrain) await once(call, 'drain', { signal: abort.signal })
       }
       const fail = (error: unknown) => call.emit('error', refuse(error, path, context).reply)
-      handler.stream({ request: call.request, metadata: call.metadata, context, writable }, deps, emit)
+      handler.stream({ request: call.request, shown: shownWith(call.metadata), context, writable }, deps, emit)
         .then(() => (call.writableLength < waitingMax ? call.end() : fail(tooSlow())), fail)
     }
   }

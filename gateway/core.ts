@@ -1,7 +1,8 @@
-import { type CallOptions, Code, ConnectError, createClient } from '@connectrpc/connect'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { createClient } from '@connectrpc/connect'
 import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
-import { correlationHeader, serviceTokenHeader, sessionHeader } from '../core/lib/grpc.ts'
-import { DomainError, isReason, reasonTrailer } from '../proto/errors.ts'
+import { serviceTokenHeader } from '../core/lib/grpc.ts'
+import { DomainError } from '../proto/errors.ts'
 import { AllowanceService } from '../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { AccountService } from '../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import { AppService, CallerService, UserService } from '../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
@@ -11,18 +12,12 @@ import { KeyService } from '../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { AuthorizationService } from '../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import { GrantService } from '../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
-import { TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
+import { type MintUserTokenRequestSchema, type MintUserTokenResponse, TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { LossService } from '../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
+import { type Asking, type OnBehalfOf, createAsking, lazily, rethrow } from './asking.ts'
 import type { CoreAddress } from './config.ts'
-
-/** For whom core is called: the raw Authorization value is core's to judge. */
-export interface OnBehalfOf {
-  readonly authorization?: string | undefined
-  /** The dashboard session's token. */
-  readonly session?: string | undefined
-  readonly correlationId: string
-}
+import { joinCalls } from './join-calls.ts'
 
 const maxAnswerBytes = 16 * 1024 * 1024
 
@@ -49,157 +44,116 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const devices = createClient(DeviceService, transport)
   const grants = createClient(GrantService, transport)
 
-  function callsFor({ authorization: credential, session, correlationId }: OnBehalfOf) {
-    const headers = {
-      [serviceTokenHeader]: token,
-      [correlationHeader]: correlationId,
-      ...(credential === undefined ? {} : { authorization: credential }),
-      ...(session === undefined ? {} : { [sessionHeader]: session }),
-    }
-    let asked = false
-    const call = <I, O>(method: (request: I, options: CallOptions) => Promise<O>) =>
-      async (request: I): Promise<O> => {
-        asked = true
-        return method(request, { headers, timeoutMs: deadlineMs }).catch(rethrow)
-      }
-    const follow = <I, O>(method: (request: I, options: CallOptions) => AsyncIterable<O>) =>
-      (request: I, signal: AbortSignal): AsyncGenerator<O> => {
-        asked = true
-        return refusing(method(request, { headers, signal }))
-      }
-    return {
-      /** Whether core has already seen this caller's credential. */
-      wasAsked: () => asked,
-      checkCaller: call(callers.checkCaller),
-      apps: { find: call(apps.findApp) },
-      origins: { check: call(management.checkOrigin) },
-      management: {
-        createApp: call(management.createOwnApp),
-        listApps: call(management.listOwnApps),
-        getApp: call(management.getApp),
-        updateApp: call(management.updateApp),
-        deleteApp: call(management.deleteApp),
-        listMembers: call(management.listMembers),
-        putMember: call(management.putMember),
-        removeMember: call(management.removeMember),
-        rotateSecret: call(management.rotateClientSecret),
-        listDomains: call(management.listDomains),
-        addDomain: call(management.addDomain),
-        removeDomain: call(management.removeDomain),
-        listAudit: call(management.listAuditEntries),
-        getRouting: call(management.getRouting),
-      },
-      catalog: {
-        getManifest: call(catalog.getManifest),
-        putManifest: call(catalog.putManifest),
-        listProfiles: call(catalog.listProfiles),
-        getProfile: call(catalog.getProfile),
-        createProfile: call(catalog.createProfile),
-        updateProfile: call(catalog.updateProfile),
-        deleteProfile: call(catalog.deleteProfile),
-      },
-      appKeys: {
-        create: call(keys.createAppKey),
-        list: call(keys.listAppKeys),
-        revoke: call(keys.revokeAppKey),
-        validate: call(keys.validateKey),
-      },
-      users: {
-        upsert: call(users.upsertUser),
-        update: call(users.updateUser),
-        deactivate: call(users.deactivateUser),
-        list: call(users.listUsers),
-      },
-      keys: { create: call(keys.createKey), list: call(keys.listKeys), revoke: call(keys.revokeKey) },
-      tokens: {
-        issueMachineToken: call(tokens.issueMachineToken),
-        mintUserToken: call(tokens.mintUserToken),
-        exchangeApiKey: call(tokens.exchangeApiKey),
-        jwks: call(tokens.getJwks),
-      },
-      allowances: {
-        read: call(allowances.getAllowance),
-        grant: call(allowances.createGrant),
-        balance: call(allowances.getBalance),
-        ownBalance: call(allowances.getOwnBalance),
-      },
-      accounts: {
-        logIn: call(accounts.logIn),
-        logInWithIdentity: call(accounts.logInWithIdentity),
-        logOut: call(accounts.logOut),
-        session: call(accounts.getSession),
-        resetPassword: call(accounts.resetPassword),
-      },
-      authorization: {
-        check: call(authorization.checkAuthorization),
-        grant: call(authorization.grantAuthorization),
-        checkLogout: call(authorization.checkLogout),
-        initiateLogin: call(authorization.getInitiateLogin),
-      },
-      devices: { start: call(devices.startDevice), get: call(devices.getDevice), decide: call(devices.decideDevice) },
-      grants: {
-        exchange: call(grants.exchangeToken),
-        mintSigner: call(grants.mintSignerToken),
-        redeemDevice: call(grants.redeemDeviceCode),
-        redeemCode: call(grants.redeemAuthorizationCode),
-        redeemRefresh: call(grants.redeemRefreshToken),
-        introspect: call(grants.introspectToken),
-        revoke: call(grants.revokeToken),
-        userInfo: call(grants.getUserInfo),
-        exchangeDevice: call(grants.exchangeDeviceToken),
-        sessions: call(grants.listSignerSessions),
-        revokeSession: call(grants.revokeSignerSession),
-      },
-      losses: { list: call(losses.listLoss) },
-      usage: {
-        query: call(usage.queryUsage),
-        queryOwn: call(usage.queryOwnUsage),
-        requests: call(usage.listUsageRequests),
-        ownRequests: call(usage.listOwnUsageRequests),
-        sessions: call(usage.listUsageSessions),
-        ownSessions: call(usage.listOwnUsageSessions),
-        follow: follow(usage.streamUsage),
-        followOwn: follow(usage.streamOwnUsage),
-      },
-    }
+  // Batches small enough, and several under way, so that core signs one while another comes and goes.
+  const mintUserToken = joinCalls<MessageInitShape<typeof MintUserTokenRequestSchema>, MintUserTokenResponse>(async (calls) => {
+    const headers = { [serviceTokenHeader]: token }
+    return (await tokens.mintUserTokens({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)).answers
+  }, { batchMax: 64, lanes: 4, waitMs: deadlineMs })
+
+  const groups = {
+    /** Whether core has already seen this caller's credential. */
+    wasAsked: (own: Asking) => () => own.asked,
+    checkCaller: ({ call }: Asking) => call(callers.checkCaller),
+    apps: ({ call }: Asking) => ({ find: call(apps.findApp) }),
+    origins: ({ call }: Asking) => ({ check: call(management.checkOrigin) }),
+    management: ({ call }: Asking) => ({
+      createApp: call(management.createOwnApp),
+      listApps: call(management.listOwnApps),
+      getApp: call(management.getApp),
+      updateApp: call(management.updateApp),
+      deleteApp: call(management.deleteApp),
+      listMembers: call(management.listMembers),
+      putMember: call(management.putMember),
+      removeMember: call(management.removeMember),
+      rotateSecret: call(management.rotateClientSecret),
+      listDomains: call(management.listDomains),
+      addDomain: call(management.addDomain),
+      removeDomain: call(management.removeDomain),
+      listAudit: call(management.listAuditEntries),
+      getRouting: call(management.getRouting),
+    }),
+    catalog: ({ call }: Asking) => ({
+      getManifest: call(catalog.getManifest),
+      putManifest: call(catalog.putManifest),
+      listProfiles: call(catalog.listProfiles),
+      getProfile: call(catalog.getProfile),
+      createProfile: call(catalog.createProfile),
+      updateProfile: call(catalog.updateProfile),
+      deleteProfile: call(catalog.deleteProfile),
+    }),
+    appKeys: ({ call }: Asking) => ({
+      create: call(keys.createAppKey),
+      list: call(keys.listAppKeys),
+      revoke: call(keys.revokeAppKey),
+      validate: call(keys.validateKey),
+    }),
+    users: ({ call }: Asking) => ({
+      upsert: call(users.upsertUser),
+      update: call(users.updateUser),
+      deactivate: call(users.deactivateUser),
+      list: call(users.listUsers),
+    }),
+    keys: ({ call }: Asking) => ({ create: call(keys.createKey), list: call(keys.listKeys), revoke: call(keys.revokeKey) }),
+    tokens: ({ call, joined }: Asking) => ({
+      issueMachineToken: call(tokens.issueMachineToken),
+      mintUserToken: joined(mintUserToken),
+      exchangeApiKey: call(tokens.exchangeApiKey),
+      jwks: call(tokens.getJwks),
+    }),
+    allowances: ({ call }: Asking) => ({
+      read: call(allowances.getAllowance),
+      grant: call(allowances.createGrant),
+      balance: call(allowances.getBalance),
+      ownBalance: call(allowances.getOwnBalance),
+    }),
+    accounts: ({ call }: Asking) => ({
+      logIn: call(accounts.logIn),
+      logInWithIdentity: call(accounts.logInWithIdentity),
+      logOut: call(accounts.logOut),
+      session: call(accounts.getSession),
+      resetPassword: call(accounts.resetPassword),
+    }),
+    authorization: ({ call }: Asking) => ({
+      check: call(authorization.checkAuthorization),
+      grant: call(authorization.grantAuthorization),
+      checkLogout: call(authorization.checkLogout),
+      initiateLogin: call(authorization.getInitiateLogin),
+    }),
+    devices: ({ call }: Asking) => ({ start: call(devices.startDevice), get: call(devices.getDevice), decide: call(devices.decideDevice) }),
+    grants: ({ call }: Asking) => ({
+      exchange: call(grants.exchangeToken),
+      mintSigner: call(grants.mintSignerToken),
+      redeemDevice: call(grants.redeemDeviceCode),
+      redeemCode: call(grants.redeemAuthorizationCode),
+      redeemRefresh: call(grants.redeemRefreshToken),
+      introspect: call(grants.introspectToken),
+      revoke: call(grants.revokeToken),
+      userInfo: call(grants.getUserInfo),
+      exchangeDevice: call(grants.exchangeDeviceToken),
+      sessions: call(grants.listSignerSessions),
+      revokeSession: call(grants.revokeSignerSession),
+    }),
+    losses: ({ call }: Asking) => ({ list: call(losses.listLoss) }),
+    usage: ({ call, follow }: Asking) => ({
+      query: call(usage.queryUsage),
+      queryOwn: call(usage.queryOwnUsage),
+      requests: call(usage.listUsageRequests),
+      ownRequests: call(usage.listOwnUsageRequests),
+      sessions: call(usage.listUsageSessions),
+      ownSessions: call(usage.listOwnUsageSessions),
+      follow: follow(usage.streamUsage),
+      followOwn: follow(usage.streamOwnUsage),
+    }),
   }
+
+  const callsOf = lazily(groups)
+  const callsFor = (who: OnBehalfOf) => callsOf(createAsking(who, { token, deadlineMs }))
 
   return { callsFor, close: () => sessionManager.abort() }
 }
 
 export type Core = ReturnType<typeof connectCore>
 export type CoreCalls = ReturnType<Core['callsFor']>
-
-// Aborted is how Connect reports a connection that was reset; core's own refusals by that code carry a reason.
-const lost = new Set([Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.ResourceExhausted, Code.Aborted])
-
-/** The connection broke off: what went wrong came from the system, not from core. */
-const isBroken = ({ cause }: ConnectError): boolean =>
-  cause instanceof Error && 'code' in cause && typeof cause.code === 'string'
-
-/** Rebuilds the DomainError from the trailer; without one the call never reached a handler. */
-function rethrow(thrown: unknown): never {
-  const error = ConnectError.from(thrown)
-  const reason = error.metadata.get(reasonTrailer)
-  // Ours to mend, and nothing for the public.
-  if (reason === 'SERVICE_TOKEN_INVALID') {
-    throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
-  }
-  if (isReason(reason)) throw new DomainError(reason, error.rawMessage, { cause: error })
-  if (lost.has(error.code) || isBroken(error)) {
-    throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
-  }
-  throw new DomainError('INTERNAL', 'the service failed', { cause: error })
-}
-
-/** A stream whose end is a DomainError, too. */
-async function* refusing<O>(messages: AsyncIterable<O>): AsyncGenerator<O> {
-  try {
-    yield* messages
-  } catch (error) {
-    rethrow(error)
-  }
-}
 
 /** What a message must contain by contract; its absence is core's bug. */
 export function present<T>(value: T | undefined, name: string): T {

@@ -5,6 +5,7 @@ import fastify, {
 } from 'fastify'
 import { DomainError, reasons } from '../proto/errors.ts'
 import { isFormType, maxBodyBytes, parseForm, parseJson, textMember, usable } from './body.ts'
+import type { OnBehalfOf } from './asking.ts'
 import type { Core, CoreCalls } from './core.ts'
 import type { Cors } from './cors.ts'
 import { isBearer, readAuthorization } from './credentials.ts'
@@ -29,8 +30,12 @@ export type App = FastifyInstance<
 declare module 'fastify' {
   interface FastifyRequest {
     correlationId: string
+    /** Whose calls `core` makes; known once the request is admitted. */
+    onBehalfOf: OnBehalfOf
+    /** What `core` is once it was needed. */
+    calls: CoreCalls | undefined
     /** The calls to core with this request's credential and correlation id. */
-    core: CoreCalls
+    readonly core: CoreCalls
     /** Why the request was refused, for the log. */
     reason: string | undefined
   }
@@ -75,12 +80,14 @@ export function createListener(deps: ListenerDeps): App {
   for (const schema of [...shared, UsageLoss, ...managementSchemas, ...usageSchemas]) app.addSchema(schema)
   app.decorateRequest('correlationId', '')
   app.decorateRequest('reason', undefined)
-  app.decorateRequest('core')
+  app.decorateRequest('onBehalfOf')
+  app.decorateRequest('calls', undefined)
+  app.decorateRequest('core', { getter() { return this.calls ??= deps.core.callsFor(this.onBehalfOf) } })
   const allowed = allowedMethods(app)
 
   app.addHook('onRequest', async (request, reply) => {
     request.correlationId = correlationIdOf(request.raw)
-    request.core = deps.core.callsFor({ correlationId: request.correlationId })
+    request.onBehalfOf = { correlationId: request.correlationId }
     void reply.headers(securityHeaders).header('x-correlation-id', request.correlationId)
     if (request.routeOptions.config.rules?.wire === 'oauth') void reply.header('pragma', 'no-cache')
     if (await deps.cors?.answer(request, reply)) return reply
@@ -121,10 +128,10 @@ async function admit(request: FastifyRequest, { core, publicUrl }: ListenerDeps)
   const authorization = readAuthorization(request.raw.rawHeaders)
   if (takesSession(guard.kind) && (guard.kind !== 'm2m_or_member' || authorization === undefined)) {
     const session = sessionOf(request, publicUrl)
-    request.core = core.callsFor({ session, correlationId })
+    request.onBehalfOf = { session, correlationId }
     return session === undefined ? undefined : requireOwnPage(request, { core, publicUrl, session })
   }
-  request.core = core.callsFor({ authorization, correlationId })
+  request.onBehalfOf = { authorization, correlationId }
   if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
     throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
   }

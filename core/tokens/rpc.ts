@@ -1,6 +1,7 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { anyone, bearer, m2m, m2mSelf, operator } from '../callers.ts'
+import { type M2mCaller, anyone, bearer, m2m, m2mSelf, operator } from '../callers.ts'
 import { type Handlers, rpc } from '../serve.ts'
+import { rpcMany } from '../serve-many.ts'
 import type { KeyRotation } from './key-rotation.ts'
 import type { Tokens } from './service.ts'
 import type { SigningKeys } from './signing-keys.ts'
@@ -12,11 +13,13 @@ interface TokensRpcDeps {
 }
 
 export function createTokensRpc({ tokens, signingKeys, rotation }: TokensRpcDeps) {
+  const minter = m2m('users:token')
+  const mint = ({ externalUserId, scope }: pb.MintUserTokenRequest, caller: M2mCaller) => tokens.mintUser(caller, externalUserId, scope)
   const tokenService: Handlers<pb.TokenServiceServer> = {
     issueMachineToken: rpc(m2mSelf(), async (request: pb.IssueMachineTokenRequest, caller) =>
       tokens.issueMachine(caller, request.scope)),
-    mintUserToken: rpc(m2m('users:token'), async (request: pb.MintUserTokenRequest, caller) =>
-      tokens.mintUser(caller, request.externalUserId, request.scope)),
+    mintUserToken: rpc(minter, mint),
+    mintUserTokens: rpcMany('tollgate.tokens.v1.TokenService/MintUserToken', minter, mint),
     exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller) =>
       tokens.exchangeApiKey(caller.token, request.clientId, request.scope)),
     getJwks: rpc(anyone(), async (_request: pb.GetJwksRequest) => ({

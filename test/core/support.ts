@@ -8,7 +8,7 @@ import { createEnvReader } from '../../core/lib/env.ts'
 import { serviceTokenHeader, unary } from '../../core/lib/grpc.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
-import { DomainError, type Reason } from '../../proto/errors.ts'
+import { DomainError, type Reason, isReason } from '../../proto/errors.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
@@ -174,7 +174,17 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     (request: Partial<Request> = {}): Promise<Response> =>
       unary(method)({ ...empty, ...request }, { deadlineMs: 15_000, headers })
   const { apps, callers, users } = to
+  const mintUserTokens = call(tokens.MintUserTokensRequest.fromPartial({}), to.tokens.mintUserTokens.bind(to.tokens))
   return {
+    mintUserTokens,
+    /** One token, asked for as one of many. */
+    mintAmongOthers: async (request: Partial<tokens.MintUserTokenRequest>): Promise<tokens.MintUserTokenResponse> => {
+      const one = { request: tokens.MintUserTokenRequest.fromPartial(request), authorization: headers['authorization'], correlationId: 'one' }
+      const { answers: [answer] } = await mintUserTokens({ calls: [one] })
+      if (answer?.response) return answer.response
+      const { reason = '', details = '' } = answer?.refusal ?? {}
+      throw isReason(reason) ? new DomainError(reason, details) : new Error(`neither a token nor a reason: ${reason}`)
+    },
     createApp: call(identity.CreateAppRequest.fromPartial({}), apps.createApp.bind(apps)),
     listApps: call(identity.ListAppsRequest.fromPartial({}), apps.listApps.bind(apps)),
     checkCaller: call(identity.CheckCallerRequest.fromPartial({}), callers.checkCaller.bind(callers)),

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { unseal } from '../../core/lib/crypto.ts'
 import { createDatabase } from '../support/postgres.ts'
 import {
-  type Rpcs, type TestApp, type TestCore, basicOf, bearerOf, configOf, issuer, outcome, refusal, second, startTestCore,
+  type Rpcs, type TestApp, type TestCore, basicOf, bearerOf, configOf, createCaller, issuer, outcome, refusal, second, startTestCore,
 } from './support.ts'
 
 let core: TestCore
@@ -54,6 +54,36 @@ describe('a user token', () => {
     expect(exchanged).toMatchObject({ tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job', externalUserId: 'ada' })
     expect((await verified(exchanged.accessToken)).payload).toMatchObject({ external_user_id: 'ada', token_use: 'user' })
     expect(await useUser(exchanged.accessToken)).toBe('OK')
+  })
+
+  it('is minted for many at once, each for whoever it shows and as if it were alone', async () => {
+    const other = await core.newApp()
+    await core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
+    const call = (authorization: string | undefined, clientId: string, { externalUserId = 'ada', scope }: { externalUserId?: string; scope?: string } = {}) =>
+      ({ request: { clientId, externalUserId, scope }, authorization, correlationId: 'one-of-many' })
+    const { answers } = await core.as().mintUserTokens({
+      calls: [
+        call(app.basic, app.clientId), call(other.basic, other.clientId), call(other.basic, app.clientId), call(undefined, app.clientId),
+        call(app.basic, app.clientId, { externalUserId: 'nobody' }), call(app.basic, app.clientId, { scope: 'openid' }), call(app.basic, app.clientId),
+        { request: undefined, authorization: app.basic, correlationId: '' },
+      ],
+    })
+    expect(answers.map(({ response, refusal: refused }) => refused?.reason ?? (response ? 'OK' : 'nothing'))).toEqual(
+      ['OK', 'OK', 'NOT_FOUND', 'CREDENTIAL_INVALID', 'NOT_FOUND', 'SCOPE_INVALID', 'OK', 'REQUEST_INVALID'])
+    const [mine, theirs, , , , , again] = answers.map(({ response }) => response?.accessToken ?? '')
+    expect((await verified(mine ?? '')).payload).toMatchObject({ client_id: app.clientId, external_user_id: 'ada', scope: 'sign:job' })
+    expect((await verified(theirs ?? '')).payload).toMatchObject({ client_id: other.clientId })
+    expect(decodeJwt(again ?? '').jti).not.toBe(decodeJwt(mine ?? '').jti)
+  })
+
+  it('is not minted for too many at once, for nobody of them without the service token, and for none is no error', async () => {
+    const one = { request: { clientId: app.clientId, externalUserId: 'ada', scope: undefined }, authorization: app.basic, correlationId: 'c' }
+    expect((await core.as().mintUserTokens({ calls: Array.from({ length: 200 }, () => one) })).answers).toHaveLength(200)
+    expect(await refusal(core.as().mintUserTokens({ calls: Array.from({ length: 201 }, () => one) }))).toMatchObject({ reason: 'REQUEST_INVALID', message: 'at most 200 calls at once' })
+    expect(await core.as().mintUserTokens({ calls: [] })).toEqual({ answers: [] })
+    const stranger = createCaller(core.core.target, 'x'.repeat(32))
+    expect(await outcome(stranger.as().mintUserTokens({ calls: [one] }))).toBe('SERVICE_TOKEN_INVALID')
+    stranger.close()
   })
 
   it('is not minted for a user of another app or an unknown one', async () => {

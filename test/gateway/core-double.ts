@@ -1,5 +1,6 @@
 import {
   type handleServerStreamingCall, type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
+  type UntypedServiceImplementation,
 } from '@grpc/grpc-js'
 import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -138,6 +139,12 @@ export type Rpc = keyof typeof answers
 export interface SeenCall { readonly rpc: Rpc; readonly request: object; readonly metadata: Metadata }
 interface Refusal { readonly reason: Reason | null; readonly code: number; readonly details: string }
 
+function trailersOf({ reason }: Refusal): Metadata {
+  const trailers = new Metadata()
+  if (reason) trailers.set(reasonTrailer, reason)
+  return trailers
+}
+
 /** Core's services without core: answers as scripted, and remembers what it was asked. */
 export async function startCoreDouble() {
   const calls: SeenCall[] = []
@@ -153,10 +160,27 @@ export async function startCoreDouble() {
       const refusal = refusals.get(rpc)
       if (silent.has(rpc)) return
       if (!refusal) return done(null, replaced.get(rpc) ?? fallback)
-      const trailers = new Metadata()
-      if (refusal.reason) trailers.set(reasonTrailer, refusal.reason)
-      done({ code: refusal.code, details: refusal.details, metadata: trailers })
+      done({ code: refusal.code, details: refusal.details, metadata: trailersOf(refusal) })
     }
+  }
+
+  /** One for each call that came with others; a failure without a reason is everybody's. */
+  const mintUserTokens: handleUnaryCall<tokens.MintUserTokensRequest, tokens.MintUserTokensResponse> = (call, done) => {
+    if (silent.has('mintUserToken')) return
+    const refusal = refusals.get('mintUserToken')
+    const response = { ...token, ...replaced.get('mintUserToken') }
+    for (const { request = {}, authorization, correlationId } of call.request.calls) {
+      const metadata = call.metadata.clone()
+      if (authorization !== undefined) metadata.set('authorization', authorization)
+      metadata.set('x-correlation-id', correlationId)
+      calls.push({ rpc: 'mintUserToken', request, metadata })
+    }
+    if (refusal && (refusal.reason === null || refusal.reason === 'SERVICE_TOKEN_INVALID')) {
+      return done({ code: refusal.code, details: refusal.details, metadata: trailersOf(refusal) })
+    }
+    const answer = refusal
+      ? { response: undefined, refusal: { reason: refusal.reason ?? '', details: refusal.details } } : { response, refusal: undefined }
+    done(null, { answers: call.request.calls.map(() => answer) })
   }
 
   const server = new Server()
@@ -180,8 +204,9 @@ export async function startCoreDouble() {
     grants.GrantServiceService, devices.DeviceServiceService, authorization.AuthorizationServiceService,
   ]
   for (const service of services) {
+    const scripted: UntypedServiceImplementation = { ...handlers, mintUserTokens }
     server.addService(service, Object.fromEntries(
-      Object.entries(service).map(([name, { responseStream }]) => [name, handlers[name] ?? (responseStream ? unscriptedStream : unscripted)])))
+      Object.entries(service).map(([name, { responseStream }]) => [name, scripted[name] ?? (responseStream ? unscriptedStream : unscripted)])))
   }
   const port = await new Promise<number>((resolve, reject) => server.bindAsync(
     '127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) => error ? reject(error) : resolve(bound)))

@@ -144,6 +144,7 @@ export async function startCoreDouble(port = 0) {
   const tokens: TokenServiceServer = {
     issueMachineToken: unimplemented,
     mintUserToken: unimplemented,
+    mintUserTokens: unimplemented,
     exchangeApiKey: unimplemented,
     rotateSigningKeys: unimplemented,
     listSigningKeys: unimplemented,

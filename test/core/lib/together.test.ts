@@ -39,6 +39,34 @@ describe('looking up together', () => {
     expect(await stuck).toBe(10)
   })
 
+  it('asks for no more at once than allowed, in as many look-ups as allowed', async () => {
+    const gate = Promise.withResolvers<void>()
+    const batches: (readonly number[])[] = []
+    const ask = together(async (asked: readonly number[]) => {
+      batches.push(asked)
+      await gate.promise
+      return (one) => one * 10
+    }, { batchMax: 2, lanes: 2 })
+    const all = Promise.all([1, 2, 3, 4, 5].map(ask))
+    await expect.poll(() => batches).toEqual([[1, 2], [3, 4]])
+    gate.resolve()
+    expect(await all).toEqual([10, 20, 30, 40, 50])
+    expect(batches).toEqual([[1, 2], [3, 4], [5]])
+  })
+
+  it('has three slow look-ups beside what is allowed, and no more', async () => {
+    const gate = Promise.withResolvers<void>()
+    const { ask, batches } = recorded(() => gate.promise)
+    const all = []
+    for (let one = 1; one <= 6; one++) {
+      all.push(ask(one))
+      await expect.poll(() => batches.length).toBe(Math.min(one, 4))
+    }
+    gate.resolve()
+    expect(await Promise.all(all)).toEqual([10, 20, 30, 40, 50, 60])
+    expect(batches).toEqual([[1], [2], [3], [4], [5, 6]])
+  })
+
   it('fails all of a batch with its look-up, and the next not', async () => {
     let fails = true
     const { ask } = recorded(async () => { if (fails) throw new Error('down') })

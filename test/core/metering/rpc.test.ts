@@ -1,7 +1,5 @@
-import { Metadata } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { DomainError } from '../../../proto/errors.ts'
-import { serviceTokenHeader } from '../../../core/lib/grpc.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import { createMeteringRpc } from '../../../core/metering/rpc.ts'
@@ -12,12 +10,12 @@ const serviceToken = 't'.repeat(32)
 const nobody = async (): Promise<never> => { throw new DomainError('CREDENTIAL_INVALID', 'nobody') }
 const deps = {
   authenticator: { m2mByBasic: nobody, m2mByToken: nobody, userByToken: nobody, accountBySession: nobody, memberOf: nobody }, serviceToken, log: silentLog(), metrics: createMetrics('test'),
+  settle: () => Promise.reject(new Error('not one of many')),
 }
 
 function call<Request, Response>(handler: Rpc<Request, Response>, request: Request, token = serviceToken): Promise<Response> {
-  const metadata = new Metadata()
-  metadata.set(serviceTokenHeader, token)
-  return handler.unary({ request, metadata, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } }, deps)
+  const shown = { serviceToken: token, authorization: undefined, session: undefined }
+  return handler.unary({ request, shown, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } }, deps)
 }
 
 let world: World
