@@ -124,8 +124,7 @@ export type Handlers<Service> = {
 /** Messages that may wait for a slow reader of a stream; beyond them it is cut off. */
 const waitingMax = 10_000
 
-const contextOf = (metadata: Metadata, signal: AbortSignal): Context =>
-  ({ correlationId: correlationIdFrom(metadata.get(correlationHeader)[0]), signal })
+const correlationIdOf = (metadata: Metadata): string => correlationIdFrom(metadata.get(correlationHeader)[0])
 
 const shownWith = (metadata: Metadata): Shown => ({
   serviceToken: textOf(metadata, serviceTokenHeader), authorization: textOf(metadata, 'authorization'),
@@ -170,11 +169,20 @@ export function createServing(deps: ServeDeps) {
 
   function unaryHandler<Request, Response>(path: string, handler: Rpc<Request, Response>): handleUnaryCall<Request, Response> {
     return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>) => {
-      const abort = new AbortController()
+      let abort: AbortController | undefined
       let answered = false
-      // A call is "cancelled" when it closes, too; to abort then would only cost the making of an error.
-      call.on('cancelled', () => answered || abort.abort())
-      const context = contextOf(call.metadata, abort.signal)
+      const context: Context = {
+        correlationId: correlationIdOf(call.metadata),
+        // Made for the few handlers that look at it.
+        get signal() {
+          if (abort) return abort.signal
+          const made = abort = new AbortController()
+          if (call.cancelled) made.abort()
+          // A call is "cancelled" when it closes, too; to abort then would only cost the making of an error.
+          else call.on('cancelled', () => answered || made.abort())
+          return made.signal
+        },
+      }
       const work = (): Promise<Response> => handler.unary({ request: call.request, shown: shownWith(call.metadata), context }, serving)
       void settle(path, context, work).then((settled) => {
         answered = true
@@ -188,7 +196,7 @@ export function createServing(deps: ServeDeps) {
     return (call: ServerWritableStream<Request, Response>) => {
       const abort = new AbortController()
       call.on('cancelled', () => abort.abort())
-      const context = contextOf(call.metadata, abort.signal)
+      const context = { correlationId: correlationIdOf(call.metadata), signal: abort.signal }
       // Headers at once: the caller learns that it is connected before the first message.
       call.sendMetadata(new Metadata())
       const emit = (message: Response): void => {

@@ -4,7 +4,7 @@ const slowMax = 3
 export interface Together {
   /** How many are asked for at once, at most. */
   readonly batchMax?: number
-  /** How many look-ups may be under way. Slow ones do not count, up to three. */
+  /** How many look-ups are under way, so that one is made use of while another is found; up to three slow ones besides. */
   readonly lanes?: number
 }
 
@@ -21,7 +21,7 @@ interface Waiting<Asked, Found> {
  * batch.
  */
 export function together<Asked, Found>(
-  load: (asked: readonly Asked[]) => Promise<(one: Asked) => Found>, { batchMax = 200, lanes = 1 }: Together = {},
+  load: (asked: readonly Asked[]) => Promise<(one: Asked) => Found>, { batchMax = 64, lanes = 2 }: Together = {},
 ): (asked: Asked) => Promise<Found> {
   const waiting: Waiting<Asked, Found>[] = []
   let underWay = 0

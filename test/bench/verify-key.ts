@@ -14,7 +14,8 @@ import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
 
 const keyCount = 200
-const inFlight = 64
+// Enough that core has always something to do while others come and go.
+const inFlight = 128
 
 type Done = (error: ServiceError | null) => void
 type Ask = (n: number, done: Done) => ClientUnaryCall

@@ -58,13 +58,13 @@ describe('looking up together', () => {
     const gate = Promise.withResolvers<void>()
     const { ask, batches } = recorded(() => gate.promise)
     const all = []
-    for (let one = 1; one <= 6; one++) {
+    for (let one = 1; one <= 7; one++) {
       all.push(ask(one))
-      await expect.poll(() => batches.length).toBe(Math.min(one, 4))
+      await expect.poll(() => batches.length).toBe(Math.min(one, 5))
     }
     gate.resolve()
-    expect(await Promise.all(all)).toEqual([10, 20, 30, 40, 50, 60])
-    expect(batches).toEqual([[1], [2], [3], [4], [5, 6]])
+    expect(await Promise.all(all)).toEqual([10, 20, 30, 40, 50, 60, 70])
+    expect(batches).toEqual([[1], [2], [3], [4], [5], [6, 7]])
   })
 
   it('fails all of a batch with its look-up, and the next not', async () => {
