@@ -3,7 +3,7 @@ import fastify, {
   type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest,
   type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault,
 } from 'fastify'
-import { DomainError, reasons } from '../proto/errors.ts'
+import { DomainError, type Reason, reasons } from '../proto/errors.ts'
 import { isFormType, maxBodyBytes, parseForm, parseJson, textMember, usable } from './body.ts'
 import type { OnBehalfOf } from './asking.ts'
 import type { Core, CoreCalls } from './core.ts'
@@ -149,13 +149,13 @@ async function requireOwnPage(
 
 /**
  * The refusal that comes before `refusal`: core's judgement of the caller, unless it was already asked, the
- * credential itself was refused, or the fault is ours.
+ * credential itself was refused, a limit is reached, or the fault is ours.
  */
 async function refusalOfCaller(
   request: FastifyRequest, { reason }: DomainError,
 ): Promise<DomainError | null> {
   const { guard, metered } = request.routeOptions.config.rules ?? {}
-  const judged = request.core.wasAsked() || reason === 'CREDENTIAL_INVALID' || reason === 'INTERNAL'
+  const judged = judgedAlready.has(reason) || request.core.wasAsked()
   if (guard === undefined || judged || !isJudgedAlone(guard)) return null
   const clientId = textMember(request.params, 'clientId')
   try {
@@ -165,6 +165,9 @@ async function refusalOfCaller(
     return error instanceof DomainError ? error : null
   }
 }
+
+// A limit is there to spare core, and comes before the credential is read.
+const judgedAlready = new Set<Reason>(['CREDENTIAL_INVALID', 'INTERNAL', 'RATE_LIMITED'])
 
 const isJudgedAlone = ({ kind }: Guard): boolean =>
   kind !== 'key' && kind !== 'client' && kind !== 'secret' && kind !== 'none'

@@ -45,6 +45,15 @@ describe('a rate limit', () => {
     expect((await token()).status).toBe(200)
   })
 
+  it('is told as such where core judges the caller, and core is not asked', async () => {
+    await limited({ perAddress: 1 })
+    const mint = () => harness.ask('POST', `/api/v1/apps/${clientId}/users/ada/token`, { authorization: basicOf('m2m_1'), json: {} })
+    expect((await mint()).status).toBe(200)
+    harness.core.refuse('checkCaller', 'CREDENTIAL_INVALID')
+    expect((await mint()).status).toBe(429)
+    expect(harness.core.names()).toEqual(['mintUserToken'])
+  })
+
   it('counts each kind of route by itself, and routes without one not at all', async () => {
     await limited({ perAddress: 1 })
     expect((await token()).status).toBe(200)
