@@ -42,7 +42,7 @@ const keepBytes = 8 * 1024 * 1024
 const epochMicros = 946_684_800_000_000
 const highWord = 2 ** 32
 /** The longest text that is worth writing character by character. */
-const shortText = 40
+const shortText = 48
 
 /** A buffer that begins with `memory` and grows as it has to. */
 export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes)): RowBuffer {
@@ -104,7 +104,7 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
   return {
     text, numeric, int8,
     end: () => at,
-    row: (fields) => { room(2); at = buffer.writeInt16BE(fields, at) },
+    row: (fields) => { room(2); short(buffer, at, fields); at += 2 },
     none: () => { room(4); word(-1, at); at += 4 },
     int4: (value) => { length(4); word(value, at); at += 4 },
     boolean: (value) => { length(1); buffer[at++] = value ? 1 : 0 },
@@ -150,7 +150,7 @@ function writeNumeric(buffer: Buffer, at: number, value: string): number {
   const add = (digit: number, place: number): void => {
     if (digit === 0 && digits === 0) return
     if (digits === 0) first = place
-    buffer.writeInt16BE(digit, at + 8 + digits * 2)
+    short(buffer, at + 8 + digits * 2, digit)
     digits += 1
     if (digit !== 0) significant = digits
   }
@@ -163,11 +163,17 @@ function writeNumeric(buffer: Buffer, at: number, value: string): number {
     const to = Math.min(from + 4, value.length)
     add(read(value, from, to) * 10 ** (4 - (to - from)), -group - 1)
   }
-  buffer.writeInt16BE(significant, at)
-  buffer.writeInt16BE(significant === 0 ? 0 : first, at + 2)
-  buffer.writeInt16BE(start === 1 && significant > 0 ? minus : 0, at + 4)
-  buffer.writeInt16BE(scale, at + 6)
+  short(buffer, at, significant)
+  short(buffer, at + 2, significant === 0 ? 0 : first)
+  short(buffer, at + 4, start === 1 && significant > 0 ? minus : 0)
+  short(buffer, at + 6, scale)
   return 8 + significant * 2
+}
+
+/** As `writeInt16BE`, which checks what is right here. */
+function short(buffer: Buffer, at: number, value: number): void {
+  buffer[at] = value >> 8
+  buffer[at + 1] = value
 }
 
 function read(value: string, from: number, to: number): number {
@@ -180,22 +186,14 @@ const header = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1')
 const trailer = Buffer.from([0xff, 0xff])
 const chunkBytes = 256 * 1024
 
-export interface Copying {
-  /** Postgres has been sent everything and works on it: the time to make what follows. */
-  readonly sent: Promise<void>
-  /** Postgres has taken the rows. */
-  readonly done: Promise<void>
-}
-
 /**
  * Runs `copy <target> from stdin`, on a connection that is inside a transaction; `target` is a table with its columns.
- * Both promises reject with what Postgres says of the rows; the transaction is then lost. Wait for `done` in any case.
+ * Rejects with what Postgres says of the rows; the transaction is then lost.
  */
-export function copyRows(db: Db, target: string, rows: Buffer): Copying {
+export async function copyRows(db: Db, target: string, rows: Buffer): Promise<void> {
   const stream = db.query(copyFrom(`copy ${target} from stdin (format binary)`))
   const done = finished(stream)
-  done.catch(() => {})
-  return { sent: send(stream, rows, done), done }
+  await Promise.all([done, send(stream, rows, done)])
 }
 
 async function send(stream: Writable, rows: Buffer, done: Promise<void>): Promise<void> {

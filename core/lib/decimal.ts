@@ -20,7 +20,18 @@ export function addDecimal(sum: DecimalSum, text: string): void {
     sum.rest += scaled(text)
     return
   }
-  sum.billionths += Math.round(Number(text) * 1e9)
+  addBillionths(sum, Math.round(Number(text) * 1e9))
+}
+
+/** Adds what another sum has come to. */
+export function addDecimals(sum: DecimalSum, { billionths, rest }: DecimalSum): void {
+  addBillionths(sum, billionths)
+  sum.rest += rest
+}
+
+// Neither a sum nor what is added to it is beyond 2^52, so that together they are exact.
+function addBillionths(sum: DecimalSum, billionths: number): void {
+  sum.billionths += billionths
   if (Math.abs(sum.billionths) < spill) return
   sum.rest += BigInt(sum.billionths) * unit
   sum.billionths = 0

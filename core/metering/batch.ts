@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { authId, isClientId } from '../ids.ts'
 import type { RowBuffer } from '../lib/copy-sql.ts'
 import type { Wei } from '../lib/money.ts'
+import { within } from '../lib/maps.ts'
 import { parseEvent } from './envelope.ts'
 import { writeTicket } from './ticket-row.ts'
 import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
@@ -69,10 +70,12 @@ export function createBatch(rows: RowBuffer, at: Date) {
   const problems: BatchProblem[] = []
   const ignored: number[] = []
   const payers = new Map<string, Payer>()
-  const features = new Map<string, Feature>()
+  const byClient = new Map<string, Map<string, Payer>>()
+  const features = new Map<string, Map<string, Feature>>()
 
-  function add(index: number, bytes: Buffer): void {
-    const parsed = parseEvent(bytes, at)
+  /** `plain`: the bytes have no escape and no control character. */
+  function add(index: number, bytes: Buffer, plain?: boolean): void {
+    const parsed = parseEvent(bytes, at, plain)
     if (parsed.kind === 'ignored') ignored.push(index)
     else if (parsed.kind === 'problem') problems.push({ index, problem: parsed.problem })
     else addTicket(index, parsed.ticket, digestOf(bytes))
@@ -95,30 +98,22 @@ export function createBatch(rows: RowBuffer, at: Date) {
 
   function sessionOf(ticket: SignedTicket, feature: Feature): Session {
     const payer = payerOf(ticket)
-    const known = payer.sessions.get(ticket.sessionId)
-    if (known) return known
     const { sessionId, manifestId, appName } = ticket
-    const session = { payer, sessionId, manifestId, appName, feature }
-    payer.sessions.set(sessionId, session)
-    return session
+    return within(payer.sessions, sessionId, () => ({ payer, sessionId, manifestId, appName, feature }))
   }
 
   function payerOf({ clientId, externalUserId }: SignedTicket): Payer {
-    const key = authId(clientId, externalUserId)
-    const known = payers.get(key)
-    if (known) return known
-    const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
-    payers.set(key, payer)
-    return payer
+    const users = within(byClient, clientId, () => new Map<string, Payer>())
+    return within(users, externalUserId, () => {
+      const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
+      payers.set(authId(clientId, externalUserId), payer)
+      return payer
+    })
   }
 
   function featureOf({ pipeline, modelId }: SignedTicket): Feature {
-    const key = `${pipeline}\n${modelId}`
-    const known = features.get(key)
-    if (known) return known
-    const feature = { pipeline, modelId }
-    features.set(key, feature)
-    return feature
+    const models = within(features, pipeline, () => new Map<string, Feature>())
+    return within(models, modelId, () => ({ pipeline, modelId }))
   }
 
   return { add, addTicket, read: (): Batch => ({ entries, problems, ignored, payers }) }
@@ -139,18 +134,14 @@ const digestOf = (bytes: Buffer | string): string => hash('sha256', bytes, 'bina
 export const halfDigest = (hex: string): string => Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
 
 const canonicalUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-const scratch = Buffer.alloc(16)
 
 /** The signer's ids are UUIDs and stand for themselves; any other id is hashed, one that differs only in case too. */
-export function keyOf(eventId: string): string {
-  if (!canonicalUuid.test(eventId)) return digestOf(eventId)
-  let at = 0
-  for (let i = 0; i < eventId.length; i += 2) {
-    if (eventId.charCodeAt(i) === dash) i += 1
-    scratch[at++] = (nibble(eventId.charCodeAt(i)) << 4) | nibble(eventId.charCodeAt(i + 1))
-  }
-  return scratch.toString('latin1')
+export function keyOf(id: string): string {
+  if (!canonicalUuid.test(id)) return digestOf(id)
+  return String.fromCharCode(
+    byteAt(id, 0), byteAt(id, 2), byteAt(id, 4), byteAt(id, 6), byteAt(id, 9), byteAt(id, 11), byteAt(id, 14), byteAt(id, 16),
+    byteAt(id, 19), byteAt(id, 21), byteAt(id, 24), byteAt(id, 26), byteAt(id, 28), byteAt(id, 30), byteAt(id, 32), byteAt(id, 34))
 }
 
-const dash = 45
+const byteAt = (hex: string, at: number): number => (nibble(hex.charCodeAt(at)) << 4) | nibble(hex.charCodeAt(at + 1))
 const nibble = (code: number): number => (code < 58 ? code - 48 : code - 87)

@@ -1,15 +1,17 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { UserId } from '../ids.ts'
 import { type RowBuffer, uuidBytes } from '../lib/copy-sql.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import type { Db } from '../lib/sql.ts'
+import type { UsdAttos } from '../lib/money.ts'
+import type { Db, Statement } from '../lib/sql.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import type { TicketKey } from './backend/emit-store.ts'
 import type { Entry, Session } from './batch.ts'
 import { microsText } from './fields.ts'
 import { rangesOf } from './sequences.ts'
-import { type Repeated, addSessions, closeHoles } from './session-store.ts'
+import { type Repeated, addSessions, addingSessions, closeHoles } from './session-store.ts'
 import * as store from './store.ts'
-import { type Fresh, type HourSums, type SessionSums, sumHours, sumSessions } from './sums.ts'
+import { type Fresh, type SessionSums, createSums } from './sums.ts'
 import { eventIdIn, writeOutcome } from './ticket-row.ts'
 import type { Charge, Subject, TicketCharge } from './types.ts'
 
@@ -19,9 +21,11 @@ export interface Bookable {
   readonly chargeId: string
   readonly at: Date
   readonly sessions: readonly SessionSums[]
-  readonly hours: readonly HourSums[]
+  readonly addingSessions: Statement
+  readonly addingHours: Statement
   /** As if no sequence number had come before. */
   readonly rows: Buffer
+  readonly charges: readonly TicketCharge[]
 }
 
 export interface Given {
@@ -32,11 +36,26 @@ export interface Given {
   readonly at: Date
 }
 
-/** All that can be worked out of new tickets without the database. */
-export function bookable(fresh: readonly Fresh[], { firstParts, out, at }: Given): Bookable {
+const breath = 250
+
+/** All that can be worked out of new tickets without the database. Lets others have their turn: one may be writing. */
+export async function bookable(fresh: readonly Fresh[], { firstParts, out, at }: Given): Promise<Bookable> {
   const chargeId = uuidV7(at.getTime())
-  const rows = wholeRows({ fresh, chargeId, at }, { firstParts, out, replayed: new Set() })
-  return { fresh, chargeId, at, sessions: sumSessions(fresh, at), hours: sumHours(fresh), rows }
+  const sums = createSums(at)
+  const charges: TicketCharge[] = []
+  const start = out.end()
+  const write = rowWriter({ chargeId, at }, { firstParts, out })
+  for (const [i, ticket] of fresh.entries()) {
+    write(ticket, false)
+    sums.take(ticket)
+    if (ticket.price) charges.push(chargeOf(ticket, { cost: ticket.price.cost, rows: firstParts }))
+    if (i % breath === breath - 1) await nextTurn()
+  }
+  const rows = out.slice(start, out.end())
+  const { sessions, hours } = sums.read()
+  const addingHours = store.addingHours(hours)
+  await nextTurn()
+  return { fresh, chargeId, at, sessions, addingSessions: addingSessions(sessions), addingHours, rows, charges }
 }
 
 /** What is not as it should be with sessions of a batch, as numbers of tickets. */
@@ -62,18 +81,12 @@ export interface Told {
 
 /** Writes tickets with their sums and charges. */
 export async function book(db: Db, tickets: Bookable, { firstParts, out, charge, emit }: Given & Told): Promise<Booked> {
-  const { fresh, chargeId, at, sessions, hours } = tickets
-  const { repeated, overgrown } = await addSessions(db, sessions)
+  const { fresh, chargeId, at, sessions, charges } = tickets
+  const { repeated, overgrown } = await addSessions(db, tickets.addingSessions)
   const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)
   const replayed = replays(tickets, repeated)
-  const rows = replayed.size === 0 ? tickets.rows : wholeRows(tickets, { firstParts, out, replayed })
-  const copying = store.copyTickets(db, rows)
-  await copying.sent
-  // While Postgres takes the rows, what follows is made.
-  const summing = store.addingHours(hours)
-  const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
-  await copying.done
-  await store.addHours(db, summing)
+  await store.copyTickets(db, replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, { firstParts, out }))
+  await store.addHours(db, tickets.addingHours)
   await emit?.(db, fresh.flatMap((ticket) => keyOf(ticket, firstParts)), at)
   const exhausted = charges.length === 0 ? [] : await charge(db, charges, { id: chargeId, at })
   const late = sessions.reduce((sum, session) => sum + session.late, 0)
@@ -85,38 +98,37 @@ function keyOf({ entry, subject, price }: Fresh, rows: Buffer): TicketKey[] {
   return [{ ...subject, signedAt: microsText(entry.signedAtMicros), eventId: eventIdIn(rows, entry.from) }]
 }
 
-interface Written {
-  readonly firstParts: Buffer
-  readonly out: RowBuffer
-  readonly replayed: ReadonlySet<Entry>
+function rowsWith(replayed: ReadonlySet<Entry>, { fresh, ...charge }: Bookable, rows: Pick<Given, 'firstParts' | 'out'>): Buffer {
+  const start = rows.out.end()
+  const write = rowWriter(charge, rows)
+  for (const ticket of fresh) write(ticket, replayed.has(ticket.entry))
+  return rows.out.slice(start, rows.out.end())
 }
 
-function wholeRows(
-  { fresh, chargeId, at }: Pick<Bookable, 'fresh' | 'chargeId' | 'at'>, { firstParts, out, replayed }: Written,
-): Buffer {
-  const start = out.end()
+/** Writes whole rows, one by one. */
+function rowWriter({ chargeId, at }: Pick<Bookable, 'chargeId' | 'at'>, { firstParts, out }: Pick<Given, 'firstParts' | 'out'>) {
   const charge = uuidBytes(chargeId)
+  const receivedAtMs = at.getTime()
   const ids = new Map<Subject, { appId: Buffer; userId: Buffer }>()
-  for (const { entry, subject, price } of fresh) {
+
+  return ({ entry, subject, price }: Fresh, replayed: boolean): void => {
     const known = ids.get(subject)
     const id = known ?? { appId: uuidBytes(subject.appId), userId: uuidBytes(subject.userId) }
     if (!known) ids.set(subject, id)
     out.copy(firstParts, entry.from, entry.to)
     writeOutcome(out, {
-      ...id, replayed: replayed.has(entry), receivedAtMs: at.getTime(),
+      ...id, replayed, receivedAtMs,
       price: price && { rateId: price.rateId, costAttos: String(price.cost), chargeId: charge },
     })
   }
-  return out.slice(start, out.end())
 }
 
-function chargeOf({ entry, subject, price }: Fresh, rows: Buffer): TicketCharge[] {
-  if (price === null) return []
+function chargeOf({ entry, subject }: Fresh, { cost, rows }: { cost: UsdAttos; rows: Buffer }): TicketCharge {
   const { pipeline, modelId } = entry.feature
-  return [{
+  return {
     appId: subject.appId, userId: subject.userId, eventId: eventIdIn(rows, entry.from), pipeline, modelId,
-    signedAt: new Date(entry.signedAtMs), cost: price.cost,
-  }]
+    signedAt: new Date(entry.signedAtMs), cost,
+  }
 }
 
 /** Tickets whose session had their sequence number before, in the database or in the batch itself. */

@@ -10,6 +10,8 @@ export interface CollectorDeps {
   readonly intake: Intake
   readonly prepare: (records: readonly StreamRecord[]) => Promise<Prepared>
   readonly log: Log
+  /** How many batches are prepared while one is written. */
+  readonly ahead: number
 }
 
 const firstPauseMs = 250
@@ -17,10 +19,10 @@ const longestPauseMs = 10_000
 const sayAgainMs = 60_000
 
 /**
- * Takes a stream from its source into the database, batch by batch, preparing one while the last is being written.
+ * Takes a stream from its source into the database, batch by batch, preparing the next while one is being written.
  * Whatever fails, it opens the source again from the position in the database: a batch is repeated, never skipped.
  */
-export function createCollector({ source, intake, prepare, log }: CollectorDeps) {
+export function createCollector({ source, intake, prepare, log, ahead }: CollectorDeps) {
   const stopping = new AbortController()
   let session: EventSession | null = null
   let disconnectedMs: number | null = Date.now()
@@ -83,12 +85,21 @@ export function createCollector({ source, intake, prepare, log }: CollectorDeps)
       { signal: stopping.signal, ref: false }).catch(() => {})
 
   async function pump(from: EventSession): Promise<never> {
-    for (let upcoming = pull(from); ;) {
-      const batch = await upcoming
+    const upcoming: Promise<Batch>[] = []
+    let last: Promise<unknown> = Promise.resolve()
+    const pullNext = (): void => {
+      const next = last.then(() => pull(from))
+      // Its failure is met in its turn, after what came before it is written.
+      next.catch(() => {})
+      last = next
+      upcoming.push(next)
+    }
+    while (upcoming.length < ahead) pullNext()
+    for (;;) {
+      const batch = await upcoming.shift()
+      if (!batch) throw new Error('no batch was pulled')
       oldestMs = batch.records[0]?.producedAtMs ?? null
-      upcoming = pull(from)
-      // Its failure is met in the next turn, after what came before it is written.
-      upcoming.catch(() => {})
+      pullNext()
       await intake.take(batch, { signal: stopping.signal, attempts: Infinity })
       from.committed(batch.records)
       taken += batch.records.length

@@ -6,7 +6,7 @@ import type { Db } from '../lib/sql.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import { createBatch, halfDigest } from './batch.ts'
 import { book, bookable } from './booking.ts'
-import { type Known, createEnvelopes } from './envelopes.ts'
+import { type Known, createEnvelopes, propose } from './envelopes.ts'
 import { isPoison } from './intake.ts'
 import type { Partitions } from './partitions.ts'
 import { type ObservedRate, ensureRates, ratesAt } from './rate-store.ts'
@@ -57,10 +57,10 @@ export function createDoor({ charge, emit, resolveSubjects, partitions, rateMaxA
       const arrival = arrivals[entry.index]
       return arrival ? [{ entry, subject: arrival.subject }] : []
     })
-    const { fresh, repeats, disputed } = await envelopes.enter(db, { known, out, meanwhile: () => {} })
+    const { fresh, repeats, disputed } = await envelopes.enter(db, propose(known, out), out)
     const given = { firstParts: rows.slice(0, rows.end()), out, at, charge, emit }
     const priced = await price(db, fresh, arrivals)
-    const { exhausted } = fresh.length === 0 ? { exhausted: [] } : await book(db, bookable(priced, given), given)
+    const { exhausted } = fresh.length === 0 ? { exhausted: [] } : await book(db, await bookable(priced, given), given)
     return { fresh: fresh.map(({ entry }) => entry.index), repeats, conflicts: disputed, exhausted }
   }
 

@@ -4,9 +4,9 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
-import { attribute } from './batch.ts'
+import { type Entry, type Payer, attribute } from './batch.ts'
 import { type Bookable, type Given, type Irregular, book, bookable, regular } from './booking.ts'
-import { type Known, createEnvelopes } from './envelopes.ts'
+import { type Known, type Proposal, createEnvelopes, propose } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
 import { countReasons, quarantine, sameIdOtherBytes, ticketProblem, unknownClient } from './quarantine-intake.ts'
@@ -42,9 +42,20 @@ export interface Ingested {
 export interface Prepared extends Sorted {
   readonly records: readonly StreamRecord[]
   readonly at: Date
+  /** What its rows are written to. */
+  readonly out: RowBuffer
+  readonly draft: Draft
 }
 
-const keptBuffers = 2
+/** All that is written of a batch if, as nearly always, each of its tickets is new and of a known user. */
+interface Draft {
+  readonly proposal: Proposal
+  /** Records of clients that are nobody's. */
+  readonly nobodys: readonly number[]
+  readonly booked: Bookable
+}
+
+const keptBuffers = 3
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
@@ -58,62 +69,54 @@ export function createIngest(deps: IngestDeps) {
     const sorted = await sorting.sort(records, at)
     await attribute(sorted.batch.payers, resolveSubjects)
     await partitions.ensure(sorted.batch.entries.map((entry) => entry.signedAtMs))
-    return { ...sorted, records, at }
+    const out = idle.pop() ?? createRowBuffer()
+    const draft = await draftOf(pool, sorted.batch.entries, { firstParts: sorted.rows, out, at })
+    return { ...sorted, records, at, out, draft }
   }
 
   /** Writes a prepared batch. */
   async function commit(prepared: Prepared): Promise<Ingested> {
-    const out = idle.pop() ?? createRowBuffer()
     const ingested = await tx(pool, async (db) => {
       const taken = await takePositions(db, prepared.records)
-      const { outcomes, ...written } = await write(db, prepared, { taken, out })
+      const { outcomes, ...written } = await write(db, prepared, taken)
       await count(db, { records: prepared.records, outcomes })
       return { ...written, counts: countOf(outcomes) }
     })
     // Not when it fails: a connection that breaks may still hold what it was to send.
-    out.clear()
-    if (idle.length < keptBuffers) idle.push(out)
+    prepared.out.clear()
+    if (idle.length < keptBuffers) idle.push(prepared.out)
     prepared.release()
     return ingested
   }
 
-  async function write(db: Db, { records, batch, rows: firstParts, at }: Prepared, { taken, out }: Writing) {
+  async function write(db: Db, prepared: Prepared, taken: Taken) {
+    const { records, batch, rows: firstParts, out, at } = prepared
     const isNew = ({ index }: { readonly index: number }): boolean => !taken[index]
-    const known: Known[] = []
-    const nobodys: number[] = []
-    for (const entry of batch.entries) {
-      const { subject } = entry.session.payer
-      if (!isNew(entry)) continue
-      if (subject) known.push({ entry, subject })
-      else nobodys.push(entry.index)
-    }
     const given = { firstParts, out, at, charge, emit }
-    const { booked, ...entered } = await enter(db, known, given)
-    const done = booked.fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
+    // A rate that was missing may be known by now.
+    const holds = !taken.includes(true) && unpricedOf(prepared.draft.booked) === 0
+    const { proposal, nobodys, booked: guess } = holds ? prepared.draft : await draftOf(db, batch.entries.filter(isNew), given)
+    const { fresh, repeats, disputed } = await envelopes.enter(db, proposal, out)
+    const booked = fresh.length === proposal.known.length ? guess : await bookable(among(guess.fresh, fresh), given)
+    const done = fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
     const problems = [
       ...batch.problems.filter(isNew),
       ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
-      ...entered.disputed.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
+      ...disputed.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
-      ticket: booked.fresh.map(({ entry }) => entry.index), duplicate: entered.repeats,
+      ticket: fresh.map(({ entry }) => entry.index), duplicate: repeats,
       ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
     })
-    const unpriced = booked.fresh.filter((ticket) => ticket.price === null).length
-    return { outcomes, ...done, quarantined: countReasons(problems), unpriced }
+    return { outcomes, ...done, quarantined: countReasons(problems), unpriced: unpricedOf(booked) }
   }
 
-  /** Enters the ids of known users' tickets. Meanwhile all is worked out as if, as nearly always, every one were new. */
-  async function enter(db: Db, known: readonly Known[], given: Given) {
+  async function draftOf(db: Db, entries: readonly Entry[], given: Given): Promise<Draft> {
+    const { known, nobodys } = byUser(entries)
     const priced = await price(db, known)
-    let guess: Bookable | null = null
-    const entered = await envelopes.enter(db, {
-      known, out: given.out, meanwhile: () => { guess = bookable(priced, given) },
-    })
-    if (guess !== null && entered.fresh.length === known.length) return { ...entered, booked: guess }
-    const fresh = new Set(entered.fresh.map(({ entry }) => entry))
-    return { ...entered, booked: bookable(priced.filter(({ entry }) => fresh.has(entry)), given) }
+    const proposal = propose(known, given.out)
+    return { proposal, nobodys, booked: await bookable(priced, given) }
   }
 
   async function price(db: Db, known: readonly Known[]): Promise<Fresh[]> {
@@ -129,7 +132,28 @@ export function createIngest(deps: IngestDeps) {
 
 export type Ingest = ReturnType<typeof createIngest>
 
-interface Writing { readonly taken: Taken; readonly out: RowBuffer }
+/** Tickets of known users, those of each together and in the order of the tickets' key: Postgres takes them faster so. */
+function byUser(entries: readonly Entry[]): { known: Known[]; nobodys: number[] } {
+  const nobodys: number[] = []
+  const groups = new Map<Payer, Known[]>()
+  for (const entry of entries) {
+    const { payer } = entry.session
+    const group = groups.get(payer)
+    if (payer.subject === null) nobodys.push(entry.index)
+    else if (group) group.push({ entry, subject: payer.subject })
+    else groups.set(payer, [{ entry, subject: payer.subject }])
+  }
+  const inOrder = [...groups].map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+  return { known: inOrder.flatMap(({ group }) => group), nobodys }
+}
+
+const unpricedOf = ({ fresh, charges }: Bookable): number => fresh.length - charges.length
+
+function among(priced: readonly Fresh[], known: readonly Known[]): Fresh[] {
+  const wanted = new Set(known.map(({ entry }) => entry))
+  return priced.filter(({ entry }) => wanted.has(entry))
+}
 
 /** What became of each record, by its index; nothing of one that was taken before. */
 function outcomesOf(indexes: Readonly<Record<Outcome, readonly number[]>>): Outcome[] {

@@ -51,10 +51,16 @@ export function packBatch({ entries, problems, ignored, payers }: Batch, given: 
   const sessionPlaces = places([...payers.values()].flatMap((payer) => [...payer.sessions.values()]))
   const featurePlaces = places([...sessionPlaces.keys()].map(({ feature }) => feature), entries.map(({ feature }) => feature))
   const numbers = new Float64Array(entries.length * width)
-  entries.forEach((entry, i) => numbers.set([
-    entry.index, featurePlaces.get(entry.feature) ?? 0, sessionPlaces.get(entry.session) ?? 0, entry.from, entry.to,
-    entry.signedAtMs, entry.signedAtMicros,
-  ], i * width))
+  let at = 0
+  for (const { index, feature, session, from, to, signedAtMs, signedAtMicros } of entries) {
+    numbers[at++] = index
+    numbers[at++] = featurePlaces.get(feature) ?? 0
+    numbers[at++] = sessionPlaces.get(session) ?? 0
+    numbers[at++] = from
+    numbers[at++] = to
+    numbers[at++] = signedAtMs
+    numbers[at++] = signedAtMicros
+  }
   return {
     ...given, numbers, problems, ignored,
     sequences: BigInt64Array.from(entries, (entry) => entry.sequence),

@@ -20,7 +20,7 @@ const manyRecords = 1_000
 const keptMemory = 3
 const maxKeptBytes = 32 * 1024 * 1024
 /** Its garbage is young and its batches are bounded: more would only be memory. */
-const limits = { maxYoungGenerationSizeMb: 12, maxOldGenerationSizeMb: 192 }
+const limits = { maxYoungGenerationSizeMb: 32, maxOldGenerationSizeMb: 192 }
 
 /**
  * Parses, checks and encodes records: the larger part of what ingest computes. Large batches are sorted in a thread of

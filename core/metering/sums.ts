@@ -1,5 +1,6 @@
 import type { UsdAttos } from '../lib/money.ts'
-import { type DecimalSum, addDecimal, newDecimalSum } from '../lib/decimal.ts'
+import { within } from '../lib/maps.ts'
+import { type DecimalSum, addDecimal, addDecimals, newDecimalSum } from '../lib/decimal.ts'
 import type { Entry, Feature, Payer, Session } from './batch.ts'
 import type { Subject } from './types.ts'
 
@@ -55,53 +56,86 @@ function add(sums: Sums, { entry, price }: Fresh): void {
   if (entry.pixels !== '0') sums.pixels += BigInt(entry.pixels)
 }
 
-/** By user, hour, pipeline and model, in the order of the key of `usage_hourly`. */
-export function sumHours(fresh: readonly Fresh[]): HourSums[] {
-  const byPayer = new Map<Payer, Map<Feature, Map<number, HourSums>>>()
-  const all: HourSums[] = []
-  for (const ticket of fresh) {
-    const { entry, subject } = ticket
-    const hour = Math.floor(entry.signedAtMs / hourMs) * hourMs
-    const features = within(byPayer, entry.session.payer, () => new Map<Feature, Map<number, HourSums>>())
-    const hours = within(features, entry.feature, () => new Map<number, HourSums>())
-    add(within(hours, hour, () => {
-      const sums = { ...zero(), subject, feature: entry.feature, hourMs: hour }
-      all.push(sums)
-      return sums
-    }), ticket)
-  }
-  return all.sort((a, b) =>
-    compare(a.subject.appId, b.subject.appId) || compare(a.subject.userId, b.subject.userId) || a.hourMs - b.hourMs
-    || compare(a.feature.pipeline, b.feature.pipeline) || compare(a.feature.modelId, b.feature.modelId))
+function addAll(sums: Sums, more: Sums): void {
+  sums.tickets += more.tickets
+  sums.unpriced += more.unpriced
+  sums.cost += more.cost
+  sums.fee += more.fee
+  addDecimals(sums.billableSecs, more.billableSecs)
+  sums.pixels += more.pixels
 }
 
-/** By session, in the order of the key of `ticket_sessions`. */
-export function sumSessions(fresh: readonly Fresh[], at: Date): SessionSums[] {
+/** Tickets that follow each other, of one session, feature and hour. */
+interface Run extends Sums {
+  readonly into: SessionSums
+  readonly feature: Feature
+  readonly hourMs: number
+}
+
+/**
+ * Sums tickets by session and by hour. Those of a session mostly follow each other, all of one hour: each ticket is
+ * added once, and what they come to twice.
+ */
+export function createSums(at: Date) {
   const late = at.getTime() - lateMs
-  const bySession = new Map<Session, SessionSums>()
-  for (const ticket of fresh) {
-    const { entry, subject } = ticket
-    const sums = within(bySession, entry.session, () => ({
+  const sessions = new Map<Session, SessionSums>()
+  const byPayer = new Map<Payer, Map<Feature, Map<number, HourSums>>>()
+  const hours: HourSums[] = []
+  let run: Run | null = null
+
+  function take(ticket: Fresh): void {
+    const { entry } = ticket
+    const { session, feature, signedAtMs, signedAtMicros } = entry
+    const goesOn = run !== null && run.into.session === session && run.feature === feature
+      && signedAtMs >= run.hourMs && signedAtMs < run.hourMs + hourMs
+    const current = run !== null && goesOn ? run : begin(ticket)
+    add(current, ticket)
+    const { into } = current
+    into.firstMicros = Math.min(into.firstMicros, signedAtMicros)
+    into.lastMicros = Math.max(into.lastMicros, signedAtMicros)
+    if (signedAtMs < late) into.late += 1
+    into.sequences.push(entry.sequence)
+  }
+
+  function begin({ entry, subject }: Fresh): Run {
+    end()
+    const into = within(sessions, entry.session, () => ({
       ...zero(), subject, session: entry.session, firstMicros: entry.signedAtMicros, lastMicros: entry.signedAtMicros,
       late: 0, sequences: [],
     }))
-    add(sums, ticket)
-    sums.firstMicros = Math.min(sums.firstMicros, entry.signedAtMicros)
-    sums.lastMicros = Math.max(sums.lastMicros, entry.signedAtMicros)
-    if (entry.signedAtMs < late) sums.late += 1
-    sums.sequences.push(entry.sequence)
+    run = { ...zero(), into, feature: entry.feature, hourMs: Math.floor(entry.signedAtMs / hourMs) * hourMs }
+    return run
   }
-  return [...bySession.values()].sort((a, b) =>
-    compare(a.subject.appId, b.subject.appId) || compare(a.subject.userId, b.subject.userId)
-    || compare(a.session.sessionId, b.session.sessionId))
+
+  function end(): void {
+    if (run === null) return
+    const { into, feature, hourMs: hour } = run
+    const features = within(byPayer, into.session.payer, () => new Map<Feature, Map<number, HourSums>>())
+    const ofFeature = within(features, feature, () => new Map<number, HourSums>())
+    addAll(into, run)
+    addAll(within(ofFeature, hour, () => {
+      const sums = { ...zero(), subject: into.subject, feature, hourMs: hour }
+      hours.push(sums)
+      return sums
+    }), run)
+    run = null
+  }
+
+  /** By session in the order of the key of `ticket_sessions`, and by hour in that of `usage_hourly`. */
+  function read(): { sessions: SessionSums[]; hours: HourSums[] } {
+    end()
+    return { sessions: [...sessions.values()].sort(bySession), hours: hours.sort(byHour) }
+  }
+
+  return { take, read }
 }
 
-function within<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {
-  const known = map.get(key)
-  if (known !== undefined) return known
-  const made = make()
-  map.set(key, made)
-  return made
-}
+const bySession = (a: SessionSums, b: SessionSums): number =>
+  compare(a.subject.appId, b.subject.appId) || compare(a.subject.userId, b.subject.userId)
+  || compare(a.session.sessionId, b.session.sessionId)
+
+const byHour = (a: HourSums, b: HourSums): number =>
+  compare(a.subject.appId, b.subject.appId) || compare(a.subject.userId, b.subject.userId) || a.hourMs - b.hourMs
+  || compare(a.feature.pipeline, b.feature.pipeline) || compare(a.feature.modelId, b.feature.modelId)
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
