@@ -22,10 +22,8 @@ export interface RowBuffer {
   readonly boolean: (value: boolean) => void
   /** Microseconds since 1970. */
   readonly instant: (micros: number) => void
-  /** 16 bytes. */
-  readonly uuid: (bytes: Uint8Array) => void
-  /** Bytes, given a character each. */
-  readonly latin1: (bytes: string) => void
+  /** 16 bytes, those from `from` on. */
+  readonly uuid: (bytes: Uint8Array, from?: number) => void
   /** What was written elsewhere. */
   readonly copy: (source: Buffer, from: number, to: number) => void
   /** What is written from `from` to `to`; valid until the buffer is written to again. */
@@ -41,8 +39,9 @@ const keepBytes = 8 * 1024 * 1024
 // Postgres counts from the year 2000.
 const epochMicros = 946_684_800_000_000
 const highWord = 2 ** 32
-/** The longest text that is worth writing character by character. */
+/** The longest text that is worth writing character by character, and the most bytes worth copying one by one. */
 const shortText = 48
+const shortCopy = 80
 
 /** A buffer that begins with `memory` and grows as it has to. */
 export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes)): RowBuffer {
@@ -101,17 +100,26 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     else at = buffer.writeBigInt64BE(value, at)
   }
 
+  function copy(source: Buffer, from: number, to: number): void {
+    room(to - from)
+    if (to - from > shortCopy) at += source.copy(buffer, at, from, to)
+    else for (let i = from; i < to; i++) buffer[at++] = source[i] ?? 0
+  }
+
+  function uuid(value: Uint8Array, from = 0): void {
+    length(16)
+    for (let i = from; i < from + 16; i++) buffer[at++] = value[i] ?? 0
+  }
+
   return {
-    text, numeric, int8,
+    text, numeric, int8, uuid,
     end: () => at,
     row: (fields) => { room(2); short(buffer, at, fields); at += 2 },
     none: () => { room(4); word(-1, at); at += 4 },
     int4: (value) => { length(4); word(value, at); at += 4 },
     boolean: (value) => { length(1); buffer[at++] = value ? 1 : 0 },
     instant: (micros) => { length(8); long(micros - epochMicros) },
-    uuid: (value) => { length(16); buffer.set(value, at); at += 16 },
-    latin1: (value) => { length(value.length); at += buffer.write(value, at, 'latin1') },
-    copy: (source, from, to) => { room(to - from); at += source.copy(buffer, at, from, to) },
+    copy,
     slice: (from, to) => buffer.subarray(from, to),
     memory: () => buffer.buffer,
     clear: () => {

@@ -1,22 +1,22 @@
 import { hash } from 'node:crypto'
 import { authId, isClientId } from '../ids.ts'
 import type { RowBuffer } from '../lib/copy-sql.ts'
-import type { Wei } from '../lib/money.ts'
 import { within } from '../lib/maps.ts'
+import { type Columns, createColumns } from './columns.ts'
 import { parseEvent } from './envelope.ts'
 import { writeTicket } from './ticket-row.ts'
 import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
 
 /**
- * A batch before the database has seen it. A ticket leaves its row, encoded, and a small entry; its texts are let go,
- * as nothing costs the collector more than what survives a batch (measured).
+ * A batch before the database has seen it. A ticket leaves its row, encoded, and a few numbers; its texts are let go.
  */
 
 /** Whoever pays, once for all of its tickets in a batch. */
 export interface Payer {
   readonly clientId: string
   readonly externalUserId: string
-  readonly sessions: Map<string, Session>
+  /** Their places in the batch. */
+  readonly sessions: Map<string, number>
   /** Null until it is found, and for a client id that is nobody's. */
   subject: Subject | null
 }
@@ -32,25 +32,6 @@ export interface Session {
 
 export interface Feature { readonly pipeline: string; readonly modelId: string }
 
-export interface Entry {
-  /** Of its record. */
-  readonly index: number
-  /** What it is known by in `envelopes`, and what tells its bytes from others: 16 bytes each, a character a byte. */
-  readonly key: string
-  readonly digest: string
-  readonly session: Session
-  readonly feature: Feature
-  readonly sequence: bigint
-  readonly fee: Wei
-  readonly billableSecs: string
-  readonly pixels: string
-  readonly signedAtMs: number
-  readonly signedAtMicros: number
-  /** Where its row stands. */
-  readonly from: number
-  readonly to: number
-}
-
 export interface BatchProblem {
   readonly index: number
   readonly problem: Problem
@@ -58,20 +39,24 @@ export interface BatchProblem {
 
 /** Records sorted into what may become tickets, what cannot, and what is not meant to. */
 export interface Batch {
-  readonly entries: readonly Entry[]
+  readonly tickets: Columns
+  readonly sessions: readonly Session[]
+  readonly features: readonly Feature[]
   readonly problems: readonly BatchProblem[]
   readonly ignored: readonly number[]
   readonly payers: ReadonlyMap<string, Payer>
 }
 
-/** Sorts records one by one; their rows go to `rows`. `at` bounds the signing times. */
-export function createBatch(rows: RowBuffer, at: Date) {
-  const entries: Entry[] = []
+/** Sorts at most `size` records, one by one; their rows go to `rows`. `at` bounds the signing times. */
+export function createBatch(rows: RowBuffer, at: Date, size: number) {
+  const columns = createColumns(size)
+  const sessions: Session[] = []
+  const features: Feature[] = []
   const problems: BatchProblem[] = []
   const ignored: number[] = []
   const payers = new Map<string, Payer>()
   const byClient = new Map<string, Map<string, Payer>>()
-  const features = new Map<string, Map<string, Feature>>()
+  const byPipeline = new Map<string, Map<string, number>>()
 
   /** `plain`: the bytes have no escape and no control character. */
   function add(index: number, bytes: Buffer, plain?: boolean): void {
@@ -81,25 +66,24 @@ export function createBatch(rows: RowBuffer, at: Date) {
     else addTicket(index, parsed.ticket, digestOf(bytes))
   }
 
-  const addTicket = (index: number, ticket: SignedTicket, digest: string): void =>
-    void entries.push(entryOf(index, ticket, digest))
-
-  function entryOf(index: number, ticket: SignedTicket, digest: string): Entry {
-    const { fee, billableSecs, pixels, signedAtMs, signedAtMicros } = ticket
+  function addTicket(index: number, ticket: SignedTicket, digest: string): void {
+    const { fee, billableSecs, signedAtMicros } = ticket
     const feature = featureOf(ticket)
     const from = rows.end()
     writeTicket(rows, ticket)
-    return {
-      index, feature, fee, billableSecs, pixels, signedAtMs, signedAtMicros, from, to: rows.end(),
-      key: keyOf(ticket.eventId), digest, session: sessionOf(ticket, feature),
-      sequence: BigInt(ticket.sequenceNumber),
-    }
+    columns.add({
+      index, feature, fee, billableSecs, signedAtMicros, from, to: rows.end(), pixels: BigInt(ticket.pixels),
+      key: keyOf(ticket.eventId), digest, session: sessionOf(ticket, feature), sequence: BigInt(ticket.sequenceNumber),
+    })
   }
 
-  function sessionOf(ticket: SignedTicket, feature: Feature): Session {
+  function sessionOf(ticket: SignedTicket, place: number): number {
     const payer = payerOf(ticket)
     const { sessionId, manifestId, appName } = ticket
-    return within(payer.sessions, sessionId, () => ({ payer, sessionId, manifestId, appName, feature }))
+    return within(payer.sessions, sessionId, () => {
+      const feature = features[place] ?? { pipeline: '', modelId: '' }
+      return sessions.push({ payer, sessionId, manifestId, appName, feature }) - 1
+    })
   }
 
   function payerOf({ clientId, externalUserId }: SignedTicket): Payer {
@@ -111,12 +95,12 @@ export function createBatch(rows: RowBuffer, at: Date) {
     })
   }
 
-  function featureOf({ pipeline, modelId }: SignedTicket): Feature {
-    const models = within(features, pipeline, () => new Map<string, Feature>())
-    return within(models, modelId, () => ({ pipeline, modelId }))
+  function featureOf({ pipeline, modelId }: SignedTicket): number {
+    const models = within(byPipeline, pipeline, () => new Map<string, number>())
+    return within(models, modelId, () => features.push({ pipeline, modelId }) - 1)
   }
 
-  return { add, addTicket, read: (): Batch => ({ entries, problems, ignored, payers }) }
+  return { add, addTicket, read: (): Batch => ({ tickets: columns.read(), sessions, features, problems, ignored, payers }) }
 }
 
 /** Finds whom each payer's tickets belong to; users of known apps that are new are provisioned. */
@@ -130,7 +114,7 @@ export async function attribute(payers: ReadonlyMap<string, Payer>, resolve: Res
 
 const digestOf = (bytes: Buffer | string): string => hash('sha256', bytes, 'binary').slice(0, 16)
 
-/** The digest of an entry from the SHA-256 of its bytes in hexadecimal. */
+/** The digest of a ticket from the SHA-256 of its bytes in hexadecimal. */
 export const halfDigest = (hex: string): string => Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
 
 const canonicalUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/

@@ -1,19 +1,20 @@
 import { type RowBuffer, createRowBuffer } from '../lib/copy-sql.ts'
-import { priceOf } from '../lib/money.ts'
+import { within } from '../lib/maps.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
-import { type Entry, type Payer, attribute } from './batch.ts'
-import { type Bookable, type Given, type Irregular, book, bookable, regular } from './booking.ts'
-import { type Known, type Proposal, createEnvelopes, propose } from './envelopes.ts'
+import { type Batch, type Payer, attribute } from './batch.ts'
+import { type Bookable, type Fresh, type Given, type Irregular, book, bookable, regular } from './booking.ts'
+import { type Columns, feeOf, indexOf, microsOf, msOf, sessionOf } from './columns.ts'
+import { type Proposal, createEnvelopes, propose } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
 import { countReasons, quarantine, sameIdOtherBytes, ticketProblem, unknownClient } from './quarantine-intake.ts'
 import { ratesAt } from './rate-store.ts'
 import type { Sorted, Sorting } from './sorting.ts'
-import type { Fresh } from './sums.ts'
-import type { Charge, Counts, Outcome, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
+import { createPrices } from './prices.ts'
+import type { Charge, Counts, Outcome, Priced, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
 
 export const maxBatch = 10_000
 
@@ -56,6 +57,7 @@ interface Draft {
 }
 
 const keptBuffers = 3
+const dayMs = 86_400_000
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
@@ -68,9 +70,11 @@ export function createIngest(deps: IngestDeps) {
     const at = now()
     const sorted = await sorting.sort(records, at)
     await attribute(sorted.batch.payers, resolveSubjects)
-    await partitions.ensure(sorted.batch.entries.map((entry) => entry.signedAtMs))
+    const { tickets } = sorted.batch
+    await partitions.ensure(daysOf(tickets))
     const out = idle.pop() ?? createRowBuffer()
-    const draft = await draftOf(pool, sorted.batch.entries, { firstParts: sorted.rows, out, at })
+    const every = Uint32Array.from({ length: tickets.count }, (_, place) => place)
+    const draft = await draftOf(pool, { batch: sorted.batch, places: every }, { firstParts: sorted.rows, out, at })
     return { ...sorted, records, at, out, draft }
   }
 
@@ -94,10 +98,10 @@ export function createIngest(deps: IngestDeps) {
     const isNew = ({ index }: { readonly index: number }): boolean => !taken[index]
     const given = { firstParts, out, at, charge, emit }
     // A rate that was missing may be known by now.
-    const holds = !taken.includes(true) && unpricedOf(prepared.draft.booked) === 0
-    const { proposal, nobodys, booked: guess } = holds ? prepared.draft : await draftOf(db, batch.entries.filter(isNew), given)
+    const holds = !taken.includes(true) && prepared.draft.booked.unpriced === 0
+    const { proposal, nobodys, booked: guess } = holds ? prepared.draft : await draftOf(db, { batch, places: newOf(batch.tickets, taken) }, given)
     const { fresh, repeats, disputed } = await envelopes.enter(db, proposal, out)
-    const booked = fresh.length === proposal.known.length ? guess : await bookable(among(guess.fresh, fresh), given)
+    const booked = fresh.length === proposal.places.length ? guess : await bookable(among(guess, fresh), given)
     const done = fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
     const problems = [
       ...batch.problems.filter(isNew),
@@ -106,25 +110,23 @@ export function createIngest(deps: IngestDeps) {
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
-      ticket: fresh.map(({ entry }) => entry.index), duplicate: repeats,
+      ticket: Array.from(fresh, (place) => indexOf(batch.tickets, place)), duplicate: repeats,
       ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
     })
-    return { outcomes, ...done, quarantined: countReasons(problems), unpriced: unpricedOf(booked) }
+    return { outcomes, ...done, quarantined: countReasons(problems), unpriced: booked.unpriced }
   }
 
-  async function draftOf(db: Db, entries: readonly Entry[], given: Given): Promise<Draft> {
-    const { known, nobodys } = byUser(entries)
-    const priced = await price(db, known)
-    const proposal = propose(known, given.out)
-    return { proposal, nobodys, booked: await bookable(priced, given) }
+  async function draftOf(db: Db, { batch, places }: Pick<Fresh, 'batch' | 'places'>, given: Given): Promise<Draft> {
+    const { known, nobodys } = byUser(batch, places)
+    const prices = await price(db, batch.tickets, known)
+    const proposal = propose(batch.tickets, known, given.out)
+    return { proposal, nobodys, booked: await bookable({ batch, places: known, prices }, given) }
   }
 
-  async function price(db: Db, known: readonly Known[]): Promise<Fresh[]> {
-    const rates = await ratesAt(db, known.map(({ entry }) => entry.signedAtMicros), rateMaxAgeSeconds)
-    return known.map(({ entry, subject }, i) => {
-      const rate = rates[i]
-      return { entry, subject, price: rate ? { rateId: rate.id, cost: priceOf(entry.fee, rate.usdAttosPerEth) } : null }
-    })
+  async function price(db: Db, tickets: Columns, places: Uint32Array): Promise<(Priced | null)[]> {
+    const rates = await ratesAt(db, Array.from(places, (place) => microsOf(tickets, place)), rateMaxAgeSeconds)
+    const priceOf = createPrices()
+    return rates.map((rate, i) => (rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0)) : null))
   }
 
   return { prepare, commit }
@@ -132,27 +134,37 @@ export function createIngest(deps: IngestDeps) {
 
 export type Ingest = ReturnType<typeof createIngest>
 
+/** A time in milliseconds of each day that tickets are of; of those that follow each other one. */
+function daysOf(tickets: Columns): number[] {
+  const days: number[] = []
+  for (let place = 0; place < tickets.count; place++) {
+    const day = Math.floor(msOf(tickets, place) / dayMs) * dayMs
+    if (day !== days.at(-1)) days.push(day)
+  }
+  return days
+}
+
+const newOf = (tickets: Columns, taken: Taken): Uint32Array =>
+  Uint32Array.from({ length: tickets.count }, (_, place) => place).filter((place) => !taken[indexOf(tickets, place)])
+
 /** Tickets of known users, those of each together and in the order of the tickets' key: Postgres takes them faster so. */
-function byUser(entries: readonly Entry[]): { known: Known[]; nobodys: number[] } {
+function byUser({ tickets, sessions }: Batch, places: Uint32Array): { known: Uint32Array; nobodys: number[] } {
   const nobodys: number[] = []
-  const groups = new Map<Payer, Known[]>()
-  for (const entry of entries) {
-    const { payer } = entry.session
-    const group = groups.get(payer)
-    if (payer.subject === null) nobodys.push(entry.index)
-    else if (group) group.push({ entry, subject: payer.subject })
-    else groups.set(payer, [{ entry, subject: payer.subject }])
+  const groups = new Map<Payer, number[]>()
+  for (const place of places) {
+    const payer = sessions[sessionOf(tickets, place)]?.payer
+    if (payer?.subject) within(groups, payer, () => []).push(place)
+    else nobodys.push(indexOf(tickets, place))
   }
   const inOrder = [...groups].map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
-  return { known: inOrder.flatMap(({ group }) => group), nobodys }
+  return { known: Uint32Array.from(inOrder.flatMap(({ group }) => group)), nobodys }
 }
 
-const unpricedOf = ({ fresh, charges }: Bookable): number => fresh.length - charges.length
-
-function among(priced: readonly Fresh[], known: readonly Known[]): Fresh[] {
-  const wanted = new Set(known.map(({ entry }) => entry))
-  return priced.filter(({ entry }) => wanted.has(entry))
+/** Of the places that were drafted those in `fresh`, with their prices. */
+function among({ batch, places, prices }: Fresh, fresh: Uint32Array): Fresh {
+  const wanted = new Set(fresh)
+  return { batch, places: places.filter((place) => wanted.has(place)), prices: prices.filter((_, i) => wanted.has(places[i] ?? -1)) }
 }
 
 /** What became of each record, by its index; nothing of one that was taken before. */

@@ -7,7 +7,7 @@ import { type SortRequest, packBatch } from './sorting-message.ts'
 /** The thread that sorts large batches, one after the other. */
 parentPort?.on('message', ({ bytes, ends, at, memory }: SortRequest) => {
   const rows = createRowBuffer(memory ?? undefined)
-  const sorting = createBatch(rows, at)
+  const sorting = createBatch(rows, at, ends.length)
   const plain = arePlain(bytes, ends.at(-1) ?? 0)
   let from = 0
   ends.forEach((end, index) => {
@@ -15,5 +15,7 @@ parentPort?.on('message', ({ bytes, ends, at, memory }: SortRequest) => {
     from = end
   })
   const reply = packBatch(sorting.read(), { bytes, memory: rows.memory() })
-  parentPort?.postMessage(reply, [reply.bytes, reply.memory, reply.numbers.buffer, reply.sequences.buffer])
+  parentPort?.postMessage(reply, [
+    reply.bytes, reply.memory, reply.tickets.numbers.buffer, reply.tickets.ids.buffer,
+  ])
 })

@@ -8,7 +8,7 @@ import type { StreamRecord } from './types.ts'
 
 export interface Sorted {
   readonly batch: Batch
-  /** The first parts of the rows of its entries. */
+  /** The first parts of the rows of its tickets. */
   readonly rows: Buffer
   /** To be called once, when the rows are not needed any more. */
   readonly release: () => void
@@ -45,7 +45,7 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
 
   async function sortHere(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
     const rows = createRowBuffer(idle.pop())
-    const sorting = createBatch(rows, at)
+    const sorting = createBatch(rows, at, records.length)
     for (const [index, { bytes }] of records.entries()) {
       sorting.add(index, bytes)
       // The process has others to answer, too.

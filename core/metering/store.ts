@@ -24,15 +24,11 @@ export async function knownEnvelopes(db: Db, keys: readonly string[]): Promise<M
   return new Map(rows.map((row) => [row.key.toString('latin1'), row.digest.toString('latin1')]))
 }
 
-/** Rows of envelopes as COPY takes them. */
-export function envelopeRows(rows: RowBuffer, envelopes: readonly Envelope[]): Buffer {
-  const start = rows.end()
-  for (const { key, digest } of envelopes) {
-    rows.row(2)
-    rows.latin1(key)
-    rows.latin1(digest)
-  }
-  return rows.slice(start, rows.end())
+/** Writes the row of an envelope, whose key stands at `at` in `ids` and whose digest follows it. */
+export function writeEnvelope(rows: RowBuffer, ids: Uint8Array, at: number): void {
+  rows.row(2)
+  rows.uuid(ids, at)
+  rows.uuid(ids, at + 16)
 }
 
 /** Enters new envelopes. Rejects with a unique violation, the transaction lost, when one is not new. */

@@ -1,19 +1,10 @@
-import type { UsdAttos } from '../lib/money.ts'
 import { within } from '../lib/maps.ts'
-import { type DecimalSum, addDecimal, addDecimals, newDecimalSum } from '../lib/decimal.ts'
-import type { Entry, Feature, Payer, Session } from './batch.ts'
-import type { Subject } from './types.ts'
+import { type DecimalSum, addBillionths, addDecimal, addDecimals, newDecimalSum } from '../lib/decimal.ts'
+import type { Batch, Feature, Session } from './batch.ts'
+import { type Columns, billionthsOf, featureOf, feeOf, microsOf, quickPixelsOf, sequenceOf, sessionOf } from './columns.ts'
+import type { Priced, Subject } from './types.ts'
 
 /** What the tickets of a batch add to their hours and to their sessions. */
-
-export interface Priced { readonly rateId: bigint; readonly cost: UsdAttos }
-
-/** A ticket that is new, of a known user. */
-export interface Fresh {
-  readonly entry: Entry
-  readonly subject: Subject
-  readonly price: Priced | null
-}
 
 export interface Sums {
   tickets: number
@@ -41,19 +32,25 @@ export interface SessionSums extends Sums {
 }
 
 const hourMs = 3_600_000
+const hourMicros = hourMs * 1000
 // As long as what a grant could still pay for is kept for its late tickets.
 const lateMs = 15 * 60_000
 
 const zero = (): Sums =>
   ({ tickets: 0, unpriced: 0, fee: 0n, cost: 0n, billableSecs: newDecimalSum(), pixels: 0n })
 
-function add(sums: Sums, { entry, price }: Fresh): void {
+function add(sums: Sums, tickets: Columns, place: number): void {
   sums.tickets += 1
-  if (price === null) sums.unpriced += 1
-  else sums.cost += price.cost
-  sums.fee += entry.fee
-  addDecimal(sums.billableSecs, entry.billableSecs)
-  if (entry.pixels !== '0') sums.pixels += BigInt(entry.pixels)
+  const odd = tickets.odd.get(place)
+  sums.fee += feeOf(tickets, place)
+  if (odd) {
+    addDecimal(sums.billableSecs, odd.billableSecs)
+    sums.pixels += odd.pixels
+  } else {
+    addBillionths(sums.billableSecs, billionthsOf(tickets, place))
+    const pixels = quickPixelsOf(tickets, place)
+    if (pixels !== 0) sums.pixels += BigInt(pixels)
+  }
 }
 
 function addAll(sums: Sums, more: Sums): void {
@@ -68,7 +65,9 @@ function addAll(sums: Sums, more: Sums): void {
 /** Tickets that follow each other, of one session, feature and hour. */
 interface Run extends Sums {
   readonly into: SessionSums
-  readonly feature: Feature
+  /** Places in the batch. */
+  readonly session: number
+  readonly feature: number
   readonly hourMs: number
 }
 
@@ -76,44 +75,49 @@ interface Run extends Sums {
  * Sums tickets by session and by hour. Those of a session mostly follow each other, all of one hour: each ticket is
  * added once, and what they come to twice.
  */
-export function createSums(at: Date) {
-  const late = at.getTime() - lateMs
-  const sessions = new Map<Session, SessionSums>()
-  const byPayer = new Map<Payer, Map<Feature, Map<number, HourSums>>>()
+export function createSums({ tickets, sessions: known, features }: Batch, at: Date) {
+  const lateMicros = (at.getTime() - lateMs) * 1000
+  const sessions = new Map<number, SessionSums>()
+  const byUser = new Map<Subject, Map<number, Map<number, HourSums>>>()
   const hours: HourSums[] = []
   let run: Run | null = null
 
-  function take(ticket: Fresh): void {
-    const { entry } = ticket
-    const { session, feature, signedAtMs, signedAtMicros } = entry
-    const goesOn = run !== null && run.into.session === session && run.feature === feature
-      && signedAtMs >= run.hourMs && signedAtMs < run.hourMs + hourMs
-    const current = run !== null && goesOn ? run : begin(ticket)
-    add(current, ticket)
+  function take(place: number, price: Priced | null): void {
+    const micros = microsOf(tickets, place)
+    const hour = Math.floor(micros / hourMicros) * hourMs
+    const goesOn = run !== null && run.session === sessionOf(tickets, place) && run.feature === featureOf(tickets, place)
+      && run.hourMs === hour
+    const current = run !== null && goesOn ? run : begin(place, hour)
+    add(current, tickets, place)
+    if (price === null) current.unpriced += 1
+    else current.cost += price.cost
     const { into } = current
-    into.firstMicros = Math.min(into.firstMicros, signedAtMicros)
-    into.lastMicros = Math.max(into.lastMicros, signedAtMicros)
-    if (signedAtMs < late) into.late += 1
-    into.sequences.push(entry.sequence)
+    into.firstMicros = Math.min(into.firstMicros, micros)
+    into.lastMicros = Math.max(into.lastMicros, micros)
+    if (micros < lateMicros) into.late += 1
+    into.sequences.push(sequenceOf(tickets, place))
   }
 
-  function begin({ entry, subject }: Fresh): Run {
+  function begin(place: number, hour: number): Run {
     end()
-    const into = within(sessions, entry.session, () => ({
-      ...zero(), subject, session: entry.session, firstMicros: entry.signedAtMicros, lastMicros: entry.signedAtMicros,
-      late: 0, sequences: [],
-    }))
-    run = { ...zero(), into, feature: entry.feature, hourMs: Math.floor(entry.signedAtMs / hourMs) * hourMs }
+    const [session, feature, micros] = [sessionOf(tickets, place), featureOf(tickets, place), microsOf(tickets, place)]
+    const into = within(sessions, session, () => {
+      const of = known[session]
+      if (!of?.payer.subject) throw new Error('a ticket of nobody cannot be summed')
+      return { ...zero(), subject: of.payer.subject, session: of, firstMicros: micros, lastMicros: micros, late: 0, sequences: [] }
+    })
+    run = { ...zero(), into, session, feature, hourMs: hour }
     return run
   }
 
   function end(): void {
     if (run === null) return
-    const { into, feature, hourMs: hour } = run
-    const features = within(byPayer, into.session.payer, () => new Map<Feature, Map<number, HourSums>>())
-    const ofFeature = within(features, feature, () => new Map<number, HourSums>())
+    const { into, feature: place, hourMs: hour } = run
+    const ofUser = within(byUser, into.subject, () => new Map<number, Map<number, HourSums>>())
+    const ofFeature = within(ofUser, place, () => new Map<number, HourSums>())
     addAll(into, run)
     addAll(within(ofFeature, hour, () => {
+      const feature = features[place] ?? into.session.feature
       const sums = { ...zero(), subject: into.subject, feature, hourMs: hour }
       hours.push(sums)
       return sums
