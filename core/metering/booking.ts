@@ -96,9 +96,12 @@ export async function book(db: Db, tickets: Bookable, given: Given & Told): Prom
   const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)
   const replayed = replays(tickets, repeated)
   await store.copyTickets(db, replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, given))
-  await store.addHours(db, tickets.addingHours)
-  await given.emit?.(db, keysOf(tickets, given.firstParts), at)
+  const adding = store.addHours(db, tickets.addingHours)
+  adding.catch(() => {})
+  // Made while Postgres is at work, and not before: so many objects are better not kept for long.
   const charges = chargesOf(tickets, given.firstParts)
+  await adding
+  await given.emit?.(db, keysOf(tickets, given.firstParts), at)
   const exhausted = charges.length === 0 ? [] : await given.charge(db, charges, { id: chargeId, at })
   const late = sessions.reduce((sum, session) => sum + session.late, 0)
   return { exhausted, irregular: { forked: replayed.size, late, lost } }

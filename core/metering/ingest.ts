@@ -16,7 +16,7 @@ import type { Sorted, Sorting } from './sorting.ts'
 import { createPrices } from './prices.ts'
 import type { Charge, Counts, Outcome, Priced, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
 
-export const maxBatch = 10_000
+export const maxBatch = 15_000
 
 export interface IngestDeps {
   readonly pool: Pool
