@@ -43,7 +43,7 @@ export interface Given {
   readonly at: Date
 }
 
-const breath = 250
+const breath = 100
 
 /** All that can be worked out of new tickets without the database. Lets others have their turn: one may be writing. */
 export async function bookable(fresh: Fresh, given: Given): Promise<Bookable> {
@@ -63,9 +63,12 @@ export async function bookable(fresh: Fresh, given: Given): Promise<Bookable> {
   }
   const rows = out.slice(start, out.end())
   const { sessions, hours } = sums.read()
+  await nextTurn()
   const addingHours = store.addingHours(hours)
   await nextTurn()
-  return { ...fresh, chargeId, at, sessions, addingSessions: addingSessions(sessions), addingHours, rows, unpriced }
+  const adding = addingSessions(sessions)
+  await nextTurn()
+  return { ...fresh, chargeId, at, sessions, addingSessions: adding, addingHours, rows, unpriced }
 }
 
 /** What is not as it should be with sessions of a batch, as numbers of tickets. */

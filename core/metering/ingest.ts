@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type RowBuffer, createRowBuffer } from '../lib/copy-sql.ts'
 import { within } from '../lib/maps.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
@@ -116,10 +117,14 @@ export function createIngest(deps: IngestDeps) {
     return { outcomes, ...done, quarantined: countReasons(problems), unpriced: booked.unpriced }
   }
 
+  // In small steps: while one batch is drafted, the database waits for each next statement of the one before.
   async function draftOf(db: Db, { batch, places }: Pick<Fresh, 'batch' | 'places'>, given: Given): Promise<Draft> {
     const { known, nobodys } = byUser(batch, places)
+    await nextTurn()
     const prices = await price(db, batch.tickets, known)
+    await nextTurn()
     const proposal = propose(batch.tickets, known, given.out)
+    await nextTurn()
     return { proposal, nobodys, booked: await bookable({ batch, places: known, prices }, given) }
   }
 
