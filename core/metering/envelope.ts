@@ -150,10 +150,12 @@ const subjects = new Map<string, Named>()
 function subjectOf(authId: string): Named | Fault {
   const known = subjects.get(authId)
   if (known) return known
-  const subject = readSubject(authId)
+  // A copy: what was cut out of an event keeps all of its text in memory.
+  const kept = Buffer.from(authId).toString()
+  const subject = readSubject(kept)
   if (Array.isArray(subject)) return subject
   if (subjects.size >= maxSubjects) subjects.clear()
-  subjects.set(authId, subject)
+  subjects.set(kept, subject)
   return subject
 }
 

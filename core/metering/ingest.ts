@@ -57,7 +57,7 @@ interface Draft {
   readonly booked: Bookable
 }
 
-const keptBuffers = 3
+const keptBuffers = 2
 const dayMs = 86_400_000
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */

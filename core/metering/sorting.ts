@@ -17,7 +17,7 @@ export interface Sorted {
 const breath = 50
 /** From here on a batch is worth another thread; a quiet service never has one. */
 const manyRecords = 1_000
-const keptMemory = 6
+const keptMemory = 4
 const maxKeptBytes = 32 * 1024 * 1024
 /** Its garbage is young and its batches are bounded: more would only be memory. */
 const limits = { maxYoungGenerationSizeMb: 32, maxOldGenerationSizeMb: 192 }
