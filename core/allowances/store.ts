@@ -4,6 +4,7 @@ import { plainArray } from '../lib/arrays.ts'
 import { type Db, many, prepared, sql } from '../lib/sql.ts'
 import type { BillingCycle } from '../plans/period.ts'
 import { burnOrder } from './account.ts'
+import { insertEntries } from './entry-store.ts'
 import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
 
 interface UserKey { readonly appId: AppId; readonly userId: UserId }
@@ -172,19 +173,6 @@ async function updateGrants(db: Db, accounts: readonly Account[]): Promise<void>
       ${plainArray(rows.map((row) => iso(row.grant.expiredAt)))}::timestamptz[])
       as changed (app_id, user_id, id, remaining_attos, expired_at)
     where g.app_id = changed.app_id and g.user_id = changed.user_id and g.id = changed.id`)
-}
-
-async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void> {
-  const rows = accounts.flatMap((account) => account.entries.map((entry) => ({ account, entry })))
-  await db.query(sql`
-    insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos,
-                                cause_id, created_at, ticket_count)
-    select * from unnest(
-      ${plainArray(rows.map((row) => row.account.appId))}::uuid[], ${plainArray(rows.map((row) => row.account.userId))}::uuid[],
-      ${plainArray(rows.map((row) => row.entry.seq))}::bigint[], ${plainArray(rows.map((row) => row.entry.kind))}::text[],
-      ${plainArray(rows.map((row) => row.entry.amount))}::numeric[], ${plainArray(rows.map((row) => row.entry.overage))}::numeric[],
-      ${plainArray(rows.map((row) => row.entry.balanceAfter))}::numeric[], ${plainArray(rows.map((row) => row.entry.causeId))}::uuid[],
-      ${plainArray(rows.map((row) => iso(row.entry.createdAt)))}::timestamptz[], ${plainArray(rows.map((row) => row.entry.tickets ?? null))}::integer[])`)
 }
 
 async function updateBalances(db: Db, accounts: readonly Account[], at: Date): Promise<void> {

@@ -22,10 +22,8 @@ export interface RowBuffer {
   readonly boolean: (value: boolean) => void
   /** Microseconds since 1970. */
   readonly instant: (micros: number) => void
-  /** 16 bytes. */
-  readonly uuid: (bytes: Uint8Array) => void
-  /** Bytes, given a character each. */
-  readonly latin1: (bytes: string) => void
+  /** 16 bytes, those from `from` on. */
+  readonly uuid: (bytes: Uint8Array, from?: number) => void
   /** What was written elsewhere. */
   readonly copy: (source: Buffer, from: number, to: number) => void
   /** What is written from `from` to `to`; valid until the buffer is written to again. */
@@ -41,8 +39,9 @@ const keepBytes = 8 * 1024 * 1024
 // Postgres counts from the year 2000.
 const epochMicros = 946_684_800_000_000
 const highWord = 2 ** 32
-/** The longest text that is worth writing character by character. */
-const shortText = 40
+/** The longest text that is worth writing character by character, and the most bytes worth copying one by one. */
+const shortText = 48
+const shortCopy = 80
 
 /** A buffer that begins with `memory` and grows as it has to. */
 export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes)): RowBuffer {
@@ -101,17 +100,26 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     else at = buffer.writeBigInt64BE(value, at)
   }
 
+  function copy(source: Buffer, from: number, to: number): void {
+    room(to - from)
+    if (to - from > shortCopy) at += source.copy(buffer, at, from, to)
+    else for (let i = from; i < to; i++) buffer[at++] = source[i] ?? 0
+  }
+
+  function uuid(value: Uint8Array, from = 0): void {
+    length(16)
+    for (let i = from; i < from + 16; i++) buffer[at++] = value[i] ?? 0
+  }
+
   return {
-    text, numeric, int8,
+    text, numeric, int8, uuid,
     end: () => at,
-    row: (fields) => { room(2); at = buffer.writeInt16BE(fields, at) },
+    row: (fields) => { room(2); short(buffer, at, fields); at += 2 },
     none: () => { room(4); word(-1, at); at += 4 },
     int4: (value) => { length(4); word(value, at); at += 4 },
     boolean: (value) => { length(1); buffer[at++] = value ? 1 : 0 },
     instant: (micros) => { length(8); long(micros - epochMicros) },
-    uuid: (value) => { length(16); buffer.set(value, at); at += 16 },
-    latin1: (value) => { length(value.length); at += buffer.write(value, at, 'latin1') },
-    copy: (source, from, to) => { room(to - from); at += source.copy(buffer, at, from, to) },
+    copy,
     slice: (from, to) => buffer.subarray(from, to),
     memory: () => buffer.buffer,
     clear: () => {
@@ -150,7 +158,7 @@ function writeNumeric(buffer: Buffer, at: number, value: string): number {
   const add = (digit: number, place: number): void => {
     if (digit === 0 && digits === 0) return
     if (digits === 0) first = place
-    buffer.writeInt16BE(digit, at + 8 + digits * 2)
+    short(buffer, at + 8 + digits * 2, digit)
     digits += 1
     if (digit !== 0) significant = digits
   }
@@ -163,11 +171,17 @@ function writeNumeric(buffer: Buffer, at: number, value: string): number {
     const to = Math.min(from + 4, value.length)
     add(read(value, from, to) * 10 ** (4 - (to - from)), -group - 1)
   }
-  buffer.writeInt16BE(significant, at)
-  buffer.writeInt16BE(significant === 0 ? 0 : first, at + 2)
-  buffer.writeInt16BE(start === 1 && significant > 0 ? minus : 0, at + 4)
-  buffer.writeInt16BE(scale, at + 6)
+  short(buffer, at, significant)
+  short(buffer, at + 2, significant === 0 ? 0 : first)
+  short(buffer, at + 4, start === 1 && significant > 0 ? minus : 0)
+  short(buffer, at + 6, scale)
   return 8 + significant * 2
+}
+
+/** As `writeInt16BE`, which checks what is right here. */
+function short(buffer: Buffer, at: number, value: number): void {
+  buffer[at] = value >> 8
+  buffer[at + 1] = value
 }
 
 function read(value: string, from: number, to: number): number {
@@ -180,22 +194,14 @@ const header = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1')
 const trailer = Buffer.from([0xff, 0xff])
 const chunkBytes = 256 * 1024
 
-export interface Copying {
-  /** Postgres has been sent everything and works on it: the time to make what follows. */
-  readonly sent: Promise<void>
-  /** Postgres has taken the rows. */
-  readonly done: Promise<void>
-}
-
 /**
  * Runs `copy <target> from stdin`, on a connection that is inside a transaction; `target` is a table with its columns.
- * Both promises reject with what Postgres says of the rows; the transaction is then lost. Wait for `done` in any case.
+ * Rejects with what Postgres says of the rows; the transaction is then lost.
  */
-export function copyRows(db: Db, target: string, rows: Buffer): Copying {
+export async function copyRows(db: Db, target: string, rows: Buffer): Promise<void> {
   const stream = db.query(copyFrom(`copy ${target} from stdin (format binary)`))
   const done = finished(stream)
-  done.catch(() => {})
-  return { sent: send(stream, rows, done), done }
+  await Promise.all([done, send(stream, rows, done)])
 }
 
 async function send(stream: Writable, rows: Buffer, done: Promise<void>): Promise<void> {

@@ -13,14 +13,28 @@ const spill = 2 ** 52
 const unit = 10n ** BigInt(places - quickPlaces)
 
 export function addDecimal(sum: DecimalSum, text: string): void {
+  const billionths = quickBillionths(text)
+  if (Number.isNaN(billionths)) sum.rest += scaled(text)
+  else addBillionths(sum, billionths)
+}
+
+/** A decimal as whole billionths; NaN of one that is too large or too fine. */
+export function quickBillionths(text: string): number {
   const point = text.indexOf('.')
   const whole = point < 0 ? text.length : point
   const fraction = point < 0 ? 0 : text.length - point - 1
-  if (whole > quickWhole || fraction > quickPlaces) {
-    sum.rest += scaled(text)
-    return
-  }
-  sum.billionths += Math.round(Number(text) * 1e9)
+  return whole > quickWhole || fraction > quickPlaces ? NaN : Math.round(Number(text) * 1e9)
+}
+
+/** Adds what another sum has come to. */
+export function addDecimals(sum: DecimalSum, { billionths, rest }: DecimalSum): void {
+  addBillionths(sum, billionths)
+  sum.rest += rest
+}
+
+/** Neither a sum nor what is added to it is beyond 2^52, so that together they are exact. */
+export function addBillionths(sum: DecimalSum, billionths: number): void {
+  sum.billionths += billionths
   if (Math.abs(sum.billionths) < spill) return
   sum.rest += BigInt(sum.billionths) * unit
   sum.billionths = 0

@@ -1,21 +1,22 @@
 import { hash } from 'node:crypto'
 import { authId, isClientId } from '../ids.ts'
 import type { RowBuffer } from '../lib/copy-sql.ts'
-import type { Wei } from '../lib/money.ts'
+import { within } from '../lib/maps.ts'
+import { type Columns, createColumns } from './columns.ts'
 import { parseEvent } from './envelope.ts'
 import { writeTicket } from './ticket-row.ts'
 import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
 
 /**
- * A batch before the database has seen it. A ticket leaves its row, encoded, and a small entry; its texts are let go,
- * as nothing costs the collector more than what survives a batch (measured).
+ * A batch before the database has seen it. A ticket leaves its row, encoded, and a few numbers; its texts are let go.
  */
 
 /** Whoever pays, once for all of its tickets in a batch. */
 export interface Payer {
   readonly clientId: string
   readonly externalUserId: string
-  readonly sessions: Map<string, Session>
+  /** Their places in the batch. */
+  readonly sessions: Map<string, number>
   /** Null until it is found, and for a client id that is nobody's. */
   subject: Subject | null
 }
@@ -31,25 +32,6 @@ export interface Session {
 
 export interface Feature { readonly pipeline: string; readonly modelId: string }
 
-export interface Entry {
-  /** Of its record. */
-  readonly index: number
-  /** What it is known by in `envelopes`, and what tells its bytes from others: 16 bytes each, a character a byte. */
-  readonly key: string
-  readonly digest: string
-  readonly session: Session
-  readonly feature: Feature
-  readonly sequence: bigint
-  readonly fee: Wei
-  readonly billableSecs: string
-  readonly pixels: string
-  readonly signedAtMs: number
-  readonly signedAtMicros: number
-  /** Where its row stands. */
-  readonly from: number
-  readonly to: number
-}
-
 export interface BatchProblem {
   readonly index: number
   readonly problem: Problem
@@ -57,71 +39,68 @@ export interface BatchProblem {
 
 /** Records sorted into what may become tickets, what cannot, and what is not meant to. */
 export interface Batch {
-  readonly entries: readonly Entry[]
+  readonly tickets: Columns
+  readonly sessions: readonly Session[]
+  readonly features: readonly Feature[]
   readonly problems: readonly BatchProblem[]
   readonly ignored: readonly number[]
   readonly payers: ReadonlyMap<string, Payer>
 }
 
-/** Sorts records one by one; their rows go to `rows`. `at` bounds the signing times. */
-export function createBatch(rows: RowBuffer, at: Date) {
-  const entries: Entry[] = []
+/** Sorts at most `size` records, one by one; their rows go to `rows`. `at` bounds the signing times. */
+export function createBatch(rows: RowBuffer, at: Date, size: number) {
+  const columns = createColumns(size)
+  const sessions: Session[] = []
+  const features: Feature[] = []
   const problems: BatchProblem[] = []
   const ignored: number[] = []
   const payers = new Map<string, Payer>()
-  const features = new Map<string, Feature>()
+  const byClient = new Map<string, Map<string, Payer>>()
+  const byPipeline = new Map<string, Map<string, number>>()
 
-  function add(index: number, bytes: Buffer): void {
-    const parsed = parseEvent(bytes, at)
+  /** `plain`: the bytes have no escape and no control character. */
+  function add(index: number, bytes: Buffer, plain?: boolean): void {
+    const parsed = parseEvent(bytes, at, plain)
     if (parsed.kind === 'ignored') ignored.push(index)
     else if (parsed.kind === 'problem') problems.push({ index, problem: parsed.problem })
     else addTicket(index, parsed.ticket, digestOf(bytes))
   }
 
-  const addTicket = (index: number, ticket: SignedTicket, digest: string): void =>
-    void entries.push(entryOf(index, ticket, digest))
-
-  function entryOf(index: number, ticket: SignedTicket, digest: string): Entry {
-    const { fee, billableSecs, pixels, signedAtMs, signedAtMicros } = ticket
+  function addTicket(index: number, ticket: SignedTicket, digest: string): void {
+    const { fee, billableSecs, signedAtMicros } = ticket
     const feature = featureOf(ticket)
     const from = rows.end()
     writeTicket(rows, ticket)
-    return {
-      index, feature, fee, billableSecs, pixels, signedAtMs, signedAtMicros, from, to: rows.end(),
-      key: keyOf(ticket.eventId), digest, session: sessionOf(ticket, feature),
-      sequence: BigInt(ticket.sequenceNumber),
-    }
+    columns.add({
+      index, feature, fee, billableSecs, signedAtMicros, from, to: rows.end(), pixels: BigInt(ticket.pixels),
+      key: keyOf(ticket.eventId), digest, session: sessionOf(ticket, feature), sequence: BigInt(ticket.sequenceNumber),
+    })
   }
 
-  function sessionOf(ticket: SignedTicket, feature: Feature): Session {
+  function sessionOf(ticket: SignedTicket, place: number): number {
     const payer = payerOf(ticket)
-    const known = payer.sessions.get(ticket.sessionId)
-    if (known) return known
     const { sessionId, manifestId, appName } = ticket
-    const session = { payer, sessionId, manifestId, appName, feature }
-    payer.sessions.set(sessionId, session)
-    return session
+    return within(payer.sessions, sessionId, () => {
+      const feature = features[place] ?? { pipeline: '', modelId: '' }
+      return sessions.push({ payer, sessionId, manifestId, appName, feature }) - 1
+    })
   }
 
   function payerOf({ clientId, externalUserId }: SignedTicket): Payer {
-    const key = authId(clientId, externalUserId)
-    const known = payers.get(key)
-    if (known) return known
-    const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
-    payers.set(key, payer)
-    return payer
+    const users = within(byClient, clientId, () => new Map<string, Payer>())
+    return within(users, externalUserId, () => {
+      const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
+      payers.set(authId(clientId, externalUserId), payer)
+      return payer
+    })
   }
 
-  function featureOf({ pipeline, modelId }: SignedTicket): Feature {
-    const key = `${pipeline}\n${modelId}`
-    const known = features.get(key)
-    if (known) return known
-    const feature = { pipeline, modelId }
-    features.set(key, feature)
-    return feature
+  function featureOf({ pipeline, modelId }: SignedTicket): number {
+    const models = within(byPipeline, pipeline, () => new Map<string, number>())
+    return within(models, modelId, () => features.push({ pipeline, modelId }) - 1)
   }
 
-  return { add, addTicket, read: (): Batch => ({ entries, problems, ignored, payers }) }
+  return { add, addTicket, read: (): Batch => ({ tickets: columns.read(), sessions, features, problems, ignored, payers }) }
 }
 
 /** Finds whom each payer's tickets belong to; users of known apps that are new are provisioned. */
@@ -135,22 +114,18 @@ export async function attribute(payers: ReadonlyMap<string, Payer>, resolve: Res
 
 const digestOf = (bytes: Buffer | string): string => hash('sha256', bytes, 'binary').slice(0, 16)
 
-/** The digest of an entry from the SHA-256 of its bytes in hexadecimal. */
+/** The digest of a ticket from the SHA-256 of its bytes in hexadecimal. */
 export const halfDigest = (hex: string): string => Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
 
 const canonicalUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-const scratch = Buffer.alloc(16)
 
 /** The signer's ids are UUIDs and stand for themselves; any other id is hashed, one that differs only in case too. */
-export function keyOf(eventId: string): string {
-  if (!canonicalUuid.test(eventId)) return digestOf(eventId)
-  let at = 0
-  for (let i = 0; i < eventId.length; i += 2) {
-    if (eventId.charCodeAt(i) === dash) i += 1
-    scratch[at++] = (nibble(eventId.charCodeAt(i)) << 4) | nibble(eventId.charCodeAt(i + 1))
-  }
-  return scratch.toString('latin1')
+export function keyOf(id: string): string {
+  if (!canonicalUuid.test(id)) return digestOf(id)
+  return String.fromCharCode(
+    byteAt(id, 0), byteAt(id, 2), byteAt(id, 4), byteAt(id, 6), byteAt(id, 9), byteAt(id, 11), byteAt(id, 14), byteAt(id, 16),
+    byteAt(id, 19), byteAt(id, 21), byteAt(id, 24), byteAt(id, 26), byteAt(id, 28), byteAt(id, 30), byteAt(id, 32), byteAt(id, 34))
 }
 
-const dash = 45
+const byteAt = (hex: string, at: number): number => (nibble(hex.charCodeAt(at)) << 4) | nibble(hex.charCodeAt(at + 1))
 const nibble = (code: number): number => (code < 58 ? code - 48 : code - 87)

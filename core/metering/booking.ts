@@ -1,27 +1,38 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { UserId } from '../ids.ts'
-import { type RowBuffer, uuidBytes } from '../lib/copy-sql.ts'
+import type { RowBuffer } from '../lib/copy-sql.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import type { Db } from '../lib/sql.ts'
+import type { Db, Statement } from '../lib/sql.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import type { TicketKey } from './backend/emit-store.ts'
-import type { Entry, Session } from './batch.ts'
+import type { Batch, Session } from './batch.ts'
+import { featureOf, fromOf, microsOf, msOf, sequenceOf, sessionOf, toOf } from './columns.ts'
 import { microsText } from './fields.ts'
 import { rangesOf } from './sequences.ts'
-import { type Repeated, addSessions, closeHoles } from './session-store.ts'
+import { type Repeated, addSessions, addingSessions, closeHoles } from './session-store.ts'
 import * as store from './store.ts'
-import { type Fresh, type HourSums, type SessionSums, sumHours, sumSessions } from './sums.ts'
-import { eventIdIn, writeOutcome } from './ticket-row.ts'
-import type { Charge, Subject, TicketCharge } from './types.ts'
+import { type SessionSums, createSums } from './sums.ts'
+import { eventIdIn, outcomeWriter } from './ticket-row.ts'
+import type { Charge, Priced, Subject, TicketCharge } from './types.ts'
+
+/** New tickets of known users. */
+export interface Fresh {
+  readonly batch: Batch
+  readonly places: Uint32Array
+  /** In the same order. */
+  readonly prices: readonly (Priced | null)[]
+}
 
 /** New tickets with all that is written of them. */
-export interface Bookable {
-  readonly fresh: readonly Fresh[]
+export interface Bookable extends Fresh {
   readonly chargeId: string
   readonly at: Date
   readonly sessions: readonly SessionSums[]
-  readonly hours: readonly HourSums[]
+  readonly addingSessions: Statement
+  readonly addingHours: Statement
   /** As if no sequence number had come before. */
   readonly rows: Buffer
+  readonly unpriced: number
 }
 
 export interface Given {
@@ -32,11 +43,32 @@ export interface Given {
   readonly at: Date
 }
 
-/** All that can be worked out of new tickets without the database. */
-export function bookable(fresh: readonly Fresh[], { firstParts, out, at }: Given): Bookable {
+const breath = 100
+
+/** All that can be worked out of new tickets without the database. Lets others have their turn: one may be writing. */
+export async function bookable(fresh: Fresh, given: Given): Promise<Bookable> {
+  const { batch, places, prices } = fresh
+  const { out, at } = given
   const chargeId = uuidV7(at.getTime())
-  const rows = wholeRows({ fresh, chargeId, at }, { firstParts, out, replayed: new Set() })
-  return { fresh, chargeId, at, sessions: sumSessions(fresh, at), hours: sumHours(fresh), rows }
+  const sums = createSums(batch, at)
+  const start = out.end()
+  const write = rowWriter({ batch, chargeId, at }, given)
+  let unpriced = 0
+  for (let i = 0; i < places.length; i++) {
+    const [place = 0, price = null] = [places[i], prices[i]]
+    write(place, price, false)
+    sums.take(place, price)
+    if (price === null) unpriced += 1
+    if (i % breath === breath - 1) await nextTurn()
+  }
+  const rows = out.slice(start, out.end())
+  const { sessions, hours } = sums.read()
+  await nextTurn()
+  const addingHours = store.addingHours(hours)
+  await nextTurn()
+  const adding = addingSessions(sessions)
+  await nextTurn()
+  return { ...fresh, chargeId, at, sessions, addingSessions: adding, addingHours, rows, unpriced }
 }
 
 /** What is not as it should be with sessions of a batch, as numbers of tickets. */
@@ -61,67 +93,75 @@ export interface Told {
 }
 
 /** Writes tickets with their sums and charges. */
-export async function book(db: Db, tickets: Bookable, { firstParts, out, charge, emit }: Given & Told): Promise<Booked> {
-  const { fresh, chargeId, at, sessions, hours } = tickets
-  const { repeated, overgrown } = await addSessions(db, sessions)
+export async function book(db: Db, tickets: Bookable, given: Given & Told): Promise<Booked> {
+  const { chargeId, at, sessions } = tickets
+  const { repeated, overgrown } = await addSessions(db, tickets.addingSessions)
   const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)
   const replayed = replays(tickets, repeated)
-  const rows = replayed.size === 0 ? tickets.rows : wholeRows(tickets, { firstParts, out, replayed })
-  const copying = store.copyTickets(db, rows)
-  await copying.sent
-  // While Postgres takes the rows, what follows is made.
-  const summing = store.addingHours(hours)
-  const charges = fresh.flatMap((ticket) => chargeOf(ticket, firstParts))
-  await copying.done
-  await store.addHours(db, summing)
-  await emit?.(db, fresh.flatMap((ticket) => keyOf(ticket, firstParts)), at)
-  const exhausted = charges.length === 0 ? [] : await charge(db, charges, { id: chargeId, at })
+  await store.copyTickets(db, replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, given))
+  const adding = store.addHours(db, tickets.addingHours)
+  adding.catch(() => {})
+  // Made while Postgres is at work, and not before: so many objects are better not kept for long.
+  const charges = chargesOf(tickets, given.firstParts)
+  await adding
+  await given.emit?.(db, keysOf(tickets, given.firstParts), at)
+  const exhausted = charges.length === 0 ? [] : await given.charge(db, charges, { id: chargeId, at })
   const late = sessions.reduce((sum, session) => sum + session.late, 0)
   return { exhausted, irregular: { forked: replayed.size, late, lost } }
 }
 
-function keyOf({ entry, subject, price }: Fresh, rows: Buffer): TicketKey[] {
-  if (price === null) return []
-  return [{ ...subject, signedAt: microsText(entry.signedAtMicros), eventId: eventIdIn(rows, entry.from) }]
-}
+/** Writes whole rows, one by one. */
+function rowWriter({ batch, ...charge }: Pick<Bookable, 'batch' | 'chargeId' | 'at'>, { firstParts, out }: Given) {
+  const writeOutcome = outcomeWriter(out, charge)
 
-interface Written {
-  readonly firstParts: Buffer
-  readonly out: RowBuffer
-  readonly replayed: ReadonlySet<Entry>
-}
-
-function wholeRows(
-  { fresh, chargeId, at }: Pick<Bookable, 'fresh' | 'chargeId' | 'at'>, { firstParts, out, replayed }: Written,
-): Buffer {
-  const start = out.end()
-  const charge = uuidBytes(chargeId)
-  const ids = new Map<Subject, { appId: Buffer; userId: Buffer }>()
-  for (const { entry, subject, price } of fresh) {
-    const known = ids.get(subject)
-    const id = known ?? { appId: uuidBytes(subject.appId), userId: uuidBytes(subject.userId) }
-    if (!known) ids.set(subject, id)
-    out.copy(firstParts, entry.from, entry.to)
-    writeOutcome(out, {
-      ...id, replayed: replayed.has(entry), receivedAtMs: at.getTime(),
-      price: price && { rateId: price.rateId, costAttos: String(price.cost), chargeId: charge },
-    })
+  return (place: number, price: Priced | null, replayed: boolean): void => {
+    out.copy(firstParts, fromOf(batch.tickets, place), toOf(batch.tickets, place))
+    writeOutcome({ subject: subjectOf(batch, place), price, replayed })
   }
-  return out.slice(start, out.end())
 }
 
-function chargeOf({ entry, subject, price }: Fresh, rows: Buffer): TicketCharge[] {
-  if (price === null) return []
-  const { pipeline, modelId } = entry.feature
-  return [{
-    appId: subject.appId, userId: subject.userId, eventId: eventIdIn(rows, entry.from), pipeline, modelId,
-    signedAt: new Date(entry.signedAtMs), cost: price.cost,
-  }]
+function rowsWith(replayed: ReadonlySet<number>, { places, prices, ...charge }: Bookable, given: Given): Buffer {
+  const start = given.out.end()
+  const write = rowWriter(charge, given)
+  places.forEach((place, i) => write(place, prices[i] ?? null, replayed.has(place)))
+  return given.out.slice(start, given.out.end())
 }
 
-/** Tickets whose session had their sequence number before, in the database or in the batch itself. */
-function replays({ fresh, sessions }: Bookable, repeated: readonly Repeated[]): ReadonlySet<Entry> {
-  const suspects = new Map<Session, { ranges: [bigint, bigint][]; seen: Set<bigint> }>()
+function subjectOf({ tickets, sessions }: Batch, place: number): Subject {
+  const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+  if (!subject) throw new Error('a ticket of nobody cannot be booked')
+  return subject
+}
+
+function keysOf({ batch, places, prices }: Fresh, rows: Buffer): TicketKey[] {
+  return priced({ places, prices }, (place) => ({
+    ...subjectOf(batch, place), signedAt: microsText(microsOf(batch.tickets, place)),
+    eventId: eventIdIn(rows, fromOf(batch.tickets, place)),
+  }))
+}
+
+function chargesOf({ batch, places, prices }: Fresh, rows: Buffer): TicketCharge[] {
+  const { tickets, features } = batch
+  return priced({ places, prices }, (place, { cost }) => {
+    const { appId, userId } = subjectOf(batch, place)
+    const { pipeline, modelId } = features[featureOf(tickets, place)] ?? { pipeline: '', modelId: '' }
+    const eventId = eventIdIn(rows, fromOf(tickets, place))
+    return { appId, userId, eventId, pipeline, modelId, signedAt: new Date(msOf(tickets, place)), cost }
+  })
+}
+
+function priced<T>({ places, prices }: Pick<Fresh, 'places' | 'prices'>, of: (place: number, price: Priced) => T): T[] {
+  const found: T[] = []
+  for (let i = 0; i < places.length; i++) {
+    const price = prices[i]
+    if (price) found.push(of(places[i] ?? 0, price))
+  }
+  return found
+}
+
+/** Places of tickets whose session had their sequence number before, in the database or in the batch itself. */
+function replays({ batch, places, sessions }: Bookable, repeated: readonly Repeated[]): ReadonlySet<number> {
+  const suspects = new Map<Session | undefined, { ranges: [bigint, bigint][]; seen: Set<bigint> }>()
   for (const { session, sequences } of sessions) {
     if (new Set(sequences).size < sequences.length) suspects.set(session, { ranges: [], seen: new Set() })
   }
@@ -129,15 +169,17 @@ function replays({ fresh, sessions }: Bookable, repeated: readonly Repeated[]): 
     const session = sessions[position]?.session
     if (session) suspects.set(session, { ranges: rangesOf(ranges), seen: new Set() })
   }
-  const found = new Set<Entry>()
+  const found = new Set<number>()
   if (suspects.size === 0) return found
-  for (const { entry } of fresh) {
-    const suspect = suspects.get(entry.session)
+  // In the order of arrival: of two of one number the later is the replay.
+  for (const place of places.toSorted()) {
+    const suspect = suspects.get(batch.sessions[sessionOf(batch.tickets, place)])
     if (!suspect) continue
     const { ranges, seen } = suspect
-    const before = ranges.some(([from, to]) => entry.sequence >= from && entry.sequence < to)
-    if (before || seen.has(entry.sequence)) found.add(entry)
-    seen.add(entry.sequence)
+    const sequence = sequenceOf(batch.tickets, place)
+    const before = ranges.some(([from, to]) => sequence >= from && sequence < to)
+    if (before || seen.has(sequence)) found.add(place)
+    seen.add(sequence)
   }
   return found
 }

@@ -10,17 +10,20 @@ export interface CollectorDeps {
   readonly intake: Intake
   readonly prepare: (records: readonly StreamRecord[]) => Promise<Prepared>
   readonly log: Log
+  /** How many batches are prepared while one is written. */
+  readonly ahead: number
 }
 
 const firstPauseMs = 250
 const longestPauseMs = 10_000
 const sayAgainMs = 60_000
+const firstPart = 5_000
 
 /**
- * Takes a stream from its source into the database, batch by batch, preparing one while the last is being written.
+ * Takes a stream from its source into the database, batch by batch, preparing the next while one is being written.
  * Whatever fails, it opens the source again from the position in the database: a batch is repeated, never skipped.
  */
-export function createCollector({ source, intake, prepare, log }: CollectorDeps) {
+export function createCollector({ source, intake, prepare, log, ahead }: CollectorDeps) {
   const stopping = new AbortController()
   let session: EventSession | null = null
   let disconnectedMs: number | null = Date.now()
@@ -83,24 +86,48 @@ export function createCollector({ source, intake, prepare, log }: CollectorDeps)
       { signal: stopping.signal, ref: false }).catch(() => {})
 
   async function pump(from: EventSession): Promise<never> {
-    for (let upcoming = pull(from); ;) {
-      const batch = await upcoming
+    const pull = pulling(from)
+    const upcoming: Promise<Batch>[] = []
+    let last: Promise<unknown> = Promise.resolve()
+    const pullNext = (): void => {
+      const next = last.then(pull.next)
+      // Its failure is met in its turn, after what came before it is written.
+      next.catch(() => {})
+      last = next
+      upcoming.push(next)
+    }
+    while (upcoming.length < ahead) pullNext()
+    for (;;) {
+      const batch = await upcoming.shift()
+      if (!batch) throw new Error('no batch was pulled')
       oldestMs = batch.records[0]?.producedAtMs ?? null
-      upcoming = pull(from)
-      // Its failure is met in the next turn, after what came before it is written.
-      upcoming.catch(() => {})
+      pullNext()
       await intake.take(batch, { signal: stopping.signal, attempts: Infinity })
       from.committed(batch.records)
+      pull.written()
       taken += batch.records.length
       oldestMs = null
     }
   }
 
-  async function pull(from: EventSession): Promise<Batch> {
-    const records = await from.next()
-    const prepared = prepare(records)
-    prepared.catch(() => {})
-    return { records, prepared }
+  /** Batches of a session, each being prepared from when it is pulled. */
+  function pulling(from: EventSession) {
+    let held = 0
+    let rest: readonly StreamRecord[] = []
+
+    async function next(): Promise<Batch> {
+      const given = rest.length > 0 ? rest : await from.next()
+      // When nothing else is under way the database would wait until all of a large batch is prepared.
+      const parted = held === 0 && given.length >= 2 * firstPart
+      const records = parted ? given.slice(0, firstPart) : given
+      rest = parted ? given.slice(firstPart) : []
+      held += 1
+      const prepared = prepare(records)
+      prepared.catch(() => {})
+      return { records, prepared }
+    }
+
+    return { next, written: () => { held -= 1 } }
   }
 
   return { start, stop, lagSeconds, connected }

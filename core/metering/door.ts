@@ -5,13 +5,13 @@ import { type UsdAttos, priceOf } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import { createBatch, halfDigest } from './batch.ts'
-import { book, bookable } from './booking.ts'
-import { type Known, createEnvelopes } from './envelopes.ts'
+import { type Fresh, book, bookable } from './booking.ts'
+import { feeOf, microsOf } from './columns.ts'
+import { createEnvelopes, propose } from './envelopes.ts'
 import { isPoison } from './intake.ts'
 import type { Partitions } from './partitions.ts'
 import { type ObservedRate, ensureRates, ratesAt } from './rate-store.ts'
-import type { Fresh } from './sums.ts'
-import type { Charge, ResolveSubjects, SignedTicket, Subject } from './types.ts'
+import type { Charge, Priced, ResolveSubjects, SignedTicket, Subject } from './types.ts'
 
 /**
  * The door for tickets that come by hand: re-driven events and imported tickets. They are unique, priced, charged and
@@ -51,28 +51,30 @@ export function createDoor({ charge, emit, resolveSubjects, partitions, rateMaxA
   /** Inside the caller's transaction, after `prepare` for the same tickets. */
   async function admit(db: Db, arrivals: readonly Arrival[], at: Date): Promise<Admitted> {
     const [rows, out] = [createRowBuffer(), createRowBuffer()]
-    const sorting = createBatch(rows, at)
+    const sorting = createBatch(rows, at, arrivals.length)
     arrivals.forEach(({ ticket, digest }, index) => sorting.addTicket(index, ticket, halfDigest(digest)))
-    const known = sorting.read().entries.flatMap((entry): Known[] => {
-      const arrival = arrivals[entry.index]
-      return arrival ? [{ entry, subject: arrival.subject }] : []
-    })
-    const { fresh, repeats, disputed } = await envelopes.enter(db, { known, out, meanwhile: () => {} })
+    const batch = sorting.read()
+    for (const { ticket, subject } of arrivals) {
+      const payer = batch.payers.get(authId(ticket.clientId, ticket.externalUserId))
+      if (payer) payer.subject = subject
+    }
+    const every = Uint32Array.from(arrivals.keys())
+    const { fresh, repeats, disputed } = await envelopes.enter(db, propose(batch.tickets, every, out), out)
     const given = { firstParts: rows.slice(0, rows.end()), out, at, charge, emit }
-    const priced = await price(db, fresh, arrivals)
-    const { exhausted } = fresh.length === 0 ? { exhausted: [] } : await book(db, bookable(priced, given), given)
-    return { fresh: fresh.map(({ entry }) => entry.index), repeats, conflicts: disputed, exhausted }
+    const prices = await price(db, { batch, places: fresh }, arrivals)
+    const { exhausted } = fresh.length === 0 ? { exhausted: [] } : await book(db, await bookable({ batch, places: fresh, prices }, given), given)
+    return { fresh: [...fresh], repeats, conflicts: disputed, exhausted }
   }
 
-  // What has a price keeps it; its rate is recorded here if it is not yet.
-  async function price(db: Db, fresh: readonly Known[], arrivals: readonly Arrival[]): Promise<Fresh[]> {
-    const found = await ratesAt(db, fresh.map(({ entry }) => entry.signedAtMicros), rateMaxAgeSeconds)
-    const kept = await ensureRates(db, fresh.flatMap(({ entry }) => arrivals[entry.index]?.price?.rate ?? []))
-    return fresh.map(({ entry, subject }, i) => {
-      const fixed = arrivals[entry.index]?.price
-      if (fixed) return { entry, subject, price: { rateId: kept(fixed.rate), cost: fixed.cost } }
+  // What has a price keeps it; its rate is recorded here if it is not yet. A ticket's place is that of its arrival.
+  async function price(db: Db, { batch, places }: Pick<Fresh, 'batch' | 'places'>, arrivals: readonly Arrival[]): Promise<(Priced | null)[]> {
+    const found = await ratesAt(db, Array.from(places, (place) => microsOf(batch.tickets, place)), rateMaxAgeSeconds)
+    const kept = await ensureRates(db, Array.from(places).flatMap((place) => arrivals[place]?.price?.rate ?? []))
+    return Array.from(places, (place, i) => {
+      const fixed = arrivals[place]?.price
+      if (fixed) return { rateId: kept(fixed.rate), cost: fixed.cost }
       const rate = found[i]
-      return { entry, subject, price: rate ? { rateId: rate.id, cost: priceOf(entry.fee, rate.usdAttosPerEth) } : null }
+      return rate ? { rateId: rate.id, cost: priceOf(feeOf(batch.tickets, place), rate.usdAttosPerEth) } : null
     })
   }
 

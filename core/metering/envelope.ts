@@ -4,7 +4,8 @@ import { type Wei, wei } from '../lib/money.ts'
 import {
   type Instant, decimalText, describing, exactDecimal, instantOf, int31, int64Text, integerText, sequenceText, unixMs,
 } from './fields.ts'
-import { type Json, type JsonObject, isNumber, isObject, readJson } from './json.ts'
+import { type Members, type Value, hasMembers, isNumber, isObject, isPlain, readJson } from './json.ts'
+import { createLayouts } from './layouts.ts'
 import type { ParsedEvent, Problem, QuarantineReason, SignedTicket } from './types.ts'
 
 /** The one type that is billed; everything else on the topic is somebody else's (signer-contract 5.6). */
@@ -20,45 +21,52 @@ const dayMs = 86_400_000
 
 /**
  * What an event is, from its bytes alone: a ticket, ignorable by type, or a problem with a reason. Pure, exact and
- * total: no input throws, no number passes through a float. `now` bounds the signing time.
+ * total: no input throws, no number passes through a float. `now` bounds the signing time. `plain` says that the bytes
+ * are known to have no escape and no control character.
  */
-export function parseEvent(bytes: Buffer, now: Date): ParsedEvent {
+export function parseEvent(bytes: Buffer, now: Date, plain = false): ParsedEvent {
   if (bytes.length > maxEventBytes) return problem({ reason: 'too_large', detail: `${bytes.length} bytes` })
   if (!isUtf8(bytes)) return problem({ reason: 'not_utf8', detail: 'the bytes are not UTF-8' })
-  const read = readJson(bytes.toString('utf8'))
+  const text = bytes.toString('utf8')
+  const members = plain || isPlain(text) ? layouts.read(text) : null
+  if (members) return parseEnvelope(members, now)
+  const read = readJson(text)
   if ('fault' in read) return problem({ reason: read.fault, detail: `at character ${read.at}` })
   if (!isObject(read.value)) return problem({ reason: 'not_an_object', detail: 'an envelope is a JSON object' })
+  layouts.learn(read.value)
   return parseEnvelope(read.value, now)
 }
 
-function parseEnvelope(envelope: JsonObject, now: Date): ParsedEvent {
+const layouts = createLayouts()
+
+function parseEnvelope(envelope: Members, now: Date): ParsedEvent {
   const type = envelope.get('type')
   if (typeof type === 'string' && type !== ticketType) return { kind: 'ignored' }
   const data = envelope.get('data')
-  const found = checkEnvelope(envelope) ?? (isObject(data) ? parseTicket(envelope, data, now) : ['invalid_data', 'data is not an object'])
+  const found = checkEnvelope(envelope) ?? (hasMembers(data) ? parseTicket(envelope, data, now) : ['invalid_data', 'data is not an object'])
   if (!Array.isArray(found)) return { kind: 'ticket', ticket: found }
   return problem({ ...hints(envelope, data), reason: found[0], detail: found[1] })
 }
 
 type Fault = [reason: QuarantineReason, detail: string]
 
-function checkEnvelope(envelope: JsonObject): Fault | null {
+function checkEnvelope(envelope: Members): Fault | null {
   const id = envelope.get('id')
   if (id === undefined || id === null || id === '') return ['no_id', 'without an id a repeat cannot be recognised']
   if (!isEventId(id)) return ['invalid_id', `an id is text of 1 to ${maxIdLength} characters`]
   return envelope.get('type') === ticketType ? null : ['no_type', 'type is missing or not text']
 }
 
-const isEventId = (id: Json | undefined): id is string =>
+const isEventId = (id: Value | undefined): id is string =>
   typeof id === 'string' && id !== '' && id.length <= maxIdLength && !id.includes('\u0000') && id.isWellFormed()
 
 // What an operator wants to see of a problem, as far as it can be read.
-function hints(envelope: JsonObject, data: Json | undefined): Omit<Problem, 'reason' | 'detail'> {
+function hints(envelope: Members, data: Value | undefined): Omit<Problem, 'reason' | 'detail'> {
   const id = envelope.get('id')
-  const fee = isObject(data) ? feeOf(data.get('computed_fee')) : null
+  const fee = hasMembers(data) ? feeOf(data.get('computed_fee')) : null
   return {
     eventId: isEventId(id) ? id : null,
-    authId: isObject(data) ? describing(authIdOf(data)) : null,
+    authId: hasMembers(data) ? describing(authIdOf(data)) : null,
     fee: typeof fee === 'bigint' && fee < 10n ** 78n ? fee : null,
   }
 }
@@ -67,7 +75,7 @@ function problem(given: Pick<Problem, 'reason' | 'detail'> & Partial<Problem>): 
   return { kind: 'problem', problem: { eventId: null, authId: null, fee: null, ...given } }
 }
 
-function parseTicket(envelope: JsonObject, data: JsonObject, now: Date): SignedTicket | Fault {
+function parseTicket(envelope: Members, data: Members, now: Date): SignedTicket | Fault {
   const fee = feeOf(data.get('computed_fee'))
   if (fee === null) return ['invalid_fee', 'computed_fee is not a whole number of wei in decimal text']
   if (fee > maxFee) return ['fee_out_of_range', 'computed_fee is more ether than there is']
@@ -82,12 +90,12 @@ function parseTicket(envelope: JsonObject, data: JsonObject, now: Date): SignedT
 }
 
 interface Parts {
-  readonly envelope: JsonObject
-  readonly data: JsonObject
+  readonly envelope: Members
+  readonly data: Members
   readonly fee: Wei
   readonly signed: Instant
   readonly sessionId: string
-  readonly subject: { clientId: string; externalUserId: string }
+  readonly subject: Named
 }
 
 function assemble({ envelope, data, fee, signed, sessionId, subject }: Parts): SignedTicket | Fault {
@@ -111,11 +119,11 @@ function assemble({ envelope, data, fee, signed, sessionId, subject }: Parts): S
   }
 }
 
-const isSessionId = (id: Json | undefined): id is string =>
+const isSessionId = (id: Value | undefined): id is string =>
   typeof id === 'string' && id !== '' && id.length <= maxSessionIdLength && !id.includes('\u0000')
 
 // The signer sends text. A number is taken when no JSON library in between can have rounded it (vector K13).
-function feeOf(value: Json | undefined): Wei | null {
+function feeOf(value: Value | undefined): Wei | null {
   const text = typeof value === 'string' && value.length > 40 ? longInteger(value) : integerText(value)
   if (text === null || text.startsWith('-')) return null
   const fee = BigInt(text)
@@ -125,7 +133,7 @@ function feeOf(value: Json | undefined): Wei | null {
 const longInteger = (text: string): string | null => (/^[1-9]\d{40,999}$/.test(text) ? text : null)
 
 // Forks name the halves apart instead of joined (billing facts 2.3).
-function authIdOf(data: JsonObject): string {
+function authIdOf(data: Members): string {
   const authId = data.get('auth_id')
   if (typeof authId === 'string' && authId !== '') return authId
   const client = data.get('client_id')
@@ -133,7 +141,25 @@ function authIdOf(data: JsonObject): string {
   return typeof client === 'string' && typeof subject === 'string' && client && subject ? `${client}:${subject}` : ''
 }
 
-function subjectOf(authId: string): { clientId: string; externalUserId: string } | Fault {
+interface Named { readonly clientId: string; readonly externalUserId: string }
+
+const maxSubjects = 10_000
+const subjects = new Map<string, Named>()
+
+/** Remembers what it has read: a user's tickets are many, and texts that are the same one are found faster. */
+function subjectOf(authId: string): Named | Fault {
+  const known = subjects.get(authId)
+  if (known) return known
+  // A copy: what was cut out of an event keeps all of its text in memory.
+  const kept = Buffer.from(authId).toString()
+  const subject = readSubject(kept)
+  if (Array.isArray(subject)) return subject
+  if (subjects.size >= maxSubjects) subjects.clear()
+  subjects.set(kept, subject)
+  return subject
+}
+
+function readSubject(authId: string): Named | Fault {
   if (authId === '') return ['unattributed', 'auth_id is empty: nobody can be charged']
   const colon = authId.indexOf(':')
   if (colon < 1) return ['unknown_client', 'auth_id names no client']
@@ -143,7 +169,7 @@ function subjectOf(authId: string): { clientId: string; externalUserId: string }
 }
 
 // `base:model` in one member, or the model in its own, which then wins (billing facts 2.3).
-function pipelineOf(data: JsonObject): { pipeline: string; modelId: string } {
+function pipelineOf(data: Members): { pipeline: string; modelId: string } {
   const full = describing(data.get('pipeline'))
   const colon = full.indexOf(':')
   const base = colon < 0 ? full : full.slice(0, colon)

@@ -1,12 +1,12 @@
 import { hash } from 'node:crypto'
-import { type Json, isNumber } from './json.ts'
+import { type Value, isNumber } from './json.ts'
 
 /** Values of an event's members, read exactly. Each reader returns null for what it cannot take. */
 
 const canonicalInteger = /^-?(?:0|[1-9]\d*)$/
 
 /** An integer, as a JSON number or (signer-contract 6.4) a decimal string. */
-export function integerText(value: Json | undefined): string | null {
+export function integerText(value: Value | undefined): string | null {
   const text = isNumber(value) ? value.literal : value
   return typeof text === 'string' && text.length <= 40 && canonicalInteger.test(text) ? text : null
 }
@@ -14,14 +14,14 @@ export function integerText(value: Json | undefined): string | null {
 const maxSequence = 2n ** 63n - 2n
 
 /** 0 to 2^63-2, without passing through a float: what a range of Postgres's bigint can hold with its end. */
-export function sequenceText(value: Json | undefined): string | null {
+export function sequenceText(value: Value | undefined): string | null {
   const text = integerText(value)
   if (text === null || text.startsWith('-')) return null
   return text.length < 19 || BigInt(text) <= maxSequence ? text : null
 }
 
 /** -2^63 to 2^63-1; absent is zero. */
-export function int64Text(value: Json | undefined): string | null {
+export function int64Text(value: Value | undefined): string | null {
   const text = value === undefined || value === null ? '0' : integerText(value)
   if (text === null) return null
   return text.length < 19 || BigInt.asIntN(64, BigInt(text)) === BigInt(text) ? plainZero(text) : null
@@ -30,7 +30,7 @@ export function int64Text(value: Json | undefined): string | null {
 const plainZero = (text: string): string => (text === '-0' ? '0' : text)
 
 /** 0 to 2^31-1; absent is zero. */
-export function int31(value: Json | undefined): number | null {
+export function int31(value: Value | undefined): number | null {
   const text = int64Text(value)
   const number = Number(text ?? NaN)
   return number >= 0 && number <= 0x7fff_ffff ? number : null
@@ -41,7 +41,7 @@ const maxWhole = 12
 const maxPlaces = 30
 
 /** A decimal below 10^12 in plain notation, cut after 30 places; absent is zero. Go writes floats as 5.12 or 1e-09. */
-export function decimalText(value: Json | undefined): string | null {
+export function decimalText(value: Value | undefined): string | null {
   if (value === undefined || value === null) return '0'
   const match = decimal.exec(isNumber(value) ? value.literal : typeof value === 'string' ? value : '')
   if (!match) return null
@@ -61,7 +61,7 @@ function shifted({ sign, digits, point }: { sign: string; digits: string; point:
   return `${sign}${whole}.${fraction.slice(0, maxPlaces) || '0'}`
 }
 
-const instant = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9})\d*)?(Z|[+-]\d{2}:\d{2})$/
+const rfc3339 = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9})\d*)?(Z|[+-]\d{2}:\d{2})$/
 
 export interface Instant {
   /** With microseconds, what follows cut. */
@@ -71,17 +71,56 @@ export interface Instant {
 }
 
 /** RFC 3339 with any fraction and offset, as UTC to the microsecond. */
-export function instantOf(value: Json | undefined): Instant | null {
-  const match = typeof value === 'string' && value.length <= 60 ? instant.exec(value) : null
+export function instantOf(value: Value | undefined): Instant | null {
+  return (typeof value === 'string' && value.length <= 60 ? sameMinute(value) : null) ?? anyInstant(value)
+}
+
+/** The minute that was read last, up to its colon: events follow each other, and most are of the same. */
+let minute = { text: '', ms: 0 }
+const minuteLength = '2026-01-01T00:00:'.length
+
+/** Null for what is not plainly a time in UTC, with a fraction, in the minute that was read last. */
+function sameMinute(text: string): Instant | null {
+  const start = minuteLength + 3
+  const end = text.length - 1
+  if (end <= start || minute.text === '' || !text.startsWith(minute.text)) return null
+  if (text.charCodeAt(start - 1) !== point || text.charCodeAt(end) !== zulu) return null
+  const seconds = digitsOf(text, minuteLength, start - 1)
+  const kept = Math.min(end, start + 6)
+  const micros = digitsOf(text, start, kept) * 10 ** (6 - kept + start)
+  if (!(seconds < 60 && micros >= 0 && digitsOf(text, kept, end) >= 0)) return null
+  const ms = Math.floor(micros / 1000)
+  const plain = end === start + 6 ? text : `${text.slice(0, kept)}${'0'.repeat(6 - kept + start)}Z`
+  return instant(plain, minute.ms + seconds * 1000 + ms, micros - ms * 1000)
+}
+
+const [zulu, point, zero] = [90, 46, 48]
+
+/** The number that the digits from `from` to `to` are; NaN when one of them is none. */
+function digitsOf(text: string, from: number, to: number): number {
+  let number = 0
+  for (let i = from; i < to; i++) {
+    const digit = text.charCodeAt(i) - zero
+    if (!(digit >= 0 && digit <= 9)) return NaN
+    number = number * 10 + digit
+  }
+  return number
+}
+
+const instant = (text: string, ms: number, micros: number): Instant => ({ text, ms, micros: ms * 1000 + micros })
+
+function anyInstant(value: Value | undefined): Instant | null {
+  const match = typeof value === 'string' && value.length <= 60 ? rfc3339.exec(value) : null
   if (!match) return null
-  const [, year, month, day, hour, minute, second, fraction = '', zone = ''] = match
-  const seconds = `${year}-${month}-${day}T${hour}:${minute}:${second}`
+  const [, year, month, day, hour, minutes, second, fraction = '', zone = ''] = match
+  const seconds = `${year}-${month}-${day}T${hour}:${minutes}:${second}`
   const micros = fraction.slice(0, 6).padEnd(6, '0')
-  const wall = wallClock({ year, month, day, hour, minute, second })
+  const wall = wallClock({ year, month, day, hour, minute: minutes, second })
   const ms = wall + Number(micros.slice(0, 3)) - offsetMs(zone)
   if (Number.isNaN(ms)) return null
+  if (zone === 'Z') minute = { text: `${year}-${month}-${day}T${hour}:${minutes}:`, ms: wall - Number(second) * 1000 }
   const utc = zone === 'Z' ? seconds : new Date(ms).toISOString().slice(0, 19)
-  return { text: `${utc}.${micros}Z`, ms, micros: ms * 1000 + Number(micros.slice(3)) }
+  return instant(`${utc}.${micros}Z`, ms, Number(micros.slice(3)))
 }
 
 /** The text of a time in microseconds since 1970, exact. */
@@ -106,7 +145,7 @@ function offsetMs(zone: string): number {
 }
 
 /** Text that describes and never decides: anything else is empty, NUL (which Postgres refuses) is replaced. */
-export function describing(value: Json | undefined): string {
+export function describing(value: Value | undefined): string {
   if (typeof value !== 'string') return ''
   const text = value.includes('\u0000') ? value.replaceAll('\u0000', '\ufffd') : value
   return text.length <= 64 ? text : shortened(text.toWellFormed())
@@ -127,11 +166,11 @@ function shortened(text: string): string {
 const statedDecimal = /^(?:0|[1-9]\d{0,29})(?:\.\d{1,18})?$/
 
 /** An exact amount in text; a number, which a float may have rounded, is as good as none. */
-export const exactDecimal = (value: Json | undefined): string | null =>
+export const exactDecimal = (value: Value | undefined): string | null =>
   typeof value === 'string' && statedDecimal.test(value) ? value : null
 
 /** A Unix time in milliseconds as decimal text or number (signer-contract 5.3). */
-export function unixMs(value: Json | undefined): number | null {
+export function unixMs(value: Value | undefined): number | null {
   const text = integerText(value)
   const ms = text === null ? NaN : Number(text)
   return ms > 0 && ms < 8.64e15 ? ms : null

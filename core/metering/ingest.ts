@@ -1,21 +1,23 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type RowBuffer, createRowBuffer } from '../lib/copy-sql.ts'
-import { priceOf } from '../lib/money.ts'
+import { within } from '../lib/maps.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
-import { attribute } from './batch.ts'
-import { type Bookable, type Given, type Irregular, book, bookable, regular } from './booking.ts'
-import { type Known, createEnvelopes } from './envelopes.ts'
+import { type Batch, type Payer, attribute } from './batch.ts'
+import { type Bookable, type Fresh, type Given, type Irregular, book, bookable, regular } from './booking.ts'
+import { type Columns, feeOf, indexOf, microsOf, msOf, sessionOf } from './columns.ts'
+import { type Proposal, createEnvelopes, propose } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
 import { countReasons, quarantine, sameIdOtherBytes, ticketProblem, unknownClient } from './quarantine-intake.ts'
 import { ratesAt } from './rate-store.ts'
 import type { Sorted, Sorting } from './sorting.ts'
-import type { Fresh } from './sums.ts'
-import type { Charge, Counts, Outcome, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
+import { createPrices } from './prices.ts'
+import type { Charge, Counts, Outcome, Priced, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
 
-export const maxBatch = 10_000
+export const maxBatch = 15_000
 
 export interface IngestDeps {
   readonly pool: Pool
@@ -42,9 +44,21 @@ export interface Ingested {
 export interface Prepared extends Sorted {
   readonly records: readonly StreamRecord[]
   readonly at: Date
+  /** What its rows are written to. */
+  readonly out: RowBuffer
+  readonly draft: Draft
+}
+
+/** All that is written of a batch if, as nearly always, each of its tickets is new and of a known user. */
+interface Draft {
+  readonly proposal: Proposal
+  /** Records of clients that are nobody's. */
+  readonly nobodys: readonly number[]
+  readonly booked: Bookable
 }
 
 const keptBuffers = 2
+const dayMs = 86_400_000
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
@@ -57,71 +71,67 @@ export function createIngest(deps: IngestDeps) {
     const at = now()
     const sorted = await sorting.sort(records, at)
     await attribute(sorted.batch.payers, resolveSubjects)
-    await partitions.ensure(sorted.batch.entries.map((entry) => entry.signedAtMs))
-    return { ...sorted, records, at }
+    const { tickets } = sorted.batch
+    await partitions.ensure(daysOf(tickets))
+    const out = idle.pop() ?? createRowBuffer()
+    const every = Uint32Array.from({ length: tickets.count }, (_, place) => place)
+    const draft = await draftOf(pool, { batch: sorted.batch, places: every }, { firstParts: sorted.rows, out, at })
+    return { ...sorted, records, at, out, draft }
   }
 
   /** Writes a prepared batch. */
   async function commit(prepared: Prepared): Promise<Ingested> {
-    const out = idle.pop() ?? createRowBuffer()
     const ingested = await tx(pool, async (db) => {
       const taken = await takePositions(db, prepared.records)
-      const { outcomes, ...written } = await write(db, prepared, { taken, out })
+      const { outcomes, ...written } = await write(db, prepared, taken)
       await count(db, { records: prepared.records, outcomes })
       return { ...written, counts: countOf(outcomes) }
     })
     // Not when it fails: a connection that breaks may still hold what it was to send.
-    out.clear()
-    if (idle.length < keptBuffers) idle.push(out)
+    prepared.out.clear()
+    if (idle.length < keptBuffers) idle.push(prepared.out)
     prepared.release()
     return ingested
   }
 
-  async function write(db: Db, { records, batch, rows: firstParts, at }: Prepared, { taken, out }: Writing) {
+  async function write(db: Db, prepared: Prepared, taken: Taken) {
+    const { records, batch, rows: firstParts, out, at } = prepared
     const isNew = ({ index }: { readonly index: number }): boolean => !taken[index]
-    const known: Known[] = []
-    const nobodys: number[] = []
-    for (const entry of batch.entries) {
-      const { subject } = entry.session.payer
-      if (!isNew(entry)) continue
-      if (subject) known.push({ entry, subject })
-      else nobodys.push(entry.index)
-    }
     const given = { firstParts, out, at, charge, emit }
-    const { booked, ...entered } = await enter(db, known, given)
-    const done = booked.fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
+    // A rate that was missing may be known by now.
+    const holds = !taken.includes(true) && prepared.draft.booked.unpriced === 0
+    const { proposal, nobodys, booked: guess } = holds ? prepared.draft : await draftOf(db, { batch, places: newOf(batch.tickets, taken) }, given)
+    const { fresh, repeats, disputed } = await envelopes.enter(db, proposal, out)
+    const booked = fresh.length === proposal.places.length ? guess : await bookable(among(guess, fresh), given)
+    const done = fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
     const problems = [
       ...batch.problems.filter(isNew),
       ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
-      ...entered.disputed.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
+      ...disputed.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
-      ticket: booked.fresh.map(({ entry }) => entry.index), duplicate: entered.repeats,
+      ticket: Array.from(fresh, (place) => indexOf(batch.tickets, place)), duplicate: repeats,
       ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
     })
-    const unpriced = booked.fresh.filter((ticket) => ticket.price === null).length
-    return { outcomes, ...done, quarantined: countReasons(problems), unpriced }
+    return { outcomes, ...done, quarantined: countReasons(problems), unpriced: booked.unpriced }
   }
 
-  /** Enters the ids of known users' tickets. Meanwhile all is worked out as if, as nearly always, every one were new. */
-  async function enter(db: Db, known: readonly Known[], given: Given) {
-    const priced = await price(db, known)
-    let guess: Bookable | null = null
-    const entered = await envelopes.enter(db, {
-      known, out: given.out, meanwhile: () => { guess = bookable(priced, given) },
-    })
-    if (guess !== null && entered.fresh.length === known.length) return { ...entered, booked: guess }
-    const fresh = new Set(entered.fresh.map(({ entry }) => entry))
-    return { ...entered, booked: bookable(priced.filter(({ entry }) => fresh.has(entry)), given) }
+  // In small steps: while one batch is drafted, the database waits for each next statement of the one before.
+  async function draftOf(db: Db, { batch, places }: Pick<Fresh, 'batch' | 'places'>, given: Given): Promise<Draft> {
+    const { known, nobodys } = byUser(batch, places)
+    await nextTurn()
+    const prices = await price(db, batch.tickets, known)
+    await nextTurn()
+    const proposal = propose(batch.tickets, known, given.out)
+    await nextTurn()
+    return { proposal, nobodys, booked: await bookable({ batch, places: known, prices }, given) }
   }
 
-  async function price(db: Db, known: readonly Known[]): Promise<Fresh[]> {
-    const rates = await ratesAt(db, known.map(({ entry }) => entry.signedAtMicros), rateMaxAgeSeconds)
-    return known.map(({ entry, subject }, i) => {
-      const rate = rates[i]
-      return { entry, subject, price: rate ? { rateId: rate.id, cost: priceOf(entry.fee, rate.usdAttosPerEth) } : null }
-    })
+  async function price(db: Db, tickets: Columns, places: Uint32Array): Promise<(Priced | null)[]> {
+    const rates = await ratesAt(db, Array.from(places, (place) => microsOf(tickets, place)), rateMaxAgeSeconds)
+    const priceOf = createPrices()
+    return rates.map((rate, i) => (rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0)) : null))
   }
 
   return { prepare, commit }
@@ -129,7 +139,38 @@ export function createIngest(deps: IngestDeps) {
 
 export type Ingest = ReturnType<typeof createIngest>
 
-interface Writing { readonly taken: Taken; readonly out: RowBuffer }
+/** A time in milliseconds of each day that tickets are of; of those that follow each other one. */
+function daysOf(tickets: Columns): number[] {
+  const days: number[] = []
+  for (let place = 0; place < tickets.count; place++) {
+    const day = Math.floor(msOf(tickets, place) / dayMs) * dayMs
+    if (day !== days.at(-1)) days.push(day)
+  }
+  return days
+}
+
+const newOf = (tickets: Columns, taken: Taken): Uint32Array =>
+  Uint32Array.from({ length: tickets.count }, (_, place) => place).filter((place) => !taken[indexOf(tickets, place)])
+
+/** Tickets of known users, those of each together and in the order of the tickets' key: Postgres takes them faster so. */
+function byUser({ tickets, sessions }: Batch, places: Uint32Array): { known: Uint32Array; nobodys: number[] } {
+  const nobodys: number[] = []
+  const groups = new Map<Payer, number[]>()
+  for (const place of places) {
+    const payer = sessions[sessionOf(tickets, place)]?.payer
+    if (payer?.subject) within(groups, payer, () => []).push(place)
+    else nobodys.push(indexOf(tickets, place))
+  }
+  const inOrder = [...groups].map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+  return { known: Uint32Array.from(inOrder.flatMap(({ group }) => group)), nobodys }
+}
+
+/** Of the places that were drafted those in `fresh`, with their prices. */
+function among({ batch, places, prices }: Fresh, fresh: Uint32Array): Fresh {
+  const wanted = new Set(fresh)
+  return { batch, places: places.filter((place) => wanted.has(place)), prices: prices.filter((_, i) => wanted.has(places[i] ?? -1)) }
+}
 
 /** What became of each record, by its index; nothing of one that was taken before. */
 function outcomesOf(indexes: Readonly<Record<Outcome, readonly number[]>>): Outcome[] {

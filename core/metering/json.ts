@@ -6,8 +6,14 @@ export type Json = string | boolean | null | JsonNumber | readonly Json[] | Json
 export interface JsonNumber { readonly literal: string }
 export type JsonObject = ReadonlyMap<string, Json>
 
-export const isObject = (value: Json | undefined): value is JsonObject => value instanceof Map
-export const isNumber = (value: Json | undefined): value is JsonNumber =>
+/** An object of which only what is asked for is known. */
+export interface Members { readonly get: (name: string) => Value | undefined }
+export type Value = Json | Members
+
+export const isObject = (value: Value | undefined): value is JsonObject => value instanceof Map
+export const hasMembers = (value: Value | undefined): value is Members =>
+  typeof value === 'object' && value !== null && 'get' in value
+export const isNumber = (value: Value | undefined): value is JsonNumber =>
   typeof value === 'object' && value !== null && 'literal' in value
 
 export type JsonFault = 'not_json' | 'too_deep' | 'duplicate_member'
@@ -36,9 +42,28 @@ const isFault = (thrown: unknown): thrown is Fault =>
 // All but what is printable and no backslash: a class of code units is searched fastest.
 const unusual = /[^ -[\]-~\u00a0-\uffff]/
 
+/** No escape and no control character anywhere. */
+export const isPlain = (text: string): boolean => !unusual.test(text)
+
+/** The same of all bytes of UTF-8 up to `end`, four at a time. */
+export function arePlain(memory: ArrayBuffer, end: number): boolean {
+  const words = new Int32Array(memory, 0, end >> 2)
+  // By their places: an iterator would cost more than the look.
+  for (let i = 0; i < words.length; i++) {
+    const word = words[i] ?? 0
+    const escapes = word ^ 0x5c5c5c5c
+    // The highest bit of a byte that is below 0x20, or is a backslash.
+    if (((((word - 0x20202020) & ~word) | ((escapes - 0x01010101) & ~escapes)) & 0x80808080) !== 0) return false
+  }
+  for (const byte of new Uint8Array(memory, end & ~3, end & 3)) {
+    if (byte < 0x20 || byte === 0x5c) return false
+  }
+  return true
+}
+
 /** The value of the whole text, or what is wrong with it and where. Never throws. */
 export function readJson(text: string): JsonResult {
-  const cursor: Cursor = { text, at: 0, plain: !unusual.test(text) }
+  const cursor: Cursor = { text, at: 0, plain: isPlain(text) }
   try {
     const value = readValue(cursor, 0)
     skipSpace(cursor)

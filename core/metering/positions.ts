@@ -1,3 +1,4 @@
+import { within } from '../lib/maps.ts'
 import type { Db } from '../lib/sql.ts'
 import * as offsets from './offset-store.ts'
 import { type Counts, type Outcome, type StreamRecord, outcomes as outcomeNames } from './types.ts'
@@ -17,10 +18,11 @@ export async function takePositions(db: Db, records: readonly StreamRecord[]): P
   const source = records[0]?.source
   if (firsts.size === 0 || source === undefined) return records.map(() => false)
   const positions = await offsets.lockPositions(db, source, firsts)
+  const lasts = new Map([...positions].map(([partition, next]) => [partition, next - 1n]))
   return records.map(({ partition, offset }) => {
     if (offset === null) return false
-    if (offset < (positions.get(partition) ?? 0n)) return true
-    positions.set(partition, offset + 1n)
+    if (offset <= (lasts.get(partition) ?? -1n)) return true
+    lasts.set(partition, offset)
     return false
   })
 }
@@ -33,19 +35,19 @@ interface Counting {
 
 /** Moves the streams on by what their records became. */
 export async function count(db: Db, { records, outcomes }: Counting): Promise<void> {
-  const advances = new Map<number, { counts: Record<Outcome, number>; nextOffset: bigint | null }>()
+  const advances = new Map<number, { readonly counts: Record<Outcome, number>; last: bigint | null }>()
   outcomes.forEach((outcome, index) => {
     const record = records[index]
     if (outcome === undefined || record === undefined) return
     const { partition, offset } = record
-    const advance = advances.get(partition) ?? { counts: noCounts(), nextOffset: null }
-    advances.set(partition, advance)
+    const advance = within(advances, partition, () => ({ counts: noCounts(), last: null }))
     advance.counts[outcome] += 1
-    if (offset !== null && offset >= (advance.nextOffset ?? 0n)) advance.nextOffset = offset + 1n
+    if (offset !== null && (advance.last === null || offset > advance.last)) advance.last = offset
   })
   const source = records[0]?.source
   if (source === undefined || advances.size === 0) return
-  await offsets.advance(db, source, [...advances].map(([partition, advance]) => ({ partition, ...advance })))
+  await offsets.advance(db, source, [...advances].map(([partition, { counts, last }]) =>
+    ({ partition, counts, nextOffset: last === null ? null : last + 1n })))
 }
 
 const noCounts = (): Record<Outcome, number> => ({ ticket: 0, duplicate: 0, ignored: 0, quarantined: 0 })

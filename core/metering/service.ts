@@ -80,7 +80,7 @@ export function createMetering(deps: MeteringDeps) {
     pool, now, charge, rateMaxAgeSeconds, emit: deps.emitter?.emitPriced, onPriced: meters.latePriced, onExhausted,
   })
   const source = deps.eventSource ?? kafkaSource()
-  const collector = source && createCollector({ source, intake, prepare: ingest.prepare, log })
+  const collector = source && createCollector({ source, intake, prepare: ingest.prepare, log, ahead: deps.lean ? 1 : 2 })
   let loops: Loop[] = []
 
   function kafkaSource(): EventSource | null {

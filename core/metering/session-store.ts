@@ -1,4 +1,4 @@
-import { type Db, many, one, sql } from '../lib/sql.ts'
+import { type Db, type Statement, many, one, sql } from '../lib/sql.ts'
 import { decimalText } from '../lib/decimal.ts'
 import { plainArray, textArray } from '../lib/arrays.ts'
 import { multirange } from './sequences.ts'
@@ -24,18 +24,10 @@ const keptRanges = 500
 // A multirange in memory: 24 bytes, then for each range its two ends of eight bytes, a flag and an offset.
 const maxRangeBytes = 24 + maxRanges * 21
 
-/**
- * Adds sums to their sessions, which are given in the order of their key. Returns which of their sequence numbers had
- * come before: tickets of a replayed state, or of another session under the same 32-bit id.
- *
- * What another transaction adds at this very moment is not among the returned; `replayed_count`, which is worked out
- * on the locked row, has it.
- */
-export async function addSessions(
-  db: Db, sums: readonly SessionSums[],
-): Promise<{ repeated: Repeated[]; overgrown: Overgrown[] }> {
+/** What adds sums to their sessions, which are given in the order of their key. */
+export function addingSessions(sums: readonly SessionSums[]): Statement {
   const column = <T>(value: (row: SessionSums) => T): T[] => sums.map(value)
-  const found = await many<Found>(db, sql`
+  return sql`
     with batch as materialized (
       select *
       from unnest(
@@ -107,7 +99,18 @@ export async function addSessions(
     union all
     select null, null, app_id, user_id, session_id
     from written
-    where bytes > ${maxRangeBytes}`)
+    where bytes > ${maxRangeBytes}`
+}
+
+/**
+ * Adds sums to their sessions. Returns which of their sequence numbers had come before: tickets of a replayed state, or
+ * of another session under the same 32-bit id.
+ *
+ * What another transaction adds at this very moment is not among the returned; `replayed_count`, which is worked out
+ * on the locked row, has it.
+ */
+export async function addSessions(db: Db, adding: Statement): Promise<{ repeated: Repeated[]; overgrown: Overgrown[] }> {
+  const found = await many<Found>(db, adding)
   return {
     repeated: found.flatMap(({ position, ranges }) => (position === null || ranges === null ? [] : [{ position, ranges }])),
     overgrown: found.flatMap(({ app_id, user_id, session_id }) =>

@@ -8,7 +8,7 @@ import type { StreamRecord } from './types.ts'
 
 export interface Sorted {
   readonly batch: Batch
-  /** The first parts of the rows of its entries. */
+  /** The first parts of the rows of its tickets. */
   readonly rows: Buffer
   /** To be called once, when the rows are not needed any more. */
   readonly release: () => void
@@ -17,10 +17,10 @@ export interface Sorted {
 const breath = 50
 /** From here on a batch is worth another thread; a quiet service never has one. */
 const manyRecords = 1_000
-const keptMemory = 3
+const keptMemory = 4
 const maxKeptBytes = 32 * 1024 * 1024
 /** Its garbage is young and its batches are bounded: more would only be memory. */
-const limits = { maxYoungGenerationSizeMb: 12, maxOldGenerationSizeMb: 192 }
+const limits = { maxYoungGenerationSizeMb: 32, maxOldGenerationSizeMb: 192 }
 
 /**
  * Parses, checks and encodes records: the larger part of what ingest computes. Large batches are sorted in a thread of
@@ -45,7 +45,7 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
 
   async function sortHere(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
     const rows = createRowBuffer(idle.pop())
-    const sorting = createBatch(rows, at)
+    const sorting = createBatch(rows, at, records.length)
     for (const [index, { bytes }] of records.entries()) {
       sorting.add(index, bytes)
       // The process has others to answer, too.

@@ -1,4 +1,4 @@
-import { type Copying, type RowBuffer, copyRows } from '../lib/copy-sql.ts'
+import { type RowBuffer, copyRows } from '../lib/copy-sql.ts'
 import { decimalText } from '../lib/decimal.ts'
 import { type Db, type Statement, sql } from '../lib/sql.ts'
 import { plainArray, textArray, uuidArray } from '../lib/arrays.ts'
@@ -24,16 +24,16 @@ export async function knownEnvelopes(db: Db, keys: readonly string[]): Promise<M
   return new Map(rows.map((row) => [row.key.toString('latin1'), row.digest.toString('latin1')]))
 }
 
-/** Enters new envelopes. Rejects with a unique violation, the transaction lost, when one is not new. */
-export function copyEnvelopes(db: Db, rows: RowBuffer, envelopes: readonly Envelope[]): Copying {
-  const start = rows.end()
-  for (const { key, digest } of envelopes) {
-    rows.row(2)
-    rows.latin1(key)
-    rows.latin1(digest)
-  }
-  return copyRows(db, 'envelopes (key, digest)', rows.slice(start, rows.end()))
+/** Writes the row of an envelope, whose key stands at `at` in `ids` and whose digest follows it. */
+export function writeEnvelope(rows: RowBuffer, ids: Uint8Array, at: number): void {
+  rows.row(2)
+  rows.uuid(ids, at)
+  rows.uuid(ids, at + 16)
 }
+
+/** Enters new envelopes. Rejects with a unique violation, the transaction lost, when one is not new. */
+export const copyEnvelopes = (db: Db, rows: Buffer): Promise<void> =>
+  copyRows(db, 'envelopes (key, digest)', rows)
 
 /** Enters envelopes; returns the keys that were there before. Waits for a rival that is entering the same key. */
 export async function insertEnvelopes(db: Db, envelopes: readonly Envelope[]): Promise<Set<string>> {
@@ -56,7 +56,7 @@ export async function insertEnvelopes(db: Db, envelopes: readonly Envelope[]): P
 }
 
 /** Writes rows made by `writeTicket` and `writeOutcome`. */
-export const copyTickets = (db: Db, rows: Buffer): Copying =>
+export const copyTickets = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 
 /** What adds sums to their hours, which are given in the order of their key. */

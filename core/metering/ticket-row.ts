@@ -1,5 +1,6 @@
-import type { RowBuffer } from '../lib/copy-sql.ts'
-import type { SignedTicket } from './types.ts'
+import { type RowBuffer, createRowBuffer, uuidBytes } from '../lib/copy-sql.ts'
+import { within } from '../lib/maps.ts'
+import type { Priced, SignedTicket, Subject } from './types.ts'
 
 /**
  * A ticket's row as COPY takes it, in two parts: what the event says, written when it is parsed, and what the
@@ -12,7 +13,7 @@ export const ticketColumns = [
   'app_id', 'user_id', 'rate_id', 'cost_attos', 'charge_id', 'replayed', 'received_at',
 ] as const
 
-/** Writes the first part; `writeOutcome` must follow it. */
+/** Writes the first part; the second must follow it. */
 export function writeTicket(rows: RowBuffer, ticket: SignedTicket): void {
   rows.row(ticketColumns.length)
   rows.text(ticket.eventId)
@@ -37,6 +38,7 @@ export function writeTicket(rows: RowBuffer, ticket: SignedTicket): void {
 }
 
 const idAt = 2 + 4
+const firstBytes = 64 * 1024
 
 /** The event id of a row that begins at `from`. */
 export function eventIdIn(rows: Buffer, from: number): string {
@@ -44,27 +46,51 @@ export function eventIdIn(rows: Buffer, from: number): string {
   return rows.toString('utf8', from + idAt, from + idAt + length)
 }
 
-export interface OutcomeOf {
-  readonly appId: Uint8Array
-  readonly userId: Uint8Array
-  readonly price: { readonly rateId: bigint; readonly costAttos: string; readonly chargeId: Uint8Array } | null
+export interface Outcome {
+  readonly subject: Subject
+  readonly price: Priced | null
   readonly replayed: boolean
-  readonly receivedAtMs: number
 }
 
-/** Writes the second part. */
-export function writeOutcome(rows: RowBuffer, { appId, userId, price, replayed, receivedAtMs }: OutcomeOf): void {
-  rows.uuid(appId)
-  rows.uuid(userId)
-  if (price === null) {
-    rows.none()
-    rows.none()
-    rows.none()
-  } else {
-    rows.int8(price.rateId)
-    rows.numeric(price.costAttos)
-    rows.uuid(price.chargeId)
+const maxPrices = 1_000
+
+/** Writes the second parts of a batch's rows. What many have in common is encoded once. */
+export function outcomeWriter(out: RowBuffer, { chargeId, at }: { readonly chargeId: string; readonly at: Date }) {
+  const charge = uuidBytes(chargeId)
+  const parts = createRowBuffer(new ArrayBuffer(firstBytes))
+  const users = new Map<Subject, Buffer>()
+  const prices = new Map<Priced | null, Buffer>()
+
+  function part(write: () => void): Buffer {
+    const start = parts.end()
+    write()
+    return parts.slice(start, parts.end())
   }
-  rows.boolean(replayed)
-  rows.instant(receivedAtMs * 1000)
+
+  const ofUser = (subject: Subject): Buffer => part(() => {
+    parts.uuid(uuidBytes(subject.appId))
+    parts.uuid(uuidBytes(subject.userId))
+  })
+
+  const ofPrice = (price: Priced | null): Buffer => part(() => {
+    if (price === null) {
+      parts.none()
+      parts.none()
+      parts.none()
+    } else {
+      parts.int8(price.rateId)
+      parts.numeric(String(price.cost))
+      parts.uuid(charge)
+    }
+  })
+
+  return ({ subject, price, replayed }: Outcome): void => {
+    if (prices.size >= maxPrices) prices.clear()
+    const user = within(users, subject, () => ofUser(subject))
+    const priced = within(prices, price, () => ofPrice(price))
+    out.copy(user, 0, user.length)
+    out.copy(priced, 0, priced.length)
+    out.boolean(replayed)
+    out.instant(at.getTime() * 1000)
+  }
 }

@@ -97,6 +97,9 @@ export interface Rate {
   readonly observedAt: Date
 }
 
+/** What a ticket costs, and by which rate. */
+export interface Priced { readonly rateId: bigint; readonly cost: UsdAttos }
+
 export interface NewRate {
   readonly usdAttosPerEth: EthRate
   readonly source: string

@@ -51,9 +51,7 @@ describe('rows for COPY', () => {
       })
       await tx(pool, async (db) => {
         await db.query('delete from copied')
-        const copying = copyRows(db, 'copied', rows.slice(0, rows.end()))
-        await copying.sent
-        await copying.done
+        await copyRows(db, 'copied', rows.slice(0, rows.end()))
       })
       const read = await pool.query(`
         select words, amount, small, large, yes, (extract(epoch from at) * 1000000)::bigint as micros, id,
@@ -76,7 +74,7 @@ describe('rows for COPY', () => {
     await tx(pool, async (db) => {
       await db.query('savepoint before')
       const copying = copyRows(db, 'copied (place, small)', rows.slice(0, rows.end()))
-      await expect(copying.sent.then(() => copying.done)).rejects.toMatchObject({ code: '23514' })
+      await expect(copying).rejects.toMatchObject({ code: '23514' })
       await db.query('rollback to savepoint before')
       expect((await db.query('select 1 as one')).rows).toEqual([{ one: 1 }])
     })

@@ -68,7 +68,7 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])('%s that w
     const log = createLog({ level: 'info', name: 'collector' }, sink)
     const collector = createCollector({
       source: createKafkaSource(config, { positions, log }), log,
-      intake: { take: async () => [] }, prepare: async () => { throw new Error('nothing comes') },
+      intake: { take: async () => [] }, prepare: async () => { throw new Error('nothing comes') }, ahead: 1,
     })
     collector.start()
     stops.push(collector.stop)

@@ -1,5 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../core/lib/log.ts'
+import {
+  billionthsOf, digestOf, featureOf, feeOf, fromOf, indexOf, keyOf, microsOf, quickPixelsOf, sequenceOf, sessionOf, toOf,
+} from '../../../core/metering/columns.ts'
 import { type Sorted, createSorting } from '../../../core/metering/sorting.ts'
 import type { StreamRecord } from '../../../core/metering/types.ts'
 import { envelope } from './harness.ts'
@@ -27,14 +30,17 @@ const records = (count: number): StreamRecord[] => Array.from({ length: count },
 
 /** All that a batch is, without the objects that stand for the same payer or session. */
 function plain({ batch, rows }: Sorted) {
-  const { entries, problems, ignored, payers } = batch
+  const { tickets, sessions, features, problems, ignored, payers } = batch
   return {
-    problems, ignored,
-    payers: [...payers].map(([key, { clientId, externalUserId, sessions }]) => [key, clientId, externalUserId, [...sessions.keys()]]),
-    entries: entries.map(({ session, from, to, ...entry }) => ({
-      ...entry, row: rows.subarray(from, to).toString('hex'), payer: session.payer.externalUserId, sessionId: session.sessionId,
-      manifestId: session.manifestId, appName: session.appName, sessionFeature: session.feature,
-      known: session.payer.sessions.get(session.sessionId) === session,
+    problems, ignored, features, odd: [...tickets.odd],
+    payers: [...payers].map(([key, { clientId, externalUserId, sessions: of }]) => [key, clientId, externalUserId, [...of]]),
+    sessions: sessions.map(({ payer, ...session }, place) =>
+      ({ ...session, payer: payer.externalUserId, known: payer.sessions.get(session.sessionId) === place })),
+    tickets: Array.from({ length: tickets.count }, (_, place) => ({
+      index: indexOf(tickets, place), session: sessionOf(tickets, place), feature: featureOf(tickets, place),
+      micros: microsOf(tickets, place), billionths: billionthsOf(tickets, place), pixels: quickPixelsOf(tickets, place),
+      fee: feeOf(tickets, place), sequence: sequenceOf(tickets, place), key: keyOf(tickets, place), digest: digestOf(tickets, place),
+      row: rows.subarray(fromOf(tickets, place), toOf(tickets, place)).toString('hex'),
     })),
   }
 }
@@ -43,7 +49,7 @@ describe('sorting a batch', () => {
   it('comes to the same in a thread of its own', async () => {
     const given = records(1_500)
     const here = plain(await sorter(false).sort(given, at))
-    expect(here.entries.length).toBeGreaterThan(1_000)
+    expect(here.tickets.length).toBeGreaterThan(1_000)
     expect([here.problems.length, here.ignored.length].every((length) => length > 20)).toBe(true)
     const threaded = sorter(true)
     const [first, second] = await Promise.all([threaded.sort(given, at), threaded.sort(given.toReversed(), at)])
@@ -59,7 +65,7 @@ describe('sorting a batch', () => {
     const threaded = sorter(true)
     const sorted = threaded.sort(given, at)
     await threaded.stop()
-    expect((await sorted).batch.entries.length).toBeGreaterThan(3_000)
-    expect((await threaded.sort(given.slice(0, 1_200), at)).batch.entries.length).toBeGreaterThan(700)
+    expect((await sorted).batch.tickets.count).toBeGreaterThan(3_000)
+    expect((await threaded.sort(given.slice(0, 1_200), at)).batch.tickets.count).toBeGreaterThan(700)
   })
 })

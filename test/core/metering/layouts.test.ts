@@ -1,0 +1,92 @@
+import { isDeepStrictEqual } from 'node:util'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { instantOf } from '../../../core/metering/fields.ts'
+import { type Members, type Value, arePlain, hasMembers, isObject, isPlain, readJson } from '../../../core/metering/json.ts'
+import { createLayouts } from '../../../core/metering/layouts.ts'
+
+const name = fc.stringMatching(/^[a-z_ é]{1,8}$/)
+const number = fc.constantFrom('0', '-0', '7', '-12.50', '18446744073709551616', '0.000001', '123.0')
+const scalar = fc.oneof(number, fc.constantFrom('null', 'true', 'false', '""', '"a:b,c}"', '"Zoë"'),
+  fc.stringMatching(/^[ !#-[\]-~]{0,12}$/).map((text) => `"${text}"`))
+const object = (value: fc.Arbitrary<string>) => fc.uniqueArray(name, { minLength: 1, maxLength: 6 }).chain((names) =>
+  fc.tuple(...names.map(() => value)).map((values) => `{${names.map((of, i) => `"${of}":${values[i]}`).join(',')}}`))
+const event = object(fc.oneof({ weight: 4, arbitrary: scalar }, { weight: 1, arbitrary: object(scalar) }))
+
+/** Is a text, read by its layout, what it is when read in full? */
+function isRight(members: Members | null, text: string): boolean {
+  const read = readJson(text)
+  return members !== null && 'value' in read && isObject(read.value) && isSame(members, read.value)
+}
+
+function isSame(quick: Value | undefined, full: Value): boolean {
+  if (!isObject(full)) return isDeepStrictEqual(quick, full)
+  return hasMembers(quick) && [...full].every(([of, value]) => isSame(quick.get(of), value))
+}
+
+function learned(text: string) {
+  const layouts = createLayouts()
+  const read = readJson(text)
+  if ('value' in read && isObject(read.value)) layouts.learn(read.value)
+  return layouts
+}
+
+describe('a text of a known layout', () => {
+  it('is read as it would be in full', () => {
+    fc.assert(fc.property(event, (text) => {
+      expect(isRight(learned(text).read(text), text)).toBe(true)
+    }), { numRuns: 500 })
+  })
+
+  it('is not taken for one when a character is too many, too few or another', () => {
+    const spoiled = fc.record({
+      text: event, at: fc.nat(200), gone: fc.nat(2), put: fc.stringMatching(/^[-"{}[\],:.0-9a-z ]{0,2}$/),
+    }).map(({ text, at, gone, put }) => {
+      const place = at % text.length
+      return { text, other: text.slice(0, place) + put + text.slice(place + gone) }
+    })
+    fc.assert(fc.property(spoiled, ({ text, other }) => {
+      const members = isPlain(other) ? learned(text).read(other) : null
+      expect(members === null || isRight(members, other)).toBe(true)
+    }), { numRuns: 5_000 })
+  })
+
+  it('is kept among others, and a repeated member is never learned', () => {
+    const layouts = learned('{"a":1}')
+    for (const text of ['{"b":{"c":1}}', '{"d":[]}']) {
+      const read = readJson(text)
+      if ('value' in read && isObject(read.value)) layouts.learn(read.value)
+    }
+    expect(layouts.read('{"a":2}')?.get('a')).toEqual({ literal: '2' })
+    expect(layouts.read('{"b":{"c":3}}')?.get('b')).toBeDefined()
+    expect(layouts.read('{"a":1,"a":2}')).toBeNull()
+  })
+})
+
+describe('plain bytes', () => {
+  it('have neither a backslash nor a control character, wherever it would stand', () => {
+    fc.assert(fc.property(fc.uint8Array({ min: 0x20, maxLength: 30 }), fc.nat(0x20), fc.nat(40), (bytes, code, at) => {
+      const given = bytes.map((byte) => (byte === 0x5c ? 0x20 : byte))
+      const memory = new Uint8Array(40).fill(0xff)
+      memory.set(given)
+      expect(arePlain(memory.buffer, given.length)).toBe(true)
+      if (at >= given.length) return
+      memory[at] = code === 0x20 ? 0x5c : code
+      expect(arePlain(memory.buffer, given.length)).toBe(false)
+    }))
+  })
+})
+
+describe('an instant of the minute that was read last', () => {
+  it('is what it would be by itself', () => {
+    const fraction = fc.stringMatching(/^(\.[0-9]{0,12})?$/)
+    const given = fc.record({ second: fc.integer({ min: 0, max: 61 }), fraction, zone: fc.constantFrom('Z', 'z', '+00:00', '') })
+    fc.assert(fc.property(given, ({ second, fraction: parts, zone }) => {
+      const text = `2026-03-31T23:59:${String(second).padStart(2, '0')}${parts}${zone}`
+      instantOf('2020-01-01T00:00:00Z')
+      const alone = instantOf(text)
+      instantOf('2026-03-31T23:59:00Z')
+      expect(instantOf(text)).toEqual(alone)
+    }), { numRuns: 2_000 })
+  })
+})
