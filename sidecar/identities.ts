@@ -16,8 +16,7 @@ export type Found =
   | { readonly who: Who; readonly account: Account; readonly source: Source }
   | { readonly refusal: Refusal; readonly source: Source }
 
-interface Entry {
-  readonly found: Found
+type Entry = Found & {
   readonly until: number
   /** The point in the order of invalidations at which it was read. */
   readonly since: number
@@ -51,15 +50,16 @@ export function createIdentities({ verify, access, marks, max, log, now }: Ident
     if (credential.kind !== 'given') return verifyNow(presented, null)
     const name = nameOf(credential.text)
     const entry = known.get(name) ?? refused.get(name)
-    if (entry && isGood(entry, at)) return entry.found
+    if (entry && isGood(entry, at)) return entry
     return once(name, () => verifyNow(presented, name))
   }
 
-  function isGood({ found, until, since }: Entry, at: number): boolean {
-    if (until <= at) return false
-    if ('refusal' in found) return true
-    if (found.account.forgotten) return false
-    return !marks.isStale(found.who.keyId, since) && !marks.isStale(found.who.userId, since)
+  function isGood(entry: Entry, at: number): boolean {
+    if (entry.until <= at) return false
+    if ('refusal' in entry) return true
+    const { who, account, since } = entry
+    if (account.forgotten) return false
+    return !marks.isStale(who.keyId, since) && !marks.isStale(who.userId, since)
   }
 
   async function verifyNow(presented: Presented, name: string | null): Promise<Found> {
@@ -74,12 +74,11 @@ export function createIdentities({ verify, access, marks, max, log, now }: Ident
       )
     }
     if (name === null || !verdict) return found
-    const remembered: Found = { ...found, source: 'memory' }
+    const remembered = { ...found, source: 'memory', since } as const
     if (verdict.kind === 'no') {
-      if (verdict.remember)
-        refused.set(name, { found: remembered, until: now().getTime() + refusedMs, since })
+      if (verdict.remember) refused.set(name, { ...remembered, until: now().getTime() + refusedMs })
     } else if (verdict.identity.keepUntil > now().getTime()) {
-      known.set(name, { found: remembered, until: verdict.identity.keepUntil, since })
+      known.set(name, { ...remembered, until: verdict.identity.keepUntil })
       refused.remove(name)
     }
     return found
