@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createLedger } from './allowances/ledger.ts'
 import { migrate } from './db/migrate.ts'
 import { createUsers } from './identity/service.ts'
-import { createInvalidations } from './invalidations.ts'
+import type { Invalidations } from './invalidations.ts'
 import type { EnvReader } from './lib/env.ts'
 import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
@@ -45,9 +45,7 @@ export async function startCollector(
     url: config.databaseUrl, max: config.databasePoolMax, name: 'tollgate-collector', statementTimeoutMs,
   })
   pool.on('error', (error) => log.warn({ err: error }, 'idle database connection lost'))
-  const invalidations = createInvalidations({
-    redisUrl: config.redisUrl, tombstoneSeconds: config.revocationBoundSeconds, log,
-  })
+  const invalidations = await openInvalidations(config, log)
   const ledger = createLedger()
   // What is to reach a backend is written here and sent by core.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined
@@ -73,4 +71,13 @@ export async function startCollector(
 
   const { topic = '', group = '' } = config.metering.kafka ?? {}
   return { ready, stop, summary: { topic, group } }
+}
+
+// Nobody watches this process. Without Redis nobody hears of it at all, and its library is not loaded.
+async function openInvalidations(
+  { redisUrl, revocationBoundSeconds: tombstoneSeconds }: CollectorConfig, log: Log,
+): Promise<Pick<Invalidations, 'publish' | 'ready' | 'stop'>> {
+  if (redisUrl === undefined) return { publish: async () => {}, ready: async () => true, stop: () => {} }
+  const { createInvalidations } = await import('./invalidations.ts')
+  return createInvalidations({ redisUrl, tombstoneSeconds, log })
 }

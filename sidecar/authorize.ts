@@ -1,5 +1,5 @@
 import type { Log } from '../core/lib/log.ts'
-import type { Now } from '../core/lib/time.ts'
+import { type Now, clockOf } from '../core/lib/time.ts'
 import { type AccessBook, type Account, unknown } from './access.ts'
 import type { AuthorizeBody } from './body.ts'
 import { createFaultLog } from './fault-log.ts'
@@ -46,17 +46,18 @@ export interface AuthorizerDeps {
 export function createAuthorizer(
   deps: AuthorizerDeps,
 ): (body: AuthorizeBody) => Decision | Promise<Decision> {
-  const { identities, access, elapsed, meters, now } = deps
+  const { identities, access, elapsed, meters } = deps
+  const clock = clockOf(deps.now)
   const warn = createFaultLog(deps)
 
   // A promise only where something must be waited for: the warm path runs through in one go.
   return (body) => {
     if (body.credential.kind === 'ambiguous') return refused(refusals.ambiguousCredential, 'none')
-    const at = now().getTime()
+    const at = clock()
     const found = identities.find(body, at)
     if (!(found instanceof Promise)) return judge(found, body.session, at)
     return found.then(
-      (known) => judge(known, body.session, now().getTime()),
+      (known) => judge(known, body.session, clock()),
       (error: unknown) => refused(broken(error, refusals.authorizationUnavailable), 'core'),
     )
   }

@@ -35,7 +35,7 @@ export function parseBody(text: string): AuthorizeBody | null {
   const payload = objectOf(body['payload'])
   const headers = objectOf(body['headers']) ?? objectOf(payload?.['headers'])
   return {
-    credential: credentialOf([headers, body['authorization'], payload?.['authorization']]),
+    credential: credentialOf(headers, body['authorization'], payload?.['authorization']),
     headers,
     session: readSession(body['state'] ?? payload?.['state'], text),
   }
@@ -44,39 +44,46 @@ export function parseBody(text: string): AuthorizeBody | null {
 const objectOf = (value: unknown): JsonObject | null => (isObject(value) ? value : null)
 
 // The header map goes first; a bare credential is accepted only in the fields made for one.
-function credentialOf([headers, ...fields]: [HeaderMap | null, ...unknown[]]): Credential {
-  const inHeaders = headers ? readValue(headerValues(headers, 'authorization'), bearer) : missing
+function credentialOf(headers: HeaderMap | null, ...fields: readonly unknown[]): Credential {
+  const inHeaders = headers ? readValues(headerValues(headers, 'authorization')) : missing
   if (inHeaders.kind !== 'missing') return inHeaders
   for (const field of fields) {
     if (field === undefined || field === null || field === '') continue
     if (typeof field !== 'string') return malformed
     const text = field.trim()
-    return readValue([text], bare.test(text) ? bare : bearer)
+    return readValue(text, bare.test(text) ? bare : bearer)
   }
   return missing
 }
 
-function readValue(values: readonly string[] | null, form: RegExp): Credential {
+function readValues(values: readonly string[] | null): Credential {
   if (!values) return malformed
   const first = values[0]
   if (first === undefined) return missing
   if (values.length > 1 && values.some((value) => value !== first)) return ambiguous
-  if (first.length > maxCredential || !form.test(first)) return malformed
-  return { kind: 'given', text: first.slice(first.lastIndexOf(' ') + 1) }
+  return readValue(first, bearer)
+}
+
+function readValue(value: string, form: RegExp): Credential {
+  if (value.length > maxCredential || !form.test(value)) return malformed
+  return { kind: 'given', text: value.slice(value.lastIndexOf(' ') + 1) }
 }
 
 /**
  * The non-empty values of a header, whatever the casing of its name, trimmed; null when one is not
  * text. `name` is in lower case.
  */
-export function headerValues(headers: HeaderMap, name: string): string[] | null {
-  const values: string[] = []
+export function headerValues(headers: HeaderMap, name: string): readonly string[] | null {
+  let values: string[] = []
   for (const key in headers) {
     if (key.length !== name.length || key.toLowerCase() !== name) continue
     const given = headers[key]
     for (const value of Array.isArray(given) ? given : [given]) {
       if (typeof value !== 'string') return null
-      if (value.trim() !== '') values.push(value.trim())
+      const text = value.trim()
+      if (text === '') continue
+      if (values.length === 0) values = [text]
+      else values.push(text)
     }
   }
   return values

@@ -1,8 +1,10 @@
-import { shortFingerprint } from '../core/lib/crypto.ts'
+import { randomBytes } from 'node:crypto'
+import { fingerprint } from '../core/lib/crypto.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Now } from '../core/lib/time.ts'
 import type { AccessBook, Account } from './access.ts'
 import { createBoundedMap } from './bounded-map.ts'
+import { createChaskey } from './chaskey.ts'
 import type { Marks } from './marks.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import { createSingleFlight } from './single-flight.ts'
@@ -14,8 +16,7 @@ export type Found =
   | { readonly who: Who; readonly account: Account; readonly source: Source }
   | { readonly refusal: Refusal; readonly source: Source }
 
-interface Entry {
-  readonly found: Found
+type Entry = Found & {
   readonly until: number
   /** The point in the order of invalidations at which it was read. */
   readonly since: number
@@ -33,30 +34,32 @@ export interface IdentitiesOptions {
 const refusedMs = 5_000
 
 /**
- * Identities in this process, by the fingerprint of the credential: long for who somebody is, five
- * seconds for an unknown key, never for a fault. One verification at a time for each credential.
+ * Identities in this process, by a name of the credential: long for who somebody is, five seconds
+ * for an unknown key, never for a fault. One verification at a time for each credential.
  */
 export function createIdentities({ verify, access, marks, max, log, now }: IdentitiesOptions) {
   // Refusals live apart, so that a flood of wrong keys cannot push out the right ones.
   const known = createBoundedMap<Entry>({ max })
   const refused = createBoundedMap<Entry>({ max })
   const once = createSingleFlight<Found>()
+  const nameOf = createNames()
 
   /** Answers at once from memory where it can at `at`, Unix milliseconds; a fault is thrown. */
   function find(presented: Presented, at: number): Found | Promise<Found> {
     const { credential } = presented
     if (credential.kind !== 'given') return verifyNow(presented, null)
-    const name = shortFingerprint(credential.text)
+    const name = nameOf(credential.text)
     const entry = known.get(name) ?? refused.get(name)
-    if (entry && isGood(entry, at)) return entry.found
+    if (entry && isGood(entry, at)) return entry
     return once(name, () => verifyNow(presented, name))
   }
 
-  function isGood({ found, until, since }: Entry, at: number): boolean {
-    if (until <= at) return false
-    if ('refusal' in found) return true
-    if (found.account.forgotten) return false
-    return !marks.isStale(found.who.keyId, since) && !marks.isStale(found.who.userId, since)
+  function isGood(entry: Entry, at: number): boolean {
+    if (entry.until <= at) return false
+    if ('refusal' in entry) return true
+    const { who, account, since } = entry
+    if (account.forgotten) return false
+    return !marks.isStale(who.keyId, since) && !marks.isStale(who.userId, since)
   }
 
   async function verifyNow(presented: Presented, name: string | null): Promise<Found> {
@@ -71,12 +74,11 @@ export function createIdentities({ verify, access, marks, max, log, now }: Ident
       )
     }
     if (name === null || !verdict) return found
-    const remembered: Found = { ...found, source: 'memory' }
+    const remembered = { ...found, source: 'memory', since } as const
     if (verdict.kind === 'no') {
-      if (verdict.remember)
-        refused.set(name, { found: remembered, until: now().getTime() + refusedMs, since })
+      if (verdict.remember) refused.set(name, { ...remembered, until: now().getTime() + refusedMs })
     } else if (verdict.identity.keepUntil > now().getTime()) {
-      known.set(name, { found: remembered, until: verdict.identity.keepUntil, since })
+      known.set(name, { ...remembered, until: verdict.identity.keepUntil })
       refused.remove(name)
     }
     return found
@@ -96,6 +98,21 @@ export function createIdentities({ verify, access, marks, max, log, now }: Ident
 }
 
 export type Identities = ReturnType<typeof createIdentities>
+
+// A key has no fewer characters than its secret, and a token has more.
+const ownLength = 49
+
+/**
+ * Names credentials, so that none is kept. The name of one as long as ours is 128 bits under a key
+ * that is this process's own secret: nobody can choose a credential that has another's name, and
+ * whoever reads this memory lacks half of the 256 bits that are random in a key. SHA-256 costs three
+ * times as much, and drives our code from the processor's cache; others, which may have less to
+ * guess, get it all the same.
+ */
+function createNames(): (credential: string) => string {
+  const tagOf = createChaskey(randomBytes(16))
+  return (credential) => (credential.length < ownLength ? fingerprint(credential) : tagOf(credential))
+}
 
 function unclaimed(kind: Presented['credential']['kind']): Refusal {
   if (kind === 'missing') return refusals.missingCredential

@@ -7,6 +7,12 @@ type Part = 'core' | 'cache'
 // Times are handed over in batches of this size, and whenever the page is read.
 const batch = 256
 
+interface Tally {
+  readonly code: string
+  readonly source: Source
+  count: number
+}
+
 /**
  * The sidecar's figures. A decision is counted in plain numbers; the library's own counting is
  * called by the page that shows them, because its code would push a good part of the decision's
@@ -14,7 +20,9 @@ const batch = 256
  */
 export function createMeters(metrics: Metrics) {
   const registers = [metrics]
-  const counts = new Map<string, Map<Source, number>>()
+  const tallies = new Map<string, Tally>()
+  // Most decisions are like the one before.
+  let latest: Tally | null = null
   const times = new Float64Array(batch)
   let timed = 0
 
@@ -25,8 +33,8 @@ export function createMeters(metrics: Metrics) {
     registers,
     collect: () => {
       decisions.reset()
-      for (const [verdict, bySource] of counts)
-        for (const [source, count] of bySource) decisions.inc({ verdict, source }, count)
+      for (const { code: verdict, source, count } of tallies.values())
+        decisions.inc({ verdict, source }, count)
     },
   })
   const seconds: Histogram = new Histogram({
@@ -54,11 +62,19 @@ export function createMeters(metrics: Metrics) {
   }
 
   function decided({ code, source }: { code: string; source: Source }, ms: number): void {
-    let bySource = counts.get(code)
-    if (!bySource) counts.set(code, (bySource = new Map()))
-    bySource.set(source, (bySource.get(source) ?? 0) + 1)
+    if (latest?.code !== code || latest.source !== source) latest = tallyOf(code, source)
+    latest.count++
     times[timed++] = ms
     if (timed === batch) handOver()
+  }
+
+  function tallyOf(code: string, source: Source): Tally {
+    const name = `${code} ${source}`
+    const known = tallies.get(name)
+    if (known) return known
+    const tally = { code, source, count: 0 }
+    tallies.set(name, tally)
+    return tally
   }
 
   const failed = (part: Part): void => failures.inc({ part })

@@ -7,7 +7,6 @@ export interface Receiver {
   tooLarge(): void
 }
 
-const nothing = Buffer.alloc(0)
 const drainBytes = 8 * 1024 * 1024
 const drainMs = 1_000
 
@@ -15,23 +14,35 @@ const drainMs = 1_000
 export function receive(request: IncomingMessage, limit: number, to: Receiver): void {
   const declared = declaredLength(request)
   if (declared > limit) return to.tooLarge()
-  let first: Buffer | null = null
+  if (declared > 0) receiveDeclared(request, declared, to)
+  else receiveUntilEnd(request, limit, to)
+}
+
+// Node lets no more through than was declared: the end need not be waited for.
+function receiveDeclared(request: IncomingMessage, declared: number, to: Receiver): void {
   let chunks: Buffer[] | null = null
+  let missing = declared
+  request.on('data', (chunk: Buffer) => {
+    missing -= chunk.length
+    if (missing === 0 && chunks === null) return to.received(chunk)
+    chunks ??= []
+    chunks.push(chunk)
+    if (missing === 0) to.received(Buffer.concat(chunks, declared))
+  })
+}
+
+function receiveUntilEnd(request: IncomingMessage, limit: number, to: Receiver): void {
+  const chunks: Buffer[] = []
   let size = 0
   const take = (chunk: Buffer): void => {
     size += chunk.length
-    if (size > limit) {
-      request.off('data', take).off('end', finish)
-      return to.tooLarge()
-    }
-    if (first === null) first = chunk
-    else (chunks ??= [first]).push(chunk)
-    // Node lets no more through than was declared: this is all, and the end need not be waited for.
-    if (size === declared) finish()
+    chunks.push(chunk)
+    if (size <= limit) return
+    request.off('data', take).off('end', finish)
+    to.tooLarge()
   }
-  const finish = (): void => to.received(chunks ? Buffer.concat(chunks, size) : (first ?? nothing))
-  request.on('data', take)
-  if (declared === 0) request.on('end', finish)
+  const finish = (): void => to.received(Buffer.concat(chunks, size))
+  request.on('data', take).on('end', finish)
 }
 
 /** Bytes that the headers announce; 0 when they do not say. */

@@ -26,9 +26,11 @@ export function createCallerCheck(
     return known
   }
 
-  return (headers) =>
-    isKnown(withoutScheme(headers.authorization ?? ''))
-    || names.some((name) => isKnown(String(headers[name] ?? '')))
+  return (headers) => {
+    if (isKnown(withoutScheme(headers.authorization ?? ''))) return true
+    for (const name of names) if (isKnown(String(headers[name] ?? ''))) return true
+    return false
+  }
 }
 
 interface Block {
@@ -51,4 +53,14 @@ function isEqual({ bytes, length }: Block, text: string): boolean {
 
 // A secret without its scheme is not an Authorization value (RFC 6750 section 2.1).
 const withoutScheme = (value: string): string =>
-  value.slice(0, 7).toLowerCase() === 'bearer ' ? value.slice(7) : ''
+  hasScheme(value) ? value.slice(scheme.length) : ''
+
+const scheme = 'bearer '
+
+function hasScheme(value: string): boolean {
+  if (value.length < scheme.length) return false
+  // A bit makes a letter small, and leaves a space what it is.
+  for (let i = 0; i < scheme.length; i++)
+    if ((value.charCodeAt(i) | 0x20) !== scheme.charCodeAt(i)) return false
+  return true
+}

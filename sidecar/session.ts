@@ -1,4 +1,5 @@
 import { isObject, textOf } from './json.ts'
+import { readInstant } from './rfc3339.ts'
 
 /** What the webhook uses of the signer's payment-session state (signer-contract.md 1.3). */
 export interface Session {
@@ -31,7 +32,7 @@ export const isRational = (text: unknown): boolean =>
 export function readSession(state: unknown, text: string): Session | null {
   if (!isObject(state)) return null
   const id = textOf(state['StateID'])
-  const at = instant(textOf(state['LastUpdate']))
+  const at = readInstant(textOf(state['LastUpdate']))
   const price = positive(state['InitialPricePerUnit'], 'InitialPricePerUnit', text)
   const units = positive(state['InitialPixelsPerUnit'], 'InitialPixelsPerUnit', text)
   return {
@@ -45,14 +46,6 @@ export function readSession(state: unknown, text: string): Session | null {
     units,
     sound: at !== null && price !== null && units !== null && isRational(state['Balance']),
   }
-}
-
-const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/
-
-// The signer writes real days, so the calendar is not checked again on every call.
-function instant(text: string): number | null {
-  const ms = rfc3339.test(text) ? Date.parse(text) : NaN
-  return Number.isNaN(ms) ? null : ms
 }
 
 function boundIdentity(value: unknown): string | null {

@@ -33,6 +33,7 @@ export function createWebhook(
 ): (request: IncomingMessage, response: ServerResponse) => void {
   const { authorize, isKnownCaller, maxInFlight, meters, log } = deps
   let inFlight = 0
+  const isVerbose = log.isLevelEnabled('debug')
 
   return (request, response) => {
     if (!isKnownCaller(request.headers)) return turnAway(request, response)
@@ -71,7 +72,7 @@ export function createWebhook(
     send(response, 200, decision)
     const ms = performance.now() - started
     meters.decided(decision, ms)
-    if (log.isLevelEnabled('debug')) log.debug(lineOf(decision, body, ms), 'authorize')
+    if (isVerbose) log.debug(lineOf(decision, body, ms), 'authorize')
   }
 
   function fault(error: unknown, response: ServerResponse): void {

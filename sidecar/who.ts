@@ -47,7 +47,12 @@ export function createWho(identity: VerifiedIdentity): Who | Refusal {
     usage_subject_type: 'external_user_id',
   }
   const user = JSON.stringify(externalUserId)
-  const head = `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`
-  const tail = `,"identity":${JSON.stringify(parts)}`
+  const head = inOnePiece(
+    `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`,
+  )
+  const tail = inOnePiece(`,"identity":${JSON.stringify(parts)}`)
   return { ...identity, authId, head, tail, bytes: Buffer.byteLength(head + tail) }
 }
+
+// What is put together from strings stays in pieces, which every answer would have to collect anew.
+const inOnePiece = (text: string): string => Buffer.from(text).toString()

@@ -16,7 +16,7 @@ import type { User, UserChange, UserState } from './types.ts'
 export interface UsersDeps {
   readonly pool: Pool
   readonly plans: Plans
-  readonly invalidations: Invalidations
+  readonly invalidations: Pick<Invalidations, 'publish'>
   readonly log: Log
   readonly now: Now
   /** Tells the metering backend, where there is one, of a new user. */

@@ -35,9 +35,6 @@ export function equalSecrets(a: string, b: string): boolean {
 /** SHA-256 in base64url: the name of a credential in caches, never the credential itself. */
 export const fingerprint = (text: string): string => hash('sha256', text, 'base64url')
 
-/** The same for maps of one process: a character a byte, which takes a third less time to make. */
-export const shortFingerprint = (text: string): string => hash('sha256', text, 'binary')
-
 /** How a secret is stored: HMAC-SHA-256 under the deployment's pepper. */
 export const pepperedHash = (secret: string, pepper: Buffer | KeyObject): Buffer =>
   createHmac('sha256', pepper).update(secret).digest()

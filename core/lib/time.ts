@@ -3,6 +3,10 @@ export type Now = () => Date
 
 export const systemNow: Now = () => new Date()
 
+/** Unix milliseconds of `now`, which for the system's own clock needs no Date. */
+export const clockOf = (now: Now): (() => number) =>
+  now === systemNow ? Date.now : () => now().getTime()
+
 export const secondsOf = (instant: Date): number => Math.floor(instant.getTime() / 1000)
 
 export const addSeconds = (instant: Date, seconds: number): Date =>
