@@ -48,7 +48,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const mintUserToken = joinCalls<MessageInitShape<typeof MintUserTokenRequestSchema>, MintUserTokenResponse>(async (calls) => {
     const headers = { [serviceTokenHeader]: token }
     return (await tokens.mintUserTokens({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)).answers
-  }, { batchMax: 64, lanes: 4, waitMs: deadlineMs })
+  }, { batchMax: 128, lanes: 3, waitMs: deadlineMs })
 
   const groups = {
     /** Whether core has already seen this caller's credential. */

@@ -11,7 +11,7 @@ import { count } from './table.ts'
 const userCount = 200
 // Enough that core always has a signature to make while others come and go.
 const connections = 256
-const mints = 2_000
+const mints = 6_000
 const signAsync = promisify(sign)
 
 /**
