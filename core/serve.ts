@@ -1,5 +1,5 @@
 import {
-  Metadata, type Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation,
+  Metadata, type ServiceDefinition, type UntypedServiceImplementation,
   type handleServerStreamingCall, type handleUnaryCall, type sendUnaryData, type ServerUnaryCall, type ServerWritableStream,
 } from '@grpc/grpc-js'
 import { once } from 'node:events'
@@ -9,7 +9,6 @@ import { type Authenticator, type Caller, type Guard, parseCredential } from './
 import { correlationIdFrom } from './lib/correlation.ts'
 import { equalSecrets } from './lib/crypto.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from './lib/grpc.ts'
-import { listenError } from './lib/http.ts'
 import type { Log } from './lib/log.ts'
 import type { Metrics } from './lib/metrics.ts'
 import { isUnavailable } from './lib/sql.ts'
@@ -232,21 +231,4 @@ function unexpected(error: unknown): DomainError {
   return isUnavailable(error)
     ? new DomainError('UNAVAILABLE', 'the database does not answer; try again', { cause: error })
     : new DomainError('INTERNAL', 'internal error', { cause: error })
-}
-
-export interface GrpcListening { readonly port: number; stop(graceMs: number): Promise<void> }
-
-/** Opens the server's port. A taken port is one clear error that names CORE_PORT. */
-export async function listenGrpc(server: Server, at: { host: string; port: number }): Promise<GrpcListening> {
-  const { promise, resolve, reject } = Promise.withResolvers<number>()
-  server.bindAsync(`${at.host}:${at.port}`, ServerCredentials.createInsecure(), (error, port) =>
-    error ? reject(listenError(Object.assign(error, { code: /EADDRINUSE|address already in use/i.test(error.message) ? 'EADDRINUSE' : undefined }), { ...at, setting: 'CORE_PORT' })) : resolve(port))
-  return { port: await promise, stop: (graceMs) => stopGrpc(server, graceMs) }
-}
-
-function stopGrpc(server: Server, graceMs: number): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(() => { server.forceShutdown(); resolve() }, graceMs)
-  server.tryShutdown(() => { clearTimeout(timer); resolve() })
-  return promise
 }
