@@ -83,9 +83,13 @@ describe('a start that fails', () => {
 })
 
 describe('Ctrl-C', () => {
-  async function addresses(): Promise<Record<'platformUrl' | 'builderUrl' | 'sidecarUrl' | 'adminUrl' | 'coreTarget', string>> {
+  type Addresses = Record<'platformUrl' | 'builderUrl' | 'sidecarUrl' | 'adminUrl' | 'coreTarget', string>
+
+  async function addresses(ended: Promise<{ code: number; said: string }>): Promise<Addresses> {
     const file = join(folder, 'data', 'quickstart.json')
-    await expect.poll(() => existsSync(file), { timeout: 25_000, interval: 50 }).toBe(true)
+    let end = ''
+    void ended.then(({ code, said }) => { end = `ended with ${code}: ${said}` })
+    await expect.poll(() => existsSync(file) || end, { timeout: 40_000, interval: 50 }).toBe(true)
     return JSON.parse(await readFile(file, 'utf8'))
   }
 
@@ -103,7 +107,7 @@ describe('Ctrl-C', () => {
 
   it('ends with 0 within about four seconds, although uploads and gRPC calls stall on every port', async () => {
     const { child, ended } = start({})
-    const at = await addresses()
+    const at = await addresses(ended)
     await half(at.platformUrl, halfPost('/api/v1/apps/x/users'))
     await half(at.builderUrl, halfPost('/health'))
     await half(at.sidecarUrl, halfPost('/events'))
