@@ -21,12 +21,16 @@ export interface LogOptions {
 export function createLog({ level, name, file }: LogOptions, stream?: DestinationStream): Log {
   const options = {
     level, name, base: { name }, formatters: { log: (fields: Fields) => censored(fields, censoredDepth) },
-    serializers: { err: (error: Error) => censored({ ...pino.stdSerializers.err(error) }, censoredDepth) },
+    serializers: { err: fieldsOf },
   }
-  return pino(options, stream ?? inTurns(pino.destination({ dest: file ?? 1, sync: false, mkdir: true })))
+  return pino(options, stream ?? inTurns(file ?? 1))
 }
 
 type Fields = Record<string, unknown>
+
+// Something else may have been thrown, and is shown as it is.
+const fieldsOf = (error: unknown): unknown =>
+  error instanceof Error ? censored({ ...pino.stdSerializers.err(error) }, censoredDepth) : error
 
 /** The same fields, with a copy in place of what has something under a secret's name. */
 function censored(fields: Fields, depth: number): Fields {
@@ -49,16 +53,19 @@ const isRecord = (value: unknown): value is Fields =>
  * Hands on at once what is logged in one turn of the event loop: a busy process would otherwise make a system call for
  * every line. What is left when the process exits is written then.
  */
-function inTurns(file: ReturnType<typeof pino.destination>): DestinationStream & { flushSync(): void } {
+function inTurns(dest: string | number): DestinationStream & { flushSync(): void } {
+  const file = pino.destination({ dest, sync: false, mkdir: true })
   let lines = ''
-  const handOn = (): void => {
-    const waiting = lines
+  const take = (): string => {
+    const taken = lines
     lines = ''
-    if (waiting !== '') file.write(waiting)
+    return taken
   }
+  const handOn = (): void => void (lines !== '' && file.write(take()))
+  // By a way of its own: what is handed to the other one is written later, when the process may be gone.
   const flushSync = (): void => {
-    handOn()
     file.flushSync()
+    if (lines !== '') pino.destination({ dest, sync: true }).write(take())
   }
   process.once('exit', flushSync)
   return {

@@ -39,7 +39,7 @@ interface NewTicket extends Amounts {
 }
 
 const width = 10
-export const idLength = 16
+const idLength = 16
 const bothIds = 2 * idLength
 
 /** Columns with room for `size` tickets. */

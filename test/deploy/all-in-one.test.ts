@@ -89,7 +89,7 @@ describe('Ctrl-C', () => {
     const file = join(folder, 'data', 'quickstart.json')
     let end = ''
     void ended.then(({ code, said }) => { end = `ended with ${code}: ${said}` })
-    await expect.poll(() => existsSync(file) || end, { timeout: 40_000, interval: 50 }).toBe(true)
+    await expect.poll(() => existsSync(file) || end, { timeout: 25_000, interval: 50 }).toBe(true)
     return JSON.parse(await readFile(file, 'utf8'))
   }
 

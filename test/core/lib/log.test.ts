@@ -29,6 +29,12 @@ it('tells an error with its stack and its members, but no secret among them', ()
   expect(JSON.stringify(line)).not.toContain('"b"')
 })
 
+it('tells what else was thrown as it is, without its secrets', () => {
+  expect(logged({ err: 'just words' })['err']).toBe('just words')
+  expect(logged({ err: undefined })).not.toHaveProperty('err')
+  expect(logged({ err: { code: 7, secret: 'b' } })['err']).toEqual({ code: 7, secret: '[redacted]' })
+})
+
 it('writes every line in its order, also what was logged right before the process exits or fails', async () => {
   const script = `import { createLog } from './core/lib/log.ts'
     const log = createLog({ level: 'info', name: 'test' })
