@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { Server } from '@grpc/grpc-js'
-import { loadSync } from '@grpc/proto-loader'
+import { type PackageDefinition, loadSync } from '@grpc/proto-loader'
 import { ReflectionService } from '@grpc/reflection'
 import { HealthImplementation } from 'grpc-health-check'
 
@@ -24,6 +24,15 @@ export function addHealthAndReflection(server: Server): Health {
   const health = new HealthImplementation({ '': 'NOT_SERVING' })
   health.addToServer(server)
   const definition = loadSync(protoFiles, { includeDirs: [protoRoot], keepCase: true })
-  new ReflectionService(definition).addToServer(server)
+  new ReflectionService(oncePerFiles(definition)).addToServer(server)
   return { set: (serving) => health.setStatus('', serving ? 'SERVING' : 'NOT_SERVING') }
 }
+
+// Every type comes with all files of its contract, and reflection decodes them type by type.
+function oncePerFiles(definition: PackageDefinition): PackageDefinition {
+  const types = Object.entries(definition).map(([name, type]) => [filesOf(type), [name, type]] as const)
+  return Object.fromEntries(new Map(types).values())
+}
+
+const filesOf = (type: PackageDefinition[string]): unknown =>
+  'fileDescriptorProtos' in type ? type.fileDescriptorProtos : null

@@ -19,6 +19,7 @@ import { type Guard, takesSession } from './route.ts'
 import { UsageLoss } from './loss-schemas.ts'
 import { managementSchemas } from './management-schemas.ts'
 import { shared } from './schemas.ts'
+import { serializers } from './serializers.ts'
 import { requireSameOrigin, sessionOf } from './session.ts'
 import { usageSchemas } from './usage-schemas.ts'
 
@@ -72,6 +73,7 @@ export function createListener(deps: ListenerDeps): App {
     // What arrives on an open connection while we drain is still answered.
     return503OnClosing: false,
     ajv: { customOptions: validatorOptions },
+    schemaController: { compilersFactory: { buildSerializer: serializers } },
     ...malformedRequests(deps),
   }).withTypeProvider<TypeBoxTypeProvider>()
   app.server.headersTimeout = 20_000
