@@ -1,6 +1,7 @@
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import type { Period } from '../plans/period.ts'
-import type { Account, Entry, Grant, TicketCharge } from './types.ts'
+import type { TicketCharge, UserCharge } from './charge.ts'
+import type { Account, Entry, Grant } from './types.ts'
 
 /** The arithmetic of one account, pure: no clock, no database. `store.ts` reads and writes what it changes. */
 
@@ -13,8 +14,10 @@ export function burnOrder(a: Grant, b: Grant): number {
     || (a.id < b.id ? -1 : 1)
 }
 
+type Burning = Pick<TicketCharge, 'signedAt' | 'pipeline' | 'modelId' | 'cost'>
+
 /** May this grant pay for that ticket? Expiry and period are judged by the ticket's own time. */
-function covers(grant: Grant, ticket: TicketCharge): boolean {
+function covers(grant: Grant, ticket: Burning): boolean {
   if (grant.remaining === 0n) return false
   const signedAt = ticket.signedAt.getTime()
   if (grant.expiresAt !== null && signedAt >= grant.expiresAt.getTime()) return false
@@ -27,7 +30,7 @@ const everything = 'network_spend'
 
 const paysForAnything = (featureKey: string | null): boolean => featureKey === null || featureKey === everything
 
-function coversFeature(featureKey: string | null, { pipeline, modelId }: TicketCharge): boolean {
+function coversFeature(featureKey: string | null, { pipeline, modelId }: Burning): boolean {
   return paysForAnything(featureKey)
     || featureKey === pipeline || featureKey === `${pipeline}:${modelId}`
 }
@@ -48,30 +51,36 @@ export function credit(account: Account, grant: Grant, at: Date): void {
   append(account, { kind: 'grant', amount: grant.amount, overage: usdAttos(0n), causeId: grant.id, createdAt: at })
 }
 
-/** Burns all of a batch's tickets in the order of their signing and books them as one charge. */
-export function burn(account: Account, charge: { tickets: readonly TicketCharge[]; id: string; at: Date }): void {
-  const ordered = charge.tickets.toSorted((a, b) =>
-    a.signedAt.getTime() - b.signedAt.getTime() || (a.eventId < b.eventId ? -1 : 1))
+/** Burns a user's tickets in the order of their signing and books them as one charge. */
+export function burn(account: Account, charge: UserCharge & { readonly id: string; readonly at: Date }): void {
+  const { tickets, cost, from: signedAt } = charge
+  const burning = isOne(account, charge) ? [{ signedAt, pipeline: '', modelId: '', cost }] : charge.each().toSorted(bySigning)
   const periodFrom = account.periodCountsFrom.getTime()
-  let cost = 0n
   let drawn = 0n
-  for (const ticket of ordered) {
-    cost += ticket.cost
-    drawn += draw(account.grants, ticket)
-    if (ticket.signedAt.getTime() >= periodFrom) {
-      account.periodConsumed = usdAttos(account.periodConsumed + ticket.cost)
-    }
+  for (const part of burning) {
+    drawn += draw(account.grants, part)
+    if (part.signedAt.getTime() >= periodFrom) account.periodConsumed = usdAttos(account.periodConsumed + part.cost)
   }
   const overage = usdAttos(cost - drawn)
   account.consumed = usdAttos(account.consumed + cost)
   account.overage = usdAttos(account.overage + overage)
   append(account, {
-    kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at, tickets: ordered.length,
+    kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at, tickets,
   })
 }
 
+const bySigning = (a: TicketCharge, b: TicketCharge): number =>
+  a.signedAt.getTime() - b.signedAt.getTime() || (a.eventId < b.eventId ? -1 : 1)
+
+/** True when each grant pays for all of the tickets or for none: then they burn as one, to the same end. */
+function isOne({ grants, periodCountsFrom }: Account, { from, to }: UserCharge): boolean {
+  const parts = (boundary: Date): boolean => from < boundary && boundary <= to
+  return !parts(periodCountsFrom) && grants.every((grant) => grant.remaining === 0n
+    || (paysForAnything(grant.featureKey) && !parts(grant.effectiveAt) && !(grant.expiresAt && parts(grant.expiresAt))))
+}
+
 /** Takes a ticket's cost from grants in burn order, as far as they may pay for it; returns what they paid. */
-export function draw(grants: readonly Grant[], ticket: TicketCharge): bigint {
+export function draw(grants: readonly Grant[], ticket: Burning): bigint {
   let open: bigint = ticket.cost
   for (const grant of grants) {
     if (open === 0n) break

@@ -38,7 +38,7 @@ export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
   return overage
 }
 
-function takeFrom({ appId, userId, grants }: Account, { id, amount, at, feature }: Adjustment): bigint {
+function takeFrom({ grants }: Account, { amount, at, feature }: Adjustment): bigint {
   const { pipeline, modelId } = feature ?? { pipeline: '', modelId: '' }
-  return draw(activeAt(grants, at), { appId, userId, eventId: id, signedAt: at, pipeline, modelId, cost: usdAttos(-amount) })
+  return draw(activeAt(grants, at), { signedAt: at, pipeline, modelId, cost: usdAttos(-amount) })
 }

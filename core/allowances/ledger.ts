@@ -5,9 +5,10 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { periodAt } from '../plans/period.ts'
 import * as accounts from './account.ts'
 import { adjust as adjustAccount } from './adjustment.ts'
+import type { UserCharge } from './charge.ts'
 import { type NewAdjustment, insertAdjustment } from './adjustment-store.ts'
 import * as store from './store.ts'
-import type { Account, Grant, GrantSource, TicketCharge } from './types.ts'
+import type { Account, Grant, GrantSource } from './types.ts'
 
 export interface NewGrant {
   readonly amount: UsdAttos
@@ -72,17 +73,17 @@ export function createLedger() {
   }
 
   /**
-   * Burns allowances for tickets, in the order of decision 33, as one charge per user. What no allowance covers is
-   * overage. Returns the users that have nothing left to spend on just anything.
+   * Burns allowances for tickets, in the order of decision 33, as one charge for each user; none comes twice. What no
+   * allowance covers is overage. Returns the users that have nothing left to spend on just anything.
    */
-  async function charge(db: Db, charges: readonly TicketCharge[], options: { id: string; at: Date }): Promise<UserId[]> {
-    const byUser = Map.groupBy(charges, (charge) => charge.userId)
-    const users = [...byUser.values()].flatMap((tickets) => tickets.slice(0, 1))
-    const locked = await store.lockAccounts(db, users)
-    if (locked.length !== users.length) throw new Error('a charged user has no account')
+  async function charge(db: Db, charges: readonly UserCharge[], options: { id: string; at: Date }): Promise<UserId[]> {
+    const byUser = new Map(charges.map((charge) => [charge.userId, charge]))
+    const locked = await store.lockAccounts(db, charges)
+    if (locked.length !== charges.length) throw new Error('a charged user has no account')
     await enterPeriods(db, locked, options.at)
     for (const account of locked) {
-      accounts.burn(account, { tickets: byUser.get(account.userId) ?? [], id: options.id, at: options.at })
+      const charge = byUser.get(account.userId)
+      if (charge) accounts.burn(account, { ...charge, ...options })
       accounts.expire(account, ended(options.at))
     }
     await store.saveAccounts(db, locked, options.at)

@@ -63,14 +63,3 @@ export interface Entry {
   readonly causeId: string
   readonly createdAt: Date
 }
-
-/** What one ticket takes from an account. */
-export interface TicketCharge {
-  readonly appId: AppId
-  readonly userId: UserId
-  readonly eventId: string
-  readonly signedAt: Date
-  readonly pipeline: string
-  readonly modelId: string
-  readonly cost: UsdAttos
-}

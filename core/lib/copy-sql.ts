@@ -18,7 +18,7 @@ export interface RowBuffer {
   /** A decimal in plain notation ("-12.50"). */
   readonly numeric: (value: string) => void
   readonly int4: (value: number) => void
-  readonly int8: (value: bigint) => void
+  readonly int8: (value: bigint | number) => void
   readonly boolean: (value: boolean) => void
   /** Microseconds since 1970. */
   readonly instant: (micros: number) => void
@@ -35,7 +35,7 @@ export interface RowBuffer {
 }
 
 const firstBytes = 1024 * 1024
-const keepBytes = 8 * 1024 * 1024
+const keepBytes = 24 * 1024 * 1024
 // Postgres counts from the year 2000.
 const epochMicros = 946_684_800_000_000
 const highWord = 2 ** 32
@@ -93,11 +93,11 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     at += 8
   }
 
-  function int8(value: bigint): void {
+  function int8(value: bigint | number): void {
     length(8)
     const number = Number(value)
     if (Number.isSafeInteger(number)) long(number)
-    else at = buffer.writeBigInt64BE(value, at)
+    else at = buffer.writeBigInt64BE(BigInt(value), at)
   }
 
   function copy(source: Buffer, from: number, to: number): void {

@@ -1,8 +1,8 @@
-import { hash } from 'node:crypto'
 import { authId, isClientId } from '../ids.ts'
 import type { RowBuffer } from '../lib/copy-sql.ts'
 import { within } from '../lib/maps.ts'
 import { type Columns, createColumns } from './columns.ts'
+import { digestOf } from './digest.ts'
 import { parseEvent } from './envelope.ts'
 import { writeTicket } from './ticket-row.ts'
 import type { Problem, ResolveSubjects, SignedTicket, Subject } from './types.ts'
@@ -58,9 +58,8 @@ export function createBatch(rows: RowBuffer, at: Date, size: number) {
   const byClient = new Map<string, Map<string, Payer>>()
   const byPipeline = new Map<string, Map<string, number>>()
 
-  /** `plain`: the bytes have no escape and no control character. */
-  function add(index: number, bytes: Buffer, plain?: boolean): void {
-    const parsed = parseEvent(bytes, at, plain)
+  function add(index: number, bytes: Buffer): void {
+    const parsed = parseEvent(bytes, at)
     if (parsed.kind === 'ignored') ignored.push(index)
     else if (parsed.kind === 'problem') problems.push({ index, problem: parsed.problem })
     else addTicket(index, parsed.ticket, digestOf(bytes))
@@ -72,8 +71,8 @@ export function createBatch(rows: RowBuffer, at: Date, size: number) {
     const from = rows.end()
     writeTicket(rows, ticket)
     columns.add({
-      index, feature, fee, billableSecs, signedAtMicros, from, to: rows.end(), pixels: BigInt(ticket.pixels),
-      key: keyOf(ticket.eventId), digest, session: sessionOf(ticket, feature), sequence: BigInt(ticket.sequenceNumber),
+      index, feature, fee, billableSecs, signedAtMicros, from, to: rows.end(), pixels: ticket.pixels,
+      eventId: ticket.eventId, digest, session: sessionOf(ticket, feature), sequence: ticket.sequenceNumber,
     })
   }
 
@@ -111,21 +110,3 @@ export async function attribute(payers: ReadonlyMap<string, Payer>, resolve: Res
   const found = await resolve(wanted.map(({ clientId, externalUserId }) => ({ clientId, externalUserId })))
   for (const [key, payer] of payers) payer.subject = found.get(key) ?? null
 }
-
-const digestOf = (bytes: Buffer | string): string => hash('sha256', bytes, 'binary').slice(0, 16)
-
-/** The digest of a ticket from the SHA-256 of its bytes in hexadecimal. */
-export const halfDigest = (hex: string): string => Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
-
-const canonicalUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
-/** The signer's ids are UUIDs and stand for themselves; any other id is hashed, one that differs only in case too. */
-export function keyOf(id: string): string {
-  if (!canonicalUuid.test(id)) return digestOf(id)
-  return String.fromCharCode(
-    byteAt(id, 0), byteAt(id, 2), byteAt(id, 4), byteAt(id, 6), byteAt(id, 9), byteAt(id, 11), byteAt(id, 14), byteAt(id, 16),
-    byteAt(id, 19), byteAt(id, 21), byteAt(id, 24), byteAt(id, 26), byteAt(id, 28), byteAt(id, 30), byteAt(id, 32), byteAt(id, 34))
-}
-
-const byteAt = (hex: string, at: number): number => (nibble(hex.charCodeAt(at)) << 4) | nibble(hex.charCodeAt(at + 1))
-const nibble = (code: number): number => (code < 58 ? code - 48 : code - 87)

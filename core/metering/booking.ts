@@ -1,7 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { TicketCharge, UserCharge } from '../allowances/charge.ts'
 import type { UserId } from '../ids.ts'
 import type { RowBuffer } from '../lib/copy-sql.ts'
 import { uuidV7 } from '../lib/crypto.ts'
+import { usdAttos } from '../lib/money.ts'
 import type { Db, Statement } from '../lib/sql.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import type { TicketKey } from './backend/emit-store.ts'
@@ -13,7 +15,7 @@ import { type Repeated, addSessions, addingSessions, closeHoles } from './sessio
 import * as store from './store.ts'
 import { type SessionSums, createSums } from './sums.ts'
 import { eventIdIn, outcomeWriter } from './ticket-row.ts'
-import type { Charge, Priced, Subject, TicketCharge } from './types.ts'
+import type { Charge, Priced, Subject } from './types.ts'
 
 /** New tickets of known users. */
 export interface Fresh {
@@ -87,6 +89,8 @@ export const regular: Irregular = { forked: 0, late: 0, lost: 0n }
 export interface Booked { readonly exhausted: readonly UserId[]; readonly irregular: Irregular }
 
 export interface Told {
+  /** The tickets are in, as if no sequence number had come before: `book` rejects when one has. */
+  readonly copied?: boolean
   readonly charge: Charge
   /** Sends priced tickets on, where they are to be sent. */
   readonly emit?: EmitPriced | undefined
@@ -98,17 +102,17 @@ export async function book(db: Db, tickets: Bookable, given: Given & Told): Prom
   const { repeated, overgrown } = await addSessions(db, tickets.addingSessions)
   const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)
   const replayed = replays(tickets, repeated)
-  await store.copyTickets(db, replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, given))
-  const adding = store.addHours(db, tickets.addingHours)
-  adding.catch(() => {})
-  // Made while Postgres is at work, and not before: so many objects are better not kept for long.
-  const charges = chargesOf(tickets, given.firstParts)
-  await adding
+  if (!given.copied) await store.copyTickets(db, replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, given))
+  else if (replayed.size > 0) throw new Error('sequence numbers had come before')
+  await store.addHours(db, tickets.addingHours)
   await given.emit?.(db, keysOf(tickets, given.firstParts), at)
+  const charges = chargesOf(tickets, given.firstParts)
   const exhausted = charges.length === 0 ? [] : await given.charge(db, charges, { id: chargeId, at })
-  const late = sessions.reduce((sum, session) => sum + session.late, 0)
-  return { exhausted, irregular: { forked: replayed.size, late, lost } }
+  return { exhausted, irregular: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost } }
 }
+
+const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => number): number =>
+  sessions.reduce((sum, session) => sum + of(session), 0)
 
 /** Writes whole rows, one by one. */
 function rowWriter({ batch, ...charge }: Pick<Bookable, 'batch' | 'chargeId' | 'at'>, { firstParts, out }: Given) {
@@ -140,7 +144,26 @@ function keysOf({ batch, places, prices }: Fresh, rows: Buffer): TicketKey[] {
   }))
 }
 
-function chargesOf({ batch, places, prices }: Fresh, rows: Buffer): TicketCharge[] {
+/** What each user's tickets take: the sums of the sessions, and the tickets themselves only when the ledger needs them. */
+function chargesOf(tickets: Bookable, rows: Buffer): UserCharge[] {
+  let each: Map<UserId, TicketCharge[]> | null = null
+  const ofUser = (user: UserId): readonly TicketCharge[] =>
+    (each ??= Map.groupBy(ticketCharges(tickets, rows), ({ userId }) => userId)).get(user) ?? []
+  const byUser = Map.groupBy(tickets.sessions, ({ subject }) => subject.userId)
+  return [...byUser].flatMap(([userId, sessions]): UserCharge[] => {
+    const charged = sumOf(sessions, (session) => session.tickets - session.unpriced)
+    const [first] = sessions
+    if (!first || charged === 0) return []
+    return [{
+      appId: first.subject.appId, userId, tickets: charged, each: () => ofUser(userId),
+      cost: usdAttos(sessions.reduce((sum, { cost }) => sum + cost, 0n)),
+      from: new Date(Math.floor(Math.min(...sessions.map(({ firstMicros }) => firstMicros)) / 1000)),
+      to: new Date(Math.floor(Math.max(...sessions.map(({ lastMicros }) => lastMicros)) / 1000)),
+    }]
+  })
+}
+
+function ticketCharges({ batch, places, prices }: Fresh, rows: Buffer): TicketCharge[] {
   const { tickets, features } = batch
   return priced({ places, prices }, (place, { cost }) => {
     const { appId, userId } = subjectOf(batch, place)

@@ -1,17 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '../lib/log.ts'
 import { messageOf } from '../lib/process.ts'
-import type { Prepared } from './ingest.ts'
-import type { Batch, Intake } from './intake.ts'
+import type { Ingested, Prepared } from './ingest.ts'
+import type { Intake } from './intake.ts'
+import type { Relay } from './relay.ts'
 import type { EventSession, EventSource, StreamRecord } from './types.ts'
 
 export interface CollectorDeps {
   readonly source: EventSource
   readonly intake: Intake
   readonly prepare: (records: readonly StreamRecord[]) => Promise<Prepared>
+  readonly relay: Relay
   readonly log: Log
   /** How many batches are prepared while one is written. */
   readonly ahead: number
+}
+
+interface Batch {
+  readonly records: readonly StreamRecord[]
+  readonly prepared: Promise<Prepared>
 }
 
 const firstPauseMs = 250
@@ -23,7 +30,7 @@ const firstPart = 5_000
  * Takes a stream from its source into the database, batch by batch, preparing the next while one is being written.
  * Whatever fails, it opens the source again from the position in the database: a batch is repeated, never skipped.
  */
-export function createCollector({ source, intake, prepare, log, ahead }: CollectorDeps) {
+export function createCollector({ source, intake, prepare, relay, log, ahead }: CollectorDeps) {
   const stopping = new AbortController()
   let session: EventSession | null = null
   let disconnectedMs: number | null = Date.now()
@@ -65,6 +72,7 @@ export function createCollector({ source, intake, prepare, log, ahead }: Collect
         report(error, failures)
         await pause(failures)
       } finally {
+        await relay.stop()
         await session?.close().catch(() => {})
         session = null
         oldestMs = null
@@ -102,7 +110,10 @@ export function createCollector({ source, intake, prepare, log, ahead }: Collect
       if (!batch) throw new Error('no batch was pulled')
       oldestMs = batch.records[0]?.producedAtMs ?? null
       pullNext()
-      await intake.take(batch, { signal: stopping.signal, attempts: Infinity })
+      const next = upcoming[0]?.then(({ prepared }) => prepared)
+      next?.catch(() => {})
+      const write = async (): Promise<Ingested> => relay.write(await batch.prepared, next)
+      await intake.take({ records: batch.records, write }, { signal: stopping.signal, attempts: Infinity })
       from.committed(batch.records)
       pull.written()
       taken += batch.records.length

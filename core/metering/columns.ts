@@ -1,5 +1,6 @@
 import { quickBillionths } from '../lib/decimal.ts'
 import { type Wei, wei } from '../lib/money.ts'
+import { writeBytes, writeKey } from './digest.ts'
 
 /**
  * The tickets of a batch, in the order of their records, as numbers in a row and not as objects: what survives of an
@@ -23,7 +24,10 @@ export interface Amounts {
   readonly sequence: bigint
 }
 
-interface NewTicket extends Amounts {
+interface NewTicket extends Pick<Amounts, 'fee' | 'billableSecs'> {
+  /** Integers. */
+  readonly pixels: string
+  readonly sequence: string
   /** Of its record. */
   readonly index: number
   /** Places in the batch's lists. */
@@ -33,12 +37,15 @@ interface NewTicket extends Amounts {
   readonly from: number
   readonly to: number
   readonly signedAtMicros: number
+  readonly eventId: string
   /** A character a byte. */
-  readonly key: string
   readonly digest: string
 }
 
 const width = 10
+/** As many digits as a double always holds. */
+const quickDigits = 15
+const quickInteger = (text: string): number => (text.length <= quickDigits ? Number(text) : NaN)
 const idLength = 16
 const bothIds = 2 * idLength
 
@@ -51,11 +58,10 @@ export function createColumns(size: number) {
 
   function add(ticket: NewTicket): void {
     const { fee, billableSecs, pixels, sequence } = ticket
-    const [quickFee, quickPixels, quickSequence] = [Number(fee), Number(pixels), Number(sequence)]
+    const [quickFee, quickPixels, quickSequence] = [Number(fee), quickInteger(pixels), quickInteger(sequence)]
     const billionths = quickBillionths(billableSecs)
-    const fits = Number.isSafeInteger(quickFee) && Number.isSafeInteger(quickPixels)
-      && Number.isSafeInteger(quickSequence) && !Number.isNaN(billionths)
-    if (!fits) odd.set(count, { fee, billableSecs, pixels, sequence })
+    const fits = Number.isSafeInteger(quickFee) && !Number.isNaN(quickPixels + quickSequence + billionths)
+    if (!fits) odd.set(count, { fee, billableSecs, pixels: BigInt(pixels), sequence: BigInt(sequence) })
     let at = count * width
     numbers[at++] = ticket.index
     numbers[at++] = ticket.session
@@ -67,13 +73,9 @@ export function createColumns(size: number) {
     numbers[at++] = billionths
     numbers[at++] = quickPixels
     numbers[at] = quickSequence
-    put(ticket.key, count * bothIds)
-    put(ticket.digest, count * bothIds + idLength)
+    writeKey(ids, keyAt(count), ticket.eventId)
+    writeBytes(ids, keyAt(count) + idLength, ticket.digest)
     count += 1
-  }
-
-  function put(bytes: string, at: number): void {
-    for (let i = 0; i < idLength; i++) ids[at + i] = bytes.charCodeAt(i)
   }
 
   return { add, read: (): Columns => ({ count, numbers, ids, odd }) }
@@ -114,8 +116,8 @@ export function compareKeys({ ids }: Columns, one: number, other: number): numbe
   return 0
 }
 
-// 39 bits of a key and 14 of its place in the list are a number that a double holds, and numbers sort many times faster.
-const sortable = 2 ** 14
+// 38 bits of a key and 15 of its place in the list are a number that a double holds, and numbers sort many times faster.
+const sortable = 2 ** 15
 
 /** Places in the order of their keys, those of one key in the order of the records. */
 export function byKey(tickets: Columns, places: Uint32Array): Uint32Array {
@@ -136,5 +138,5 @@ export function byKey(tickets: Columns, places: Uint32Array): Uint32Array {
 function startOf({ ids }: Columns, place: number): number {
   const at = keyAt(place)
   const high = ((ids[at] ?? 0) << 16) | ((ids[at + 1] ?? 0) << 8) | (ids[at + 2] ?? 0)
-  return high * 2 ** 15 + (((ids[at + 3] ?? 0) << 7) | ((ids[at + 4] ?? 0) >> 1))
+  return high * 2 ** 14 + (((ids[at + 3] ?? 0) << 6) | ((ids[at + 4] ?? 0) >> 2))
 }

@@ -4,7 +4,7 @@ import { type Wei, wei } from '../lib/money.ts'
 import {
   type Instant, decimalText, describing, exactDecimal, instantOf, int31, int64Text, integerText, sequenceText, unixMs,
 } from './fields.ts'
-import { type Members, type Value, hasMembers, isNumber, isObject, isPlain, readJson } from './json.ts'
+import { type Members, type Value, hasMembers, isNumber, isObject, readJson } from './json.ts'
 import { createLayouts } from './layouts.ts'
 import type { ParsedEvent, Problem, QuarantineReason, SignedTicket } from './types.ts'
 
@@ -21,16 +21,14 @@ const dayMs = 86_400_000
 
 /**
  * What an event is, from its bytes alone: a ticket, ignorable by type, or a problem with a reason. Pure, exact and
- * total: no input throws, no number passes through a float. `now` bounds the signing time. `plain` says that the bytes
- * are known to have no escape and no control character.
+ * total: no input throws, no number passes through a float. `now` bounds the signing time.
  */
-export function parseEvent(bytes: Buffer, now: Date, plain = false): ParsedEvent {
+export function parseEvent(bytes: Buffer, now: Date): ParsedEvent {
   if (bytes.length > maxEventBytes) return problem({ reason: 'too_large', detail: `${bytes.length} bytes` })
-  if (!isUtf8(bytes)) return problem({ reason: 'not_utf8', detail: 'the bytes are not UTF-8' })
-  const text = bytes.toString('utf8')
-  const members = plain || isPlain(text) ? layouts.read(text) : null
+  const members = layouts.read(bytes)
   if (members) return parseEnvelope(members, now)
-  const read = readJson(text)
+  if (!isUtf8(bytes)) return problem({ reason: 'not_utf8', detail: 'the bytes are not UTF-8' })
+  const read = readJson(bytes.toString('utf8'))
   if ('fault' in read) return problem({ reason: read.fault, detail: `at character ${read.at}` })
   if (!isObject(read.value)) return problem({ reason: 'not_an_object', detail: 'an envelope is a JSON object' })
   layouts.learn(read.value)

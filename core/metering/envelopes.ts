@@ -38,6 +38,18 @@ function rowsOf({ tickets, firsts }: Pick<Proposal, 'tickets' | 'firsts'>, out: 
 export function createEnvelopes() {
   let repeatsExpected = false
 
+  /** True unless ids repeat among themselves, or did so with others in the batch before. */
+  const areLikelyNew = ({ places, firsts }: Proposal): boolean =>
+    !repeatsExpected && places.length > 0 && firsts.length === places.length
+
+  /** Enters ids that are all new; rejects, the transaction lost, when one is not. */
+  async function enterNew(db: Db, { rows }: Proposal): Promise<void> {
+    await store.copyEnvelopes(db, rows).catch((error: unknown) => {
+      repeatsExpected ||= isUniqueViolation(error)
+      throw error
+    })
+  }
+
   /** Enters the ids; the first of equal ones stands. What repeats it byte by byte is a repeat, all else disputed. */
   async function enter(db: Db, proposal: Proposal, out: RowBuffer): Promise<Entered> {
     const { places, firsts } = proposal
@@ -68,7 +80,7 @@ export function createEnvelopes() {
     }
   }
 
-  return { enter }
+  return { areLikelyNew, enterNew, enter }
 }
 
 type Digests = ReadonlyMap<string, string>

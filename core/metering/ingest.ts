@@ -6,18 +6,19 @@ import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import { type Batch, type Payer, attribute } from './batch.ts'
-import { type Bookable, type Fresh, type Given, type Irregular, book, bookable, regular } from './booking.ts'
+import { type Bookable, type Booked, type Fresh, type Given, type Irregular, book, bookable, regular } from './booking.ts'
 import { type Columns, feeOf, indexOf, microsOf, msOf, sessionOf } from './columns.ts'
-import { type Proposal, createEnvelopes, propose } from './envelopes.ts'
+import { type Entered, type Proposal, createEnvelopes, propose } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
 import { countReasons, quarantine, sameIdOtherBytes, ticketProblem, unknownClient } from './quarantine-intake.ts'
 import { ratesAt } from './rate-store.ts'
 import type { Sorted, Sorting } from './sorting.ts'
 import { createPrices } from './prices.ts'
+import { copyTickets } from './store.ts'
 import type { Charge, Counts, Outcome, Priced, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
 
-export const maxBatch = 15_000
+export const maxBatch = 30_000
 
 export interface IngestDeps {
   readonly pool: Pool
@@ -49,6 +50,16 @@ export interface Prepared extends Sorted {
   readonly draft: Draft
 }
 
+/** A transaction that has the tickets of a batch in it and waits for the batch before to be committed. */
+export interface Begun {
+  readonly prepared: Prepared
+  /** Settles when it waits. */
+  readonly waiting: Promise<void>
+  /** Writes the rest. Rejects, nothing written, also when the batch must be written in one go after all. */
+  readonly finish: () => Promise<Ingested>
+  readonly abandon: () => Promise<void>
+}
+
 /** All that is written of a batch if, as nearly always, each of its tickets is new and of a known user. */
 interface Draft {
   readonly proposal: Proposal
@@ -57,7 +68,14 @@ interface Draft {
   readonly booked: Bookable
 }
 
-const keptBuffers = 2
+interface Done extends Booked {
+  readonly taken: Taken
+  readonly nobodys: readonly number[]
+  readonly entered: Entered
+  readonly unpriced: number
+}
+
+const keptBuffers = 3
 const dayMs = 86_400_000
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
@@ -81,31 +99,71 @@ export function createIngest(deps: IngestDeps) {
 
   /** Writes a prepared batch. */
   async function commit(prepared: Prepared): Promise<Ingested> {
-    const ingested = await tx(pool, async (db) => {
-      const taken = await takePositions(db, prepared.records)
-      const { outcomes, ...written } = await write(db, prepared, taken)
-      await count(db, { records: prepared.records, outcomes })
-      return { ...written, counts: countOf(outcomes) }
-    })
-    // Not when it fails: a connection that breaks may still hold what it was to send.
-    prepared.out.clear()
-    if (idle.length < keptBuffers) idle.push(prepared.out)
-    prepared.release()
+    const ingested = await tx(pool, async (db) => write(db, prepared, await takePositions(db, prepared.records)))
+    letGo(prepared)
     return ingested
   }
 
-  async function write(db: Db, prepared: Prepared, taken: Taken) {
-    const { records, batch, rows: firstParts, out, at } = prepared
-    const isNew = ({ index }: { readonly index: number }): boolean => !taken[index]
+  // Not when it fails: a connection that breaks may still hold what it was to send.
+  function letGo({ out, release }: Prepared): void {
+    out.clear()
+    if (idle.length < keptBuffers) idle.push(out)
+    release()
+  }
+
+  /**
+   * Begins to write a prepared batch before its turn, with what nothing else waits for: the ids and the tickets, which
+   * are most of it. Null when they depend on more than on the batch itself.
+   */
+  function begin(prepared: Prepared): Begun | null {
+    const { records, rows: firstParts, out, at, draft: { proposal, nobodys, booked } } = prepared
+    if (booked.unpriced > 0 || !envelopes.areLikelyNew(proposal)) return null
+    const turn = Promise.withResolvers<boolean>()
+    const waiting = Promise.withResolvers<void>()
+    const written = tx(pool, async (db) => {
+      await envelopes.enterNew(db, proposal)
+      await copyTickets(db, booked.rows)
+      waiting.resolve()
+      if (!(await turn.promise)) throw new Error('abandoned')
+      const taken = await takePositions(db, records)
+      if (taken.includes(true)) throw new Error('some records were taken before')
+      const entered = { fresh: proposal.places, repeats: [], disputed: [] }
+      const done = await book(db, booked, { firstParts, out, at, charge, emit, copied: true })
+      return settle(db, prepared, { taken, nobodys, entered, ...done, unpriced: 0 })
+    })
+    written.catch(waiting.reject)
+    waiting.promise.catch(() => {})
+    async function finish(): Promise<Ingested> {
+      turn.resolve(true)
+      const ingested = await written
+      letGo(prepared)
+      return ingested
+    }
+    async function abandon(): Promise<void> {
+      turn.resolve(false)
+      await written.catch(() => {})
+    }
+    return { prepared, waiting: waiting.promise, finish, abandon }
+  }
+
+  async function write(db: Db, prepared: Prepared, taken: Taken): Promise<Ingested> {
+    const { batch, rows: firstParts, out, at } = prepared
     const given = { firstParts, out, at, charge, emit }
     // A rate that was missing may be known by now.
     const holds = !taken.includes(true) && prepared.draft.booked.unpriced === 0
     const { proposal, nobodys, booked: guess } = holds ? prepared.draft : await draftOf(db, { batch, places: newOf(batch.tickets, taken) }, given)
-    const { fresh, repeats, disputed } = await envelopes.enter(db, proposal, out)
+    const entered = await envelopes.enter(db, proposal, out)
+    const { fresh } = entered
     const booked = fresh.length === proposal.places.length ? guess : await bookable(among(guess, fresh), given)
     const done = fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
+    return settle(db, prepared, { taken, nobodys, entered, ...done, unpriced: booked.unpriced })
+  }
+
+  /** Puts what became no ticket where it belongs, and moves the stream on. */
+  async function settle(db: Db, { records, batch, at }: Prepared, done: Done): Promise<Ingested> {
+    const { taken, nobodys, entered: { fresh, repeats, disputed }, ...told } = done
     const problems = [
-      ...batch.problems.filter(isNew),
+      ...batch.problems.filter(({ index }) => !taken[index]),
       ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
       ...disputed.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
     ]
@@ -114,7 +172,8 @@ export function createIngest(deps: IngestDeps) {
       ticket: Array.from(fresh, (place) => indexOf(batch.tickets, place)), duplicate: repeats,
       ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
     })
-    return { outcomes, ...done, quarantined: countReasons(problems), unpriced: booked.unpriced }
+    await count(db, { records, outcomes })
+    return { ...told, quarantined: countReasons(problems), counts: countOf(outcomes) }
   }
 
   // In small steps: while one batch is drafted, the database waits for each next statement of the one before.
@@ -134,7 +193,7 @@ export function createIngest(deps: IngestDeps) {
     return rates.map((rate, i) => (rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0)) : null))
   }
 
-  return { prepare, commit }
+  return { prepare, begin, commit }
 }
 
 export type Ingest = ReturnType<typeof createIngest>

@@ -4,7 +4,7 @@ import type { Log } from '../lib/log.ts'
 import { type Pool, isUnavailable, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
-import type { Ingest, Ingested, Prepared } from './ingest.ts'
+import type { Ingest, Ingested } from './ingest.ts'
 import { quarantineRecord } from './quarantine-intake.ts'
 import type { StreamRecord } from './types.ts'
 
@@ -25,8 +25,8 @@ export interface IntakeDeps {
 
 export interface Batch {
   readonly records: readonly StreamRecord[]
-  /** The same records when they were prepared ahead. */
-  readonly prepared?: Promise<Prepared>
+  /** Writes them the first time, when they were prepared ahead. */
+  readonly write?: () => Promise<Ingested>
 }
 
 export interface IntakeOptions {
@@ -43,14 +43,13 @@ export function createIntake(deps: IntakeDeps) {
   const { pool, now, log, ingest, onIngested, onExhausted } = deps
 
   /** Every record, when this returns, is one of the four outcomes or was taken before. */
-  async function take({ records, prepared }: Batch, options: IntakeOptions): Promise<Ingested[]> {
-    let ready = prepared
+  async function take({ records, write: writeAhead }: Batch, options: IntakeOptions): Promise<Ingested[]> {
+    let first = writeAhead
     const write = async (): Promise<Ingested> => {
-      const ahead = ready
+      const ahead = first
       // A second try prepares anew: what it looked up may be what has changed.
-      ready = undefined
-      const batch = await (ahead ?? ingest.prepare(records))
-      return ingest.commit(batch)
+      first = undefined
+      return ahead ? ahead() : ingest.commit(await ingest.prepare(records))
     }
     try {
       return [await retried(write, options)]

@@ -43,23 +43,7 @@ const isFault = (thrown: unknown): thrown is Fault =>
 const unusual = /[^ -[\]-~\u00a0-\uffff]/
 
 /** No escape and no control character anywhere. */
-export const isPlain = (text: string): boolean => !unusual.test(text)
-
-/** The same of all bytes of UTF-8 up to `end`, four at a time. */
-export function arePlain(memory: ArrayBuffer, end: number): boolean {
-  const words = new Int32Array(memory, 0, end >> 2)
-  // By their places: an iterator would cost more than the look.
-  for (let i = 0; i < words.length; i++) {
-    const word = words[i] ?? 0
-    const escapes = word ^ 0x5c5c5c5c
-    // The highest bit of a byte that is below 0x20, or is a backslash.
-    if (((((word - 0x20202020) & ~word) | ((escapes - 0x01010101) & ~escapes)) & 0x80808080) !== 0) return false
-  }
-  for (const byte of new Uint8Array(memory, end & ~3, end & 3)) {
-    if (byte < 0x20 || byte === 0x5c) return false
-  }
-  return true
-}
+const isPlain = (text: string): boolean => !unusual.test(text)
 
 /** The value of the whole text, or what is wrong with it and where. Never throws. */
 export function readJson(text: string): JsonResult {

@@ -20,8 +20,9 @@ export interface KafkaDeps {
 }
 
 /**
- * What bounds the memory of collecting: at most one batch waits, two are prepared (one, where memory is short) and one is
- * written, and a fetch brings a part of one. A message beyond a bound comes alone.
+ * What bounds the memory of collecting: at most one batch waits, two are prepared (one, where memory is short), of which
+ * the first has begun to be written, and one is finished; a fetch brings a part of one. A message beyond a bound comes
+ * alone.
  */
 export interface KafkaBounds {
   readonly maxRecords: number
@@ -34,7 +35,7 @@ const mib = 1024 * 1024
 
 /** The larger a batch, the less each of its events costs: a user's balance, hour and session are written once for all. */
 export const roomy: KafkaBounds = {
-  maxRecords: maxBatch, maxBatchBytes: 14 * mib, fetchBytes: 4 * mib, fetchPartitionBytes: mib,
+  maxRecords: maxBatch, maxBatchBytes: 24 * mib, fetchBytes: 4 * mib, fetchPartitionBytes: mib,
 }
 
 /** For a collector by itself, of which many may run beside each other. */

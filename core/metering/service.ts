@@ -22,6 +22,7 @@ import { createPricing } from './pricing.ts'
 import { countQuarantined, countUnpriced } from './pricing-store.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rate-sources.ts'
 import { type ManualRate, createRates } from './rates.ts'
+import { createRelay } from './relay.ts'
 import { createSorting } from './sorting.ts'
 import { rememberSubjects } from './subjects.ts'
 import type { Charge, Counts, EventSource, Rate, ResolveSubjects } from './types.ts'
@@ -80,7 +81,9 @@ export function createMetering(deps: MeteringDeps) {
     pool, now, charge, rateMaxAgeSeconds, emit: deps.emitter?.emitPriced, onPriced: meters.latePriced, onExhausted,
   })
   const source = deps.eventSource ?? kafkaSource()
-  const collector = source && createCollector({ source, intake, prepare: ingest.prepare, log, ahead: deps.lean ? 1 : 2 })
+  const collector = source && createCollector({
+    source, intake, prepare: ingest.prepare, relay: createRelay(ingest, log), log, ahead: deps.lean ? 1 : 2,
+  })
   let loops: Loop[] = []
 
   function kafkaSource(): EventSource | null {

@@ -1,3 +1,4 @@
+import type { UserCharge } from '../allowances/charge.ts'
 import type { AppId, UserId } from '../ids.ts'
 import type { EthRate, UsdAttos, Wei } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'
@@ -105,17 +106,8 @@ export interface NewRate {
   readonly source: string
 }
 
-/** What one priced ticket takes from its user's allowances. */
-export interface TicketCharge extends Subject {
-  readonly eventId: string
-  readonly signedAt: Date
-  readonly pipeline: string
-  readonly modelId: string
-  readonly cost: UsdAttos
-}
-
 /** The ledger: inside the caller's transaction; returns the users that have nothing left. */
-export type Charge = (db: Db, charges: readonly TicketCharge[], options: { id: string; at: Date }) => Promise<UserId[]>
+export type Charge = (db: Db, charges: readonly UserCharge[], options: { id: string; at: Date }) => Promise<UserId[]>
 
 /** Users of known apps by auth id, provisioned when new; a subject of an unknown app is absent. */
 export type ResolveSubjects = (

@@ -15,7 +15,7 @@ const userCount = 1_000
  * rows into a bare table.
  */
 export async function ingest(bench: Bench): Promise<Finding[]> {
-  const [rounds, tickets] = bench.quick ? [3, 20_000] : [5, 60_000]
+  const [rounds, tickets] = bench.quick ? [3, 20_000] : [5, 180_000]
   const url = await (await bench.server()).create()
   const core = wireCore(url)
   bench.defer(core.stop)

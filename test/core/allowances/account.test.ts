@@ -2,7 +2,8 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { activeAt, burn, credit, enterPeriod, expire, remainingAt } from '../../../core/allowances/account.ts'
 import { adjust } from '../../../core/allowances/adjustment.ts'
-import type { Account, Grant, TicketCharge } from '../../../core/allowances/types.ts'
+import { type TicketCharge, type UserCharge, byUser } from '../../../core/allowances/charge.ts'
+import type { Account, Grant } from '../../../core/allowances/types.ts'
 import { appId, userId } from '../../../core/ids.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 
@@ -26,7 +27,9 @@ const ticket = (cost: bigint, more: Partial<TicketCharge> = {}): TicketCharge =>
   cost: usdAttos(cost), ...more,
 })
 
-const charge = (of: Account, ...tickets: TicketCharge[]) => burn(of, { tickets, id: 'c', at: minutes(2) })
+function charge(of: Account, ...tickets: TicketCharge[]): void {
+  for (const charged of byUser(tickets)) burn(of, { ...charged, id: 'c', at: minutes(2) })
+}
 const left = (of: Account) => Object.fromEntries(of.grants.map((grant) => [grant.id, grant.remaining]))
 
 describe('burning', () => {
@@ -130,5 +133,53 @@ describe('an account after any history', () => {
       expect(remainingAt(a.grants, minutes(at)) <= a.balance).toBe(true)
       expect(activeAt(a.grants, minutes(at)).every((grant) => grant.expiredAt === null)).toBe(true)
     }))
+  })
+})
+
+describe('tickets of a batch', () => {
+  const instants = fc.nat(20)
+  const features = fc.constantFrom<(string | null)[]>(null, null, null, 'network_spend', 'live')
+  const grants = fc.array(fc.record({
+    amount: fc.bigInt({ min: 1n, max: 100n }), included: fc.boolean(), from: instants, until: fc.option(instants), feature: features,
+  }), { maxLength: 5 })
+  const tickets = fc.array(fc.record({
+    cost: fc.bigInt({ min: 0n, max: 60n }), at: instants, pipeline: fc.constantFrom('live', 'fixed'),
+  }), { minLength: 1, maxLength: 8 })
+
+  const never = (): never => { throw new Error('they were to burn as one') }
+
+  function after(given: typeof grants extends fc.Arbitrary<infer T> ? T : never, periodFrom: number, charged: UserCharge): Account {
+    const a = account()
+    enterPeriod(a, { start: minutes(periodFrom), end: minutes(1000) })
+    given.forEach(({ amount, included, from, until, feature }, i) => credit(a, grantOf(`g${i}`, amount, {
+      kind: included ? 'included' : 'grant', effectiveAt: minutes(included ? from : 0), featureKey: included ? null : feature,
+      expiresAt: until === null ? null : minutes(until),
+    }), start))
+    burn(a, { ...charged, id: 'c', at: minutes(2) })
+    return a
+  }
+
+  it('burn together to the same end as one by one, whatever ends or begins between them', () => {
+    fc.assert(fc.property(grants, tickets, instants, (given, many, periodFrom) => {
+      const [charged] = byUser(many.map(({ cost, at, pipeline }, i) => ticket(cost, { eventId: `e${i}`, signedAt: minutes(at), pipeline })))
+      if (!charged) throw new Error('no charge')
+      // Some grant ends in so long a time, and one is for one feature: nothing burns as one.
+      const oneByOne = { ...charged, from: new Date(0), to: minutes(10_000) }
+      const mixed = [...given, { amount: 1n, included: false, from: 0, until: 5_000, feature: 'nothing' }]
+      const [together, apart] = [after(given, periodFrom, charged), after(mixed, periodFrom, oneByOne)]
+      apart.grants.splice(apart.grants.findIndex(({ featureKey }) => featureKey === 'nothing'), 1)
+      expect(together.grants.map(({ id, remaining, state }) => ({ id, remaining, state })))
+        .toEqual(apart.grants.map(({ id, remaining, state }) => ({ id, remaining, state })))
+      for (const figure of ['consumed', 'overage', 'periodConsumed'] as const) expect(together[figure]).toBe(apart[figure])
+      expect(together.entries.at(-1)?.amount).toBe(apart.entries.at(-1)?.amount)
+    }), { numRuns: 2_000 })
+  })
+
+  it('are not looked at one by one when every grant pays for all of them', () => {
+    const [charged] = byUser([ticket(3n), ticket(4n, { eventId: 'other', signedAt: minutes(5), pipeline: 'fixed' })])
+    if (!charged) throw new Error('no charge')
+    const a = after([{ amount: 10n, included: true, from: 0, until: 900, feature: null }], 0, { ...charged, each: never })
+    expect(left(a)).toEqual({ g0: 3n })
+    expect(a).toMatchObject({ consumed: 7n, periodConsumed: 7n })
   })
 })

@@ -119,13 +119,35 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 
+  it('marks replayed sequence numbers, in whichever batches they come, while failing now and then', async () => {
+    const random = randomOf(seed)
+    const numbers: number[] = []
+    const calls = Array.from({ length: 4_000 }, (_, n) => {
+      // Stretches without a replay, too: what is begun ahead must hold and not hold.
+      const n50 = n % 1_500 < 500 && random() < 0.05 ? numbers[Math.floor(random() * numbers.length)] ?? n : n
+      numbers.push(n50)
+      return n50
+    })
+    await log.append(calls.map((number, n) => event(number, { session_id: `s${number % 50}`, computed_fee: String(n) })))
+    await collect(undefined, {
+      charge: (real) => async (db, charges, options) => {
+        if (random() < 0.2) throw Object.assign(new Error('killed in the transaction'), { code: '57P01' })
+        return real(db, charges, options)
+      },
+    })
+    await untilTaken(calls.length)
+    const { rows } = await world.pool.query('select count(*) as n, count(*) filter (where replayed) as replayed from tickets')
+    expect(rows).toEqual([{ n: 4_000n, replayed: BigInt(calls.length - new Set(calls).size) }])
+    expect(await differences(world.pool)).toEqual(noDifferences)
+  })
+
   it('finds the one event that the database refuses, quarantines it alone and goes on', async () => {
     const poison = randomUUID()
     const events = Array.from({ length: 300 }, (_, n) => (n === 111 ? envelope({ auth_id: `${world.app.clientId}:p` }, { id: poison }) : event(n)))
     await log.append([...events, Buffer.from('garbage')])
     await collect(undefined, {
       charge: (real) => async (db, charges, options) => {
-        if (charges.some((charge) => charge.eventId === poison)) throw Object.assign(new Error('numeric overflow'), { code: '22003' })
+        if (charges.some((charge) => charge.each().some(({ eventId }) => eventId === poison))) throw Object.assign(new Error('numeric overflow'), { code: '22003' })
         return real(db, charges, options)
       },
     })

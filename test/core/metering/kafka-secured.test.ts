@@ -56,6 +56,8 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])('%s that w
   })
   const positions = { read: async () => new Map<number, bigint>(), rewind: async () => {} }
 
+  const nothing = async (): Promise<never> => { throw new Error('nothing comes') }
+
   /** A collector of `config` and what it says, as the words of its log lines. */
   function collect(config: KafkaConfig) {
     const lines: string[] = []
@@ -68,7 +70,7 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])('%s that w
     const log = createLog({ level: 'info', name: 'collector' }, sink)
     const collector = createCollector({
       source: createKafkaSource(config, { positions, log }), log,
-      intake: { take: async () => [] }, prepare: async () => { throw new Error('nothing comes') }, ahead: 1,
+      intake: { take: async () => [] }, prepare: nothing, relay: { write: nothing, stop: async () => {} }, ahead: 1,
     })
     collector.start()
     stops.push(collector.stop)

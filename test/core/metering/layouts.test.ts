@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { instantOf } from '../../../core/metering/fields.ts'
-import { type Members, type Value, arePlain, hasMembers, isObject, isPlain, readJson } from '../../../core/metering/json.ts'
+import { type Members, type Value, hasMembers, isObject, readJson } from '../../../core/metering/json.ts'
 import { createLayouts } from '../../../core/metering/layouts.ts'
 
 const name = fc.stringMatching(/^[a-z_ é]{1,8}$/)
@@ -34,19 +34,19 @@ function learned(text: string) {
 describe('a text of a known layout', () => {
   it('is read as it would be in full', () => {
     fc.assert(fc.property(event, (text) => {
-      expect(isRight(learned(text).read(text), text)).toBe(true)
+      expect(isRight(learned(text).read(Buffer.from(text)), text)).toBe(true)
     }), { numRuns: 500 })
   })
 
   it('is not taken for one when a character is too many, too few or another', () => {
     const spoiled = fc.record({
-      text: event, at: fc.nat(200), gone: fc.nat(2), put: fc.stringMatching(/^[-"{}[\],:.0-9a-z ]{0,2}$/),
+      text: event, at: fc.nat(200), gone: fc.nat(2), put: fc.stringMatching(/^[-"{}[\],:.0-9a-z \n\\\u0085é]{0,2}$/),
     }).map(({ text, at, gone, put }) => {
       const place = at % text.length
       return { text, other: text.slice(0, place) + put + text.slice(place + gone) }
     })
     fc.assert(fc.property(spoiled, ({ text, other }) => {
-      const members = isPlain(other) ? learned(text).read(other) : null
+      const members = learned(text).read(Buffer.from(other))
       expect(members === null || isRight(members, other)).toBe(true)
     }), { numRuns: 5_000 })
   })
@@ -57,23 +57,24 @@ describe('a text of a known layout', () => {
       const read = readJson(text)
       if ('value' in read && isObject(read.value)) layouts.learn(read.value)
     }
-    expect(layouts.read('{"a":2}')?.get('a')).toEqual({ literal: '2' })
-    expect(layouts.read('{"b":{"c":3}}')?.get('b')).toBeDefined()
-    expect(layouts.read('{"a":1,"a":2}')).toBeNull()
+    expect(layouts.read(Buffer.from('{"a":2}'))?.get('a')).toEqual({ literal: '2' })
+    expect(layouts.read(Buffer.from('{"b":{"c":3}}'))?.get('b')).toBeDefined()
+    expect(layouts.read(Buffer.from('{"a":1,"a":2}'))).toBeNull()
   })
 })
 
-describe('plain bytes', () => {
-  it('have neither a backslash nor a control character, wherever it would stand', () => {
-    fc.assert(fc.property(fc.uint8Array({ min: 0x20, maxLength: 30 }), fc.nat(0x20), fc.nat(40), (bytes, code, at) => {
-      const given = bytes.map((byte) => (byte === 0x5c ? 0x20 : byte))
-      const memory = new Uint8Array(40).fill(0xff)
-      memory.set(given)
-      expect(arePlain(memory.buffer, given.length)).toBe(true)
-      if (at >= given.length) return
-      memory[at] = code === 0x20 ? 0x5c : code
-      expect(arePlain(memory.buffer, given.length)).toBe(false)
-    }))
+describe('bytes of a known layout', () => {
+  it('that are not UTF-8 are left to who can say so', () => {
+    const bytes = Buffer.from('{"a":"Zoë"}')
+    expect(learned('{"a":1}').read(bytes)?.get('a')).toBe('Zoë')
+    expect(learned('{"a":1}').read(Buffer.from(bytes.subarray(0, 9).toString('latin1') + '"}', 'latin1'))).toBeNull()
+  })
+
+  it('that end too soon are not read, and nothing behind them is', () => {
+    const whole = Buffer.from('{"a":"text","b":12.5,"c":{"d":null,"e":true}}{"a":"text"')
+    const [text, layouts] = ['{"a":"text","b":12.5,"c":{"d":null,"e":true}}', learned('{"a":"","b":0,"c":{"d":0,"e":0}}')]
+    for (let end = 0; end < text.length; end++) expect(layouts.read(whole.subarray(0, end))).toBeNull()
+    expect(isRight(layouts.read(whole.subarray(0, text.length)), text)).toBe(true)
   })
 })
 
