@@ -18,17 +18,23 @@ export function receive(request: IncomingMessage, limit: number, to: Receiver): 
   else receiveUntilEnd(request, limit, to)
 }
 
-// Node lets no more through than was declared: the end need not be waited for.
+// Node hands a body to its stream by `push`, and lets no more through than was declared: taken
+// there, it is whole at once. By way of the stream's queue, its events and a later turn of the loop
+// a decision costs a tenth more (measured).
 function receiveDeclared(request: IncomingMessage, declared: number, to: Receiver): void {
   let chunks: Buffer[] | null = null
   let missing = declared
-  request.on('data', (chunk: Buffer) => {
+  request.push = (chunk: Buffer | null): boolean => {
+    if (chunk === null) return true
     missing -= chunk.length
-    if (missing === 0 && chunks === null) return to.received(chunk)
-    chunks ??= []
-    chunks.push(chunk)
-    if (missing === 0) to.received(Buffer.concat(chunks, declared))
-  })
+    if (missing === 0 && chunks === null) to.received(chunk)
+    else {
+      chunks ??= []
+      chunks.push(chunk)
+      if (missing === 0) to.received(Buffer.concat(chunks, declared))
+    }
+    return true
+  }
 }
 
 function receiveUntilEnd(request: IncomingMessage, limit: number, to: Receiver): void {

@@ -1,4 +1,5 @@
 import { Agent } from 'node:http'
+import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { firstCall } from './signer-bodies.ts'
 import { secret, send, startHarness, until } from './support.ts'
@@ -45,6 +46,46 @@ describe('what may arrive', () => {
         }).catch(() => null),
       ),
     )
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+  })
+
+  it('takes bodies in any pieces, and many requests of one connection in their order', async () => {
+    const { sidecar } = await startHarness()
+    const bodies = ['{"authorization":"svc_ak_unknown"}', JSON.stringify(firstCall()), '{', '{}']
+    const bytes = bodies
+      .map(
+        (body) =>
+          `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n`
+          + `Content-Length: ${body.length}\r\n\r\n${body}`,
+      )
+      .join('')
+    for (const size of [bytes.length, 700, 64, 1]) {
+      const socket = connect(sidecar.port, '127.0.0.1')
+      socket.setNoDelay(true)
+      let answers = ''
+      socket.setEncoding('utf8').on('data', (text: string) => (answers += text))
+      for (let at = 0; at < bytes.length; at += size) {
+        socket.write(bytes.slice(at, at + size))
+        if (size > 1 || at % 50 === 0) await new Promise((resolve) => setImmediate(resolve))
+      }
+      await until(() => answers.split('HTTP/1.1 ').length === bodies.length + 1 && answers.endsWith('}'))
+      const statuses = [...answers.matchAll(/\{"status":(\d+)/g)].map(([, status]) => status)
+      expect(statuses).toEqual(['401', '200', '400', '401'])
+      socket.destroy()
+    }
+  })
+
+  it('does not decide about a body that never comes whole', async () => {
+    const { sidecar, authorize, core } = await startHarness()
+    const socket = connect(sidecar.port, '127.0.0.1')
+    const body = JSON.stringify(firstCall())
+    socket.write(
+      `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n`
+        + `Content-Length: ${body.length + 1}\r\n\r\n${body}`,
+    )
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    expect(core.calls).toMatchObject({ verifyApiKey: 0, getAccess: 0 })
+    socket.destroy()
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })
 
