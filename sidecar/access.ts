@@ -59,7 +59,8 @@ export function createAccessBook(options: AccessOptions) {
     max,
     forgotten: (account) => void (account.forgotten = true),
   })
-  const tabs = createTabs(options.lagSeconds * 1000)
+  const totals = { allowed: 0, missing: 0 }
+  const tabs = createTabs(options.lagSeconds * 1000, (nanos) => void (totals.missing += nanos))
   const once = createSingleFlight<Account>()
 
   /** The account of a user, opened at the first call. */
@@ -125,17 +126,27 @@ export function createAccessBook(options: AccessOptions) {
     })
   }
 
-  /** Undoes what was spent here at `spentAt`. */
-  function giveBack(account: Account, cost: number, spentAt: number): void {
-    tabs.giveBack(account.tab, cost, spentAt)
-    account.left += cost
-  }
-
   /** Takes `cost` from what is left, and remembers it until it shows in core's figures. */
   function spend(account: Account, cost: number, at: number): void {
     account.left -= cost
+    totals.allowed += cost
     tabs.spend(account.tab, cost, at)
   }
+
+  /** The same for time that has not passed yet. */
+  function promise(account: Account, cost: number, at: number): void {
+    account.left -= cost
+    tabs.promise(account.tab, cost, at)
+  }
+
+  /** Undoes what was promised at `promisedAt`. */
+  function giveBack(account: Account, cost: number, promisedAt: number): void {
+    tabs.giveBack(account.tab, cost, promisedAt)
+    account.left += cost
+  }
+
+  /** Nano-dollars of all calls that were allowed here, and of those of which no event came. */
+  const money = (): Readonly<typeof totals> => totals
 
   /** True when less than the minimum is left of what core said, and it is known how much. */
   const isSpent = ({ left }: Account): boolean => left < minimum && left !== unknown
@@ -145,7 +156,18 @@ export function createAccessBook(options: AccessOptions) {
     return left < minimum ? refusals.insufficientBalance : null
   }
 
-  return { accountOf, isKnown, fetch, keep, spend, giveBack, isSpent, size: accounts.size }
+  return {
+    accountOf,
+    isKnown,
+    fetch,
+    keep,
+    spend,
+    promise,
+    giveBack,
+    isSpent,
+    money,
+    size: accounts.size,
+  }
 }
 
 export type AccessBook = ReturnType<typeof createAccessBook>

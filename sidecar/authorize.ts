@@ -119,7 +119,7 @@ export function createAuthorizer(
     const window = windowOf(account.left / (burn * 2), (who.expiresAt ?? Infinity) - second)
     if (window === 0) return 0
     const cost = Math.ceil(burn * window)
-    access.spend(account, cost, at)
+    access.promise(account, cost, at)
     if (seen) {
       seen.promised = cost
       seen.promisedAt = at

@@ -91,7 +91,28 @@ export function createMeters(metrics: Metrics) {
     })
   }
 
-  return { decided, failed, forwarded, watchSizes }
+  /** Reports amounts in nano-dollars whenever the page is read. */
+  function watchMoney(money: () => { readonly allowed: number; readonly missing: number }): void {
+    const count = (name: string, help: string, nanos: () => number): void => {
+      const counter: Counter = new Counter({
+        name,
+        help,
+        registers,
+        collect: () => {
+          counter.reset()
+          counter.inc(nanos() / 1e9)
+        },
+      })
+    }
+    count('sidecar_allowed_usd_total', 'Estimated cost of the calls that were allowed.', () => money().allowed)
+    count(
+      'sidecar_missing_usd_total',
+      'Of it what did not reach the ledger within one to two EVENT_LAG_SECONDS.',
+      () => money().missing,
+    )
+  }
+
+  return { decided, failed, forwarded, watchSizes, watchMoney }
 }
 
 export type Meters = ReturnType<typeof createMeters>

@@ -146,6 +146,7 @@ async function createParts(
     tombstoneSeconds: identity.ttlSeconds,
     log,
   })
+  meters.watchMoney(access.money)
   meters.watchSizes(() => ({
     ...identities.sizes(),
     access: access.size(),

@@ -16,6 +16,11 @@ export interface Tab {
   recent: number
   earlier: number
   since: number
+  /** Of these what was promised for time ahead: no event need come of it. */
+  promised: number
+  promisedEarlier: number
+  /** Promises that were counted longer than two lags ago, until `pending` is asked. */
+  lapsed: number
 }
 
 const attosPerNano = 1_000_000_000n
@@ -26,14 +31,20 @@ export function nanosDown(attos: bigint): number {
   return nanos > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(nanos)
 }
 
-/** `lagMs`: how long a payment may take to reach the ledger. Instants are Unix milliseconds. */
-export function createTabs(lagMs: number) {
+/**
+ * `lagMs`: how long a payment may take to reach the ledger. Instants are Unix milliseconds.
+ * `onMissing` is told of nano-dollars of calls that were allowed and in that time did not reach it.
+ */
+export function createTabs(lagMs: number, onMissing: (nanos: number) => void = () => {}) {
   const open = (consumed: bigint, at: number): Tab => ({
     base: consumed,
     spent: 0,
     recent: 0,
     earlier: 0,
     since: at,
+    promised: 0,
+    promisedEarlier: 0,
+    lapsed: 0,
   })
 
   function spend(tab: Tab, cost: number, at: number): void {
@@ -42,18 +53,33 @@ export function createTabs(lagMs: number) {
     tab.recent += cost
   }
 
-  /** Undoes what was spent at `spentAt`, in the time it was counted in. */
-  function giveBack(tab: Tab, cost: number, spentAt: number): void {
+  /** The same for time that has not passed yet. */
+  function promise(tab: Tab, cost: number, at: number): void {
+    spend(tab, cost, at)
+    tab.promised += cost
+  }
+
+  /** Undoes what was promised at `promisedAt`, in the time it was counted in. */
+  function giveBack(tab: Tab, cost: number, promisedAt: number): void {
     tab.spent -= cost
-    if (spentAt >= tab.since) tab.recent -= cost
-    else if (spentAt >= tab.since - lagMs) tab.earlier -= cost
+    if (promisedAt >= tab.since) {
+      tab.recent -= cost
+      tab.promised -= cost
+    } else if (promisedAt >= tab.since - lagMs) {
+      tab.earlier -= cost
+      tab.promisedEarlier -= cost
+    }
   }
 
   /** What was spent here and is not in `consumed`; never negative. */
   function pending(tab: Tab, consumed: bigint, at: number): number {
     age(tab, at)
     const open = tab.spent - nanosDown(consumed - tab.base)
-    const left = Math.max(0, Math.min(open, tab.recent + tab.earlier))
+    const still = tab.recent + tab.earlier
+    const left = Math.max(0, Math.min(open, still))
+    const missing = open - still - tab.lapsed
+    if (missing > 0) onMissing(missing)
+    tab.lapsed = 0
     // Counted afresh from here, so that differences between estimate and ticket do not pile up.
     tab.base = consumed
     tab.spent = left
@@ -63,10 +89,13 @@ export function createTabs(lagMs: number) {
   function age(tab: Tab, at: number): void {
     const lags = Math.floor((at - tab.since) / lagMs)
     if (lags < 1) return
+    tab.lapsed += tab.promisedEarlier + (lags === 1 ? 0 : tab.promised)
+    tab.promisedEarlier = lags === 1 ? tab.promised : 0
+    tab.promised = 0
     tab.earlier = lags === 1 ? tab.recent : 0
     tab.recent = 0
     tab.since += lags * lagMs
   }
 
-  return { open, spend, giveBack, pending }
+  return { open, spend, promise, giveBack, pending }
 }

@@ -42,6 +42,25 @@ describe('whether they may spend', () => {
     expect((await authorize(firstCall())).json['status']).toBe(483)
   })
 
+  it('K24, K25: releases what no event came of after two lags, once, and says how much it was', async () => {
+    const { authorize, core, clock, metrics } = await startHarness({ env: { EVENT_LAG_SECONDS: '20' } })
+    // Ten seconds at 10^12 wei each are 0.03 USD: all there is.
+    core.users.set('acme:alice', { micros: 30_000n })
+    const call = (StateID: string) =>
+      authorize(firstCall({ state: { StateID, InitialPricePerUnit: 10 ** 12 } }))
+    const missing = async () =>
+      /^sidecar_missing_usd_total(?:\{.*\})? (.+)$/m.exec(await metrics.metrics())?.[1]
+    expect((await call('00000001')).json['status']).toBe(200)
+    expect((await call('00000002')).json['status']).toBe(483)
+    clock.seconds += 15
+    expect((await call('00000002')).json['status']).toBe(483)
+    expect(await missing()).toBe('0')
+    clock.seconds += 30
+    expect((await call('00000002')).json['status']).toBe(200)
+    expect(Number(await missing())).toBeCloseTo(0.03, 6)
+    expect(await metrics.metrics()).toMatch(/^sidecar_allowed_usd_total(?:\{.*\})? 0\.06/m)
+  })
+
   it('24: promises nothing ahead for fixed and untyped sessions', async () => {
     const { authorize } = await startHarness()
     for (const Type of ['fixed', '', 'else', 7]) {

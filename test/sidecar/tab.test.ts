@@ -43,6 +43,26 @@ describe('a tab', () => {
     expect(tabs.pending(tab, 0n, at(43))).toBe(7)
   })
 
+  it('tells once of calls that never showed, and not of time that was promised and not used', () => {
+    const told: number[] = []
+    const telling = createTabs(20_000, (nanos) => void told.push(nanos))
+    const tab = telling.open(0n, 0)
+    telling.spend(tab, 10, at(1))
+    telling.spend(tab, 4, at(2))
+    telling.promise(tab, 50, at(2))
+    expect(telling.pending(tab, 4n * nano, at(3))).toBe(60)
+    expect(telling.pending(tab, 4n * nano, at(39))).toBe(60)
+    expect(told).toEqual([])
+    expect(telling.pending(tab, 4n * nano, at(41))).toBe(0)
+    expect(told).toEqual([10])
+    telling.spend(tab, 3, at(42))
+    telling.promise(tab, 5, at(42))
+    telling.giveBack(tab, 5, at(42))
+    expect(telling.pending(tab, 7n * nano, at(90))).toBe(0)
+    expect(telling.pending(tab, 7n * nano, at(200))).toBe(0)
+    expect(told).toEqual([10])
+  })
+
   it('is never negative and never more than was spent', () => {
     const steps = fc.array(fc.record({
       spend: fc.nat(1_000), arrive: fc.bigInt({ min: 0n, max: 1_500n * nano }), wait: fc.nat(30),
