@@ -1,6 +1,7 @@
-import { Agent } from 'node:http'
+import { Agent, createServer } from 'node:http'
 import { connect } from 'node:net'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { listen } from '../../core/lib/http.ts'
 import { firstCall } from './signer-bodies.ts'
 import { secret, send, startHarness, until } from './support.ts'
 
@@ -72,6 +73,25 @@ describe('what may arrive', () => {
       const statuses = [...answers.matchAll(/\{"status":(\d+)/g)].map(([, status]) => status)
       expect(statuses).toEqual(['401', '200', '400', '401'])
       socket.destroy()
+    }
+  })
+
+  it('takes a body that was there before the handler was', async () => {
+    const { sidecar } = await startHarness()
+    const bodies: [string, number][] = [
+      [JSON.stringify(firstCall()), 200],
+      [JSON.stringify(firstCall({ headers: { Cookie: ['c'.repeat(500_000)] } })), 200],
+    ]
+    for (const waitMs of [0, 30]) {
+      const server = createServer((request, response) => {
+        setTimeout(() => sidecar.webhook(request, response), waitMs)
+      })
+      onTestFinished(() => void server.close())
+      const { port } = await listen(server, { host: '127.0.0.1', port: 0, setting: 'PORT' })
+      for (const [body, status] of bodies) {
+        const { json } = await send(`http://127.0.0.1:${port}/`, { headers: caller, body })
+        expect(json).toMatchObject({ status })
+      }
     }
   })
 
