@@ -11,7 +11,7 @@ export interface LogFile {
   readonly path: string
   /** Writes out what was logged. */
   flush(): void
-  /** The last word: nothing may be logged after it. */
+  /** The last word. Who was left behind by a stop that could not wait may still log; that is lost. */
   close(): void
 }
 
@@ -30,12 +30,15 @@ export async function openLogFile(path: string, level: string): Promise<LogFile>
     }, checkEveryMs)
     timer.unref()
     const flush = (): void => destination.flushSync()
+    let isOpen = true
+    const write = (line: string): void => void (isOpen && destination.write(line))
     const close = (): void => {
+      isOpen = false
       clearInterval(timer)
       flush()
       destination.end()
     }
-    return { log: createLog({ level, name: 'tollgate' }, destination), path, flush, close }
+    return { log: createLog({ level, name: 'tollgate' }, { write }), path, flush, close }
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     throw new Error(`cannot write the log ${path} (${why})`, { cause: error })
