@@ -104,7 +104,11 @@ export function createMeters(metrics: Metrics) {
         },
       })
     }
-    count('sidecar_allowed_usd_total', 'Estimated cost of the calls that were allowed.', () => money().allowed)
+    count(
+      'sidecar_allowed_usd_total',
+      'Estimated cost of the calls that were allowed.',
+      () => money().allowed,
+    )
     count(
       'sidecar_missing_usd_total',
       'Of it what did not reach the ledger within one to two EVENT_LAG_SECONDS.',

@@ -25,8 +25,8 @@ export interface UserCharge {
   readonly each: () => readonly TicketCharge[]
 }
 
-/** What tickets take, by user. */
-export function byUser(tickets: readonly TicketCharge[]): UserCharge[] {
+/** The charges of tickets, one for each user. */
+export function userCharges(tickets: readonly TicketCharge[]): UserCharge[] {
   return [...Map.groupBy(tickets, ({ userId }) => userId)].map(([userId, each]) => {
     const times = each.map(({ signedAt }) => signedAt.getTime())
     const cost = usdAttos(each.reduce((sum: bigint, ticket) => sum + ticket.cost, 0n))

@@ -26,6 +26,12 @@ export function quickBillionths(text: string): number {
   return whole > quickWhole || fraction > quickPlaces ? NaN : Math.round(Number(text) * 1e9)
 }
 
+/** As many digits as a double always holds. */
+const quickDigits = 15
+
+/** An integer as a number; NaN of one that may be too large for it. */
+export const quickInteger = (text: string): number => (text.length <= quickDigits ? Number(text) : NaN)
+
 /** Adds what another sum has come to. */
 export function addDecimals(sum: DecimalSum, { billionths, rest }: DecimalSum): void {
   addBillionths(sum, billionths)

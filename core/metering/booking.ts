@@ -89,15 +89,18 @@ export const regular: Irregular = { forked: 0, late: 0, lost: 0n }
 export interface Booked { readonly exhausted: readonly UserId[]; readonly irregular: Irregular }
 
 export interface Told {
-  /** The tickets are in, as if no sequence number had come before: `book` rejects when one has. */
-  readonly copied?: boolean
   readonly charge: Charge
   /** Sends priced tickets on, where they are to be sent. */
   readonly emit?: EmitPriced | undefined
 }
 
+interface Booking extends Given, Told {
+  /** The rows are in, as if no sequence number had come before: `book` rejects when one has. */
+  readonly copied?: boolean
+}
+
 /** Writes tickets with their sums and charges. */
-export async function book(db: Db, tickets: Bookable, given: Given & Told): Promise<Booked> {
+export async function book(db: Db, tickets: Bookable, given: Booking): Promise<Booked> {
   const { chargeId, at, sessions } = tickets
   const { repeated, overgrown } = await addSessions(db, tickets.addingSessions)
   const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)

@@ -1,4 +1,4 @@
-import { quickBillionths } from '../lib/decimal.ts'
+import { quickBillionths, quickInteger } from '../lib/decimal.ts'
 import { type Wei, wei } from '../lib/money.ts'
 import { writeBytes, writeKey } from './digest.ts'
 
@@ -43,9 +43,6 @@ interface NewTicket extends Pick<Amounts, 'fee' | 'billableSecs'> {
 }
 
 const width = 10
-/** As many digits as a double always holds. */
-const quickDigits = 15
-const quickInteger = (text: string): number => (text.length <= quickDigits ? Number(text) : NaN)
 const idLength = 16
 const bothIds = 2 * idLength
 

@@ -104,7 +104,7 @@ export function createIngest(deps: IngestDeps) {
     return ingested
   }
 
-  // Not when it fails: a connection that breaks may still hold what it was to send.
+  // Not of a batch that failed: a connection that breaks may still hold what it was to send.
   function letGo({ out, release }: Prepared): void {
     out.clear()
     if (idle.length < keptBuffers) idle.push(out)

@@ -108,16 +108,23 @@ export function createLayouts() {
   function readValue(place: number, inner: Layout | null): boolean {
     const code = bytes[at] ?? 0
     if (code === quote) return readString(place)
-    starts[place] = at
-    if (code === minus || isDigit(code)) {
-      kinds[place] = numeral
-      const isNumber = passesNumber()
-      ends[place] = at
-      return isNumber
+    if (code === minus || isDigit(code)) return readNumber(place)
+    if (code === openingBrace) {
+      kinds[place] = members
+      return inner !== null && readObject(inner)
     }
-    kinds[place] = code === openingBrace ? members : code === words.null[0] ? nothing : code === words.true[0] ? yes : no
-    if (code === openingBrace) return inner !== null && readObject(inner)
-    return passes(code === words.null[0] ? words.null : code === words.true[0] ? words.true : words.false)
+    return words.some(([kind, word]) => {
+      kinds[place] = kind
+      return passes(word)
+    })
+  }
+
+  function readNumber(place: number): boolean {
+    starts[place] = at
+    kinds[place] = numeral
+    const isNumber = passesNumber()
+    ends[place] = at
+    return isNumber
   }
 
   /** A string without an escape and without a control character. */
@@ -165,7 +172,7 @@ const sizeOf = (object: JsonObject): number =>
   object.size + [...object.values()].reduce((sum: number, value) => sum + (isObject(value) ? sizeOf(value) : 0), 0)
 
 const none = new Uint8Array(0)
-const words = { null: Buffer.from('null'), true: Buffer.from('true'), false: Buffer.from('false') }
+const words = [[nothing, Buffer.from('null')], [yes, Buffer.from('true')], [no, Buffer.from('false')]] as const
 const [quote, openingBrace, closingBrace, minus, point, zero, nine] = [34, 123, 125, 45, 46, 48, 57]
 const [space, backslash] = [0x20, 0x5c]
 

@@ -1,4 +1,4 @@
-import { byUser } from '../allowances/charge.ts'
+import { userCharges } from '../allowances/charge.ts'
 import type { UserId } from '../ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { priceOf } from '../lib/money.ts'
@@ -57,7 +57,7 @@ export function createPricing({ pool, now, charge, rateMaxAgeSeconds, emit, onPr
       await store.savePrices(db, priced, id)
       await emit?.(db, priced, at)
       const charges = priced.map((ticket) => ({ ...ticket, signedAt: new Date(ticket.signedAt) }))
-      return { count: priced.length, exhausted: await charge(db, byUser(charges), { id, at }) }
+      return { count: priced.length, exhausted: await charge(db, userCharges(charges), { id, at }) }
     })
     if (count > 0) onPriced(count)
     if (exhausted.length > 0) await onExhausted(exhausted)

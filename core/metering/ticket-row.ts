@@ -1,4 +1,5 @@
 import { type RowBuffer, createRowBuffer, uuidBytes } from '../lib/copy-sql.ts'
+import { quickInteger } from '../lib/decimal.ts'
 import { within } from '../lib/maps.ts'
 import type { Priced, SignedTicket, Subject } from './types.ts'
 
@@ -13,16 +14,13 @@ export const ticketColumns = [
   'app_id', 'user_id', 'rate_id', 'cost_attos', 'charge_id', 'replayed', 'received_at',
 ] as const
 
-const quickDigits = 15
-const integerOf = (text: string): number | bigint => (text.length <= quickDigits ? Number(text) : BigInt(text))
-
 /** Writes the first part; the second must follow it. */
 export function writeTicket(rows: RowBuffer, ticket: SignedTicket): void {
   rows.row(ticketColumns.length)
   rows.text(ticket.eventId)
   rows.instant(ticket.signedAtMicros)
   rows.text(ticket.sessionId)
-  rows.int8(integerOf(ticket.sequenceNumber))
+  rows.int8(quickInteger(ticket.sequenceNumber) || BigInt(ticket.sequenceNumber))
   rows.text(ticket.requestId)
   rows.text(ticket.manifestId)
   rows.text(ticket.appName)

@@ -2,7 +2,7 @@ import { randomInt, randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createLedger } from '../../core/allowances/ledger.ts'
-import { type TicketCharge, byUser } from '../../core/allowances/charge.ts'
+import { type TicketCharge, userCharges } from '../../core/allowances/charge.ts'
 import { appId, userId } from '../../core/ids.ts'
 import { usdAttos } from '../../core/lib/money.ts'
 import { tx } from '../../core/lib/sql.ts'
@@ -66,7 +66,7 @@ async function ticket({ micros = 0n, attos = micros * micro, signedAt = core.clo
 }
 
 const charge = (tickets: readonly TicketCharge[]) =>
-  tx(core.sql, (db) => ledger.charge(db, byUser(tickets), { id: randomUUID(), at: core.clock.now() }))
+  tx(core.sql, (db) => ledger.charge(db, userCharges(tickets), { id: randomUUID(), at: core.clock.now() }))
 const spend = async (...spends: Spend[]) => charge(await Promise.all(spends.map(ticket)))
 
 async function head(externalUserId = 'ada') {

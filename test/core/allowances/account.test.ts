@@ -2,7 +2,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { activeAt, burn, credit, enterPeriod, expire, remainingAt } from '../../../core/allowances/account.ts'
 import { adjust } from '../../../core/allowances/adjustment.ts'
-import { type TicketCharge, type UserCharge, byUser } from '../../../core/allowances/charge.ts'
+import { type TicketCharge, type UserCharge, userCharges } from '../../../core/allowances/charge.ts'
 import type { Account, Grant } from '../../../core/allowances/types.ts'
 import { appId, userId } from '../../../core/ids.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
@@ -28,7 +28,7 @@ const ticket = (cost: bigint, more: Partial<TicketCharge> = {}): TicketCharge =>
 })
 
 function charge(of: Account, ...tickets: TicketCharge[]): void {
-  for (const charged of byUser(tickets)) burn(of, { ...charged, id: 'c', at: minutes(2) })
+  for (const charged of userCharges(tickets)) burn(of, { ...charged, id: 'c', at: minutes(2) })
 }
 const left = (of: Account) => Object.fromEntries(of.grants.map((grant) => [grant.id, grant.remaining]))
 
@@ -161,7 +161,7 @@ describe('tickets of a batch', () => {
 
   it('burn together to the same end as one by one, whatever ends or begins between them', () => {
     fc.assert(fc.property(grants, tickets, instants, (given, many, periodFrom) => {
-      const [charged] = byUser(many.map(({ cost, at, pipeline }, i) => ticket(cost, { eventId: `e${i}`, signedAt: minutes(at), pipeline })))
+      const [charged] = userCharges(many.map(({ cost, at, pipeline }, i) => ticket(cost, { eventId: `e${i}`, signedAt: minutes(at), pipeline })))
       if (!charged) throw new Error('no charge')
       // Some grant ends in so long a time, and one is for one feature: nothing burns as one.
       const oneByOne = { ...charged, from: new Date(0), to: minutes(10_000) }
@@ -176,7 +176,7 @@ describe('tickets of a batch', () => {
   })
 
   it('are not looked at one by one when every grant pays for all of them', () => {
-    const [charged] = byUser([ticket(3n), ticket(4n, { eventId: 'other', signedAt: minutes(5), pipeline: 'fixed' })])
+    const [charged] = userCharges([ticket(3n), ticket(4n, { eventId: 'other', signedAt: minutes(5), pipeline: 'fixed' })])
     if (!charged) throw new Error('no charge')
     const a = after([{ amount: 10n, included: true, from: 0, until: 900, feature: null }], 0, { ...charged, each: never })
     expect(left(a)).toEqual({ g0: 3n })

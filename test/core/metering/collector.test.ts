@@ -7,20 +7,10 @@ import type { EventSource, StreamRecord } from '../../../core/metering/types.ts'
 import type { Metering } from '../../../core/metering/service.ts'
 import { createWorld, differences, envelope, noDifferences, recordRate, type World } from './harness.ts'
 import { createTopic, kafkaBrokers } from '../../support/kafka.ts'
+import { createRandom } from '../../support/random.ts'
 import { type EventLog, eventLogs, positionsIn } from './logs.ts'
 
 const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)
-
-// mulberry32: small, and the same for the same seed.
-function randomOf(start: number): () => number {
-  let state = start
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
-}
 
 describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeLog) => {
   let world: World
@@ -58,11 +48,11 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
   }
 
   it('loses and doubles nothing when it dies between the commit and the acknowledgement (K22)', async () => {
-    const random = randomOf(seed)
+    const random = createRandom(seed)
     const events = Array.from({ length: 10_000 }, (_, n) => event(n))
-    const stream = events.flatMap((one) => (random() < 0.05 ? [one, one] : [one]))
+    const stream = events.flatMap((one) => (random.chance(0.05) ? [one, one] : [one]))
     for (let i = 0; i + 1 < stream.length; i++) {
-      if (random() < 0.05) [stream[i], stream[i + 1]] = [stream[i + 1] ?? Buffer.alloc(0), stream[i] ?? Buffer.alloc(0)]
+      if (random.chance(0.05)) [stream[i], stream[i + 1]] = [stream[i + 1] ?? Buffer.alloc(0), stream[i] ?? Buffer.alloc(0)]
     }
     await log.append(stream)
     let deaths = 0
@@ -83,7 +73,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
       },
     }, {
       charge: (real) => async (db, charges, options) => {
-        if (random() < 0.1) throw Object.assign(new Error('killed in the transaction'), { code: '57P01' })
+        if (random.chance(0.1)) throw Object.assign(new Error('killed in the transaction'), { code: '57P01' })
         return real(db, charges, options)
       },
     })
@@ -120,18 +110,13 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
   })
 
   it('marks replayed sequence numbers, in whichever batches they come, while failing now and then', async () => {
-    const random = randomOf(seed)
-    const numbers: number[] = []
-    const calls = Array.from({ length: 4_000 }, (_, n) => {
-      // Stretches without a replay, too: what is begun ahead must hold and not hold.
-      const n50 = n % 1_500 < 500 && random() < 0.05 ? numbers[Math.floor(random() * numbers.length)] ?? n : n
-      numbers.push(n50)
-      return n50
-    })
+    const random = createRandom(seed)
+    // Stretches without a replay, too: what is begun ahead must hold and not hold.
+    const calls = Array.from({ length: 4_000 }, (_, n) => (n % 1_500 < 500 && random.chance(0.05) ? random.below(n) : n))
     await log.append(calls.map((number, n) => event(number, { session_id: `s${number % 50}`, computed_fee: String(n) })))
     await collect(undefined, {
       charge: (real) => async (db, charges, options) => {
-        if (random() < 0.2) throw Object.assign(new Error('killed in the transaction'), { code: '57P01' })
+        if (random.chance(0.2)) throw Object.assign(new Error('killed in the transaction'), { code: '57P01' })
         return real(db, charges, options)
       },
     })

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { instantOf } from '../../../core/metering/fields.ts'
+import { decimalText, instantOf, integerText } from '../../../core/metering/fields.ts'
 import { type Members, type Value, hasMembers, isObject, readJson } from '../../../core/metering/json.ts'
 import { createLayouts } from '../../../core/metering/layouts.ts'
 
@@ -89,5 +89,31 @@ describe('an instant of the minute that was read last', () => {
       instantOf('2026-03-31T23:59:00Z')
       expect(instantOf(text)).toEqual(alone)
     }), { numRuns: 2_000 })
+  })
+})
+
+describe('numbers of an event', () => {
+  const nearly = fc.oneof(fc.stringMatching(/^[-+.0-9eE]{0,14}$/), fc.stringMatching(/^-?[0-9]{1,12}(\.[0-9]{1,12})?$/), fc.string({ maxLength: 5 }))
+
+  it('are integers by the grammar of JSON, up to 40 characters', () => {
+    fc.assert(fc.property(nearly, (text) => {
+      expect(integerText(text)).toBe(/^-?(?:0|[1-9]\d*)$/.test(text) ? text : null)
+    }), { numRuns: 3_000 })
+    expect([integerText('1'.repeat(40)), integerText('1'.repeat(41))]).toEqual(['1'.repeat(40), null])
+  })
+
+  /** What a text stands for: null for no number, "kept" for one that is taken as it stands, else about its value. */
+  function meaning(text: string): string | number | null {
+    if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return null
+    return /^\d{1,9}(\.\d{1,12})?$/.test(text) ? text : Number(text)
+  }
+
+  it('are decimals by the grammar of JSON, and keep each digit as it stands', () => {
+    fc.assert(fc.property(nearly, (text) => {
+      const [read, meant] = [decimalText(text), meaning(text)]
+      // Of a number beyond the bounds nothing is left.
+      fc.pre(read !== null || typeof meant !== 'number')
+      expect(typeof meant === 'number' ? Math.abs(Number(read) - meant) < 1e-6 : read === meant).toBe(true)
+    }), { numRuns: 3_000 })
   })
 })
