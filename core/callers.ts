@@ -1,9 +1,19 @@
 import { DomainError } from '../proto/errors.ts'
-import { type AccountId, type AppId, type ClientId, type ExternalUserId, type M2mClientId, type UserId, isClientId } from './ids.ts'
+import {
+  type AccountId,
+  type AppId,
+  type ClientId,
+  type ExternalUserId,
+  type M2mClientId,
+  type UserId,
+  isClientId,
+} from './ids.ts'
 import { type BasicPair, basicPairs } from './lib/basic.ts'
 
 /** Who authenticated this request, with scopes. A credential becomes a Caller once, before any handler. */
-export interface ServiceCaller { readonly kind: 'service' }
+export interface ServiceCaller {
+  readonly kind: 'service'
+}
 export interface M2mCaller {
   readonly kind: 'm2m'
   readonly appId: AppId
@@ -41,13 +51,23 @@ export interface MemberCaller {
   readonly isPlatformAdmin: boolean
 }
 /** The request's own credential, not looked at yet: for the RPCs that are about the credential itself. */
-export interface BearerCaller { readonly kind: 'bearer'; readonly token: string }
+export interface BearerCaller {
+  readonly kind: 'bearer'
+  readonly token: string
+}
 /** Client credentials that the handler has judged when its turn comes; null when none were sent. */
 export interface ClientCaller {
   readonly kind: 'client'
   authenticate(): Promise<M2mCaller | null>
 }
-export type Caller = ClientCaller | ServiceCaller | M2mCaller | UserCaller | BearerCaller | AccountCaller | MemberCaller
+export type Caller =
+  | ClientCaller
+  | ServiceCaller
+  | M2mCaller
+  | UserCaller
+  | BearerCaller
+  | AccountCaller
+  | MemberCaller
 
 /** What `authorization` may hold. */
 export type Credential =
@@ -76,7 +96,10 @@ export interface GuardedRequest {
 }
 
 /** Lets a request through as a caller of kind `C`, or throws the first refusal in the order of decision 13. */
-export type Guard<C extends Caller> = (request: GuardedRequest, authenticator: Authenticator) => Promise<C>
+export type Guard<C extends Caller> = (
+  request: GuardedRequest,
+  authenticator: Authenticator,
+) => Promise<C>
 
 const bearerSyntax = /^[A-Za-z0-9\-._~+/]+=*$/
 
@@ -107,19 +130,24 @@ export const service = (): Guard<ServiceCaller> => async () => ({ kind: 'service
 export const operator = service
 
 /** An M2M client by Basic or machine token, of the named app, with `scope`: 401, then 404, then 403. */
-export const m2m = (scope: string): Guard<M2mCaller> => async (request, authenticator) => {
-  const caller = await m2mCaller(request.credential, authenticator)
-  requireOwnApp(caller, request.clientId)
-  if (!caller.scopes.includes(scope)) {
-    throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)
+export const m2m =
+  (scope: string): Guard<M2mCaller> =>
+  async (request, authenticator) => {
+    const caller = await m2mCaller(request.credential, authenticator)
+    requireOwnApp(caller, request.clientId)
+    if (!caller.scopes.includes(scope)) {
+      throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)
+    }
+    return caller
   }
-  return caller
-}
 
 async function m2mCaller(credential: Credential, authenticator: Authenticator): Promise<M2mCaller> {
   if (credential.scheme === 'basic') return authenticator.m2mByBasic(credential.pairs)
   if (credential.scheme === 'bearer') return authenticator.m2mByToken(credential.token)
-  throw new DomainError('CREDENTIAL_INVALID', 'send the M2M client id and secret as HTTP Basic, or a machine token as Bearer')
+  throw new DomainError(
+    'CREDENTIAL_INVALID',
+    'send the M2M client id and secret as HTTP Basic, or a machine token as Bearer',
+  )
 }
 
 /** M2M Basic only. No credential, and Bearer, are answered 404 like another's app (decision 13). */
@@ -132,14 +160,16 @@ export const m2mBasic = (): Guard<M2mCaller> => async (request, authenticator) =
 
 /** The M2M client of no particular app: the token endpoint, where the credential says which. */
 export const m2mSelf = (): Guard<M2mCaller> => async (request, authenticator) => {
-  if (request.credential.scheme === 'basic') return authenticator.m2mByBasic(request.credential.pairs)
+  if (request.credential.scheme === 'basic')
+    return authenticator.m2mByBasic(request.credential.pairs)
   throw new DomainError('CREDENTIAL_INVALID', 'client authentication failed')
 }
 
 /** Client credentials are optional, and other checks come before them (identity facts 6.2). */
 export const optionalClient = (): Guard<ClientCaller> => async (request, authenticator) => ({
   kind: 'client',
-  authenticate: async () => (request.credential.scheme === 'none' ? null : m2mSelf()(request, authenticator)),
+  authenticate: async () =>
+    request.credential.scheme === 'none' ? null : m2mSelf()(request, authenticator),
 })
 
 /** An end user by user JWT. */
@@ -162,37 +192,49 @@ export const session = (): Guard<AccountCaller> => async (request, authenticator
 export type Rights = 'read' | 'edit' | 'own'
 
 const holders: Readonly<Record<Rights, readonly Role[]>> = {
-  read: ['owner', 'admin', 'viewer'], edit: ['owner', 'admin'], own: ['owner'],
+  read: ['owner', 'admin', 'viewer'],
+  edit: ['owner', 'admin'],
+  own: ['owner'],
 }
 
 /** A member of the named app with those rights: 401 without a session, 404 for an app one may not see, 403. */
-export const member = (rights: Rights): Guard<MemberCaller> => async (request, authenticator) => {
-  const account = await session()(request, authenticator)
-  const caller = request.clientId !== undefined && isClientId(request.clientId)
-    ? await authenticator.memberOf(account, request.clientId) : null
-  if (!caller) throw noSuchApp()
-  if (!holders[rights].includes(caller.role)) {
-    throw new DomainError('EDIT_FORBIDDEN', `your role in this app, ${caller.role}, does not allow this`)
+export const member =
+  (rights: Rights): Guard<MemberCaller> =>
+  async (request, authenticator) => {
+    const account = await session()(request, authenticator)
+    const caller =
+      request.clientId !== undefined && isClientId(request.clientId)
+        ? await authenticator.memberOf(account, request.clientId)
+        : null
+    if (!caller) throw noSuchApp()
+    if (!holders[rights].includes(caller.role)) {
+      throw new DomainError(
+        'EDIT_FORBIDDEN',
+        `your role in this app, ${caller.role}, does not allow this`,
+      )
+    }
+    return caller
   }
-  return caller
-}
 
 /** The app's M2M client (no scope asked) or a member who may read. Nobody at all is answered 404 (decision 13). */
-export const m2mOrMember = (): Guard<M2mCaller | MemberCaller> => async (request, authenticator) => {
-  if (request.credential.scheme === 'none') {
-    if (request.session === undefined) throw noSuchApp()
-    return member('read')(request, authenticator)
+export const m2mOrMember =
+  (): Guard<M2mCaller | MemberCaller> => async (request, authenticator) => {
+    if (request.credential.scheme === 'none') {
+      if (request.session === undefined) throw noSuchApp()
+      return member('read')(request, authenticator)
+    }
+    const caller = await m2mCaller(request.credential, authenticator)
+    requireOwnApp(caller, request.clientId)
+    return caller
   }
-  const caller = await m2mCaller(request.credential, authenticator)
-  requireOwnApp(caller, request.clientId)
-  return caller
-}
 
 /**
  * Where metering is not configured, or its backend cannot be reached, whoever passed the guard learns that, before
  * their request is read (decision 4). The figures themselves stay the ledger's, exact.
  */
-export const createMetered = (requireAnswers: () => Promise<void>) => <C extends Caller>(guard: Guard<C>): Guard<C> =>
+export const createMetered =
+  (requireAnswers: () => Promise<void>) =>
+  <C extends Caller>(guard: Guard<C>): Guard<C> =>
   async (request, authenticator) => {
     const caller = await guard(request, authenticator)
     await requireAnswers()
@@ -202,7 +244,8 @@ export type Metered = ReturnType<typeof createMetered>
 
 /** Any Bearer; the handler itself finds out what it is worth. */
 export const bearer = (): Guard<BearerCaller> => async (request) => {
-  if (request.credential.scheme !== 'bearer') throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
+  if (request.credential.scheme !== 'bearer')
+    throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
   return { kind: 'bearer', token: request.credential.token }
 }
 

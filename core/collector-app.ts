@@ -28,8 +28,11 @@ export interface CollectorConfig {
 
 /** Reads the collector's settings: core's, as far as it needs them. Problems are collected in the reader. */
 export const readCollectorConfig = (env: EnvReader): CollectorConfig => ({
-  ...readDatabase(env), redisUrl: readRedisUrl(env), revocationBoundSeconds: readRevocationBound(env),
-  metering: readCollectingConfig(env), backend: readBackendConfig(env),
+  ...readDatabase(env),
+  redisUrl: readRedisUrl(env),
+  revocationBoundSeconds: readRevocationBound(env),
+  metering: readCollectingConfig(env),
+  backend: readBackendConfig(env),
 })
 
 const statementTimeoutMs = 10_000
@@ -38,11 +41,15 @@ const closeMs = 500
 
 /** Migrates, wires metering and collects. Rejects with one clear error when it cannot start. */
 export async function startCollector(
-  config: CollectorConfig, { log, metrics, now = systemNow }: { log: Log; metrics: Metrics; now?: Now },
+  config: CollectorConfig,
+  { log, metrics, now = systemNow }: { log: Log; metrics: Metrics; now?: Now },
 ) {
   await migrate(config.databaseUrl)
   const pool = createPool({
-    url: config.databaseUrl, max: config.databasePoolMax, name: 'tollgate-collector', statementTimeoutMs,
+    url: config.databaseUrl,
+    max: config.databasePoolMax,
+    name: 'tollgate-collector',
+    statementTimeoutMs,
   })
   pool.on('error', (error) => log.warn({ err: error }, 'idle database connection lost'))
   const invalidations = await openInvalidations(config, log)
@@ -50,16 +57,33 @@ export async function startCollector(
   // What is to reach a backend is written here and sent by core.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined
   const users = createUsers({
-    pool, plans: createPlans({ ledger }), invalidations, log, now, emitCustomer: emitter?.emitCustomer,
+    pool,
+    plans: createPlans({ ledger }),
+    invalidations,
+    log,
+    now,
+    emitCustomer: emitter?.emitCustomer,
   })
   const metering = createMetering({
-    config: config.metering, pool, users, ledger, invalidations, emitter, log, metrics, now, lean: true,
+    config: config.metering,
+    pool,
+    users,
+    ledger,
+    invalidations,
+    emitter,
+    log,
+    metrics,
+    now,
+    lean: true,
   })
   await metering.start()
 
   async function ready(): Promise<Record<string, boolean>> {
-    const database = await pool.query('select 1').then(() => true, () => false)
-    return { database, redis: await invalidations.ready(), ...await metering.ready() }
+    const database = await pool.query('select 1').then(
+      () => true,
+      () => false,
+    )
+    return { database, redis: await invalidations.ready(), ...(await metering.ready()) }
   }
 
   /** Lets the batch that is being written finish, and leaves the group, so that others go on at once. */
@@ -75,9 +99,11 @@ export async function startCollector(
 
 // Nobody watches this process. Without Redis nobody hears of it at all, and its library is not loaded.
 async function openInvalidations(
-  { redisUrl, revocationBoundSeconds: tombstoneSeconds }: CollectorConfig, log: Log,
+  { redisUrl, revocationBoundSeconds: tombstoneSeconds }: CollectorConfig,
+  log: Log,
 ): Promise<Pick<Invalidations, 'publish' | 'ready' | 'stop'>> {
-  if (redisUrl === undefined) return { publish: async () => {}, ready: async () => true, stop: () => {} }
+  if (redisUrl === undefined)
+    return { publish: async () => {}, ready: async () => true, stop: () => {} }
   const { createInvalidations } = await import('./invalidations.ts')
   return createInvalidations({ redisUrl, tombstoneSeconds, log })
 }

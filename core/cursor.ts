@@ -3,7 +3,10 @@ import { isUuid } from './ids.ts'
 import { parseInstant } from './lib/time.ts'
 
 /** Where a list by (creation, id) goes on: a keyset, so that rows that come or go shift nothing. */
-export interface Cursor { readonly createdAt: Date; readonly id: string }
+export interface Cursor {
+  readonly createdAt: Date
+  readonly id: string
+}
 
 export const formatCursor = ({ createdAt, id }: Cursor): string =>
   Buffer.from(`${createdAt.toISOString()} ${id}`).toString('base64url')
@@ -20,7 +23,10 @@ export function parseCursor(text: string | undefined): Cursor | null {
 }
 
 /** Cuts the extra row that tells whether there is more, and names the last one shown. */
-export function page<T extends Cursor>(rows: readonly T[], limit: number): { items: T[]; nextCursor: string | undefined } {
+export function page<T extends Cursor>(
+  rows: readonly T[],
+  limit: number,
+): { items: T[]; nextCursor: string | undefined } {
   const items = rows.slice(0, limit)
   const last = items.at(-1)
   return { items, nextCursor: rows.length > limit && last ? formatCursor(last) : undefined }
@@ -30,6 +36,7 @@ export const listMax = 1_000
 
 /** 0 or absent means the most there is. REQUEST_INVALID above it. */
 export function parseLimit(limit: number): number {
-  if (limit > listMax) throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${listMax}`)
+  if (limit > listMax)
+    throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${listMax}`)
   return limit === 0 ? listMax : limit
 }

@@ -8,10 +8,24 @@ const protoRoot = join(import.meta.dirname, '../proto')
 
 /** Every contract, for reflection: the files that the code was generated from. */
 export const protoFiles = [
-  'identity/v1/identity', 'identity/v1/accounts', 'identity/v1/management', 'keys/v1/keys', 'tokens/v1/tokens',
-  'tokens/v1/grants', 'tokens/v1/devices', 'tokens/v1/authorization', 'plans/v1/catalog', 'allowances/v1/allowances',
-  'books/v1/books', 'metering/v1/metering', 'metering/v1/loss', 'metering/v1/quarantine', 'metering/v1/reconciliation',
-  'metering/v1/outbox', 'usage/v1/usage', 'signer/v1/signer',
+  'identity/v1/identity',
+  'identity/v1/accounts',
+  'identity/v1/management',
+  'keys/v1/keys',
+  'tokens/v1/tokens',
+  'tokens/v1/grants',
+  'tokens/v1/devices',
+  'tokens/v1/authorization',
+  'plans/v1/catalog',
+  'allowances/v1/allowances',
+  'books/v1/books',
+  'metering/v1/metering',
+  'metering/v1/loss',
+  'metering/v1/quarantine',
+  'metering/v1/reconciliation',
+  'metering/v1/outbox',
+  'usage/v1/usage',
+  'signer/v1/signer',
 ].map((file) => `tollgate/${file}.proto`)
 
 export interface Health {
@@ -30,7 +44,9 @@ export function addHealthAndReflection(server: Server): Health {
 
 // Every type comes with all files of its contract, and reflection decodes them type by type.
 function oncePerFiles(definition: PackageDefinition): PackageDefinition {
-  const types = Object.entries(definition).map(([name, type]) => [filesOf(type), [name, type]] as const)
+  const types = Object.entries(definition).map(
+    ([name, type]) => [filesOf(type), [name, type]] as const,
+  )
   return Object.fromEntries(new Map(types).values())
 }
 

@@ -19,7 +19,10 @@ export const keptDays = 32
 /** The caller's key, when it gave one. REQUEST_INVALID when it cannot be one. */
 export function parseIdempotencyKey(text: string | undefined): string | undefined {
   if (text !== undefined && !keySyntax.test(text)) {
-    throw new DomainError('REQUEST_INVALID', 'Idempotency-Key must be 1 to 255 visible ASCII characters')
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'Idempotency-Key must be 1 to 255 visible ASCII characters',
+    )
   }
   return text
 }
@@ -29,7 +32,15 @@ export function parseIdempotencyKey(text: string | undefined): string | undefine
  * or a repeat while the first still runs is IDEMPOTENCY_CONFLICT. Answers may hold secrets, so they are sealed.
  * Without a key it is a plain transaction.
  */
-export function createIdempotency({ pool, sealingKey, now }: { pool: Pool; sealingKey: Buffer; now: Now }) {
+export function createIdempotency({
+  pool,
+  sealingKey,
+  now,
+}: {
+  pool: Pool
+  sealingKey: Buffer
+  now: Now
+}) {
   async function once<T>(request: IdempotentRequest, work: (db: Db) => Promise<T>): Promise<T> {
     const { scope, key } = request
     if (key === undefined) return tx(pool, work)
@@ -60,29 +71,51 @@ export type Idempotency = ReturnType<typeof createIdempotency>
 const contextOf = (scope: string, key: string): string => `idempotency:${scope}:${key}`
 
 async function refuseWhileInFlight(db: Db, scope: string, key: string): Promise<void> {
-  const lock = await maybeOne<{ free: boolean }>(db, sql`
-    select pg_try_advisory_xact_lock(hashtextextended(${`${scope} ${key}`}, 0)) as free`)
+  const lock = await maybeOne<{ free: boolean }>(
+    db,
+    sql`
+    select pg_try_advisory_xact_lock(hashtextextended(${`${scope} ${key}`}, 0)) as free`,
+  )
   if (!lock?.free) {
-    throw new DomainError('IDEMPOTENCY_CONFLICT', 'a request with this Idempotency-Key is still running; try again')
+    throw new DomainError(
+      'IDEMPOTENCY_CONFLICT',
+      'a request with this Idempotency-Key is still running; try again',
+    )
   }
 }
 
-interface StoredReply { readonly request_hash: Buffer; readonly sealed_reply: Buffer }
+interface StoredReply {
+  readonly request_hash: Buffer
+  readonly sealed_reply: Buffer
+}
 
 const find = (db: Db, scope: string, key: string): Promise<StoredReply | null> =>
-  maybeOne<StoredReply>(db, sql`
-    select request_hash, sealed_reply from idempotency_keys where scope = ${scope} and key = ${key}`)
+  maybeOne<StoredReply>(
+    db,
+    sql`
+    select request_hash, sealed_reply from idempotency_keys where scope = ${scope} and key = ${key}`,
+  )
 
-async function insert(db: Db, row: { scope: string; key: string; digest: Buffer; sealed: Buffer; at: Date }): Promise<void> {
+async function insert(
+  db: Db,
+  row: { scope: string; key: string; digest: Buffer; sealed: Buffer; at: Date },
+): Promise<void> {
   await db.query(sql`
     insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at)
     values (${row.scope}, ${row.key}, ${row.digest}, ${row.sealed}, ${row.at})`)
 }
 
 // The reply was written by `once` with the same T, under a context that no other operation shares.
-function replay<T>(stored: StoredReply, digest: Buffer, open: { sealingKey: Buffer; context: string }): T {
+function replay<T>(
+  stored: StoredReply,
+  digest: Buffer,
+  open: { sealingKey: Buffer; context: string },
+): T {
   if (!stored.request_hash.equals(digest)) {
-    throw new DomainError('IDEMPOTENCY_CONFLICT', 'this Idempotency-Key was used with another body; use a new key')
+    throw new DomainError(
+      'IDEMPOTENCY_CONFLICT',
+      'this Idempotency-Key was used with another body; use a new key',
+    )
   }
   return JSON.parse(unseal(stored.sealed_reply, open.sealingKey, open.context).toString('utf8'))
 }

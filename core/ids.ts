@@ -16,7 +16,8 @@ export const newAppId = (): AppId => uuidV7() as AppId
 export const newUserId = (): UserId => randomUUID() as UserId
 export const newKeyId = (): KeyId => uuidV7() as KeyId
 export const newClientId = (): ClientId => `app_${randomBytes(12).toString('hex')}` as ClientId
-export const newM2mClientId = (): M2mClientId => `m2m_${randomBytes(12).toString('hex')}` as M2mClientId
+export const newM2mClientId = (): M2mClientId =>
+  `m2m_${randomBytes(12).toString('hex')}` as M2mClientId
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 export const isUuid = (text: string): boolean => uuid.test(text)
@@ -36,7 +37,8 @@ const controls = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 /** Null when `text` can be an externalUserId that an integrator gives (decision 8), otherwise what is wrong with it. */
 export function externalUserIdProblem(text: string): string | null {
   const problem = subjectProblem(text)
-  if (problem === null && /^(owner|user):/.test(text.trim())) return 'externalUserId must not start with owner: or user:'
+  if (problem === null && /^(owner|user):/.test(text.trim()))
+    return 'externalUserId must not start with owner: or user:'
   return problem
 }
 
@@ -48,7 +50,8 @@ export function subjectProblem(text: string): string | null {
   const trimmed = text.trim()
   if (trimmed === '') return 'externalUserId is required'
   // A UTF-16 code unit becomes at most three bytes: most need no counting.
-  if (trimmed.length * 3 > 200 && utf8.encode(trimmed).length > 200) return 'externalUserId must be at most 200 bytes'
+  if (trimmed.length * 3 > 200 && utf8.encode(trimmed).length > 200)
+    return 'externalUserId must be at most 200 bytes'
   if (controls.test(trimmed)) return 'externalUserId must not contain control characters'
   return null
 }

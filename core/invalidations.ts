@@ -8,7 +8,10 @@ const kinds = ['key', 'user', 'access', 'token'] as const
  * What caches elsewhere must forget: a key, a user (who and what they may), a user's access, or a JWT by its `jti`, and
  * all of a login by its `sid`.
  */
-export interface Invalidation { readonly kind: (typeof kinds)[number]; readonly id: string }
+export interface Invalidation {
+  readonly kind: (typeof kinds)[number]
+  readonly id: string
+}
 
 const channel = 'tollgate:invalidations'
 const commandTimeoutMs = 1_000
@@ -30,7 +33,9 @@ export function createInvalidations({ redisUrl, tombstoneSeconds, log }: Invalid
   const subscriber = redisUrl === undefined ? null : connect(redisUrl, log)
   // On every connection: a Redis that was away when core started is listened to as soon as it is there.
   subscriber?.on('ready', () => {
-    subscriber.subscribe(channel).catch((error: unknown) => log.warn({ err: error }, 'cannot subscribe to invalidations'))
+    subscriber
+      .subscribe(channel)
+      .catch((error: unknown) => log.warn({ err: error }, 'cannot subscribe to invalidations'))
   })
   subscriber?.on('message', (_channel: string, text: string) => {
     const invalidation = parseInvalidation(text)
@@ -48,7 +53,10 @@ export function createInvalidations({ redisUrl, tombstoneSeconds, log }: Invalid
       }
       await redis.publish(channel, JSON.stringify(invalidation))
     } catch (error) {
-      log.warn({ err: error, kind: invalidation.kind, id: invalidation.id }, 'invalidation did not reach Redis')
+      log.warn(
+        { err: error, kind: invalidation.kind, id: invalidation.id },
+        'invalidation did not reach Redis',
+      )
     }
   }
 
@@ -60,7 +68,13 @@ export function createInvalidations({ redisUrl, tombstoneSeconds, log }: Invalid
 
   /** True when Redis answers, or none is configured. */
   async function ready(): Promise<boolean> {
-    return !redis || redis.ping().then(() => true, () => false)
+    return (
+      !redis ||
+      redis.ping().then(
+        () => true,
+        () => false,
+      )
+    )
   }
 
   function stop(): void {
@@ -76,7 +90,9 @@ export type Invalidations = ReturnType<typeof createInvalidations>
 
 function connect(url: string, log: Log): Redis {
   const redis = new Redis(url, {
-    commandTimeout: commandTimeoutMs, maxRetriesPerRequest: 1, enableOfflineQueue: true,
+    commandTimeout: commandTimeoutMs,
+    maxRetriesPerRequest: 1,
+    enableOfflineQueue: true,
     retryStrategy: (attempt: number) => Math.min(attempt * 100, 2_000),
   })
   redis.on('error', (error: Error) => log.warn({ err: error.message }, 'Redis connection'))
@@ -86,7 +102,8 @@ function connect(url: string, log: Log): Redis {
 function parseInvalidation(text: string): Invalidation | null {
   try {
     const value: unknown = JSON.parse(text)
-    if (typeof value !== 'object' || value === null || !('kind' in value) || !('id' in value)) return null
+    if (typeof value !== 'object' || value === null || !('kind' in value) || !('id' in value))
+      return null
     const { id } = value
     const kind = kinds.find((known) => known === value.kind)
     return kind === undefined || typeof id !== 'string' ? null : { kind, id }

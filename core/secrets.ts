@@ -15,12 +15,18 @@ export function createSecrets(peppers: Peppers) {
 
   function pepper(id: string): KeyObject {
     const found = keys.get(id)
-    if (!found) throw new Error(`no pepper with the id ${id}; keep old peppers in SECRET_PEPPERS until their secrets are gone`)
+    if (!found)
+      throw new Error(
+        `no pepper with the id ${id}; keep old peppers in SECRET_PEPPERS until their secrets are gone`,
+      )
     return found
   }
 
   /** The stored form of a new secret. */
-  const store = (secret: string) => ({ hash: pepperedHash(secret, pepper(peppers.current)), pepperId: peppers.current })
+  const store = (secret: string) => ({
+    hash: pepperedHash(secret, pepper(peppers.current)),
+    pepperId: peppers.current,
+  })
 
   /** Every form under which an existing secret may be stored: one for each pepper. */
   const candidates = (secret: string): Buffer[] =>
@@ -49,14 +55,27 @@ export async function hashPassword(password: string): Promise<string> {
   return `$argon2id$v=19$m=${argon.memory},t=${argon.passes},p=${argon.parallelism}$${text(nonce)}$${text(tag)}`
 }
 
-const phc = /^\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{22,64})\$([A-Za-z0-9+/]{43})$/
+const phc =
+  /^\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{22,64})\$([A-Za-z0-9+/]{43})$/
 
 /** Whether the password is the stored one. Without a usable stored form the answer is no, after the same work. */
 export async function passwordMatches(password: string, stored: string | null): Promise<boolean> {
-  const [, memory = argon.memory, passes = argon.passes, parallelism = argon.parallelism, salt, tag] = phc.exec(stored ?? '') ?? []
+  const [
+    ,
+    memory = argon.memory,
+    passes = argon.passes,
+    parallelism = argon.parallelism,
+    salt,
+    tag,
+  ] = phc.exec(stored ?? '') ?? []
   const nonce = salt === undefined ? randomBytes(16) : Buffer.from(salt, 'base64')
   const made = await argon2Async('argon2id', {
-    memory: Number(memory), passes: Number(passes), parallelism: Number(parallelism), tagLength: 32, message: password, nonce,
+    memory: Number(memory),
+    passes: Number(passes),
+    parallelism: Number(parallelism),
+    tagLength: 32,
+    message: password,
+    nonce,
   })
   return tag !== undefined && timingSafeEqual(made, Buffer.from(tag, 'base64'))
 }

@@ -11,27 +11,40 @@ const callsMax = 200
  * than 200.
  */
 export function rpcMany<Request, Response, C extends Caller>(
-  path: string, guard: Guard<C>, handler: (request: Request, caller: C, context: Context) => Promise<Response>,
+  path: string,
+  guard: Guard<C>,
+  handler: (request: Request, caller: C, context: Context) => Promise<Response>,
 ): Rpc<Many<Request>, Answers<Response>> {
   return {
     unary: async ({ request: { calls }, shown, context: { signal } }, deps) => {
       requireService(shown, deps)
-      if (calls.length > callsMax) throw new DomainError('REQUEST_INVALID', `at most ${callsMax} calls at once`)
+      if (calls.length > callsMax)
+        throw new DomainError('REQUEST_INVALID', `at most ${callsMax} calls at once`)
       const callers = new Map<string, Promise<C>>()
       const callerOf = (request: Request, authorization: string | undefined): Promise<C> => {
         const name = JSON.stringify([namedApp(request), authorization])
-        const caller = callers.get(name) ?? judge(guard, { request, shown: { ...shown, authorization } }, deps)
+        const caller =
+          callers.get(name) ?? judge(guard, { request, shown: { ...shown, authorization } }, deps)
         callers.set(name, caller)
         return caller
       }
-      const answer = async ({ request, authorization, correlationId }: Many<Request>['calls'][number]) => {
+      const answer = async ({
+        request,
+        authorization,
+        correlationId,
+      }: Many<Request>['calls'][number]) => {
         const context = { correlationId: correlationIdFrom(correlationId), signal }
         const settled = await deps.settle(path, context, async () => {
-          if (request === undefined) throw new DomainError('REQUEST_INVALID', 'a call without its request')
+          if (request === undefined)
+            throw new DomainError('REQUEST_INVALID', 'a call without its request')
           return handler(request, await callerOf(request, authorization), context)
         })
-        return 'response' in settled ? { response: settled.response, refusal: undefined }
-          : { response: undefined, refusal: { reason: settled.reason, details: settled.reply.details } }
+        return 'response' in settled
+          ? { response: settled.response, refusal: undefined }
+          : {
+              response: undefined,
+              refusal: { reason: settled.reason, details: settled.reply.details },
+            }
       }
       return { answers: await Promise.all(calls.map(answer)) }
     },
@@ -39,8 +52,15 @@ export function rpcMany<Request, Response, C extends Caller>(
 }
 
 interface Many<Request> {
-  readonly calls: { request: Request | undefined; authorization: string | undefined; correlationId: string }[]
+  readonly calls: {
+    request: Request | undefined
+    authorization: string | undefined
+    correlationId: string
+  }[]
 }
 interface Answers<Response> {
-  readonly answers: { response: Response | undefined; refusal: { reason: string; details: string } | undefined }[]
+  readonly answers: {
+    response: Response | undefined
+    refusal: { reason: string; details: string } | undefined
+  }[]
 }

@@ -23,14 +23,18 @@ export function startUpkeep({ pool, ledger, idempotency, forget, log, now }: Upk
 
   async function round(): Promise<void> {
     for (let i = 0; i < roundsMax; i++) {
-      if (await ledger.sweep(pool, now()) === 0) break
+      if ((await ledger.sweep(pool, now())) === 0) break
     }
     await idempotency.forgetOld()
     for (const step of forget) await step()
   }
 
   const timer = setInterval(() => {
-    running = running.then(round).catch((error: unknown) => log.warn({ err: error }, 'upkeep failed; it runs again in a minute'))
+    running = running
+      .then(round)
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'upkeep failed; it runs again in a minute'),
+      )
   }, everyMs)
   timer.unref()
 

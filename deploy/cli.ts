@@ -20,8 +20,25 @@ import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './commands/command.ts'
 
 const commands: Readonly<Record<string, Command>> = {
-  start, collector, demo, app, account, keys, rate, status, adjust, quarantine, verify, rebuild, outbox, reconcile, loss,
-  export: exportTickets, import: importTickets, archive, config,
+  start,
+  collector,
+  demo,
+  app,
+  account,
+  keys,
+  rate,
+  status,
+  adjust,
+  quarantine,
+  verify,
+  rebuild,
+  outbox,
+  reconcile,
+  loss,
+  export: exportTickets,
+  import: importTickets,
+  archive,
+  config,
   'signer-double': signerDouble,
 }
 
@@ -29,7 +46,9 @@ const help = `tollgate: identity, metering and billing beside a remote signer
 
   npx tollgate <command> [options]
 
-${Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(14)} ${summary}`).join('\n')}
+${Object.entries(commands)
+  .map(([name, { summary }]) => `  ${name.padEnd(14)} ${summary}`)
+  .join('\n')}
   help           this text; "tollgate <command> --help" tells more
 
 Commands that speak to a running core find it through CORE_TARGET and CORE_TOKEN, or in the data directory
@@ -41,9 +60,14 @@ export async function main(argv: readonly string[]): Promise<number> {
   const [name = 'help', ...rest] = argv
   if (name === 'help' || name === '--help' || name === '-h') return print(help, 0)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (!command) return print(`tollgate: there is no command "${name.slice(0, 40)}"; see npx tollgate --help\n`, 2)
+  if (!command)
+    return print(
+      `tollgate: there is no command "${name.slice(0, 40)}"; see npx tollgate --help\n`,
+      2,
+    )
   // Programs of their own print their own help.
-  if (!command.ownHelp && (rest.includes('--help') || rest.includes('-h'))) return print(command.help, 0)
+  if (!command.ownHelp && (rest.includes('--help') || rest.includes('-h')))
+    return print(command.help, 0)
   try {
     return await command.run(rest)
   } catch (error) {

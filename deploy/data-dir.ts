@@ -4,7 +4,8 @@ import { newSecret } from '../core/lib/crypto.ts'
 import type { Env } from '../core/lib/env.ts'
 
 /** The folder in which the all-in-one process keeps its data, its secrets and what a script needs to know. */
-export const dataDirOf = (env: Env): string => resolve(env['TOLLGATE_DATA_DIR']?.trim() || '.tollgate')
+export const dataDirOf = (env: Env): string =>
+  resolve(env['TOLLGATE_DATA_DIR']?.trim() || '.tollgate')
 
 export const quickstartPath = (dataDir: string): string => join(dataDir, 'quickstart.json')
 const secretsPath = (dataDir: string): string => join(dataDir, 'secrets.json')
@@ -36,15 +37,19 @@ export async function openDataDir(dataDir: string): Promise<void> {
     await rm(join(dataDir, '.writable'))
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
-    throw new Error(`cannot write to ${dataDir} (${why}); set TOLLGATE_DATA_DIR to a folder that this user may write`, { cause: error })
+    throw new Error(
+      `cannot write to ${dataDir} (${why}); set TOLLGATE_DATA_DIR to a folder that this user may write`,
+      { cause: error },
+    )
   }
 }
 
 // One folder at a time: Node's recursive mkdir never returns where the system says that there is no such place (/proc).
 async function makeFolder(path: string): Promise<void> {
-  const make = (): Promise<void> => mkdir(path, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error
-  })
+  const make = (): Promise<void> =>
+    mkdir(path, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error
+    })
   await make().catch(async (error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT' || dirname(path) === path) throw error
     await makeFolder(dirname(path))
@@ -54,7 +59,9 @@ async function makeFolder(path: string): Promise<void> {
 
 /** Secrets as a new deployment gets them. */
 export const newSecrets = (): Secrets => ({
-  CORE_TOKEN: newSecret(''), KEY_ENCRYPTION_KEY: newSecret(''), SECRET_PEPPERS: `p1:${newSecret('')}`,
+  CORE_TOKEN: newSecret(''),
+  KEY_ENCRYPTION_KEY: newSecret(''),
+  SECRET_PEPPERS: `p1:${newSecret('')}`,
   WEBHOOK_SECRET: newSecret('whsec_'),
 })
 
@@ -68,7 +75,8 @@ export async function loadSecrets(dataDir: string): Promise<Secrets> {
     SECRET_PEPPERS: textOf(kept, 'SECRET_PEPPERS') ?? made.SECRET_PEPPERS,
     WEBHOOK_SECRET: textOf(kept, 'WEBHOOK_SECRET') ?? made.WEBHOOK_SECRET,
   }
-  if (generated.some((name) => textOf(kept, name) === undefined)) await writePrivate(secretsPath(dataDir), secrets)
+  if (generated.some((name) => textOf(kept, name) === undefined))
+    await writePrivate(secretsPath(dataDir), secrets)
   return secrets
 }
 
@@ -78,14 +86,25 @@ export async function findServiceToken(dataDir: string): Promise<string | undefi
 }
 
 const quickstartFields = [
-  'platformUrl', 'builderUrl', 'sidecarUrl', 'adminUrl', 'issuer', 'coreTarget', 'clientId', 'm2mClientId',
-  'm2mClientSecret', 'webhookSecret', 'ownerEmail', 'ownerPassword',
+  'platformUrl',
+  'builderUrl',
+  'sidecarUrl',
+  'adminUrl',
+  'issuer',
+  'coreTarget',
+  'clientId',
+  'm2mClientId',
+  'm2mClientSecret',
+  'webhookSecret',
+  'ownerEmail',
+  'ownerPassword',
 ] as const satisfies readonly (keyof Quickstart)[]
 
 /** The quickstart file, or null when there is none that is whole. */
 export async function readQuickstart(dataDir: string): Promise<Quickstart | null> {
   const value = await readJson(quickstartPath(dataDir))
-  if (value === null || quickstartFields.some((field) => textOf(value, field) === undefined)) return null
+  if (value === null || quickstartFields.some((field) => textOf(value, field) === undefined))
+    return null
   const fields = quickstartFields.map((field) => [field, textOf(value, field) ?? ''] as const)
   return Object.fromEntries(fields) as Record<keyof Quickstart, string>
 }
@@ -111,7 +130,10 @@ async function readJson(path: string): Promise<object | null> {
     const value: unknown = JSON.parse(text)
     if (typeof value === 'object' && value !== null) return value
   } catch (error) {
-    throw new Error(`${path} is not JSON; restore it from a copy, or remove it to have it made anew`, { cause: error })
+    throw new Error(
+      `${path} is not JSON; restore it from a copy, or remove it to have it made anew`,
+      { cause: error },
+    )
   }
   throw new Error(`${path} does not hold an object; remove it to have it made anew`)
 }

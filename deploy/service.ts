@@ -39,7 +39,11 @@ export async function startService(environment: Env): Promise<Service> {
   readSettings({ ...newSecrets(), ...given })
   const dataDir = dataDirOf(environment)
   await openDataDir(dataDir)
-  const env: Record<string, string | undefined> = { ...await loadSecrets(dataDir), SPOOL_DIR: join(dataDir, 'spool'), ...given }
+  const env: Record<string, string | undefined> = {
+    ...(await loadSecrets(dataDir)),
+    SPOOL_DIR: join(dataDir, 'spool'),
+    ...given,
+  }
   await choosePorts(env)
   const settings = readSettings(env)
   const logFile = await openLogFile(join(dataDir, 'tollgate.log'), settings.logLevel)
@@ -51,15 +55,24 @@ export async function startService(environment: Env): Promise<Service> {
   })
   try {
     const context = { log: logFile.log, stopping, dataDir }
-    const databaseUrl = env['DATABASE_URL'] ?? await startDatabase(context)
-    const processes = await startProcesses({ ...settings, core: { ...settings.core, databaseUrl } }, context)
+    const databaseUrl = env['DATABASE_URL'] ?? (await startDatabase(context))
+    const processes = await startProcesses(
+      { ...settings, core: { ...settings.core, databaseUrl } },
+      context,
+    )
     const quickstart = await ensureQuickstart({
-      dataDir, serviceToken: settings.core.serviceToken, webhookSecret: firstOf(env['WEBHOOK_SECRET']),
+      dataDir,
+      serviceToken: settings.core.serviceToken,
+      webhookSecret: firstOf(env['WEBHOOK_SECRET']),
       addresses: { ...processes, issuer: settings.core.issuer },
     })
     return {
-      dataDir, logFile: logFile.path, quickstart, parts: partsOf(env, environment),
-      startedInMs: performance.now() - startedAt, stop,
+      dataDir,
+      logFile: logFile.path,
+      quickstart,
+      parts: partsOf(env, environment),
+      startedInMs: performance.now() - startedAt,
+      stop,
     }
   } catch (error) {
     // Why it cannot run is what counts, however stopping it goes.
@@ -69,7 +82,9 @@ export async function startService(environment: Env): Promise<Service> {
 }
 
 const defined = (environment: Env): Env =>
-  Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined && value.trim() !== ''))
+  Object.fromEntries(
+    Object.entries(environment).filter(([, value]) => value !== undefined && value.trim() !== ''),
+  )
 
 type Settings = ReturnType<typeof readSettings>
 
@@ -77,11 +92,20 @@ type Settings = ReturnType<typeof readSettings>
 function readSettings(env: Env) {
   const reader = createEnvReader({ DATABASE_URL: 'postgres://embedded', ...env })
   const settings = {
-    core: readCoreConfig(reader), sidecar: readSidecarConfig(reader), gateway: readGatewayConfig(reader),
-    adminPort: reader.port('ADMIN_PORT', { fallback: '9090', meaning: 'Loopback port of metrics and health, all in one process.' }),
+    core: readCoreConfig(reader),
+    sidecar: readSidecarConfig(reader),
+    gateway: readGatewayConfig(reader),
+    adminPort: reader.port('ADMIN_PORT', {
+      fallback: '9090',
+      meaning: 'Loopback port of metrics and health, all in one process.',
+    }),
     logLevel: readLogLevel(reader),
   }
-  if (reader.problems.length > 0) throw new AggregateError(reader.problems.map((line) => new Error(line)), 'bad settings')
+  if (reader.problems.length > 0)
+    throw new AggregateError(
+      reader.problems.map((line) => new Error(line)),
+      'bad settings',
+    )
   return settings
 }
 
@@ -101,20 +125,37 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
   const metrics = createMetrics('all-in-one')
   const core = await startCore(settings.core, { log: log.child({ process: 'core' }), metrics })
   stopping.add('core', core.stop)
-  const near = <T extends { readonly core: object }>(config: T) => ({ ...config, core: { ...config.core, target: core.target } })
-  const sidecar = await startSidecar(near(settings.sidecar), { log: log.child({ process: 'sidecar' }), metrics })
+  const near = <T extends { readonly core: object }>(config: T) => ({
+    ...config,
+    core: { ...config.core, target: core.target },
+  })
+  const sidecar = await startSidecar(near(settings.sidecar), {
+    log: log.child({ process: 'sidecar' }),
+    metrics,
+  })
   stopping.add('sidecar', sidecar.stop)
   const gateway = await startGateway(near(settings.gateway), {
-    log: log.child({ process: 'gateway' }), metrics, webhook: sidecar.webhook,
+    log: log.child({ process: 'gateway' }),
+    metrics,
+    webhook: sidecar.webhook,
   })
   stopping.add('gateway', gateway.stop)
-  const ready = async () => ({ ...await core.ready(), ...await sidecar.ready(), ...await gateway.ready() })
+  const ready = async () => ({
+    ...(await core.ready()),
+    ...(await sidecar.ready()),
+    ...(await gateway.ready()),
+  })
   const admin = await listen(createAdminServer({ metrics: [metrics], ready }), {
-    host: '127.0.0.1', port: settings.adminPort, setting: 'ADMIN_PORT',
+    host: '127.0.0.1',
+    port: settings.adminPort,
+    setting: 'ADMIN_PORT',
   })
   stopping.add('gateway', () => admin.stop(200))
   return {
-    platformUrl: gateway.platformUrl, builderUrl: gateway.builderUrl, sidecarUrl: sidecar.url, adminUrl: admin.url,
+    platformUrl: gateway.platformUrl,
+    builderUrl: gateway.builderUrl,
+    sidecarUrl: sidecar.url,
+    adminUrl: admin.url,
     coreTarget: core.target,
   }
 }
@@ -130,7 +171,9 @@ function partsOf(env: Env, environment: Env): Record<string, string> {
   return {
     database: environment['DATABASE_URL'] ? 'PostgreSQL of DATABASE_URL' : 'embedded PostgreSQL',
     cache: env['REDIS_URL'] ? 'Redis of REDIS_URL' : 'in process',
-    events: env['KAFKA_BROKERS'] ? 'Kafka of KAFKA_BROKERS, and POST /events' : 'POST /events on the sidecar (direct mode)',
+    events: env['KAFKA_BROKERS']
+      ? 'Kafka of KAFKA_BROKERS, and POST /events'
+      : 'POST /events on the sidecar (direct mode)',
     reports: reportsOf(env),
     rates: env['RATE_FIXED'] ? `fixed, ${env['RATE_FIXED']} USD per ETH` : 'public exchanges',
   }
@@ -138,5 +181,9 @@ function partsOf(env: Env, environment: Env): Record<string, string> {
 
 function reportsOf(env: Env): string {
   const backend = env['METERING_BACKEND'] ?? (env['OPENMETER_URL'] ? 'openmeter' : 'embedded')
-  return backend === 'openmeter' ? 'OpenMeter of OPENMETER_URL' : backend === 'none' ? 'none' : 'our own tables'
+  return backend === 'openmeter'
+    ? 'OpenMeter of OPENMETER_URL'
+    : backend === 'none'
+      ? 'none'
+      : 'our own tables'
 }

@@ -5,7 +5,15 @@
 
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, linkSync, lstatSync, mkdirSync, readFileSync, readdirSync, realpathSync } from 'node:fs'
+import {
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+} from 'node:fs'
 import { renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -67,14 +75,23 @@ function mayBeAbsent(entry) {
 function install(root, log) {
   // npm ci would empty the folder that the link points at, which is somebody else's.
   if (lstatSync(join(root, 'node_modules'), { throwIfNoEntry: false })?.isSymbolicLink()) {
-    throw problem('node_modules is a link to a folder that does not fit package-lock.json; remove the link and try again')
+    throw problem(
+      'node_modules is a link to a folder that does not fit package-lock.json; remove the link and try again',
+    )
   }
   log('tollgate: installing dependencies (npm ci), once')
   const npm = process.env.npm_execpath
   const runsHere = npm !== undefined && /\bnpm-cli\.[cm]?js$/.test(npm) && existsSync(npm)
   const options = ['ci', '--no-audit', '--no-fund']
   const [command, args] = runsHere ? [hostNode(root), [npm, ...options]] : ['npm', options]
-  run({ command, args, root, env: installEnvironment(root), minutes: INSTALL_MINUTES, what: 'npm ci' })
+  run({
+    command,
+    args,
+    root,
+    env: installEnvironment(root),
+    minutes: INSTALL_MINUTES,
+    what: 'npm ci',
+  })
   dropUnusableNode(root)
 }
 
@@ -128,7 +145,10 @@ function generate(root, log) {
 function contractHash(root) {
   const hash = createHash('sha256')
   for (const path of contractFiles(join(root, 'proto'))) {
-    hash.update(`${path}\0`).update(readFileSync(join(root, 'proto', path))).update('\0')
+    hash
+      .update(`${path}\0`)
+      .update(readFileSync(join(root, 'proto', path)))
+      .update('\0')
   }
   for (const name of ['@bufbuild/buf', '@bufbuild/protoc-gen-es', 'ts-proto']) {
     const manifest = readJson(join(root, 'node_modules', name, 'package.json'))

@@ -26,9 +26,15 @@ export function createStopping(log: Log) {
     const failures: unknown[] = []
     let running = parts.length
     const stopOne = (part: Stop): Promise<unknown> =>
-      part().catch((error: unknown) => failures.push(error)).finally(() => { running -= 1 })
+      part()
+        .catch((error: unknown) => failures.push(error))
+        .finally(() => {
+          running -= 1
+        })
     for (const { name, untilMs } of stages) {
-      const all = Promise.all(parts.filter(({ stage }) => stage === name).map((part) => stopOne(part.stop)))
+      const all = Promise.all(
+        parts.filter(({ stage }) => stage === name).map((part) => stopOne(part.stop)),
+      )
       const inTime = await within(all, begunAt + untilMs - performance.now())
       if (!inTime) log.warn({ stage: name }, 'did not stop in time; the rest stops too')
     }

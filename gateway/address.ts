@@ -16,7 +16,10 @@ export function addressOf({ raw }: FromSomewhere, trustedProxyHops: number): str
   const socket = raw.socket.remoteAddress ?? 'unknown'
   if (trustedProxyHops === 0) return networkOf(socket)
   const header = [raw.headers['x-forwarded-for'] ?? []].flat().join(',')
-  const told = header.split(',').map((part) => part.trim()).filter(Boolean)
+  const told = header
+    .split(',')
+    .map((part) => part.trim())
+    .filter(Boolean)
   const found = told.at(-trustedProxyHops) ?? told[0]
   return networkOf(found !== undefined && isIP(found) !== 0 ? found : socket)
 }
@@ -29,6 +32,8 @@ export function networkOf(address: string): string {
   const before = head.split(':').filter(Boolean)
   const after = (tail ?? '').split(':').filter(Boolean)
   const zeros = Array.from({ length: Math.max(8 - before.length - after.length, 0) }, () => '0')
-  const groups = [...before, ...zeros, ...after].slice(0, 4).map((group) => group.replace(/^0+(?=.)/, ''))
+  const groups = [...before, ...zeros, ...after]
+    .slice(0, 4)
+    .map((group) => group.replace(/^0+(?=.)/, ''))
   return `${groups.join(':')}::/64`
 }

@@ -18,11 +18,14 @@ export interface Asking {
   asked: boolean
   call<I, O>(method: (request: I, options: CallOptions) => Promise<O>): (request: I) => Promise<O>
   joined<I, O>(ask: (call: JoinedCall<I>) => Promise<O>): (request: I) => Promise<O>
-  follow<I, O>(method: (request: I, options: CallOptions) => AsyncIterable<O>): (request: I, signal: AbortSignal) => AsyncGenerator<O>
+  follow<I, O>(
+    method: (request: I, options: CallOptions) => AsyncIterable<O>,
+  ): (request: I, signal: AbortSignal) => AsyncGenerator<O>
 }
 
 export function createAsking(
-  { authorization, session, correlationId }: OnBehalfOf, { token, deadlineMs }: Pick<CoreAddress, 'token' | 'deadlineMs'>,
+  { authorization, session, correlationId }: OnBehalfOf,
+  { token, deadlineMs }: Pick<CoreAddress, 'token' | 'deadlineMs'>,
 ): Asking {
   const headers = (): Record<string, string> => ({
     [serviceTokenHeader]: token,
@@ -53,15 +56,27 @@ export function createAsking(
  * needs a fraction of it.
  */
 export function lazily<Groups extends Record<string, (own: Asking) => unknown>>(groups: Groups) {
-  const members = Object.entries(groups).map(([name, make]) =>
-    [name, { get(this: { readonly own: Asking }) { return make(this.own) } }])
+  const members = Object.entries(groups).map(([name, make]) => [
+    name,
+    {
+      get(this: { readonly own: Asking }) {
+        return make(this.own)
+      },
+    },
+  ])
   const prototype = Object.defineProperties({}, Object.fromEntries(members))
   return (own: Asking): { readonly [Name in keyof Groups]: ReturnType<Groups[Name]> } =>
     Object.assign(Object.create(prototype), { own })
 }
 
 // Aborted is how Connect reports a connection that was reset; core's own refusals by that code carry a reason.
-const lost = new Set([Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.ResourceExhausted, Code.Aborted])
+const lost = new Set([
+  Code.Unavailable,
+  Code.DeadlineExceeded,
+  Code.Canceled,
+  Code.ResourceExhausted,
+  Code.Aborted,
+])
 
 /** The connection broke off: what went wrong came from the system, not from core. */
 const isBroken = ({ cause }: ConnectError): boolean =>

@@ -25,7 +25,10 @@ export interface FormOptions {
 }
 
 /** The fields of a form; each at most once (RFC 6749 section 3.2), blank ones count as absent (3.1). */
-export function parseForm(bytes: Buffer, { contentType, repeatable = [] }: FormOptions): Record<string, string | string[]> {
+export function parseForm(
+  bytes: Buffer,
+  { contentType, repeatable = [] }: FormOptions,
+): Record<string, string | string[]> {
   if (!isFormType(contentType)) {
     throw new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
   }
@@ -33,24 +36,33 @@ export function parseForm(bytes: Buffer, { contentType, repeatable = [] }: FormO
   const lists = new Map<string, string[]>()
   for (const [name, value] of new URLSearchParams(bytes.toString('utf8'))) {
     if (repeatable.includes(name)) {
-      if (value !== '') lists.set(name, [...lists.get(name) ?? [], usable(value, name)])
+      if (value !== '') lists.set(name, [...(lists.get(name) ?? []), usable(value, name)])
       continue
     }
     if (fields.has(name)) throw new DomainError('REQUEST_INVALID', `${quoted(name)} is given twice`)
     fields.set(name, usable(value, name))
   }
-  return Object.fromEntries<string | string[]>([...[...fields].filter(([, value]) => value !== ''), ...lists])
+  return Object.fromEntries<string | string[]>([
+    ...[...fields].filter(([, value]) => value !== ''),
+    ...lists,
+  ])
 }
 
 /** `text` itself. REQUEST_INVALID when no database or wire could carry it: a NUL or half a surrogate pair. */
 export function usable(text: string, name: string): string {
   if (text.isWellFormed() && !text.includes('\0')) return text
-  throw new DomainError('REQUEST_INVALID', `${quoted(name)} contains a character that is not allowed`)
+  throw new DomainError(
+    'REQUEST_INVALID',
+    `${quoted(name)} contains a character that is not allowed`,
+  )
 }
 
 /** A name that the caller chose, short and printable. */
 export const quoted = (name: string): string =>
-  name.toWellFormed().replace(/[^\x20-\x7e]/g, '?').slice(0, 64)
+  name
+    .toWellFormed()
+    .replace(/[^\x20-\x7e]/g, '?')
+    .slice(0, 64)
 
 export const isFormType = (contentType: string | undefined): boolean =>
   mediaType(contentType ?? '') === 'application/x-www-form-urlencoded'
@@ -61,7 +73,8 @@ const mediaType = (contentType: string): string =>
 function readJson(bytes: Buffer): unknown {
   try {
     return JSON.parse(utf8.decode(bytes), (name: string, value: unknown) =>
-      typeof value === 'string' ? usable(value, name) : value)
+      typeof value === 'string' ? usable(value, name) : value,
+    )
   } catch (error) {
     // A document nested too deep to walk ends here too, as a RangeError.
     if (error instanceof DomainError) throw error

@@ -10,7 +10,10 @@ export type ClientAuth =
   | { readonly kind: 'half' }
   | { readonly kind: 'none' }
 
-export interface PostedClient { readonly client_id?: string; readonly client_secret?: string }
+export interface PostedClient {
+  readonly client_id?: string
+  readonly client_secret?: string
+}
 
 const publicId = /^app_[0-9a-f]{24}$/
 
@@ -22,12 +25,16 @@ export function readClientAuth(rawHeaders: readonly string[], posted: PostedClie
     const basic = parseBasic(authorization)
     if (basic === null) return { kind: 'half' }
     if ((id ?? basic.id) !== basic.id || (secret ?? basic.secret) !== basic.secret) {
-      throw new DomainError('REQUEST_INVALID', 'the credentials in the header and in the form differ')
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'the credentials in the header and in the form differ',
+      )
     }
     return { kind: 'secret', pair: basic }
   }
   if (id === undefined && secret === undefined) return { kind: 'none' }
-  if (id !== undefined && secret !== undefined) return id.includes(':') ? { kind: 'half' } : { kind: 'secret', pair: { id, secret } }
+  if (id !== undefined && secret !== undefined)
+    return id.includes(':') ? { kind: 'half' } : { kind: 'secret', pair: { id, secret } }
   return id !== undefined && publicId.test(id) ? { kind: 'public', clientId: id } : { kind: 'half' }
 }
 

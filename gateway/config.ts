@@ -30,22 +30,31 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
     host: readHost(env),
     platformPort: readPlatformPort(env),
     builderPort: env.port('BUILDER_PORT', {
-      meaning: 'Port of the builder API (surface A).', fallback: '8081',
+      meaning: 'Port of the builder API (surface A).',
+      fallback: '8081',
     }),
     publicUrl: readPublicUrl(env),
     tokenAlg: env.choice('TOKEN_ALG', {
-      meaning: 'Algorithm of new signing keys.', fallback: 'RS256', of: ['RS256', 'ES256'],
+      meaning: 'Algorithm of new signing keys.',
+      fallback: 'RS256',
+      of: ['RS256', 'ES256'],
     }),
     edge: readEdgeConfig(env),
-    validateV2: /^(1|true|yes)$/i.test(env.text('BPP_VALIDATE_V2', {
-      meaning: '1, true or yes: keys are validated by POST /api/v1/auth/validate, and GET is gone.', fallback: '',
-    })),
+    validateV2: /^(1|true|yes)$/i.test(
+      env.text('BPP_VALIDATE_V2', {
+        meaning:
+          '1, true or yes: keys are validated by POST /api/v1/auth/validate, and GET is gone.',
+        fallback: '',
+      }),
+    ),
     loginProvider: readLoginProvider(env),
     core: {
       ...readCoreAddress(env),
       deadlineMs: env.integer('GATEWAY_DEADLINE_MS', {
         meaning: 'How long the gateway waits for core, in milliseconds.',
-        fallback: '5000', min: 10, max: 60_000,
+        fallback: '5000',
+        min: 10,
+        max: 60_000,
       }),
     },
   }

@@ -5,14 +5,22 @@ import { serviceTokenHeader } from '../core/lib/grpc.ts'
 import { DomainError } from '../proto/errors.ts'
 import { AllowanceService } from '../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { AccountService } from '../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
-import { AppService, CallerService, UserService } from '../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
+import {
+  AppService,
+  CallerService,
+  UserService,
+} from '../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { ManagementService } from '../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { CatalogService } from '../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
 import { KeyService } from '../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { AuthorizationService } from '../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import { GrantService } from '../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
-import { type MintUserTokenRequestSchema, type MintUserTokenResponse, TokenService } from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
+import {
+  type MintUserTokenRequestSchema,
+  type MintUserTokenResponse,
+  TokenService,
+} from '../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { LossService } from '../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import { type Asking, type OnBehalfOf, createAsking, lazily, rethrow } from './asking.ts'
@@ -45,10 +53,18 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const grants = createClient(GrantService, transport)
 
   // Batches small enough, and several under way, so that core signs one while another comes and goes.
-  const mintUserToken = joinCalls<MessageInitShape<typeof MintUserTokenRequestSchema>, MintUserTokenResponse>(async (calls) => {
-    const headers = { [serviceTokenHeader]: token }
-    return (await tokens.mintUserTokens({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)).answers
-  }, { batchMax: 128, lanes: 3, waitMs: deadlineMs })
+  const mintUserToken = joinCalls<
+    MessageInitShape<typeof MintUserTokenRequestSchema>,
+    MintUserTokenResponse
+  >(
+    async (calls) => {
+      const headers = { [serviceTokenHeader]: token }
+      return (
+        await tokens.mintUserTokens({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)
+      ).answers
+    },
+    { batchMax: 128, lanes: 3, waitMs: deadlineMs },
+  )
 
   const groups = {
     /** Whether core has already seen this caller's credential. */
@@ -93,7 +109,11 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       deactivate: call(users.deactivateUser),
       list: call(users.listUsers),
     }),
-    keys: ({ call }: Asking) => ({ create: call(keys.createKey), list: call(keys.listKeys), revoke: call(keys.revokeKey) }),
+    keys: ({ call }: Asking) => ({
+      create: call(keys.createKey),
+      list: call(keys.listKeys),
+      revoke: call(keys.revokeKey),
+    }),
     tokens: ({ call, joined }: Asking) => ({
       issueMachineToken: call(tokens.issueMachineToken),
       mintUserToken: joined(mintUserToken),
@@ -119,7 +139,11 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       checkLogout: call(authorization.checkLogout),
       initiateLogin: call(authorization.getInitiateLogin),
     }),
-    devices: ({ call }: Asking) => ({ start: call(devices.startDevice), get: call(devices.getDevice), decide: call(devices.decideDevice) }),
+    devices: ({ call }: Asking) => ({
+      start: call(devices.startDevice),
+      get: call(devices.getDevice),
+      decide: call(devices.decideDevice),
+    }),
     grants: ({ call }: Asking) => ({
       exchange: call(grants.exchangeToken),
       mintSigner: call(grants.mintSignerToken),

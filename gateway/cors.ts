@@ -10,8 +10,10 @@ export interface CorsDeps {
 }
 
 const methods = 'GET, POST, PUT, PATCH, DELETE, OPTIONS'
-const requestHeaders = 'Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, Last-Event-ID, X-Correlation-Id'
-const exposed = 'X-Correlation-Id, ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, WWW-Authenticate'
+const requestHeaders =
+  'Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, Last-Event-ID, X-Correlation-Id'
+const exposed =
+  'X-Correlation-Id, ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, WWW-Authenticate'
 const maxAgeSeconds = '86400'
 const rememberMs = 60_000
 const originMax = 260
@@ -48,7 +50,10 @@ export function createCors({ core, publicUrl, origins }: CorsDeps) {
     return mayCall(request, { origin, clientId })
   }
 
-  async function mayCall({ correlationId }: FastifyRequest, asked: { origin: string; clientId: string | undefined }) {
+  async function mayCall(
+    { correlationId }: FastifyRequest,
+    asked: { origin: string; clientId: string | undefined },
+  ) {
     const key = `${asked.clientId ?? '*'} ${asked.origin}`
     const known = remembered.get(key)
     if (known) return known.allowed
@@ -71,11 +76,15 @@ export type Cors = ReturnType<typeof createCors>
 const isOrigin = (text: string): boolean =>
   text.length <= originMax && URL.canParse(text) && new URL(text).origin === text && text !== 'null'
 
-function allow(reply: FastifyReply, { origin, preflight }: { origin: string; preflight: boolean }): void {
+function allow(
+  reply: FastifyReply,
+  { origin, preflight }: { origin: string; preflight: boolean },
+): void {
   void reply.header('access-control-allow-origin', origin)
   if (!preflight) return void reply.header('access-control-expose-headers', exposed)
   void reply.headers({
-    'access-control-allow-methods': methods, 'access-control-allow-headers': requestHeaders,
+    'access-control-allow-methods': methods,
+    'access-control-allow-headers': requestHeaders,
     'access-control-max-age': maxAgeSeconds,
   })
 }

@@ -35,7 +35,7 @@ export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
   return {
     add: async (name) => {
       const own = local.add(keyOf(name))
-      return await shared?.ask((redis) => count(redis, keyOf(name))) ?? own
+      return (await shared?.ask((redis) => count(redis, keyOf(name)))) ?? own
     },
     read: async (name) => {
       const found = await shared?.ask((redis) => redis.get(keyOf(name)).then(Number))
@@ -65,8 +65,11 @@ function createLocal() {
 
 function createShared(url: string, log: Log) {
   const redis = new Redis(url, {
-    connectTimeout: 1_000, commandTimeout: commandTimeoutMs, maxRetriesPerRequest: 0,
-    enableOfflineQueue: false, enableAutoPipelining: true,
+    connectTimeout: 1_000,
+    commandTimeout: commandTimeoutMs,
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+    enableAutoPipelining: true,
     retryStrategy: (attempt: number) => Math.min(attempt * 100, 2_000),
   })
   let awayUntil = 0

@@ -3,12 +3,16 @@ import { Type } from 'typebox'
 /** What the token routes take and give. */
 
 const field = (description: string) => Type.Optional(Type.String({ description }))
-const list = (description: string) => Type.Optional(Type.Array(Type.String(), { maxItems: 16, description }))
+const list = (description: string) =>
+  Type.Optional(Type.Array(Type.String(), { maxItems: 16, description }))
 
 /** Fields that RFC 8693 section 2.1 and RFC 8707 allow more than once. */
 export const repeatable = ['audience', 'resource'] as const
 
-const clientFields = { client_id: field('Of the client.'), client_secret: field('Of a confidential client.') }
+const clientFields = {
+  client_id: field('Of the client.'),
+  client_secret: field('Of a confidential client.'),
+}
 const exchangeFields = {
   subject_token: field('Whose session is asked for: a user JWT or an API key.'),
   subject_token_type: field('urn:ietf:params:oauth:token-type:access_token'),
@@ -31,15 +35,21 @@ export const TokenForm = Type.Object({
 })
 
 export const ExchangeForm = Type.Object({
-  grant_type: field('urn:ietf:params:oauth:grant-type:token-exchange'), ...clientFields, ...exchangeFields,
+  grant_type: field('urn:ietf:params:oauth:grant-type:token-exchange'),
+  ...clientFields,
+  ...exchangeFields,
 })
 
 export const DeviceForm = Type.Object({
-  ...clientFields, scope: field('Space-separated; everything the client may have when absent.'), resource: list('The issuer.'),
+  ...clientFields,
+  scope: field('Space-separated; everything the client may have when absent.'),
+  resource: list('The issuer.'),
 })
 
 export const TokenToJudge = Type.Object({
-  ...clientFields, token: Type.String({ description: 'The token in question.' }), token_type_hint: field('Not needed.'),
+  ...clientFields,
+  token: Type.String({ description: 'The token in question.' }),
+  token_type_hint: field('Not needed.'),
 })
 
 const session = {
@@ -93,7 +103,9 @@ export const Introspection = Type.Object({
 })
 
 export const UserInfo = Type.Object({
-  sub: Type.String(), email: field('With the scope email.'), email_verified: Type.Optional(Type.Boolean()),
+  sub: Type.String(),
+  email: field('With the scope email.'),
+  email_verified: Type.Optional(Type.Boolean()),
   name: field('With the scope profile.'),
 })
 
@@ -103,16 +115,18 @@ const nullableInstant = (description: string) =>
 export const SignerSessionList = Type.Object({
   clientId: Type.String(),
   externalUserId: Type.String(),
-  sessions: Type.Array(Type.Object({
-    sessionId: Type.String(),
-    id: Type.String({ description: 'The same as sessionId.' }),
-    label: Type.String(),
-    scope: Type.String(),
-    createdAt: Type.String({ format: 'date-time' }),
-    expiresAt: Type.String({ format: 'date-time' }),
-    lastUsedAt: nullableInstant('About when it last proved somebody.'),
-    revokedAt: nullableInstant('When it was ended.'),
-  })),
+  sessions: Type.Array(
+    Type.Object({
+      sessionId: Type.String(),
+      id: Type.String({ description: 'The same as sessionId.' }),
+      label: Type.String(),
+      scope: Type.String(),
+      createdAt: Type.String({ format: 'date-time' }),
+      expiresAt: Type.String({ format: 'date-time' }),
+      lastUsedAt: nullableInstant('About when it last proved somebody.'),
+      revokedAt: nullableInstant('When it was ended.'),
+    }),
+  ),
   nextCursor: Type.Optional(Type.String()),
 })
 
@@ -121,5 +135,8 @@ export const RevokedSession = Type.Object({
   correlation_id: Type.String(),
   sessionId: Type.String(),
   revokedAt: Type.String({ format: 'date-time' }),
-  effectiveBy: Type.String({ format: 'date-time', description: 'From then on no cache permits this session anything.' }),
+  effectiveBy: Type.String({
+    format: 'date-time',
+    description: 'From then on no cache permits this session anything.',
+  }),
 })

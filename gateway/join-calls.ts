@@ -32,7 +32,8 @@ interface Waiting<Request> {
  * the call could not leave in time.
  */
 export function joinCalls<Request, Response>(
-  ask: (calls: JoinedCall<Request>[]) => Promise<readonly Answer<Response>[]>, { waitMs, ...bounds }: Options,
+  ask: (calls: JoinedCall<Request>[]) => Promise<readonly Answer<Response>[]>,
+  { waitMs, ...bounds }: Options,
 ): (call: JoinedCall<Request>) => Promise<Response> {
   const answerOf = together(async (waiting: readonly Waiting<Request>[]) => {
     const at = performance.now()

@@ -25,7 +25,10 @@ export interface LimitsDeps {
   readonly trustedProxyHops: number
 }
 
-interface Bucket { readonly name: string; readonly limit: number }
+interface Bucket {
+  readonly name: string
+  readonly limit: number
+}
 
 /**
  * Rate limits of routes that say so (decision 24). What counts against a client is only what it was let in for, and
@@ -35,18 +38,27 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
   const kindOf = (request: FastifyRequest) => request.routeOptions.config.rules?.limit
   const own = (request: FastifyRequest): string => addressOf(request, trustedProxyHops)
 
-  const failuresOf = (request: FastifyRequest): Bucket =>
-    ({ name: `failed:${own(request)}`, limit: settings.failuresPerAddress })
+  const failuresOf = (request: FastifyRequest): Bucket => ({
+    name: `failed:${own(request)}`,
+    limit: settings.failuresPerAddress,
+  })
   // Into one account also from everywhere: a password may be tried from many addresses.
   function namedFailuresOf(request: FastifyRequest): Bucket[] {
     const account = kindOf(request) === 'login' ? accountOf(request) : undefined
     const name = account ?? clientOf(request)
-    const here = name === undefined ? [] : [{ name: `failed:${name}:${own(request)}`, limit: settings.failuresPerClient }]
-    return account === undefined ? here : [...here, { name: `failed:${account}`, limit: settings.failuresPerAddress }]
+    const here =
+      name === undefined
+        ? []
+        : [{ name: `failed:${name}:${own(request)}`, limit: settings.failuresPerClient }]
+    return account === undefined
+      ? here
+      : [...here, { name: `failed:${account}`, limit: settings.failuresPerAddress }]
   }
 
-  const clientBucket = (kind: LimitKind, client: string): Bucket =>
-    ({ name: `${kind}:client:${client}`, limit: settings.perClient })
+  const clientBucket = (kind: LimitKind, client: string): Bucket => ({
+    name: `${kind}:client:${client}`,
+    limit: settings.perClient,
+  })
 
   /** Before anything is read of the request: what its address has asked and failed. RATE_LIMITED. */
   async function admitAddress(request: FastifyRequest, reply: FastifyReply): Promise<void> {
@@ -55,7 +67,10 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     const limit = kind === 'login' ? settings.loginPerAddress : settings.perAddress
     const bucket = { name: `${kind}:address:${own(request)}`, limit }
     const failures = failuresOf(request)
-    const [asked, failed] = await Promise.all([counters.add(bucket.name), counters.read(failures.name)])
+    const [asked, failed] = await Promise.all([
+      counters.add(bucket.name),
+      counters.read(failures.name),
+    ])
     show(reply, bucket, asked)
     if (failed >= failures.limit) refuse(reply, failures)
     if (asked > limit) refuse(reply, bucket)
@@ -65,15 +80,18 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
   async function admitClient(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const kind = kindOf(request)
     if (kind === undefined) return
-    await Promise.all(namedFailuresOf(request).map(async (failures) => {
-      if (await counters.read(failures.name) >= failures.limit) refuse(reply, failures)
-    }))
+    await Promise.all(
+      namedFailuresOf(request).map(async (failures) => {
+        if ((await counters.read(failures.name)) >= failures.limit) refuse(reply, failures)
+      }),
+    )
     const client = clientOf(request)
     if (client === undefined) return
     const bucket = clientBucket(kind, client)
     const asked = await counters.read(bucket.name)
     if (asked >= bucket.limit) refuse(reply, bucket)
-    if (bucket.limit - asked - 1 < Number(reply.getHeader('ratelimit-remaining'))) show(reply, bucket, asked + 1)
+    if (bucket.limit - asked - 1 < Number(reply.getHeader('ratelimit-remaining')))
+      show(reply, bucket, asked + 1)
   }
 
   /** Counts how it ended. Nobody waits for it; the next question comes after it on the same connection. */
@@ -81,13 +99,17 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     const kind = kindOf(request)
     if (kind === undefined || status === 429) return
     const client = clientOf(request)
-    if (status === 401) return [failuresOf(request), ...namedFailuresOf(request)].forEach(({ name }) => void counters.add(name))
+    if (status === 401)
+      return [failuresOf(request), ...namedFailuresOf(request)].forEach(
+        ({ name }) => void counters.add(name),
+      )
     if (client !== undefined) void counters.add(clientBucket(kind, client).name)
   }
 
   function show(reply: FastifyReply, { limit }: Bucket, used: number): void {
     void reply.headers({
-      'ratelimit-limit': String(limit), 'ratelimit-remaining': String(Math.max(limit - used, 0)),
+      'ratelimit-limit': String(limit),
+      'ratelimit-remaining': String(Math.max(limit - used, 0)),
       'ratelimit-reset': String(counters.resetSeconds()),
     })
   }
@@ -106,8 +128,10 @@ export type Limits = ReturnType<typeof createLimits>
 
 /** The client that the request names, whoever sent it: by Basic, in the form, or in the path. */
 function clientOf({ headers, body, params }: FastifyRequest): string | undefined {
-  const named = parseBasic(headers.authorization ?? '')?.id
-    ?? (Buffer.isBuffer(body) ? undefined : textMember(body, 'client_id')) ?? textMember(params, 'clientId')
+  const named =
+    parseBasic(headers.authorization ?? '')?.id ??
+    (Buffer.isBuffer(body) ? undefined : textMember(body, 'client_id')) ??
+    textMember(params, 'clientId')
   return named === undefined ? undefined : fingerprint(named)
 }
 

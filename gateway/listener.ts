@@ -1,7 +1,12 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, {
-  type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest,
-  type RawReplyDefaultExpression, type RawRequestDefaultExpression, type RawServerDefault,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RawReplyDefaultExpression,
+  type RawRequestDefaultExpression,
+  type RawServerDefault,
 } from 'fastify'
 import { DomainError, type Reason, reasons } from '../proto/errors.ts'
 import { isFormType, maxBodyBytes, parseForm, parseJson, textMember, usable } from './body.ts'
@@ -24,8 +29,11 @@ import { requireSameOrigin, sessionOf } from './session.ts'
 import { usageSchemas } from './usage-schemas.ts'
 
 export type App = FastifyInstance<
-  RawServerDefault, RawRequestDefaultExpression, RawReplyDefaultExpression,
-  FastifyBaseLogger, TypeBoxTypeProvider
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
 >
 
 declare module 'fastify' {
@@ -54,8 +62,12 @@ export interface ListenerDeps {
 
 const maxConnections = 10_000
 // What was sent is judged as it was sent.
-const validatorOptions =
-  { coerceTypes: false, removeAdditional: false, useDefaults: false, verbose: true } as const
+const validatorOptions = {
+  coerceTypes: false,
+  removeAdditional: false,
+  useDefaults: false,
+  verbose: true,
+} as const
 
 /**
  * One public listener without routes: what every request meets on its way in and out. Refusals come
@@ -79,12 +91,17 @@ export function createListener(deps: ListenerDeps): App {
   app.server.headersTimeout = 20_000
   app.server.maxConnections = maxConnections
 
-  for (const schema of [...shared, UsageLoss, ...managementSchemas, ...usageSchemas]) app.addSchema(schema)
+  for (const schema of [...shared, UsageLoss, ...managementSchemas, ...usageSchemas])
+    app.addSchema(schema)
   app.decorateRequest('correlationId', '')
   app.decorateRequest('reason', undefined)
   app.decorateRequest('onBehalfOf')
   app.decorateRequest('calls', undefined)
-  app.decorateRequest('core', { getter() { return this.calls ??= deps.core.callsFor(this.onBehalfOf) } })
+  app.decorateRequest('core', {
+    getter() {
+      return (this.calls ??= deps.core.callsFor(this.onBehalfOf))
+    },
+  })
   const allowed = allowedMethods(app)
 
   app.addHook('onRequest', async (request, reply) => {
@@ -107,7 +124,7 @@ export function createListener(deps: ListenerDeps): App {
   observeReplies(app, deps.observe)
   app.setErrorHandler<Error>(async (thrown, request, reply) => {
     const refusal = toRefusal(thrown, request.routeOptions.config.rules)
-    const error = await refusalOfCaller(request, refusal) ?? refusal
+    const error = (await refusalOfCaller(request, refusal)) ?? refusal
     if (reasons[error.reason].http >= 500) deps.observe.failed(request, error)
     return sendError(request, reply, { error, publicUrl: deps.publicUrl })
   })
@@ -115,12 +132,17 @@ export function createListener(deps: ListenerDeps): App {
 }
 
 function unknownRoute(
-  request: FastifyRequest, reply: FastifyReply, methods: readonly string[],
+  request: FastifyRequest,
+  reply: FastifyReply,
+  methods: readonly string[],
 ): DomainError {
   if (methods.length === 0) return new DomainError('NOT_FOUND', 'there is nothing at this address')
   const allow = methods.join(', ')
   void reply.header('allow', allow)
-  return new DomainError('METHOD_NOT_ALLOWED', `${request.method} is not possible here; use ${allow}`)
+  return new DomainError(
+    'METHOD_NOT_ALLOWED',
+    `${request.method} is not possible here; use ${allow}`,
+  )
 }
 
 async function admit(request: FastifyRequest, { core, publicUrl }: ListenerDeps): Promise<void> {
@@ -141,7 +163,8 @@ async function admit(request: FastifyRequest, { core, publicUrl }: ListenerDeps)
 
 /** A cookie alone changes nothing: the request must also come from our own pages. */
 async function requireOwnPage(
-  request: FastifyRequest, { core, publicUrl, session }: { core: Core; publicUrl: string; session: string },
+  request: FastifyRequest,
+  { core, publicUrl, session }: { core: Core; publicUrl: string; session: string },
 ): Promise<void> {
   if (request.method === 'GET' || request.method === 'HEAD') return
   const calls = core.callsFor({ correlationId: request.correlationId })
@@ -154,7 +177,8 @@ async function requireOwnPage(
  * credential itself was refused, a limit is reached, or the fault is ours.
  */
 async function refusalOfCaller(
-  request: FastifyRequest, { reason }: DomainError,
+  request: FastifyRequest,
+  { reason }: DomainError,
 ): Promise<DomainError | null> {
   const { guard, metered } = request.routeOptions.config.rules ?? {}
   const judged = judgedAlready.has(reason) || request.core.wasAsked()

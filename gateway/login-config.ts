@@ -12,14 +12,26 @@ export interface LoginProviderConfig {
 /** Undefined when nothing is set; half of it is a problem. */
 export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefined {
   const issuer = env.url('LOGIN_OIDC_ISSUER', {
-    meaning: 'Outside OpenID provider for logins; its redirect URI is {PUBLIC_URL}/login/provider/callback.', schemes: ['https', 'http'],
+    meaning:
+      'Outside OpenID provider for logins; its redirect URI is {PUBLIC_URL}/login/provider/callback.',
+    schemes: ['https', 'http'],
   })
-  const clientId = env.optional('LOGIN_OIDC_CLIENT_ID', { meaning: 'Our client id at that provider.' })
-  const clientSecret = env.optional('LOGIN_OIDC_CLIENT_SECRET', { meaning: 'Our client secret at that provider.', secret: true })
-  const name = env.text('LOGIN_OIDC_NAME', { meaning: 'What the login page calls that provider.', fallback: 'single sign-on' })
+  const clientId = env.optional('LOGIN_OIDC_CLIENT_ID', {
+    meaning: 'Our client id at that provider.',
+  })
+  const clientSecret = env.optional('LOGIN_OIDC_CLIENT_SECRET', {
+    meaning: 'Our client secret at that provider.',
+    secret: true,
+  })
+  const name = env.text('LOGIN_OIDC_NAME', {
+    meaning: 'What the login page calls that provider.',
+    fallback: 'single sign-on',
+  })
   if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined
   if (issuer === undefined || clientId === undefined || clientSecret === undefined) {
-    env.problem('LOGIN_OIDC_ISSUER, LOGIN_OIDC_CLIENT_ID and LOGIN_OIDC_CLIENT_SECRET belong together')
+    env.problem(
+      'LOGIN_OIDC_ISSUER, LOGIN_OIDC_CLIENT_ID and LOGIN_OIDC_CLIENT_SECRET belong together',
+    )
     return undefined
   }
   return { issuer, clientId, clientSecret, name }

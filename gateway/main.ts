@@ -15,12 +15,13 @@ await runProcess({
   adminPort: { setting: 'GATEWAY_ADMIN_PORT', fallback: '9091' },
   read: (env: EnvReader) => ({ gateway: readGatewayConfig(env), sidecar: readSidecarConfig(env) }),
   start: async ({ gateway: config, sidecar: { listen, ...settings } }, deps) => {
-    const sidecar = settings.webhookSecrets.length > 0
-      ? await startSidecar({ ...settings, listen: { ...listen, ...loopback } }, deps)
-      : undefined
+    const sidecar =
+      settings.webhookSecrets.length > 0
+        ? await startSidecar({ ...settings, listen: { ...listen, ...loopback } }, deps)
+        : undefined
     const gateway = await startGateway(config, { ...deps, webhook: sidecar?.webhook })
     return {
-      ready: async () => ({ ...await gateway.ready(), ...await sidecar?.ready() }),
+      ready: async () => ({ ...(await gateway.ready()), ...(await sidecar?.ready()) }),
       stop: async () => {
         const drained = gateway.stop()
         // Decisions that the gateway is answering need the sidecar; a stalled upload does not.

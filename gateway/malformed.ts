@@ -7,8 +7,10 @@ import { correlationIdOf, securityHeaders } from './headers.ts'
 import type { Observe } from './observe.ts'
 import { renderError } from './reply.ts'
 
-const parserStatus: Readonly<Record<string, number>> =
-  { HPE_HEADER_OVERFLOW: 431, ERR_HTTP_REQUEST_TIMEOUT: 408 }
+const parserStatus: Readonly<Record<string, number>> = {
+  HPE_HEADER_OVERFLOW: 431,
+  ERR_HTTP_REQUEST_TIMEOUT: 408,
+}
 
 /** Answers for requests that never reach a route: a path that does not decode, bytes that are not HTTP. */
 export function malformedRequests({ publicUrl, observe }: { publicUrl: string; observe: Observe }) {
@@ -27,7 +29,10 @@ export function malformedRequests({ publicUrl, observe }: { publicUrl: string; o
 
   function frameworkErrors(_: Error, request: FastifyRequest, reply: FastifyReply): void {
     const correlationId = correlationIdOf(request.raw)
-    const { status, headers, text } = badRequest(correlationId, 'the path is not validly percent-encoded')
+    const { status, headers, text } = badRequest(
+      correlationId,
+      'the path is not validly percent-encoded',
+    )
     reply.hijack()
     reply.raw.writeHead(status, headers).end(text)
     observe.malformed(methodOf(request.raw), correlationId)
@@ -39,8 +44,9 @@ export function malformedRequests({ publicUrl, observe }: { publicUrl: string; o
     if (gone || socket.bytesWritten > 0) return void socket.destroy()
     const { headers, text } = badRequest(randomUUID(), 'the request is not valid HTTP')
     const status = parserStatus[error.code ?? ''] ?? 400
-    const lines = Object.entries({ ...headers, connection: 'close' })
-      .map(([name, value]) => `${name}: ${value}`)
+    const lines = Object.entries({ ...headers, connection: 'close' }).map(
+      ([name, value]) => `${name}: ${value}`,
+    )
     socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${text}`)
   }
 

@@ -11,12 +11,13 @@ export function allowedMethods(app: App): (url: string | undefined) => string[] 
   return (url) => {
     const path = url?.split('?')[0] ?? ''
     const found = [...known.values()].find((entry) => entry.path.test(path))
-    return [...found?.methods ?? []].sort()
+    return [...(found?.methods ?? [])].sort()
   }
 }
 
 function pathPattern(template: string): RegExp {
-  const segments = template.split('/').map((part) =>
-    part.startsWith(':') ? '[^/]+' : part.replaceAll('.', '\\.'))
+  const segments = template
+    .split('/')
+    .map((part) => (part.startsWith(':') ? '[^/]+' : part.replaceAll('.', '\\.')))
   return new RegExp(`^${segments.join('/')}$`)
 }

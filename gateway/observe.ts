@@ -9,8 +9,10 @@ import type { App } from './listener.ts'
 /** One log line and one measurement for each request; route templates only, nothing a person typed. */
 export function createObserve(log: Log, metrics: Metrics) {
   const seconds = new Histogram({
-    name: 'gateway_http_seconds', help: 'Time to answer an HTTP request',
-    labelNames: ['route', 'method', 'status'], registers: [metrics],
+    name: 'gateway_http_seconds',
+    help: 'Time to answer an HTTP request',
+    labelNames: ['route', 'method', 'status'],
+    registers: [metrics],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5],
   })
 
@@ -26,7 +28,10 @@ export function createObserve(log: Log, metrics: Metrics) {
 
   function malformed(method: string, correlationId: string): void {
     seconds.observe({ route: 'malformed', method, status: 400 }, 0)
-    log.info({ route: 'malformed', method, status: 400, reason: 'REQUEST_INVALID', correlationId }, 'request')
+    log.info(
+      { route: 'malformed', method, status: 400, reason: 'REQUEST_INVALID', correlationId },
+      'request',
+    )
   }
 
   function failed({ correlationId, routeOptions }: FastifyRequest, error: DomainError): void {
@@ -34,7 +39,11 @@ export function createObserve(log: Log, metrics: Metrics) {
     const cause = error.cause instanceof Error ? error.cause : error
     // A bug is told whole; an outage, which comes with every request, in a line.
     if (error.reason === 'INTERNAL') log.error({ ...where, err: cause }, 'request failed')
-    else log.warn({ ...where, reason: error.reason, why: cause.message }, 'request could not be served')
+    else
+      log.warn(
+        { ...where, reason: error.reason, why: cause.message },
+        'request could not be served',
+      )
   }
 
   return { answered, malformed, failed }
@@ -44,5 +53,6 @@ export type Observe = ReturnType<typeof createObserve>
 
 export function observeReplies(app: App, observe: Observe): void {
   app.addHook('onResponse', async (request, reply) =>
-    observe.answered(request, { status: reply.raw.statusCode, ms: reply.elapsedTime }))
+    observe.answered(request, { status: reply.raw.statusCode, ms: reply.elapsedTime }),
+  )
 }

@@ -39,15 +39,22 @@ export interface Refusal {
 
 /** Sends a refusal with the headers that its status asks for. */
 export function sendError(
-  request: FastifyRequest, reply: FastifyReply, { error, publicUrl }: Refusal,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { error, publicUrl }: Refusal,
 ): FastifyReply {
   const rules = request.routeOptions.config.rules
   const refusal = rules?.guard.kind === 'key' ? asInvalidClient(error) : error
   const { correlationId } = request
-  const { status, type, body } = renderError(
-    { error: refusal, wire: rules?.wire ?? 'problem', correlationId, publicUrl })
+  const { status, type, body } = renderError({
+    error: refusal,
+    wire: rules?.wire ?? 'problem',
+    correlationId,
+    publicUrl,
+  })
   request.reason = refusal.reason
-  if (status === 401) void reply.header('www-authenticate', challenges(request, rules?.guard, refusal))
+  if (status === 401)
+    void reply.header('www-authenticate', challenges(request, rules?.guard, refusal))
   // RFC 6750 section 3: a token that does not reach is told so too.
   if (refusal.reason === 'SCOPE_MISSING' && isBearer(request.headers.authorization ?? '')) {
     void reply.header('www-authenticate', 'Bearer realm="tollgate", error="insufficient_scope"')
@@ -66,13 +73,20 @@ function asInvalidClient(error: DomainError): DomainError {
 
 const basicChallenge = 'Basic realm="tollgate", charset="UTF-8"'
 
-function challenges(request: FastifyRequest, guard: Guard | undefined, error: DomainError): string[] {
+function challenges(
+  request: FastifyRequest,
+  guard: Guard | undefined,
+  error: DomainError,
+): string[] {
   // RFC 6750 section 3.1: no error word for who sent no credential.
   const invalid = error.reason === 'TOKEN_INVALID' && request.headers.authorization !== undefined
   const bearer = `Bearer realm="tollgate"${invalid ? ', error="invalid_token"' : ''}`
-  if (guard?.kind === 'session' || guard?.kind.startsWith('member_')) return ['Cookie realm="tollgate"']
+  if (guard?.kind === 'session' || guard?.kind.startsWith('member_'))
+    return ['Cookie realm="tollgate"']
   if (guard?.kind === 'client' || guard?.kind === 'm2m_basic') return [basicChallenge]
-  return guard?.kind === 'm2m' || guard?.kind === 'm2m_or_member' ? [basicChallenge, bearer] : [bearer]
+  return guard?.kind === 'm2m' || guard?.kind === 'm2m_or_member'
+    ? [basicChallenge, bearer]
+    : [bearer]
 }
 
 interface FrameworkError {
@@ -83,7 +97,10 @@ interface FrameworkError {
 }
 
 /** Whatever was thrown, as a refusal. What is not the caller's fault is INTERNAL with its cause. */
-export function toRefusal(thrown: Error & FrameworkError, rules: RouteRules | undefined): DomainError {
+export function toRefusal(
+  thrown: Error & FrameworkError,
+  rules: RouteRules | undefined,
+): DomainError {
   if (thrown instanceof DomainError) return thrown
   const [problem] = thrown.validation ?? []
   if (problem) {

@@ -15,13 +15,19 @@ export const text = (description: string) => Type.String({ maxLength: maxText, d
 export const required = (description: string) =>
   Type.String({ minLength: 1, maxLength: maxText, pattern: '\\S', description })
 export const pageQuery = {
-  limit: Type.Optional(Type.String({
-    pattern: '^([1-9][0-9]{0,2}|1000)$', description: 'a whole number from 1 to 1000',
-  })),
+  limit: Type.Optional(
+    Type.String({
+      pattern: '^([1-9][0-9]{0,2}|1000)$',
+      description: 'a whole number from 1 to 1000',
+    }),
+  ),
   cursor: Type.Optional(text('nextCursor of the page before')),
 }
 export const IdempotencyHeader = Type.Object({
-  'idempotency-key': Type.Optional(Type.String({
-    pattern: '^[\\x21-\\x7e]{1,255}$', description: '1 to 255 visible ASCII characters',
-  })),
+  'idempotency-key': Type.Optional(
+    Type.String({
+      pattern: '^[\\x21-\\x7e]{1,255}$',
+      description: '1 to 255 visible ASCII characters',
+    }),
+  ),
 })

@@ -9,8 +9,19 @@ import { OAuthError, Problem, ref } from './schemas.ts'
  * credentials, which core judges as it acts; `none` is public. `session` and the member kinds take the
  * dashboard's cookie; `m2m_or_member` takes it when there is no Authorization.
  */
-export type GuardKind = 'm2m' | 'm2m_basic' | 'user' | 'key' | 'client' | 'none'
-  | 'secret' | 'session' | 'member_read' | 'member_edit' | 'member_own' | 'm2m_or_member'
+export type GuardKind =
+  | 'm2m'
+  | 'm2m_basic'
+  | 'user'
+  | 'key'
+  | 'client'
+  | 'none'
+  | 'secret'
+  | 'session'
+  | 'member_read'
+  | 'member_edit'
+  | 'member_own'
+  | 'm2m_or_member'
 
 export interface Guard {
   readonly kind: GuardKind
@@ -82,7 +93,13 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
 /** Kinds that a session cookie can satisfy. */
 export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)
 
-const sessionKinds = new Set<GuardKind>(['session', 'member_read', 'member_edit', 'member_own', 'm2m_or_member'])
+const sessionKinds = new Set<GuardKind>([
+  'session',
+  'member_read',
+  'member_edit',
+  'member_own',
+  'm2m_or_member',
+])
 
 const bodyTypes = {
   form: ['application/x-www-form-urlencoded'],
@@ -109,7 +126,8 @@ function refusals(rules: RouteRules, schema: RouteSchema): Reason[] {
   if (apart) return ['INTERNAL']
   const found: Reason[] = ['INTERNAL', 'UNAVAILABLE', ...refuses]
   if (limit) found.push('RATE_LIMITED')
-  if (schema.params || schema.querystring || schema.body || guard.kind !== 'none') found.push('REQUEST_INVALID')
+  if (schema.params || schema.querystring || schema.body || guard.kind !== 'none')
+    found.push('REQUEST_INVALID')
   if (schema.params) found.push('NOT_FOUND')
   if (schema.body) found.push('BODY_TOO_LARGE')
   if (schema.body && body !== 'form') found.push('MEDIA_TYPE_UNSUPPORTED')
@@ -122,9 +140,10 @@ function refusals(rules: RouteRules, schema: RouteSchema): Reason[] {
 }
 
 function refusalSchemas(found: readonly Reason[], wire: Wire) {
-  const content = wire === 'oauth'
-    ? { 'application/json': { schema: ref(OAuthError) } }
-    : { 'application/problem+json': { schema: ref(Problem) } }
+  const content =
+    wire === 'oauth'
+      ? { 'application/json': { schema: ref(OAuthError) } }
+      : { 'application/problem+json': { schema: ref(Problem) } }
   const rows = found.map((reason) => reasons[reason])
   return {
     ...Object.fromEntries(rows.map(({ http, title }) => [http, { description: title, content }])),

@@ -10,7 +10,8 @@ type Serializer = SerializerSelector.Serializer
 export const serializers: SerializerSelector.SerializerFactory = (shared, options) => {
   const compile = SerializerSelector()(shared, options)
   const known = new Map<string, Serializer>()
-  return (answer) => within(known, JSON.stringify(answer.schema), () => whenUsed(() => compile(answer)))
+  return (answer) =>
+    within(known, JSON.stringify(answer.schema), () => whenUsed(() => compile(answer)))
 }
 
 function whenUsed(make: () => Serializer): Serializer {

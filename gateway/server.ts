@@ -38,23 +38,41 @@ export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Pr
   const { host, publicUrl, edge } = config
   const core = connectCore(config.core)
   const shared = { core, publicUrl, observe: createObserve(log, metrics) }
-  const limits = edge.limits === null ? undefined : createLimits({
-    settings: edge.limits, trustedProxyHops: edge.trustedProxyHops,
-    counters: createCounters({ redisUrl: edge.redisUrl, log, now }),
-  })
+  const limits =
+    edge.limits === null
+      ? undefined
+      : createLimits({
+          settings: edge.limits,
+          trustedProxyHops: edge.trustedProxyHops,
+          counters: createCounters({ redisUrl: edge.redisUrl, log, now }),
+        })
   const cors = createCors({ core, publicUrl, origins: edge.corsOrigins })
   const platform = createListener({ ...shared, cors, limits })
   const builder = createListener(shared)
   let stopping: Promise<void> | undefined
-  const stop = (): Promise<void> => (stopping ??= stopAll([platform, builder], core).finally(limits?.stop))
+  const stop = (): Promise<void> =>
+    (stopping ??= stopAll([platform, builder], core).finally(limits?.stop))
   try {
     const { tokenAlg, validateV2, loginProvider } = config
     await platformRoutes(platform, {
-      ...shared, tokenAlg, webhook, ingestSecret: edge.ingestSecret, validateV2, loginProvider,
+      ...shared,
+      tokenAlg,
+      webhook,
+      ingestSecret: edge.ingestSecret,
+      validateV2,
+      loginProvider,
     })
     builderHealthRoutes(builder)
-    const platformUrl = await open(platform, { host, port: config.platformPort, setting: 'PLATFORM_PORT' })
-    const builderUrl = await open(builder, { host, port: config.builderPort, setting: 'BUILDER_PORT' })
+    const platformUrl = await open(platform, {
+      host,
+      port: config.platformPort,
+      setting: 'PLATFORM_PORT',
+    })
+    const builderUrl = await open(builder, {
+      host,
+      port: config.builderPort,
+      setting: 'BUILDER_PORT',
+    })
     log.info({ platformUrl, builderUrl }, 'gateway listens')
     return { platformUrl, builderUrl, stop, ready: () => readiness(core) }
   } catch (error) {
@@ -63,7 +81,10 @@ export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Pr
   }
 }
 
-async function open(app: App, at: { host: string; port: number; setting: string }): Promise<string> {
+async function open(
+  app: App,
+  at: { host: string; port: number; setting: string },
+): Promise<string> {
   await app.ready()
   await app.listen({ host: at.host, port: at.port }).catch((error: NodeJS.ErrnoException) => {
     throw listenError(error, at)
@@ -85,5 +106,10 @@ async function stopAll(apps: readonly App[], core: Core): Promise<void> {
 
 async function readiness(core: Core): Promise<Record<string, boolean>> {
   const { tokens } = core.callsFor({ correlationId: 'readiness' })
-  return { core: await tokens.jwks({}).then(() => true, () => false) }
+  return {
+    core: await tokens.jwks({}).then(
+      () => true,
+      () => false,
+    ),
+  }
 }

@@ -23,20 +23,29 @@ export function sessionOf(request: WithHeaders, publicUrl: string): string | und
 /** One cookie of the request. A name that stands twice is nobody's: the second may be planted. */
 export function cookieOf({ headers }: WithHeaders, name: string): string | undefined {
   const line = [headers['cookie'] ?? ''].flat().join('; ')
-  const values = line.split(';').map((pair) => pair.trim())
-    .filter((pair) => pair.startsWith(`${name}=`)).map((pair) => pair.slice(name.length + 1))
+  const values = line
+    .split(';')
+    .map((pair) => pair.trim())
+    .filter((pair) => pair.startsWith(`${name}=`))
+    .map((pair) => pair.slice(name.length + 1))
   return values.length === 1 ? values[0] : undefined
 }
 
 /** A Set-Cookie value: HttpOnly, SameSite=Lax, whole site; without `maxAge` it lives as long as the browser. */
-export function setCookie(name: string, value: string, { publicUrl, maxAge }: { publicUrl: string; maxAge?: number }): string {
+export function setCookie(
+  name: string,
+  value: string,
+  { publicUrl, maxAge }: { publicUrl: string; maxAge?: number },
+): string {
   const secure = publicUrl.startsWith('https:') ? '; Secure' : ''
   const age = maxAge === undefined ? '' : `; Max-Age=${maxAge}`
   return `${cookieName(name, publicUrl)}=${value}; Path=/; HttpOnly; SameSite=Lax${secure}${age}`
 }
 
-export const sessionCookie = (token: string, options: { publicUrl: string; maxAge: number }): string =>
-  setCookie(sessionName, token, options)
+export const sessionCookie = (
+  token: string,
+  options: { publicUrl: string; maxAge: number },
+): string => setCookie(sessionName, token, options)
 
 export const endedSessionCookie = (publicUrl: string): string =>
   setCookie(sessionName, '', { publicUrl, maxAge: 0 })
@@ -55,7 +64,10 @@ export interface SameOrigin {
  * For requests that a cookie authenticates: what changes something must come from our own pages (decision 16), with
  * the right X-CSRF-Token header or csrf_token field. EDIT_FORBIDDEN otherwise.
  */
-export function requireSameOrigin(request: WithHeaders, { publicUrl, csrfToken, posted }: SameOrigin): void {
+export function requireSameOrigin(
+  request: WithHeaders,
+  { publicUrl, csrfToken, posted }: SameOrigin,
+): void {
   if (changesNothing.has(request.method ?? '')) return
   if (request.headers['origin'] !== new URL(publicUrl).origin) {
     throw new DomainError('EDIT_FORBIDDEN', 'this request did not come from this site')
@@ -63,6 +75,6 @@ export function requireSameOrigin(request: WithHeaders, { publicUrl, csrfToken, 
   const header = request.headers['x-csrf-token']
   const given = typeof header === 'string' ? header : posted
   if (given === undefined || !equalSecrets(given, csrfToken)) {
-    throw new DomainError('EDIT_FORBIDDEN', 'send the session\'s CSRF token; load the page again')
+    throw new DomainError('EDIT_FORBIDDEN', "send the session's CSRF token; load the page again")
   }
 }

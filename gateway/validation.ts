@@ -10,7 +10,8 @@ export interface ValidationProblem {
 
 /** The field that is wrong, when it is one of ours, and a sentence for the caller. */
 export function describeProblem(
-  { keyword, instancePath, params, parentSchema }: ValidationProblem, part: string | undefined,
+  { keyword, instancePath, params, parentSchema }: ValidationProblem,
+  part: string | undefined,
 ): { field?: string; says: string } {
   if (keyword === 'additionalProperties') {
     return { says: `unknown field ${quoted(String(params['additionalProperty']))}` }
@@ -34,7 +35,8 @@ function expectation(keyword: string, { params, parentSchema, part }: About): st
   const allowed = params['allowedValues']
   if (Array.isArray(allowed)) return `one of: ${allowed.join(', ')}`
   // Query values are all text, so a wrong type there is a name given twice.
-  if (keyword === 'type') return part === 'querystring' ? 'given once' : `a ${String(params['type'])}`
+  if (keyword === 'type')
+    return part === 'querystring' ? 'given once' : `a ${String(params['type'])}`
   if (keyword === 'maxLength') return `at most ${String(params['limit'])} characters`
   return String(parentSchema?.description ?? 'valid')
 }

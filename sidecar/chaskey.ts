@@ -55,7 +55,14 @@ export function createChaskey(key: Buffer): (text: string) => string {
     c ^= mask[2]
     d ^= mask[3]
     return String.fromCharCode(
-      a & 0xffff, a >>> 16, b & 0xffff, b >>> 16, c & 0xffff, c >>> 16, d & 0xffff, d >>> 16,
+      a & 0xffff,
+      a >>> 16,
+      b & 0xffff,
+      b >>> 16,
+      c & 0xffff,
+      c >>> 16,
+      d & 0xffff,
+      d >>> 16,
     )
   }
 }

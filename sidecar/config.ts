@@ -1,5 +1,10 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import { readCoreAddress, readHost, readRedisUrl, readWebhookSecrets } from '../core/lib/settings.ts'
+import {
+  readCoreAddress,
+  readHost,
+  readRedisUrl,
+  readWebhookSecrets,
+} from '../core/lib/settings.ts'
 import { readIdentity } from './identity-config.ts'
 import { maxSecretBytes } from './secrets.ts'
 

@@ -116,7 +116,6 @@ function problemOf({ envelopes, isArray }: Push): Problem | null {
   return envelopes.some(({ length }) => length > maxEnvelope) ? problems.envelopeTooLarge : null
 }
 
-
 function refuseUnread(request: IncomingMessage, response: ServerResponse, problem: Problem): void {
   const id = String(response.getHeader('x-correlation-id'))
   if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])

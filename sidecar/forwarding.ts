@@ -43,8 +43,8 @@ function* batchesOf(envelopes: readonly Buffer[]): Generator<Buffer[]> {
   let bytes = 0
   for (const envelope of envelopes) {
     if (
-      batch.length === maxEnvelopes
-      || (batch.length > 0 && bytes + envelope.length > maxBatchBytes)
+      batch.length === maxEnvelopes ||
+      (batch.length > 0 && bytes + envelope.length > maxBatchBytes)
     ) {
       yield batch
       batch = []

@@ -111,7 +111,8 @@ const ownLength = 49
  */
 function createNames(): (credential: string) => string {
   const tagOf = createChaskey(randomBytes(16))
-  return (credential) => (credential.length < ownLength ? fingerprint(credential) : tagOf(credential))
+  return (credential) =>
+    credential.length < ownLength ? fingerprint(credential) : tagOf(credential)
 }
 
 function unclaimed(kind: Presented['credential']['kind']): Refusal {

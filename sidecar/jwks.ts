@@ -95,9 +95,9 @@ async function discoverJwks(issuer: string): Promise<string> {
   const found = isObject(document) ? document : {}
   const url = textOf(found['jwks_uri'])
   if (
-    !response.ok
-    || textOf(found['issuer']).replace(/\/+$/, '') !== issuer
-    || !URL.canParse(url)
+    !response.ok ||
+    textOf(found['issuer']).replace(/\/+$/, '') !== issuer ||
+    !URL.canParse(url)
   ) {
     throw new Error('the discovery document of JWT_ISSUER is not usable')
   }

@@ -38,7 +38,10 @@ export function burnOf({ type, price, units }: Priced, rate: number): number | n
 }
 
 // A map: the type is the caller's text, and an object would know `__proto__`.
-const firstMs: ReadonlyMap<string, number> = new Map([['live', 10_000], ['lv2v', 60_000]])
+const firstMs: ReadonlyMap<string, number> = new Map([
+  ['live', 10_000],
+  ['lv2v', 60_000],
+])
 const unseenMs = 60_000
 
 /** The last call of a session that was allowed here. Changed in place: there is one at every call. */

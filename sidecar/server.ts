@@ -125,8 +125,8 @@ async function createParts(
     now,
   })
   const spool =
-    config.spool
-    && (await openSpool({
+    config.spool &&
+    (await openSpool({
       ...config.spool,
       metrics,
       log,

@@ -61,8 +61,8 @@ export function startForwarder(options: ForwarderOptions) {
   }
 
   const isOver = (): boolean =>
-    stopping.signal.aborted
-    && (idle || failures > 0 || unreadable > 0 || performance.now() > deadline)
+    stopping.signal.aborted &&
+    (idle || failures > 0 || unreadable > 0 || performance.now() > deadline)
 
   async function step(): Promise<void> {
     const read = await segments.read(place, { count: atOnce, bytes: batchBytes })
@@ -90,7 +90,10 @@ export function startForwarder(options: ForwarderOptions) {
     if (!first || !last) return
     oldestMs = first.atMs
     try {
-      await options.deliver(records.map(({ envelope }) => envelope), randomUUID())
+      await options.deliver(
+        records.map(({ envelope }) => envelope),
+        randomUUID(),
+      )
     } catch (error) {
       return failed(error, { at, next: first.next, count: records.length })
     }
@@ -125,16 +128,18 @@ export function startForwarder(options: ForwarderOptions) {
     if (abandoned) return
     const isElsewhere = to.segment !== place.segment
     place = to
-    await position.save(to).catch((error: unknown) =>
-      log.warn({ err: error }, 'the position in the spool was not kept'),
-    )
+    await position
+      .save(to)
+      .catch((error: unknown) => log.warn({ err: error }, 'the position in the spool was not kept'))
     if (isElsewhere) await release()
   }
 
   async function release(): Promise<void> {
-    await segments.release(place).catch((error: unknown) =>
-      log.error({ err: error }, 'a segment that is done with cannot be removed'),
-    )
+    await segments
+      .release(place)
+      .catch((error: unknown) =>
+        log.error({ err: error }, 'a segment that is done with cannot be removed'),
+      )
     options.onReleased()
   }
 
@@ -179,8 +184,8 @@ export function startForwarder(options: ForwarderOptions) {
 
 /** True when core says that it will never take this, whenever it comes. */
 const isRefusal = (error: unknown): boolean =>
-  error instanceof DomainError
-  && (error.reason === 'REQUEST_INVALID' || error.reason === 'BODY_TOO_LARGE')
+  error instanceof DomainError &&
+  (error.reason === 'REQUEST_INVALID' || error.reason === 'BODY_TOO_LARGE')
 
 /** Doubles from 100 ms to 2 s, less up to half of it. */
 const pauseMs = (tried: number): number =>

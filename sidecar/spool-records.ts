@@ -68,9 +68,9 @@ export function recordAt(bytes: Buffer, at: number): Found {
 /** True when a whole header stands at `at`. */
 export function isHeader(bytes: Buffer, at: number): boolean {
   return (
-    at + headerBytes <= bytes.length
-    && bytes.compare(mark, 0, mark.length, at, at + mark.length) === 0
-    && bytes.readUInt32LE(at + 4) <= maxLength
-    && crc32(bytes.subarray(at, at + 20)) === bytes.readUInt32LE(at + 20)
+    at + headerBytes <= bytes.length &&
+    bytes.compare(mark, 0, mark.length, at, at + mark.length) === 0 &&
+    bytes.readUInt32LE(at + 4) <= maxLength &&
+    crc32(bytes.subarray(at, at + 20)) === bytes.readUInt32LE(at + 20)
   )
 }

@@ -54,7 +54,10 @@ export function createRoom({ maxBytes, usedBytes, probe, log }: RoomOptions) {
 
   // Nobody may be sending any more to a sidecar that says it is not ready.
   async function look(): Promise<void> {
-    await probe().then(() => over('disk'), () => {})
+    await probe().then(
+      () => over('disk'),
+      () => {},
+    )
   }
 
   function over(why: 'limit' | 'disk'): void {

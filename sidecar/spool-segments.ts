@@ -96,7 +96,8 @@ export function createSegments(options: SegmentsOptions) {
   /** The first segment that has anything from `place` on, and where in it that is. */
   function locate(place: Place): { segment: Segment; offset: number } | null {
     const segment = segments.find(({ number, size }) =>
-      number > place.segment ? size > 0 : number === place.segment && size > place.offset)
+      number > place.segment ? size > 0 : number === place.segment && size > place.offset,
+    )
     if (!segment) return null
     return { segment, offset: segment.number === place.segment ? place.offset : 0 }
   }
@@ -109,7 +110,7 @@ export function createSegments(options: SegmentsOptions) {
     if (reading?.segment !== segment) await turnTo(segment)
     const at = { segment: segment.number, offset }
     if (!reading) return { kind: 'end', at }
-    return { ...await readRecords(reading.file, { from: offset, end: segment.size }, limits), at }
+    return { ...(await readRecords(reading.file, { from: offset, end: segment.size }, limits)), at }
   }
 
   async function turnTo(segment: Segment): Promise<void> {

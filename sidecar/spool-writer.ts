@@ -46,7 +46,10 @@ export function createSpoolWriter({ write, room, onWritten, now }: WriterOptions
     const bytes = Buffer.concat(group.map(({ bytes }) => bytes))
     const started = performance.now()
     try {
-      await write(bytes, group.reduce((sum, { events }) => sum + events, 0))
+      await write(
+        bytes,
+        group.reduce((sum, { events }) => sum + events, 0),
+      )
       onWritten(performance.now() - started)
       for (const { written } of group) written.resolve()
     } catch (error) {

@@ -37,8 +37,7 @@ export function createWebhook(
 
   return (request, response) => {
     if (!isKnownCaller(request.headers)) return turnAway(request, response)
-    if (inFlight >= maxInFlight)
-      return answerUnread({ request, response, ...refuse('overloaded') })
+    if (inFlight >= maxInFlight) return answerUnread({ request, response, ...refuse('overloaded') })
     receive(request, maxBody, {
       received: (body) => void decide(body, response),
       tooLarge: () => answerUnread({ request, response, ...refuse('tooLarge') }),

@@ -10,7 +10,12 @@ const setupFiles = [`${import.meta.dirname}/support/secrecy-setup.ts`]
 
 /** The end-to-end stories run on the embedded parts, and again on the real ones when all are given. */
 const realStories = {
-  test: { name: 'e2e-real', include: ['test/e2e/**/*.test.ts'], provide: { parts: given }, setupFiles },
+  test: {
+    name: 'e2e-real',
+    include: ['test/e2e/**/*.test.ts'],
+    provide: { parts: given },
+    setupFiles,
+  },
 }
 
 export default defineConfig({

@@ -8,10 +8,13 @@ import type { Account, Entry, Grant } from './types.ts'
 /** Included usage first, then by priority, expiry (never last), creation, id (decision 33). */
 export function burnOrder(a: Grant, b: Grant): number {
   if (a.kind !== b.kind) return a.kind === 'included' ? -1 : 1
-  return a.priority - b.priority
-    || (a.expiresAt?.getTime() ?? Infinity) - (b.expiresAt?.getTime() ?? Infinity) || 0
-    || a.createdAt.getTime() - b.createdAt.getTime()
-    || (a.id < b.id ? -1 : 1)
+  return (
+    a.priority - b.priority ||
+    (a.expiresAt?.getTime() ?? Infinity) - (b.expiresAt?.getTime() ?? Infinity) ||
+    0 ||
+    a.createdAt.getTime() - b.createdAt.getTime() ||
+    (a.id < b.id ? -1 : 1)
+  )
 }
 
 type Burning = Pick<TicketCharge, 'signedAt' | 'pipeline' | 'modelId' | 'cost'>
@@ -28,11 +31,15 @@ function covers(grant: Grant, ticket: Burning): boolean {
 /** The feature that stands for all spend on the network (billing facts, section 4). */
 const everything = 'network_spend'
 
-const paysForAnything = (featureKey: string | null): boolean => featureKey === null || featureKey === everything
+const paysForAnything = (featureKey: string | null): boolean =>
+  featureKey === null || featureKey === everything
 
 function coversFeature(featureKey: string | null, { pipeline, modelId }: Burning): boolean {
-  return paysForAnything(featureKey)
-    || featureKey === pipeline || featureKey === `${pipeline}:${modelId}`
+  return (
+    paysForAnything(featureKey) ||
+    featureKey === pipeline ||
+    featureKey === `${pipeline}:${modelId}`
+  )
 }
 
 /** Books a change of the balance. */
@@ -48,24 +55,41 @@ export function credit(account: Account, grant: Grant, at: Date): void {
   account.grants.sort(burnOrder)
   account.granted = usdAttos(account.granted + grant.amount)
   if (grant.kind === 'grant') account.topup = usdAttos(account.topup + grant.amount)
-  append(account, { kind: 'grant', amount: grant.amount, overage: usdAttos(0n), causeId: grant.id, createdAt: at })
+  append(account, {
+    kind: 'grant',
+    amount: grant.amount,
+    overage: usdAttos(0n),
+    causeId: grant.id,
+    createdAt: at,
+  })
 }
 
 /** Burns a user's tickets in the order of their signing and books them as one charge. */
-export function burn(account: Account, charge: UserCharge & { readonly id: string; readonly at: Date }): void {
+export function burn(
+  account: Account,
+  charge: UserCharge & { readonly id: string; readonly at: Date },
+): void {
   const { tickets, cost, from: signedAt } = charge
-  const burning = isOne(account, charge) ? [{ signedAt, pipeline: '', modelId: '', cost }] : charge.each().toSorted(bySigning)
+  const burning = isOne(account, charge)
+    ? [{ signedAt, pipeline: '', modelId: '', cost }]
+    : charge.each().toSorted(bySigning)
   const periodFrom = account.periodCountsFrom.getTime()
   let drawn = 0n
   for (const part of burning) {
     drawn += draw(account.grants, part)
-    if (part.signedAt.getTime() >= periodFrom) account.periodConsumed = usdAttos(account.periodConsumed + part.cost)
+    if (part.signedAt.getTime() >= periodFrom)
+      account.periodConsumed = usdAttos(account.periodConsumed + part.cost)
   }
   const overage = usdAttos(cost - drawn)
   account.consumed = usdAttos(account.consumed + cost)
   account.overage = usdAttos(account.overage + overage)
   append(account, {
-    kind: 'charge', amount: usdAttos(-drawn), overage, causeId: charge.id, createdAt: charge.at, tickets,
+    kind: 'charge',
+    amount: usdAttos(-drawn),
+    overage,
+    causeId: charge.id,
+    createdAt: charge.at,
+    tickets,
   })
 }
 
@@ -75,8 +99,16 @@ const bySigning = (a: TicketCharge, b: TicketCharge): number =>
 /** True when each grant pays for all of the tickets or for none: then they burn as one, to the same end. */
 function isOne({ grants, periodCountsFrom }: Account, { from, to }: UserCharge): boolean {
   const parts = (boundary: Date): boolean => from < boundary && boundary <= to
-  return !parts(periodCountsFrom) && grants.every((grant) => grant.remaining === 0n
-    || (paysForAnything(grant.featureKey) && !parts(grant.effectiveAt) && !(grant.expiresAt && parts(grant.expiresAt))))
+  return (
+    !parts(periodCountsFrom) &&
+    grants.every(
+      (grant) =>
+        grant.remaining === 0n ||
+        (paysForAnything(grant.featureKey) &&
+          !parts(grant.effectiveAt) &&
+          !(grant.expiresAt && parts(grant.expiresAt))),
+    )
+  )
 }
 
 /** Takes a ticket's cost from grants in burn order, as far as they may pay for it; returns what they paid. */
@@ -102,7 +134,11 @@ export function expire(account: Account, { until, at }: { until: Date; at: Date 
     if (grant.remaining > 0n) {
       account.expired = usdAttos(account.expired + grant.remaining)
       append(account, {
-        kind: 'expire', amount: usdAttos(-grant.remaining), overage: usdAttos(0n), causeId: grant.id, createdAt: at,
+        kind: 'expire',
+        amount: usdAttos(-grant.remaining),
+        overage: usdAttos(0n),
+        causeId: grant.id,
+        createdAt: at,
       })
       // What remained stays visible in the entry; the head holds what may still burn.
       grant.remaining = usdAttos(0n)
@@ -111,7 +147,11 @@ export function expire(account: Account, { until, at }: { until: Date; at: Date 
 }
 
 /** Moves to the period that is running and starts its consumption at zero. */
-export function enterPeriod(account: Account, period: Period, countsFrom: Date = period.start): void {
+export function enterPeriod(
+  account: Account,
+  period: Period,
+  countsFrom: Date = period.start,
+): void {
   account.periodStart = period.start
   account.periodEnd = period.end
   account.periodCountsFrom = countsFrom
@@ -128,10 +168,17 @@ export function remainingAt(grants: readonly Grant[], at: Date): UsdAttos {
  * known only when its ticket comes, so that money bound to one feature vouches for none.
  */
 export function spendableAt(grants: readonly Grant[], at: Date): UsdAttos {
-  return remainingAt(grants.filter(({ featureKey }) => paysForAnything(featureKey)), at)
+  return remainingAt(
+    grants.filter(({ featureKey }) => paysForAnything(featureKey)),
+    at,
+  )
 }
 
 /** Grants in effect at `at`. */
 export const activeAt = (grants: readonly Grant[], at: Date): Grant[] =>
-  grants.filter((grant) => grant.expiredAt === null && grant.effectiveAt <= at
-    && (grant.expiresAt === null || grant.expiresAt > at))
+  grants.filter(
+    (grant) =>
+      grant.expiredAt === null &&
+      grant.effectiveAt <= at &&
+      (grant.expiresAt === null || grant.expiresAt > at),
+  )

@@ -24,17 +24,39 @@ export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
   const { id, amount, at } = adjustment
   if (amount > 0n) {
     account.grants.push({
-      id, kind: 'adjustment', source, featureKey: null, amount, remaining: amount, priority, effectiveAt: at,
-      expiresAt: null, expiredAt: null, createdAt: at, state: 'new',
+      id,
+      kind: 'adjustment',
+      source,
+      featureKey: null,
+      amount,
+      remaining: amount,
+      priority,
+      effectiveAt: at,
+      expiresAt: null,
+      expiredAt: null,
+      createdAt: at,
+      state: 'new',
     })
     account.grants.sort(burnOrder)
-    append(account, { kind: 'adjustment', amount, overage: usdAttos(0n), causeId: id, createdAt: at })
+    append(account, {
+      kind: 'adjustment',
+      amount,
+      overage: usdAttos(0n),
+      causeId: id,
+      createdAt: at,
+    })
     return usdAttos(0n)
   }
   const drawn = takeFrom(account, adjustment)
   const overage = usdAttos(-amount - drawn)
   account.overage = usdAttos(account.overage + overage)
-  append(account, { kind: 'adjustment', amount: usdAttos(-drawn), overage, causeId: id, createdAt: at })
+  append(account, {
+    kind: 'adjustment',
+    amount: usdAttos(-drawn),
+    overage,
+    causeId: id,
+    createdAt: at,
+  })
   return overage
 }
 

@@ -16,7 +16,10 @@ export async function insertEntries(db: Db, accounts: readonly Account[]): Promi
   await copyRows(db, `ledger_entries (${entryColumns})`, rows.slice(0, rows.end()))
 }
 
-function writeEntry(rows: RowBuffer, { app, user, entry }: { app: Buffer; user: Buffer; entry: Entry }): void {
+function writeEntry(
+  rows: RowBuffer,
+  { app, user, entry }: { app: Buffer; user: Buffer; entry: Entry },
+): void {
   rows.row(10)
   rows.uuid(app)
   rows.uuid(user)

@@ -3,14 +3,21 @@ import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import { type Db, maybeOne, sql } from '../lib/sql.ts'
 import type { Period } from '../plans/period.ts'
 
-export interface UserAt { readonly appId: AppId; readonly userId: UserId; readonly at: Date }
+export interface UserAt {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly at: Date
+}
 
 /** When the user came; null for none. */
 export async function userSince(db: Db, { appId, userId }: UserAt): Promise<Date | null> {
-  const row = await maybeOne<{ created_at: Date }>(db, sql`
+  const row = await maybeOne<{ created_at: Date }>(
+    db,
+    sql`
     select created_at
     from end_users
-    where app_id = ${appId} and id = ${userId}`)
+    where app_id = ${appId} and id = ${userId}`,
+  )
   return row?.created_at ?? null
 }
 
@@ -28,8 +35,19 @@ export interface BalanceAt {
  * What the ledger says of an instant: entries booked until then, and of grants what was in effect. A grant that had
  * ended counts as gone from its end on, whenever its expiry was booked, or even if it is still to be.
  */
-export async function balanceAt(db: Db, { appId, userId, at }: UserAt, period: Period): Promise<BalanceAt> {
-  const row = await maybeOne<{ balance: string; consumed: string; granted: string; unpriced: bigint }>(db, sql`
+export async function balanceAt(
+  db: Db,
+  { appId, userId, at }: UserAt,
+  period: Period,
+): Promise<BalanceAt> {
+  const row = await maybeOne<{
+    balance: string
+    consumed: string
+    granted: string
+    unpriced: bigint
+  }>(
+    db,
+    sql`
     with booked as (
       select coalesce(sum(amount_attos) filter (where kind <> 'expire'), 0) as amount,
              coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge' and created_at >= ${period.start}), 0) as consumed
@@ -51,10 +69,13 @@ export async function balanceAt(db: Db, { appId, userId, at }: UserAt, period: P
            (select count(*)
             from tickets
             where app_id = ${appId} and user_id = ${userId} and cost_attos is null and received_at <= ${at}) as unpriced
-    from booked, ended, given`)
+    from booked, ended, given`,
+  )
   if (!row) throw new Error('sums without a row')
   return {
-    balance: usdAttos(BigInt(row.balance)), consumed: usdAttos(BigInt(row.consumed)), granted: usdAttos(BigInt(row.granted)),
+    balance: usdAttos(BigInt(row.balance)),
+    consumed: usdAttos(BigInt(row.consumed)),
+    granted: usdAttos(BigInt(row.granted)),
     unpriced: row.unpriced,
   }
 }

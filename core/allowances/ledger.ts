@@ -16,7 +16,10 @@ export interface NewGrant {
   readonly featureKey: string | null
 }
 
-interface User { readonly appId: AppId; readonly userId: UserId }
+interface User {
+  readonly appId: AppId
+  readonly userId: UserId
+}
 
 const defaultPriority = 10
 const expireBatch = 500
@@ -48,12 +51,25 @@ export function createLedger() {
   }
 
   /** Adds credit on top of everything that is there. Returns the account as it stands then. */
-  async function grant(db: Db, request: User & NewGrant, at: Date): Promise<{ account: Account; grant: Grant }> {
+  async function grant(
+    db: Db,
+    request: User & NewGrant,
+    at: Date,
+  ): Promise<{ account: Account; grant: Grant }> {
     const account = await lockCurrent(db, request, at)
     const granted: Grant = {
-      id: uuidV7(at.getTime()), kind: 'grant', source: request.source, featureKey: request.featureKey,
-      amount: request.amount, remaining: request.amount, priority: defaultPriority,
-      effectiveAt: at, expiresAt: null, expiredAt: null, createdAt: at, state: 'new',
+      id: uuidV7(at.getTime()),
+      kind: 'grant',
+      source: request.source,
+      featureKey: request.featureKey,
+      amount: request.amount,
+      remaining: request.amount,
+      priority: defaultPriority,
+      effectiveAt: at,
+      expiresAt: null,
+      expiredAt: null,
+      createdAt: at,
+      state: 'new',
     }
     accounts.credit(account, granted, at)
     await store.saveAccounts(db, [account], at)
@@ -62,7 +78,16 @@ export function createLedger() {
 
   /** Books a correction. Returns what of a debit no allowance covered, which it has then booked as overage. */
   async function adjust(
-    db: Db, { user, adjustment, feature }: { user: User; adjustment: NewAdjustment; feature: { pipeline: string; modelId: string } | null },
+    db: Db,
+    {
+      user,
+      adjustment,
+      feature,
+    }: {
+      user: User
+      adjustment: NewAdjustment
+      feature: { pipeline: string; modelId: string } | null
+    },
   ): Promise<{ account: Account; overage: UsdAttos }> {
     const { at } = adjustment
     const account = await lockCurrent(db, user, at)
@@ -76,7 +101,11 @@ export function createLedger() {
    * Burns allowances for tickets, in the order of decision 33, as one charge for each user; none comes twice. What no
    * allowance covers is overage. Returns the users that have nothing left to spend on just anything.
    */
-  async function charge(db: Db, charges: readonly UserCharge[], options: { id: string; at: Date }): Promise<UserId[]> {
+  async function charge(
+    db: Db,
+    charges: readonly UserCharge[],
+    options: { id: string; at: Date },
+  ): Promise<UserId[]> {
     const byUser = new Map(charges.map((charge) => [charge.userId, charge]))
     const locked = await store.lockAccounts(db, charges)
     if (locked.length !== charges.length) throw new Error('a charged user has no account')
@@ -87,7 +116,8 @@ export function createLedger() {
       accounts.expire(account, ended(options.at))
     }
     await store.saveAccounts(db, locked, options.at)
-    return locked.filter((account) => accounts.spendableAt(account.grants, options.at) === 0n)
+    return locked
+      .filter((account) => accounts.spendableAt(account.grants, options.at) === 0n)
       .map((account) => account.userId)
   }
 
@@ -107,9 +137,18 @@ export function createLedger() {
   }
 
   /** The same for many users, in one round trip unless a period is over. */
-  async function readMany(pool: Pool, users: readonly User[], at: Date): Promise<(user: User) => Promise<Account>> {
+  async function readMany(
+    pool: Pool,
+    users: readonly User[],
+    at: Date,
+  ): Promise<(user: User) => Promise<Account>> {
     const unique = new Map(users.map((user) => [user.userId, user]))
-    const found = new Map((await store.readAccounts(pool, [...unique.values()])).map((account) => [account.userId, account]))
+    const found = new Map(
+      (await store.readAccounts(pool, [...unique.values()])).map((account) => [
+        account.userId,
+        account,
+      ]),
+    )
     return async (user) => {
       const account = found.get(user.userId)
       return account && account.periodEnd > at ? account : enter(pool, user, at)
@@ -158,9 +197,22 @@ async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promi
 
 function creditIncluded(account: Account, included: bigint, at: Date): void {
   if (included === 0n) return
-  accounts.credit(account, {
-    id: uuidV7(at.getTime()), kind: 'included', source: 'plan_adjustment', featureKey: null,
-    amount: usdAttos(included), remaining: usdAttos(included), priority: 0,
-    effectiveAt: account.periodCountsFrom, expiresAt: account.periodEnd, expiredAt: null, createdAt: at, state: 'new',
-  }, at)
+  accounts.credit(
+    account,
+    {
+      id: uuidV7(at.getTime()),
+      kind: 'included',
+      source: 'plan_adjustment',
+      featureKey: null,
+      amount: usdAttos(included),
+      remaining: usdAttos(included),
+      priority: 0,
+      effectiveAt: account.periodCountsFrom,
+      expiresAt: account.periodEnd,
+      expiredAt: null,
+      createdAt: at,
+      state: 'new',
+    },
+    at,
+  )
 }

@@ -6,24 +6,50 @@ import { type Handlers, rpc } from '../serve.ts'
 import type { Adjustments } from './adjustments.ts'
 import type { Allowances } from './service.ts'
 
-interface Deps { readonly allowances: Allowances; readonly adjustments: Adjustments; readonly metered: Metered }
+interface Deps {
+  readonly allowances: Allowances
+  readonly adjustments: Adjustments
+  readonly metered: Metered
+}
 
 export function createAllowancesRpc({ allowances, adjustments, metered }: Deps) {
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
-    getAllowance: rpc(metered(m2m('users:read')), async (request: pb.GetAllowanceRequest, caller) => ({
-      allowance: await allowances.read(caller, request.externalUserId),
-    })),
-    createGrant: rpc(metered(m2m('users:write')), async (request: pb.CreateGrantRequest, caller, context) =>
-      allowances.grant(caller, {
-        externalUserId: request.externalUserId, amountUsdMicros: request.amountUsdMicros, source: request.source,
-        featureKey: request.featureKey, idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
-      }, actor(caller, context))),
-    createAdjustment: rpc(operator(), async (request: pb.CreateAdjustmentRequest, _caller, { correlationId }) =>
-      adjustments.adjust({
-        clientId: request.clientId, externalUserId: request.externalUserId, amountUsdMicros: request.amountUsdMicros,
-        reason: request.reason, author: request.author, eventId: request.eventId, uncovered: request.uncovered,
-        idempotencyKey: parseIdempotencyKey(request.idempotencyKey), correlationId,
-      })),
+    getAllowance: rpc(
+      metered(m2m('users:read')),
+      async (request: pb.GetAllowanceRequest, caller) => ({
+        allowance: await allowances.read(caller, request.externalUserId),
+      }),
+    ),
+    createGrant: rpc(
+      metered(m2m('users:write')),
+      async (request: pb.CreateGrantRequest, caller, context) =>
+        allowances.grant(
+          caller,
+          {
+            externalUserId: request.externalUserId,
+            amountUsdMicros: request.amountUsdMicros,
+            source: request.source,
+            featureKey: request.featureKey,
+            idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+          },
+          actor(caller, context),
+        ),
+    ),
+    createAdjustment: rpc(
+      operator(),
+      async (request: pb.CreateAdjustmentRequest, _caller, { correlationId }) =>
+        adjustments.adjust({
+          clientId: request.clientId,
+          externalUserId: request.externalUserId,
+          amountUsdMicros: request.amountUsdMicros,
+          reason: request.reason,
+          author: request.author,
+          eventId: request.eventId,
+          uncovered: request.uncovered,
+          idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+          correlationId,
+        }),
+    ),
     getBalance: rpc(metered(m2mBasic()), async (request: pb.GetBalanceRequest, caller) => ({
       balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
     })),

@@ -7,7 +7,15 @@ import type { User } from '../identity/types.ts'
 import type { AppId, UserId } from '../ids.ts'
 import type { Invalidations } from '../invalidations.ts'
 import type { Log } from '../lib/log.ts'
-import { type UsdMicros, microsDown, microsToAttos, microsUp, parseInteger, usdAttos, usdMicros } from '../lib/money.ts'
+import {
+  type UsdMicros,
+  microsDown,
+  microsToAttos,
+  microsUp,
+  parseInteger,
+  usdAttos,
+  usdMicros,
+} from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { activeAt, remainingAt } from './account.ts'
@@ -39,7 +47,16 @@ export interface NewGrantRequest {
 }
 
 /** What users may still spend: read as figures of the edge, in micros; changed only by grants. */
-export function createAllowances({ pool, ledger, users, idempotency, invalidations, countUnpriced, log, now }: AllowancesDeps) {
+export function createAllowances({
+  pool,
+  ledger,
+  users,
+  idempotency,
+  invalidations,
+  countUnpriced,
+  log,
+  now,
+}: AllowancesDeps) {
   async function read(caller: M2mCaller, externalUserId: string) {
     return detail(await users.get(caller.appId, externalUserId))
   }
@@ -56,22 +73,54 @@ export function createAllowances({ pool, ledger, users, idempotency, invalidatio
     const source = parseSource(request.source)
     const featureKey = parseFeatureKey(request.featureKey)
     const user = await users.get(caller.appId, request.externalUserId)
-    const result = await idempotency.once({
-      scope: `${caller.m2mClientId}:grants`, key: request.idempotencyKey,
-      body: { user: user.id, amount: amount.toString(), source, featureKey },
-    }, async (db) => {
-      const at = now()
-      const made = await ledger.grant(db, {
-        appId: user.appId, userId: user.id, amount: microsToAttos(amount), source, featureKey,
-      }, at)
-      await audit(db, {
-        appId: user.appId, actor: actor.name, action: 'allowance_granted', status: 'success', at,
-        correlationId: actor.context?.correlationId,
-        details: { grantId: made.grant.id, userId: user.id, amountUsdMicros: amount.toString(), source },
-      })
-      return { allowance: renderAllowance(user, made.account, at), grant: renderGrant(made.grant) }
-    })
-    log.info({ appId: user.appId, userId: user.id, grantId: result.grant.id, amountUsdMicros: amount.toString() }, 'grant created')
+    const result = await idempotency.once(
+      {
+        scope: `${caller.m2mClientId}:grants`,
+        key: request.idempotencyKey,
+        body: { user: user.id, amount: amount.toString(), source, featureKey },
+      },
+      async (db) => {
+        const at = now()
+        const made = await ledger.grant(
+          db,
+          {
+            appId: user.appId,
+            userId: user.id,
+            amount: microsToAttos(amount),
+            source,
+            featureKey,
+          },
+          at,
+        )
+        await audit(db, {
+          appId: user.appId,
+          actor: actor.name,
+          action: 'allowance_granted',
+          status: 'success',
+          at,
+          correlationId: actor.context?.correlationId,
+          details: {
+            grantId: made.grant.id,
+            userId: user.id,
+            amountUsdMicros: amount.toString(),
+            source,
+          },
+        })
+        return {
+          allowance: renderAllowance(user, made.account, at),
+          grant: renderGrant(made.grant),
+        }
+      },
+    )
+    log.info(
+      {
+        appId: user.appId,
+        userId: user.id,
+        grantId: result.grant.id,
+        amountUsdMicros: amount.toString(),
+      },
+      'grant created',
+    )
     await invalidations.publish({ kind: 'access', id: user.id })
     return result
   }
@@ -79,7 +128,10 @@ export function createAllowances({ pool, ledger, users, idempotency, invalidatio
   const history = createHistory({ pool, now })
 
   /** Now, or as it stood at the instant `asOf`; REQUEST_INVALID when that is none, NOT_FOUND before the user was there. */
-  async function balance(user: { appId: AppId; userId: UserId; externalUserId: string }, asOf?: string) {
+  async function balance(
+    user: { appId: AppId; userId: UserId; externalUserId: string },
+    asOf?: string,
+  ) {
     if (asOf !== undefined) return history.balance(user, asOf)
     const at = now()
     const account = await ledger.read(pool, user, at)
@@ -97,7 +149,10 @@ export function createAllowances({ pool, ledger, users, idempotency, invalidatio
 
   async function balanceOf(caller: M2mCaller, externalUserId: string, asOf?: string) {
     const user = await users.get(caller.appId, externalUserId)
-    return balance({ appId: user.appId, userId: user.id, externalUserId: user.externalUserId }, asOf)
+    return balance(
+      { appId: user.appId, userId: user.id, externalUserId: user.externalUserId },
+      asOf,
+    )
   }
 
   return { read, grant, balance, balanceOf }
@@ -108,7 +163,9 @@ export type Allowances = ReturnType<typeof createAllowances>
 /** Included usage of the running period plus everything else that was ever granted (billing facts, section 8). */
 function lifetimeGranted(account: Account, at: Date): UsdMicros {
   const included = activeAt(account.grants, at).filter((grant) => grant.kind === 'included')
-  return microsDown(usdAttos(included.reduce((sum: bigint, grant) => sum + grant.amount, account.topup)))
+  return microsDown(
+    usdAttos(included.reduce((sum: bigint, grant) => sum + grant.amount, account.topup)),
+  )
 }
 
 function renderAllowance(user: { externalUserId: string }, account: Account, at: Date) {
@@ -119,7 +176,9 @@ function renderAllowance(user: { externalUserId: string }, account: Account, at:
     balanceUsdMicros: left.toString(),
     consumedUsdMicros: microsUp(account.periodConsumed).toString(),
     lifetimeGrantedUsdMicros: lifetimeGranted(account, at).toString(),
-    grants: active.toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1)).map(renderGrant),
+    grants: active
+      .toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
+      .map(renderGrant),
     remainingUsdMicros: left.toString(),
     hasAccess: left > 0n,
   }
@@ -138,22 +197,30 @@ const renderGrant = (grant: Grant) => ({
 function parseAmount(text: string): UsdMicros {
   const value = parseInteger(text)
   if (value === null || value <= 0n) {
-    throw new DomainError('AMOUNT_INVALID', 'amountUsdMicros must be a positive integer string, such as "5000000" for 5 USD')
+    throw new DomainError(
+      'AMOUNT_INVALID',
+      'amountUsdMicros must be a positive integer string, such as "5000000" for 5 USD',
+    )
   }
-  if (value > amountMax) throw new DomainError('AMOUNT_INVALID', `amountUsdMicros must be at most ${amountMax}`)
+  if (value > amountMax)
+    throw new DomainError('AMOUNT_INVALID', `amountUsdMicros must be at most ${amountMax}`)
   return usdMicros(value)
 }
 
 function parseSource(text: string): GrantSource {
   const source = grantSources.find((known) => known === text)
-  if (!source) throw new DomainError('REQUEST_INVALID', `source must be one of: ${grantSources.join(', ')}`)
+  if (!source)
+    throw new DomainError('REQUEST_INVALID', `source must be one of: ${grantSources.join(', ')}`)
   return source
 }
 
 function parseFeatureKey(text: string | undefined): string | null {
   if (text === undefined || text.trim() === '') return null
   if (!featureKeySyntax.test(text)) {
-    throw new DomainError('REQUEST_INVALID', 'featureKey must be 1 to 128 letters, digits, dots, colons, slashes, dashes or underscores')
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'featureKey must be 1 to 128 letters, digits, dots, colons, slashes, dashes or underscores',
+    )
   }
   return text
 }

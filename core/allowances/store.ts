@@ -7,18 +7,40 @@ import { burnOrder } from './account.ts'
 import { insertEntries } from './entry-store.ts'
 import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
 
-interface UserKey { readonly appId: AppId; readonly userId: UserId }
+interface UserKey {
+  readonly appId: AppId
+  readonly userId: UserId
+}
 
 interface BalanceRow {
-  app_id: string; user_id: string; seq: bigint; balance_attos: string; granted_attos: string; topup_attos: string
-  consumed_attos: string; overage_attos: string; expired_attos: string; period_start_ms: number; period_end_ms: number
-  period_counts_from_ms: number; period_consumed_attos: string
+  app_id: string
+  user_id: string
+  seq: bigint
+  balance_attos: string
+  granted_attos: string
+  topup_attos: string
+  consumed_attos: string
+  overage_attos: string
+  expired_attos: string
+  period_start_ms: number
+  period_end_ms: number
+  period_counts_from_ms: number
+  period_consumed_attos: string
 }
 
 interface GrantRow {
-  user_id: string; id: string; kind: Grant['kind']; source: string; feature_key: string | null
-  amount_attos: string; remaining_attos: string; priority: number; effective_ms: number
-  expires_ms: number | null; expired_ms: number | null; created_ms: number
+  user_id: string
+  id: string
+  kind: Grant['kind']
+  source: string
+  feature_key: string | null
+  amount_attos: string
+  remaining_attos: string
+  priority: number
+  effective_ms: number
+  expires_ms: number | null
+  expired_ms: number | null
+  created_ms: number
 }
 
 // Times are read as milliseconds: the driver takes four times as long for a timestamp's text, and a batch reads thousands.
@@ -67,14 +89,18 @@ const accountFromRow = (row: BalanceRow, grants: Grant[]): Account => ({
 
 function toAccounts(balances: readonly BalanceRow[], grantRows: readonly GrantRow[]): Account[] {
   const byUser = Map.groupBy(grantRows, (row) => row.user_id)
-  return balances.map((row) => accountFromRow(row, (byUser.get(row.user_id) ?? []).map(grantFromRow)))
+  return balances.map((row) =>
+    accountFromRow(row, (byUser.get(row.user_id) ?? []).map(grantFromRow)),
+  )
 }
 
 /** Reads accounts and locks them until the transaction ends, always in the order of user ids: no deadlock. */
 export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
   const apps = users.map((user) => user.appId)
   const ids = users.map((user) => user.userId)
-  const balances = await many<BalanceRow>(db, sql`
+  const balances = await many<BalanceRow>(
+    db,
+    sql`
     select b.app_id, b.user_id, b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.consumed_attos,
            b.overage_attos, b.expired_attos, (extract(epoch from b.period_start) * 1000)::float8 as period_start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
@@ -83,16 +109,23 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
     join unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as wanted (app_id, user_id)
       on b.app_id = wanted.app_id and b.user_id = wanted.user_id
     order by b.user_id
-    for no key update of b`)
+    for no key update of b`,
+  )
   return toAccounts(balances, await openGrants(db, users))
 }
 
-interface JoinedRow extends BalanceRow, Omit<GrantRow, 'id'> { id: string | null }
+interface JoinedRow extends BalanceRow, Omit<GrantRow, 'id'> {
+  id: string | null
+}
 const hasGrant = (row: JoinedRow): row is BalanceRow & GrantRow => row.id !== null
 
 /** Reads accounts without a lock, in one statement so that the figures of each belong together; none for a user without. */
 export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
-  const rows = await many<JoinedRow>(db, prepared('accounts', sql`
+  const rows = await many<JoinedRow>(
+    db,
+    prepared(
+      'accounts',
+      sql`
     select b.app_id, b.user_id, b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.consumed_attos,
            b.overage_attos, b.expired_attos, (extract(epoch from b.period_start) * 1000)::float8 as period_start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
@@ -105,13 +138,17 @@ export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<A
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
       as wanted (app_id, user_id)
     join balances b on b.app_id = wanted.app_id and b.user_id = wanted.user_id
-    left join grants g on g.app_id = b.app_id and g.user_id = b.user_id and g.expired_at is null`))
+    left join grants g on g.app_id = b.app_id and g.user_id = b.user_id and g.expired_at is null`,
+    ),
+  )
   const heads = new Map(rows.map((row) => [row.user_id, row]))
   return toAccounts([...heads.values()], rows.filter(hasGrant))
 }
 
 async function openGrants(db: Db, users: readonly UserKey[]): Promise<GrantRow[]> {
-  return many<GrantRow>(db, sql`
+  return many<GrantRow>(
+    db,
+    sql`
     select g.user_id, g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
            (extract(epoch from g.effective_at) * 1000)::float8 as effective_ms,
            (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms,
@@ -120,10 +157,14 @@ async function openGrants(db: Db, users: readonly UserKey[]): Promise<GrantRow[]
     from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[])
       as wanted (app_id, user_id)
     join grants g on g.app_id = wanted.app_id and g.user_id = wanted.user_id
-    where g.expired_at is null`)
+    where g.expired_at is null`,
+  )
 }
 
-export async function insertBalance(db: Db, user: UserKey & { start: Date; end: Date; at: Date }): Promise<void> {
+export async function insertBalance(
+  db: Db,
+  user: UserKey & { start: Date; end: Date; at: Date },
+): Promise<void> {
   await db.query(sql`
     insert into balances (app_id, user_id, period_start, period_end, period_counts_from, updated_at)
     values (${user.appId}, ${user.userId}, ${user.start}, ${user.end}, ${user.start}, ${user.at})
@@ -140,8 +181,9 @@ export async function saveAccounts(db: Db, accounts: readonly Account[], at: Dat
 }
 
 const withGrants = (accounts: readonly Account[], state: Grant['state']) =>
-  accounts.flatMap((account) => account.grants.filter((grant) => grant.state === state)
-    .map((grant) => ({ account, grant })))
+  accounts.flatMap((account) =>
+    account.grants.filter((grant) => grant.state === state).map((grant) => ({ account, grant })),
+  )
 
 async function insertGrants(db: Db, accounts: readonly Account[]): Promise<void> {
   const rows = withGrants(accounts, 'new')
@@ -205,7 +247,14 @@ export interface Terms {
 
 /** What each user's subscription includes now: the newest version of its plan. */
 export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<Terms[]> {
-  const rows = await many<{ user_id: string; anchor_at: Date; billing_cycle: BillingCycle; included_attos: string }>(db, sql`
+  const rows = await many<{
+    user_id: string
+    anchor_at: Date
+    billing_cycle: BillingCycle
+    included_attos: string
+  }>(
+    db,
+    sql`
     select s.user_id, s.anchor_at, p.billing_cycle, v.included_attos
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
       as wanted (app_id, user_id)
@@ -215,19 +264,26 @@ export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<T
       select included_attos from plan_versions
       where app_id = p.app_id and plan_id = p.id
       order by version desc
-      limit 1) v on true`)
+      limit 1) v on true`,
+  )
   return rows.map((row) => ({
-    userId: userId(row.user_id), anchorAt: row.anchor_at, cycle: row.billing_cycle, includedAttos: BigInt(row.included_attos),
+    userId: userId(row.user_id),
+    anchorAt: row.anchor_at,
+    cycle: row.billing_cycle,
+    includedAttos: BigInt(row.included_attos),
   }))
 }
 
 /** Users with a grant whose time has passed and is not booked yet, oldest first. */
 export async function usersToExpire(db: Db, at: Date, limit: number): Promise<UserKey[]> {
-  const rows = await many<{ app_id: string; user_id: string }>(db, sql`
+  const rows = await many<{ app_id: string; user_id: string }>(
+    db,
+    sql`
     select app_id, user_id
     from grants
     where expired_at is null and expires_at <= ${at}
     order by expires_at
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
 }

@@ -5,7 +5,9 @@ import type { Columns, DifferentRow } from './types.ts'
 
 /** Months with archived tickets whose hours are not what the archives and the tickets that are there add up to. */
 export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentRow[]> {
-  const rows = await many<{ key: Record<string, string>; stored: Columns; expected: Columns }>(db, sql`
+  const rows = await many<{ key: Record<string, string>; stored: Columns; expected: Columns }>(
+    db,
+    sql`
     with archived as (
       select month, sum(tickets) as tickets, sum(fee_wei) as fee, sum(cost_attos) as cost
       from ticket_archives
@@ -33,13 +35,17 @@ export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentR
     where (h.tickets, h.unpriced, h.fee, h.cost) is distinct from
           (a.tickets + t.tickets, t.unpriced, a.fee + t.fee, a.cost + t.cost)
     order by a.month
-    limit 1200`)
+    limit 1200`,
+  )
   return rows.map((row) => toDifferent({ ...row, user_id: null, external_user_id: null }))
 }
 
 /** Envelopes entered, and tickets that they became, those in archives included (invariant 2). */
 export async function countEnvelopes(db: Db): Promise<{ envelopes: bigint; tickets: bigint }> {
-  return one(db, sql`
+  return one(
+    db,
+    sql`
     select (select count(*) from envelopes) as envelopes,
-           (select count(*) from tickets) + (select coalesce(sum(tickets), 0)::bigint from ticket_archives) as tickets`)
+           (select count(*) from tickets) + (select coalesce(sum(tickets), 0)::bigint from ticket_archives) as tickets`,
+  )
 }

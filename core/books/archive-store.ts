@@ -3,17 +3,28 @@ import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
 
 /** Months whose tickets are in files. */
 
-export interface ArchivedPart { readonly appId: AppId; readonly month: string; readonly part: number }
+export interface ArchivedPart {
+  readonly appId: AppId
+  readonly month: string
+  readonly part: number
+}
 
 /** The archive of an app that a file is, by the checksum of its lines. */
-export async function archiveOf(db: Db, appId: AppId, sha256: string): Promise<ArchivedPart | null> {
-  const row = await maybeOne<{ month: string; part: number }>(db, sql`
+export async function archiveOf(
+  db: Db,
+  appId: AppId,
+  sha256: string,
+): Promise<ArchivedPart | null> {
+  const row = await maybeOne<{ month: string; part: number }>(
+    db,
+    sql`
     select to_char(month, 'YYYY-MM-DD') as month, part
     from ticket_archives
     where app_id = ${appId} and sha256 = ${sha256}
     -- A month that was put back and archived again is the same file twice; what is still away is the later one.
     order by tickets > 0 desc, month, part desc
-    limit 1`)
+    limit 1`,
+  )
   return row && { appId, ...row }
 }
 
@@ -22,14 +33,18 @@ export async function archiveOf(db: Db, appId: AppId, sha256: string): Promise<A
  * counted as archived. What is back already stays. Returns how many came back.
  */
 export async function restoreTickets(
-  db: Db, { appId, month, part }: ArchivedPart, { lines, at }: { lines: readonly string[]; at: Date },
+  db: Db,
+  { appId, month, part }: ArchivedPart,
+  { lines, at }: { lines: readonly string[]; at: Date },
 ): Promise<number> {
   await db.query(sql`
     select 1
     from ticket_archives
     where app_id = ${appId} and month = ${month}::date and part = ${part}
     for update`)
-  const row = await one<{ put: bigint; counted: bigint }>(db, sql`
+  const row = await one<{ put: bigint; counted: bigint }>(
+    db,
+    sql`
     with told as (
       select t.*
       from unnest(${lines}::text[]) as line
@@ -72,7 +87,8 @@ export async function restoreTickets(
       from (select count(*) as tickets, coalesce(sum(fee_wei), 0) as fee, coalesce(sum(cost_attos), 0) as cost from put) p
       where a.app_id = ${appId} and a.month = ${month}::date and a.part = ${part}
     )
-    select (select count(*) from put) as put, (select coalesce(sum(tickets), 0)::bigint from charges) as counted`)
+    select (select count(*) from put) as put, (select coalesce(sum(tickets), 0)::bigint from charges) as counted`,
+  )
   if (row.put !== row.counted) throw new Error('these tickets are not those of the archive')
   await db.query(sql`
     delete from archived_charges
@@ -81,8 +97,13 @@ export async function restoreTickets(
 }
 
 /** Months that are over by `before`, have tickets, and were not put back since `restoredBefore`; the oldest first. */
-export async function monthsToArchive(db: Db, { before, restoredBefore }: { before: Date; restoredBefore: Date }): Promise<string[]> {
-  const rows = await many<{ month: string }>(db, sql`
+export async function monthsToArchive(
+  db: Db,
+  { before, restoredBefore }: { before: Date; restoredBefore: Date },
+): Promise<string[]> {
+  const rows = await many<{ month: string }>(
+    db,
+    sql`
     select month
     from (
       select replace(substr(c.relname, 9), '_', '-') as month
@@ -94,7 +115,8 @@ export async function monthsToArchive(db: Db, { before, restoredBefore }: { befo
         select 1
         from ticket_archives a
         where a.month = (parts.month || '-01')::date and a.restored_at > ${restoredBefore})
-    order by month`)
+    order by month`,
+  )
   return rows.map((row) => row.month)
 }
 
@@ -108,17 +130,35 @@ export interface MonthSums {
 }
 
 /** What a month holds, by app. */
-export async function monthSums(db: Db, { from, to }: { from: Date; to: Date }): Promise<MonthSums[]> {
-  const rows = await many<{ app_id: string; client_id: string; tickets: bigint; unpriced: bigint; fee: string; cost: string }>(db, sql`
+export async function monthSums(
+  db: Db,
+  { from, to }: { from: Date; to: Date },
+): Promise<MonthSums[]> {
+  const rows = await many<{
+    app_id: string
+    client_id: string
+    tickets: bigint
+    unpriced: bigint
+    fee: string
+    cost: string
+  }>(
+    db,
+    sql`
     select t.app_id, c.client_id, count(*) as tickets, count(*) filter (where t.cost_attos is null) as unpriced,
            sum(t.fee_wei) as fee, coalesce(sum(t.cost_attos), 0) as cost
     from tickets t
     join clients c on c.app_id = t.app_id and c.kind = 'public'
     where t.signed_at >= ${from} and t.signed_at < ${to}
     group by t.app_id, c.client_id
-    order by t.app_id`)
+    order by t.app_id`,
+  )
   return rows.map((row) => ({
-    appId: row.app_id, clientId: row.client_id, tickets: row.tickets, unpriced: row.unpriced, fee: BigInt(row.fee), cost: BigInt(row.cost),
+    appId: row.app_id,
+    clientId: row.client_id,
+    tickets: row.tickets,
+    unpriced: row.unpriced,
+    fee: BigInt(row.fee),
+    cost: BigInt(row.cost),
   }))
 }
 
@@ -135,10 +175,13 @@ export async function lockMonth(db: Db, month: string): Promise<void> {
 
 /** The number of an app's next file of a month. */
 export async function nextPart(db: Db, appId: string, month: string): Promise<number> {
-  const row = await one<{ part: number }>(db, sql`
+  const row = await one<{ part: number }>(
+    db,
+    sql`
     select coalesce(max(part), 0) + 1 as part
     from ticket_archives
-    where app_id = ${appId} and month = ${`${month}-01`}::date`)
+    where app_id = ${appId} and month = ${`${month}-01`}::date`,
+  )
   return row.part
 }
 
@@ -152,7 +195,10 @@ export interface NewArchive {
 }
 
 /** Notes an archive, with what its tickets had in each charge. */
-export async function insertArchive(db: Db, { sums, month, part, file, sha256, at }: NewArchive): Promise<void> {
+export async function insertArchive(
+  db: Db,
+  { sums, month, part, file, sha256, at }: NewArchive,
+): Promise<void> {
   const start = `${month}-01`
   await db.query(sql`
     insert into ticket_archives (app_id, month, part, file, sha256, tickets, fee_wei, cost_attos, archived_at)

@@ -33,7 +33,11 @@ export interface ArchiveStep {
   readonly detail: string
 }
 
-interface Written { readonly sums: store.MonthSums; readonly part: string; readonly file: FileSums }
+interface Written {
+  readonly sums: store.MonthSums
+  readonly part: string
+  readonly file: FileSums
+}
 
 /** A month that was put back stays so long. */
 const restoredSeconds = 30 * 86_400
@@ -46,30 +50,56 @@ export function createArchive({ pool, now, log, config, pages }: ArchiveDeps) {
   const { retentionMonths, archiveDir } = config
 
   /** CONFLICT when no retention is set. */
-  async function run({ dryRun, signal, tell }: { dryRun: boolean; signal: AbortSignal; tell: (step: ArchiveStep) => void }): Promise<void> {
-    if (archiveDir === null || retentionMonths === 0) throw new DomainError('CONFLICT', 'RETENTION_MONTHS is 0: every month is kept')
+  async function run({
+    dryRun,
+    signal,
+    tell,
+  }: {
+    dryRun: boolean
+    signal: AbortSignal
+    tell: (step: ArchiveStep) => void
+  }): Promise<void> {
+    if (archiveDir === null || retentionMonths === 0)
+      throw new DomainError('CONFLICT', 'RETENTION_MONTHS is 0: every month is kept')
     const at = now()
     const before = new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() - retentionMonths, 1))
-    for (const month of await store.monthsToArchive(pool, { before, restoredBefore: addSeconds(at, -restoredSeconds) })) {
+    for (const month of await store.monthsToArchive(pool, {
+      before,
+      restoredBefore: addSeconds(at, -restoredSeconds),
+    })) {
       if (signal.aborted) return
       const sums = await sumsOf(month)
       const unpriced = sums.reduce((count, app) => count + app.unpriced, 0n)
-      if (unpriced > 0n) tellAll(sums, { kind: 'waits', month, detail: `${unpriced} tickets of the month wait for a rate` })
+      if (unpriced > 0n)
+        tellAll(sums, {
+          kind: 'waits',
+          month,
+          detail: `${unpriced} tickets of the month wait for a rate`,
+        })
       else if (dryRun) tellAll(sums, { kind: 'due', month, detail: '' })
       else if (sums.length > 0) await archiveMonth(archiveDir, { month, sums, tell })
     }
 
-    function tellAll(apps: readonly store.MonthSums[], step: Pick<ArchiveStep, 'kind' | 'month' | 'detail'>): void {
-      for (const { clientId, tickets } of apps) tell({ ...step, clientId, tickets, file: '', sha256: '' })
+    function tellAll(
+      apps: readonly store.MonthSums[],
+      step: Pick<ArchiveStep, 'kind' | 'month' | 'detail'>,
+    ): void {
+      for (const { clientId, tickets } of apps)
+        tell({ ...step, clientId, tickets, file: '', sha256: '' })
     }
   }
 
-  const sumsOf = (month: string): Promise<store.MonthSums[]> => tx(pool, async (db) => {
-    await allowLongStatements(db)
-    return store.monthSums(db, spanOf(month))
-  })
+  const sumsOf = (month: string): Promise<store.MonthSums[]> =>
+    tx(pool, async (db) => {
+      await allowLongStatements(db)
+      return store.monthSums(db, spanOf(month))
+    })
 
-  interface Month { readonly month: string; readonly sums: readonly store.MonthSums[]; readonly tell: (step: ArchiveStep) => void }
+  interface Month {
+    readonly month: string
+    readonly sums: readonly store.MonthSums[]
+    readonly tell: (step: ArchiveStep) => void
+  }
 
   async function archiveMonth(dir: string, { month, sums, tell }: Month): Promise<void> {
     await mkdir(dir, { recursive: true, mode: 0o700 })
@@ -85,15 +115,25 @@ export function createArchive({ pool, now, log, config, pages }: ArchiveDeps) {
     }
   }
 
-  async function writeApp(dir: string, { month, app }: { month: string; app: store.MonthSums }): Promise<Written> {
+  async function writeApp(
+    dir: string,
+    { month, app }: { month: string; app: store.MonthSums },
+  ): Promise<Written> {
     const span = spanOf(month)
     const part = join(dir, `.${app.clientId}.${month}.${randomUUID()}.part`)
     const manifest = {
-      format: 'tollgate-tickets', version: 1, clientId: app.clientId, from: span.from.toISOString(), to: span.to.toISOString(),
+      format: 'tollgate-tickets',
+      version: 1,
+      clientId: app.clientId,
+      from: span.from.toISOString(),
+      to: span.to.toISOString(),
       exportedAt: now().toISOString(),
     } as const
     try {
-      await writeTicketFile(part, manifest, { name: 'archive.zst', chunks: pages({ appId: appId(app.appId), ...span }) })
+      await writeTicketFile(part, manifest, {
+        name: 'archive.zst',
+        chunks: pages({ appId: appId(app.appId), ...span }),
+      })
       return { sums: app, part, file: await readBack(part, app) }
     } catch (error) {
       await rm(part, { force: true })
@@ -102,7 +142,10 @@ export function createArchive({ pool, now, log, config, pages }: ArchiveDeps) {
   }
 
   /** All of it or nothing: the files get their names, are noted, and the tickets go. */
-  async function drop(dir: string, { month, written }: { month: string; written: readonly Written[] }): Promise<ArchiveStep[]> {
+  async function drop(
+    dir: string,
+    { month, written }: { month: string; written: readonly Written[] },
+  ): Promise<ArchiveStep[]> {
     return tx(pool, async (db) => {
       await allowLongStatements(db)
       await store.lockMonth(db, month)
@@ -111,9 +154,24 @@ export function createArchive({ pool, now, log, config, pages }: ArchiveDeps) {
       for (const { sums, part, file } of written) {
         const number = await store.nextPart(db, sums.appId, month)
         const name = `${sums.clientId}.${month}.${number}.ndjson.zst`
-        await store.insertArchive(db, { sums, month, part: number, file: name, sha256: file.sha256, at: now() })
+        await store.insertArchive(db, {
+          sums,
+          month,
+          part: number,
+          file: name,
+          sha256: file.sha256,
+          at: now(),
+        })
         await rename(part, join(dir, name))
-        steps.push({ kind: 'archived', month, clientId: sums.clientId, tickets: sums.tickets, file: join(dir, name), sha256: file.sha256, detail: '' })
+        steps.push({
+          kind: 'archived',
+          month,
+          clientId: sums.clientId,
+          tickets: sums.tickets,
+          file: join(dir, name),
+          sha256: file.sha256,
+          detail: '',
+        })
       }
       await syncFolder(dir)
       await store.dropMonth(db, month)
@@ -139,7 +197,8 @@ async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
     if ('format' in chunk) continue
     for (const line of chunk.lines.toString('utf8').trimEnd().split('\n')) {
       const ticket = parseTicketLine(line)
-      if (typeof ticket === 'string') throw new Error(`an archived ticket cannot be read back: ${ticket}`)
+      if (typeof ticket === 'string')
+        throw new Error(`an archived ticket cannot be read back: ${ticket}`)
       fee += ticket.fee
       cost += ticket.price?.cost ?? 0n
     }
@@ -150,11 +209,19 @@ async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
 
 function refuseChanged(found: readonly store.MonthSums[], written: readonly Written[]): void {
   const textOf = (sums: readonly store.MonthSums[]): string =>
-    sums.map(({ appId: app, tickets, unpriced, fee, cost }) => [app, tickets, unpriced, fee, cost].join(' ')).join('; ')
+    sums
+      .map(({ appId: app, tickets, unpriced, fee, cost }) =>
+        [app, tickets, unpriced, fee, cost].join(' '),
+      )
+      .join('; ')
   if (textOf(found) !== textOf(written.map(({ sums }) => sums))) throw changed()
 }
 
-const changed = (): DomainError => new DomainError('CONFLICT', 'tickets came for the month while it was written; it stays until the next time')
+const changed = (): DomainError =>
+  new DomainError(
+    'CONFLICT',
+    'tickets came for the month while it was written; it stays until the next time',
+  )
 
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r')

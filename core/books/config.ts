@@ -9,8 +9,18 @@ export interface BooksConfig {
 
 /** Declares and reads the settings of the archive. */
 export function readBooksConfig(env: EnvReader): BooksConfig {
-  const retentionMonths = env.integer('RETENTION_MONTHS', { fallback: '0', min: 0, max: 1_200, meaning: 'Whole months of tickets that stay in the database beside the running one; older ones are written to ARCHIVE_DIR and dropped. 0 keeps all.' })
-  const archiveDir = env.optional('ARCHIVE_DIR', { meaning: 'Folder that core writes archived months of tickets to; one for all cores.' }) ?? null
-  if (retentionMonths > 0 && archiveDir === null) env.problem('ARCHIVE_DIR must be set when RETENTION_MONTHS is not 0')
+  const retentionMonths = env.integer('RETENTION_MONTHS', {
+    fallback: '0',
+    min: 0,
+    max: 1_200,
+    meaning:
+      'Whole months of tickets that stay in the database beside the running one; older ones are written to ARCHIVE_DIR and dropped. 0 keeps all.',
+  })
+  const archiveDir =
+    env.optional('ARCHIVE_DIR', {
+      meaning: 'Folder that core writes archived months of tickets to; one for all cores.',
+    }) ?? null
+  if (retentionMonths > 0 && archiveDir === null)
+    env.problem('ARCHIVE_DIR must be set when RETENTION_MONTHS is not 0')
   return { retentionMonths, archiveDir }
 }

@@ -7,13 +7,28 @@ export function differencesOf(check: Check, row: DifferentRow): Difference[] {
   return [...columns].flatMap((column) => {
     const [stored, expected] = [valueOf(row.stored, column), valueOf(row.expected, column)]
     if (stored === expected) return []
-    return [{ check, userId, externalUserId, row: nameOf(row), column, stored, expected, by: by(stored, expected) }]
+    return [
+      {
+        check,
+        userId,
+        externalUserId,
+        row: nameOf(row),
+        column,
+        stored,
+        expected,
+        by: by(stored, expected),
+      },
+    ]
   })
 }
 
-const valueOf = (columns: Columns | null, column: string): string | null => columns?.[column] ?? null
+const valueOf = (columns: Columns | null, column: string): string | null =>
+  columns?.[column] ?? null
 
-const nameOf = ({ key }: DifferentRow): string => Object.entries(key).map(([name, value]) => `${name}=${value}`).join(' ')
+const nameOf = ({ key }: DifferentRow): string =>
+  Object.entries(key)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(' ')
 
 const decimal = /^(-?)(\d+)(?:\.(\d+))?$/
 const places = 30

@@ -26,13 +26,24 @@ export interface ExportQuery {
 /** Tickets page by page. Each page is read for itself: an export holds no transaction, however slowly it is taken. */
 export function createExport({ pool }: { pool: Pool }) {
   /** CONFLICT when a ticket has no envelope, because it could not be recognised again. */
-  async function page(selection: store.TicketSelection, after: store.TicketCursor | null): Promise<TicketPage> {
+  async function page(
+    selection: store.TicketSelection,
+    after: store.TicketCursor | null,
+  ): Promise<TicketPage> {
     const rows = await store.ticketsAfter(pool, selection, { after, limit: ticketsAtOnce })
-    const lines = Buffer.from(rows.map(({ eventId, line }) => {
-      if (line === null) throw new DomainError('CONFLICT', `the ticket ${eventId} has no envelope; see tollgate verify`)
-      return `${line}\n`
-    }).join(''))
-    const next = rows.length < ticketsAtOnce ? null : rows.at(-1) ?? null
+    const lines = Buffer.from(
+      rows
+        .map(({ eventId, line }) => {
+          if (line === null)
+            throw new DomainError(
+              'CONFLICT',
+              `the ticket ${eventId} has no envelope; see tollgate verify`,
+            )
+          return `${line}\n`
+        })
+        .join(''),
+    )
+    const next = rows.length < ticketsAtOnce ? null : (rows.at(-1) ?? null)
     return { lines, tickets: rows.length, sha256: hash('sha256', lines, 'hex'), next }
   }
 
@@ -57,7 +68,13 @@ export function createExport({ pool }: { pool: Pool }) {
     const after = parseTicketCursor(cursor)
     const total = after === null ? await store.countTickets(pool, selection) : 0n
     const { lines, tickets, sha256, next } = await page(selection, after)
-    return { lines, tickets, sha256, totalTickets: total.toString(), nextCursor: next ? formatTicketCursor(next) : undefined }
+    return {
+      lines,
+      tickets,
+      sha256,
+      totalTickets: total.toString(),
+      nextCursor: next ? formatTicketCursor(next) : undefined,
+    }
   }
 
   return { exportPage, pages }
@@ -68,7 +85,11 @@ export type TicketExport = ReturnType<typeof createExport>
 function parseTime(name: string, text: string | undefined): Date | null {
   if (text === undefined) return null
   const instant = parseUtcDay(text) ?? parseInstant(text)
-  if (!instant) throw new DomainError('REQUEST_INVALID', `${name} must be an ISO 8601 date or instant with a zone`)
+  if (!instant)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `${name} must be an ISO 8601 date or instant with a zone`,
+    )
   return instant
 }
 
@@ -77,9 +98,16 @@ const formatTicketCursor = ({ userId, signedAt, eventId }: store.TicketCursor): 
 
 function parseTicketCursor(text: string | undefined): store.TicketCursor | null {
   if (text === undefined) return null
-  const [userId = '', signedAt = '', ...rest] = Buffer.from(text, 'base64url').toString('utf8').split(' ')
+  const [userId = '', signedAt = '', ...rest] = Buffer.from(text, 'base64url')
+    .toString('utf8')
+    .split(' ')
   const cursor = { userId, signedAt, eventId: rest.join(' ') }
-  if (!isUuid(userId) || !parseInstant(signedAt) || cursor.eventId.includes('\u0000') || formatTicketCursor(cursor) !== text) {
+  if (
+    !isUuid(userId) ||
+    !parseInstant(signedAt) ||
+    cursor.eventId.includes('\u0000') ||
+    formatTicketCursor(cursor) !== text
+  ) {
     throw new DomainError('REQUEST_INVALID', 'cursor is not one that this list returned')
   }
   return cursor

@@ -18,7 +18,9 @@ export interface ImportDeps {
   readonly log: Log
   readonly door: Door
   readonly refusingPoison: <T>(work: () => Promise<T>) => Promise<T>
-  readonly invalidations: { publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void> }
+  readonly invalidations: {
+    publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
+  }
 }
 
 export interface ImportRequest {
@@ -45,20 +47,30 @@ export function createImport({ pool, now, log, door, refusingPoison, invalidatio
    * All of the lines in one transaction. REQUEST_INVALID when they are not those of their checksum or any is no ticket:
    * nothing is written then. NOT_FOUND for an unknown app.
    */
-  async function importLines({ clientId, lines, sha256, fileSha256 }: ImportRequest): Promise<Imported> {
+  async function importLines({
+    clientId,
+    lines,
+    sha256,
+    fileSha256,
+  }: ImportRequest): Promise<Imported> {
     const app = isClientId(clientId) ? await findApp(pool, clientId) : null
     if (!app) throw new DomainError('NOT_FOUND', 'no app has this client id')
     const texts = checkedLines(lines, sha256)
     const records = texts.map(readRecord)
     const archive = await archiveOf(pool, app.id, fileSha256)
     const imported = archive ? await restore(texts, archive) : await enter(app, records)
-    log.info({ appId: app.id, ...imported, conflictingEventIds: imported.conflictingEventIds.length }, 'tickets imported')
+    log.info(
+      { appId: app.id, ...imported, conflictingEventIds: imported.conflictingEventIds.length },
+      'tickets imported',
+    )
     return imported
   }
 
   /** They had been charged here: only their rows come back. */
   async function restore(texts: readonly string[], archive: ArchivedPart): Promise<Imported> {
-    const restored = await refusingPoison(() => tx(pool, (db) => restoreTickets(db, archive, { lines: texts, at: now() })))
+    const restored = await refusingPoison(() =>
+      tx(pool, (db) => restoreTickets(db, archive, { lines: texts, at: now() })),
+    )
     return { tickets: 0, duplicates: texts.length - restored, conflictingEventIds: [], restored }
   }
 
@@ -69,13 +81,21 @@ export function createImport({ pool, now, log, door, refusingPoison, invalidatio
     const arrivals = records.map((record, i): Arrival => {
       const subject = subjects.get(authId(app.clientId, record.externalUserId))
       const ticket = tickets[i]
-      if (!subject || !ticket) throw new DomainError('CONFLICT', `the app has no user ${record.externalUserId} and can have none now`)
+      if (!subject || !ticket)
+        throw new DomainError(
+          'CONFLICT',
+          `the app has no user ${record.externalUserId} and can have none now`,
+        )
       return { ticket, subject, digest: record.digest, price: record.price ?? undefined }
     })
-    const { fresh, repeats, conflicts, exhausted } = await refusingPoison(() => tx(pool, (db) => door.admit(db, arrivals, now())))
+    const { fresh, repeats, conflicts, exhausted } = await refusingPoison(() =>
+      tx(pool, (db) => door.admit(db, arrivals, now())),
+    )
     for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
     return {
-      tickets: fresh.length, duplicates: repeats.length, restored: 0,
+      tickets: fresh.length,
+      duplicates: repeats.length,
+      restored: 0,
       conflictingEventIds: conflicts.flatMap((index) => records[index]?.eventId ?? []),
     }
   }
@@ -98,7 +118,8 @@ const invalid = (message: string): DomainError => new DomainError('REQUEST_INVAL
 
 function checkedLines(lines: Buffer, sha256: string): string[] {
   if (lines.length > maxBytes) throw invalid(`send at most ${maxBytes} bytes at once`)
-  if (hash('sha256', lines, 'hex') !== sha256) throw invalid('the lines are not those of their checksum')
+  if (hash('sha256', lines, 'hex') !== sha256)
+    throw invalid('the lines are not those of their checksum')
   const texts = lines.toString('utf8').split('\n')
   if (texts.pop() !== '' || texts.length === 0) throw invalid('lines must be whole, at least one')
   if (texts.length > maxTickets) throw invalid(`send at most ${maxTickets} tickets at once`)
@@ -106,11 +127,25 @@ function checkedLines(lines: Buffer, sha256: string): string[] {
 }
 
 const toTicket = (clientId: string, record: TicketRecord): SignedTicket => ({
-  eventId: record.eventId, clientId, externalUserId: record.externalUserId, signedAt: record.signedAt,
-  signedAtMs: Date.parse(record.signedAt), signedAtMicros: instantOf(record.signedAt)?.micros ?? 0, sessionId: record.sessionId, sequenceNumber: record.sequenceNumber,
-  requestId: record.requestId, manifestId: record.manifestId, appName: record.appName, pipeline: record.pipeline,
-  modelId: record.modelId, fee: record.fee, billableSecs: record.billableSecs, pixels: record.pixels,
-  numTickets: record.numTickets, orchAddress: record.orchAddress, orchUrl: record.orchUrl,
+  eventId: record.eventId,
+  clientId,
+  externalUserId: record.externalUserId,
+  signedAt: record.signedAt,
+  signedAtMs: Date.parse(record.signedAt),
+  signedAtMicros: instantOf(record.signedAt)?.micros ?? 0,
+  sessionId: record.sessionId,
+  sequenceNumber: record.sequenceNumber,
+  requestId: record.requestId,
+  manifestId: record.manifestId,
+  appName: record.appName,
+  pipeline: record.pipeline,
+  modelId: record.modelId,
+  fee: record.fee,
+  billableSecs: record.billableSecs,
+  pixels: record.pixels,
+  numTickets: record.numTickets,
+  orchAddress: record.orchAddress,
+  orchUrl: record.orchUrl,
   statedUsd: record.statedUsd,
   emittedAtMs: record.emittedAt === null ? null : Date.parse(record.emittedAt),
 })

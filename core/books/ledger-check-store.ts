@@ -5,13 +5,21 @@ import type { Columns, DifferentRow } from './types.ts'
 /** What the ledger says against its tickets, its grants and itself. */
 
 interface Row {
-  user_id: string; external_user_id: string | null; key: Record<string, string>
-  stored: Columns | null; expected: Columns | null
+  user_id: string
+  external_user_id: string | null
+  key: Record<string, string>
+  stored: Columns | null
+  expected: Columns | null
 }
 
 /** Charges that are not the sum of the tickets that name them, archived ones included (invariant 1). */
-export async function chargeDifferences(db: Db, { appId, after, upTo, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function chargeDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     with named as (
       select user_id, charge_id, cost_attos
       from tickets
@@ -38,13 +46,19 @@ export async function chargeDifferences(db: Db, { appId, after, upTo, limit }: A
     left join end_users u on u.app_id = ${appId} and u.id = user_id
     where (e.cost, 1) is distinct from (s.cost, s.entries)
     order by user_id, charge_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }
 
 /** Entries that are not numbered on from the one before, or whose balance does not follow from it. */
-export async function entryDifferences(db: Db, { appId, after, upTo, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function entryDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     select e.user_id, u.external_user_id, jsonb_build_object('seq', e.seq::text) as key,
            jsonb_build_object('seq', e.seq::text, 'balance_after_attos', e.balance_after_attos::text) as stored,
            jsonb_build_object('seq', e.next_seq::text, 'balance_after_attos', e.follows::text) as expected
@@ -57,13 +71,19 @@ export async function entryDifferences(db: Db, { appId, after, upTo, limit }: As
     left join end_users u on u.app_id = ${appId} and u.id = e.user_id
     where e.seq <> e.next_seq or e.balance_after_attos <> e.follows
     order by e.user_id, e.seq
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }
 
 /** Heads that are not the fold of their entries (invariant 2). What the period consumed is judged by no entry. */
-export async function headDifferences(db: Db, { appId, after, upTo, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function headDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     with topups as (
       select user_id, sum(amount_attos) as topup
       from grants
@@ -105,7 +125,8 @@ export async function headDifferences(db: Db, { appId, after, upTo, limit }: Ask
           (b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.adjusted_attos, b.consumed_attos, b.overage_attos,
            b.expired_attos)
     order by e.user_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }
 
@@ -113,8 +134,13 @@ export async function headDifferences(db: Db, { appId, after, upTo, limit }: Ask
  * Grants and adjustments without the entry that books them or with another amount, and grants whose money does not
  * add up: what remains of all of them is the balance (invariant 3), what is expired has nothing left.
  */
-export async function grantDifferences(db: Db, { appId, after, upTo, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function grantDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     with given as (
       select user_id, id, amount_attos
       from grants
@@ -152,6 +178,7 @@ export async function grantDifferences(db: Db, { appId, after, upTo, limit }: As
     from found f
     left join end_users u on u.app_id = ${appId} and u.id = f.user_id
     order by f.user_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }

@@ -4,42 +4,60 @@ import type { BookedApp } from './types.ts'
 
 /** Which apps and users there are, in the order in which the books are gone through. */
 
-interface AppRow { app_id: string; client_id: string }
+interface AppRow {
+  app_id: string
+  client_id: string
+}
 const fromRow = (row: AppRow): BookedApp => ({ id: appId(row.app_id), clientId: row.client_id })
 
 /** The app of a public client id, whatever its status: what was metered stays metered. */
 export async function findApp(db: Db, clientId: string): Promise<BookedApp | null> {
-  const row = await maybeOne<AppRow>(db, sql`
+  const row = await maybeOne<AppRow>(
+    db,
+    sql`
     select app_id, client_id
     from clients
-    where client_id = ${clientId} and kind = 'public'`)
+    where client_id = ${clientId} and kind = 'public'`,
+  )
   return row && fromRow(row)
 }
 
 /** A page of all apps, by id. */
 export async function appsAfter(db: Db, after: AppId | null, limit: number): Promise<BookedApp[]> {
-  const rows = await many<AppRow>(db, sql`
+  const rows = await many<AppRow>(
+    db,
+    sql`
     select app_id, client_id
     from clients
     where kind = 'public' and (${after}::uuid is null or app_id > ${after}::uuid)
     order by app_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(fromRow)
 }
 
 export async function countUsers(db: Db, app: AppId): Promise<number> {
-  const row = await one<{ count: bigint }>(db, sql`select count(*) as count from end_users where app_id = ${app}`)
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`select count(*) as count from end_users where app_id = ${app}`,
+  )
   return Number(row.count)
 }
 
 /** The next users of an app, by id. */
-export async function usersAfter(db: Db, { appId: app, after, limit }: { appId: AppId; after: string; limit: number }): Promise<string[]> {
-  const rows = await many<{ id: string }>(db, sql`
+export async function usersAfter(
+  db: Db,
+  { appId: app, after, limit }: { appId: AppId; after: string; limit: number },
+): Promise<string[]> {
+  const rows = await many<{ id: string }>(
+    db,
+    sql`
     select id
     from end_users
     where app_id = ${app} and id > ${after}::uuid
     order by id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map((row) => row.id)
 }
 
@@ -64,10 +82,13 @@ export async function allowLongStatements(db: Db): Promise<void> {
 
 /** Starts of the months of which some tickets are in archives and not in the table. */
 export async function archivedMonths(db: Db, app: AppId): Promise<string[]> {
-  const rows = await many<{ month: string }>(db, sql`
+  const rows = await many<{ month: string }>(
+    db,
+    sql`
     select distinct to_char(month, 'YYYY-MM-DD') as month
     from ticket_archives
     where app_id = ${app} and tickets > 0
-    order by month`)
+    order by month`,
+  )
   return rows.map((row) => `${row.month}T00:00:00Z`)
 }

@@ -12,7 +12,12 @@ const nobody = '00000000-0000-0000-0000-000000000000'
 
 /** Runs `work` for the named app, or for every app, so many at a time. NOT_FOUND for an app that is not there. */
 export async function forApps(
-  pool: Pool, { clientId, parallel, signal }: { clientId: string | undefined; parallel: number; signal: AbortSignal },
+  pool: Pool,
+  {
+    clientId,
+    parallel,
+    signal,
+  }: { clientId: string | undefined; parallel: number; signal: AbortSignal },
   work: (app: BookedApp) => Promise<void>,
 ): Promise<void> {
   if (clientId !== undefined) {
@@ -46,12 +51,20 @@ async function* allApps(pool: Pool): AsyncGenerator<BookedApp, undefined> {
 }
 
 /** The users of an app in ranges, each with how many users it holds; together they hold every id there can be. */
-export async function* userRanges(db: Db, appId: AppId): AsyncGenerator<UserRange & { users: number }> {
+export async function* userRanges(
+  db: Db,
+  appId: AppId,
+): AsyncGenerator<UserRange & { users: number }> {
   for (let after = nobody; ;) {
     const page: string[] = await store.usersAfter(db, { appId, after, limit: usersAtOnce })
     const last = page.at(-1)
     const isEnd = page.length < usersAtOnce || last === undefined
-    yield { appId, after, upTo: isEnd ? 'ffffffff-ffff-ffff-ffff-ffffffffffff' : last, users: page.length }
+    yield {
+      appId,
+      after,
+      upTo: isEnd ? 'ffffffff-ffff-ffff-ffff-ffffffffffff' : last,
+      users: page.length,
+    }
     if (isEnd) return
     after = last
   }

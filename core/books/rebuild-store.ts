@@ -6,13 +6,28 @@ import { type Db, sql } from '../lib/sql.ts'
  * them in a statement of its own: what is being ingested meanwhile waits for the lock, is not seen, and adds itself
  * afterwards.
  */
-export interface OfUser { readonly appId: AppId; readonly userId: string }
+export interface OfUser {
+  readonly appId: AppId
+  readonly userId: string
+}
 
-export interface HourKey { readonly hour: string; readonly pipeline: string; readonly modelId: string }
+export interface HourKey {
+  readonly hour: string
+  readonly pipeline: string
+  readonly modelId: string
+}
 
 /** Makes hours of a user the sums of their tickets; an hour without tickets goes. */
-export async function rebuildHours(db: Db, { appId, userId }: OfUser, keys: readonly HourKey[]): Promise<void> {
-  const [hours, pipelines, models] = [keys.map((key) => key.hour), keys.map((key) => key.pipeline), keys.map((key) => key.modelId)]
+export async function rebuildHours(
+  db: Db,
+  { appId, userId }: OfUser,
+  keys: readonly HourKey[],
+): Promise<void> {
+  const [hours, pipelines, models] = [
+    keys.map((key) => key.hour),
+    keys.map((key) => key.pipeline),
+    keys.map((key) => key.modelId),
+  ]
   await db.query(sql`
     insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei, cost_attos,
                               billable_secs, pixels)
@@ -54,7 +69,11 @@ export async function rebuildHours(db: Db, { appId, userId }: OfUser, keys: read
  * Makes sessions of a user the sums of their tickets; a session without tickets goes. Descriptions stay as they are;
  * those of a session that was gone are the first ticket's.
  */
-export async function rebuildSessions(db: Db, { appId, userId }: OfUser, sessions: readonly string[]): Promise<void> {
+export async function rebuildSessions(
+  db: Db,
+  { appId, userId }: OfUser,
+  sessions: readonly string[],
+): Promise<void> {
   await db.query(sql`
     insert into ticket_sessions (app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, started_at, last_at,
                                  ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, pixels, replayed_count,

@@ -48,23 +48,46 @@ const tries = 5
 export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
   const tables: readonly Table[] = [
     {
-      name: 'usage_hourly', differences: hourDifferences,
-      repair: (db, of, rows) => store.rebuildHours(db, of, rows.map(({ key }) => ({
-        hour: key['hour'] ?? '', pipeline: key['pipeline'] ?? '', modelId: key['model_id'] ?? '',
-      }))),
+      name: 'usage_hourly',
+      differences: hourDifferences,
+      repair: (db, of, rows) =>
+        store.rebuildHours(
+          db,
+          of,
+          rows.map(({ key }) => ({
+            hour: key['hour'] ?? '',
+            pipeline: key['pipeline'] ?? '',
+            modelId: key['model_id'] ?? '',
+          })),
+        ),
     },
     {
-      name: 'ticket_sessions', differences: sessionDifferences,
-      repair: (db, of, rows) => store.rebuildSessions(db, of, rows.map(({ key }) => key['session_id'] ?? '')),
+      name: 'ticket_sessions',
+      differences: sessionDifferences,
+      repair: (db, of, rows) =>
+        store.rebuildSessions(
+          db,
+          of,
+          rows.map(({ key }) => key['session_id'] ?? ''),
+        ),
     },
-    { name: 'balances', differences: headDifferences, repair: (db, of) => store.rebuildHead(db, of, now()) },
+    {
+      name: 'balances',
+      differences: headDifferences,
+      repair: (db, of) => store.rebuildHead(db, of, now()),
+    },
   ]
 
   /** NOT_FOUND for an app that is not there. One app at a time: repairs are rare and need not hurry. */
   async function rebuild({ clientId, dryRun, signal, tell }: RebuildOptions): Promise<void> {
     await forApps(pool, { clientId, parallel: 1, signal }, async (app) => {
       const rows = { usage_hourly: 0, ticket_sessions: 0, balances: 0 }
-      const progress = { clientId: app.clientId, usersDone: 0, usersTotal: await countUsers(pool, app.id), rows }
+      const progress = {
+        clientId: app.clientId,
+        usersDone: 0,
+        usersTotal: await countUsers(pool, app.id),
+        rows,
+      }
       for await (const range of userRanges(pool, app.id)) {
         for (const table of tables) {
           if (signal.aborted) return
@@ -77,7 +100,11 @@ export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
     })
   }
 
-  interface Part { readonly table: Table; readonly range: UserRange; readonly dryRun: boolean }
+  interface Part {
+    readonly table: Table
+    readonly range: UserRange
+    readonly dryRun: boolean
+  }
 
   async function rebuildRange(app: BookedApp, { table, range, dryRun }: Part): Promise<number> {
     let found = 0
@@ -85,27 +112,36 @@ export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
       const { rows, archived } = await tx(pool, async (db) => {
         await holdArchive(db)
         const months = await archivedMonths(db, app.id)
-        return { rows: await table.differences(db, { ...range, archived: months, limit: rowsAtOnce }), archived: months }
+        return {
+          rows: await table.differences(db, { ...range, archived: months, limit: rowsAtOnce }),
+          archived: months,
+        }
       })
-      const repaired = dryRun || await repair(app, { table, rows, archived })
+      const repaired = dryRun || (await repair(app, { table, rows, archived }))
       if (repaired) found += rows.length
       if (repaired && (dryRun || rows.length < rowsAtOnce)) return found
     }
   }
 
-  interface Repair { readonly table: Table; readonly rows: readonly DifferentRow[]; readonly archived: readonly string[] }
+  interface Repair {
+    readonly table: Table
+    readonly rows: readonly DifferentRow[]
+    readonly archived: readonly string[]
+  }
 
   /** False when a month was archived since the rows were found: what differed may be right without its tickets. */
   async function repair(app: BookedApp, { table, rows, archived }: Repair): Promise<boolean> {
     for (const [userId, all] of Map.groupBy(rows, (row) => row.userId)) {
       if (userId === null) continue
       for (let i = 0; i < all.length; i += rowsPerTransaction) {
-        const repaired = await refusingContradictions(userId, () => tx(pool, async (db) => {
-          await holdArchive(db)
-          if ((await archivedMonths(db, app.id)).join() !== archived.join()) return false
-          await table.repair(db, { appId: app.id, userId }, all.slice(i, i + rowsPerTransaction))
-          return true
-        }))
+        const repaired = await refusingContradictions(userId, () =>
+          tx(pool, async (db) => {
+            await holdArchive(db)
+            if ((await archivedMonths(db, app.id)).join() !== archived.join()) return false
+            await table.repair(db, { appId: app.id, userId }, all.slice(i, i + rowsPerTransaction))
+            return true
+          }),
+        )
         if (!repaired) return false
       }
     }
@@ -129,7 +165,11 @@ async function refusingContradictions<T>(userId: string, work: () => Promise<T>)
       const code = error instanceof Error && 'code' in error ? error.code : null
       if (code === deadlock && tried < tries) continue
       if (code !== checkViolation) throw error
-      throw new DomainError('CONFLICT', `the log of user ${userId} contradicts itself; tollgate verify tells where`, { cause: error })
+      throw new DomainError(
+        'CONFLICT',
+        `the log of user ${userId} contradicts itself; tollgate verify tells where`,
+        { cause: error },
+      )
     }
   }
 }

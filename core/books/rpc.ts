@@ -17,26 +17,62 @@ export interface BooksRpcDeps {
 
 export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDeps) {
   const booksService: Handlers<pb.BooksServiceServer> = {
-    verifyBooks: streamRpc(operator(), async (request: pb.VerifyBooksRequest, emit: (message: pb.VerifyBooksResponse) => void, { signal }) => {
-      const tell = (kind: string) => (of: Progress, difference?: Difference): void =>
-        emit({ kind, ...of, difference: difference && toDifference(difference) })
-      await verify.verify({
-        clientId: request.clientId, signal,
-        listener: { progress: tell('progress'), difference: tell('difference'), done: tell('done') },
-      })
-    }),
+    verifyBooks: streamRpc(
+      operator(),
+      async (
+        request: pb.VerifyBooksRequest,
+        emit: (message: pb.VerifyBooksResponse) => void,
+        { signal },
+      ) => {
+        const tell =
+          (kind: string) =>
+          (of: Progress, difference?: Difference): void =>
+            emit({ kind, ...of, difference: difference && toDifference(difference) })
+        await verify.verify({
+          clientId: request.clientId,
+          signal,
+          listener: {
+            progress: tell('progress'),
+            difference: tell('difference'),
+            done: tell('done'),
+          },
+        })
+      },
+    ),
 
-    rebuildBooks: streamRpc(operator(), async (request: pb.RebuildBooksRequest, emit: (message: pb.RebuildBooksResponse) => void, { signal }) => {
-      await rebuild.rebuild({
-        clientId: request.clientId, dryRun: request.dryRun, signal,
-        tell: (kind, progress) => emit(toRebuilt(kind, progress)),
-      })
-    }),
+    rebuildBooks: streamRpc(
+      operator(),
+      async (
+        request: pb.RebuildBooksRequest,
+        emit: (message: pb.RebuildBooksResponse) => void,
+        { signal },
+      ) => {
+        await rebuild.rebuild({
+          clientId: request.clientId,
+          dryRun: request.dryRun,
+          signal,
+          tell: (kind, progress) => emit(toRebuilt(kind, progress)),
+        })
+      },
+    ),
 
-    exportTickets: rpc(operator(), async (request: pb.ExportTicketsRequest) => tickets.exportPage(request)),
+    exportTickets: rpc(operator(), async (request: pb.ExportTicketsRequest) =>
+      tickets.exportPage(request),
+    ),
 
-    archiveMonths: streamRpc(operator(), async (request: pb.ArchiveMonthsRequest, emit: (message: pb.ArchiveMonthsResponse) => void, { signal }) =>
-      archive.run({ dryRun: request.dryRun, signal, tell: (step) => emit({ ...step, tickets: String(step.tickets) }) })),
+    archiveMonths: streamRpc(
+      operator(),
+      async (
+        request: pb.ArchiveMonthsRequest,
+        emit: (message: pb.ArchiveMonthsResponse) => void,
+        { signal },
+      ) =>
+        archive.run({
+          dryRun: request.dryRun,
+          signal,
+          tell: (step) => emit({ ...step, tickets: String(step.tickets) }),
+        }),
+    ),
 
     importTickets: rpc(operator(), async (request: pb.ImportTicketsRequest) => {
       const imported = await tickets.importLines(request)
@@ -46,11 +82,35 @@ export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDe
   return { booksService }
 }
 
-const toDifference = ({ check, userId, externalUserId, row, column, stored, expected, by }: Difference): pb.BookDifference => ({
-  check, endUserId: userId ?? undefined, externalUserId: externalUserId ?? undefined, row, column,
-  stored: stored ?? undefined, expected: expected ?? undefined, by: by ?? undefined,
+const toDifference = ({
+  check,
+  userId,
+  externalUserId,
+  row,
+  column,
+  stored,
+  expected,
+  by,
+}: Difference): pb.BookDifference => ({
+  check,
+  endUserId: userId ?? undefined,
+  externalUserId: externalUserId ?? undefined,
+  row,
+  column,
+  stored: stored ?? undefined,
+  expected: expected ?? undefined,
+  by: by ?? undefined,
 })
 
-const toRebuilt = (kind: string, { clientId, usersDone, usersTotal, rows }: RebuildProgress): pb.RebuildBooksResponse => ({
-  kind, clientId, usersDone, usersTotal, usageHourly: rows.usage_hourly, ticketSessions: rows.ticket_sessions, balances: rows.balances,
+const toRebuilt = (
+  kind: string,
+  { clientId, usersDone, usersTotal, rows }: RebuildProgress,
+): pb.RebuildBooksResponse => ({
+  kind,
+  clientId,
+  usersDone,
+  usersTotal,
+  usageHourly: rows.usage_hourly,
+  ticketSessions: rows.ticket_sessions,
+  balances: rows.balances,
 })

@@ -29,11 +29,20 @@ export interface BooksDeps extends Omit<DoorDeps, 'partitions'> {
 const archivePauseMs = 3_600_000
 
 /** What operators do with the books: prove and repair them, move and archive tickets, decide about quarantined events. */
-export function createBooks({ pool, now, log, metrics, config, invalidations, ...admitting }: BooksDeps) {
+export function createBooks({
+  pool,
+  now,
+  log,
+  metrics,
+  config,
+  invalidations,
+  ...admitting
+}: BooksDeps) {
   const door = createDoor({ ...admitting, partitions: createPartitions(pool, now) })
   const quarantine = createQuarantine({ pool, now, log, door, invalidations })
   const tickets = {
-    ...createExport({ pool }), ...createImport({ pool, now, log, door, refusingPoison, invalidations }),
+    ...createExport({ pool }),
+    ...createImport({ pool, now, log, door, refusingPoison, invalidations }),
   }
   const archive = createArchive({ pool, now, log, config, pages: tickets.pages })
   createQuarantineMetrics(metrics, quarantine.waiting)
@@ -43,7 +52,10 @@ export function createBooks({ pool, now, log, metrics, config, invalidations, ..
   function start(): void {
     if (config.retentionMonths === 0) return
     archiving = startLoop({
-      name: 'archive', log, pauseMs: archivePauseMs, delayed: true,
+      name: 'archive',
+      log,
+      pauseMs: archivePauseMs,
+      delayed: true,
       round: (signal) => archive.run({ dryRun: false, signal, tell: () => {} }),
     })
   }
@@ -52,5 +64,10 @@ export function createBooks({ pool, now, log, metrics, config, invalidations, ..
 
   const verify = createVerify({ pool })
   const rebuild = createRebuild({ pool, now })
-  return { ...createBooksRpc({ verify, rebuild, tickets, archive }), ...createQuarantineRpc({ quarantine }), start, stop }
+  return {
+    ...createBooksRpc({ verify, rebuild, tickets, archive }),
+    ...createQuarantineRpc({ quarantine }),
+    start,
+    stop,
+  }
 }

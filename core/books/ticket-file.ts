@@ -26,7 +26,11 @@ export interface Chunk {
 }
 
 /** What a file comes to. */
-export interface FileSums { readonly tickets: number; readonly chunks: number; readonly sha256: string }
+export interface FileSums {
+  readonly tickets: number
+  readonly chunks: number
+  readonly sha256: string
+}
 
 /** The file is not what was written, and where. */
 export class DamagedFile extends Error {}
@@ -35,7 +39,11 @@ const compressed = /\.(gz|zst)$/
 export const isTicketFileName = (path: string): boolean => compressed.test(path)
 
 /** Writes a whole file and makes sure that it is on disk. Reads the chunks no faster than they can be written. */
-export async function writeTicketFile(path: string, manifest: Manifest, { name, chunks }: { name: string; chunks: AsyncIterable<Chunk> }): Promise<FileSums> {
+export async function writeTicketFile(
+  path: string,
+  manifest: Manifest,
+  { name, chunks }: { name: string; chunks: AsyncIterable<Chunk> },
+): Promise<FileSums> {
   const whole = createHash('sha256')
   let [tickets, count] = [0, 0]
   let sha256 = ''
@@ -54,11 +62,16 @@ export async function writeTicketFile(path: string, manifest: Manifest, { name, 
   }
 
   const compress = name.endsWith('.gz') ? createGzip() : createZstdCompress()
-  await pipeline(Readable.from(bytes(), { objectMode: false }), compress, createWriteStream(path, { mode: 0o600, flush: true }))
+  await pipeline(
+    Readable.from(bytes(), { objectMode: false }),
+    compress,
+    createWriteStream(path, { mode: 0o600, flush: true }),
+  )
   return { tickets, chunks: count, sha256 }
 }
 
-const controlLine = (kind: string, more: object): Buffer => Buffer.from(`${JSON.stringify({ kind, ...more })}\n`)
+const controlLine = (kind: string, more: object): Buffer =>
+  Buffer.from(`${JSON.stringify({ kind, ...more })}\n`)
 
 const maxLineBytes = 64 * 1024
 const maxChunkTickets = 1_000
@@ -81,10 +94,18 @@ export async function* readTicketFile(path: string): AsyncGenerator<Manifest | C
     } else if (control === null) {
       lines.push(line)
       size += line.length
-      if (lines.length > maxChunkTickets || size > maxChunkBytes) throw new DamagedFile(`chunk ${chunks + 1} is too large`)
+      if (lines.length > maxChunkTickets || size > maxChunkBytes)
+        throw new DamagedFile(`chunk ${chunks + 1} is too large`)
     } else if (control['kind'] === 'chunk') {
-      const chunk = { lines: Buffer.concat(lines), tickets: lines.length, sha256: String(control['sha256']) }
-      if (control['tickets'] !== chunk.tickets || hash('sha256', chunk.lines, 'hex') !== chunk.sha256) {
+      const chunk = {
+        lines: Buffer.concat(lines),
+        tickets: lines.length,
+        sha256: String(control['sha256']),
+      }
+      if (
+        control['tickets'] !== chunk.tickets ||
+        hash('sha256', chunk.lines, 'hex') !== chunk.sha256
+      ) {
         throw new DamagedFile(`chunk ${chunks + 1} is not what was written`)
       }
       whole.update(chunk.lines)
@@ -94,7 +115,13 @@ export async function* readTicketFile(path: string): AsyncGenerator<Manifest | C
       yield chunk
     } else {
       const sums = { tickets, chunks, sha256: whole.digest('hex') }
-      if (control['kind'] !== 'end' || lines.length > 0 || control['tickets'] !== tickets || control['chunks'] !== chunks || control['sha256'] !== sums.sha256) {
+      if (
+        control['kind'] !== 'end' ||
+        lines.length > 0 ||
+        control['tickets'] !== tickets ||
+        control['chunks'] !== chunks ||
+        control['sha256'] !== sums.sha256
+      ) {
         throw new DamagedFile('the file is not as long as it was written')
       }
       return sums
@@ -104,7 +131,9 @@ export async function* readTicketFile(path: string): AsyncGenerator<Manifest | C
 }
 
 /** Reads a file whole and keeps nothing: its manifest and what it comes to. */
-export async function checkTicketFile(path: string): Promise<{ manifest: Manifest; sums: FileSums }> {
+export async function checkTicketFile(
+  path: string,
+): Promise<{ manifest: Manifest; sums: FileSums }> {
   const reader = readTicketFile(path)
   const first = await reader.next()
   if (first.done || !('format' in first.value)) throw new DamagedFile('the file has no manifest')
@@ -118,7 +147,9 @@ async function* linesOf(path: string): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0)
   try {
     const plain = path.endsWith('.gz') ? createGunzip() : createZstdDecompress()
-    createReadStream(path).on('error', (error) => plain.destroy(error)).pipe(plain)
+    createReadStream(path)
+      .on('error', (error) => plain.destroy(error))
+      .pipe(plain)
     for await (const data of plain) {
       let chunk: Buffer = rest.length === 0 ? data : Buffer.concat([rest, data])
       for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
@@ -130,7 +161,10 @@ async function* linesOf(path: string): AsyncGenerator<Buffer> {
     }
   } catch (error) {
     if (error instanceof DamagedFile || isSystemError(error)) throw error
-    throw new DamagedFile(`it cannot be decompressed: ${error instanceof Error ? error.message : 'unknown'}`, { cause: error })
+    throw new DamagedFile(
+      `it cannot be decompressed: ${error instanceof Error ? error.message : 'unknown'}`,
+      { cause: error },
+    )
   }
   if (rest.length > 0) throw new DamagedFile('the last line is cut off')
 }
@@ -153,7 +187,11 @@ function controlOf(line: Buffer): Record<string, unknown> | null {
 function manifestOf(control: Record<string, unknown> | null): Manifest {
   const { format, version, clientId, from, to, exportedAt } = control ?? {}
   if (format !== 'tollgate-tickets') throw new DamagedFile('this is no ticket file')
-  if (version !== 1) throw new DamagedFile(`this ticket file has version ${String(version)}; only 1 can be read`)
-  const times = { from: typeof from === 'string' ? from : null, to: typeof to === 'string' ? to : null }
+  if (version !== 1)
+    throw new DamagedFile(`this ticket file has version ${String(version)}; only 1 can be read`)
+  const times = {
+    from: typeof from === 'string' ? from : null,
+    to: typeof to === 'string' ? to : null,
+  }
   return { format, version, clientId: String(clientId), ...times, exportedAt: String(exportedAt) }
 }

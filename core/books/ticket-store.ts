@@ -3,7 +3,11 @@ import { type Db, many, one, sql } from '../lib/sql.ts'
 
 /** Tickets as they go into files: every value as text, exactly as it is kept. */
 
-export interface TicketCursor { readonly userId: string; readonly signedAt: string; readonly eventId: string }
+export interface TicketCursor {
+  readonly userId: string
+  readonly signedAt: string
+  readonly eventId: string
+}
 
 export interface TicketLine extends TicketCursor {
   /** One JSON object; null when the ticket has no envelope, which would let it in twice. */
@@ -19,10 +23,23 @@ export interface TicketSelection {
 
 /** The next tickets in the order of their key. */
 export async function ticketsAfter(
-  db: Db, { appId, from, to }: TicketSelection, { after, limit }: { after: TicketCursor | null; limit: number },
+  db: Db,
+  { appId, from, to }: TicketSelection,
+  { after, limit }: { after: TicketCursor | null; limit: number },
 ): Promise<TicketLine[]> {
-  const start: TicketCursor = after ?? { userId: '00000000-0000-0000-0000-000000000000', signedAt: '-infinity', eventId: '' }
-  const rows = await many<{ user_id: string; signed: string; event_id: string; line: string | null }>(db, sql`
+  const start: TicketCursor = after ?? {
+    userId: '00000000-0000-0000-0000-000000000000',
+    signedAt: '-infinity',
+    eventId: '',
+  }
+  const rows = await many<{
+    user_id: string
+    signed: string
+    event_id: string
+    line: string | null
+  }>(
+    db,
+    sql`
     select t.user_id, t.event_id, to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed,
            case when e.digest is not null then json_build_object(
              'id', t.event_id, 'digest', replace(e.digest::text, '-', ''), 'user', u.external_user_id,
@@ -45,16 +62,25 @@ export async function ticketsAfter(
     where t.app_id = ${appId} and (t.user_id, t.signed_at, t.event_id) > (${start.userId}, ${start.signedAt}, ${start.eventId})
       and t.signed_at >= coalesce(${from}::timestamptz, '-infinity') and t.signed_at < coalesce(${to}::timestamptz, 'infinity')
     order by t.user_id, t.signed_at, t.event_id
-    limit ${limit}`)
-  return rows.map((row) => ({ userId: row.user_id, signedAt: row.signed, eventId: row.event_id, line: row.line }))
+    limit ${limit}`,
+  )
+  return rows.map((row) => ({
+    userId: row.user_id,
+    signedAt: row.signed,
+    eventId: row.event_id,
+    line: row.line,
+  }))
 }
 
 /** How many tickets there are, to the hour. */
 export async function countTickets(db: Db, { appId, from, to }: TicketSelection): Promise<bigint> {
-  const row = await one<{ count: bigint }>(db, sql`
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`
     select coalesce(sum(ticket_count), 0)::bigint as count
     from usage_hourly
     where app_id = ${appId} and hour >= coalesce(date_trunc('hour', ${from}::timestamptz, 'UTC'), '-infinity')
-      and hour < coalesce(${to}::timestamptz, 'infinity')`)
+      and hour < coalesce(${to}::timestamptz, 'infinity')`,
+  )
   return row.count
 }

@@ -6,7 +6,15 @@ import type { AppId } from '../ids.ts'
  * ledger entries; granted + adjusted = consumed + remaining + expired; a ticket costs its fee at its rate.
  */
 export const checks = [
-  'usage_hourly', 'ticket_sessions', 'charges', 'ledger_entries', 'balances', 'grants', 'prices', 'envelopes', 'archives',
+  'usage_hourly',
+  'ticket_sessions',
+  'charges',
+  'ledger_entries',
+  'balances',
+  'grants',
+  'prices',
+  'envelopes',
+  'archives',
 ] as const
 export type Check = (typeof checks)[number]
 
@@ -40,4 +48,7 @@ export interface UserRange {
   readonly upTo: string
 }
 
-export interface BookedApp { readonly id: AppId; readonly clientId: string }
+export interface BookedApp {
+  readonly id: AppId
+  readonly clientId: string
+}

@@ -13,17 +13,29 @@ export interface Asked extends UserRange {
 }
 
 interface Row {
-  user_id: string | null; external_user_id: string | null; key: Record<string, string>
-  stored: Columns | null; expected: Columns | null
+  user_id: string | null
+  external_user_id: string | null
+  key: Record<string, string>
+  stored: Columns | null
+  expected: Columns | null
 }
 
 export const toDifferent = (row: Row): DifferentRow => ({
-  userId: row.user_id, externalUserId: row.external_user_id, key: row.key, stored: row.stored, expected: row.expected,
+  userId: row.user_id,
+  externalUserId: row.external_user_id,
+  key: row.key,
+  stored: row.stored,
+  expected: row.expected,
 })
 
 /** Hours whose sums are not those of their tickets. */
-export async function hourDifferences(db: Db, { appId, after, upTo, archived, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function hourDifferences(
+  db: Db,
+  { appId, after, upTo, archived, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     with expected as (
       select user_id, date_trunc('hour', signed_at, 'UTC') as hour, pipeline, model_id, count(*) as ticket_count,
              count(*) filter (where cost_attos is null) as unpriced_count, sum(fee_wei) as fee_wei,
@@ -55,7 +67,8 @@ export async function hourDifferences(db: Db, { appId, after, upTo, archived, li
     where (e.ticket_count, e.unpriced_count, e.fee_wei, e.cost_attos, e.billable_secs, e.pixels) is distinct from
           (s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels)
     order by user_id, hour, pipeline, model_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }
 
@@ -63,8 +76,13 @@ export async function hourDifferences(db: Db, { appId, after, upTo, archived, li
  * Sessions whose sums are not those of their tickets. A session that began in or before an archived month has lost
  * tickets to the archive and is left out.
  */
-export async function sessionDifferences(db: Db, { appId, after, upTo, archived, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function sessionDifferences(
+  db: Db,
+  { appId, after, upTo, archived, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     with line as (
       select coalesce(max(month) + interval '1 month', '-infinity') as at
       from unnest(${archived}::timestamptz[]) as month
@@ -111,13 +129,19 @@ export async function sessionDifferences(db: Db, { appId, after, upTo, archived,
            case when not s.closed then s.replayed_count end, case when not s.closed then s.seen end,
            case when not s.closed then s.gapped end)
     order by user_id, session_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }
 
 /** Tickets whose cost is not their fee at their rate, or whose rate is not of their own time (decision 31). */
-export async function priceDifferences(db: Db, { appId, after, upTo, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function priceDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     select t.user_id, u.external_user_id, jsonb_build_object('event_id', t.event_id) as key,
            jsonb_build_object('cost_attos', t.cost_attos::text, 'rate_not_later_than_ticket',
                               coalesce(r.observed_at <= t.signed_at, false)::text) as stored,
@@ -130,13 +154,19 @@ export async function priceDifferences(db: Db, { appId, after, upTo, limit }: As
       and (r.observed_at <= t.signed_at
            and t.cost_attos = div(t.fee_wei * r.usd_attos_per_eth + 999999999999999999, 1000000000000000000)) is not true
     order by t.user_id, t.event_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }
 
 /** Tickets whose envelope is not entered: their event could become a ticket once more. */
-export async function envelopeDifferences(db: Db, { appId, after, upTo, limit }: Asked): Promise<DifferentRow[]> {
-  const rows = await many<Row>(db, sql`
+export async function envelopeDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     select t.user_id, u.external_user_id, jsonb_build_object('event_id', t.event_id) as key,
            null as stored, jsonb_build_object('entered', 'true') as expected
     from tickets t
@@ -149,6 +179,7 @@ export async function envelopeDifferences(db: Db, { appId, after, upTo, limit }:
           when t.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.event_id::uuid
           else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end)
     order by t.user_id, t.event_id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(toDifferent)
 }

@@ -1,12 +1,21 @@
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { archiveDifferences, countEnvelopes } from './archive-check-store.ts'
 import { differencesOf } from './differences.ts'
-import { chargeDifferences, entryDifferences, grantDifferences, headDifferences } from './ledger-check-store.ts'
+import {
+  chargeDifferences,
+  entryDifferences,
+  grantDifferences,
+  headDifferences,
+} from './ledger-check-store.ts'
 import { archivedMonths, beginSnapshot, countUsers } from './range-store.ts'
 import { forApps, userRanges } from './ranges.ts'
 import type { BookedApp, Check, Difference, DifferentRow } from './types.ts'
 import {
-  type Asked, envelopeDifferences, hourDifferences, priceDifferences, sessionDifferences,
+  type Asked,
+  envelopeDifferences,
+  hourDifferences,
+  priceDifferences,
+  sessionDifferences,
 } from './usage-check-store.ts'
 
 export interface Progress {
@@ -33,11 +42,17 @@ export interface VerifyOptions {
 /** Nobody reads more; what is wrong that often has one cause. */
 export const maxDifferences = 1_000
 
-const userChecks: readonly (readonly [Check, (db: Db, asked: Asked) => Promise<DifferentRow[]>])[] = [
-  ['usage_hourly', hourDifferences], ['ticket_sessions', sessionDifferences], ['charges', chargeDifferences],
-  ['ledger_entries', entryDifferences], ['balances', headDifferences], ['grants', grantDifferences],
-  ['prices', priceDifferences], ['envelopes', envelopeDifferences],
-]
+const userChecks: readonly (readonly [Check, (db: Db, asked: Asked) => Promise<DifferentRow[]>])[] =
+  [
+    ['usage_hourly', hourDifferences],
+    ['ticket_sessions', sessionDifferences],
+    ['charges', chargeDifferences],
+    ['ledger_entries', entryDifferences],
+    ['balances', headDifferences],
+    ['grants', grantDifferences],
+    ['prices', priceDifferences],
+    ['envelopes', envelopeDifferences],
+  ]
 
 /** Recomputes the books from the log. Reads only, each app from one snapshot, so that a running service is no hindrance. */
 export function createVerify({ pool }: { pool: Pool }) {
@@ -50,17 +65,30 @@ export function createVerify({ pool }: { pool: Pool }) {
     if (clientId === undefined && !signal.aborted) await verifyEnvelopes(listener)
   }
 
-  async function verifyApp(app: BookedApp, signal: AbortSignal, listener: VerifyListener): Promise<void> {
+  async function verifyApp(
+    app: BookedApp,
+    signal: AbortSignal,
+    listener: VerifyListener,
+  ): Promise<void> {
     await tx(pool, async (db) => {
       await beginSnapshot(db)
       const archived = await archivedMonths(db, app.id)
-      const state = { clientId: app.clientId, usersChecked: 0, usersTotal: await countUsers(db, app.id), differences: 0 }
+      const state = {
+        clientId: app.clientId,
+        usersChecked: 0,
+        usersTotal: await countUsers(db, app.id),
+        differences: 0,
+      }
       report(state, listener, { check: 'archives', rows: await archiveDifferences(db, app.id) })
       for await (const range of userRanges(db, app.id)) {
         for (const [check, differences] of userChecks) {
           if (signal.aborted) return
           const limit = maxDifferences - state.differences
-          if (limit > 0) report(state, listener, { check, rows: await differences(db, { ...range, archived, limit }) })
+          if (limit > 0)
+            report(state, listener, {
+              check,
+              rows: await differences(db, { ...range, archived, limit }),
+            })
         }
         state.usersChecked += range.users
         if (state.differences >= maxDifferences) break
@@ -78,7 +106,10 @@ export function createVerify({ pool }: { pool: Pool }) {
     })
     const state = { clientId: '', usersChecked: 0, usersTotal: 0, differences: 0 }
     const counted = { stored: { count: String(envelopes) }, expected: { count: String(tickets) } }
-    report(state, listener, { check: 'envelopes', rows: [{ userId: null, externalUserId: null, key: {}, ...counted }] })
+    report(state, listener, {
+      check: 'envelopes',
+      rows: [{ userId: null, externalUserId: null, key: {}, ...counted }],
+    })
     listener.done(state)
   }
 
@@ -89,7 +120,11 @@ export type Verify = ReturnType<typeof createVerify>
 
 type State = { -readonly [Field in keyof Progress]: Progress[Field] }
 
-function report(state: State, listener: VerifyListener, { check, rows }: { check: Check; rows: readonly DifferentRow[] }): void {
+function report(
+  state: State,
+  listener: VerifyListener,
+  { check, rows }: { check: Check; rows: readonly DifferentRow[] },
+): void {
   for (const difference of rows.flatMap((row) => differencesOf(check, row))) {
     if (state.differences >= maxDifferences) return
     state.differences += 1

@@ -1,6 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { access, chmod, cp, mkdir, readFile, readdir, rename, rm, stat, symlink } from 'node:fs/promises'
+import {
+  access,
+  chmod,
+  cp,
+  mkdir,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  stat,
+  symlink,
+} from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { basename, dirname, extname, join, relative } from 'node:path'
 
@@ -53,14 +64,18 @@ function noneFor(platform: string): Error {
 
 /** The package's install script makes its libraries' symlinks; installs may block such scripts. */
 async function makeSymlinks(directory: string): Promise<void> {
-  const list = await readFile(join(directory, 'native', 'pg-symlinks.json'), 'utf8').catch(() => '[]')
+  const list = await readFile(join(directory, 'native', 'pg-symlinks.json'), 'utf8').catch(
+    () => '[]',
+  )
   const links: { source: string; target: string }[] = JSON.parse(list)
   for (const { source, target } of links) {
     const at = join(directory, target)
     if (await exists(at)) continue
-    await symlink(relative(dirname(at), join(directory, source)), at).catch(async (error: Error) => {
-      if (!(await exists(at))) throw error
-    })
+    await symlink(relative(dirname(at), join(directory, source)), at).catch(
+      async (error: Error) => {
+        if (!(await exists(at))) throw error
+      },
+    )
   }
 }
 
@@ -71,7 +86,12 @@ async function openToOthers(native: string): Promise<boolean> {
   }
   const within = ['bin', 'bin/postgres', 'lib', 'share', 'share/postgresql']
   const modes = await Promise.all(
-    within.map((name) => stat(join(native, name)).then(({ mode }) => mode, () => 0o005)),
+    within.map((name) =>
+      stat(join(native, name)).then(
+        ({ mode }) => mode,
+        () => 0o005,
+      ),
+    ),
   )
   return modes.every((mode) => (mode & 0o005) === 0o005)
 }
@@ -116,5 +136,8 @@ async function openUp(directory: string): Promise<void> {
 }
 
 function exists(path: string): Promise<boolean> {
-  return stat(path).then(() => true, () => false)
+  return stat(path).then(
+    () => true,
+    () => false,
+  )
 }

@@ -30,8 +30,9 @@ async function serves(pid: number, directory: string): Promise<boolean> {
     const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => null)
     return cwd === (await realpath(directory))
   }
-  const listed = await run('ps', ['-p', String(pid), '-o', 'comm='], { timeout: 5_000 })
-    .catch(() => ({ stdout: '' }))
+  const listed = await run('ps', ['-p', String(pid), '-o', 'comm='], { timeout: 5_000 }).catch(
+    () => ({ stdout: '' }),
+  )
   return listed.stdout.trim().endsWith('postgres')
 }
 

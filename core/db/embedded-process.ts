@@ -48,14 +48,19 @@ export async function runsAs(directory: string): Promise<Cluster['user']> {
   const owner = await stat(directory).catch(() => null)
   if (uid === 0) return owner && owner.uid !== 0 ? { uid: owner.uid, gid: owner.gid } : NOBODY
   if (owner && owner.uid !== uid) {
-    throw new Error(`${directory} belongs to user ${owner.uid}: start tollgate as that user or as root`)
+    throw new Error(
+      `${directory} belongs to user ${owner.uid}: start tollgate as that user or as root`,
+    )
   }
   return null
 }
 
 /** The server's own log, started anew when it has grown past 1 MiB; one older file is kept. */
 export async function openServerLog(path: string): Promise<ServerLog> {
-  const size = await stat(path).then((file) => file.size, () => 0)
+  const size = await stat(path).then(
+    (file) => file.size,
+    () => 0,
+  )
   if (size > LOG_BYTES) await rename(path, `${path}.1`)
   return { path, file: await open(path, 'a', 0o600), from: size > LOG_BYTES ? 0 : size }
 }
@@ -68,7 +73,11 @@ export async function complaint({ path, from }: ServerLog): Promise<string> {
 }
 
 /** Fills the cluster's empty directory; the superuser's password is read from `passwordFd`. */
-export async function runInitdb(cluster: Cluster, passwordFd: number, sync: boolean): Promise<void> {
+export async function runInitdb(
+  cluster: Cluster,
+  passwordFd: number,
+  sync: boolean,
+): Promise<void> {
   const options = [
     `--pgdata=${reachable(cluster)}`,
     '--username=tollgate',

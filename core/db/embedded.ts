@@ -156,12 +156,16 @@ async function startServer({ cluster, password, settings, port: wanted }: Server
 async function ready(process: PostgresProcess, url: string): Promise<string | null> {
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {
-    const problem = await createDatabase(url).then(() => null, (error: Error) => error.message)
+    const problem = await createDatabase(url).then(
+      () => null,
+      (error: Error) => error.message,
+    )
     if (problem === null) return null
     const ended = process.ended()
     if (ended !== null) return ended
     // Refused: not listening yet. Starting up, not yet accepting, in recovery: recovering. Anything else will not pass.
-    if (!/ECONNREFUSED|starting up|shutting down|not yet accepting|in recovery/.test(problem)) return problem
+    if (!/ECONNREFUSED|starting up|shutting down|not yet accepting|in recovery/.test(problem))
+      return problem
     if (Date.now() > deadline) return `no answer within ${READY_TIMEOUT_MS / 1000} s`
     await delay(20)
   }
@@ -175,7 +179,9 @@ async function createDatabase(url: string): Promise<void> {
   client.on('error', () => {})
   await client.connect()
   try {
-    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [DATABASE])
+    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [
+      DATABASE,
+    ])
     if (rowCount === 0) await client.query(`create database ${DATABASE}`)
   } finally {
     await client.end()
@@ -193,7 +199,10 @@ async function freePort(): Promise<number> {
 }
 
 function exists(path: string): Promise<boolean> {
-  return stat(path).then(() => true, () => false)
+  return stat(path).then(
+    () => true,
+    () => false,
+  )
 }
 
 function delay(ms: number): Promise<void> {

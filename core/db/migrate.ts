@@ -37,7 +37,9 @@ async function apply(client: Client, name: string): Promise<boolean> {
   await client.query('begin')
   try {
     const row = await client.query(
-      `insert into migrations (name) values ($1) on conflict do nothing returning name`, [name])
+      `insert into migrations (name) values ($1) on conflict do nothing returning name`,
+      [name],
+    )
     if (row.rowCount === 1) await client.query(await readFile(new URL(name, folder), 'utf8'))
     await client.query('commit')
     return row.rowCount === 1

@@ -6,9 +6,11 @@ import type { Accounts, LiveSession } from './accounts.ts'
 export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
   const accountService: Handlers<pb.AccountServiceServer> = {
     logIn: rpc(service(), async (request: pb.LogInRequest) =>
-      renderBegun(await accounts.logIn(request.email, request.password))),
+      renderBegun(await accounts.logIn(request.email, request.password)),
+    ),
     logInWithIdentity: rpc(service(), async (request: pb.LogInWithIdentityRequest) =>
-      renderBegun(await accounts.logInWithIdentity(request))),
+      renderBegun(await accounts.logInWithIdentity(request)),
+    ),
     logOut: rpc(service(), async (request: pb.LogOutRequest) => {
       await accounts.logOut(request.sessionToken)
       return {}
@@ -16,9 +18,14 @@ export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
     getSession: rpc(service(), async (request: pb.GetSessionRequest) => ({
       session: render(await accounts.session(request.sessionToken)),
     })),
-    createAccount: rpc(operator(), async (request: pb.CreateAccountRequest) => accounts.create({
-      email: request.email, password: request.password, name: request.name, isPlatformAdmin: request.isPlatformAdmin,
-    })),
+    createAccount: rpc(operator(), async (request: pb.CreateAccountRequest) =>
+      accounts.create({
+        email: request.email,
+        password: request.password,
+        name: request.name,
+        isPlatformAdmin: request.isPlatformAdmin,
+      }),
+    ),
     startPasswordReset: rpc(operator(), async (request: pb.StartPasswordResetRequest) => {
       const { token, expiresAt } = await accounts.startReset(request.email)
       return { token, expiresAt: expiresAt.toISOString() }
@@ -31,8 +38,14 @@ export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
   return { accountService }
 }
 
-const renderBegun = ({ token, session }: { token: string; session: LiveSession }) =>
-  ({ sessionToken: token, session: render(session) })
+const renderBegun = ({ token, session }: { token: string; session: LiveSession }) => ({
+  sessionToken: token,
+  session: render(session),
+})
 
-const render = ({ account, csrfToken, authTime, expiresAt }: LiveSession) =>
-  ({ account, csrfToken, authTime: authTime.toISOString(), expiresAt: expiresAt.toISOString() })
+const render = ({ account, csrfToken, authTime, expiresAt }: LiveSession) => ({
+  account,
+  csrfToken,
+  authTime: authTime.toISOString(),
+  expiresAt: expiresAt.toISOString(),
+})

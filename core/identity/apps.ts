@@ -3,7 +3,15 @@ import { m2mScopes } from '../../proto/scopes.ts'
 import { audit } from '../audit.ts'
 import type { M2mCaller } from '../callers.ts'
 import { type Cursor, page } from '../cursor.ts'
-import { type AccountId, appId, isClientId, isM2mClientId, newAppId, newClientId, newM2mClientId } from '../ids.ts'
+import {
+  type AccountId,
+  appId,
+  isClientId,
+  isM2mClientId,
+  newAppId,
+  newClientId,
+  newM2mClientId,
+} from '../ids.ts'
 import { newSecret, uuidV7 } from '../lib/crypto.ts'
 import type { UsdMicros } from '../lib/money.ts'
 import { type Pool, tx } from '../lib/sql.ts'
@@ -44,26 +52,58 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
   /** An app, both clients, a secret, the Starter plan and the owner: all of it or nothing. */
   async function create(request: NewApp): Promise<CreatedApp> {
     const at = now()
-    const app = { id: newAppId(), name: request.name, clientId: newClientId(), m2mClientId: newM2mClientId(), createdAt: at }
+    const app = {
+      id: newAppId(),
+      name: request.name,
+      clientId: newClientId(),
+      m2mClientId: newM2mClientId(),
+      createdAt: at,
+    }
     const m2mClientSecret = newSecret('svc_cs_')
     const chosen = request.owner?.password ?? newSecret('').slice(0, 20)
     const passwordHash = request.owner ? await hashPassword(chosen) : ''
     return tx(pool, async (db) => {
       await store.insertApp(db, {
-        ...app, developerName: request.developerName ?? '', websiteUrl: request.websiteUrl ?? '', starterUsdMicros: request.included, publicScopes, m2mScopes, publicGrants, m2mGrants, at,
+        ...app,
+        developerName: request.developerName ?? '',
+        websiteUrl: request.websiteUrl ?? '',
+        starterUsdMicros: request.included,
+        publicScopes,
+        m2mScopes,
+        publicGrants,
+        m2mGrants,
+        at,
       })
       await store.insertClientSecret(db, {
-        id: uuidV7(at.getTime()), clientId: app.m2mClientId, ...secrets.store(m2mClientSecret), at,
+        id: uuidV7(at.getTime()),
+        clientId: app.m2mClientId,
+        ...secrets.store(m2mClientSecret),
+        at,
       })
       await plans.createStarter(db, { appId: app.id, included: request.included, at })
       await audit(db, {
-        appId: app.id, actor: request.madeBy?.accountId ?? 'operator', action: 'app_created', status: 'success',
-        correlationId: request.madeBy?.correlationId, at,
+        appId: app.id,
+        actor: request.madeBy?.accountId ?? 'operator',
+        action: 'app_created',
+        status: 'success',
+        correlationId: request.madeBy?.correlationId,
+        at,
       })
-      if (request.madeBy) await store.insertMember(db, { appId: app.id, accountId: request.madeBy.accountId, role: 'owner', at })
+      if (request.madeBy)
+        await store.insertMember(db, {
+          appId: app.id,
+          accountId: request.madeBy.accountId,
+          role: 'owner',
+          at,
+        })
       if (!request.owner) return { ...app, m2mClientSecret }
       const { email, password } = request.owner
-      const account = await store.ensureAccount(db, { id: uuidV7(at.getTime()), email, passwordHash, at })
+      const account = await store.ensureAccount(db, {
+        id: uuidV7(at.getTime()),
+        email,
+        passwordHash,
+        at,
+      })
       await store.insertMember(db, { appId: app.id, accountId: account.id, role: 'owner', at })
       const shown = account.created && password === undefined ? { ownerPassword: chosen } : {}
       return { ...app, m2mClientSecret, ownerEmail: email, ...shown }
@@ -72,22 +112,38 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
 
   async function list(after: Cursor | null, limit: number) {
     const rows = await store.listApps(pool, after, limit)
-    return page(rows.map((row) => ({
-      id: appId(row.id), name: row.name, clientId: row.client_id, m2mClientId: row.m2m_client_id, createdAt: row.created_at,
-    })), limit)
+    return page(
+      rows.map((row) => ({
+        id: appId(row.id),
+        name: row.name,
+        clientId: row.client_id,
+        m2mClientId: row.m2m_client_id,
+        createdAt: row.created_at,
+      })),
+      limit,
+    )
   }
 
   const findM2mRows = together(async (ids: readonly string[]) => {
-    const found = Map.groupBy(await store.findM2mClients(pool, [...new Set(ids)], now()), (row) => row.client_id)
+    const found = Map.groupBy(
+      await store.findM2mClients(pool, [...new Set(ids)], now()),
+      (row) => row.client_id,
+    )
     return (id) => found.get(id) ?? []
   })
 
   /** The M2M client whose secret is right. CREDENTIAL_INVALID otherwise, after the same work for unknown clients. */
-  async function authenticate(pairs: readonly { id: string; secret: string }[]): Promise<M2mCaller> {
+  async function authenticate(
+    pairs: readonly { id: string; secret: string }[],
+  ): Promise<M2mCaller> {
     for (const { id, secret } of pairs) {
       const rows = isM2mClientId(id) ? await findM2mRows(id) : []
-      const match = rows.find((row) => row.secret_hash !== null && row.pepper_id !== null
-        && secrets.matches(secret, { hash: row.secret_hash, pepperId: row.pepper_id }))
+      const match = rows.find(
+        (row) =>
+          row.secret_hash !== null &&
+          row.pepper_id !== null &&
+          secrets.matches(secret, { hash: row.secret_hash, pepperId: row.pepper_id }),
+      )
       if (rows.length === 0) secrets.store(secret)
       if (match) return toCaller(match)
     }
@@ -108,9 +164,14 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
 export type Apps = ReturnType<typeof createApps>
 
 function toCaller(row: store.M2mClientRow): M2mCaller {
-  if (!isClientId(row.public_client_id) || !isM2mClientId(row.client_id)) throw new Error('malformed client id in clients')
+  if (!isClientId(row.public_client_id) || !isM2mClientId(row.client_id))
+    throw new Error('malformed client id in clients')
   return {
-    kind: 'm2m', appId: appId(row.app_id), clientId: row.public_client_id, m2mClientId: row.client_id, scopes: row.scopes,
+    kind: 'm2m',
+    appId: appId(row.app_id),
+    clientId: row.public_client_id,
+    m2mClientId: row.client_id,
+    scopes: row.scopes,
     publicScopes: row.public_scopes,
   }
 }

@@ -11,7 +11,10 @@ export const ownApp = (row: OwnAppRow) => ({
   createdAt: row.created_at.toISOString(),
 })
 
-export const app = ({ app: row, publicClient, m2mClient, domains }: AppView, { role, defaultDmzUrl }: { role: string; defaultDmzUrl: string }) => ({
+export const app = (
+  { app: row, publicClient, m2mClient, domains }: AppView,
+  { role, defaultDmzUrl }: { role: string; defaultDmzUrl: string },
+) => ({
   clientId: publicClient.client_id,
   name: row.name,
   status: row.status === 'active' ? 'approved' : row.status,
@@ -39,10 +42,18 @@ const client = (row: ClientRow) => ({
   deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
 })
 
-export const domain = (row: DomainRow) => ({ id: row.id, origin: row.origin, createdAt: row.created_at.toISOString() })
+export const domain = (row: DomainRow) => ({
+  id: row.id,
+  origin: row.origin,
+  createdAt: row.created_at.toISOString(),
+})
 
 export const member = (row: MemberRow) => ({
-  accountId: row.account_id, email: row.email, name: row.name, role: row.role, createdAt: row.created_at.toISOString(),
+  accountId: row.account_id,
+  email: row.email,
+  name: row.name,
+  role: row.role,
+  createdAt: row.created_at.toISOString(),
 })
 
 export const auditEntry = (row: AuditRow) => ({

@@ -36,12 +36,14 @@ export function parseColor(text: string): string {
 export function parseWebUrl(text: string, field: string): string {
   if (text.trim() === '') return ''
   const url = parseUrl(text.trim(), field)
-  if (url.protocol !== 'https:' && url.protocol !== 'http:') throw invalid(`${field} must be an http or https URL`)
+  if (url.protocol !== 'https:' && url.protocol !== 'http:')
+    throw invalid(`${field} must be an http or https URL`)
   return url.href.replace(/\/$/, '')
 }
 
 export function parseMeteringMode(text: string): 'stream' | 'direct' {
-  if (text !== 'stream' && text !== 'direct') throw invalid('meteringMode must be one of: stream, direct')
+  if (text !== 'stream' && text !== 'direct')
+    throw invalid('meteringMode must be one of: stream, direct')
   return text
 }
 
@@ -69,7 +71,9 @@ function checkRedirectUri(value: string, field: string): void {
   if (scheme === 'https') return
   const isPrivateUse = scheme.includes('.') && scheme !== '.'
   if (!isPrivateUse && !(scheme === 'http' && loopbackHosts.has(url.hostname))) {
-    throw invalid(`${field} must be https, http on localhost, or a private-use scheme such as com.example.app:/done`)
+    throw invalid(
+      `${field} must be https, http on localhost, or a private-use scheme such as com.example.app:/done`,
+    )
   }
 }
 
@@ -77,8 +81,10 @@ function checkRedirectUri(value: string, field: string): void {
 export function parseInitiateLoginUri(text: string): string | null {
   if (text.trim() === '') return null
   const url = parseUrl(text.trim(), 'initiateLoginUri')
-  const fits = url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
-  if (!fits || text.includes('#')) throw invalid('initiateLoginUri must be https, or http on localhost, without a fragment')
+  const fits =
+    url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
+  if (!fits || text.includes('#'))
+    throw invalid('initiateLoginUri must be https, or http on localhost, without a fragment')
   return text.trim()
 }
 
@@ -88,21 +94,40 @@ export const parseScopes = (values: readonly string[]): string[] =>
 export const parseGrantTypes = (values: readonly string[]): string[] =>
   parseWords(values, { field: 'grantTypes', known: publicGrants })
 
-function parseWords(values: readonly string[], { field, known }: { field: string; known: readonly string[] }): string[] {
-  if (values.some((value) => !known.includes(value))) throw invalid(`${field} may hold only: ${known.join(', ')}`)
+function parseWords(
+  values: readonly string[],
+  { field, known }: { field: string; known: readonly string[] },
+): string[] {
+  if (values.some((value) => !known.includes(value)))
+    throw invalid(`${field} may hold only: ${known.join(', ')}`)
   return [...new Set(values)]
 }
 
 /** An origin as browsers send it (RFC 6454 section 6.1): https, or http on localhost. A bare host means https. */
 export function parseOrigin(text: string): string {
   const given = text.trim()
-  const url = parseUrl(/^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : `https://${given}`, 'domain')
-  if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || given.includes('*') || given.includes('#')) {
-    throw invalid('domain must be an origin such as https://app.example.com, without a path or wildcard')
+  const url = parseUrl(
+    /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : `https://${given}`,
+    'domain',
+  )
+  if (
+    url.pathname !== '/' ||
+    url.search !== '' ||
+    url.hash !== '' ||
+    given.includes('*') ||
+    given.includes('#')
+  ) {
+    throw invalid(
+      'domain must be an origin such as https://app.example.com, without a path or wildcard',
+    )
   }
-  const fits = url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
+  const fits =
+    url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
   if (!fits) throw invalid('domain must be https, or http on localhost')
-  const isName = url.hostname.includes('.') || loopbackHosts.has(url.hostname) || isIP(url.hostname.replace(/[[\]]/g, '')) > 0
+  const isName =
+    url.hostname.includes('.') ||
+    loopbackHosts.has(url.hostname) ||
+    isIP(url.hostname.replace(/[[\]]/g, '')) > 0
   if (!isName) throw invalid('domain must name a whole host')
   return url.origin
 }
@@ -112,6 +137,7 @@ function parseUrl(text: string, field: string): URL {
     throw invalid(`${field} must be absolute and at most ${uriMax} characters`)
   }
   const url = new URL(text)
-  if (url.username !== '' || url.password !== '') throw invalid(`${field} must not hold credentials`)
+  if (url.username !== '' || url.password !== '')
+    throw invalid(`${field} must not hold credentials`)
   return url
 }

@@ -41,13 +41,26 @@ export interface AppView {
 }
 
 /** What an app's people do with it. Each change stands in the audit log. */
-export function createManagement({ pool, secrets, idempotency, invalidations, secretOverlapSeconds, now }: ManagementDeps) {
-  async function listOwn(account: AccountCaller, filter: { all: boolean; after: Cursor | null; limit: number }) {
+export function createManagement({
+  pool,
+  secrets,
+  idempotency,
+  invalidations,
+  secretOverlapSeconds,
+  now,
+}: ManagementDeps) {
+  async function listOwn(
+    account: AccountCaller,
+    filter: { all: boolean; after: Cursor | null; limit: number },
+  ) {
     if (filter.all && !account.isPlatformAdmin) {
       throw new DomainError('EDIT_FORBIDDEN', 'only a platform admin may list every app')
     }
     const rows = await store.listOwnApps(pool, { ...filter, account: account.accountId })
-    return page(rows.map((row) => ({ ...row, createdAt: row.created_at })), filter.limit)
+    return page(
+      rows.map((row) => ({ ...row, createdAt: row.created_at })),
+      filter.limit,
+    )
   }
 
   const view = (caller: M2mCaller | MemberCaller): Promise<AppView> => read(pool, caller.appId)
@@ -60,14 +73,23 @@ export function createManagement({ pool, secrets, idempotency, invalidations, se
     return { app: row, publicClient, m2mClient, domains: await store.listDomains(db, app) }
   }
 
-  async function update(caller: MemberCaller, change: { app: AppChange; client: ClientChange }, context: Context): Promise<AppView> {
+  async function update(
+    caller: MemberCaller,
+    change: { app: AppChange; client: ClientChange },
+    context: Context,
+  ): Promise<AppView> {
     return tx(pool, async (db) => {
       const app = await hold(db, caller.appId)
-      const client = { ...pick(await store.findClients(db, caller.appId, now()), 'public'), ...change.client }
+      const client = {
+        ...pick(await store.findClients(db, caller.appId, now()), 'public'),
+        ...change.client,
+      }
       checkClient(client)
       await store.updateApp(db, { ...app, ...change.app }, now())
       await store.updateClient(db, client)
-      const changed = [...Object.keys(change.app), ...Object.keys(change.client)].toSorted().join(' ')
+      const changed = [...Object.keys(change.app), ...Object.keys(change.client)]
+        .toSorted()
+        .join(' ')
       await note(db, { caller, context, action: 'app_updated' }, { changed })
       return read(db, caller.appId)
     })
@@ -80,42 +102,78 @@ export function createManagement({ pool, secrets, idempotency, invalidations, se
       await note(db, { caller, context, action: 'app_deleted' }, { name: app.name })
       return store.endApp(db, caller.appId, now())
     })
-    await Promise.all(keys.slice(0, announcedMax).map((id) => invalidations.publish({ kind: 'key', id })))
+    await Promise.all(
+      keys.slice(0, announcedMax).map((id) => invalidations.publish({ kind: 'key', id })),
+    )
   }
 
   /** A new secret of the M2M client; the older ones end after the overlap, or now. */
-  async function rotateSecret(caller: MemberCaller, request: { revokeOld: boolean; idempotencyKey: string | undefined }, context: Context) {
-    return idempotency.once({
-      scope: `${caller.clientId}:${caller.accountId}:secrets`, key: request.idempotencyKey, body: { revokeOld: request.revokeOld },
-    }, async (db) => {
-      await hold(db, caller.appId)
-      const at = now()
-      const client = pick(await store.findClients(db, caller.appId, at), 'm2m')
-      const end = request.revokeOld ? at : addSeconds(at, secretOverlapSeconds)
-      await store.endSecrets(db, client.client_id, { at, end })
-      if (await store.countLiveSecrets(db, client.client_id, at) >= liveSecretsMax) {
-        throw new DomainError('CONFLICT', `a client may have ${liveSecretsMax} secrets that work; revoke the old ones`)
-      }
-      const clientSecret = newSecret('svc_cs_')
-      await insertClientSecret(db, { id: uuidV7(at.getTime()), clientId: client.client_id, ...secrets.store(clientSecret), at })
-      await note(db, { caller, context, action: 'client_secret_rotated' }, { m2mClientId: client.client_id, revokeOld: request.revokeOld })
-      return {
-        m2mClientId: client.client_id, clientSecret, createdAt: at.toISOString(), oldSecretsExpireAt: end.toISOString(),
-      }
-    })
+  async function rotateSecret(
+    caller: MemberCaller,
+    request: { revokeOld: boolean; idempotencyKey: string | undefined },
+    context: Context,
+  ) {
+    return idempotency.once(
+      {
+        scope: `${caller.clientId}:${caller.accountId}:secrets`,
+        key: request.idempotencyKey,
+        body: { revokeOld: request.revokeOld },
+      },
+      async (db) => {
+        await hold(db, caller.appId)
+        const at = now()
+        const client = pick(await store.findClients(db, caller.appId, at), 'm2m')
+        const end = request.revokeOld ? at : addSeconds(at, secretOverlapSeconds)
+        await store.endSecrets(db, client.client_id, { at, end })
+        if ((await store.countLiveSecrets(db, client.client_id, at)) >= liveSecretsMax) {
+          throw new DomainError(
+            'CONFLICT',
+            `a client may have ${liveSecretsMax} secrets that work; revoke the old ones`,
+          )
+        }
+        const clientSecret = newSecret('svc_cs_')
+        await insertClientSecret(db, {
+          id: uuidV7(at.getTime()),
+          clientId: client.client_id,
+          ...secrets.store(clientSecret),
+          at,
+        })
+        await note(
+          db,
+          { caller, context, action: 'client_secret_rotated' },
+          { m2mClientId: client.client_id, revokeOld: request.revokeOld },
+        )
+        return {
+          m2mClientId: client.client_id,
+          clientSecret,
+          createdAt: at.toISOString(),
+          oldSecretsExpireAt: end.toISOString(),
+        }
+      },
+    )
   }
 
-  const listDomains = (caller: MemberCaller): Promise<store.DomainRow[]> => store.listDomains(pool, caller.appId)
+  const listDomains = (caller: MemberCaller): Promise<store.DomainRow[]> =>
+    store.listDomains(pool, caller.appId)
 
   /** CONFLICT for an origin that the app has. */
-  async function addDomain(caller: MemberCaller, origin: string, context: Context): Promise<store.DomainRow> {
+  async function addDomain(
+    caller: MemberCaller,
+    origin: string,
+    context: Context,
+  ): Promise<store.DomainRow> {
     return tx(pool, async (db) => {
       await hold(db, caller.appId)
       const at = now()
-      const made = await store.insertDomain(db, caller.appId, { id: uuidV7(at.getTime()), origin, at })
+      const made = await store.insertDomain(db, caller.appId, {
+        id: uuidV7(at.getTime()),
+        origin,
+        at,
+      })
       if (!made) throw new DomainError('CONFLICT', `the app has the domain ${origin} already`)
       const { length } = await store.listDomains(db, caller.appId)
-      if (length > domainsMax) throw new DomainError('CONFLICT', `an app may have ${domainsMax} domains`)
+      if (length > domainsMax)
+        throw new DomainError('CONFLICT', `an app may have ${domainsMax} domains`)
       await note(db, { caller, context, action: 'domain_added' }, { origin })
       return made
     })
@@ -129,11 +187,18 @@ export function createManagement({ pool, secrets, idempotency, invalidations, se
     })
   }
 
-  const knowsOrigin = (origin: string, clientId: string | null): Promise<boolean> => store.knowsOrigin(pool, origin, clientId)
+  const knowsOrigin = (origin: string, clientId: string | null): Promise<boolean> =>
+    store.knowsOrigin(pool, origin, clientId)
 
-  async function listAudit(caller: MemberCaller, filter: { action: string | null; after: Cursor | null; limit: number }) {
+  async function listAudit(
+    caller: MemberCaller,
+    filter: { action: string | null; after: Cursor | null; limit: number },
+  ) {
     const rows = await store.listAudit(pool, { ...filter, app: caller.appId })
-    return page(rows.map((row) => ({ ...row, createdAt: row.created_at })), filter.limit)
+    return page(
+      rows.map((row) => ({ ...row, createdAt: row.created_at })),
+      filter.limit,
+    )
   }
 
   async function hold(db: Db, app: AppId): Promise<store.AppRow> {
@@ -143,15 +208,33 @@ export function createManagement({ pool, secrets, idempotency, invalidations, se
   }
 
   async function note(
-    db: Db, { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
+    db: Db,
+    { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
     details: Readonly<Record<string, string | boolean>>,
   ): Promise<void> {
     await audit(db, {
-      appId: caller.appId, actor: caller.accountId, action, status: 'success', correlationId: context.correlationId, details, at: now(),
+      appId: caller.appId,
+      actor: caller.accountId,
+      action,
+      status: 'success',
+      correlationId: context.correlationId,
+      details,
+      at: now(),
     })
   }
 
-  return { listOwn, view, update, remove, rotateSecret, listDomains, addDomain, removeDomain, knowsOrigin, listAudit }
+  return {
+    listOwn,
+    view,
+    update,
+    remove,
+    rotateSecret,
+    listDomains,
+    addDomain,
+    removeDomain,
+    knowsOrigin,
+    listAudit,
+  }
 }
 
 export type Management = ReturnType<typeof createManagement>
@@ -168,9 +251,15 @@ function pick(clients: readonly store.ClientRow[], kind: 'public' | 'm2m'): stor
 function checkClient(client: store.ClientRow): void {
   if (!client.device_third_party_initiate_login) return
   if (client.initiate_login_uri === null) {
-    throw new DomainError('REQUEST_INVALID', 'deviceThirdPartyInitiateLogin needs an initiateLoginUri')
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'deviceThirdPartyInitiateLogin needs an initiateLoginUri',
+    )
   }
   if (!client.grant_types.includes(deviceGrant)) {
-    throw new DomainError('REQUEST_INVALID', `deviceThirdPartyInitiateLogin needs the grant type ${deviceGrant}`)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `deviceThirdPartyInitiateLogin needs the grant type ${deviceGrant}`,
+    )
   }
 }

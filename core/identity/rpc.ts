@@ -1,6 +1,19 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
-import { type M2mCaller, type Guard, type Caller, type Metered, m2m, m2mBasic, m2mOrMember, member, operator, service, session, user as userGuard } from '../callers.ts'
+import {
+  type M2mCaller,
+  type Guard,
+  type Caller,
+  type Metered,
+  m2m,
+  m2mBasic,
+  m2mOrMember,
+  member,
+  operator,
+  service,
+  session,
+  user as userGuard,
+} from '../callers.ts'
 import { parseCursor, parseLimit } from '../cursor.ts'
 import { type ClientId, isClientId, parseExternalUserId } from '../ids.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
@@ -19,17 +32,30 @@ export interface IdentityRpcDeps {
   readonly metered: Metered
 }
 
-export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBoundSeconds, metered }: IdentityRpcDeps) {
+export function createIdentityRpc({
+  apps,
+  users,
+  starterUsdMicros,
+  revocationBoundSeconds,
+  metered,
+}: IdentityRpcDeps) {
   const appService: Handlers<pb.AppServiceServer> = {
     createApp: rpc(operator(), async (request: pb.CreateAppRequest) => {
       const created = await apps.create({
         name: parseName(request.name),
-        included: request.starterUsdMicros === undefined ? starterUsdMicros : parseMicros(request.starterUsdMicros),
+        included:
+          request.starterUsdMicros === undefined
+            ? starterUsdMicros
+            : parseMicros(request.starterUsdMicros),
         ...parseOwner(request),
       })
       return {
-        clientId: created.clientId, name: created.name, m2mClientId: created.m2mClientId,
-        m2mClientSecret: created.m2mClientSecret, ownerEmail: created.ownerEmail, ownerPassword: created.ownerPassword,
+        clientId: created.clientId,
+        name: created.name,
+        m2mClientId: created.m2mClientId,
+        m2mClientSecret: created.m2mClientSecret,
+        ownerEmail: created.ownerEmail,
+        ownerPassword: created.ownerPassword,
         createdAt: created.createdAt.toISOString(),
       }
     }),
@@ -39,11 +65,17 @@ export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBou
       return { clientId }
     }),
     listApps: rpc(operator(), async (request: pb.ListAppsRequest) => {
-      const { items, nextCursor } = await apps.list(parseCursor(request.cursor), parseLimit(request.limit))
+      const { items, nextCursor } = await apps.list(
+        parseCursor(request.cursor),
+        parseLimit(request.limit),
+      )
       return {
         nextCursor,
         apps: items.map((app) => ({
-          clientId: app.clientId, name: app.name, m2mClientId: app.m2mClientId, createdAt: app.createdAt.toISOString(),
+          clientId: app.clientId,
+          name: app.name,
+          m2mClientId: app.m2mClientId,
+          createdAt: app.createdAt.toISOString(),
         })),
       }
     }),
@@ -58,23 +90,37 @@ export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBou
 
   const userService: Handlers<pb.UserServiceServer> = {
     upsertUser: rpc(m2m('users:write'), async (request: pb.UpsertUserRequest, caller, context) => {
-      const { user, created } = await users.upsert(caller.appId, parseChange(request), actor(caller, context))
+      const { user, created } = await users.upsert(
+        caller.appId,
+        parseChange(request),
+        actor(caller, context),
+      )
       return { user: render(user, caller.clientId), created }
     }),
     updateUser: rpc(m2m('users:write'), async (request: pb.UpdateUserRequest, caller, context) => ({
-      user: render(await users.update(caller.appId, parseChange(request), actor(caller, context)), caller.clientId),
+      user: render(
+        await users.update(caller.appId, parseChange(request), actor(caller, context)),
+        caller.clientId,
+      ),
     })),
-    deactivateUser: rpc(m2m('users:write'), async (request: pb.DeactivateUserRequest, caller, context) => {
-      const external = parseExternalUserId(request.externalUserId)
-      const user = await users.deactivate(caller.appId, external, actor(caller, context))
-      const since = user.deactivatedAt ?? user.updatedAt
-      return { user: render(user, caller.clientId), effectiveBy: addSeconds(since, revocationBoundSeconds).toISOString() }
-    }),
+    deactivateUser: rpc(
+      m2m('users:write'),
+      async (request: pb.DeactivateUserRequest, caller, context) => {
+        const external = parseExternalUserId(request.externalUserId)
+        const user = await users.deactivate(caller.appId, external, actor(caller, context))
+        const since = user.deactivatedAt ?? user.updatedAt
+        return {
+          user: render(user, caller.clientId),
+          effectiveBy: addSeconds(since, revocationBoundSeconds).toISOString(),
+        }
+      },
+    ),
     listUsers: rpc(m2m('users:read'), async (request: pb.ListUsersRequest, caller) => {
       const { items, nextCursor } = await users.list({
         app: caller.appId,
         status: request.status === undefined ? null : parseStatus(request.status),
-        externalUserId: request.externalUserId === undefined ? null : parseExternalUserId(request.externalUserId),
+        externalUserId:
+          request.externalUserId === undefined ? null : parseExternalUserId(request.externalUserId),
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
       })
@@ -86,21 +132,32 @@ export function createIdentityRpc({ apps, users, starterUsdMicros, revocationBou
 }
 
 const guards: Readonly<Record<string, () => Guard<Caller>>> = {
-  m2m_basic: m2mBasic, user: userGuard, session,
-  member_read: () => member('read'), member_edit: () => member('edit'), member_own: () => member('own'),
+  m2m_basic: m2mBasic,
+  user: userGuard,
+  session,
+  member_read: () => member('read'),
+  member_edit: () => member('edit'),
+  member_own: () => member('own'),
   m2m_or_member: m2mOrMember,
 }
 
 function checkFor(request: pb.CheckCallerRequest, metered: Metered) {
-  if (request.kind === 'm2m' && request.scope !== undefined) return rpc(m2m(request.scope), async () => ({}))
+  if (request.kind === 'm2m' && request.scope !== undefined)
+    return rpc(m2m(request.scope), async () => ({}))
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
   if (guard) return rpc(request.metered ? metered(guard()) : guard(), async () => ({}))
   return rpc(service(), async (): Promise<pb.CheckCallerResponse> => {
-    throw new DomainError('REQUEST_INVALID', `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`,
+    )
   })
 }
 
-export const actor = (caller: M2mCaller, context: Context): Actor => ({ name: caller.m2mClientId, context })
+export const actor = (caller: M2mCaller, context: Context): Actor => ({
+  name: caller.m2mClientId,
+  context,
+})
 
 const render = (user: User, clientId: ClientId) => ({
   id: user.id,
@@ -116,27 +173,36 @@ const render = (user: User, clientId: ClientId) => ({
 const emailSyntax = /^[^\s@\p{Cc}]{1,64}@[^\s@\p{Cc}]{1,255}$/u
 
 function parseChange(request: pb.UpsertUserRequest): UserChange {
-  const email = request.clearEmail ? { email: null } : request.email === undefined ? {} : { email: parseEmail(request.email) }
+  const email = request.clearEmail
+    ? { email: null }
+    : request.email === undefined
+      ? {}
+      : { email: parseEmail(request.email) }
   const status = request.status === undefined ? {} : { status: parseStatus(request.status) }
   return { externalUserId: parseExternalUserId(request.externalUserId), ...email, ...status }
 }
 
 function parseEmail(text: string): string {
   const email = text.trim()
-  if (!emailSyntax.test(email)) throw new DomainError('REQUEST_INVALID', 'email must be an e-mail address')
+  if (!emailSyntax.test(email))
+    throw new DomainError('REQUEST_INVALID', 'email must be an e-mail address')
   return email
 }
 
 function parseStatus(text: string): UserState {
   const status = userStates.find((known) => known === text.trim().toLowerCase())
-  if (!status) throw new DomainError('REQUEST_INVALID', `status must be one of: ${userStates.join(', ')}`)
+  if (!status)
+    throw new DomainError('REQUEST_INVALID', `status must be one of: ${userStates.join(', ')}`)
   return status
 }
 
 function parseName(text: string): string {
   const name = text.trim()
   if (name === '' || name.length > 100 || /\p{Cc}/u.test(name)) {
-    throw new DomainError('REQUEST_INVALID', 'name must have 1 to 100 characters, none of them a control character')
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'name must have 1 to 100 characters, none of them a control character',
+    )
   }
   return name
 }
@@ -144,7 +210,10 @@ function parseName(text: string): string {
 function parseMicros(text: string): UsdMicros {
   const value = parseInteger(text)
   if (value === null || value > 10n ** 15n) {
-    throw new DomainError('REQUEST_INVALID', 'starterUsdMicros must be a whole number of USD micros, at most 10^15')
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'starterUsdMicros must be a whole number of USD micros, at most 10^15',
+    )
   }
   return usdMicros(value)
 }

@@ -2,7 +2,16 @@ import { DomainError } from '../../proto/errors.ts'
 import { audit } from '../audit.ts'
 import type { Context } from '../serve.ts'
 import { type Cursor, page } from '../cursor.ts'
-import { type AppId, type ExternalUserId, type UserId, authId, externalUserId, isClientId, newUserId, subjectProblem } from '../ids.ts'
+import {
+  type AppId,
+  type ExternalUserId,
+  type UserId,
+  authId,
+  externalUserId,
+  isClientId,
+  newUserId,
+  subjectProblem,
+} from '../ids.ts'
 import type { Invalidations } from '../invalidations.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
@@ -24,16 +33,25 @@ export interface UsersDeps {
 }
 
 /** Who did it, for the audit log. */
-export interface Actor { readonly name: string; readonly context?: Context }
+export interface Actor {
+  readonly name: string
+  readonly context?: Context
+}
 
 /** End users of apps: provisioned, changed, ended; never deleted. */
 export function createUsers({ pool, plans, invalidations, log, now, emitCustomer }: UsersDeps) {
   /** Creates the user with a Starter subscription, or changes what is named. Of two at once one creates. */
-  async function upsert(app: AppId, change: UserChange, actor: Actor): Promise<{ user: User; created: boolean }> {
+  async function upsert(
+    app: AppId,
+    change: UserChange,
+    actor: Actor,
+  ): Promise<{ user: User; created: boolean }> {
     const result = await tx(pool, async (db) => {
       const created = await create(db, app, change)
-      const user = created && change.status !== 'inactive'
-        ? { user: created, revoked: [] } : await alter(db, app, change)
+      const user =
+        created && change.status !== 'inactive'
+          ? { user: created, revoked: [] }
+          : await alter(db, app, change)
       await note(db, { app, actor, action: 'app_user_upserted', user: user.user })
       return { ...user, created: created !== null }
     })
@@ -66,15 +84,27 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
   async function create(db: Db, app: AppId, change: UserChange): Promise<User | null> {
     const at = now()
     const user = await store.insertUser(db, {
-      appId: app, id: newUserId(), externalUserId: change.externalUserId, email: change.email ?? null, at,
+      appId: app,
+      id: newUserId(),
+      externalUserId: change.externalUserId,
+      email: change.email ?? null,
+      at,
     })
     if (!user) return null
     await plans.startOnStarter(db, { appId: app, userId: user.id }, at)
-    await emitCustomer?.(db, { appId: app, userId: user.id, externalUserId: user.externalUserId }, at)
+    await emitCustomer?.(
+      db,
+      { appId: app, userId: user.id, externalUserId: user.externalUserId },
+      at,
+    )
     return user
   }
 
-  async function alter(db: Db, app: AppId, change: UserChange): Promise<{ user: User; revoked: string[] | null }> {
+  async function alter(
+    db: Db,
+    app: AppId,
+    change: UserChange,
+  ): Promise<{ user: User; revoked: string[] | null }> {
     const user = await store.lockUser(db, app, change.externalUserId)
     if (!user) throw unknownUser()
     const at = now()
@@ -82,7 +112,11 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     const email = change.email === undefined ? user.email : change.email
     const ends = next.status === 'inactive' && user.status === 'active'
     const revoked = ends
-      ? [...await store.revokeUserKeys(db, user, at), ...await store.endUserSessions(db, user, at)] : null
+      ? [
+          ...(await store.revokeUserKeys(db, user, at)),
+          ...(await store.endUserSessions(db, user, at)),
+        ]
+      : null
     return { user: await store.updateUser(db, { ...next, email, updatedAt: at }), revoked }
   }
 
@@ -96,15 +130,27 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     ])
   }
 
-  async function note(db: Db, entry: { app: AppId; actor: Actor; action: string; user: User }): Promise<void> {
+  async function note(
+    db: Db,
+    entry: { app: AppId; actor: Actor; action: string; user: User },
+  ): Promise<void> {
     await audit(db, {
-      appId: entry.app, actor: entry.actor.name, action: entry.action, status: 'success', at: now(),
-      correlationId: entry.actor.context?.correlationId, details: { userId: entry.user.id, status: entry.user.status },
+      appId: entry.app,
+      actor: entry.actor.name,
+      action: entry.action,
+      status: 'success',
+      at: now(),
+      correlationId: entry.actor.context?.correlationId,
+      details: { userId: entry.user.id, status: entry.user.status },
     })
   }
 
   const findByExternal = together(async (asked: readonly { app: AppId; external: string }[]) => {
-    const users = await store.findUsers(pool, asked.map(({ app }) => app), asked.map(({ external }) => external))
+    const users = await store.findUsers(
+      pool,
+      asked.map(({ app }) => app),
+      asked.map(({ external }) => external),
+    )
     const found = new Map(users.map((user) => [`${user.appId}:${user.externalUserId}`, user]))
     return ({ app, external }) => found.get(`${app}:${external}`) ?? null
   })
@@ -118,7 +164,8 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     return user
   }
 
-  const findById = (app: AppId, id: UserId): Promise<User | null> => store.findUserById(pool, app, id)
+  const findById = (app: AppId, id: UserId): Promise<User | null> =>
+    store.findUserById(pool, app, id)
 
   /** As `get`, but an inactive user is not found either. */
   async function getActive(app: AppId, external: string): Promise<User> {
@@ -134,7 +181,13 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     return user
   }
 
-  async function list(filter: { app: AppId; status: UserState | null; externalUserId: string | null; after: Cursor | null; limit: number }) {
+  async function list(filter: {
+    app: AppId
+    status: UserState | null
+    externalUserId: string | null
+    after: Cursor | null
+    limit: number
+  }) {
     return page(await store.listUsers(pool, { ...filter, appId: filter.app }), filter.limit)
   }
 
@@ -147,14 +200,19 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
   ): Promise<Map<string, { appId: AppId; userId: UserId }>> {
     const resolved = new Map<string, { appId: AppId; userId: UserId }>()
     // What cannot be an id is nobody's, and may hold what Postgres does not take as text.
-    const possible = subjects.filter((subject) =>
-      isClientId(subject.clientId) && subjectProblem(subject.externalUserId) === null)
-    const rows = await store.findSubjects(pool,
-      possible.map((subject) => subject.clientId), possible.map((subject) => subject.externalUserId))
+    const possible = subjects.filter(
+      (subject) => isClientId(subject.clientId) && subjectProblem(subject.externalUserId) === null,
+    )
+    const rows = await store.findSubjects(
+      pool,
+      possible.map((subject) => subject.clientId),
+      possible.map((subject) => subject.externalUserId),
+    )
     for (const row of rows) {
       const key = authId(row.client_id, row.external_user_id)
       const app = row.app_id as AppId
-      const user = row.user_id === null ? await provision(app, row.external_user_id) : row.user_id as UserId
+      const user =
+        row.user_id === null ? await provision(app, row.external_user_id) : (row.user_id as UserId)
       if (user !== null) resolved.set(key, { appId: app, userId: user })
     }
     return resolved
@@ -165,7 +223,7 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     const change = { externalUserId: externalUserId(external) }
     const { user, created } = await tx(pool, async (db) => {
       const made = await create(db, app, change)
-      const found = made ?? await store.lockUser(db, app, change.externalUserId)
+      const found = made ?? (await store.lockUser(db, app, change.externalUserId))
       if (!found) throw new Error('a user that exists cannot be found')
       return { user: found, created: made !== null }
     })

@@ -19,7 +19,8 @@ export function createTurns({ running, waiting }: { running: number; waiting: nu
 
   // The turn passes from who is done to who waits, so `busy` stays as it is.
   function wait(): Promise<void> {
-    if (queue.length >= waiting) throw new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
+    if (queue.length >= waiting)
+      throw new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
     return new Promise((resolve) => queue.push(resolve))
   }
 }

@@ -38,4 +38,7 @@ export const publicScopes = ['openid', 'sign:job'] as const
 export const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code'
 /** Grant types (RFC 7591 section 2) that each kind of client may have. */
 export const publicGrants = ['authorization_code', 'refresh_token', deviceGrant] as const
-export const m2mGrants = ['client_credentials', 'urn:ietf:params:oauth:grant-type:token-exchange'] as const
+export const m2mGrants = [
+  'client_credentials',
+  'urn:ietf:params:oauth:grant-type:token-exchange',
+] as const

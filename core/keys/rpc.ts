@@ -18,18 +18,28 @@ export interface KeysRpcDeps {
 }
 
 export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpcDeps) {
-  const ended = (revokedAt: Date) =>
-    ({ revokedAt: revokedAt.toISOString(), effectiveBy: addSeconds(revokedAt, revocationBoundSeconds).toISOString() })
+  const ended = (revokedAt: Date) => ({
+    revokedAt: revokedAt.toISOString(),
+    effectiveBy: addSeconds(revokedAt, revocationBoundSeconds).toISOString(),
+  })
 
   const keyService: Handlers<pb.KeyServiceServer> = {
     createKey: rpc(m2m('users:write'), async (request: pb.CreateKeyRequest, caller, context) =>
-      keys.create(caller, {
-        externalUserId: request.externalUserId, label: request.label ?? null,
-        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
-      }, actor(caller, context))),
+      keys.create(
+        caller,
+        {
+          externalUserId: request.externalUserId,
+          label: request.label ?? null,
+          idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+        },
+        actor(caller, context),
+      ),
+    ),
     listKeys: rpc(m2m('users:write'), async (request: pb.ListKeysRequest, caller) => {
       const { items, nextCursor } = await keys.list(caller, {
-        externalUserId: request.externalUserId, after: parseCursor(request.cursor), limit: parseLimit(request.limit),
+        externalUserId: request.externalUserId,
+        after: parseCursor(request.cursor),
+        limit: parseLimit(request.limit),
       })
       return { keys: items.map(render), nextCursor }
     }),
@@ -37,19 +47,29 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
       return ended(await keys.revoke(caller, request, actor(caller, context)))
     }),
     createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>
-      appKeys.create(caller, {
-        label: request.label ?? null, subscriptionId: request.subscriptionId ?? null,
-        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
-      }, context)),
+      appKeys.create(
+        caller,
+        {
+          label: request.label ?? null,
+          subscriptionId: request.subscriptionId ?? null,
+          idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+        },
+        context,
+      ),
+    ),
     listAppKeys: rpc(member('read'), async (request: pb.ListAppKeysRequest, caller) => {
       const { items, nextCursor } = await appKeys.list(caller, {
-        after: parseCursor(request.cursor), limit: parseLimit(request.limit),
+        after: parseCursor(request.cursor),
+        limit: parseLimit(request.limit),
       })
       return { keys: items.map(renderAppKey), nextCursor }
     }),
     revokeAppKey: rpc(member('edit'), async (request: pb.RevokeAppKeyRequest, caller, context) =>
-      ended(await appKeys.revoke(caller, request.keyId, context))),
-    validateKey: rpc(service(), async (request: pb.ValidateKeyRequest) => appKeys.validate(request.key)),
+      ended(await appKeys.revoke(caller, request.keyId, context)),
+    ),
+    validateKey: rpc(service(), async (request: pb.ValidateKeyRequest) =>
+      appKeys.validate(request.key),
+    ),
   }
   return { keyService }
 }
@@ -64,4 +84,7 @@ const render = (key: Key) => ({
   label: key.label ?? undefined,
 })
 
-const renderAppKey = (key: AppKey) => ({ ...render(key), subscriptionId: key.subscriptionId ?? undefined })
+const renderAppKey = (key: AppKey) => ({
+  ...render(key),
+  subscriptionId: key.subscriptionId ?? undefined,
+})

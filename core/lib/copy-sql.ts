@@ -72,9 +72,10 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
   function text(value: string): void {
     room(4 + value.length * 3)
     const start = at + 4
-    const written = value.length <= shortText && writeAscii(buffer, start, value)
-      ? value.length
-      : buffer.write(value, start, 'utf8')
+    const written =
+      value.length <= shortText && writeAscii(buffer, start, value)
+        ? value.length
+        : buffer.write(value, start, 'utf8')
     word(written, at)
     at = start + written
   }
@@ -112,13 +113,34 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
   }
 
   return {
-    text, numeric, int8, uuid,
+    text,
+    numeric,
+    int8,
+    uuid,
     end: () => at,
-    row: (fields) => { room(2); short(buffer, at, fields); at += 2 },
-    none: () => { room(4); word(-1, at); at += 4 },
-    int4: (value) => { length(4); word(value, at); at += 4 },
-    boolean: (value) => { length(1); buffer[at++] = value ? 1 : 0 },
-    instant: (micros) => { length(8); long(micros - epochMicros) },
+    row: (fields) => {
+      room(2)
+      short(buffer, at, fields)
+      at += 2
+    },
+    none: () => {
+      room(4)
+      word(-1, at)
+      at += 4
+    },
+    int4: (value) => {
+      length(4)
+      word(value, at)
+      at += 4
+    },
+    boolean: (value) => {
+      length(1)
+      buffer[at++] = value ? 1 : 0
+    },
+    instant: (micros) => {
+      length(8)
+      long(micros - epochMicros)
+    },
     copy,
     slice: (from, to) => buffer.subarray(from, to),
     memory: () => buffer.buffer,
@@ -214,7 +236,8 @@ async function send(stream: Writable, rows: Buffer, done: Promise<void>): Promis
 
 function* chunks(rows: Buffer): Generator<Buffer> {
   yield header
-  for (let from = 0; from < rows.length; from += chunkBytes) yield rows.subarray(from, from + chunkBytes)
+  for (let from = 0; from < rows.length; from += chunkBytes)
+    yield rows.subarray(from, from + chunkBytes)
   yield trailer
 }
 

@@ -1,4 +1,12 @@
-import { type KeyObject, createCipheriv, createDecipheriv, createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto'
+import {
+  type KeyObject,
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  hash,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -49,7 +57,9 @@ export function seal(plain: Buffer, key: Buffer, context: string): Buffer {
 
 /** Undoes `seal`. Throws when the key or the context is another, or a byte was changed. */
 export function unseal(sealed: Buffer, key: Buffer, context: string): Buffer {
-  const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, 12)).setAAD(Buffer.from(context))
+  const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, 12)).setAAD(
+    Buffer.from(context),
+  )
   decipher.setAuthTag(sealed.subarray(12, 28))
   return Buffer.concat([decipher.update(sealed.subarray(28)), decipher.final()])
 }
@@ -58,8 +68,8 @@ export function unseal(sealed: Buffer, key: Buffer, context: string): Buffer {
 export function uuidV7(at: number = Date.now()): string {
   const bytes = randomBytes(16)
   bytes.writeUIntBE(at, 0, 6)
-  bytes[6] = (bytes[6] ?? 0) & 0x0f | 0x70
-  bytes[8] = (bytes[8] ?? 0) & 0x3f | 0x80
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x70
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80
   const hex = bytes.toString('hex')
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }

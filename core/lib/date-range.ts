@@ -8,7 +8,10 @@ export interface Dates {
 }
 
 /** Half-open `[start, end)`; null is open. */
-export interface DateRange { readonly start: Date | null; readonly end: Date | null }
+export interface DateRange {
+  readonly start: Date | null
+  readonly end: Date | null
+}
 
 const dayMs = 86_400_000
 
@@ -19,7 +22,8 @@ const dayMs = 86_400_000
 export function parseDates({ startDate, endDate }: Dates): DateRange {
   const start = startDate === undefined ? null : parseDate('startDate', startDate).start
   const end = endDate === undefined ? null : parseDate('endDate', endDate).end
-  if (start && end && start >= end) throw new DomainError('REQUEST_INVALID', 'startDate must not be after endDate')
+  if (start && end && start >= end)
+    throw new DomainError('REQUEST_INVALID', 'startDate must not be after endDate')
   return { start, end }
 }
 
@@ -27,6 +31,10 @@ function parseDate(name: string, text: string): { start: Date; end: Date } {
   const day = parseUtcDay(text)
   if (day) return { start: day, end: new Date(day.getTime() + dayMs) }
   const instant = parseInstant(text)
-  if (!instant) throw new DomainError('REQUEST_INVALID', `${name} must be an ISO 8601 date or instant with a zone`)
+  if (!instant)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `${name} must be an ISO 8601 date or instant with a zone`,
+    )
   return { start: instant, end: new Date(instant.getTime() + 1) }
 }

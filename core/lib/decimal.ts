@@ -2,7 +2,10 @@
  * Sums of decimals in plain notation, exact to 30 places. Nearly all have at most nine and are small: those are added
  * as whole billionths in a double, far below 2^53.
  */
-export interface DecimalSum { billionths: number; rest: bigint }
+export interface DecimalSum {
+  billionths: number
+  rest: bigint
+}
 
 export const newDecimalSum = (): DecimalSum => ({ billionths: 0, rest: 0n })
 
@@ -30,7 +33,8 @@ export function quickBillionths(text: string): number {
 const quickDigits = 15
 
 /** An integer as a number; NaN of one that may be too large for it. */
-export const quickInteger = (text: string): number => (text.length <= quickDigits ? Number(text) : NaN)
+export const quickInteger = (text: string): number =>
+  text.length <= quickDigits ? Number(text) : NaN
 
 /** Adds what another sum has come to. */
 export function addDecimals(sum: DecimalSum, { billionths, rest }: DecimalSum): void {

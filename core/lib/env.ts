@@ -45,7 +45,10 @@ export function createEnvReader(env: Env) {
     return raw(name, spec)
   }
 
-  function integer(name: string, spec: Spec & { fallback: string; min: number; max: number }): number {
+  function integer(
+    name: string,
+    spec: Spec & { fallback: string; min: number; max: number },
+  ): number {
     const value = Number(raw(name, spec))
     if (Number.isInteger(value) && value >= spec.min && value <= spec.max) return value
     problem(`${name} must be a whole number from ${spec.min} to ${spec.max}`)
@@ -56,7 +59,10 @@ export function createEnvReader(env: Env) {
     return integer(name, { ...spec, min: 0, max: 65_535 })
   }
 
-  function choice<T extends string>(name: string, spec: Spec & { fallback: T; of: readonly T[] }): T {
+  function choice<T extends string>(
+    name: string,
+    spec: Spec & { fallback: T; of: readonly T[] },
+  ): T {
     const value = raw(name, spec)
     const found = spec.of.find((option) => option === value)
     if (found === undefined) problem(`${name} must be one of ${spec.of.join(', ')}`)
@@ -68,12 +74,17 @@ export function createEnvReader(env: Env) {
     if (value === undefined) return undefined
     const scheme = URL.canParse(value) ? new URL(value).protocol.slice(0, -1) : ''
     if (spec.schemes.includes(scheme)) return value.replace(/\/+$/, '')
-    problem(`${name} must be a URL that starts with ${spec.schemes.map((s) => `${s}://`).join(' or ')}`)
+    problem(
+      `${name} must be a URL that starts with ${spec.schemes.map((s) => `${s}://`).join(' or ')}`,
+    )
     return undefined
   }
 
   function list(name: string, spec: Spec): string[] {
-    return (raw(name, spec) ?? '').split(',').map((part) => part.trim()).filter(Boolean)
+    return (raw(name, spec) ?? '')
+      .split(',')
+      .map((part) => part.trim())
+      .filter(Boolean)
   }
 
   return { text, optional, integer, port, choice, url, list, problem, settings, problems }

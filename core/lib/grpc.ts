@@ -1,4 +1,10 @@
-import { type ClientReadableStream, type ClientUnaryCall, Metadata, type ServiceError, status } from '@grpc/grpc-js'
+import {
+  type ClientReadableStream,
+  type ClientUnaryCall,
+  Metadata,
+  type ServiceError,
+  status,
+} from '@grpc/grpc-js'
 import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
 
 /** Proves to core that the caller is one of our own processes or an operator's command. */
@@ -7,10 +13,14 @@ export const serviceTokenHeader = 'x-tollgate-service-token'
 export const sessionHeader = 'x-tollgate-session'
 export const correlationHeader = 'x-correlation-id'
 
-type Unary<Request, Response> = (...call: [
-  request: Request, metadata: Metadata, options: { deadline: number },
-  done: (error: ServiceError | null, response: Response) => void,
-]) => ClientUnaryCall
+type Unary<Request, Response> = (
+  ...call: [
+    request: Request,
+    metadata: Metadata,
+    options: { deadline: number },
+    done: (error: ServiceError | null, response: Response) => void,
+  ]
+) => ClientUnaryCall
 
 export interface CallOptions {
   readonly deadlineMs: number
@@ -30,8 +40,12 @@ export function unary<Request, Response>(method: Unary<Request, Response>) {
     const metadata = new Metadata()
     for (const [name, value] of Object.entries(options.headers ?? {})) metadata.set(name, value)
     const { promise, resolve, reject } = Promise.withResolvers<Response>()
-    const call = method(request, metadata, { deadline: Date.now() + options.deadlineMs }, (error, response) =>
-      error ? reject(fromServiceError(error)) : resolve(response))
+    const call = method(
+      request,
+      metadata,
+      { deadline: Date.now() + options.deadlineMs },
+      (error, response) => (error ? reject(fromServiceError(error)) : resolve(response)),
+    )
     const abort = (): void => call.cancel()
     options.signal?.addEventListener('abort', abort, { once: true })
     return promise.finally(() => options.signal?.removeEventListener('abort', abort))
@@ -39,12 +53,17 @@ export function unary<Request, Response>(method: Unary<Request, Response>) {
 }
 
 type Streaming<Request, Response> = (
-  request: Request, metadata: Metadata, options: { deadline: number },
+  request: Request,
+  metadata: Metadata,
+  options: { deadline: number },
 ) => ClientReadableStream<Response>
 
 /** Calls a generated client's server-streaming method; the messages as they come, read no faster than they are taken. */
 export function streaming<Request, Response>(method: Streaming<Request, Response>) {
-  return async function* messages(request: Request, options: CallOptions): AsyncGenerator<Response> {
+  return async function* messages(
+    request: Request,
+    options: CallOptions,
+  ): AsyncGenerator<Response> {
     const metadata = new Metadata()
     for (const [name, value] of Object.entries(options.headers ?? {})) metadata.set(name, value)
     const stream = method(request, metadata, { deadline: Date.now() + options.deadlineMs })
@@ -61,12 +80,18 @@ export function streaming<Request, Response>(method: Streaming<Request, Response
 const isServiceError = (error: unknown): error is ServiceError =>
   error instanceof Error && 'code' in error && 'details' in error && 'metadata' in error
 
-const lost = new Set<number>([status.UNAVAILABLE, status.DEADLINE_EXCEEDED, status.CANCELLED, status.RESOURCE_EXHAUSTED])
+const lost = new Set<number>([
+  status.UNAVAILABLE,
+  status.DEADLINE_EXCEEDED,
+  status.CANCELLED,
+  status.RESOURCE_EXHAUSTED,
+])
 
 /** Rebuilds the DomainError from the trailer; without one the call never reached a handler. */
 export function fromServiceError(error: ServiceError): DomainError {
   const reason = error.metadata?.get(reasonTrailer)[0]
   if (isReason(reason)) return new DomainError(reason, error.details, { cause: error })
-  if (lost.has(error.code)) return new DomainError('UNAVAILABLE', 'core does not answer', { cause: error })
+  if (lost.has(error.code))
+    return new DomainError('UNAVAILABLE', 'core does not answer', { cause: error })
   return new DomainError('INTERNAL', 'core failed', { cause: error })
 }

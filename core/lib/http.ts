@@ -9,7 +9,10 @@ export interface Listening {
 }
 
 /** Starts `server` on `host:port` (0 picks a free one). A taken port is one clear error that names the setting. */
-export async function listen(server: Server, at: { host: string; port: number; setting: string }): Promise<Listening> {
+export async function listen(
+  server: Server,
+  at: { host: string; port: number; setting: string },
+): Promise<Listening> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, at)))
   server.listen(at.port, at.host, resolve)
@@ -17,14 +20,27 @@ export async function listen(server: Server, at: { host: string; port: number; s
   server.removeAllListeners('error')
   const address = server.address()
   const port = typeof address === 'object' && address ? address.port : at.port
-  return { port, url: `http://${hostForUrl(at.host)}:${port}`, stop: (graceMs) => stopServer(server, graceMs) }
+  return {
+    port,
+    url: `http://${hostForUrl(at.host)}:${port}`,
+    stop: (graceMs) => stopServer(server, graceMs),
+  }
 }
 
 /** What a person needs to know about a listener that would not start. */
-export function listenError(error: NodeJS.ErrnoException, at: { host: string; port: number; setting: string }): Error {
-  const why = error.code === 'EADDRINUSE' ? 'is already in use'
-    : error.code === 'EACCES' ? 'needs more rights' : `cannot be opened (${error.code ?? error.message})`
-  return new Error(`port ${at.port} on ${at.host} ${why}; set ${at.setting} to another port`, { cause: error })
+export function listenError(
+  error: NodeJS.ErrnoException,
+  at: { host: string; port: number; setting: string },
+): Error {
+  const why =
+    error.code === 'EADDRINUSE'
+      ? 'is already in use'
+      : error.code === 'EACCES'
+        ? 'needs more rights'
+        : `cannot be opened (${error.code ?? error.message})`
+  return new Error(`port ${at.port} on ${at.host} ${why}; set ${at.setting} to another port`, {
+    cause: error,
+  })
 }
 
 export const hostForUrl = (host: string): string =>
@@ -46,7 +62,13 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
 export type Readiness = () => Promise<Readonly<Record<string, boolean>>>
 
 /** The loopback listener of each process: /metrics, /healthz (alive), /readyz (its dependencies answer). */
-export function createAdminServer({ metrics, ready }: { metrics: readonly Metrics[]; ready: Readiness }): Server {
+export function createAdminServer({
+  metrics,
+  ready,
+}: {
+  metrics: readonly Metrics[]
+  ready: Readiness
+}): Server {
   return createServer((request, response) => {
     const respond = (status: number, type: string, body: string): void => {
       response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
@@ -55,7 +77,11 @@ export function createAdminServer({ metrics, ready }: { metrics: readonly Metric
       '/healthz': async () => respond(200, 'text/plain', 'ok\n'),
       '/readyz': async () => {
         const parts = await ready()
-        respond(Object.values(parts).every(Boolean) ? 200 : 503, 'application/json', JSON.stringify(parts))
+        respond(
+          Object.values(parts).every(Boolean) ? 200 : 503,
+          'application/json',
+          JSON.stringify(parts),
+        )
       },
       '/metrics': async () => {
         const texts = await Promise.all(metrics.map((registry) => registry.metrics()))

@@ -3,7 +3,14 @@ import pino, { type DestinationStream, type Logger } from 'pino'
 export type Log = Logger
 
 const secretNames = new Set([
-  'authorization', 'cookie', 'password', 'secret', 'token', 'apiKey', 'clientSecret', 'credential',
+  'authorization',
+  'cookie',
+  'password',
+  'secret',
+  'token',
+  'apiKey',
+  'clientSecret',
+  'credential',
 ])
 const censoredDepth = 3
 
@@ -20,7 +27,10 @@ export interface LogOptions {
  */
 export function createLog({ level, name, file }: LogOptions, stream?: DestinationStream): Log {
   const options = {
-    level, name, base: { name }, formatters: { log: (fields: Fields) => censored(fields, censoredDepth) },
+    level,
+    name,
+    base: { name },
+    formatters: { log: (fields: Fields) => censored(fields, censoredDepth) },
     serializers: { err: fieldsOf },
   }
   return pino(options, stream ?? inTurns(file ?? 1))
@@ -37,7 +47,11 @@ function censored(fields: Fields, depth: number): Fields {
   let copy: Fields | null = null
   for (const name in fields) {
     const value = fields[name]
-    const shown = secretNames.has(name) ? '[redacted]' : isRecord(value) && depth > 1 ? censored(value, depth - 1) : value
+    const shown = secretNames.has(name)
+      ? '[redacted]'
+      : isRecord(value) && depth > 1
+        ? censored(value, depth - 1)
+        : value
     if (shown === value) continue
     copy ??= { ...fields }
     copy[name] = shown

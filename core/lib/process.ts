@@ -21,9 +21,12 @@ export interface ProcessSpec<Config> {
 const stopWithinMs = 4_500
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
-export const readLogLevel = (env: EnvReader): string => env.choice('LOG_LEVEL', {
-  fallback: 'info', of: logLevels, meaning: 'Least severe level that is logged, from trace to fatal; or silent.',
-})
+export const readLogLevel = (env: EnvReader): string =>
+  env.choice('LOG_LEVEL', {
+    fallback: 'info',
+    of: logLevels,
+    meaning: 'Least severe level that is logged, from trace to fatal; or silent.',
+  })
 
 /**
  * Runs one process: reads its settings (all problems, one line each, exit 1), starts it (one clear line when it
@@ -32,14 +35,21 @@ export const readLogLevel = (env: EnvReader): string => env.choice('LOG_LEVEL', 
 export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<void> {
   const env = createEnvReader(process.env)
   const config = spec.read(env)
-  const adminPort = env.port(spec.adminPort.setting, { fallback: spec.adminPort.fallback, meaning: `Loopback port of ${spec.name}'s metrics and health.` })
+  const adminPort = env.port(spec.adminPort.setting, {
+    fallback: spec.adminPort.fallback,
+    meaning: `Loopback port of ${spec.name}'s metrics and health.`,
+  })
   const level = readLogLevel(env)
   if (env.problems.length > 0) fail(env.problems)
   const log = createLog({ level, name: spec.name })
   const metrics = createMetrics(spec.name)
-  const running = await spec.start(config, { log, metrics }).catch((error: unknown) => fail(messagesOf(error)))
+  const running = await spec
+    .start(config, { log, metrics })
+    .catch((error: unknown) => fail(messagesOf(error)))
   const admin = await listen(createAdminServer({ metrics: [metrics], ready: running.ready }), {
-    host: '127.0.0.1', port: adminPort, setting: spec.adminPort.setting,
+    host: '127.0.0.1',
+    port: adminPort,
+    setting: spec.adminPort.setting,
   }).catch(async (error: unknown) => {
     // Why it cannot run is what counts, however stopping it goes.
     await running.stop().catch(() => {})
@@ -63,7 +73,10 @@ export function onStopSignal(stop: () => Promise<void>): void {
     stopping = true
     askedAt = performance.now()
     setTimeout(() => process.exit(1), stopWithinMs).unref()
-    stop().then(() => process.exit(0), () => process.exit(1))
+    stop().then(
+      () => process.exit(0),
+      () => process.exit(1),
+    )
   }
   process.on('SIGTERM', handle)
   process.on('SIGINT', handle)
@@ -81,7 +94,13 @@ export const messagesOf = (error: unknown): string[] =>
 /** True when `work` settled within `milliseconds`. It goes on in any case. */
 export function within(work: Promise<unknown>, milliseconds: number): Promise<boolean> {
   const late = sleep(Math.max(0, milliseconds), false, { ref: false })
-  return Promise.race([work.then(() => true, () => true), late])
+  return Promise.race([
+    work.then(
+      () => true,
+      () => true,
+    ),
+    late,
+  ])
 }
 
 export function fail(lines: readonly string[]): never {

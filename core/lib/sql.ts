@@ -62,7 +62,10 @@ export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T
     return result
   } catch (error) {
     // A connection whose rollback fails is of unknown state and goes.
-    const broken = await client.query('rollback').then(() => undefined, (failure: Error) => failure)
+    const broken = await client.query('rollback').then(
+      () => undefined,
+      (failure: Error) => failure,
+    )
     if (!broken) client.off('error', ignore)
     client.release(broken)
     throw error
@@ -92,7 +95,10 @@ export async function one<Row extends object>(db: Db, statement: Statement): Pro
   return row
 }
 
-export async function maybeOne<Row extends object>(db: Db, statement: Statement): Promise<Row | null> {
+export async function maybeOne<Row extends object>(
+  db: Db,
+  statement: Statement,
+): Promise<Row | null> {
   const { rows } = await db.query<Row>(statement)
   return rows[0] ?? null
 }
@@ -102,12 +108,28 @@ export async function many<Row extends object>(db: Db, statement: Statement): Pr
   return rows
 }
 
-const unavailable = new Set(['57P01', '57P02', '57P03', '53300', '08000', '08003', '08006', '08001', '57014', '55P03'])
+const unavailable = new Set([
+  '57P01',
+  '57P02',
+  '57P03',
+  '53300',
+  '08000',
+  '08003',
+  '08006',
+  '08001',
+  '57014',
+  '55P03',
+])
 
 /** True when Postgres, not the statement, is at fault: worth a later try. */
 export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const code = 'code' in error && typeof error.code === 'string' ? error.code : ''
-  return unavailable.has(code) || /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_)/.test(code)
-    || /connection (terminated|timeout|error)|timeout exceeded when trying to connect/i.test(error.message)
+  return (
+    unavailable.has(code) ||
+    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_)/.test(code) ||
+    /connection (terminated|timeout|error)|timeout exceeded when trying to connect/i.test(
+      error.message,
+    )
+  )
 }

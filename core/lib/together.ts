@@ -21,14 +21,16 @@ interface Waiting<Asked, Found> {
  * batch.
  */
 export function together<Asked, Found>(
-  load: (asked: readonly Asked[]) => Promise<(one: Asked) => Found>, { batchMax = 64, lanes = 2 }: Together = {},
+  load: (asked: readonly Asked[]) => Promise<(one: Asked) => Found>,
+  { batchMax = 64, lanes = 2 }: Together = {},
 ): (asked: Asked) => Promise<Found> {
   const waiting: Waiting<Asked, Found>[] = []
   let underWay = 0
   let slow = 0
 
   function leave(): void {
-    while (waiting.length > 0 && underWay - Math.min(slow, slowMax) < lanes) void travel(waiting.splice(0, batchMax))
+    while (waiting.length > 0 && underWay - Math.min(slow, slowMax) < lanes)
+      void travel(waiting.splice(0, batchMax))
   }
 
   async function travel(batch: readonly Waiting<Asked, Found>[]): Promise<void> {

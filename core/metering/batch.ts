@@ -30,7 +30,10 @@ export interface Session {
   readonly feature: Feature
 }
 
-export interface Feature { readonly pipeline: string; readonly modelId: string }
+export interface Feature {
+  readonly pipeline: string
+  readonly modelId: string
+}
 
 export interface BatchProblem {
   readonly index: number
@@ -71,8 +74,18 @@ export function createBatch(rows: RowBuffer, at: Date, size: number) {
     const from = rows.end()
     writeTicket(rows, ticket)
     columns.add({
-      index, feature, fee, billableSecs, signedAtMicros, from, to: rows.end(), pixels: ticket.pixels,
-      eventId: ticket.eventId, digest, session: sessionOf(ticket, feature), sequence: ticket.sequenceNumber,
+      index,
+      feature,
+      fee,
+      billableSecs,
+      signedAtMicros,
+      from,
+      to: rows.end(),
+      pixels: ticket.pixels,
+      eventId: ticket.eventId,
+      digest,
+      session: sessionOf(ticket, feature),
+      sequence: ticket.sequenceNumber,
     })
   }
 
@@ -99,14 +112,23 @@ export function createBatch(rows: RowBuffer, at: Date, size: number) {
     return within(models, modelId, () => features.push({ pipeline, modelId }) - 1)
   }
 
-  return { add, addTicket, read: (): Batch => ({ tickets: columns.read(), sessions, features, problems, ignored, payers }) }
+  return {
+    add,
+    addTicket,
+    read: (): Batch => ({ tickets: columns.read(), sessions, features, problems, ignored, payers }),
+  }
 }
 
 /** Finds whom each payer's tickets belong to; users of known apps that are new are provisioned. */
-export async function attribute(payers: ReadonlyMap<string, Payer>, resolve: ResolveSubjects): Promise<void> {
+export async function attribute(
+  payers: ReadonlyMap<string, Payer>,
+  resolve: ResolveSubjects,
+): Promise<void> {
   // What does not look like one of our client ids names no app of ours: no need to ask.
   const wanted = [...payers.values()].filter(({ clientId }) => isClientId(clientId))
   if (wanted.length === 0) return
-  const found = await resolve(wanted.map(({ clientId, externalUserId }) => ({ clientId, externalUserId })))
+  const found = await resolve(
+    wanted.map(({ clientId, externalUserId }) => ({ clientId, externalUserId })),
+  )
   for (const [key, payer] of payers) payer.subject = found.get(key) ?? null
 }

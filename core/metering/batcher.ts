@@ -48,7 +48,10 @@ export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }
   async function next(): Promise<StreamRecord[]> {
     while (waiting.length === 0 && failures.length === 0) await changed.promise
     const lingering = new AbortController()
-    const lingered = sleep(lingerMs, undefined, { signal: lingering.signal }).then(() => true, () => true)
+    const lingered = sleep(lingerMs, undefined, { signal: lingering.signal }).then(
+      () => true,
+      () => true,
+    )
     for (let late = false; !late && !isWhole() && failures.length === 0;) {
       late = await Promise.race([changed.promise.then(() => false), lingered])
     }

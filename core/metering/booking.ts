@@ -86,7 +86,10 @@ export interface Irregular {
 export const regular: Irregular = { forked: 0, late: 0, lost: 0n }
 
 /** Tickets that were written, and the users that have nothing left. */
-export interface Booked { readonly exhausted: readonly UserId[]; readonly irregular: Irregular }
+export interface Booked {
+  readonly exhausted: readonly UserId[]
+  readonly irregular: Irregular
+}
 
 export interface Told {
   readonly charge: Charge
@@ -105,20 +108,31 @@ export async function book(db: Db, tickets: Bookable, given: Booking): Promise<B
   const { repeated, overgrown } = await addSessions(db, tickets.addingSessions)
   const lost = overgrown.length === 0 ? 0n : await closeHoles(db, overgrown)
   const replayed = replays(tickets, repeated)
-  if (!given.copied) await store.copyTickets(db, replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, given))
+  if (!given.copied)
+    await store.copyTickets(
+      db,
+      replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, given),
+    )
   else if (replayed.size > 0) throw new Error('sequence numbers had come before')
   await store.addHours(db, tickets.addingHours)
   await given.emit?.(db, keysOf(tickets, given.firstParts), at)
   const charges = chargesOf(tickets, given.firstParts)
-  const exhausted = charges.length === 0 ? [] : await given.charge(db, charges, { id: chargeId, at })
-  return { exhausted, irregular: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost } }
+  const exhausted =
+    charges.length === 0 ? [] : await given.charge(db, charges, { id: chargeId, at })
+  return {
+    exhausted,
+    irregular: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost },
+  }
 }
 
 const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => number): number =>
   sessions.reduce((sum, session) => sum + of(session), 0)
 
 /** Writes whole rows, one by one. */
-function rowWriter({ batch, ...charge }: Pick<Bookable, 'batch' | 'chargeId' | 'at'>, { firstParts, out }: Given) {
+function rowWriter(
+  { batch, ...charge }: Pick<Bookable, 'batch' | 'chargeId' | 'at'>,
+  { firstParts, out }: Given,
+) {
   const writeOutcome = outcomeWriter(out, charge)
 
   return (place: number, price: Priced | null, replayed: boolean): void => {
@@ -127,7 +141,11 @@ function rowWriter({ batch, ...charge }: Pick<Bookable, 'batch' | 'chargeId' | '
   }
 }
 
-function rowsWith(replayed: ReadonlySet<number>, { places, prices, ...charge }: Bookable, given: Given): Buffer {
+function rowsWith(
+  replayed: ReadonlySet<number>,
+  { places, prices, ...charge }: Bookable,
+  given: Given,
+): Buffer {
   const start = given.out.end()
   const write = rowWriter(charge, given)
   places.forEach((place, i) => write(place, prices[i] ?? null, replayed.has(place)))
@@ -142,7 +160,8 @@ function subjectOf({ tickets, sessions }: Batch, place: number): Subject {
 
 function keysOf({ batch, places, prices }: Fresh, rows: Buffer): TicketKey[] {
   return priced({ places, prices }, (place) => ({
-    ...subjectOf(batch, place), signedAt: microsText(microsOf(batch.tickets, place)),
+    ...subjectOf(batch, place),
+    signedAt: microsText(microsOf(batch.tickets, place)),
     eventId: eventIdIn(rows, fromOf(batch.tickets, place)),
   }))
 }
@@ -157,12 +176,19 @@ function chargesOf(tickets: Bookable, rows: Buffer): UserCharge[] {
     const charged = sumOf(sessions, (session) => session.tickets - session.unpriced)
     const [first] = sessions
     if (!first || charged === 0) return []
-    return [{
-      appId: first.subject.appId, userId, tickets: charged, each: () => ofUser(userId),
-      cost: usdAttos(sessions.reduce((sum, { cost }) => sum + cost, 0n)),
-      from: new Date(Math.floor(Math.min(...sessions.map(({ firstMicros }) => firstMicros)) / 1000)),
-      to: new Date(Math.floor(Math.max(...sessions.map(({ lastMicros }) => lastMicros)) / 1000)),
-    }]
+    return [
+      {
+        appId: first.subject.appId,
+        userId,
+        tickets: charged,
+        each: () => ofUser(userId),
+        cost: usdAttos(sessions.reduce((sum, { cost }) => sum + cost, 0n)),
+        from: new Date(
+          Math.floor(Math.min(...sessions.map(({ firstMicros }) => firstMicros)) / 1000),
+        ),
+        to: new Date(Math.floor(Math.max(...sessions.map(({ lastMicros }) => lastMicros)) / 1000)),
+      },
+    ]
   })
 }
 
@@ -170,13 +196,27 @@ function ticketCharges({ batch, places, prices }: Fresh, rows: Buffer): TicketCh
   const { tickets, features } = batch
   return priced({ places, prices }, (place, { cost }) => {
     const { appId, userId } = subjectOf(batch, place)
-    const { pipeline, modelId } = features[featureOf(tickets, place)] ?? { pipeline: '', modelId: '' }
+    const { pipeline, modelId } = features[featureOf(tickets, place)] ?? {
+      pipeline: '',
+      modelId: '',
+    }
     const eventId = eventIdIn(rows, fromOf(tickets, place))
-    return { appId, userId, eventId, pipeline, modelId, signedAt: new Date(msOf(tickets, place)), cost }
+    return {
+      appId,
+      userId,
+      eventId,
+      pipeline,
+      modelId,
+      signedAt: new Date(msOf(tickets, place)),
+      cost,
+    }
   })
 }
 
-function priced<T>({ places, prices }: Pick<Fresh, 'places' | 'prices'>, of: (place: number, price: Priced) => T): T[] {
+function priced<T>(
+  { places, prices }: Pick<Fresh, 'places' | 'prices'>,
+  of: (place: number, price: Priced) => T,
+): T[] {
   const found: T[] = []
   for (let i = 0; i < places.length; i++) {
     const price = prices[i]
@@ -186,10 +226,14 @@ function priced<T>({ places, prices }: Pick<Fresh, 'places' | 'prices'>, of: (pl
 }
 
 /** Places of tickets whose session had their sequence number before, in the database or in the batch itself. */
-function replays({ batch, places, sessions }: Bookable, repeated: readonly Repeated[]): ReadonlySet<number> {
+function replays(
+  { batch, places, sessions }: Bookable,
+  repeated: readonly Repeated[],
+): ReadonlySet<number> {
   const suspects = new Map<Session | undefined, { ranges: [bigint, bigint][]; seen: Set<bigint> }>()
   for (const { session, sequences } of sessions) {
-    if (new Set(sequences).size < sequences.length) suspects.set(session, { ranges: [], seen: new Set() })
+    if (new Set(sequences).size < sequences.length)
+      suspects.set(session, { ranges: [], seen: new Set() })
   }
   for (const { position, ranges } of repeated) {
     const session = sessions[position]?.session

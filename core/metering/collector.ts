@@ -39,7 +39,9 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
   let said = { reason: '', atMs: 0 }
   let running: Promise<void> = Promise.resolve()
 
-  const start = (): void => { running = run() }
+  const start = (): void => {
+    running = run()
+  }
 
   /** Lets the batch that is being written finish, and closes the source. */
   async function stop(): Promise<void> {
@@ -85,13 +87,20 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
     const reason = messageOf(error)
     const isNews = reason !== said.reason || Date.now() - said.atMs >= sayAgainMs
     if (isNews) said = { reason, atMs: Date.now() }
-    log[isNews ? 'warn' : 'debug']({ reason, source: source.name, failures }, 'the event stream broke off; opening it again')
+    log[isNews ? 'warn' : 'debug'](
+      { reason, source: source.name, failures },
+      'the event stream broke off; opening it again',
+    )
     log.debug({ err: error }, 'why the event stream broke off')
   }
 
   const pause = (failures: number): Promise<void> =>
-    sleep(Math.min(firstPauseMs * 2 ** Math.min(failures - 1, 10), longestPauseMs) * (1 - Math.random() / 4), undefined,
-      { signal: stopping.signal, ref: false }).catch(() => {})
+    sleep(
+      Math.min(firstPauseMs * 2 ** Math.min(failures - 1, 10), longestPauseMs) *
+        (1 - Math.random() / 4),
+      undefined,
+      { signal: stopping.signal, ref: false },
+    ).catch(() => {})
 
   async function pump(from: EventSession): Promise<never> {
     const pull = pulling(from)
@@ -113,7 +122,10 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
       const next = upcoming[0]?.then(({ prepared }) => prepared)
       next?.catch(() => {})
       const write = async (): Promise<Ingested> => relay.write(await batch.prepared, next)
-      await intake.take({ records: batch.records, write }, { signal: stopping.signal, attempts: Infinity })
+      await intake.take(
+        { records: batch.records, write },
+        { signal: stopping.signal, attempts: Infinity },
+      )
       from.committed(batch.records)
       pull.written()
       taken += batch.records.length
@@ -138,7 +150,12 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
       return { records, prepared }
     }
 
-    return { next, written: () => { held -= 1 } }
+    return {
+      next,
+      written: () => {
+        held -= 1
+      },
+    }
   }
 
   return { start, stop, lagSeconds, connected }

@@ -55,10 +55,16 @@ export function createColumns(size: number) {
 
   function add(ticket: NewTicket): void {
     const { fee, billableSecs, pixels, sequence } = ticket
-    const [quickFee, quickPixels, quickSequence] = [Number(fee), quickInteger(pixels), quickInteger(sequence)]
+    const [quickFee, quickPixels, quickSequence] = [
+      Number(fee),
+      quickInteger(pixels),
+      quickInteger(sequence),
+    ]
     const billionths = quickBillionths(billableSecs)
-    const fits = Number.isSafeInteger(quickFee) && !Number.isNaN(quickPixels + quickSequence + billionths)
-    if (!fits) odd.set(count, { fee, billableSecs, pixels: BigInt(pixels), sequence: BigInt(sequence) })
+    const fits =
+      Number.isSafeInteger(quickFee) && !Number.isNaN(quickPixels + quickSequence + billionths)
+    if (!fits)
+      odd.set(count, { fee, billableSecs, pixels: BigInt(pixels), sequence: BigInt(sequence) })
     let at = count * width
     numbers[at++] = ticket.index
     numbers[at++] = ticket.session
@@ -78,7 +84,8 @@ export function createColumns(size: number) {
   return { add, read: (): Columns => ({ count, numbers, ids, odd }) }
 }
 
-const number = ({ numbers }: Columns, place: number, column: number): number => numbers[place * width + column] ?? 0
+const number = ({ numbers }: Columns, place: number, column: number): number =>
+  numbers[place * width + column] ?? 0
 
 export const indexOf = (tickets: Columns, place: number): number => number(tickets, place, 0)
 export const sessionOf = (tickets: Columns, place: number): number => number(tickets, place, 1)
@@ -86,12 +93,14 @@ export const featureOf = (tickets: Columns, place: number): number => number(tic
 export const fromOf = (tickets: Columns, place: number): number => number(tickets, place, 3)
 export const toOf = (tickets: Columns, place: number): number => number(tickets, place, 4)
 export const microsOf = (tickets: Columns, place: number): number => number(tickets, place, 5)
-export const msOf = (tickets: Columns, place: number): number => Math.floor(number(tickets, place, 5) / 1000)
+export const msOf = (tickets: Columns, place: number): number =>
+  Math.floor(number(tickets, place, 5) / 1000)
 export const billionthsOf = (tickets: Columns, place: number): number => number(tickets, place, 7)
 export const quickPixelsOf = (tickets: Columns, place: number): number => number(tickets, place, 8)
 export const sequenceOf = (tickets: Columns, place: number): bigint =>
   tickets.odd.get(place)?.sequence ?? BigInt(number(tickets, place, 9))
-export const feeOf = (tickets: Columns, place: number): Wei => tickets.odd.get(place)?.fee ?? wei(BigInt(number(tickets, place, 6)))
+export const feeOf = (tickets: Columns, place: number): Wei =>
+  tickets.odd.get(place)?.fee ?? wei(BigInt(number(tickets, place, 6)))
 
 /** Where the key of a ticket stands in `ids`; its digest follows. */
 export const keyAt = (place: number): number => place * bothIds
@@ -101,7 +110,8 @@ const text = ({ ids }: Columns, from: number): string =>
 
 /** A character a byte. */
 export const keyOf = (tickets: Columns, place: number): string => text(tickets, keyAt(place))
-export const digestOf = (tickets: Columns, place: number): string => text(tickets, keyAt(place) + idLength)
+export const digestOf = (tickets: Columns, place: number): string =>
+  text(tickets, keyAt(place) + idLength)
 
 /** Less than zero when the key of the one comes before that of the other, zero when they are the same. */
 export function compareKeys({ ids }: Columns, one: number, other: number): number {
@@ -120,7 +130,10 @@ const sortable = 2 ** 15
 export function byKey(tickets: Columns, places: Uint32Array): Uint32Array {
   const inOrder = (a: number, b: number): number => compareKeys(tickets, a, b) || a - b
   if (places.length > sortable) return places.toSorted(inOrder)
-  const numbers = Float64Array.from(places, (place, i) => startOf(tickets, place) * sortable + i).sort()
+  const numbers = Float64Array.from(
+    places,
+    (place, i) => startOf(tickets, place) * sortable + i,
+  ).sort()
   const sorted = Uint32Array.from(numbers, (each) => places[each % sortable] ?? 0)
   for (let from = 0; from < sorted.length;) {
     const start = Math.floor((numbers[from] ?? 0) / sortable)

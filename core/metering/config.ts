@@ -34,33 +34,65 @@ const defaultRateUrls =
 export function readMeteringConfig(env: EnvReader): MeteringConfig {
   const kafka = readKafka(env)
   const collector = env.choice('COLLECTOR', {
-    of: ['on', 'off'], fallback: 'on', meaning: 'Whether core collects from Kafka itself; off where tollgate collector does.',
+    of: ['on', 'off'],
+    fallback: 'on',
+    meaning: 'Whether core collects from Kafka itself; off where tollgate collector does.',
   })
-  return { kafka: collector === 'on' ? kafka : null, rates: readRates(env), lossGraceSeconds: readLossGrace(env) }
+  return {
+    kafka: collector === 'on' ? kafka : null,
+    rates: readRates(env),
+    lossGraceSeconds: readLossGrace(env),
+  }
 }
 
 /** The same for a process that does nothing but collect. */
 export function readCollectingConfig(env: EnvReader): MeteringConfig {
   const kafka = readKafka(env)
-  if (kafka === null) env.problem('KAFKA_BROKERS is required: a collector reads its events from Kafka')
+  if (kafka === null)
+    env.problem('KAFKA_BROKERS is required: a collector reads its events from Kafka')
   return { kafka, rates: readRates(env), lossGraceSeconds: readLossGrace(env) }
 }
 
-const readLossGrace = (env: EnvReader): number => env.integer('LOSS_GRACE_SECONDS', {
-  fallback: '300', min: 1, max: 86_400,
-  meaning: 'How long a ticket may be missing between others of its session before it counts as lost.',
-})
+const readLossGrace = (env: EnvReader): number =>
+  env.integer('LOSS_GRACE_SECONDS', {
+    fallback: '300',
+    min: 1,
+    max: 86_400,
+    meaning:
+      'How long a ticket may be missing between others of its session before it counts as lost.',
+  })
 
 function readKafka(env: EnvReader): KafkaConfig | null {
-  const brokers = env.list('KAFKA_BROKERS', { meaning: 'Kafka brokers (host:port, comma list) whose events are collected; unset: direct mode only.' })
-  const topic = env.text('KAFKA_TOPIC', { fallback: 'livepeer-gateway-events', meaning: 'Topic that the signer writes its events to.' })
-  const group = env.text('KAFKA_GROUP', { fallback: 'tollgate-collector', meaning: 'Consumer group of the collectors.' })
+  const brokers = env.list('KAFKA_BROKERS', {
+    meaning:
+      'Kafka brokers (host:port, comma list) whose events are collected; unset: direct mode only.',
+  })
+  const topic = env.text('KAFKA_TOPIC', {
+    fallback: 'livepeer-gateway-events',
+    meaning: 'Topic that the signer writes its events to.',
+  })
+  const group = env.text('KAFKA_GROUP', {
+    fallback: 'tollgate-collector',
+    meaning: 'Consumer group of the collectors.',
+  })
   const tls = readTls(env)
   const username = env.optional('KAFKA_USER', { meaning: 'SASL/PLAIN user name for the brokers.' })
-  const password = env.optional('KAFKA_PASSWORD', { secret: true, meaning: 'SASL/PLAIN password for the brokers.' })
-  const sessionSeconds = env.integer('KAFKA_SESSION_SECONDS', { fallback: '10', min: 6, max: 300, meaning: 'How long a collector may be silent before others take over its partitions; what a crash costs in delay.' })
-  if ((username === undefined) !== (password === undefined)) env.problem('KAFKA_USER and KAFKA_PASSWORD must be set together')
-  for (const broker of brokers.filter((broker) => !/^[^\s:]+:\d{1,5}$|^\[[0-9a-fA-F:]+\]:\d{1,5}$/.test(broker))) {
+  const password = env.optional('KAFKA_PASSWORD', {
+    secret: true,
+    meaning: 'SASL/PLAIN password for the brokers.',
+  })
+  const sessionSeconds = env.integer('KAFKA_SESSION_SECONDS', {
+    fallback: '10',
+    min: 6,
+    max: 300,
+    meaning:
+      'How long a collector may be silent before others take over its partitions; what a crash costs in delay.',
+  })
+  if ((username === undefined) !== (password === undefined))
+    env.problem('KAFKA_USER and KAFKA_PASSWORD must be set together')
+  for (const broker of brokers.filter(
+    (broker) => !/^[^\s:]+:\d{1,5}$|^\[[0-9a-fA-F:]+\]:\d{1,5}$/.test(broker),
+  )) {
     env.problem(`KAFKA_BROKERS must be a comma list of host:port; ${broker} is not one`)
   }
   if (brokers.length === 0) return null
@@ -69,30 +101,58 @@ function readKafka(env: EnvReader): KafkaConfig | null {
 }
 
 function readTls(env: EnvReader): KafkaConfig['tls'] {
-  const tls = env.choice('KAFKA_TLS', { of: ['on', 'off'], fallback: 'off', meaning: 'Speak TLS (1.2 or newer) with the brokers.' })
-  const file = env.optional('KAFKA_CA_FILE', { meaning: 'PEM file of the authorities whose broker certificates are trusted, in place of the public ones.' })
+  const tls = env.choice('KAFKA_TLS', {
+    of: ['on', 'off'],
+    fallback: 'off',
+    meaning: 'Speak TLS (1.2 or newer) with the brokers.',
+  })
+  const file = env.optional('KAFKA_CA_FILE', {
+    meaning:
+      'PEM file of the authorities whose broker certificates are trusted, in place of the public ones.',
+  })
   if (file === undefined) return tls === 'on' ? { ca: null } : null
   if (tls === 'off') env.problem('KAFKA_CA_FILE needs KAFKA_TLS=on')
   try {
     const ca = readFileSync(file, 'utf8')
-    if (!ca.includes('-----BEGIN CERTIFICATE-----')) env.problem('KAFKA_CA_FILE holds no PEM certificate')
+    if (!ca.includes('-----BEGIN CERTIFICATE-----'))
+      env.problem('KAFKA_CA_FILE holds no PEM certificate')
     return { ca }
   } catch (error) {
-    env.problem(`KAFKA_CA_FILE cannot be read (${error instanceof Error && 'code' in error ? String(error.code) : 'unknown'})`)
+    env.problem(
+      `KAFKA_CA_FILE cannot be read (${error instanceof Error && 'code' in error ? String(error.code) : 'unknown'})`,
+    )
     return null
   }
 }
 
 function readRates(env: EnvReader): MeteringConfig['rates'] {
-  const fixed = env.optional('RATE_FIXED', { meaning: 'USD for one ETH, in place of the rate sources; for tests and demonstrations.' })
-  const urls = env.list('RATE_URLS', { fallback: defaultRateUrls, meaning: 'Where the price of one ETH in USD is read (comma list, tried in order; Coinbase, Kraken or {"price"} answers).' })
-  const pollSeconds = env.integer('RATE_POLL_SECONDS', { fallback: '60', min: 1, max: 3_600, meaning: 'Seconds between two observations of the price.' })
-  const maxAgeSeconds = env.integer('RATE_MAX_AGE_SECONDS', { fallback: '600', min: 1, max: 86_400, meaning: 'How old, in seconds, an observation may be at the time of the ticket that it prices.' })
+  const fixed = env.optional('RATE_FIXED', {
+    meaning: 'USD for one ETH, in place of the rate sources; for tests and demonstrations.',
+  })
+  const urls = env.list('RATE_URLS', {
+    fallback: defaultRateUrls,
+    meaning:
+      'Where the price of one ETH in USD is read (comma list, tried in order; Coinbase, Kraken or {"price"} answers).',
+  })
+  const pollSeconds = env.integer('RATE_POLL_SECONDS', {
+    fallback: '60',
+    min: 1,
+    max: 3_600,
+    meaning: 'Seconds between two observations of the price.',
+  })
+  const maxAgeSeconds = env.integer('RATE_MAX_AGE_SECONDS', {
+    fallback: '600',
+    min: 1,
+    max: 86_400,
+    meaning: 'How old, in seconds, an observation may be at the time of the ticket that it prices.',
+  })
   for (const url of urls.filter((url) => !/^https?:\/\//.test(url) || !URL.canParse(url))) {
     env.problem(`RATE_URLS must be a comma list of http(s) addresses; ${url} is not one`)
   }
-  if (maxAgeSeconds < pollSeconds) env.problem('RATE_MAX_AGE_SECONDS must not be less than RATE_POLL_SECONDS')
+  if (maxAgeSeconds < pollSeconds)
+    env.problem('RATE_MAX_AGE_SECONDS must not be less than RATE_POLL_SECONDS')
   const rate = fixed === undefined ? null : parseRate(fixed)
-  if (fixed !== undefined && rate === null) env.problem('RATE_FIXED must be a positive decimal of USD for one ETH')
+  if (fixed !== undefined && rate === null)
+    env.problem('RATE_FIXED must be a positive decimal of USD for one ETH')
   return { fixed: rate, urls, pollSeconds, maxAgeSeconds }
 }

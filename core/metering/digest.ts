@@ -1,10 +1,12 @@
 import { hash } from 'node:crypto'
 
 /** The first 128 bits of a SHA-256, a character a byte. */
-export const digestOf = (bytes: Buffer | string): string => hash('sha256', bytes, 'binary').slice(0, 16)
+export const digestOf = (bytes: Buffer | string): string =>
+  hash('sha256', bytes, 'binary').slice(0, 16)
 
 /** The same of a SHA-256 in hexadecimal. */
-export const halfDigest = (hex: string): string => Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
+export const halfDigest = (hex: string): string =>
+  Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
 
 const [dash, uuidLength] = [45, 36]
 // Behind the 1st, 2nd, 3rd and 4th part.

@@ -2,7 +2,16 @@ import { isUtf8 } from 'node:buffer'
 import { subjectProblem } from '../ids.ts'
 import { type Wei, wei } from '../lib/money.ts'
 import {
-  type Instant, decimalText, describing, exactDecimal, instantOf, int31, int64Text, integerText, sequenceText, unixMs,
+  type Instant,
+  decimalText,
+  describing,
+  exactDecimal,
+  instantOf,
+  int31,
+  int64Text,
+  integerText,
+  sequenceText,
+  unixMs,
 } from './fields.ts'
 import { type Members, type Value, hasMembers, isNumber, isObject, readJson } from './json.ts'
 import { createLayouts } from './layouts.ts'
@@ -24,13 +33,15 @@ const dayMs = 86_400_000
  * total: no input throws, no number passes through a float. `now` bounds the signing time.
  */
 export function parseEvent(bytes: Buffer, now: Date): ParsedEvent {
-  if (bytes.length > maxEventBytes) return problem({ reason: 'too_large', detail: `${bytes.length} bytes` })
+  if (bytes.length > maxEventBytes)
+    return problem({ reason: 'too_large', detail: `${bytes.length} bytes` })
   const members = layouts.read(bytes)
   if (members) return parseEnvelope(members, now)
   if (!isUtf8(bytes)) return problem({ reason: 'not_utf8', detail: 'the bytes are not UTF-8' })
   const read = readJson(bytes.toString('utf8'))
   if ('fault' in read) return problem({ reason: read.fault, detail: `at character ${read.at}` })
-  if (!isObject(read.value)) return problem({ reason: 'not_an_object', detail: 'an envelope is a JSON object' })
+  if (!isObject(read.value))
+    return problem({ reason: 'not_an_object', detail: 'an envelope is a JSON object' })
   layouts.learn(read.value)
   return parseEnvelope(read.value, now)
 }
@@ -41,7 +52,11 @@ function parseEnvelope(envelope: Members, now: Date): ParsedEvent {
   const type = envelope.get('type')
   if (typeof type === 'string' && type !== ticketType) return { kind: 'ignored' }
   const data = envelope.get('data')
-  const found = checkEnvelope(envelope) ?? (hasMembers(data) ? parseTicket(envelope, data, now) : ['invalid_data', 'data is not an object'])
+  const found =
+    checkEnvelope(envelope) ??
+    (hasMembers(data)
+      ? parseTicket(envelope, data, now)
+      : ['invalid_data', 'data is not an object'])
   if (!Array.isArray(found)) return { kind: 'ticket', ticket: found }
   return problem({ ...hints(envelope, data), reason: found[0], detail: found[1] })
 }
@@ -50,13 +65,18 @@ type Fault = [reason: QuarantineReason, detail: string]
 
 function checkEnvelope(envelope: Members): Fault | null {
   const id = envelope.get('id')
-  if (id === undefined || id === null || id === '') return ['no_id', 'without an id a repeat cannot be recognised']
+  if (id === undefined || id === null || id === '')
+    return ['no_id', 'without an id a repeat cannot be recognised']
   if (!isEventId(id)) return ['invalid_id', `an id is text of 1 to ${maxIdLength} characters`]
   return envelope.get('type') === ticketType ? null : ['no_type', 'type is missing or not text']
 }
 
 const isEventId = (id: Value | undefined): id is string =>
-  typeof id === 'string' && id !== '' && id.length <= maxIdLength && !id.includes('\u0000') && id.isWellFormed()
+  typeof id === 'string' &&
+  id !== '' &&
+  id.length <= maxIdLength &&
+  !id.includes('\u0000') &&
+  id.isWellFormed()
 
 // What an operator wants to see of a problem, as far as it can be read.
 function hints(envelope: Members, data: Value | undefined): Omit<Problem, 'reason' | 'detail'> {
@@ -75,13 +95,16 @@ function problem(given: Pick<Problem, 'reason' | 'detail'> & Partial<Problem>): 
 
 function parseTicket(envelope: Members, data: Members, now: Date): SignedTicket | Fault {
   const fee = feeOf(data.get('computed_fee'))
-  if (fee === null) return ['invalid_fee', 'computed_fee is not a whole number of wei in decimal text']
+  if (fee === null)
+    return ['invalid_fee', 'computed_fee is not a whole number of wei in decimal text']
   if (fee > maxFee) return ['fee_out_of_range', 'computed_fee is more ether than there is']
   const signed = instantOf(data.get('current_time'))
   if (!signed) return ['invalid_time', 'current_time is not an RFC 3339 instant']
-  if (signed.ms < earliest || signed.ms > now.getTime() + dayMs) return ['time_out_of_range', signed.text]
+  if (signed.ms < earliest || signed.ms > now.getTime() + dayMs)
+    return ['time_out_of_range', signed.text]
   const sessionId = data.get('session_id')
-  if (!isSessionId(sessionId)) return ['invalid_session', `session_id is not text of 1 to ${maxSessionIdLength} characters`]
+  if (!isSessionId(sessionId))
+    return ['invalid_session', `session_id is not text of 1 to ${maxSessionIdLength} characters`]
   const subject = subjectOf(authIdOf(data))
   if (Array.isArray(subject)) return subject
   return assemble({ envelope, data, fee, signed, sessionId, subject })
@@ -96,9 +119,17 @@ interface Parts {
   readonly subject: Named
 }
 
-function assemble({ envelope, data, fee, signed, sessionId, subject }: Parts): SignedTicket | Fault {
+function assemble({
+  envelope,
+  data,
+  fee,
+  signed,
+  sessionId,
+  subject,
+}: Parts): SignedTicket | Fault {
   const sequenceNumber = sequenceText(data.get('sequence_number'))
-  if (sequenceNumber === null) return ['invalid_sequence', 'sequence_number is not an integer from 0 to 2^63-2']
+  if (sequenceNumber === null)
+    return ['invalid_sequence', 'sequence_number is not an integer from 0 to 2^63-2']
   const billableSecs = decimalText(data.get('billable_secs'))
   const pixels = int64Text(data.get('pixels'))
   const numTickets = int31(data.get('num_tickets'))
@@ -106,14 +137,25 @@ function assemble({ envelope, data, fee, signed, sessionId, subject }: Parts): S
   if (pixels === null) return ['invalid_number', 'pixels is not a 64-bit integer']
   if (numTickets === null) return ['invalid_number', 'num_tickets is not a 32-bit count']
   return {
-    ...subject, ...pipelineOf(data),
-    eventId: String(envelope.get('id')), signedAt: signed.text, signedAtMs: signed.ms,
-    signedAtMicros: signed.micros, sessionId, sequenceNumber, fee,
-    billableSecs, pixels, numTickets,
-    requestId: describing(data.get('request_id')), manifestId: describing(data.get('manifest_id')),
+    ...subject,
+    ...pipelineOf(data),
+    eventId: String(envelope.get('id')),
+    signedAt: signed.text,
+    signedAtMs: signed.ms,
+    signedAtMicros: signed.micros,
+    sessionId,
+    sequenceNumber,
+    fee,
+    billableSecs,
+    pixels,
+    numTickets,
+    requestId: describing(data.get('request_id')),
+    manifestId: describing(data.get('manifest_id')),
     appName: describing(data.get('app')),
-    orchAddress: describing(data.get('orch_address')), orchUrl: describing(data.get('orch_url')),
-    emittedAtMs: unixMs(envelope.get('timestamp')), statedUsd: exactDecimal(data.get('computed_fee_usd')),
+    orchAddress: describing(data.get('orch_address')),
+    orchUrl: describing(data.get('orch_url')),
+    emittedAtMs: unixMs(envelope.get('timestamp')),
+    statedUsd: exactDecimal(data.get('computed_fee_usd')),
   }
 }
 
@@ -122,7 +164,8 @@ const isSessionId = (id: Value | undefined): id is string =>
 
 // The signer sends text. A number is taken when no JSON library in between can have rounded it (vector K13).
 function feeOf(value: Value | undefined): Wei | null {
-  const text = typeof value === 'string' && value.length > 40 ? longInteger(value) : integerText(value)
+  const text =
+    typeof value === 'string' && value.length > 40 ? longInteger(value) : integerText(value)
   if (text === null || text.startsWith('-')) return null
   const fee = BigInt(text)
   return isNumber(value) && fee > BigInt(Number.MAX_SAFE_INTEGER) ? null : wei(fee)
@@ -136,10 +179,15 @@ function authIdOf(data: Members): string {
   if (typeof authId === 'string' && authId !== '') return authId
   const client = data.get('client_id')
   const subject = data.get('usage_subject')
-  return typeof client === 'string' && typeof subject === 'string' && client && subject ? `${client}:${subject}` : ''
+  return typeof client === 'string' && typeof subject === 'string' && client && subject
+    ? `${client}:${subject}`
+    : ''
 }
 
-interface Named { readonly clientId: string; readonly externalUserId: string }
+interface Named {
+  readonly clientId: string
+  readonly externalUserId: string
+}
 
 const maxSubjects = 10_000
 const subjects = new Map<string, Named>()
@@ -172,5 +220,8 @@ function pipelineOf(data: Members): { pipeline: string; modelId: string } {
   const colon = full.indexOf(':')
   const base = colon < 0 ? full : full.slice(0, colon)
   const model = colon < 0 ? '' : full.slice(colon + 1)
-  return { pipeline: base || 'unknown', modelId: describing(data.get('model_id')) || model || 'unknown' }
+  return {
+    pipeline: base || 'unknown',
+    modelId: describing(data.get('model_id')) || model || 'unknown',
+  }
 }

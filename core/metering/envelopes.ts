@@ -25,7 +25,9 @@ export interface Proposal {
 /** Works out, without the database, what is to be entered. The rows go to `out`. */
 export function propose(tickets: Columns, places: Uint32Array, out: RowBuffer): Proposal {
   const sorted = byKey(tickets, places)
-  const firsts = sorted.filter((place, i) => i === 0 || compareKeys(tickets, place, sorted[i - 1] ?? 0) !== 0)
+  const firsts = sorted.filter(
+    (place, i) => i === 0 || compareKeys(tickets, place, sorted[i - 1] ?? 0) !== 0,
+  )
   return { tickets, places, firsts, rows: rowsOf({ tickets, firsts }, out) }
 }
 
@@ -55,7 +57,8 @@ export function createEnvelopes() {
     const { places, firsts } = proposal
     const old = firsts.length === 0 ? nothing : await enterAll(db, proposal, out)
     repeatsExpected = old.size > 0
-    if (old.size === 0 && firsts.length === places.length) return { fresh: places, repeats: [], disputed: [] }
+    if (old.size === 0 && firsts.length === places.length)
+      return { fresh: places, repeats: [], disputed: [] }
     return sort(proposal, old)
   }
 
@@ -63,20 +66,35 @@ export function createEnvelopes() {
    * The digests of those that had been entered before. Copying is cheapest (measured: a look at each key first costs
    * as much again), but fails as a whole on a single repeat, and repeats come in swarms: after one they are looked for.
    */
-  async function enterAll(db: Db, { tickets, firsts, rows }: Proposal, out: RowBuffer): Promise<Digests> {
+  async function enterAll(
+    db: Db,
+    { tickets, firsts, rows }: Proposal,
+    out: RowBuffer,
+  ): Promise<Digests> {
     const old = repeatsExpected
-      ? await store.knownEnvelopes(db, Array.from(firsts, (place) => keyOf(tickets, place)))
+      ? await store.knownEnvelopes(
+          db,
+          Array.from(firsts, (place) => keyOf(tickets, place)),
+        )
       : nothing
-    const others = old.size === 0 ? firsts : firsts.filter((place) => !old.has(keyOf(tickets, place)))
+    const others =
+      old.size === 0 ? firsts : firsts.filter((place) => !old.has(keyOf(tickets, place)))
     if (others.length === 0) return old
     try {
-      await savepoint(db, () => store.copyEnvelopes(db, old.size === 0 ? rows : rowsOf({ tickets, firsts: others }, out)))
+      await savepoint(db, () =>
+        store.copyEnvelopes(db, old.size === 0 ? rows : rowsOf({ tickets, firsts: others }, out)),
+      )
       return old
     } catch (error) {
       if (!isUniqueViolation(error)) throw error
-      const repeats = await store.insertEnvelopes(db, Array.from(others, (place) =>
-        ({ key: keyOf(tickets, place), digest: digestOf(tickets, place) })))
-      return new Map([...old, ...await store.knownEnvelopes(db, [...repeats])])
+      const repeats = await store.insertEnvelopes(
+        db,
+        Array.from(others, (place) => ({
+          key: keyOf(tickets, place),
+          digest: digestOf(tickets, place),
+        })),
+      )
+      return new Map([...old, ...(await store.knownEnvelopes(db, [...repeats]))])
     }
   }
 
@@ -88,7 +106,12 @@ type Digests = ReadonlyMap<string, string>
 const nothing: Digests = new Map()
 
 function sort({ tickets, places, firsts }: Proposal, old: Digests): Entered {
-  const standing = new Map(Array.from(firsts, (place) => [keyOf(tickets, place), { place, digest: digestOf(tickets, place) }]))
+  const standing = new Map(
+    Array.from(firsts, (place) => [
+      keyOf(tickets, place),
+      { place, digest: digestOf(tickets, place) },
+    ]),
+  )
   const repeats: number[] = []
   const disputed: number[] = []
   const fresh = places.filter((place) => {

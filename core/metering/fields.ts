@@ -29,7 +29,9 @@ export function sequenceText(value: Value | undefined): string | null {
 export function int64Text(value: Value | undefined): string | null {
   const text = value === undefined || value === null ? '0' : integerText(value)
   if (text === null) return null
-  return text.length < 19 || BigInt.asIntN(64, BigInt(text)) === BigInt(text) ? plainZero(text) : null
+  return text.length < 19 || BigInt.asIntN(64, BigInt(text)) === BigInt(text)
+    ? plainZero(text)
+    : null
 }
 
 const plainZero = (text: string): string => (text === '-0' ? '0' : text)
@@ -53,7 +55,8 @@ export function decimalText(value: Value | undefined): string | null {
   const match = decimal.exec(given)
   if (!match) return null
   const [text, sign = '', whole = '', fraction = '', exponent = '0'] = match
-  if (exponent === '0' && whole.length <= maxWhole && fraction.length <= maxPlaces) return plainZero(text.replace(/[eE].*/, ''))
+  if (exponent === '0' && whole.length <= maxWhole && fraction.length <= maxPlaces)
+    return plainZero(text.replace(/[eE].*/, ''))
   return shifted({ sign, digits: whole + fraction, point: whole.length + Number(exponent) })
 }
 
@@ -65,7 +68,15 @@ function isShort(text: string): boolean {
   return !Number.isNaN(digitsOf(text, 0, at) + digitsOf(text, at + 1, text.length))
 }
 
-function shifted({ sign, digits, point }: { sign: string; digits: string; point: number }): string | null {
+function shifted({
+  sign,
+  digits,
+  point,
+}: {
+  sign: string
+  digits: string
+  point: number
+}): string | null {
   const significant = digits.replace(/^0+/, '')
   if (significant === '') return '0'
   const start = point - (digits.length - significant.length)
@@ -76,7 +87,8 @@ function shifted({ sign, digits, point }: { sign: string; digits: string; point:
   return `${sign}${whole}.${fraction.slice(0, maxPlaces) || '0'}`
 }
 
-const rfc3339 = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9})\d*)?(Z|[+-]\d{2}:\d{2})$/
+const rfc3339 =
+  /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9})\d*)?(Z|[+-]\d{2}:\d{2})$/
 
 export interface Instant {
   /** With microseconds, what follows cut. */
@@ -87,7 +99,10 @@ export interface Instant {
 
 /** RFC 3339 with any fraction and offset, as UTC to the microsecond. */
 export function instantOf(value: Value | undefined): Instant | null {
-  return (typeof value === 'string' && value.length <= 60 ? sameMinute(value) : null) ?? anyInstant(value)
+  return (
+    (typeof value === 'string' && value.length <= 60 ? sameMinute(value) : null) ??
+    anyInstant(value)
+  )
 }
 
 /** The minute that was read last, up to its colon: events follow each other, and most are of the same. */
@@ -122,7 +137,11 @@ function digitsOf(text: string, from: number, to: number): number {
   return number
 }
 
-const instant = (text: string, ms: number, micros: number): Instant => ({ text, ms, micros: ms * 1000 + micros })
+const instant = (text: string, ms: number, micros: number): Instant => ({
+  text,
+  ms,
+  micros: ms * 1000 + micros,
+})
 
 function anyInstant(value: Value | undefined): Instant | null {
   const match = typeof value === 'string' && value.length <= 60 ? rfc3339.exec(value) : null
@@ -133,17 +152,25 @@ function anyInstant(value: Value | undefined): Instant | null {
   const wall = wallClock({ year, month, day, hour, minute: minutes, second })
   const ms = wall + Number(micros.slice(0, 3)) - offsetMs(zone)
   if (Number.isNaN(ms)) return null
-  if (zone === 'Z') minute = { text: `${year}-${month}-${day}T${hour}:${minutes}:`, ms: wall - Number(second) * 1000 }
+  if (zone === 'Z')
+    minute = {
+      text: `${year}-${month}-${day}T${hour}:${minutes}:`,
+      ms: wall - Number(second) * 1000,
+    }
   const utc = zone === 'Z' ? seconds : new Date(ms).toISOString().slice(0, 19)
   return instant(`${utc}.${micros}Z`, ms, Number(micros.slice(3)))
 }
 
 /** The text of a time in microseconds since 1970, exact. */
 export const microsText = (micros: number): string =>
-  new Date(Math.floor(micros / 1000)).toISOString().replace('Z', `${String(micros % 1000).padStart(3, '0')}Z`)
+  new Date(Math.floor(micros / 1000))
+    .toISOString()
+    .replace('Z', `${String(micros % 1000).padStart(3, '0')}Z`)
 
 /** NaN for a time that no calendar has: the 31st of February, or 24:00. */
-function wallClock(parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 'second', string | undefined>): number {
+function wallClock(
+  parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 'second', string | undefined>,
+): number {
   const [year, month, day] = [Number(parts.year), Number(parts.month), Number(parts.day)]
   const [hour, minute, second] = [Number(parts.hour), Number(parts.minute), Number(parts.second)]
   if (month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59) return NaN
@@ -156,7 +183,9 @@ function wallClock(parts: Record<'year' | 'month' | 'day' | 'hour' | 'minute' | 
 function offsetMs(zone: string): number {
   if (zone === 'Z') return 0
   const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(4))]
-  return hours > 23 || minutes > 59 ? NaN : (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000
+  return hours > 23 || minutes > 59
+    ? NaN
+    : (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes) * 60_000
 }
 
 /** Text that describes and never decides: anything else is empty, NUL (which Postgres refuses) is replaced. */

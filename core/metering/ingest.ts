@@ -6,17 +6,40 @@ import type { Now } from '../lib/time.ts'
 import type { UserId } from '../ids.ts'
 import type { EmitPriced } from './backend/emit.ts'
 import { type Batch, type Payer, attribute } from './batch.ts'
-import { type Bookable, type Booked, type Fresh, type Given, type Irregular, book, bookable, regular } from './booking.ts'
+import {
+  type Bookable,
+  type Booked,
+  type Fresh,
+  type Given,
+  type Irregular,
+  book,
+  bookable,
+  regular,
+} from './booking.ts'
 import { type Columns, feeOf, indexOf, microsOf, msOf, sessionOf } from './columns.ts'
 import { type Entered, type Proposal, createEnvelopes, propose } from './envelopes.ts'
 import type { Partitions } from './partitions.ts'
 import { type Taken, count, countOf, takePositions } from './positions.ts'
-import { countReasons, quarantine, sameIdOtherBytes, ticketProblem, unknownClient } from './quarantine-intake.ts'
+import {
+  countReasons,
+  quarantine,
+  sameIdOtherBytes,
+  ticketProblem,
+  unknownClient,
+} from './quarantine-intake.ts'
 import { ratesAt } from './rate-store.ts'
 import type { Sorted, Sorting } from './sorting.ts'
 import { createPrices } from './prices.ts'
 import { copyTickets } from './store.ts'
-import type { Charge, Counts, Outcome, Priced, QuarantineReason, ResolveSubjects, StreamRecord } from './types.ts'
+import type {
+  Charge,
+  Counts,
+  Outcome,
+  Priced,
+  QuarantineReason,
+  ResolveSubjects,
+  StreamRecord,
+} from './types.ts'
 
 export const maxBatch = 30_000
 
@@ -93,13 +116,19 @@ export function createIngest(deps: IngestDeps) {
     await partitions.ensure(daysOf(tickets))
     const out = idle.pop() ?? createRowBuffer()
     const every = Uint32Array.from({ length: tickets.count }, (_, place) => place)
-    const draft = await draftOf(pool, { batch: sorted.batch, places: every }, { firstParts: sorted.rows, out, at })
+    const draft = await draftOf(
+      pool,
+      { batch: sorted.batch, places: every },
+      { firstParts: sorted.rows, out, at },
+    )
     return { ...sorted, records, at, out, draft }
   }
 
   /** Writes a prepared batch. */
   async function commit(prepared: Prepared): Promise<Ingested> {
-    const ingested = await tx(pool, async (db) => write(db, prepared, await takePositions(db, prepared.records)))
+    const ingested = await tx(pool, async (db) =>
+      write(db, prepared, await takePositions(db, prepared.records)),
+    )
     letGo(prepared)
     return ingested
   }
@@ -116,7 +145,13 @@ export function createIngest(deps: IngestDeps) {
    * are most of it. Null when they depend on more than on the batch itself.
    */
   function begin(prepared: Prepared): Begun | null {
-    const { records, rows: firstParts, out, at, draft: { proposal, nobodys, booked } } = prepared
+    const {
+      records,
+      rows: firstParts,
+      out,
+      at,
+      draft: { proposal, nobodys, booked },
+    } = prepared
     if (booked.unpriced > 0 || !envelopes.areLikelyNew(proposal)) return null
     const turn = Promise.withResolvers<boolean>()
     const waiting = Promise.withResolvers<void>()
@@ -151,17 +186,30 @@ export function createIngest(deps: IngestDeps) {
     const given = { firstParts, out, at, charge, emit }
     // A rate that was missing may be known by now.
     const holds = !taken.includes(true) && prepared.draft.booked.unpriced === 0
-    const { proposal, nobodys, booked: guess } = holds ? prepared.draft : await draftOf(db, { batch, places: newOf(batch.tickets, taken) }, given)
+    const {
+      proposal,
+      nobodys,
+      booked: guess,
+    } = holds
+      ? prepared.draft
+      : await draftOf(db, { batch, places: newOf(batch.tickets, taken) }, given)
     const entered = await envelopes.enter(db, proposal, out)
     const { fresh } = entered
-    const booked = fresh.length === proposal.places.length ? guess : await bookable(among(guess, fresh), given)
-    const done = fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
+    const booked =
+      fresh.length === proposal.places.length ? guess : await bookable(among(guess, fresh), given)
+    const done =
+      fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
     return settle(db, prepared, { taken, nobodys, entered, ...done, unpriced: booked.unpriced })
   }
 
   /** Puts what became no ticket where it belongs, and moves the stream on. */
   async function settle(db: Db, { records, batch, at }: Prepared, done: Done): Promise<Ingested> {
-    const { taken, nobodys, entered: { fresh, repeats, disputed }, ...told } = done
+    const {
+      taken,
+      nobodys,
+      entered: { fresh, repeats, disputed },
+      ...told
+    } = done
     const problems = [
       ...batch.problems.filter(({ index }) => !taken[index]),
       ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
@@ -169,15 +217,21 @@ export function createIngest(deps: IngestDeps) {
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
-      ticket: Array.from(fresh, (place) => indexOf(batch.tickets, place)), duplicate: repeats,
-      ignored: batch.ignored.filter((index) => !taken[index]), quarantined: problems.map(({ index }) => index),
+      ticket: Array.from(fresh, (place) => indexOf(batch.tickets, place)),
+      duplicate: repeats,
+      ignored: batch.ignored.filter((index) => !taken[index]),
+      quarantined: problems.map(({ index }) => index),
     })
     await count(db, { records, outcomes })
     return { ...told, quarantined: countReasons(problems), counts: countOf(outcomes) }
   }
 
   // In small steps: while one batch is drafted, the database waits for each next statement of the one before.
-  async function draftOf(db: Db, { batch, places }: Pick<Fresh, 'batch' | 'places'>, given: Given): Promise<Draft> {
+  async function draftOf(
+    db: Db,
+    { batch, places }: Pick<Fresh, 'batch' | 'places'>,
+    given: Given,
+  ): Promise<Draft> {
     const { known, nobodys } = byUser(batch, places)
     await nextTurn()
     const prices = await price(db, batch.tickets, known)
@@ -188,7 +242,11 @@ export function createIngest(deps: IngestDeps) {
   }
 
   async function price(db: Db, tickets: Columns, places: Uint32Array): Promise<(Priced | null)[]> {
-    const rates = await ratesAt(db, Array.from(places, (place) => microsOf(tickets, place)), rateMaxAgeSeconds)
+    const rates = await ratesAt(
+      db,
+      Array.from(places, (place) => microsOf(tickets, place)),
+      rateMaxAgeSeconds,
+    )
     const priceOf = createPrices()
     return rates.map((rate, i) => (rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0)) : null))
   }
@@ -209,10 +267,15 @@ function daysOf(tickets: Columns): number[] {
 }
 
 const newOf = (tickets: Columns, taken: Taken): Uint32Array =>
-  Uint32Array.from({ length: tickets.count }, (_, place) => place).filter((place) => !taken[indexOf(tickets, place)])
+  Uint32Array.from({ length: tickets.count }, (_, place) => place).filter(
+    (place) => !taken[indexOf(tickets, place)],
+  )
 
 /** Tickets of known users, those of each together and in the order of the tickets' key: Postgres takes them faster so. */
-function byUser({ tickets, sessions }: Batch, places: Uint32Array): { known: Uint32Array; nobodys: number[] } {
+function byUser(
+  { tickets, sessions }: Batch,
+  places: Uint32Array,
+): { known: Uint32Array; nobodys: number[] } {
   const nobodys: number[] = []
   const groups = new Map<Payer, number[]>()
   for (const place of places) {
@@ -220,7 +283,8 @@ function byUser({ tickets, sessions }: Batch, places: Uint32Array): { known: Uin
     if (payer?.subject) within(groups, payer, () => []).push(place)
     else nobodys.push(indexOf(tickets, place))
   }
-  const inOrder = [...groups].map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
+  const inOrder = [...groups]
+    .map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
   return { known: Uint32Array.from(inOrder.flatMap(({ group }) => group)), nobodys }
 }
@@ -228,7 +292,11 @@ function byUser({ tickets, sessions }: Batch, places: Uint32Array): { known: Uin
 /** Of the places that were drafted those in `fresh`, with their prices. */
 function among({ batch, places, prices }: Fresh, fresh: Uint32Array): Fresh {
   const wanted = new Set(fresh)
-  return { batch, places: places.filter((place) => wanted.has(place)), prices: prices.filter((_, i) => wanted.has(places[i] ?? -1)) }
+  return {
+    batch,
+    places: places.filter((place) => wanted.has(place)),
+    prices: prices.filter((_, i) => wanted.has(places[i] ?? -1)),
+  }
 }
 
 /** What became of each record, by its index; nothing of one that was taken before. */

@@ -43,7 +43,10 @@ export function createIntake(deps: IntakeDeps) {
   const { pool, now, log, ingest, onIngested, onExhausted } = deps
 
   /** Every record, when this returns, is one of the four outcomes or was taken before. */
-  async function take({ records, write: writeAhead }: Batch, options: IntakeOptions): Promise<Ingested[]> {
+  async function take(
+    { records, write: writeAhead }: Batch,
+    options: IntakeOptions,
+  ): Promise<Ingested[]> {
     let first = writeAhead
     const write = async (): Promise<Ingested> => {
       const ahead = first
@@ -63,13 +66,23 @@ export function createIntake(deps: IntakeDeps) {
     }
   }
 
-  async function reject(record: StreamRecord, error: unknown, options: IntakeOptions): Promise<Ingested> {
+  async function reject(
+    record: StreamRecord,
+    error: unknown,
+    options: IntakeOptions,
+  ): Promise<Ingested> {
     const detail = describe(error)
     log.error({ err: error }, 'the database refuses an event; it is in quarantine')
-    return retried(() => tx(pool, (db) => quarantineRecord(db, { record, detail, at: now() })), options)
+    return retried(
+      () => tx(pool, (db) => quarantineRecord(db, { record, detail, at: now() })),
+      options,
+    )
   }
 
-  async function retried(work: () => Promise<Ingested>, { signal, attempts }: IntakeOptions): Promise<Ingested> {
+  async function retried(
+    work: () => Promise<Ingested>,
+    { signal, attempts }: IntakeOptions,
+  ): Promise<Ingested> {
     for (let tried = 1; ; tried++) {
       const started = performance.now()
       try {
@@ -89,7 +102,9 @@ export function createIntake(deps: IntakeDeps) {
   // The charge stands; that somebody's cache hears of it later is not a reason to take the batch again.
   async function tell(exhausted: readonly UserId[]): Promise<void> {
     if (exhausted.length === 0) return
-    await onExhausted(exhausted).catch((error: unknown) => log.warn({ err: error }, 'exhausted users not published'))
+    await onExhausted(exhausted).catch((error: unknown) =>
+      log.warn({ err: error }, 'exhausted users not published'),
+    )
   }
 
   return { take }
@@ -109,12 +124,15 @@ const sqlState = (error: unknown): string =>
  * or a fault of our own code on them. A missing table, a full disk or a lost right says nothing about an event.
  */
 export function isPoison(error: unknown): boolean {
-  if (isUnavailable(error) || (error instanceof DomainError && reasons[error.reason].http >= 500)) return false
+  if (isUnavailable(error) || (error instanceof DomainError && reasons[error.reason].http >= 500))
+    return false
   const state = sqlState(error)
-  return state === '' || /^(21|22|23|54|P0)[0-9A-Z]{3}$/.test(state)
-    || (!/^[0-9A-Z]{5}$/.test(state) && !/^E[A-Z]/.test(state))
+  return (
+    state === '' ||
+    /^(21|22|23|54|P0)[0-9A-Z]{3}$/.test(state) ||
+    (!/^[0-9A-Z]{5}$/.test(state) && !/^E[A-Z]/.test(state))
+  )
 }
 
 const describe = (error: unknown): string =>
   `${sqlState(error)} ${error instanceof Error ? error.message : 'unknown'}`.trim().slice(0, 500)
-

@@ -3,11 +3,15 @@
  * a float), a member named twice is an error (which of two fees is meant?), and depth is bounded.
  */
 export type Json = string | boolean | null | JsonNumber | readonly Json[] | JsonObject
-export interface JsonNumber { readonly literal: string }
+export interface JsonNumber {
+  readonly literal: string
+}
 export type JsonObject = ReadonlyMap<string, Json>
 
 /** An object of which only what is asked for is known. */
-export interface Members { readonly get: (name: string) => Value | undefined }
+export interface Members {
+  readonly get: (name: string) => Value | undefined
+}
 export type Value = Json | Members
 
 export const isObject = (value: Value | undefined): value is JsonObject => value instanceof Map
@@ -17,7 +21,8 @@ export const isNumber = (value: Value | undefined): value is JsonNumber =>
   typeof value === 'object' && value !== null && 'literal' in value
 
 export type JsonFault = 'not_json' | 'too_deep' | 'duplicate_member'
-export type JsonResult = { readonly value: Json } | { readonly fault: JsonFault; readonly at: number }
+export type JsonResult =
+  { readonly value: Json } | { readonly fault: JsonFault; readonly at: number }
 
 const maxDepth = 32
 
@@ -29,7 +34,10 @@ interface Cursor {
 }
 
 // What a reader function throws; caught in readJson and nowhere else.
-interface Fault { readonly fault: JsonFault; readonly at: number }
+interface Fault {
+  readonly fault: JsonFault
+  readonly at: number
+}
 
 function fail(cursor: Cursor, fault: JsonFault = 'not_json'): never {
   const thrown: Fault = { fault, at: cursor.at }
@@ -110,7 +118,8 @@ function readString(cursor: Cursor): string {
 
 function closingQuote(cursor: Cursor): number {
   let end = cursor.text.indexOf('"', cursor.at + 1)
-  while (end > 0 && !cursor.plain && isEscaped(cursor.text, end)) end = cursor.text.indexOf('"', end + 1)
+  while (end > 0 && !cursor.plain && isEscaped(cursor.text, end))
+    end = cursor.text.indexOf('"', end + 1)
   return end > 0 ? end : fail(cursor)
 }
 
@@ -142,7 +151,8 @@ function readArray(cursor: Cursor, depth: number): readonly Json[] {
   if (depth > maxDepth) fail(cursor, 'too_deep')
   const items: Json[] = []
   if (opensEmpty(cursor, ']')) return items
-  do items.push(readValue(cursor, depth)); while (continues(cursor, ']'))
+  do items.push(readValue(cursor, depth))
+  while (continues(cursor, ']'))
   return items
 }
 

@@ -1,6 +1,7 @@
 /** What a person needs to know when the broker cannot be reached: which setting to look at. */
 
-const trust = 'its certificate is not signed by an authority that is trusted here; name the authority\'s file in KAFKA_CA_FILE'
+const trust =
+  "its certificate is not signed by an authority that is trusted here; name the authority's file in KAFKA_CA_FILE"
 const login = 'it refuses KAFKA_USER with KAFKA_PASSWORD'
 const noTls = 'it does not speak TLS; KAFKA_TLS is on'
 const wantsTls = 'it wants TLS; KAFKA_TLS is off'
@@ -26,7 +27,10 @@ const byMessage: readonly (readonly [RegExp, string])[] = [
   [/Broker requires TLS/, wantsTls],
   [/TLS handshake failed/, noTls],
   // A broker that wants TLS, or a login, says no more than this.
-  [/Connection closed/, 'it closed the connection; where that lasts: does it want KAFKA_TLS=on, or KAFKA_USER?'],
+  [
+    /Connection closed/,
+    'it closed the connection; where that lasts: does it want KAFKA_TLS=on, or KAFKA_USER?',
+  ],
 ]
 
 const depthMax = 10
@@ -34,18 +38,27 @@ const depthMax = 10
 /** One line about the deepest known cause of `error`, or its own first line. Never has a credential in it. */
 export function kafkaProblem(error: unknown): string {
   const chain = causesOf(error)
-  const known = chain.toReversed().map(nameOf).find((name) => name !== undefined)
+  const known = chain
+    .toReversed()
+    .map(nameOf)
+    .find((name) => name !== undefined)
   return known === undefined ? firstLine(chain[0]) : `the broker cannot be used: ${known}`
 }
 
 function causesOf(error: unknown, depth = 0): Error[] {
   if (!(error instanceof Error) || depth > depthMax) return []
   const parts: unknown[] = error instanceof AggregateError ? error.errors : []
-  return [error, ...causesOf(error.cause, depth + 1), ...parts.flatMap((part) => causesOf(part, depth + 1))]
+  return [
+    error,
+    ...causesOf(error.cause, depth + 1),
+    ...parts.flatMap((part) => causesOf(part, depth + 1)),
+  ]
 }
 
 function nameOf(error: Error): string | undefined {
-  const codes: unknown[] = ['apiId', 'code'].map((name) => Object.getOwnPropertyDescriptor(error, name)?.value)
+  const codes: unknown[] = ['apiId', 'code'].map(
+    (name) => Object.getOwnPropertyDescriptor(error, name)?.value,
+  )
   for (const code of codes) {
     if (typeof code === 'string' && Object.hasOwn(byCode, code)) return byCode[code]
   }

@@ -1,4 +1,11 @@
-import { Admin, type BaseOptions, type ConnectionPool, Consumer, type ConsumerOptions, type MessagesStream } from '@platformatic/kafka'
+import {
+  Admin,
+  type BaseOptions,
+  type ConnectionPool,
+  Consumer,
+  type ConsumerOptions,
+  type MessagesStream,
+} from '@platformatic/kafka'
 import { isIP } from 'node:net'
 import type { Log } from '../lib/log.ts'
 import { type Batcher, createBatcher } from './batcher.ts'
@@ -35,12 +42,18 @@ const mib = 1024 * 1024
 
 /** The larger a batch, the less each of its events costs: a user's balance, hour and session are written once for all. */
 export const roomy: KafkaBounds = {
-  maxRecords: maxBatch, maxBatchBytes: 24 * mib, fetchBytes: 4 * mib, fetchPartitionBytes: mib,
+  maxRecords: maxBatch,
+  maxBatchBytes: 24 * mib,
+  fetchBytes: 4 * mib,
+  fetchPartitionBytes: mib,
 }
 
 /** For a collector by itself, of which many may run beside each other. */
 export const lean: KafkaBounds = {
-  maxRecords: 1_500, maxBatchBytes: 2 * mib, fetchBytes: mib / 2, fetchPartitionBytes: mib / 8,
+  maxRecords: 1_500,
+  maxBatchBytes: 2 * mib,
+  fetchBytes: mib / 2,
+  fetchPartitionBytes: mib / 8,
 }
 
 const lingerMs = 50
@@ -51,7 +64,10 @@ const closeMs = 2_000
 type Stream = MessagesStream<Buffer, Buffer, Buffer, Buffer>
 
 /** The signer's topic, read by a consumer group that goes on where Postgres says. */
-export function createKafkaSource(config: KafkaConfig, { positions, log, bounds = roomy }: KafkaDeps): EventSource {
+export function createKafkaSource(
+  config: KafkaConfig,
+  { positions, log, bounds = roomy }: KafkaDeps,
+): EventSource {
   const { topic } = config
 
   async function open(): Promise<EventSession> {
@@ -71,7 +87,10 @@ export function createKafkaSource(config: KafkaConfig, { positions, log, bounds 
     consumer.on('error', (error: Error) => failed(error))
     const source = await sourceOf(consumer)
     const stream = await consumer.consume({
-      topics: [topic], mode: 'manual', fallbackMode: 'earliest', autocommit: false,
+      topics: [topic],
+      mode: 'manual',
+      fallbackMode: 'earliest',
+      autocommit: false,
       offsets: await offsetsOf(consumer, source),
     })
     survive(stream.connections)
@@ -111,13 +130,17 @@ export function createKafkaSource(config: KafkaConfig, { positions, log, bounds 
 
   async function offsetsOf(consumer: Consumer, source: string) {
     const known = await positions.read(source)
-    const ends = (await consumer.listOffsets({ topics: [topic], timestamp: latestOffset })).get(topic) ?? []
+    const ends =
+      (await consumer.listOffsets({ topics: [topic], timestamp: latestOffset })).get(topic) ?? []
     const offsets: { topic: string; partition: number; offset: bigint }[] = []
     for (const [partition, offset] of known) {
       const end = ends[partition]
       if (end === undefined) continue
       if (offset > end) {
-        log.error({ source, partition, offset: String(offset), end: String(end) }, 'the broker has lost events that were taken')
+        log.error(
+          { source, partition, offset: String(offset), end: String(end) },
+          'the broker has lost events that were taken',
+        )
         await positions.rewind({ source, partition, nextOffset: end })
       }
       offsets.push({ topic, partition, offset: offset > end ? end : offset })
@@ -127,15 +150,27 @@ export function createKafkaSource(config: KafkaConfig, { positions, log, bounds 
 
   function commitToGroup(consumer: Consumer, records: readonly StreamRecord[]): void {
     const next = new Map<number, bigint>()
-    for (const { partition, offset } of records) if (offset !== null) next.set(partition, offset + 1n)
+    for (const { partition, offset } of records)
+      if (offset !== null) next.set(partition, offset + 1n)
     if (!consumer.isActive()) return
     consumer
-      .commit({ offsets: [...next].map(([partition, offset]) => ({ topic, partition, offset, leaderEpoch: -1 })) })
-      .catch((error: unknown) => log.debug({ err: error }, 'Kafka does not know how far the group is; Postgres does'))
+      .commit({
+        offsets: [...next].map(([partition, offset]) => ({
+          topic,
+          partition,
+          offset,
+          leaderEpoch: -1,
+        })),
+      })
+      .catch((error: unknown) =>
+        log.debug({ err: error }, 'Kafka does not know how far the group is; Postgres does'),
+      )
   }
 
   async function closeConsumer(consumer: Consumer): Promise<void> {
-    const timer = new Promise<void>((resolve) => { setTimeout(resolve, closeMs).unref() })
+    const timer = new Promise<void>((resolve) => {
+      setTimeout(resolve, closeMs).unref()
+    })
     await Promise.race([consumer.close(true).catch(() => {}), timer])
   }
 
@@ -155,13 +190,22 @@ async function createTopic(config: KafkaConfig): Promise<void> {
 
 function feed(stream: Stream, source: string, { maxRecords, maxBatchBytes }: KafkaBounds): Batcher {
   const batcher = createBatcher({
-    maxRecords, maxBytes: maxBatchBytes, lingerMs,
-    onFull: () => void stream.pause(), onRoom: () => void stream.resume(),
+    maxRecords,
+    maxBytes: maxBatchBytes,
+    lingerMs,
+    onFull: () => void stream.pause(),
+    onRoom: () => void stream.resume(),
   })
-  stream.on('data', ({ partition, offset, value, timestamp }) => batcher.push({
-    // A record without a value is bytes that are no event, like any other.
-    source, partition, offset, bytes: value ?? Buffer.alloc(0), producedAtMs: Number(timestamp),
-  }))
+  stream.on('data', ({ partition, offset, value, timestamp }) =>
+    batcher.push({
+      // A record without a value is bytes that are no event, like any other.
+      source,
+      partition,
+      offset,
+      bytes: value ?? Buffer.alloc(0),
+      producedAtMs: Number(timestamp),
+    }),
+  )
   stream.on('error', (error) => batcher.fail(explained(error)))
   stream.on('close', () => batcher.fail(new Error('the Kafka stream has ended')))
   return batcher
@@ -176,24 +220,36 @@ function survive(pool: ConnectionPool): void {
 const explained = (error: unknown): Error => new Error(kafkaProblem(error), { cause: error })
 
 function consumerOptions(
-  config: KafkaConfig, { fetchBytes, fetchPartitionBytes }: KafkaBounds,
+  config: KafkaConfig,
+  { fetchBytes, fetchPartitionBytes }: KafkaBounds,
 ): ConsumerOptions<Buffer, Buffer, Buffer, Buffer> {
   return {
-    ...connectionOptions(config), groupId: config.group,
-    sessionTimeout: config.sessionSeconds * 1_000, rebalanceTimeout: 60_000, heartbeatInterval: heartbeatMs,
-    maxBytes: fetchBytes, maxBytesPerPartition: fetchPartitionBytes, maxWaitTime: 500,
+    ...connectionOptions(config),
+    groupId: config.group,
+    sessionTimeout: config.sessionSeconds * 1_000,
+    rebalanceTimeout: 60_000,
+    heartbeatInterval: heartbeatMs,
+    maxBytes: fetchBytes,
+    maxBytesPerPartition: fetchPartitionBytes,
+    maxWaitTime: 500,
   }
 }
 
 function connectionOptions(config: KafkaConfig): BaseOptions {
   return {
-    clientId: 'tollgate', bootstrapBrokers: [...config.brokers],
-    connectTimeout: 5_000, timeout: 10_000, retries: 3, retryDelay: 250,
+    clientId: 'tollgate',
+    bootstrapBrokers: [...config.brokers],
+    connectTimeout: 5_000,
+    timeout: 10_000,
+    retries: 3,
+    retryDelay: 250,
     ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
     ...(config.tls && {
       tls: { minVersion: 'TLSv1.2', ...(config.tls.ca !== null && { ca: config.tls.ca }) },
       // A name is what a broker behind a balancer is found by; an address is none (RFC 6066 section 3).
-      tlsServerName: config.brokers.every((broker) => isIP(broker.replace(/:\d+$/, '').replace(/^\[|\]$/g, '')) === 0),
+      tlsServerName: config.brokers.every(
+        (broker) => isIP(broker.replace(/:\d+$/, '').replace(/^\[|\]$/g, '')) === 0,
+      ),
     }),
   }
 }

@@ -61,7 +61,11 @@ export function createLayouts() {
 
   function layoutOf(object: JsonObject, first: number): Layout | null {
     const names = [...object.keys()]
-    if (names.length === 0 || names.some((name) => name.length > maxNameLength || JSON.stringify(name) !== `"${name}"`)) return null
+    if (
+      names.length === 0 ||
+      names.some((name) => name.length > maxNameLength || JSON.stringify(name) !== `"${name}"`)
+    )
+      return null
     let next = first + names.length
     const inner = [...object.values()].map((value) => {
       const layout = isObject(value) ? layoutOf(value, next) : null
@@ -71,21 +75,32 @@ export function createLayouts() {
     const places = new Map(names.map((name, i) => [name, first + i]))
     const insides = new Map(inner.map((layout, i) => [first + i, layout]))
     return {
-      inner, first, tokens: names.map((name, i) => Buffer.from(`${i === 0 ? '{' : ','}"${name}":`)),
+      inner,
+      first,
+      tokens: names.map((name, i) => Buffer.from(`${i === 0 ? '{' : ','}"${name}":`)),
       members: { get: (name) => valueAt(places.get(name), insides) },
     }
   }
 
-  function valueAt(place: number | undefined, insides: ReadonlyMap<number, Layout | null>): Value | undefined {
+  function valueAt(
+    place: number | undefined,
+    insides: ReadonlyMap<number, Layout | null>,
+  ): Value | undefined {
     if (place === undefined) return undefined
     const [start, end] = [starts[place] ?? 0, ends[place] ?? 0]
     switch (kinds[place]) {
-      case ascii: return text.slice(start, end)
-      case utf8: return bytes.toString('utf8', start, end)
-      case numeral: return { literal: text.slice(start, end) }
-      case members: return insides.get(place)?.members
-      case nothing: return null
-      default: return kinds[place] === yes
+      case ascii:
+        return text.slice(start, end)
+      case utf8:
+        return bytes.toString('utf8', start, end)
+      case numeral:
+        return { literal: text.slice(start, end) }
+      case members:
+        return insides.get(place)?.members
+      case nothing:
+        return null
+      default:
+        return kinds[place] === yes
     }
   }
 
@@ -169,10 +184,18 @@ export function createLayouts() {
 
 /** Its members, and those of the objects in it. */
 const sizeOf = (object: JsonObject): number =>
-  object.size + [...object.values()].reduce((sum: number, value) => sum + (isObject(value) ? sizeOf(value) : 0), 0)
+  object.size +
+  [...object.values()].reduce(
+    (sum: number, value) => sum + (isObject(value) ? sizeOf(value) : 0),
+    0,
+  )
 
 const none = new Uint8Array(0)
-const words = [[nothing, Buffer.from('null')], [yes, Buffer.from('true')], [no, Buffer.from('false')]] as const
+const words = [
+  [nothing, Buffer.from('null')],
+  [yes, Buffer.from('true')],
+  [no, Buffer.from('false')],
+] as const
 const [quote, openingBrace, closingBrace, minus, point, zero, nine] = [34, 123, 125, 45, 46, 48, 57]
 const [space, backslash] = [0x20, 0x5c]
 

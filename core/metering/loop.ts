@@ -25,7 +25,9 @@ export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): 
 
   async function pause(): Promise<void> {
     const signal = AbortSignal.any([stopping.signal, awake.signal])
-    await sleep(pauseMs * (0.9 + Math.random() / 5), undefined, { signal, ref: false }).catch(() => {})
+    await sleep(pauseMs * (0.9 + Math.random() / 5), undefined, { signal, ref: false }).catch(
+      () => {},
+    )
     awake = new AbortController()
   }
 
@@ -33,7 +35,8 @@ export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): 
     if (delayed) await pause()
     while (!stopping.signal.aborted) {
       await round(stopping.signal).catch((error: unknown) => {
-        if (!stopping.signal.aborted) log.warn({ err: error, loop: name }, 'a round failed; the next one comes')
+        if (!stopping.signal.aborted)
+          log.warn({ err: error, loop: name }, 'a round failed; the next one comes')
       })
       await pause()
     }

@@ -6,23 +6,41 @@ import type { LossSums, Unattributed } from './loss-report-store.ts'
 /** The meters of what is lost or irregular. No label tells one tenant from another. */
 export function createLossMetrics(registry: Metrics) {
   const registers = [registry]
-  const found = new Counter({ name: 'metering_lost_found_total', help: 'Tickets that were found to be lost', registers })
+  const found = new Counter({
+    name: 'metering_lost_found_total',
+    help: 'Tickets that were found to be lost',
+    registers,
+  })
   const forked = new Counter({
-    name: 'metering_forked_tickets_total', help: 'Tickets whose session had their sequence number before', registers,
+    name: 'metering_forked_tickets_total',
+    help: 'Tickets whose session had their sequence number before',
+    registers,
   })
   const late = new Counter({
-    name: 'metering_late_tickets_total', help: 'Tickets that came more than 15 minutes after they were signed', registers,
+    name: 'metering_late_tickets_total',
+    help: 'Tickets that came more than 15 minutes after they were signed',
+    registers,
   })
   const lost = new Gauge({
-    name: 'metering_lost_tickets', help: 'Tickets lost in sessions that began in the last 7 days', registers,
+    name: 'metering_lost_tickets',
+    help: 'Tickets lost in sessions that began in the last 7 days',
+    registers,
   })
   const estimate = new Gauge({
-    name: 'metering_lost_estimated_usd', help: 'What they would have cost, by the mean of their sessions', registers,
+    name: 'metering_lost_estimated_usd',
+    help: 'What they would have cost, by the mean of their sessions',
+    registers,
   })
   const nobodys = new Gauge({
-    name: 'metering_unattributed_events', help: 'Events in quarantine whose spend belongs to nobody we know', registers,
+    name: 'metering_unattributed_events',
+    help: 'Events in quarantine whose spend belongs to nobody we know',
+    registers,
   })
-  const nobodysWei = new Gauge({ name: 'metering_unattributed_wei', help: 'Their fees in wei', registers })
+  const nobodysWei = new Gauge({
+    name: 'metering_unattributed_wei',
+    help: 'Their fees in wei',
+    registers,
+  })
 
   /** What ingest committed. */
   function booked(irregular: Irregular): void {
@@ -32,7 +50,13 @@ export function createLossMetrics(registry: Metrics) {
   }
 
   /** Metrics are floats; the exact figures are in the reports. */
-  function figures({ lost: sums, unattributed }: { lost: LossSums; unattributed: Unattributed }): void {
+  function figures({
+    lost: sums,
+    unattributed,
+  }: {
+    lost: LossSums
+    unattributed: Unattributed
+  }): void {
     lost.set(Number(sums.lost))
     estimate.set(Number(sums.estimate) / 1e6)
     nobodys.set(Number(unattributed.events))

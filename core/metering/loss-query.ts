@@ -22,7 +22,9 @@ export const formatPosition = ({ startedMicros, userId, sessionId }: LossPositio
 /** REQUEST_INVALID when it is not one of ours. */
 export function parsePosition(text: string | undefined): LossPosition | null {
   if (text === undefined || text === '') return null
-  const match = /^(\d{1,16}) (\S{36}) ([^\0]+)$/s.exec(Buffer.from(text, 'base64url').toString('utf8'))
+  const match = /^(\d{1,16}) (\S{36}) ([^\0]+)$/s.exec(
+    Buffer.from(text, 'base64url').toString('utf8'),
+  )
   const [, micros = '0', userId = '', sessionId = ''] = match ?? []
   const position = { startedMicros: BigInt(micros), userId, sessionId }
   if (!isUuid(userId) || formatPosition(position) !== text) {

@@ -20,29 +20,52 @@ export interface LossSums {
   readonly late: bigint
 }
 
-interface SumsRow { sessions: bigint; lost: string; estimate: string; forked: string; late: string }
+interface SumsRow {
+  sessions: bigint
+  lost: string
+  estimate: string
+  forked: string
+  late: string
+}
 
 const toSums = ({ sessions, lost, estimate, forked, late }: SumsRow): LossSums => ({
-  sessions, lost: BigInt(lost), estimate: usdMicros(BigInt(estimate)), forked: BigInt(forked), late: BigInt(late),
+  sessions,
+  lost: BigInt(lost),
+  estimate: usdMicros(BigInt(estimate)),
+  forked: BigInt(forked),
+  late: BigInt(late),
 })
 
 export async function sumLoss(db: Db, { appId, start, end }: LossSelection): Promise<LossSums> {
-  return toSums(await one<SumsRow>(db, sql`
+  return toSums(
+    await one<SumsRow>(
+      db,
+      sql`
     select count(*) filter (where lost_tickets > 0) as sessions, coalesce(sum(lost_tickets), 0) as lost,
            coalesce(sum(estimate_usd_micros), 0) as estimate, coalesce(sum(replayed_count), 0) as forked,
            coalesce(sum(late_count), 0) as late
     from session_losses
     where (${appId}::uuid is null or app_id = ${appId})
       and started_at >= coalesce(${start}::timestamptz, '-infinity')
-      and started_at < coalesce(${end}::timestamptz, 'infinity')`))
+      and started_at < coalesce(${end}::timestamptz, 'infinity')`,
+    ),
+  )
 }
 
 /** `clientId` is null for an app that is gone. */
-export interface AppLoss extends LossSums { readonly clientId: string | null }
+export interface AppLoss extends LossSums {
+  readonly clientId: string | null
+}
 
 /** By app, the dearest first. */
-export async function sumLossByApp(db: Db, { appId, start, end }: LossSelection, limit: number): Promise<AppLoss[]> {
-  const rows = await many<SumsRow & { client_id: string | null }>(db, sql`
+export async function sumLossByApp(
+  db: Db,
+  { appId, start, end }: LossSelection,
+  limit: number,
+): Promise<AppLoss[]> {
+  const rows = await many<SumsRow & { client_id: string | null }>(
+    db,
+    sql`
     with sums as (
       select app_id, count(*) filter (where lost_tickets > 0) as sessions, sum(lost_tickets) as lost,
              coalesce(sum(estimate_usd_micros), 0) as estimate, sum(replayed_count) as forked, sum(late_count) as late
@@ -57,12 +80,17 @@ export async function sumLossByApp(db: Db, { appId, start, end }: LossSelection,
     select c.client_id, s.sessions, s.lost, s.estimate, s.forked, s.late
     from sums s
     left join clients c on c.app_id = s.app_id and c.kind = 'public'
-    order by s.estimate desc, s.lost desc, s.app_id`)
+    order by s.estimate desc, s.lost desc, s.app_id`,
+  )
   return rows.map((row) => ({ ...toSums(row), clientId: row.client_id }))
 }
 
 /** Where the list goes on; the instant in microseconds, the resolution of its key. */
-export interface LossPosition { readonly startedMicros: bigint; readonly userId: string; readonly sessionId: string }
+export interface LossPosition {
+  readonly startedMicros: bigint
+  readonly userId: string
+  readonly sessionId: string
+}
 
 export interface SessionLoss extends LossPosition {
   readonly externalUserId: string | null
@@ -80,18 +108,36 @@ export interface SessionLoss extends LossPosition {
 }
 
 interface SessionRow {
-  user_id: string; session_id: string; external_user_id: string | null; manifest_id: string; started_at: Date; last_at: Date
-  started_micros: bigint; ticket_count: bigint; replayed_count: bigint; late_count: bigint; lost_tickets: bigint
-  estimate_usd_micros: string | null; missing: string
+  user_id: string
+  session_id: string
+  external_user_id: string | null
+  manifest_id: string
+  started_at: Date
+  last_at: Date
+  started_micros: bigint
+  ticket_count: bigint
+  replayed_count: bigint
+  late_count: bigint
+  lost_tickets: bigint
+  estimate_usd_micros: string | null
+  missing: string
 }
 
-export interface LossPage { readonly after: LossPosition | null; readonly limit: number; readonly ranges: number }
+export interface LossPage {
+  readonly after: LossPosition | null
+  readonly limit: number
+  readonly ranges: number
+}
 
 /** Sessions with lost or forked tickets, the newest first, with the first of the ranges that are missing. */
 export async function listLossySessions(
-  db: Db, { appId, start, end }: LossSelection, { after, limit, ranges }: LossPage,
+  db: Db,
+  { appId, start, end }: LossSelection,
+  { after, limit, ranges }: LossPage,
 ): Promise<SessionLoss[]> {
-  const rows = await many<SessionRow>(db, sql`
+  const rows = await many<SessionRow>(
+    db,
+    sql`
     select s.user_id, s.session_id, u.external_user_id, s.manifest_id, s.started_at, s.last_at,
            (extract(epoch from s.started_at) * 1000000)::bigint as started_micros, s.ticket_count, s.replayed_count,
            s.late_count, s.lost_tickets, s.estimate_usd_micros,
@@ -106,37 +152,56 @@ export async function listLossySessions(
         coalesce(timestamptz 'epoch' + ${after?.startedMicros ?? null}::bigint * interval '1 microsecond', 'infinity'),
         coalesce(${after?.userId ?? null}::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'), coalesce(${after?.sessionId ?? null}, ''))
     order by s.started_at desc, s.user_id desc, s.session_id desc
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map((row) => ({
-    userId: row.user_id, sessionId: row.session_id, startedMicros: row.started_micros, externalUserId: row.external_user_id,
-    manifestId: row.manifest_id, startedAt: row.started_at, lastAt: row.last_at, tickets: row.ticket_count,
-    forked: row.replayed_count, late: row.late_count, lost: row.lost_tickets,
-    estimate: row.estimate_usd_micros === null ? null : usdMicros(BigInt(row.estimate_usd_micros)), missing: row.missing,
+    userId: row.user_id,
+    sessionId: row.session_id,
+    startedMicros: row.started_micros,
+    externalUserId: row.external_user_id,
+    manifestId: row.manifest_id,
+    startedAt: row.started_at,
+    lastAt: row.last_at,
+    tickets: row.ticket_count,
+    forked: row.replayed_count,
+    late: row.late_count,
+    lost: row.lost_tickets,
+    estimate: row.estimate_usd_micros === null ? null : usdMicros(BigInt(row.estimate_usd_micros)),
+    missing: row.missing,
   }))
 }
 
 /** The app of a public client id. */
 export async function appOf(db: Db, clientId: string): Promise<AppId | null> {
-  const row = await maybeOne<{ app_id: string }>(db, sql`
+  const row = await maybeOne<{ app_id: string }>(
+    db,
+    sql`
     select app_id
     from clients
-    where client_id = ${clientId} and kind = 'public'`)
+    where client_id = ${clientId} and kind = 'public'`,
+  )
   return row && appId(row.app_id)
 }
 
 // Beyond this many the exact number says nothing more.
 const countBound = 1_000_000
 
-export interface Unattributed { readonly events: bigint; readonly fee: Wei }
+export interface Unattributed {
+  readonly events: bigint
+  readonly fee: Wei
+}
 
 /** Spend in quarantine that belongs to nobody we know. Bounded at a million events. */
 export async function sumUnattributed(db: Db): Promise<Unattributed> {
-  const row = await one<{ events: bigint; fee: string }>(db, sql`
+  const row = await one<{ events: bigint; fee: string }>(
+    db,
+    sql`
     select count(*) as events, coalesce(sum(fee_wei), 0) as fee
     from (
       select fee_wei
       from quarantine
       where status = 'open' and reason in ('unattributed', 'unknown_client', 'invalid_subject')
-      limit ${countBound}) nobodys`)
+      limit ${countBound}) nobodys`,
+  )
   return { events: row.events, fee: wei(BigInt(row.fee)) }
 }

@@ -46,16 +46,25 @@ const dayMs = 86_400_000
 /** Tells what was lost, forked and late: to the owner of an app, to the operator, and as metrics. */
 export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
   /** Of one app. The totals are of the whole period; sessions come newest first, a page at a time. */
-  async function ofApp(appId: AppId, { cursor, limit: asked, ...dates }: LossQuery): Promise<AppReport> {
+  async function ofApp(
+    appId: AppId,
+    { cursor, limit: asked, ...dates }: LossQuery,
+  ): Promise<AppReport> {
     const period = parsePeriod(dates, now())
     const limit = parseLimit(asked)
     const after = parsePosition(cursor)
     const selection = { appId, ...period }
-    const rows = await store.listLossySessions(pool, selection, { after, limit: limit + 1, ranges: shownRanges + 1 })
+    const rows = await store.listLossySessions(pool, selection, {
+      after,
+      limit: limit + 1,
+      ranges: shownRanges + 1,
+    })
     const shown = rows.slice(0, limit)
     const last = shown.at(-1)
     return {
-      period, totals: await store.sumLoss(pool, selection), sessions: shown.map(toSession),
+      period,
+      totals: await store.sumLoss(pool, selection),
+      sessions: shown.map(toSession),
       nextCursor: rows.length > limit && last ? formatPosition(last) : undefined,
     }
   }
@@ -68,8 +77,11 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
     const selection = { appId, ...period }
     const page = { after: null, limit: shownSessions, ranges: shownRanges + 1 }
     return {
-      period, totals: await store.sumLoss(pool, selection), apps: await store.sumLossByApp(pool, selection, shownApps),
-      sessions: appId === null ? [] : (await store.listLossySessions(pool, selection, page)).map(toSession),
+      period,
+      totals: await store.sumLoss(pool, selection),
+      apps: await store.sumLossByApp(pool, selection, shownApps),
+      sessions:
+        appId === null ? [] : (await store.listLossySessions(pool, selection, page)).map(toSession),
       unattributed: await store.sumUnattributed(pool),
     }
   }
@@ -77,7 +89,10 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
   /** For the metrics: of sessions that began in the last 7 days, so that what was dealt with leaves in time. */
   async function figures() {
     const start = new Date(now().getTime() - figureDays * dayMs)
-    return { lost: await store.sumLoss(pool, { appId: null, start, end: null }), unattributed: await store.sumUnattributed(pool) }
+    return {
+      lost: await store.sumLoss(pool, { appId: null, start, end: null }),
+      unattributed: await store.sumUnattributed(pool),
+    }
   }
 
   return { ofApp, report, figures }
@@ -89,5 +104,9 @@ function toSession({ missing, ...session }: store.SessionLoss): SessionLoss {
   const ranges = rangesOf(missing).map(([from, to]) => ({ first: from, last: to - 1n }))
   const listed = ranges.slice(0, shownRanges)
   const count = listed.reduce((sum, { first, last }) => sum + last - first + 1n, 0n)
-  return { ...session, missing: listed, missingMore: ranges.length > shownRanges || count < session.lost }
+  return {
+    ...session,
+    missing: listed,
+    missingMore: ranges.length > shownRanges || count < session.lost,
+  }
 }

@@ -3,7 +3,11 @@ import { type Db, many, sql } from '../lib/sql.ts'
 /** What the loss watch does with sessions. */
 
 /** Where a round over sessions goes on: their key. */
-export interface SessionKey { readonly appId: string; readonly userId: string; readonly sessionId: string }
+export interface SessionKey {
+  readonly appId: string
+  readonly userId: string
+  readonly sessionId: string
+}
 
 export interface Look {
   readonly after: SessionKey
@@ -17,8 +21,13 @@ export interface Look {
  * Looks at the next sessions, in the order of their key, whose holes are due, and says what is lost of each. Locks only
  * what nobody else is writing: the next round has the others. Returns how many tickets more are lost, and where to go on.
  */
-export async function look(db: Db, { after, at, before, limit }: Look): Promise<{ lost: bigint; last: SessionKey | null }> {
-  const rows = await many<{ app_id: string; user_id: string; session_id: string; lost: bigint }>(db, sql`
+export async function look(
+  db: Db,
+  { after, at, before, limit }: Look,
+): Promise<{ lost: bigint; last: SessionKey | null }> {
+  const rows = await many<{ app_id: string; user_id: string; session_id: string; lost: bigint }>(
+    db,
+    sql`
     with locked as materialized (
       select app_id, user_id, session_id, seen, lost, lost_count, suspected, closed_below,
              (suspected_at is null or suspected_at <= ${before}) as due
@@ -49,10 +58,14 @@ export async function look(db: Db, { after, at, before, limit }: Look): Promise<
     )
     select app_id, user_id, session_id, greatest(now_lost_count - lost_count, 0) as lost
     from counted
-    order by app_id, user_id, session_id`)
+    order by app_id, user_id, session_id`,
+  )
   const last = rows.at(-1)
   return {
     lost: rows.reduce((sum, row) => sum + row.lost, 0n),
-    last: last && rows.length === limit ? { appId: last.app_id, userId: last.user_id, sessionId: last.session_id } : null,
+    last:
+      last && rows.length === limit
+        ? { appId: last.app_id, userId: last.user_id, sessionId: last.session_id }
+        : null,
   }
 }

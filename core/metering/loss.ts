@@ -13,7 +13,11 @@ export interface LossWatchDeps {
 
 const batchSize = 200
 const batchesPerRound = 500
-const first: SessionKey = { appId: '00000000-0000-0000-0000-000000000000', userId: '00000000-0000-0000-0000-000000000000', sessionId: '' }
+const first: SessionKey = {
+  appId: '00000000-0000-0000-0000-000000000000',
+  userId: '00000000-0000-0000-0000-000000000000',
+  sessionId: '',
+}
 
 /**
  * Finds out which tickets were lost: sequence numbers run from 0 without a hole in each signer session (signer-contract

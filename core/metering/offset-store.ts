@@ -11,7 +11,9 @@ export interface StreamPosition {
 
 /** Locks the positions of a source's partitions, in order; one seen for the first time starts at `firsts`. */
 export async function lockPositions(
-  db: Db, source: string, firsts: ReadonlyMap<number, bigint>,
+  db: Db,
+  source: string,
+  firsts: ReadonlyMap<number, bigint>,
 ): Promise<Map<number, bigint>> {
   const known = await lockKnown(db, source, [...firsts.keys()])
   if (known.size === firsts.size) return known
@@ -25,13 +27,20 @@ export async function lockPositions(
   return lockKnown(db, source, partitions)
 }
 
-async function lockKnown(db: Db, source: string, partitions: readonly number[]): Promise<Map<number, bigint>> {
-  const rows = await many<{ partition: number; next_offset: bigint }>(db, sql`
+async function lockKnown(
+  db: Db,
+  source: string,
+  partitions: readonly number[],
+): Promise<Map<number, bigint>> {
+  const rows = await many<{ partition: number; next_offset: bigint }>(
+    db,
+    sql`
     select partition, next_offset
     from stream_offsets
     where source = ${source} and partition = any(${partitions}::integer[])
     order by partition
-    for update`)
+    for update`,
+  )
   return new Map(rows.map((row) => [row.partition, row.next_offset]))
 }
 
@@ -74,15 +83,21 @@ export async function advance(db: Db, source: string, advances: readonly Advance
 
 /** Where each partition of a source goes on. */
 export async function readPositions(db: Db, source: string): Promise<Map<number, bigint>> {
-  const rows = await many<{ partition: number; next_offset: bigint }>(db, sql`
+  const rows = await many<{ partition: number; next_offset: bigint }>(
+    db,
+    sql`
     select partition, next_offset
     from stream_offsets
-    where source = ${source}`)
+    where source = ${source}`,
+  )
   return new Map(rows.map((row) => [row.partition, row.next_offset]))
 }
 
 /** Books a loss at the broker: the log now ends before the position, so that what comes next is new. */
-export async function rewind(db: Db, { source, partition, nextOffset }: StreamPosition): Promise<void> {
+export async function rewind(
+  db: Db,
+  { source, partition, nextOffset }: StreamPosition,
+): Promise<void> {
   await db.query(sql`
     update stream_offsets
     set next_offset = ${nextOffset}, missing = missing + ${nextOffset} - next_offset
@@ -99,12 +114,20 @@ export interface StreamRow extends StreamPosition {
 /** Every stream with its counters. */
 export async function streams(db: Db): Promise<StreamRow[]> {
   const rows = await many<{
-    source: string; partition: number; next_offset: bigint
-    tickets: bigint; duplicates: bigint; ignored: bigint; quarantined: bigint
-  }>(db, sql`
+    source: string
+    partition: number
+    next_offset: bigint
+    tickets: bigint
+    duplicates: bigint
+    ignored: bigint
+    quarantined: bigint
+  }>(
+    db,
+    sql`
     select source, partition, next_offset, tickets, duplicates, ignored, quarantined
     from stream_offsets
     order by source, partition
-    limit 10000`)
+    limit 10000`,
+  )
   return rows.map(({ next_offset: nextOffset, ...row }) => ({ ...row, nextOffset }))
 }

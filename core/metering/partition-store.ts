@@ -9,11 +9,14 @@ const monthName = /^\d{4}-\d{2}$/
 
 /** Months that have a partition. */
 export async function readMonths(pool: Pool): Promise<string[]> {
-  const rows = await many<{ name: string }>(pool, sql`
+  const rows = await many<{ name: string }>(
+    pool,
+    sql`
     select c.relname as name
     from pg_inherits i
     join pg_class c on c.oid = i.inhrelid
-    where i.inhparent = 'tickets'::regclass`)
+    where i.inhparent = 'tickets'::regclass`,
+  )
   return rows.map((row) => row.name.replace(/^tickets_(\d{4})_(\d{2})$/, '$1-$2'))
 }
 
@@ -32,6 +35,8 @@ export async function createMonth(pool: Pool, month: string): Promise<void> {
     if (found.length > 0) return
     // DDL takes no parameters; the name and both instants are made of a checked month.
     await db.query(`create table ${name} (like tickets including defaults including constraints)`)
-    await db.query(`alter table tickets attach partition ${name} for values from ('${start}') to ('${end}')`)
+    await db.query(
+      `alter table tickets attach partition ${name} for values from ('${start}') to ('${end}')`,
+    )
   })
 }

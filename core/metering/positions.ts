@@ -35,7 +35,10 @@ interface Counting {
 
 /** Moves the streams on by what their records became. */
 export async function count(db: Db, { records, outcomes }: Counting): Promise<void> {
-  const advances = new Map<number, { readonly counts: Record<Outcome, number>; last: bigint | null }>()
+  const advances = new Map<
+    number,
+    { readonly counts: Record<Outcome, number>; last: bigint | null }
+  >()
   outcomes.forEach((outcome, index) => {
     const record = records[index]
     if (outcome === undefined || record === undefined) return
@@ -46,11 +49,23 @@ export async function count(db: Db, { records, outcomes }: Counting): Promise<vo
   })
   const source = records[0]?.source
   if (source === undefined || advances.size === 0) return
-  await offsets.advance(db, source, [...advances].map(([partition, { counts, last }]) =>
-    ({ partition, counts, nextOffset: last === null ? null : last + 1n })))
+  await offsets.advance(
+    db,
+    source,
+    [...advances].map(([partition, { counts, last }]) => ({
+      partition,
+      counts,
+      nextOffset: last === null ? null : last + 1n,
+    })),
+  )
 }
 
-const noCounts = (): Record<Outcome, number> => ({ ticket: 0, duplicate: 0, ignored: 0, quarantined: 0 })
+const noCounts = (): Record<Outcome, number> => ({
+  ticket: 0,
+  duplicate: 0,
+  ignored: 0,
+  quarantined: 0,
+})
 
 export function countOf(outcomes: Iterable<Outcome | undefined>): Counts {
   const counts = noCounts()

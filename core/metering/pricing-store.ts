@@ -17,25 +17,49 @@ export interface WaitingTicket {
   readonly fee: Wei
 }
 
-export interface Window { readonly from: Date; readonly to: Date; readonly newestId: bigint }
+export interface Window {
+  readonly from: Date
+  readonly to: Date
+  readonly newestId: bigint
+}
 
 /** The span of time that observations numbered above `afterId` can price; null when there are none. */
-export async function pricedSpan(db: Db, afterId: bigint, maxAgeSeconds: number): Promise<Window | null> {
-  const row = await one<{ from: Date | null; to: Date | null; newest: bigint | null }>(db, sql`
+export async function pricedSpan(
+  db: Db,
+  afterId: bigint,
+  maxAgeSeconds: number,
+): Promise<Window | null> {
+  const row = await one<{ from: Date | null; to: Date | null; newest: bigint | null }>(
+    db,
+    sql`
     select min(observed_at) as from, max(observed_at) + make_interval(secs => ${maxAgeSeconds}) as to, max(id) as newest
     from rates
-    where id > ${afterId}`)
-  return row.from && row.to && row.newest !== null ? { from: row.from, to: row.to, newestId: row.newest } : null
+    where id > ${afterId}`,
+  )
+  return row.from && row.to && row.newest !== null
+    ? { from: row.from, to: row.to, newestId: row.newest }
+    : null
 }
 
 /** Locks waiting tickets of the span that have a rate, oldest first; what another process is pricing is skipped. */
 export async function lockWaiting(
-  db: Db, span: Window, options: { maxAgeSeconds: number; limit: number },
+  db: Db,
+  span: Window,
+  options: { maxAgeSeconds: number; limit: number },
 ): Promise<WaitingTicket[]> {
   const rows = await many<{
-    app_id: string; user_id: string; event_id: string; signed_at: string; micros: bigint; session_id: string
-    pipeline: string; model_id: string; fee_wei: string
-  }>(db, sql`
+    app_id: string
+    user_id: string
+    event_id: string
+    signed_at: string
+    micros: bigint
+    session_id: string
+    pipeline: string
+    model_id: string
+    fee_wei: string
+  }>(
+    db,
+    sql`
     select t.app_id, t.user_id, t.event_id, t.session_id, t.pipeline, t.model_id, t.fee_wei,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at,
            (extract(epoch from t.signed_at) * 1000000)::bigint as micros
@@ -48,18 +72,32 @@ export async function lockWaiting(
           and r.observed_at >= t.signed_at - make_interval(secs => ${options.maxAgeSeconds}))
     order by t.signed_at
     limit ${options.limit}
-    for update of t skip locked`)
+    for update of t skip locked`,
+  )
   return rows.map((row) => ({
-    appId: appId(row.app_id), userId: userId(row.user_id), eventId: row.event_id, signedAt: row.signed_at, signedAtMicros: Number(row.micros),
-    sessionId: row.session_id, pipeline: row.pipeline, modelId: row.model_id,
+    appId: appId(row.app_id),
+    userId: userId(row.user_id),
+    eventId: row.event_id,
+    signedAt: row.signed_at,
+    signedAtMicros: Number(row.micros),
+    sessionId: row.session_id,
+    pipeline: row.pipeline,
+    modelId: row.model_id,
     fee: wei(BigInt(row.fee_wei)),
   }))
 }
 
-export interface PricedTicket extends WaitingTicket { readonly rateId: bigint; readonly cost: UsdAttos }
+export interface PricedTicket extends WaitingTicket {
+  readonly rateId: bigint
+  readonly cost: UsdAttos
+}
 
 /** Fixes the cost of locked tickets and moves it into their sessions and hours. */
-export async function savePrices(db: Db, rows: readonly PricedTicket[], chargeId: string): Promise<void> {
+export async function savePrices(
+  db: Db,
+  rows: readonly PricedTicket[],
+  chargeId: string,
+): Promise<void> {
   await priceSessions(db, rows)
   const column = <T>(value: (row: PricedTicket) => T): T[] => rows.map(value)
   const updated = await db.query(sql`
@@ -119,16 +157,22 @@ const countBound = 1_000_000
 
 /** How many tickets wait for a rate. Bounded at a million. */
 export async function countUnpriced(db: Db): Promise<bigint> {
-  const row = await one<{ count: bigint }>(db, sql`
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`
     select count(*) as count
-    from (select 1 from tickets where cost_attos is null limit ${countBound}) waiting`)
+    from (select 1 from tickets where cost_attos is null limit ${countBound}) waiting`,
+  )
   return row.count
 }
 
 /** How many different events wait in quarantine for a decision. Bounded at a million. */
 export async function countQuarantined(db: Db): Promise<bigint> {
-  const row = await one<{ count: bigint }>(db, sql`
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`
     select count(*) as count
-    from (select 1 from quarantine where status = 'open' limit ${countBound}) kept`)
+    from (select 1 from quarantine where status = 'open' limit ${countBound}) kept`,
+  )
   return row.count
 }

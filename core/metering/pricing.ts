@@ -25,7 +25,15 @@ const batchSize = 1_000
 const lateObservations = 100n
 
 /** Prices tickets that came when their rate was not known, each from its own time and only once. */
-export function createPricing({ pool, now, charge, rateMaxAgeSeconds, emit, onPriced, onExhausted }: PricingDeps) {
+export function createPricing({
+  pool,
+  now,
+  charge,
+  rateMaxAgeSeconds,
+  emit,
+  onPriced,
+  onExhausted,
+}: PricingDeps) {
   let looked = 0n
 
   /** Prices everything that observations since the last pass allow; the first pass looks at all of them. */
@@ -45,12 +53,21 @@ export function createPricing({ pool, now, charge, rateMaxAgeSeconds, emit, onPr
 
   async function priceBatch(span: store.Window): Promise<number> {
     const { count, exhausted } = await tx(pool, async (db) => {
-      const waiting = await store.lockWaiting(db, span, { maxAgeSeconds: rateMaxAgeSeconds, limit: batchSize })
+      const waiting = await store.lockWaiting(db, span, {
+        maxAgeSeconds: rateMaxAgeSeconds,
+        limit: batchSize,
+      })
       if (waiting.length === 0) return { count: 0, exhausted: [] }
-      const rates = await ratesAt(db, waiting.map((ticket) => ticket.signedAtMicros), rateMaxAgeSeconds)
+      const rates = await ratesAt(
+        db,
+        waiting.map((ticket) => ticket.signedAtMicros),
+        rateMaxAgeSeconds,
+      )
       const priced = waiting.flatMap((ticket, i) => {
         const rate = rates[i]
-        return rate ? [{ ...ticket, rateId: rate.id, cost: priceOf(ticket.fee, rate.usdAttosPerEth) }] : []
+        return rate
+          ? [{ ...ticket, rateId: rate.id, cost: priceOf(ticket.fee, rate.usdAttosPerEth) }]
+          : []
       })
       const at = now()
       const id = uuidV7(at.getTime())

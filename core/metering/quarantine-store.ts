@@ -27,17 +27,44 @@ export interface Quarantined {
 }
 
 interface Row {
-  id: string; status: string; reason: string; detail: string; event_id: string | null; auth_id: string | null
-  fee_wei: string | null; received_at: Date; source: string; partition: number; stream_offset: bigint | null
-  deliveries: bigint; byte_count: number; resolved_at: Date | null; resolved_by: string | null; resolution: string | null
-  attributed_to: string | null; ticket_event_id: string | null
+  id: string
+  status: string
+  reason: string
+  detail: string
+  event_id: string | null
+  auth_id: string | null
+  fee_wei: string | null
+  received_at: Date
+  source: string
+  partition: number
+  stream_offset: bigint | null
+  deliveries: bigint
+  byte_count: number
+  resolved_at: Date | null
+  resolved_by: string | null
+  resolution: string | null
+  attributed_to: string | null
+  ticket_event_id: string | null
 }
 
 const fromRow = (row: Row): Quarantined => ({
-  id: row.id, status: row.status, reason: row.reason, detail: row.detail, eventId: row.event_id, authId: row.auth_id,
-  fee: row.fee_wei === null ? null : BigInt(row.fee_wei), receivedAt: row.received_at, source: row.source,
-  partition: row.partition, offset: row.stream_offset, deliveries: row.deliveries, byteCount: row.byte_count,
-  resolvedAt: row.resolved_at, resolvedBy: row.resolved_by, resolution: row.resolution, attributedTo: row.attributed_to,
+  id: row.id,
+  status: row.status,
+  reason: row.reason,
+  detail: row.detail,
+  eventId: row.event_id,
+  authId: row.auth_id,
+  fee: row.fee_wei === null ? null : BigInt(row.fee_wei),
+  receivedAt: row.received_at,
+  source: row.source,
+  partition: row.partition,
+  offset: row.stream_offset,
+  deliveries: row.deliveries,
+  byteCount: row.byte_count,
+  resolvedAt: row.resolved_at,
+  resolvedBy: row.resolved_by,
+  resolution: row.resolution,
+  attributedTo: row.attributed_to,
   ticketEventId: row.ticket_event_id,
 })
 
@@ -52,8 +79,13 @@ export interface Filter {
 }
 
 /** The oldest first. */
-export async function list(db: Db, { status, reason, authId, from, to, after, limit }: Filter): Promise<Quarantined[]> {
-  const rows = await many<Row>(db, sql`
+export async function list(
+  db: Db,
+  { status, reason, authId, from, to, after, limit }: Filter,
+): Promise<Quarantined[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
     select id, status, reason, detail, event_id, auth_id, fee_wei, received_at, source, partition, stream_offset, deliveries,
            byte_count, resolved_at, resolved_by, resolution, attributed_to, ticket_event_id
     from quarantine
@@ -63,7 +95,8 @@ export async function list(db: Db, { status, reason, authId, from, to, after, li
       and (${after?.id ?? null}::uuid is null
            or (received_at, id) > (${after?.createdAt ?? null}::timestamptz, ${after?.id ?? null}::uuid))
     order by received_at, id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map(fromRow)
 }
 
@@ -72,7 +105,9 @@ const countBound = 1_000_000
 
 /** What waits for a decision, by reason. Counts at most the million oldest. */
 export async function waiting(db: Db): Promise<{ reason: string; events: bigint; fee: bigint }[]> {
-  const rows = await many<{ reason: string; events: bigint; fee: string }>(db, sql`
+  const rows = await many<{ reason: string; events: bigint; fee: string }>(
+    db,
+    sql`
     select reason, count(*) as events, coalesce(sum(fee_wei), 0) as fee
     from (
       select reason, fee_wei
@@ -81,7 +116,8 @@ export async function waiting(db: Db): Promise<{ reason: string; events: bigint;
       order by received_at, id
       limit ${countBound}) open
     group by reason
-    order by reason`)
+    order by reason`,
+  )
   return rows.map((row) => ({ ...row, fee: BigInt(row.fee) }))
 }
 
@@ -92,21 +128,27 @@ export interface Held extends Quarantined {
 }
 
 export async function find(db: Db, id: string): Promise<Held | null> {
-  const row = await maybeOne<Row & { digest: Buffer; bytes: Buffer }>(db, sql`
+  const row = await maybeOne<Row & { digest: Buffer; bytes: Buffer }>(
+    db,
+    sql`
     select id, status, reason, detail, event_id, auth_id, fee_wei, received_at, source, partition, stream_offset, deliveries,
            byte_count, resolved_at, resolved_by, resolution, attributed_to, ticket_event_id, digest, bytes
     from quarantine
-    where id = ${id}`)
+    where id = ${id}`,
+  )
   return row && { ...fromRow(row), digest: row.digest.toString('hex'), bytes: row.bytes }
 }
 
 /** Locks an event and tells how it stands: of two decisions the second finds the first. */
 export async function lockStatus(db: Db, id: string): Promise<string | null> {
-  const row = await maybeOne<{ status: string }>(db, sql`
+  const row = await maybeOne<{ status: string }>(
+    db,
+    sql`
     select status
     from quarantine
     where id = ${id}
-    for update`)
+    for update`,
+  )
   return row?.status ?? null
 }
 

@@ -16,7 +16,9 @@ export interface QuarantineDeps {
   readonly now: Now
   readonly log: Log
   readonly door: Door
-  readonly invalidations: { publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void> }
+  readonly invalidations: {
+    publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
+  }
 }
 
 export interface ListQuery {
@@ -44,10 +46,18 @@ export function createQuarantine({ pool, now, log, door, invalidations }: Quaran
   async function list(query: ListQuery) {
     const limit = parseLimit(query.limit)
     const events = await store.list(pool, {
-      status: parseStatus(query.status), reason: parseReason(query.reason), authId: query.authId ?? null,
-      from: parseTime('from', query.from), to: parseTime('to', query.to), after: parseCursor(query.cursor), limit: limit + 1,
+      status: parseStatus(query.status),
+      reason: parseReason(query.reason),
+      authId: query.authId ?? null,
+      from: parseTime('from', query.from),
+      to: parseTime('to', query.to),
+      after: parseCursor(query.cursor),
+      limit: limit + 1,
     })
-    const { items, nextCursor } = page(events.map((event) => ({ ...event, createdAt: event.receivedAt })), limit)
+    const { items, nextCursor } = page(
+      events.map((event) => ({ ...event, createdAt: event.receivedAt })),
+      limit,
+    )
     return { events: items, nextCursor, waiting: await store.waiting(pool) }
   }
 
@@ -62,13 +72,21 @@ export function createQuarantine({ pool, now, log, door, invalidations }: Quaran
    * Gives an event to a user and drives it through. CONFLICT for an event that names its user itself, that is decided
    * already, or that is no ticket even so; NOT_FOUND for an app that is not there.
    */
-  async function attribute(request: { id: string; clientId: string; externalUserId: string; author: string }) {
+  async function attribute(request: {
+    id: string
+    clientId: string
+    externalUserId: string
+    author: string
+  }) {
     const author = parseAuthor(request.author)
     const held = await get(request.id)
     if (!attributable.includes(held.reason)) {
-      throw conflict(`only events without a known user can be given to one; this one is ${held.reason}`)
+      throw conflict(
+        `only events without a known user can be given to one; this one is ${held.reason}`,
+      )
     }
-    if (!isClientId(request.clientId)) throw new DomainError('NOT_FOUND', 'no app has this client id')
+    if (!isClientId(request.clientId))
+      throw new DomainError('NOT_FOUND', 'no app has this client id')
     const to = authId(request.clientId, parseExternalUserId(request.externalUserId))
     return drive(held, { author, action: 'quarantine_attributed', decision: { authId: to } })
   }
@@ -77,73 +95,139 @@ export function createQuarantine({ pool, now, log, door, invalidations }: Quaran
   async function redrive(request: { id: string; author: string; underNewId: boolean }) {
     const author = parseAuthor(request.author)
     const held = await get(request.id)
-    if (!request.underNewId) return drive(held, { author, action: 'quarantine_redriven', decision: {} })
+    if (!request.underNewId)
+      return drive(held, { author, action: 'quarantine_redriven', decision: {} })
     if (held.reason !== 'same_id_other_bytes') {
-      throw conflict(`only an event whose id stands for another takes a new id; this one is ${held.reason}`)
+      throw conflict(
+        `only an event whose id stands for another takes a new id; this one is ${held.reason}`,
+      )
     }
     // Made of the bytes, so that it is the same however often it is asked for.
     const decision = { eventId: `redriven:${held.digest}` }
     return drive(held, { author, action: 'quarantine_redriven', decision })
   }
 
-  interface Drive { readonly author: string; readonly action: string; readonly decision: Decision }
+  interface Drive {
+    readonly author: string
+    readonly action: string
+    readonly decision: Decision
+  }
 
-  async function drive(held: store.Held, { author, action, decision }: Drive): Promise<store.Quarantined> {
+  async function drive(
+    held: store.Held,
+    { author, action, decision }: Drive,
+  ): Promise<store.Quarantined> {
     refuseDecided(held.status)
     const ticket = ticketOf(held, decision)
     const subjects = await door.prepare([ticket])
     const subject = subjects.get(authId(ticket.clientId, ticket.externalUserId))
-    if (!subject) throw conflict(`no app has the client id that it names, ${authId(ticket.clientId, ticket.externalUserId)}; give it to a user`)
-    const exhausted = await refusingPoison(() => tx(pool, (db) =>
-      write(db, held, { author, action, decision, ticket, subject })))
-    log.info({ appId: subject.appId, userId: subject.userId, quarantineId: held.id, author, action }, 'quarantined event driven through')
+    if (!subject)
+      throw conflict(
+        `no app has the client id that it names, ${authId(ticket.clientId, ticket.externalUserId)}; give it to a user`,
+      )
+    const exhausted = await refusingPoison(() =>
+      tx(pool, (db) => write(db, held, { author, action, decision, ticket, subject })),
+    )
+    log.info(
+      { appId: subject.appId, userId: subject.userId, quarantineId: held.id, author, action },
+      'quarantined event driven through',
+    )
     for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
     return get(held.id)
   }
 
-  interface Write extends Drive { readonly ticket: SignedTicket; readonly subject: Subject }
+  interface Write extends Drive {
+    readonly ticket: SignedTicket
+    readonly subject: Subject
+  }
 
-  async function write(db: Db, held: store.Held, { author, action, decision, ticket, subject }: Write) {
+  async function write(
+    db: Db,
+    held: store.Held,
+    { author, action, decision, ticket, subject }: Write,
+  ) {
     refuseDecided(await store.lockStatus(db, held.id))
     const at = now()
     const admitted = await door.admit(db, [{ ticket, subject, digest: held.digest }], at)
     if (admitted.conflicts.length > 0) {
-      throw conflict('another event came under this id; it can be a ticket of its own only under a new id')
+      throw conflict(
+        'another event came under this id; it can be a ticket of its own only under a new id',
+      )
     }
     const isRepeat = admitted.repeats.length > 0
     await store.resolve(db, {
-      id: held.id, status: 'redriven', at, by: author, attributedTo: decision.authId ?? null, ticketEventId: ticket.eventId,
+      id: held.id,
+      status: 'redriven',
+      at,
+      by: author,
+      attributedTo: decision.authId ?? null,
+      ticketEventId: ticket.eventId,
       resolution: isRepeat ? 'had become a ticket by itself' : 'became a ticket',
     })
     await audit(db, {
-      appId: subject.appId, actor: `operator:${author}`, action, status: 'success', at,
-      details: { quarantineId: held.id, userId: subject.userId, eventId: ticket.eventId, feeWei: String(ticket.fee) },
+      appId: subject.appId,
+      actor: `operator:${author}`,
+      action,
+      status: 'success',
+      at,
+      details: {
+        quarantineId: held.id,
+        userId: subject.userId,
+        eventId: ticket.eventId,
+        feeWei: String(ticket.fee),
+      },
     })
     return admitted.exhausted
   }
 
   // The event is judged as if it came now: what was in the future then may be in the past.
   function ticketOf(held: store.Held, decision: Decision): SignedTicket {
-    if (held.byteCount > held.bytes.length) throw conflict('only its beginning was kept; it cannot be driven through')
-    const bytes = decision.authId === undefined && decision.eventId === undefined ? held.bytes : rewritten(held.bytes, decision)
+    if (held.byteCount > held.bytes.length)
+      throw conflict('only its beginning was kept; it cannot be driven through')
+    const bytes =
+      decision.authId === undefined && decision.eventId === undefined
+        ? held.bytes
+        : rewritten(held.bytes, decision)
     const parsed = bytes && parseEvent(bytes, now())
     if (!parsed || parsed.kind === 'ignored') throw conflict('it is no event that is billed')
-    if (parsed.kind === 'problem') throw conflict(`it is still no ticket: ${parsed.problem.reason}, ${parsed.problem.detail}`)
+    if (parsed.kind === 'problem')
+      throw conflict(`it is still no ticket: ${parsed.problem.reason}, ${parsed.problem.detail}`)
     return parsed.ticket
   }
 
   /** Decides that it is no ticket; the reason and the author are kept with its bytes. */
-  async function discard(request: { id: string; author: string; reason: string }): Promise<store.Quarantined> {
+  async function discard(request: {
+    id: string
+    author: string
+    reason: string
+  }): Promise<store.Quarantined> {
     const author = parseAuthor(request.author)
     const reason = parseText('reason', request.reason, 500)
     const held = await get(request.id)
     await tx(pool, async (db) => {
       refuseDecided(await store.lockStatus(db, held.id))
       const at = now()
-      await store.resolve(db, { id: held.id, status: 'discarded', at, by: author, resolution: reason, attributedTo: null, ticketEventId: null })
+      await store.resolve(db, {
+        id: held.id,
+        status: 'discarded',
+        at,
+        by: author,
+        resolution: reason,
+        attributedTo: null,
+        ticketEventId: null,
+      })
       await audit(db, {
-        appId: null, actor: `operator:${author}`, action: 'quarantine_discarded', status: 'success', at,
-        details: { quarantineId: held.id, reason, authId: held.authId, feeWei: held.fee === null ? null : String(held.fee) },
+        appId: null,
+        actor: `operator:${author}`,
+        action: 'quarantine_discarded',
+        status: 'success',
+        at,
+        details: {
+          quarantineId: held.id,
+          reason,
+          authId: held.authId,
+          feeWei: held.fee === null ? null : String(held.fee),
+        },
       })
     })
     log.info({ quarantineId: held.id, author }, 'quarantined event discarded')
@@ -170,7 +254,8 @@ function parseStatus(text: string | undefined): store.Status {
 
 function parseReason(text: string | undefined): string | null {
   if (text === undefined) return null
-  if (!quarantineReasons.some((reason) => reason === text)) throw invalid(`reason must be one of ${quarantineReasons.join(', ')}`)
+  if (!quarantineReasons.some((reason) => reason === text))
+    throw invalid(`reason must be one of ${quarantineReasons.join(', ')}`)
   return text
 }
 

@@ -20,7 +20,10 @@ export function parseRate(text: string): EthRate | null {
 }
 
 /** Always the same rate: for tests and demonstrations (`RATE_FIXED`). */
-export const fixedRateSource = (rate: EthRate): RateSource => ({ name: 'fixed', read: async () => rate })
+export const fixedRateSource = (rate: EthRate): RateSource => ({
+  name: 'fixed',
+  read: async () => rate,
+})
 
 /** Asks `url` and understands the Coinbase, the Kraken and the `{"price": ...}` shape. */
 export function httpRateSource(url: string): RateSource {
@@ -30,7 +33,9 @@ export function httpRateSource(url: string): RateSource {
 
 async function fetchText(url: string): Promise<string> {
   const response = await fetch(url, {
-    signal: AbortSignal.timeout(timeoutMs), redirect: 'error', headers: { accept: 'application/json' },
+    signal: AbortSignal.timeout(timeoutMs),
+    redirect: 'error',
+    headers: { accept: 'application/json' },
   })
   if (!response.ok) throw new Error(`answered ${response.status}`)
   const chunks: Uint8Array[] = []

@@ -3,28 +3,44 @@ import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
 import { plainArray } from '../lib/arrays.ts'
 import type { NewRate, Rate } from './types.ts'
 
-interface RateRow { id: bigint; usd_attos_per_eth: string; source: string; observed_at: Date }
+interface RateRow {
+  id: bigint
+  usd_attos_per_eth: string
+  source: string
+  observed_at: Date
+}
 
 const fromRow = (row: RateRow): Rate => ({
-  id: row.id, usdAttosPerEth: ethRate(BigInt(row.usd_attos_per_eth)), source: row.source, observedAt: row.observed_at,
+  id: row.id,
+  usdAttosPerEth: ethRate(BigInt(row.usd_attos_per_eth)),
+  source: row.source,
+  observedAt: row.observed_at,
 })
 
 /** Records an observation. */
 export async function insertRate(db: Db, rate: NewRate, observedAt: Date): Promise<Rate> {
-  return fromRow(await one<RateRow>(db, sql`
+  return fromRow(
+    await one<RateRow>(
+      db,
+      sql`
     insert into rates (usd_attos_per_eth, source, observed_at)
     values (${rate.usdAttosPerEth}, ${rate.source}, ${observedAt})
-    returning id, usd_attos_per_eth, source, observed_at`))
+    returning id, usd_attos_per_eth, source, observed_at`,
+    ),
+  )
 }
 
 /** The newest observation at or before `at` and not before `since`. */
 export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null> {
-  const row = await maybeOne<RateRow>(db, sql`
+  const row = await maybeOne<RateRow>(
+    db,
+    sql`
     select id, usd_attos_per_eth, source, observed_at
     from rates
     where observed_at <= ${at} and observed_at >= ${since}
     order by observed_at desc, id desc
-    limit 1`)
+    limit 1`,
+  )
   return row && fromRow(row)
 }
 
@@ -39,7 +55,9 @@ export type Micros = number
  * (decision 31). Reads the table each time: what another process recorded counts at once.
  */
 export async function ratesAt(
-  db: Db, instants: readonly Micros[], maxAgeSeconds: number,
+  db: Db,
+  instants: readonly Micros[],
+  maxAgeSeconds: number,
 ): Promise<(Rate | null)[]> {
   if (instants.length === 0) return []
   const maxAge = maxAgeSeconds * 1_000_000
@@ -53,8 +71,14 @@ export async function ratesAt(
   })
 }
 
-async function ratesOneByOne(db: Db, instants: readonly Micros[], maxAgeSeconds: number): Promise<(Rate | null)[]> {
-  const rows = await many<RateRow | { id: null }>(db, sql`
+async function ratesOneByOne(
+  db: Db,
+  instants: readonly Micros[],
+  maxAgeSeconds: number,
+): Promise<(Rate | null)[]> {
+  const rows = await many<RateRow | { id: null }>(
+    db,
+    sql`
     select r.id, r.usd_attos_per_eth, r.source, r.observed_at
     from (
       select timestamptz 'epoch' + micros * interval '1 microsecond' as at, position
@@ -65,20 +89,27 @@ async function ratesOneByOne(db: Db, instants: readonly Micros[], maxAgeSeconds:
       where observed_at <= wanted.at and observed_at >= wanted.at - make_interval(secs => ${maxAgeSeconds})
       order by observed_at desc, id desc
       limit 1) r on true
-    order by wanted.position`)
+    order by wanted.position`,
+  )
   return rows.map((row) => (row.id === null ? null : fromRow(row)))
 }
 
-interface Observed { readonly micros: Micros; readonly rate: Rate }
+interface Observed {
+  readonly micros: Micros
+  readonly rate: Rate
+}
 
 async function ratesBetween(db: Db, from: Micros, to: Micros): Promise<Observed[]> {
-  const rows = await many<RateRow & { micros: bigint }>(db, sql`
+  const rows = await many<RateRow & { micros: bigint }>(
+    db,
+    sql`
     select id, usd_attos_per_eth, source, observed_at, (extract(epoch from observed_at) * 1000000)::bigint as micros
     from rates
     where observed_at >= timestamptz 'epoch' + ${from}::bigint * interval '1 microsecond'
       and observed_at <= timestamptz 'epoch' + ${to}::bigint * interval '1 microsecond'
     order by observed_at, id
-    limit ${maxRead}`)
+    limit ${maxRead}`,
+  )
   return rows.map((row) => ({ micros: Number(row.micros), rate: fromRow(row) }))
 }
 
@@ -101,14 +132,22 @@ export interface ObservedRate {
   readonly observedAt: string
 }
 
-const factsOf = ({ usdAttosPerEth, source, observedAt }: ObservedRate): string => `${usdAttosPerEth} ${observedAt} ${source}`
+const factsOf = ({ usdAttosPerEth, source, observedAt }: ObservedRate): string =>
+  `${usdAttosPerEth} ${observedAt} ${source}`
 
 /** Records those observations that are not there yet; returns the number of each. */
-export async function ensureRates(db: Db, rates: readonly ObservedRate[]): Promise<(rate: ObservedRate) => bigint> {
+export async function ensureRates(
+  db: Db,
+  rates: readonly ObservedRate[],
+): Promise<(rate: ObservedRate) => bigint> {
   const distinct = [...new Map(rates.map((rate) => [factsOf(rate), rate])).values()]
   const ids = new Map<string, bigint>()
   if (distinct.length > 0) {
-    const [values, sources, times] = [distinct.map((rate) => rate.usdAttosPerEth), distinct.map((rate) => rate.source), distinct.map((rate) => rate.observedAt)]
+    const [values, sources, times] = [
+      distinct.map((rate) => rate.usdAttosPerEth),
+      distinct.map((rate) => rate.source),
+      distinct.map((rate) => rate.observedAt),
+    ]
     await db.query(sql`
       insert into rates (usd_attos_per_eth, source, observed_at)
       select value, source, at
@@ -117,11 +156,14 @@ export async function ensureRates(db: Db, rates: readonly ObservedRate[]): Promi
         select 1
         from rates r
         where r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value)`)
-    const rows = await many<{ id: bigint; place: bigint }>(db, sql`
+    const rows = await many<{ id: bigint; place: bigint }>(
+      db,
+      sql`
       select min(r.id) as id, told.place
       from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) with ordinality as told (value, source, at, place)
       join rates r on r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value
-      group by told.place`)
+      group by told.place`,
+    )
     for (const { id, place } of rows) {
       const rate = distinct[Number(place) - 1]
       if (rate) ids.set(factsOf(rate), id)

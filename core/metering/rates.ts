@@ -41,8 +41,14 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
       const rate = await readFrom(source)
       if (rate === null) continue
       if (last && isJump(last.usdAttosPerEth, rate) && !confirms(rate)) {
-        log.warn({ source: source.name, rate: formatDecimal18(rate), last: formatDecimal18(last.usdAttosPerEth) },
-          'a rate jumped by more than half; not recorded unless it is observed again')
+        log.warn(
+          {
+            source: source.name,
+            rate: formatDecimal18(rate),
+            last: formatDecimal18(last.usdAttosPerEth),
+          },
+          'a rate jumped by more than half; not recorded unless it is observed again',
+        )
         onRejected('jump')
         doubted = rate
         continue
@@ -57,7 +63,10 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
     try {
       return await source.read()
     } catch (error) {
-      log.warn({ source: source.name, err: error instanceof Error ? error.message : 'unknown' }, 'no rate from this source')
+      log.warn(
+        { source: source.name, err: error instanceof Error ? error.message : 'unknown' },
+        'no rate from this source',
+      )
       onRejected('unusable')
       return null
     }
@@ -71,10 +80,17 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
    */
   async function record({ usdPerEth, source, observedAt }: ManualRate): Promise<Rate> {
     const rate = parseRate(usdPerEth)
-    if (rate === null) throw new DomainError('REQUEST_INVALID', 'usdPerEth must be a positive decimal of USD for one ETH')
+    if (rate === null)
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'usdPerEth must be a positive decimal of USD for one ETH',
+      )
     const name = source.trim()
     if (name === '' || name.length > 100 || /\p{Cc}/u.test(name)) {
-      throw new DomainError('REQUEST_INVALID', 'source must say in 1 to 100 characters where the rate comes from')
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'source must say in 1 to 100 characters where the rate comes from',
+      )
     }
     const at = observedAt === undefined ? now() : instantOf(observedAt)
     return insertRate(pool, { usdAttosPerEth: rate, source: `manual:${name}` }, at)
@@ -83,9 +99,13 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
   function instantOf(text: string): Date {
     const instant = parseInstant(text)
     if (instant === null) {
-      throw new DomainError('REQUEST_INVALID', 'observedAt must be an ISO 8601 instant such as 2026-01-31T12:00:00Z')
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'observedAt must be an ISO 8601 instant such as 2026-01-31T12:00:00Z',
+      )
     }
-    if (instant > now()) throw new DomainError('REQUEST_INVALID', 'observedAt must not be in the future')
+    if (instant > now())
+      throw new DomainError('REQUEST_INVALID', 'observedAt must not be in the future')
     if (instant < addSeconds(now(), -oldestSeconds)) {
       throw new DomainError('REQUEST_INVALID', `observedAt must be at most ${oldestDays} days back`)
     }

@@ -21,7 +21,10 @@ export function createRelay({ begin, commit }: Pick<Ingest, 'begin' | 'commit'>,
     try {
       return await begun.finish()
     } catch (error) {
-      log.debug({ reason: messageOf(error) }, 'a batch that was begun before its turn is written in one go')
+      log.debug(
+        { reason: messageOf(error) },
+        'a batch that was begun before its turn is written in one go',
+      )
       // What has begun after it may hold what it waits for. If it cannot be written at all, it says so now.
       await stop()
       return commit(prepared)
@@ -29,9 +32,12 @@ export function createRelay({ begin, commit }: Pick<Ingest, 'begin' | 'commit'>,
   }
 
   function follow(begun: Begun, next: Promise<Prepared>): void {
-    Promise.all([next, begun.waiting]).then(([prepared]) => {
-      if (current === begun) ahead ??= begin(prepared)
-    }, () => {})
+    Promise.all([next, begun.waiting]).then(
+      ([prepared]) => {
+        if (current === begun) ahead ??= begin(prepared)
+      },
+      () => {},
+    )
   }
 
   /** Abandons what has begun before its turn. */

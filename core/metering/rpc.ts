@@ -16,22 +16,31 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
       }
       const counts = await metering.ingestEvents(envelopes)
       return {
-        tickets: counts.ticket, duplicates: counts.duplicate, ignored: counts.ignored, quarantined: counts.quarantined,
+        tickets: counts.ticket,
+        duplicates: counts.duplicate,
+        ignored: counts.ignored,
+        quarantined: counts.quarantined,
       }
     }),
 
-    recordRate: rpc(operator(), async (request: pb.RecordRateRequest) =>
-      ({ rate: toRate(await metering.recordRate(request)) })),
+    recordRate: rpc(operator(), async (request: pb.RecordRateRequest) => ({
+      rate: toRate(await metering.recordRate(request)),
+    })),
 
     getMeteringStatus: rpc(operator(), async (_request: pb.GetMeteringStatusRequest) => {
       const { streams, unpriced, quarantined, usableRate } = await metering.status()
       return {
         streams: streams.map((stream) => ({
-          source: stream.source, partition: stream.partition, nextOffset: String(stream.nextOffset),
-          tickets: String(stream.tickets), duplicates: String(stream.duplicates), ignored: String(stream.ignored),
+          source: stream.source,
+          partition: stream.partition,
+          nextOffset: String(stream.nextOffset),
+          tickets: String(stream.tickets),
+          duplicates: String(stream.duplicates),
+          ignored: String(stream.ignored),
           quarantined: String(stream.quarantined),
         })),
-        unpricedTickets: String(unpriced), quarantinedEvents: String(quarantined),
+        unpricedTickets: String(unpriced),
+        quarantinedEvents: String(quarantined),
         usableRate: usableRate ? toRate(usableRate) : undefined,
       }
     }),
@@ -40,5 +49,7 @@ export function createMeteringRpc({ metering }: { metering: Metering }) {
 }
 
 const toRate = (rate: Rate): pb.Rate => ({
-  usdPerEth: formatDecimal18(rate.usdAttosPerEth), source: rate.source, observedAt: rate.observedAt.toISOString(),
+  usdPerEth: formatDecimal18(rate.usdAttosPerEth),
+  source: rate.source,
+  observedAt: rate.observedAt.toISOString(),
 })

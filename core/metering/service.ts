@@ -38,7 +38,9 @@ export interface MeteringDeps {
   /** Puts tickets on their way to the metering backend, where there is one that wants them. */
   readonly emitter?: Emitter | undefined
   /** Told, after the commit and best effort, of users that have nothing left. */
-  readonly invalidations: { publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void> }
+  readonly invalidations: {
+    publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
+  }
   /** Little memory before speed: for a process that does nothing but collect. */
   readonly lean?: boolean
   /** In place of what the configuration says; for tests. */
@@ -67,23 +69,53 @@ export function createMetering(deps: MeteringDeps) {
   })
   const lossMeters = createLossMetrics(deps.metrics)
   const losses = createLossReports({ pool, now })
-  const lossWatch = createLossWatch({ pool, now, graceSeconds: config.lossGraceSeconds, onLost: lossMeters.found })
+  const lossWatch = createLossWatch({
+    pool,
+    now,
+    graceSeconds: config.lossGraceSeconds,
+    onLost: lossMeters.found,
+  })
   const partitions = createPartitions(pool, now)
   const sorting = createSorting({ log, threads: !deps.lean })
   const ingest = createIngest({
-    pool, now, charge, emit: deps.emitter?.emitPriced, sorting, resolveSubjects, partitions, rateMaxAgeSeconds,
+    pool,
+    now,
+    charge,
+    emit: deps.emitter?.emitPriced,
+    sorting,
+    resolveSubjects,
+    partitions,
+    rateMaxAgeSeconds,
   })
   const intake = createIntake({ pool, now, log, ingest, onIngested, onExhausted })
   const rates = createRates({
-    pool, now, log, sources: rateSources(config), maxAgeSeconds: rateMaxAgeSeconds, onRejected: meters.rateRejected,
+    pool,
+    now,
+    log,
+    sources: rateSources(config),
+    maxAgeSeconds: rateMaxAgeSeconds,
+    onRejected: meters.rateRejected,
   })
   const pricing = createPricing({
-    pool, now, charge, rateMaxAgeSeconds, emit: deps.emitter?.emitPriced, onPriced: meters.latePriced, onExhausted,
+    pool,
+    now,
+    charge,
+    rateMaxAgeSeconds,
+    emit: deps.emitter?.emitPriced,
+    onPriced: meters.latePriced,
+    onExhausted,
   })
   const source = deps.eventSource ?? kafkaSource()
-  const collector = source && createCollector({
-    source, intake, prepare: ingest.prepare, relay: createRelay(ingest, log), log, ahead: deps.lean ? 1 : 2,
-  })
+  const collector =
+    source &&
+    createCollector({
+      source,
+      intake,
+      prepare: ingest.prepare,
+      relay: createRelay(ingest, log),
+      log,
+      ahead: deps.lean ? 1 : 2,
+    })
   let loops: Loop[] = []
 
   function kafkaSource(): EventSource | null {
@@ -95,34 +127,53 @@ export function createMetering(deps: MeteringDeps) {
     if (kafka === null) return null
     // Its library takes 50 MB, which a service without Kafka need not have.
     const source = import('./kafka.ts').then(({ createKafkaSource, lean, roomy }) =>
-      createKafkaSource(kafka, { positions, log, bounds: deps.lean ? lean : roomy }))
+      createKafkaSource(kafka, { positions, log, bounds: deps.lean ? lean : roomy }),
+    )
     return { name: `kafka:${kafka.topic}`, open: async () => (await source).open() }
   }
 
   async function onExhausted(exhausted: readonly UserId[]): Promise<void> {
     for (let i = 0; i < exhausted.length; i += publishAtOnce) {
-      await Promise.all(exhausted.slice(i, i + publishAtOnce).map((id) => deps.invalidations.publish({ kind: 'access', id })))
+      await Promise.all(
+        exhausted
+          .slice(i, i + publishAtOnce)
+          .map((id) => deps.invalidations.publish({ kind: 'access', id })),
+      )
     }
   }
 
-  const ageOf = (rate: Rate | null): number => (rate ? (now().getTime() - rate.observedAt.getTime()) / 1000 : NaN)
+  const ageOf = (rate: Rate | null): number =>
+    rate ? (now().getTime() - rate.observedAt.getTime()) / 1000 : NaN
 
   function onIngested(part: Ingested, seconds: number): void {
     meters.batch(seconds)
     for (const [outcome, count] of Object.entries(part.counts)) meters.event(outcome, count)
     lossMeters.booked(part.irregular)
     for (const [reason, count] of part.quarantined) meters.quarantined(reason, count)
-    if (part.quarantined.size > 0) log.warn({ reasons: Object.fromEntries(part.quarantined) }, 'events put in quarantine')
-    if (part.unpriced > 0) log.warn({ tickets: part.unpriced }, 'tickets stored without a rate; they are priced when it is known')
+    if (part.quarantined.size > 0)
+      log.warn({ reasons: Object.fromEntries(part.quarantined) }, 'events put in quarantine')
+    if (part.unpriced > 0)
+      log.warn(
+        { tickets: part.unpriced },
+        'tickets stored without a rate; they are priced when it is known',
+      )
   }
 
   /** Direct mode: each envelope, when this returns, is one of the four outcomes. Throws when the database is away. */
   async function ingestEvents(envelopes: readonly Buffer[]): Promise<Counts> {
     if (envelopes.length === 0) return sumCounts([])
     const producedAtMs = now().getTime()
-    const records = envelopes.map((bytes) => ({ source: directSource, partition: 0, offset: null, bytes, producedAtMs }))
+    const records = envelopes.map((bytes) => ({
+      source: directSource,
+      partition: 0,
+      offset: null,
+      bytes,
+      producedAtMs,
+    }))
     try {
-      return sumCounts(await intake.take({ records }, { signal: stopping.signal, attempts: directAttempts }))
+      return sumCounts(
+        await intake.take({ records }, { signal: stopping.signal, attempts: directAttempts }),
+      )
     } catch (error) {
       if (!stopping.signal.aborted) throw error
       throw new DomainError('UNAVAILABLE', 'core is stopping; try again', { cause: error })
@@ -150,13 +201,26 @@ export function createMetering(deps: MeteringDeps) {
   async function start(): Promise<void> {
     await partitions.prepare()
     // What waits for its price is priced in the loop: with a million tickets waiting, nobody else should have to.
-    await rates.observe().catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
+    await rates
+      .observe()
+      .catch((error: unknown) => log.warn({ err: error }, 'no rate at the start'))
     loops = [
       startLoop({ name: 'pricing', log, pauseMs: pricingPauseMs, round: pricing.pass }),
       startLoop({ name: 'months', log, pauseMs: monthsPauseMs, round: partitions.prepare }),
       // Often enough that what is lost is known soon after its grace time.
-      startLoop({ name: 'loss', log, pauseMs: Math.min(lossPauseMs, config.lossGraceSeconds * 250), round: watchLoss }),
-      startLoop({ name: 'rates', log, pauseMs: config.rates.pollSeconds * 1000, delayed: true, round: observeRate }),
+      startLoop({
+        name: 'loss',
+        log,
+        pauseMs: Math.min(lossPauseMs, config.lossGraceSeconds * 250),
+        round: watchLoss,
+      }),
+      startLoop({
+        name: 'rates',
+        log,
+        pauseMs: config.rates.pollSeconds * 1000,
+        delayed: true,
+        round: observeRate,
+      }),
     ]
     collector?.start()
   }
@@ -169,14 +233,18 @@ export function createMetering(deps: MeteringDeps) {
   }
 
   /** The rate that prices a ticket signed now; null when there is none. */
-  const usableRate = async (): Promise<EthRate | null> => (await rates.usable())?.usdAttosPerEth ?? null
+  const usableRate = async (): Promise<EthRate | null> =>
+    (await rates.usable())?.usdAttosPerEth ?? null
 
   /** Does the event stream flow? Nothing to say where there is none. */
-  const ready = async (): Promise<Record<string, boolean>> => (collector ? { events: collector.connected() } : {})
+  const ready = async (): Promise<Record<string, boolean>> =>
+    collector ? { events: collector.connected() } : {}
 
   const status = async () => ({
-    streams: await offsets.streams(pool), unpriced: await countUnpriced(pool),
-    quarantined: await countQuarantined(pool), usableRate: await rates.usable(),
+    streams: await offsets.streams(pool),
+    unpriced: await countUnpriced(pool),
+    quarantined: await countQuarantined(pool),
+    usableRate: await rates.usable(),
   })
 
   return { ingestEvents, recordRate, usableRate, status, ready, start, stop, losses, watchLoss }

@@ -5,10 +5,17 @@ import { multirange } from './sequences.ts'
 import type { SessionSums } from './sums.ts'
 
 /** Sequence numbers that had come before, of one of the given sessions. */
-export interface Repeated { readonly position: number; readonly ranges: string }
+export interface Repeated {
+  readonly position: number
+  readonly ranges: string
+}
 
 /** A session that has more ranges of sequence numbers than are worth keeping. */
-export interface Overgrown { readonly app_id: string; readonly user_id: string; readonly session_id: string }
+export interface Overgrown {
+  readonly app_id: string
+  readonly user_id: string
+  readonly session_id: string
+}
 
 interface Found {
   readonly position: number | null
@@ -109,12 +116,20 @@ export function addingSessions(sums: readonly SessionSums[]): Statement {
  * What another transaction adds at this very moment is not among the returned; `replayed_count`, which is worked out
  * on the locked row, has it.
  */
-export async function addSessions(db: Db, adding: Statement): Promise<{ repeated: Repeated[]; overgrown: Overgrown[] }> {
+export async function addSessions(
+  db: Db,
+  adding: Statement,
+): Promise<{ repeated: Repeated[]; overgrown: Overgrown[] }> {
   const found = await many<Found>(db, adding)
   return {
-    repeated: found.flatMap(({ position, ranges }) => (position === null || ranges === null ? [] : [{ position, ranges }])),
+    repeated: found.flatMap(({ position, ranges }) =>
+      position === null || ranges === null ? [] : [{ position, ranges }],
+    ),
     overgrown: found.flatMap(({ app_id, user_id, session_id }) =>
-      (app_id === null || user_id === null || session_id === null ? [] : [{ app_id, user_id, session_id }])),
+      app_id === null || user_id === null || session_id === null
+        ? []
+        : [{ app_id, user_id, session_id }],
+    ),
   }
 }
 
@@ -124,7 +139,9 @@ export async function addSessions(db: Db, adding: Statement): Promise<{ repeated
  * Returns how many of the holes were not lost before. The rows are locked by whoever wrote them just before.
  */
 export async function closeHoles(db: Db, sessions: readonly Overgrown[]): Promise<bigint> {
-  const { closed } = await one<{ closed: bigint }>(db, sql`
+  const { closed } = await one<{ closed: bigint }>(
+    db,
+    sql`
     with given as materialized (
       select s.app_id, s.user_id, s.session_id, cut.at, (
         select coalesce(sum(upper(r) - lower(r)), 0)
@@ -146,6 +163,7 @@ export async function closeHoles(db: Db, sessions: readonly Overgrown[]): Promis
       where s.app_id = given.app_id and s.user_id = given.user_id and s.session_id = given.session_id
     )
     select coalesce(sum(greatest(closed - known, 0)), 0)::bigint as closed
-    from given`)
+    from given`,
+  )
   return closed
 }

@@ -39,23 +39,41 @@ export function packBatch(batch: Batch, given: Pick<SortReply, 'bytes' | 'memory
   const payerPlaces = new Map([...payers.values()].map((payer, place) => [payer, place]))
   const featurePlaces = new Map(features.map((feature, place) => [feature, place]))
   return {
-    ...given, tickets, features, problems, ignored,
-    payers: [...payers].map(([key, { clientId, externalUserId }]) => [key, clientId, externalUserId]),
+    ...given,
+    tickets,
+    features,
+    problems,
+    ignored,
+    payers: [...payers].map(([key, { clientId, externalUserId }]) => [
+      key,
+      clientId,
+      externalUserId,
+    ]),
     sessions: sessions.map(({ payer, feature, sessionId, manifestId, appName }) => ({
-      payer: payerPlaces.get(payer) ?? 0, feature: featurePlaces.get(feature) ?? 0, sessionId, manifestId, appName,
+      payer: payerPlaces.get(payer) ?? 0,
+      feature: featurePlaces.get(feature) ?? 0,
+      sessionId,
+      manifestId,
+      appName,
     })),
   }
 }
 
 export function unpackBatch({ tickets, features, problems, ignored, ...reply }: SortReply): Batch {
-  const payers = new Map(reply.payers.map(([key, clientId, externalUserId]): [string, Payer] =>
-    [key, { clientId, externalUserId, sessions: new Map(), subject: null }]))
+  const payers = new Map(
+    reply.payers.map(([key, clientId, externalUserId]): [string, Payer] => [
+      key,
+      { clientId, externalUserId, sessions: new Map(), subject: null },
+    ]),
+  )
   const byPlace = [...payers.values()]
-  const sessions = reply.sessions.map(({ payer: ofPayer, feature, sessionId, ...named }, place): Session => {
-    const payer = at(byPlace, ofPayer)
-    payer.sessions.set(sessionId, place)
-    return { payer, sessionId, ...named, feature: at(features, feature) }
-  })
+  const sessions = reply.sessions.map(
+    ({ payer: ofPayer, feature, sessionId, ...named }, place): Session => {
+      const payer = at(byPlace, ofPayer)
+      payer.sessions.set(sessionId, place)
+      return { payer, sessionId, ...named, feature: at(features, feature) }
+    },
+  )
   return { tickets, sessions, features, problems, ignored, payers }
 }
 

@@ -14,6 +14,9 @@ parentPort?.on('message', ({ bytes, ends, at, memory }: SortRequest) => {
   })
   const reply = packBatch(sorting.read(), { bytes, memory: rows.memory() })
   parentPort?.postMessage(reply, [
-    reply.bytes, reply.memory, reply.tickets.numbers.buffer, reply.tickets.ids.buffer,
+    reply.bytes,
+    reply.memory,
+    reply.tickets.numbers.buffer,
+    reply.tickets.ids.buffer,
   ])
 })

@@ -51,14 +51,22 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
       // The process has others to answer, too.
       if (index % breath === breath - 1) await nextTurn()
     }
-    return { batch: sorting.read(), rows: rows.slice(0, rows.end()), release: () => keep(rows.memory()) }
+    return {
+      batch: sorting.read(),
+      rows: rows.slice(0, rows.end()),
+      release: () => keep(rows.memory()),
+    }
   }
 
   async function sortThere(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
     const request = pack(records, at)
     const reply = await ask(request)
     keep(reply.bytes)
-    return { batch: unpackBatch(reply), rows: Buffer.from(reply.memory), release: () => keep(reply.memory) }
+    return {
+      batch: unpackBatch(reply),
+      rows: Buffer.from(reply.memory),
+      release: () => keep(reply.memory),
+    }
   }
 
   function pack(records: readonly StreamRecord[], at: Date): SortRequest {
@@ -66,7 +74,9 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
     const length = records.reduce((sum, { bytes }, index) => (ends[index] = sum + bytes.length), 0)
     const bytes = memoryOf(length)
     const target = new Uint8Array(bytes)
-    records.forEach((record, index) => target.set(record.bytes, (ends[index] ?? 0) - record.bytes.length))
+    records.forEach((record, index) =>
+      target.set(record.bytes, (ends[index] ?? 0) - record.bytes.length),
+    )
     return { bytes, ends, at, memory: idle.pop() ?? null }
   }
 
@@ -80,13 +90,17 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
   }
 
   function ask(request: SortRequest): Promise<SortReply> {
-    const asked = worker ??= start()
+    const asked = (worker ??= start())
     return new Promise((resolve, reject) => {
       const fail = (error: unknown): void => {
         asked.removeAllListeners()
         asked.on('error', () => {})
         if (worker === asked) worker = null
-        reject(error instanceof Error ? error : new Error(`the sorting thread ended with ${String(error)}`))
+        reject(
+          error instanceof Error
+            ? error
+            : new Error(`the sorting thread ended with ${String(error)}`),
+        )
       }
       asked.once('message', (reply: SortReply) => {
         asked.removeListener('error', fail)
@@ -95,7 +109,11 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
       })
       asked.once('error', fail)
       asked.once('exit', fail)
-      asked.postMessage(request, [request.bytes, request.ends.buffer, ...(request.memory ? [request.memory] : [])])
+      asked.postMessage(request, [
+        request.bytes,
+        request.ends.buffer,
+        ...(request.memory ? [request.memory] : []),
+      ])
     })
   }
 
@@ -110,7 +128,9 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
 export type Sorting = ReturnType<typeof createSorting>
 
 function start(): Worker {
-  const worker = new Worker(new URL('./sorting-worker.ts', import.meta.url), { resourceLimits: limits })
+  const worker = new Worker(new URL('./sorting-worker.ts', import.meta.url), {
+    resourceLimits: limits,
+  })
   worker.unref()
   return worker
 }

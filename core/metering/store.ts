@@ -15,7 +15,10 @@ export interface Envelope {
 }
 
 /** The envelopes that were entered before, by key. */
-export async function knownEnvelopes(db: Db, keys: readonly string[]): Promise<Map<string, string>> {
+export async function knownEnvelopes(
+  db: Db,
+  keys: readonly string[],
+): Promise<Map<string, string>> {
   if (keys.length === 0) return new Map()
   const { rows } = await db.query<{ key: Buffer; digest: Buffer }>(sql`
     select uuid_send(key) as key, uuid_send(digest) as digest
@@ -36,7 +39,10 @@ export const copyEnvelopes = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, 'envelopes (key, digest)', rows)
 
 /** Enters envelopes; returns the keys that were there before. Waits for a rival that is entering the same key. */
-export async function insertEnvelopes(db: Db, envelopes: readonly Envelope[]): Promise<Set<string>> {
+export async function insertEnvelopes(
+  db: Db,
+  envelopes: readonly Envelope[],
+): Promise<Set<string>> {
   const { rows } = await db.query<{ key: Buffer }>(sql`
     with batch as materialized (
       select key, digest
@@ -100,7 +106,11 @@ export interface Quarantined extends Problem {
 }
 
 /** Keeps what cannot be used. The same bytes, delivered again, only count as another delivery. */
-export async function insertQuarantined(db: Db, rows: readonly Quarantined[], at: Date): Promise<void> {
+export async function insertQuarantined(
+  db: Db,
+  rows: readonly Quarantined[],
+  at: Date,
+): Promise<void> {
   const column = <T>(value: (row: Quarantined) => T): T[] => rows.map(value)
   await db.query(sql`
     insert into quarantine (id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
@@ -128,4 +138,3 @@ function deliveries(rows: readonly Quarantined[]): number[] {
     return group[0] === row ? group.length : 0
   })
 }
-

@@ -1,7 +1,22 @@
 import { within } from '../lib/maps.ts'
-import { type DecimalSum, addBillionths, addDecimal, addDecimals, newDecimalSum } from '../lib/decimal.ts'
+import {
+  type DecimalSum,
+  addBillionths,
+  addDecimal,
+  addDecimals,
+  newDecimalSum,
+} from '../lib/decimal.ts'
 import type { Batch, Feature, Session } from './batch.ts'
-import { type Columns, billionthsOf, featureOf, feeOf, microsOf, quickPixelsOf, sequenceOf, sessionOf } from './columns.ts'
+import {
+  type Columns,
+  billionthsOf,
+  featureOf,
+  feeOf,
+  microsOf,
+  quickPixelsOf,
+  sequenceOf,
+  sessionOf,
+} from './columns.ts'
 import type { Priced, Subject } from './types.ts'
 
 /** What the tickets of a batch add to their hours and to their sessions. */
@@ -36,8 +51,14 @@ const hourMicros = hourMs * 1000
 // As long as what a grant could still pay for is kept for its late tickets.
 const lateMs = 15 * 60_000
 
-const zero = (): Sums =>
-  ({ tickets: 0, unpriced: 0, fee: 0n, cost: 0n, billableSecs: newDecimalSum(), pixels: 0n })
+const zero = (): Sums => ({
+  tickets: 0,
+  unpriced: 0,
+  fee: 0n,
+  cost: 0n,
+  billableSecs: newDecimalSum(),
+  pixels: 0n,
+})
 
 function add(sums: Sums, tickets: Columns, place: number): void {
   sums.tickets += 1
@@ -85,8 +106,11 @@ export function createSums({ tickets, sessions: known, features }: Batch, at: Da
   function take(place: number, price: Priced | null): void {
     const micros = microsOf(tickets, place)
     const hour = Math.floor(micros / hourMicros) * hourMs
-    const goesOn = run !== null && run.session === sessionOf(tickets, place) && run.feature === featureOf(tickets, place)
-      && run.hourMs === hour
+    const goesOn =
+      run !== null &&
+      run.session === sessionOf(tickets, place) &&
+      run.feature === featureOf(tickets, place) &&
+      run.hourMs === hour
     const current = run !== null && goesOn ? run : begin(place, hour)
     add(current, tickets, place)
     if (price === null) current.unpriced += 1
@@ -100,11 +124,23 @@ export function createSums({ tickets, sessions: known, features }: Batch, at: Da
 
   function begin(place: number, hour: number): Run {
     end()
-    const [session, feature, micros] = [sessionOf(tickets, place), featureOf(tickets, place), microsOf(tickets, place)]
+    const [session, feature, micros] = [
+      sessionOf(tickets, place),
+      featureOf(tickets, place),
+      microsOf(tickets, place),
+    ]
     const into = within(sessions, session, () => {
       const of = known[session]
       if (!of?.payer.subject) throw new Error('a ticket of nobody cannot be summed')
-      return { ...zero(), subject: of.payer.subject, session: of, firstMicros: micros, lastMicros: micros, late: 0, sequences: [] }
+      return {
+        ...zero(),
+        subject: of.payer.subject,
+        session: of,
+        firstMicros: micros,
+        lastMicros: micros,
+        late: 0,
+        sequences: [],
+      }
     })
     run = { ...zero(), into, session, feature, hourMs: hour }
     return run
@@ -116,12 +152,15 @@ export function createSums({ tickets, sessions: known, features }: Batch, at: Da
     const ofUser = within(byUser, into.subject, () => new Map<number, Map<number, HourSums>>())
     const ofFeature = within(ofUser, place, () => new Map<number, HourSums>())
     addAll(into, run)
-    addAll(within(ofFeature, hour, () => {
-      const feature = features[place] ?? into.session.feature
-      const sums = { ...zero(), subject: into.subject, feature, hourMs: hour }
-      hours.push(sums)
-      return sums
-    }), run)
+    addAll(
+      within(ofFeature, hour, () => {
+        const feature = features[place] ?? into.session.feature
+        const sums = { ...zero(), subject: into.subject, feature, hourMs: hour }
+        hours.push(sums)
+        return sums
+      }),
+      run,
+    )
     run = null
   }
 
@@ -135,11 +174,15 @@ export function createSums({ tickets, sessions: known, features }: Batch, at: Da
 }
 
 const bySession = (a: SessionSums, b: SessionSums): number =>
-  compare(a.subject.appId, b.subject.appId) || compare(a.subject.userId, b.subject.userId)
-  || compare(a.session.sessionId, b.session.sessionId)
+  compare(a.subject.appId, b.subject.appId) ||
+  compare(a.subject.userId, b.subject.userId) ||
+  compare(a.session.sessionId, b.session.sessionId)
 
 const byHour = (a: HourSums, b: HourSums): number =>
-  compare(a.subject.appId, b.subject.appId) || compare(a.subject.userId, b.subject.userId) || a.hourMs - b.hourMs
-  || compare(a.feature.pipeline, b.feature.pipeline) || compare(a.feature.modelId, b.feature.modelId)
+  compare(a.subject.appId, b.subject.appId) ||
+  compare(a.subject.userId, b.subject.userId) ||
+  a.hourMs - b.hourMs ||
+  compare(a.feature.pipeline, b.feature.pipeline) ||
+  compare(a.feature.modelId, b.feature.modelId)
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)

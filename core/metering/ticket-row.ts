@@ -8,10 +8,30 @@ import type { Priced, SignedTicket, Subject } from './types.ts'
  * database's state decides, written when it is stored.
  */
 export const ticketColumns = [
-  'event_id', 'signed_at', 'session_id', 'sequence_number', 'request_id', 'manifest_id', 'app_name', 'pipeline',
-  'model_id', 'fee_wei', 'billable_secs', 'pixels', 'num_tickets', 'orch_address', 'orch_url', 'emitted_at',
+  'event_id',
+  'signed_at',
+  'session_id',
+  'sequence_number',
+  'request_id',
+  'manifest_id',
+  'app_name',
+  'pipeline',
+  'model_id',
+  'fee_wei',
+  'billable_secs',
+  'pixels',
+  'num_tickets',
+  'orch_address',
+  'orch_url',
+  'emitted_at',
   'stated_usd',
-  'app_id', 'user_id', 'rate_id', 'cost_attos', 'charge_id', 'replayed', 'received_at',
+  'app_id',
+  'user_id',
+  'rate_id',
+  'cost_attos',
+  'charge_id',
+  'replayed',
+  'received_at',
 ] as const
 
 /** Writes the first part; the second must follow it. */
@@ -56,7 +76,10 @@ export interface Outcome {
 const maxPrices = 1_000
 
 /** Writes the second parts of a batch's rows. What many have in common is encoded once. */
-export function outcomeWriter(out: RowBuffer, { chargeId, at }: { readonly chargeId: string; readonly at: Date }) {
+export function outcomeWriter(
+  out: RowBuffer,
+  { chargeId, at }: { readonly chargeId: string; readonly at: Date },
+) {
   const charge = uuidBytes(chargeId)
   const parts = createRowBuffer(new ArrayBuffer(firstBytes))
   const users = new Map<Subject, Buffer>()
@@ -68,22 +91,24 @@ export function outcomeWriter(out: RowBuffer, { chargeId, at }: { readonly charg
     return parts.slice(start, parts.end())
   }
 
-  const ofUser = (subject: Subject): Buffer => part(() => {
-    parts.uuid(uuidBytes(subject.appId))
-    parts.uuid(uuidBytes(subject.userId))
-  })
+  const ofUser = (subject: Subject): Buffer =>
+    part(() => {
+      parts.uuid(uuidBytes(subject.appId))
+      parts.uuid(uuidBytes(subject.userId))
+    })
 
-  const ofPrice = (price: Priced | null): Buffer => part(() => {
-    if (price === null) {
-      parts.none()
-      parts.none()
-      parts.none()
-    } else {
-      parts.int8(price.rateId)
-      parts.numeric(String(price.cost))
-      parts.uuid(charge)
-    }
-  })
+  const ofPrice = (price: Priced | null): Buffer =>
+    part(() => {
+      if (price === null) {
+        parts.none()
+        parts.none()
+        parts.none()
+      } else {
+        parts.int8(price.rateId)
+        parts.numeric(String(price.cost))
+        parts.uuid(charge)
+      }
+    })
 
   return ({ subject, price, replayed }: Outcome): void => {
     if (prices.size >= maxPrices) prices.clear()

@@ -16,10 +16,28 @@ export type Counts = Readonly<Record<Outcome, number>>
 
 /** Why an event could not become a ticket. */
 export const quarantineReasons = [
-  'too_large', 'not_utf8', 'not_json', 'too_deep', 'duplicate_member', 'not_an_object',
-  'no_type', 'no_id', 'invalid_id', 'invalid_data', 'invalid_fee', 'fee_out_of_range',
-  'invalid_time', 'time_out_of_range', 'invalid_session', 'invalid_sequence', 'invalid_number',
-  'unattributed', 'unknown_client', 'invalid_subject', 'same_id_other_bytes', 'rejected_by_database',
+  'too_large',
+  'not_utf8',
+  'not_json',
+  'too_deep',
+  'duplicate_member',
+  'not_an_object',
+  'no_type',
+  'no_id',
+  'invalid_id',
+  'invalid_data',
+  'invalid_fee',
+  'fee_out_of_range',
+  'invalid_time',
+  'time_out_of_range',
+  'invalid_session',
+  'invalid_sequence',
+  'invalid_number',
+  'unattributed',
+  'unknown_client',
+  'invalid_subject',
+  'same_id_other_bytes',
+  'rejected_by_database',
 ] as const
 export type QuarantineReason = (typeof quarantineReasons)[number]
 
@@ -88,7 +106,10 @@ export type ParsedEvent =
   | { readonly kind: 'ignored' }
   | { readonly kind: 'problem'; readonly problem: Problem }
 
-export interface Subject { readonly appId: AppId; readonly userId: UserId }
+export interface Subject {
+  readonly appId: AppId
+  readonly userId: UserId
+}
 
 /** One observation of the price of one ETH. */
 export interface Rate {
@@ -99,7 +120,10 @@ export interface Rate {
 }
 
 /** What a ticket costs, and by which rate. */
-export interface Priced { readonly rateId: bigint; readonly cost: UsdAttos }
+export interface Priced {
+  readonly rateId: bigint
+  readonly cost: UsdAttos
+}
 
 export interface NewRate {
   readonly usdAttosPerEth: EthRate
@@ -107,7 +131,11 @@ export interface NewRate {
 }
 
 /** The ledger: inside the caller's transaction; returns the users that have nothing left. */
-export type Charge = (db: Db, charges: readonly UserCharge[], options: { id: string; at: Date }) => Promise<UserId[]>
+export type Charge = (
+  db: Db,
+  charges: readonly UserCharge[],
+  options: { id: string; at: Date },
+) => Promise<UserId[]>
 
 /** Users of known apps by auth id, provisioned when new; a subject of an unknown app is absent. */
 export type ResolveSubjects = (

@@ -24,7 +24,9 @@ const rowsAtOnce = 500
 
 /** Takes the entries that have been due longest, at least one and within the bounds; what another core holds is skipped. */
 export async function claim(db: Db, { kind, at, until, items, bytes }: Claim): Promise<Entry[]> {
-  const rows = await many<{ id: bigint; payload: Buffer; item_count: number; attempts: number }>(db, sql`
+  const rows = await many<{ id: bigint; payload: Buffer; item_count: number; attempts: number }>(
+    db,
+    sql`
     with due as materialized (
       select id, due_at, item_count, octet_length(payload) as bytes
       from outbox
@@ -41,8 +43,15 @@ export async function claim(db: Db, { kind, at, until, items, bytes }: Claim): P
     set due_at = ${until}
     from counted c
     where o.id = c.id and (c.place = 1 or (c.items <= ${items} and c.bytes <= ${bytes}))
-    returning o.id, o.payload, o.item_count, o.attempts`)
-  return rows.map((row) => ({ id: row.id, payload: row.payload, itemCount: row.item_count, attempts: row.attempts }))
+    returning o.id, o.payload, o.item_count, o.attempts`,
+  )
+  return rows
+    .map((row) => ({
+      id: row.id,
+      payload: row.payload,
+      itemCount: row.item_count,
+      attempts: row.attempts,
+    }))
     .sort((a, b) => (a.id < b.id ? -1 : 1))
 }
 
@@ -61,7 +70,11 @@ export interface Postponed {
 }
 
 /** Puts an entry back, for later or for an operator; only by who still holds it. */
-export async function putBack(db: Db, { id, dueAt, attempts, error, rest, setAsideAt }: Postponed, held: Date): Promise<void> {
+export async function putBack(
+  db: Db,
+  { id, dueAt, attempts, error, rest, setAsideAt }: Postponed,
+  held: Date,
+): Promise<void> {
   await db.query(sql`
     update outbox
     set due_at = ${dueAt}, attempts = ${attempts}, last_error = ${error}, set_aside_at = ${setAsideAt},
@@ -80,20 +93,39 @@ export async function retrySetAside(db: Db, at: Date): Promise<number> {
 }
 
 export interface SetAsideRow {
-  readonly id: bigint; readonly kind: string; readonly itemCount: number; readonly error: string
-  readonly createdAt: Date; readonly setAsideAt: Date
+  readonly id: bigint
+  readonly kind: string
+  readonly itemCount: number
+  readonly error: string
+  readonly createdAt: Date
+  readonly setAsideAt: Date
 }
 
 /** The rows that were set aside longest ago. */
 export async function listSetAside(db: Db, limit: number): Promise<SetAsideRow[]> {
-  const rows = await many<{ id: bigint; kind: string; item_count: number; last_error: string | null; created_at: Date; set_aside_at: Date }>(db, sql`
+  const rows = await many<{
+    id: bigint
+    kind: string
+    item_count: number
+    last_error: string | null
+    created_at: Date
+    set_aside_at: Date
+  }>(
+    db,
+    sql`
     select id, kind, item_count, last_error, created_at, set_aside_at
     from outbox
     where set_aside_at is not null
     order by set_aside_at, id
-    limit ${limit}`)
+    limit ${limit}`,
+  )
   return rows.map((row) => ({
-    id: row.id, kind: row.kind, itemCount: row.item_count, error: row.last_error ?? '', createdAt: row.created_at, setAsideAt: row.set_aside_at,
+    id: row.id,
+    kind: row.kind,
+    itemCount: row.item_count,
+    error: row.last_error ?? '',
+    createdAt: row.created_at,
+    setAsideAt: row.set_aside_at,
   }))
 }
 
@@ -101,22 +133,31 @@ const countBound = 100_000
 
 /** What waits and what was set aside, in rows and at most a hundred thousand. */
 export async function figures(db: Db): Promise<{ waiting: number; setAside: number }> {
-  const row = await one<{ waiting: bigint; set_aside: bigint }>(db, sql`
+  const row = await one<{ waiting: bigint; set_aside: bigint }>(
+    db,
+    sql`
     select (select count(*) from (select 1 from outbox where set_aside_at is null limit ${countBound}) w) as waiting,
-           (select count(*) from (select 1 from outbox where set_aside_at is not null limit ${countBound}) a) as set_aside`)
+           (select count(*) from (select 1 from outbox where set_aside_at is not null limit ${countBound}) a) as set_aside`,
+  )
   return { waiting: Number(row.waiting), setAside: Number(row.set_aside) }
 }
 
 /** Since when the oldest row waits; null when none does. */
 export async function waitingSince(db: Db): Promise<Date | null> {
-  const row = await one<{ oldest: Date | null }>(db, sql`select min(created_at) as oldest from outbox where set_aside_at is null`)
+  const row = await one<{ oldest: Date | null }>(
+    db,
+    sql`select min(created_at) as oldest from outbox where set_aside_at is null`,
+  )
   return row.oldest
 }
 
 /** Items of a kind that have not arrived, set aside or not. Bounded like `figures`, by rows. */
 export async function countItems(db: Db, kind: string): Promise<number> {
-  const row = await one<{ items: bigint }>(db, sql`
+  const row = await one<{ items: bigint }>(
+    db,
+    sql`
     select coalesce(sum(item_count), 0)::bigint as items
-    from (select item_count from outbox where kind = ${kind} limit ${countBound}) o`)
+    from (select item_count from outbox where kind = ${kind} limit ${countBound}) o`,
+  )
   return Number(row.items)
 }

@@ -20,7 +20,11 @@ export interface OutboxDeps {
 }
 
 /** How a round went: `more` when there is more to do, otherwise how long to wait when the far end is to blame. */
-export interface Round { readonly taken: number; readonly delivered: number; readonly waitMs: number | null }
+export interface Round {
+  readonly taken: number
+  readonly delivered: number
+  readonly waitMs: number | null
+}
 
 const attemptsMax = 8
 const leaseMs = 300_000
@@ -34,7 +38,14 @@ const errorLength = 500
  * Brings what was written to the outbox to where it belongs, at least once. Any number of cores share the work. A row
  * the far end refuses is tried again ever later and at last set aside; it holds up no other row.
  */
-export function createOutbox({ pool, log, metrics, now, destinations, idleMs = idleMsDefault }: OutboxDeps) {
+export function createOutbox({
+  pool,
+  log,
+  metrics,
+  now,
+  destinations,
+  idleMs = idleMsDefault,
+}: OutboxDeps) {
   const stopping = new AbortController()
   const giveUp = new AbortController()
   let awake = new AbortController()
@@ -51,14 +62,26 @@ export function createOutbox({ pool, log, metrics, now, destinations, idleMs = i
   async function round(to: Destination): Promise<Round> {
     const at = now()
     const held = new Date(at.getTime() + leaseMs)
-    const entries = await store.claim(pool, { kind: to.kind, at, until: held, items: to.itemsAtOnce, bytes: to.bytesAtOnce })
+    const entries = await store.claim(pool, {
+      kind: to.kind,
+      at,
+      until: held,
+      items: to.itemsAtOnce,
+      bytes: to.bytesAtOnce,
+    })
     if (entries.length === 0) return { taken: 0, delivered: 0, waitMs: null }
     const outcomes = await to.deliver(entries, giveUp.signal)
     const delivered = entries.filter((_, i) => outcomes[i]?.kind === 'delivered')
-    await store.remove(pool, delivered.map((entry) => entry.id))
+    await store.remove(
+      pool,
+      delivered.map((entry) => entry.id),
+    )
     count(to.kind, entries, outcomes)
     // Part of a row that arrived shows as well that the far end works.
-    const works = outcomes.some((outcome) => outcome.kind === 'delivered' || outcome.kind === 'refused' || outcome.rest !== undefined)
+    const works = outcomes.some(
+      (outcome) =>
+        outcome.kind === 'delivered' || outcome.kind === 'refused' || outcome.rest !== undefined,
+    )
     for (const [i, entry] of entries.entries()) {
       const outcome = outcomes[i] ?? { kind: 'later', why: 'no outcome' }
       if (outcome.kind !== 'delivered') await store.putBack(pool, next(entry, outcome, works), held)
@@ -66,15 +89,27 @@ export function createOutbox({ pool, log, metrics, now, destinations, idleMs = i
     return { taken: entries.length, delivered: delivered.length, waitMs: waitOf(outcomes, works) }
   }
 
-  function next(entry: Entry, outcome: Exclude<Outcome, { kind: 'delivered' }>, works: boolean): store.Postponed {
+  function next(
+    entry: Entry,
+    outcome: Exclude<Outcome, { kind: 'delivered' }>,
+    works: boolean,
+  ): store.Postponed {
     const guilty = outcome.kind === 'refused' || (outcome.kind === 'failed' && works)
     const attempts = entry.attempts + (guilty ? 1 : 0)
     const setAside = attempts >= attemptsMax
-    if (setAside) log.error({ outboxId: String(entry.id), items: entry.itemCount, err: outcome.why }, 'an outbox row was set aside')
+    if (setAside)
+      log.error(
+        { outboxId: String(entry.id), items: entry.itemCount, err: outcome.why },
+        'an outbox row was set aside',
+      )
     const delay = outcome.kind === 'later' ? 0 : backOff(retryMs, attempts)
     return {
-      id: entry.id, attempts, error: outcome.why.slice(0, errorLength), rest: outcome.rest,
-      dueAt: new Date(now().getTime() + delay), setAsideAt: setAside ? now() : null,
+      id: entry.id,
+      attempts,
+      error: outcome.why.slice(0, errorLength),
+      rest: outcome.rest,
+      dueAt: new Date(now().getTime() + delay),
+      setAsideAt: setAside ? now() : null,
     }
   }
 
@@ -132,7 +167,8 @@ export function createOutbox({ pool, log, metrics, now, destinations, idleMs = i
   }
 
   /** One round of each destination, for tests and commands. */
-  const pass = (): Promise<Round[]> => Promise.all(destinations.filter((to) => to.ready()).map(round))
+  const pass = (): Promise<Round[]> =>
+    Promise.all(destinations.filter((to) => to.ready()).map(round))
 
   return { start, stop, pass, wake: () => awake.abort() }
 }

@@ -11,18 +11,28 @@ export function createOutboxRpc({ pool, now }: { pool: Pool; now: Now }) {
   const outboxService: Handlers<pb.OutboxServiceServer> = {
     getOutbox: rpc(operator(), async (_request: pb.GetOutboxRequest) => {
       const [{ waiting, setAside }, since, rows] = await Promise.all([
-        store.figures(pool), store.waitingSince(pool), store.listSetAside(pool, shownMax),
+        store.figures(pool),
+        store.waitingSince(pool),
+        store.listSetAside(pool, shownMax),
       ])
       return {
-        waiting: String(waiting), waitingSince: since?.toISOString(), setAside: String(setAside),
+        waiting: String(waiting),
+        waitingSince: since?.toISOString(),
+        setAside: String(setAside),
         rows: rows.map((row) => ({
-          id: String(row.id), kind: row.kind, items: row.itemCount, error: row.error,
-          createdAt: row.createdAt.toISOString(), setAsideAt: row.setAsideAt.toISOString(),
+          id: String(row.id),
+          kind: row.kind,
+          items: row.itemCount,
+          error: row.error,
+          createdAt: row.createdAt.toISOString(),
+          setAsideAt: row.setAsideAt.toISOString(),
         })),
       }
     }),
 
-    retryOutbox: rpc(operator(), async (_request: pb.RetryOutboxRequest) => ({ rows: String(await store.retrySetAside(pool, now())) })),
+    retryOutbox: rpc(operator(), async (_request: pb.RetryOutboxRequest) => ({
+      rows: String(await store.retrySetAside(pool, now())),
+    })),
   }
   return { outboxService }
 }

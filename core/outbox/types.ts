@@ -30,7 +30,12 @@ export type Outcome =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'refused'; readonly why: string; readonly rest?: Rest }
   | { readonly kind: 'failed'; readonly why: string; readonly rest?: Rest }
-  | { readonly kind: 'later'; readonly why: string; readonly rest?: Rest; readonly retryAfterMs?: number }
+  | {
+      readonly kind: 'later'
+      readonly why: string
+      readonly rest?: Rest
+      readonly retryAfterMs?: number
+    }
 
 /** Where entries of one kind go. */
 export interface Destination {

@@ -7,52 +7,85 @@ import { parseCapabilities, parsePolicy, parseProfileName } from './catalog-valu
 
 export function createCatalogRpc({ catalog }: { catalog: Catalog }) {
   const catalogService: Handlers<pb.CatalogServiceServer> = {
-    getManifest: rpc(m2mOrMember(), async (_: pb.GetManifestRequest, caller) =>
-      ({ manifest: renderManifest(await catalog.manifest(caller.appId)) })),
+    getManifest: rpc(m2mOrMember(), async (_: pb.GetManifestRequest, caller) => ({
+      manifest: renderManifest(await catalog.manifest(caller.appId)),
+    })),
     putManifest: rpc(member('edit'), async (request: pb.PutManifestRequest, caller, context) => {
       const excluded = parseCapabilities(
-        request.excludedCapabilities.map(({ pipeline, modelId }) => ({ pipeline, modelId })), 'excludedCapabilities')
+        request.excludedCapabilities.map(({ pipeline, modelId }) => ({ pipeline, modelId })),
+        'excludedCapabilities',
+      )
       return { manifest: renderManifest(await catalog.putManifest(caller, excluded, context)) }
     }),
     listProfiles: rpc(m2mOrMember(), async (_: pb.ListProfilesRequest, caller) => {
       const profiles = await catalog.listProfiles(caller.appId)
       return { profiles: profiles.map((profile) => renderProfile(profile, caller)) }
     }),
-    getProfile: rpc(m2mOrMember(), async (request: pb.GetProfileRequest, caller) =>
-      ({ profile: renderProfile(await catalog.getProfile(caller.appId, request.id), caller) })),
-    createProfile: rpc(member('edit'), async (request: pb.CreateProfileRequest, caller, context) => {
-      const made = await catalog.createProfile(caller, {
-        name: parseProfileName(request.name), policy: parsePolicy(request.policyJson),
-        capabilities: parseProfileCapabilities(request.capabilities),
-      }, context)
-      return { profile: renderProfile(made, caller) }
-    }),
-    updateProfile: rpc(member('edit'), async (request: pb.UpdateProfileRequest, caller, context) => {
-      const change = { id: request.id, ...parseChange(request) }
-      return { profile: renderProfile(await catalog.updateProfile(caller, change, context), caller) }
-    }),
-    deleteProfile: rpc(member('edit'), async (request: pb.DeleteProfileRequest, caller, context) => {
-      await catalog.deleteProfile(caller, request.id, context)
-      return {}
-    }),
+    getProfile: rpc(m2mOrMember(), async (request: pb.GetProfileRequest, caller) => ({
+      profile: renderProfile(await catalog.getProfile(caller.appId, request.id), caller),
+    })),
+    createProfile: rpc(
+      member('edit'),
+      async (request: pb.CreateProfileRequest, caller, context) => {
+        const made = await catalog.createProfile(
+          caller,
+          {
+            name: parseProfileName(request.name),
+            policy: parsePolicy(request.policyJson),
+            capabilities: parseProfileCapabilities(request.capabilities),
+          },
+          context,
+        )
+        return { profile: renderProfile(made, caller) }
+      },
+    ),
+    updateProfile: rpc(
+      member('edit'),
+      async (request: pb.UpdateProfileRequest, caller, context) => {
+        const change = { id: request.id, ...parseChange(request) }
+        return {
+          profile: renderProfile(await catalog.updateProfile(caller, change, context), caller),
+        }
+      },
+    ),
+    deleteProfile: rpc(
+      member('edit'),
+      async (request: pb.DeleteProfileRequest, caller, context) => {
+        await catalog.deleteProfile(caller, request.id, context)
+        return {}
+      },
+    ),
   }
   return { catalogService }
 }
 
-const parseChange = ({ name, policyJson, capabilities }: pb.UpdateProfileRequest): ProfileChange => ({
+const parseChange = ({
+  name,
+  policyJson,
+  capabilities,
+}: pb.UpdateProfileRequest): ProfileChange => ({
   ...(name === undefined ? {} : { name: parseProfileName(name) }),
   ...(policyJson === undefined ? {} : { policy: parsePolicy(policyJson) }),
-  ...(capabilities === undefined ? {} : { capabilities: parseProfileCapabilities(capabilities.values) }),
+  ...(capabilities === undefined
+    ? {}
+    : { capabilities: parseProfileCapabilities(capabilities.values) }),
 })
 
 const parseProfileCapabilities = (values: readonly pb.ProfileCapability[]): ProfileCapability[] =>
-  parseCapabilities(values.map(({ pipeline, modelId, discoveryPolicyJson }) => ({
-    pipeline, modelId, discoveryPolicy: discoveryPolicyJson === '' ? null : parsePolicy(discoveryPolicyJson),
-  })), 'capabilities')
+  parseCapabilities(
+    values.map(({ pipeline, modelId, discoveryPolicyJson }) => ({
+      pipeline,
+      modelId,
+      discoveryPolicy: discoveryPolicyJson === '' ? null : parsePolicy(discoveryPolicyJson),
+    })),
+    'capabilities',
+  )
 
 // What is offered beyond the exclusions is the network's, so nothing is listed here (specification: a stub).
 const renderManifest = ({ excluded, version }: Manifest) => ({
-  capabilities: [], excludedCapabilities: [...excluded], manifestVersion: version,
+  capabilities: [],
+  excludedCapabilities: [...excluded],
+  manifestVersion: version,
 })
 
 const renderProfile = (profile: Profile, { clientId }: M2mCaller | MemberCaller) => ({
@@ -61,7 +94,9 @@ const renderProfile = (profile: Profile, { clientId }: M2mCaller | MemberCaller)
   name: profile.name,
   policyJson: JSON.stringify(profile.policy),
   capabilities: profile.capabilities.map(({ pipeline, modelId, discoveryPolicy }) => ({
-    pipeline, modelId, discoveryPolicyJson: discoveryPolicy === null ? '' : JSON.stringify(discoveryPolicy),
+    pipeline,
+    modelId,
+    discoveryPolicyJson: discoveryPolicy === null ? '' : JSON.stringify(discoveryPolicy),
   })),
   createdAt: profile.createdAt.toISOString(),
   updatedAt: profile.updatedAt.toISOString(),

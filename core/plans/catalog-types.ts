@@ -1,5 +1,8 @@
 /** A model of a pipeline; `*` is every model. */
-export interface Capability { readonly pipeline: string; readonly modelId: string }
+export interface Capability {
+  readonly pipeline: string
+  readonly modelId: string
+}
 
 export const sortOrders = ['latency', 'price', 'swapRate', 'avail'] as const
 
@@ -10,7 +13,9 @@ export interface Policy {
   readonly filters?: Readonly<Record<string, number>>
 }
 
-export interface ProfileCapability extends Capability { readonly discoveryPolicy: Policy | null }
+export interface ProfileCapability extends Capability {
+  readonly discoveryPolicy: Policy | null
+}
 
 export interface Profile {
   readonly id: string
@@ -22,4 +27,7 @@ export interface Profile {
 }
 
 /** Capabilities that an app does not offer; nothing excluded means no restriction. */
-export interface Manifest { readonly excluded: readonly Capability[]; readonly version: string }
+export interface Manifest {
+  readonly excluded: readonly Capability[]
+  readonly version: string
+}

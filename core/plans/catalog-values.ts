@@ -11,7 +11,8 @@ const invalid = (message: string): DomainError => new DomainError('REQUEST_INVAL
 
 /** Each pair once, in a fixed order. */
 export function parseCapabilities<T extends Capability>(values: readonly T[], field: string): T[] {
-  if (values.length > capabilitiesMax) throw invalid(`${field} may have at most ${capabilitiesMax} entries`)
+  if (values.length > capabilitiesMax)
+    throw invalid(`${field} may have at most ${capabilitiesMax} entries`)
   const seen = new Set<string>()
   for (const { pipeline, modelId } of values) {
     for (const word of [pipeline, modelId]) checkWord(word, field)
@@ -25,13 +26,22 @@ export function parseCapabilities<T extends Capability>(values: readonly T[], fi
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
 
 function checkWord(word: string, field: string): void {
-  if (word.trim() === '' || word.trim() !== word || word.length > wordMax || /\p{Cc}|\p{Cs}/u.test(word)) {
+  if (
+    word.trim() === '' ||
+    word.trim() !== word ||
+    word.length > wordMax ||
+    /\p{Cc}|\p{Cs}/u.test(word)
+  ) {
     throw invalid(`${field}: pipeline and modelId have 1 to ${wordMax} characters each`)
   }
 }
 
 const filterRanges: Readonly<Record<string, number>> = {
-  gpuRamGbMin: 100_000, gpuRamGbMax: 100_000, priceMax: Number.MAX_SAFE_INTEGER, maxAvgLatencyMs: 3_600_000, maxSwapRatio: 1,
+  gpuRamGbMin: 100_000,
+  gpuRamGbMax: 100_000,
+  priceMax: Number.MAX_SAFE_INTEGER,
+  maxAvgLatencyMs: 3_600_000,
+  maxSwapRatio: 1,
 }
 
 /** A policy from its JSON text; no text is the empty policy. */
@@ -42,7 +52,9 @@ export function parsePolicy(json: string): Policy {
   return {
     ...(topN === undefined ? {} : { topN: parseTopN(topN) }),
     ...(sortBy === undefined ? {} : { sortBy: parseSortBy(sortBy) }),
-    ...(filters === undefined ? {} : { filters: parseFilters(objectOf(filters, 'policy.filters')) }),
+    ...(filters === undefined
+      ? {}
+      : { filters: parseFilters(objectOf(filters, 'policy.filters')) }),
   }
 }
 
@@ -55,11 +67,15 @@ function readJson(text: string): unknown {
 }
 
 function objectOf(value: unknown, field: string): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw invalid(`${field} must be an object`)
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw invalid(`${field} must be an object`)
   return Object.fromEntries(Object.entries(value))
 }
 
-function refuseUnknown(rest: object, { field, known }: { field: string; known: readonly string[] }): void {
+function refuseUnknown(
+  rest: object,
+  { field, known }: { field: string; known: readonly string[] },
+): void {
   if (Object.keys(rest).length > 0) throw invalid(`${field} may hold only: ${known.join(', ')}`)
 }
 
@@ -79,20 +95,23 @@ function parseSortBy(value: unknown) {
 function parseFilters(filters: Record<string, unknown>): Record<string, number> {
   const entries = Object.entries(filters).map(([name, value]): [string, number] => {
     const max = Object.hasOwn(filterRanges, name) ? filterRanges[name] : undefined
-    if (max === undefined) throw invalid(`policy.filters may hold only: ${Object.keys(filterRanges).join(', ')}`)
+    if (max === undefined)
+      throw invalid(`policy.filters may hold only: ${Object.keys(filterRanges).join(', ')}`)
     if (typeof value !== 'number' || !Number.isFinite(value) || value < 0 || value > max) {
       throw invalid(`policy.filters.${name} must be a number from 0 to ${max}`)
     }
     return [name, value]
   })
   const { gpuRamGbMin = 0, gpuRamGbMax = Infinity } = Object.fromEntries(entries)
-  if (gpuRamGbMin > gpuRamGbMax) throw invalid('policy.filters.gpuRamGbMin must not be above gpuRamGbMax')
+  if (gpuRamGbMin > gpuRamGbMax)
+    throw invalid('policy.filters.gpuRamGbMin must not be above gpuRamGbMax')
   return Object.fromEntries(entries)
 }
 
 export function parseProfileName(text: string): string {
   const name = text.trim()
   if (name === '') throw invalid('name is required')
-  if (name.length > 100 || /\p{Cc}|\p{Cs}/u.test(name)) throw invalid('name must have at most 100 characters, no control character')
+  if (name.length > 100 || /\p{Cc}|\p{Cs}/u.test(name))
+    throw invalid('name must have at most 100 characters, no control character')
   return name
 }

@@ -3,7 +3,10 @@ import { addMonths } from '../lib/time.ts'
 export type BillingCycle = 'daily' | 'weekly' | 'monthly'
 
 /** Half-open: `start` belongs to it, `end` to the next (decision 36). */
-export interface Period { readonly start: Date; readonly end: Date }
+export interface Period {
+  readonly start: Date
+  readonly end: Date
+}
 
 const dayMs = 86_400_000
 

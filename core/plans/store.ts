@@ -20,7 +20,10 @@ export async function insertStarter(db: Db, plan: NewStarter): Promise<void> {
 }
 
 /** Puts a user on the app's Starter plan unless the slot is taken. True when it was free. */
-export async function subscribeToStarter(db: Db, user: { appId: AppId; userId: UserId; id: string; at: Date }): Promise<boolean> {
+export async function subscribeToStarter(
+  db: Db,
+  user: { appId: AppId; userId: UserId; id: string; at: Date },
+): Promise<boolean> {
   const { rowCount } = await db.query(sql`
     insert into subscriptions (app_id, user_id, id, plan_id, status, anchor_at, created_at)
     select app_id, ${user.userId}, ${user.id}, id, 'active', ${user.at}, ${user.at}

@@ -14,20 +14,31 @@ export interface SignerRpcDeps {
 
 export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDeps) {
   const signerService: Handlers<pb.SignerServiceServer> = {
-    verifyApiKey: rpc(service(), async (request: pb.VerifyApiKeyRequest) => signer.verifyApiKey(request.apiKey)),
-    verifySignerSession: rpc(service(), async (request: pb.VerifySignerSessionRequest) => signer.verifySession(request.token)),
+    verifyApiKey: rpc(service(), async (request: pb.VerifyApiKeyRequest) =>
+      signer.verifyApiKey(request.apiKey),
+    ),
+    verifySignerSession: rpc(service(), async (request: pb.VerifySignerSessionRequest) =>
+      signer.verifySession(request.token),
+    ),
     getAccess: rpc(service(), async (request: pb.GetAccessRequest) => ({
       access: await signer.access(request.clientId, request.externalUserId),
     })),
     checkToken: rpc(service(), async ({ jti, loginId }: pb.CheckTokenRequest) => ({
       revoked: await signer.isRevoked(jti, loginId),
     })),
-    watchInvalidations: streamRpc(service(), async (_request: pb.WatchInvalidationsRequest, emit: (message: pb.WatchInvalidationsResponse) => void, context) => {
-      const unwatch = invalidations.watch(emit)
-      const ended = AbortSignal.any([context.signal, stopping])
-      if (!ended.aborted) await once(ended, 'abort')
-      unwatch()
-    }),
+    watchInvalidations: streamRpc(
+      service(),
+      async (
+        _request: pb.WatchInvalidationsRequest,
+        emit: (message: pb.WatchInvalidationsResponse) => void,
+        context,
+      ) => {
+        const unwatch = invalidations.watch(emit)
+        const ended = AbortSignal.any([context.signal, stopping])
+        if (!ended.aborted) await once(ended, 'abort')
+        unwatch()
+      },
+    ),
   }
   return { signerService }
 }

@@ -27,25 +27,43 @@ export interface SignerDeps {
 const rateMs = 1_000
 const noRate = { at: -Infinity, found: Promise.resolve<EthRate | null>(null) }
 
-interface Subject { readonly appId: AppId; readonly userId: UserId }
+interface Subject {
+  readonly appId: AppId
+  readonly userId: UserId
+}
 
 /** What a sidecar asks before the signer signs: who is this, and may they spend? */
-export function createSigner({ pool, ledger, users, keys, sessions, usableRate, isVoidToken, now }: SignerDeps) {
+export function createSigner({
+  pool,
+  ledger,
+  users,
+  keys,
+  sessions,
+  usableRate,
+  isVoidToken,
+  now,
+}: SignerDeps) {
   let rate = noRate
 
   async function verifyApiKey(presented: string) {
     const owner = await keys.verify(presented)
     if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
-    return { identity: owner, access: await accessOf({ ...owner, id: owner.userId, status: 'active' }) }
+    return {
+      identity: owner,
+      access: await accessOf({ ...owner, id: owner.userId, status: 'active' }),
+    }
   }
 
   async function verifySession(token: string) {
     const found = await sessions.verify(token)
-    const user = found && await users.findById(found.appId, found.userId)
-    if (!found || !user) throw new DomainError('TOKEN_INVALID', 'the signer session is not valid, or has expired')
+    const user = found && (await users.findById(found.appId, found.userId))
+    if (!found || !user)
+      throw new DomainError('TOKEN_INVALID', 'the signer session is not valid, or has expired')
     return {
-      identity: { ...found, keyId: found.id }, access: await accessOf(user),
-      expiresAt: BigInt(secondsOf(found.expiresAt)), scope: found.scope,
+      identity: { ...found, keyId: found.id },
+      access: await accessOf(user),
+      expiresAt: BigInt(secondsOf(found.expiresAt)),
+      scope: found.scope,
     }
   }
 
@@ -53,7 +71,7 @@ export function createSigner({ pool, ledger, users, keys, sessions, usableRate, 
   async function access(clientId: string, externalUserId: string) {
     const subjects = await users.resolveSubjects([{ clientId, externalUserId }])
     const subject = subjects.get(authId(clientId, externalUserId))
-    const user = subject && await users.findById(subject.appId, subject.userId)
+    const user = subject && (await users.findById(subject.appId, subject.userId))
     if (!user) throw new DomainError('NOT_FOUND', 'no such app or user')
     return accessOf(user)
   }
@@ -64,13 +82,18 @@ export function createSigner({ pool, ledger, users, keys, sessions, usableRate, 
   async function recentRate(): Promise<EthRate | null> {
     const at = now().getTime()
     if (at - rate.at >= rateMs) rate = { at, found: usableRate() }
-    rate.found.catch(() => { rate = noRate })
+    rate.found.catch(() => {
+      rate = noRate
+    })
     return rate.found
   }
 
   async function accessOf(user: Pick<User, 'appId' | 'id' | 'status' | 'tokensValidAfter'>) {
     const at = now()
-    const [account, usable] = await Promise.all([readAccount({ appId: user.appId, userId: user.id }), recentRate()])
+    const [account, usable] = await Promise.all([
+      readAccount({ appId: user.appId, userId: user.id }),
+      recentRate(),
+    ])
     return {
       active: user.status === 'active',
       tokensValidAfter: BigInt(user.tokensValidAfter ? secondsOf(user.tokensValidAfter) : 0),
@@ -83,8 +106,9 @@ export function createSigner({ pool, ledger, users, keys, sessions, usableRate, 
 
   // What is no id of ours cannot have been issued.
   const isRevoked = async (jti: string, loginId: string): Promise<boolean> =>
-    !isUuid(jti) || (loginId !== '' && !isUuid(loginId))
-    || isVoidToken({ jti, familyId: loginId === '' ? null : loginId })
+    !isUuid(jti) ||
+    (loginId !== '' && !isUuid(loginId)) ||
+    isVoidToken({ jti, familyId: loginId === '' ? null : loginId })
 
   return { verifyApiKey, verifySession, access, isRevoked }
 }

@@ -17,21 +17,34 @@ export interface LoginClient {
 
 /** A public client with what people see of its app; null when there is none, or its app was deleted. */
 export const findLoginClient = (db: Db, clientId: string): Promise<LoginClient | null> =>
-  maybeOne<LoginClient>(db, sql`
+  maybeOne<LoginClient>(
+    db,
+    sql`
     select c.app_id, c.client_id, a.name as app_name, a.color as app_color, a.status as app_status, c.scopes, c.grant_types,
            c.redirect_uris, c.post_logout_redirect_uris, c.initiate_login_uri, c.device_third_party_initiate_login
     from clients c
     join apps a on a.id = c.app_id
-    where c.client_id = ${clientId} and c.kind = 'public' and a.status <> 'deleted'`)
+    where c.client_id = ${clientId} and c.kind = 'public' and a.status <> 'deleted'`,
+  )
 
-export async function consentedScopes(db: Db, clientId: string, account: AccountId): Promise<string[]> {
-  const row = await maybeOne<{ scopes: string[] }>(db, sql`
-    select scopes from consents where client_id = ${clientId} and account_id = ${account}`)
+export async function consentedScopes(
+  db: Db,
+  clientId: string,
+  account: AccountId,
+): Promise<string[]> {
+  const row = await maybeOne<{ scopes: string[] }>(
+    db,
+    sql`
+    select scopes from consents where client_id = ${clientId} and account_id = ${account}`,
+  )
   return row?.scopes ?? []
 }
 
 /** Adds to what the account has consented to. */
-export async function addConsent(db: Db, consent: { clientId: string; accountId: AccountId; scopes: readonly string[]; at: Date }): Promise<void> {
+export async function addConsent(
+  db: Db,
+  consent: { clientId: string; accountId: AccountId; scopes: readonly string[]; at: Date },
+): Promise<void> {
   await db.query(sql`
     insert into consents (client_id, account_id, scopes, updated_at)
     values (${consent.clientId}, ${consent.accountId}, ${consent.scopes}, ${consent.at})

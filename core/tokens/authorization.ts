@@ -33,7 +33,10 @@ export interface AuthorizationRequest {
 }
 
 /** What goes back to the redirect URI instead of a code. */
-interface Refusal { readonly error: string; readonly description: string }
+interface Refusal {
+  readonly error: string
+  readonly description: string
+}
 
 const codeKeptSeconds = 86_400
 const challengeSyntax = /^[A-Za-z0-9_-]{43}$/
@@ -43,39 +46,63 @@ const prompts = ['none', 'login', 'consent', 'select_account']
 export const accountSubject = (account: AccountId): string => `user:${account}`
 
 /** Authorization code with PKCE: checks requests, remembers consent, hands out codes. */
-export function createAuthorizations({ pool, issuer, accounts, users, codeTtlSeconds, now }: AuthorizationsDeps) {
+export function createAuthorizations({
+  pool,
+  issuer,
+  accounts,
+  users,
+  codeTtlSeconds,
+  now,
+}: AuthorizationsDeps) {
   /**
    * What the request asks for, and of whom. NOT_FOUND and REQUEST_INVALID while the redirect URI is not trusted;
    * afterwards `refusal` is for the redirect URI.
    */
   async function check(request: AuthorizationRequest) {
-    const client = isClientId(request.clientId) ? await store.findLoginClient(pool, request.clientId) : null
-    if (!client) throw new DomainError('NOT_FOUND', 'the application that sent you here is not known')
+    const client = isClientId(request.clientId)
+      ? await store.findLoginClient(pool, request.clientId)
+      : null
+    if (!client)
+      throw new DomainError('NOT_FOUND', 'the application that sent you here is not known')
     if (!isRegistered(request.redirectUri, client.redirect_uris)) {
-      throw new DomainError('REQUEST_INVALID', 'the address to return to is not registered for this application')
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'the address to return to is not registered for this application',
+      )
     }
     const scopes = scopesOf(request.scope, client.scopes)
-    const session = request.sessionToken === undefined ? null : await liveSession(request.sessionToken)
+    const session =
+      request.sessionToken === undefined ? null : await liveSession(request.sessionToken)
     const asked = promptsOf(request.prompt)
-    const needsConsent = session === null || asked.includes('consent')
-      || !await hasConsented(client.client_id, session.account.id, scopes)
-    const refusal = refusalOf(request, { client, scopes })
-      ?? silentRefusal(asked, { loggedIn: session !== null, needsConsent })
+    const needsConsent =
+      session === null ||
+      asked.includes('consent') ||
+      !(await hasConsented(client.client_id, session.account.id, scopes))
+    const refusal =
+      refusalOf(request, { client, scopes }) ??
+      silentRefusal(asked, { loggedIn: session !== null, needsConsent })
     return { client, scopes, session, needsConsent, refusal }
   }
 
-  function refusalOf(request: AuthorizationRequest, { client, scopes }: { client: store.LoginClient; scopes: readonly string[] }): Refusal | null {
+  function refusalOf(
+    request: AuthorizationRequest,
+    { client, scopes }: { client: store.LoginClient; scopes: readonly string[] },
+  ): Refusal | null {
     if (client.app_status !== 'active' || !client.grant_types.includes('authorization_code')) {
       return refuse('unauthorized_client', 'the client may not use the authorization code grant')
     }
     if (request.responseType === '') return refuse('invalid_request', 'response_type is required')
-    if (request.responseType !== 'code') return refuse('unsupported_response_type', 'response_type must be code')
-    if (request.codeChallenge === undefined) return refuse('invalid_request', 'code_challenge is required (PKCE)')
-    if (request.codeChallengeMethod !== 'S256') return refuse('invalid_request', 'code_challenge_method must be S256')
+    if (request.responseType !== 'code')
+      return refuse('unsupported_response_type', 'response_type must be code')
+    if (request.codeChallenge === undefined)
+      return refuse('invalid_request', 'code_challenge is required (PKCE)')
+    if (request.codeChallengeMethod !== 'S256')
+      return refuse('invalid_request', 'code_challenge_method must be S256')
     if (!challengeSyntax.test(request.codeChallenge)) {
       return refuse('invalid_request', 'code_challenge must be 43 characters of base64url')
     }
-    if ((request.nonce ?? '').length > 512) return refuse('invalid_request', 'nonce is longer than 512 characters')
+    if ((request.nonce ?? '').length > 512)
+      return refuse('invalid_request', 'nonce is longer than 512 characters')
     if (promptsOf(request.prompt).some((prompt) => !prompts.includes(prompt))) {
       return refuse('invalid_request', `prompt must be of: ${prompts.join(', ')}`)
     }
@@ -88,7 +115,11 @@ export function createAuthorizations({ pool, issuer, accounts, users, codeTtlSec
     return null
   }
 
-  async function hasConsented(clientId: string, account: AccountId, scopes: readonly string[]): Promise<boolean> {
+  async function hasConsented(
+    clientId: string,
+    account: AccountId,
+    scopes: readonly string[],
+  ): Promise<boolean> {
     const given = await store.consentedScopes(pool, clientId, account)
     return scopes.every((scope) => given.includes(scope))
   }
@@ -105,7 +136,8 @@ export function createAuthorizations({ pool, issuer, accounts, users, codeTtlSec
   async function grant(request: AuthorizationRequest): Promise<string> {
     const { client, scopes, session, refusal } = await check({ ...request, prompt: undefined })
     if (refusal) throw new DomainError('REQUEST_INVALID', refusal.description)
-    if (!session || !isClientId(client.client_id)) throw new DomainError('TOKEN_INVALID', 'log in first')
+    if (!session || !isClientId(client.client_id))
+      throw new DomainError('TOKEN_INVALID', 'log in first')
     const user = await userOf(client, session)
     const code = randomBytes(32).toString('base64url')
     const at = now()
@@ -113,12 +145,25 @@ export function createAuthorizations({ pool, issuer, accounts, users, codeTtlSec
       const accountId = session.account.id
       await store.addConsent(db, { clientId: client.client_id, accountId, scopes, at })
       await store.insertCode(db, {
-        codeHash: hash('sha256', code, 'buffer'), clientId: user.clientId, accountId, userId: user.id, familyId: randomUUID(),
-        redirectUri: request.redirectUri, scope: scopes.join(' '), nonce: request.nonce ?? null,
-        codeChallenge: request.codeChallenge ?? '', authTime: session.authTime, at, expiresAt: addSeconds(at, codeTtlSeconds),
+        codeHash: hash('sha256', code, 'buffer'),
+        clientId: user.clientId,
+        accountId,
+        userId: user.id,
+        familyId: randomUUID(),
+        redirectUri: request.redirectUri,
+        scope: scopes.join(' '),
+        nonce: request.nonce ?? null,
+        codeChallenge: request.codeChallenge ?? '',
+        authTime: session.authTime,
+        at,
+        expiresAt: addSeconds(at, codeTtlSeconds),
       })
       await audit(db, {
-        appId: appId(client.app_id), actor: accountSubject(accountId), action: 'authorization_granted', status: 'success', at,
+        appId: appId(client.app_id),
+        actor: accountSubject(accountId),
+        action: 'authorization_granted',
+        status: 'success',
+        at,
         details: { userId: user.id, scope: scopes.join(' ') },
       })
     })
@@ -140,13 +185,18 @@ export function createAuthorizations({ pool, issuer, accounts, users, codeTtlSec
   /** The registered address that begins a login; NOT_FOUND unless the client takes logins begun by others. */
   async function initiateLoginUri(clientId: string): Promise<string> {
     const client = isClientId(clientId) ? await store.findLoginClient(pool, clientId) : null
-    if (client?.app_status !== 'active' || !client.device_third_party_initiate_login || client.initiate_login_uri === null) {
+    if (
+      client?.app_status !== 'active' ||
+      !client.device_third_party_initiate_login ||
+      client.initiate_login_uri === null
+    ) {
       throw new DomainError('NOT_FOUND', 'the application that sent you here does not begin logins')
     }
     return client.initiate_login_uri
   }
 
-  const forgetEnded = (): Promise<void> => store.forgetCodes(pool, addSeconds(now(), -codeKeptSeconds))
+  const forgetEnded = (): Promise<void> =>
+    store.forgetCodes(pool, addSeconds(now(), -codeKeptSeconds))
 
   return { check, grant, initiateLoginUri, forgetEnded }
 }
@@ -156,14 +206,20 @@ export type Authorizations = ReturnType<typeof createAuthorizations>
 const refuse = (error: string, description: string): Refusal => ({ error, description })
 
 /** prompt=none: whoever asks so wants an answer without any page (OpenID Connect Core section 3.1.2.1). */
-function silentRefusal(asked: readonly string[], { loggedIn, needsConsent }: { loggedIn: boolean; needsConsent: boolean }): Refusal | null {
+function silentRefusal(
+  asked: readonly string[],
+  { loggedIn, needsConsent }: { loggedIn: boolean; needsConsent: boolean },
+): Refusal | null {
   if (!asked.includes('none')) return null
   if (asked.length > 1) return refuse('invalid_request', 'prompt=none stands alone')
   if (!loggedIn) return refuse('login_required', 'nobody is logged in')
-  return needsConsent ? refuse('consent_required', 'the person has not consented to these scopes') : null
+  return needsConsent
+    ? refuse('consent_required', 'the person has not consented to these scopes')
+    : null
 }
 
-const promptsOf = (prompt: string | undefined): string[] => (prompt ?? '').split(' ').filter(Boolean)
+const promptsOf = (prompt: string | undefined): string[] =>
+  (prompt ?? '').split(' ').filter(Boolean)
 
 function scopesOf(requested: string | undefined, allowed: readonly string[]): string[] {
   if (requested === undefined) return [...allowed]

@@ -11,15 +11,22 @@ export interface DevicesRpcDeps {
 
 export function createDevicesRpc({ devices, accountBySession }: DevicesRpcDeps) {
   const deviceService: Handlers<pb.DeviceServiceServer> = {
-    startDevice: rpc(anyone(), async ({ clientId, scope }: pb.StartDeviceRequest) => devices.start(clientId, scope)),
+    startDevice: rpc(anyone(), async ({ clientId, scope }: pb.StartDeviceRequest) =>
+      devices.start(clientId, scope),
+    ),
     getDevice: rpc(service(), async ({ sessionToken, userCode }: pb.GetDeviceRequest) => {
       await accountBySession(sessionToken)
       return devices.get(userCode)
     }),
-    decideDevice: rpc(service(), async ({ sessionToken, ...request }: pb.DecideDeviceRequest, _caller, context) => {
-      const account = await accountBySession(sessionToken)
-      return { status: await devices.decide(account, request, { name: account.accountId, context }) }
-    }),
+    decideDevice: rpc(
+      service(),
+      async ({ sessionToken, ...request }: pb.DecideDeviceRequest, _caller, context) => {
+        const account = await accountBySession(sessionToken)
+        return {
+          status: await devices.decide(account, request, { name: account.accountId, context }),
+        }
+      },
+    ),
   }
   return { deviceService }
 }

@@ -43,12 +43,21 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
     return { deviceCode, userCode, expiresIn: ttlSeconds, interval: intervalSeconds }
   }
 
-  async function keep(device: { clientId: string; scope: string; deviceCode: string }): Promise<string> {
+  async function keep(device: {
+    clientId: string
+    scope: string
+    deviceCode: string
+  }): Promise<string> {
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
       const userCode = newUserCode()
       const at = now()
       const kept = await store.insertDeviceCode(pool, {
-        hash: deviceHash(device.deviceCode), userCode, clientId: device.clientId, scope: device.scope, intervalSeconds, at,
+        hash: deviceHash(device.deviceCode),
+        userCode,
+        clientId: device.clientId,
+        scope: device.scope,
+        intervalSeconds,
+        at,
         expiresAt: addSeconds(at, ttlSeconds),
       })
       if (kept) return userCode
@@ -60,51 +69,84 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
   async function get(text: string) {
     const { device, client } = await findOpen(text)
     return {
-      clientId: client.client_id, appName: client.name, appColor: client.color, userCode: device.user_code,
+      clientId: client.client_id,
+      appName: client.name,
+      appColor: client.color,
+      userCode: device.user_code,
       scopes: device.scope.split(' ').filter(Boolean),
     }
   }
 
-  async function findOpen(text: string): Promise<{ device: store.DeviceCodeRow; client: PublicClient }> {
+  async function findOpen(
+    text: string,
+  ): Promise<{ device: store.DeviceCodeRow; client: PublicClient }> {
     const code = parseUserCode(text)
     const device = code === null ? null : await store.findDevice(pool, code)
-    const client = device && await findPublicClient(pool, device.client_id)
+    const client = device && (await findPublicClient(pool, device.client_id))
     if (!device || !client || device.status === 'consumed') throw unknownCode()
-    if (device.expires_at <= now()) throw new DomainError('DEVICE_CODE_EXPIRED', 'the code has expired; start again on the device')
+    if (device.expires_at <= now())
+      throw new DomainError(
+        'DEVICE_CODE_EXPIRED',
+        'the code has expired; start again on the device',
+      )
     return { device, client }
   }
 
   /** The click of a person who is logged in; the first decision stands. */
-  async function decide(account: AccountCaller, request: { userCode: string; action: string }, actor: Actor) {
+  async function decide(
+    account: AccountCaller,
+    request: { userCode: string; action: string },
+    actor: Actor,
+  ) {
     if (request.action !== 'approve' && request.action !== 'deny') {
       throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
     }
     const { device, client } = await findOpen(request.userCode)
     if (request.action === 'deny') {
-      await bind(device, { client, status: 'denied', userId: null, accountId: account.accountId }, actor)
+      await bind(
+        device,
+        { client, status: 'denied', userId: null, accountId: account.accountId },
+        actor,
+      )
       return 'denied'
     }
     const user = await userOfAccount(client, account)
-    await bind(device, { client, status: 'approved', userId: user.id, accountId: account.accountId }, actor)
+    await bind(
+      device,
+      { client, status: 'approved', userId: user.id, accountId: account.accountId },
+      actor,
+    )
     return 'authorized'
   }
 
   async function userOfAccount(client: PublicClient, account: AccountCaller): Promise<User> {
     const name = { clientId: client.client_id, externalUserId: `user:${account.accountId}` }
-    const subject = (await users.resolveSubjects([name])).get(authId(name.clientId, name.externalUserId))
+    const subject = (await users.resolveSubjects([name])).get(
+      authId(name.clientId, name.externalUserId),
+    )
     const user = subject ? await users.findById(subject.appId, subject.userId) : null
-    if (user?.status !== 'active') throw new DomainError('ACCESS_DENIED', 'this account may not use the app')
+    if (user?.status !== 'active')
+      throw new DomainError('ACCESS_DENIED', 'this account may not use the app')
     return user
   }
 
   /** An approval by the app's own backend, for a user whose token it holds. */
-  async function approveFor(user: User, request: { userCode: string; clientId: string }, actor: Actor): Promise<void> {
+  async function approveFor(
+    user: User,
+    request: { userCode: string; clientId: string },
+    actor: Actor,
+  ): Promise<void> {
     const { device, client } = await findOpen(request.userCode)
     if (client.client_id !== request.clientId) throw unknownCode()
     await bind(device, { client, status: 'approved', userId: user.id, accountId: null }, actor)
   }
 
-  interface Binding { client: PublicClient; status: 'approved' | 'denied'; userId: string | null; accountId: string | null }
+  interface Binding {
+    client: PublicClient
+    status: 'approved' | 'denied'
+    userId: string | null
+    accountId: string | null
+  }
 
   async function bind(device: store.DeviceCodeRow, to: Binding, actor: Actor): Promise<void> {
     const at = now()
@@ -112,8 +154,13 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
       const decided = await store.decideDevice(db, { hash: device.code_hash, ...to, at })
       if (decided) {
         await audit(db, {
-          appId: appId(to.client.app_id), actor: actor.name, action: `device_${to.status}`, status: 'success', at,
-          correlationId: actor.context?.correlationId, details: { userId: to.userId, accountId: to.accountId },
+          appId: appId(to.client.app_id),
+          actor: actor.name,
+          action: `device_${to.status}`,
+          status: 'success',
+          at,
+          correlationId: actor.context?.correlationId,
+          details: { userId: to.userId, accountId: to.accountId },
         })
       }
       return decided
@@ -129,7 +176,8 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
 
 export type Devices = ReturnType<typeof createDevices>
 
-const unknownCode = (): DomainError => new DomainError('GRANT_INVALID', 'the code is unknown, or has been used')
+const unknownCode = (): DomainError =>
+  new DomainError('GRANT_INVALID', 'the code is unknown, or has been used')
 
 function newUserCode(): string {
   const text = Array.from({ length: 2 * half }, () => letters[randomInt(letters.length)]).join('')
@@ -139,6 +187,7 @@ function newUserCode(): string {
 /** However it was typed: case, dashes and blanks do not count. Null when it cannot be one. */
 export function parseUserCode(text: string): string | null {
   const typed = text.slice(0, 64).toUpperCase().replace(/[\W_]/g, '')
-  if (typed.length !== 2 * half || [...typed].some((letter) => !letters.includes(letter))) return null
+  if (typed.length !== 2 * half || [...typed].some((letter) => !letters.includes(letter)))
+    return null
   return `${typed.slice(0, half)}-${typed.slice(half)}`
 }

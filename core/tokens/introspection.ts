@@ -20,7 +20,17 @@ export interface IntrospectionDeps {
 }
 
 const inactive: IntrospectTokenResponse = {
-  active: false, clientId: '', sub: '', scope: '', tokenType: '', exp: 0n, iat: 0n, iss: '', aud: '', jti: '', externalUserId: '',
+  active: false,
+  clientId: '',
+  sub: '',
+  scope: '',
+  tokenType: '',
+  exp: 0n,
+  iat: 0n,
+  iss: '',
+  aud: '',
+  jti: '',
+  externalUserId: '',
 }
 
 /** RFC 7662. What is not the asking app's own is not active, whatever it is. */
@@ -38,12 +48,23 @@ export function createIntrospection({ pool, jwts, subjects, sessions, now }: Int
 
   async function jwt(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
     const found = await jwts.verify(token, ['user', 'signer', 'machine'])
-    const own = found.use === 'machine' ? found.clientId === caller.m2mClientId : found.clientId === caller.clientId
+    const own =
+      found.use === 'machine'
+        ? found.clientId === caller.m2mClientId
+        : found.clientId === caller.clientId
     if (!own) return inactive
     if (found.use !== 'machine') await subjects.ofUser(found)
     return {
-      active: true, clientId: found.clientId, sub: found.sub, scope: found.scopes.join(' '), tokenType: 'Bearer',
-      exp: BigInt(found.exp), iat: BigInt(found.iat), iss: jwts.issuer, aud: jwts.issuer, jti: found.jti,
+      active: true,
+      clientId: found.clientId,
+      sub: found.sub,
+      scope: found.scopes.join(' '),
+      tokenType: 'Bearer',
+      exp: BigInt(found.exp),
+      iat: BigInt(found.iat),
+      iss: jwts.issuer,
+      aud: jwts.issuer,
+      jti: found.jti,
       externalUserId: found.externalUserId ?? '',
     }
   }
@@ -52,20 +73,50 @@ export function createIntrospection({ pool, jwts, subjects, sessions, now }: Int
     const found = await sessions.verify(token)
     if (!found || found.appId !== caller.appId) return inactive
     return {
-      active: true, clientId: found.clientId, sub: found.userId, scope: found.scope, tokenType: 'Bearer',
-      exp: BigInt(secondsOf(found.expiresAt)), iat: BigInt(secondsOf(found.createdAt)), iss: jwts.issuer, aud: '', jti: found.id,
+      active: true,
+      clientId: found.clientId,
+      sub: found.userId,
+      scope: found.scope,
+      tokenType: 'Bearer',
+      exp: BigInt(secondsOf(found.expiresAt)),
+      iat: BigInt(secondsOf(found.createdAt)),
+      iss: jwts.issuer,
+      aud: '',
+      jti: found.id,
       externalUserId: found.externalUserId,
     }
   }
 
   async function refresh(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
-    const found = isSecret(token, refreshPrefix) ? await findRefreshToken(pool, refreshHash(token)) : null
-    const live = found && found.app_id === caller.appId && found.rotated_at === null && found.ended_at === null && found.expires_at > now()
-    const user = live ? await findActiveUser(pool, { appId: found.app_id, id: found.user_id }) : null
-    if (!found || !user || (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at)) return inactive
+    const found = isSecret(token, refreshPrefix)
+      ? await findRefreshToken(pool, refreshHash(token))
+      : null
+    const live =
+      found &&
+      found.app_id === caller.appId &&
+      found.rotated_at === null &&
+      found.ended_at === null &&
+      found.expires_at > now()
+    const user = live
+      ? await findActiveUser(pool, { appId: found.app_id, id: found.user_id })
+      : null
+    if (
+      !found ||
+      !user ||
+      (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at)
+    )
+      return inactive
     return {
-      active: true, clientId: found.client_id, sub: user.id, scope: found.scope, tokenType: 'refresh_token',
-      exp: BigInt(secondsOf(found.expires_at)), iat: BigInt(secondsOf(found.created_at)), iss: jwts.issuer, aud: '', jti: '',
+      active: true,
+      clientId: found.client_id,
+      sub: user.id,
+      scope: found.scope,
+      tokenType: 'refresh_token',
+      exp: BigInt(secondsOf(found.expires_at)),
+      iat: BigInt(secondsOf(found.created_at)),
+      iss: jwts.issuer,
+      aud: '',
+      jti: '',
       externalUserId: user.externalUserId,
     }
   }

@@ -60,13 +60,22 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
     const at = secondsOf(now())
     const exp = Math.min(at + token.ttlSeconds, token.notAfter ?? Infinity)
     const claims = {
-      client_id: token.clientId, azp: token.clientId, scope: token.scope, token_use: token.use,
+      client_id: token.clientId,
+      azp: token.clientId,
+      scope: token.scope,
+      token_use: token.use,
       ...(token.externalUserId === undefined ? {} : { external_user_id: token.externalUserId }),
       ...(token.familyId === undefined ? {} : { sid: token.familyId }),
     }
     const accessToken = await signJws(await signingKeys.active(), 'at+jwt', {
-      ...claims, iss: issuer, aud: issuer, sub: token.sub, jti: randomUUID(),
-      iat: Math.max(at, token.voidedBefore ? secondsOf(token.voidedBefore) : 0), nbf: at, exp,
+      ...claims,
+      iss: issuer,
+      aud: issuer,
+      sub: token.sub,
+      jti: randomUUID(),
+      iat: Math.max(at, token.voidedBefore ? secondsOf(token.voidedBefore) : 0),
+      nbf: at,
+      exp,
     })
     return { accessToken, tokenType: 'Bearer', expiresIn: exp - at, scope: token.scope }
   }
@@ -75,34 +84,58 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
   async function signIdToken(token: NewIdToken): Promise<string> {
     const at = secondsOf(now())
     const claims = {
-      azp: token.clientId, token_use: 'id', auth_time: secondsOf(token.authTime), ...token.claims,
+      azp: token.clientId,
+      token_use: 'id',
+      auth_time: secondsOf(token.authTime),
+      ...token.claims,
       ...(token.nonce === null ? {} : { nonce: token.nonce }),
     }
     return signJws(await signingKeys.active(), 'JWT', {
-      ...claims, iss: issuer, aud: token.clientId, sub: token.sub, jti: randomUUID(), iat: at, exp: at + token.ttlSeconds,
+      ...claims,
+      iss: issuer,
+      aud: token.clientId,
+      sub: token.sub,
+      jti: randomUUID(),
+      iat: at,
+      exp: at + token.ttlSeconds,
     })
   }
 
   /** What a live token of ours with one of those uses says. TOKEN_INVALID for anything else, without saying why. */
   async function verify(token: string, uses: readonly TokenUse[]): Promise<VerifiedJwt> {
     try {
-      const { payload } = await jwtVerify(token, async (header) => {
-        const found = header.kid === undefined ? null : await signingKeys.publicKey(header.kid)
-        if (!found || found.alg !== header.alg) throw new errors.JWKSNoMatchingKey()
-        return found.key
-      }, {
-        issuer, audience: issuer, typ: 'at+jwt', algorithms: [...signingAlgorithms], currentDate: now(),
-        requiredClaims: ['exp', 'iat', 'jti', 'sub', 'client_id', 'token_use'],
-      })
+      const { payload } = await jwtVerify(
+        token,
+        async (header) => {
+          const found = header.kid === undefined ? null : await signingKeys.publicKey(header.kid)
+          if (!found || found.alg !== header.alg) throw new errors.JWKSNoMatchingKey()
+          return found.key
+        },
+        {
+          issuer,
+          audience: issuer,
+          typ: 'at+jwt',
+          algorithms: [...signingAlgorithms],
+          currentDate: now(),
+          requiredClaims: ['exp', 'iat', 'jti', 'sub', 'client_id', 'token_use'],
+        },
+      )
       const use = uses.find((known) => known === payload['token_use'])
       const sid = payload['sid']
       const external = payload['external_user_id']
       const familyId = typeof sid === 'string' && isUuid(sid) ? sid : null
-      if (use === undefined || await isVoid(pool, { jti: String(payload.jti), familyId })) throw invalidToken()
+      if (use === undefined || (await isVoid(pool, { jti: String(payload.jti), familyId })))
+        throw invalidToken()
       return {
-        use, familyId, sub: String(payload.sub), clientId: String(payload['client_id']), jti: String(payload.jti),
+        use,
+        familyId,
+        sub: String(payload.sub),
+        clientId: String(payload['client_id']),
+        jti: String(payload.jti),
         externalUserId: typeof external === 'string' ? external : null,
-        scopes: splitScopes(String(payload['scope'] ?? '')), iat: payload.iat ?? 0, exp: payload.exp ?? 0,
+        scopes: splitScopes(String(payload['scope'] ?? '')),
+        iat: payload.iat ?? 0,
+        exp: payload.exp ?? 0,
       }
     } catch (error) {
       if (error instanceof errors.JOSEError) throw invalidToken(error)
@@ -111,7 +144,8 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
   }
 
   /** True for a JWT that was revoked, or whose login has ended. */
-  const isVoidToken = (token: { jti: string; familyId: string | null }): Promise<boolean> => isVoid(pool, token)
+  const isVoidToken = (token: { jti: string; familyId: string | null }): Promise<boolean> =>
+    isVoid(pool, token)
 
   return { issuer, sign, signIdToken, verify, isVoidToken }
 }

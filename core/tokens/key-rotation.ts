@@ -38,7 +38,11 @@ export function createKeyRotation(deps: KeyRotationDeps) {
    */
   async function rotate({ force }: { force: boolean }) {
     const done = await rotateWhen({ actor: 'operator', force, wanted: () => true })
-    if (!done) throw new DomainError('CONFLICT', 'there is no pair of an active and a next key; restart core')
+    if (!done)
+      throw new DomainError(
+        'CONFLICT',
+        'there is no pair of an active and a next key; restart core',
+      )
     return done
   }
 
@@ -49,7 +53,7 @@ export function createKeyRotation(deps: KeyRotationDeps) {
       addSeconds(key.activated_at ?? key.created_at, everyDays * daySeconds) <= now()
     const active = (await keyStore.keyStates(pool, now())).find(({ status }) => status === 'active')
     if (!active || !isDue(active)) return false
-    return await rotateWhen({ actor: 'schedule', force: false, wanted: isDue }) !== null
+    return (await rotateWhen({ actor: 'schedule', force: false, wanted: isDue })) !== null
   }
 
   async function rotateWhen({ actor, force, wanted }: Reason) {
@@ -76,8 +80,10 @@ export function createKeyRotation(deps: KeyRotationDeps) {
   function requirePublished({ created_at }: keyStore.KeyState): void {
     const ready = addSeconds(created_at, jwksCacheSeconds + marginSeconds)
     if (ready <= now()) return
-    throw new DomainError('CONFLICT',
-      `verifiers may not know the next key before ${ready.toISOString()}; wait, or rotate by force`)
+    throw new DomainError(
+      'CONFLICT',
+      `verifiers may not know the next key before ${ready.toISOString()}; wait, or rotate by force`,
+    )
   }
 
   const list = () => keyStore.keyStates(pool, now())

@@ -13,11 +13,14 @@ export interface KeyState {
 
 /** Every key that is published now, the active one first. */
 export async function keyStates(db: Db, at: Date): Promise<KeyState[]> {
-  return many<KeyState>(db, sql`
+  return many<KeyState>(
+    db,
+    sql`
     select kid, alg, status, created_at, activated_at, retire_at
     from signing_keys
     where status <> 'retired' or retire_at > ${at}
-    order by status = 'active' desc, created_at desc`)
+    order by status = 'active' desc, created_at desc`,
+  )
 }
 
 /** Rotations happen one after the other: the second waits, then sees what the first has done. */
@@ -40,9 +43,18 @@ export async function succeed(db: Db, { from, to, at, retireAt }: Succession): P
     update signing_keys set status = 'active', activated_at = ${at} where kid = ${to} and status = 'next'`)
 }
 
-export async function recordRotation(db: Db, { from, to, at }: Succession, actor: string): Promise<void> {
+export async function recordRotation(
+  db: Db,
+  { from, to, at }: Succession,
+  actor: string,
+): Promise<void> {
   await audit(db, {
-    appId: null, actor, action: 'signing_keys_rotated', status: 'success', details: { from, to }, at,
+    appId: null,
+    actor,
+    action: 'signing_keys_rotated',
+    status: 'success',
+    details: { from, to },
+    at,
   })
 }
 

@@ -38,7 +38,14 @@ export type Redeemed =
   | { readonly refusal: DomainError; readonly endedFamilyId?: string }
 
 /** What an interactive login ends with: a family of tokens that live and die together. */
-export function createLogins({ pool, jwts, invalidations, ttlSeconds, refreshTtlSeconds, now }: LoginsDeps) {
+export function createLogins({
+  pool,
+  jwts,
+  invalidations,
+  ttlSeconds,
+  refreshTtlSeconds,
+  now,
+}: LoginsDeps) {
   /**
    * Redeems in one transaction. A refusal leaves traces too, so it is thrown after the commit; and the end of a login,
    * whose secret was used twice, is told to those who honour its tokens without asking.
@@ -46,7 +53,8 @@ export function createLogins({ pool, jwts, invalidations, ttlSeconds, refreshTtl
   async function redeem(step: (db: Db) => Promise<Redeemed>) {
     const redeemed = await tx(pool, step)
     if ('login' in redeemed) return tokens(redeemed.login, redeemed.refreshToken)
-    if (redeemed.endedFamilyId !== undefined) await invalidations.publish({ kind: 'token', id: redeemed.endedFamilyId })
+    if (redeemed.endedFamilyId !== undefined)
+      await invalidations.publish({ kind: 'token', id: redeemed.endedFamilyId })
     throw redeemed.refusal
   }
 
@@ -60,16 +68,32 @@ export function createLogins({ pool, jwts, invalidations, ttlSeconds, refreshTtl
   async function begin(db: Db, family: { id: string; user: TokenUser }): Promise<Date> {
     const at = now()
     const expiresAt = addSeconds(at, refreshTtlSeconds)
-    await store.insertFamily(db, { id: family.id, appId: family.user.appId, userId: family.user.id, at, expiresAt })
+    await store.insertFamily(db, {
+      id: family.id,
+      appId: family.user.appId,
+      userId: family.user.id,
+      at,
+      expiresAt,
+    })
     return expiresAt
   }
 
   /** A new refresh token of the family; it lives as long as the login. */
-  async function addRefresh(db: Db, login: Login & { accountId: string }, expiresAt: Date): Promise<string> {
+  async function addRefresh(
+    db: Db,
+    login: Login & { accountId: string },
+    expiresAt: Date,
+  ): Promise<string> {
     const token = newSecret(refreshPrefix)
     await store.insertRefreshToken(db, {
-      hash: refreshHash(token), familyId: login.familyId, clientId: login.clientId, accountId: login.accountId,
-      scope: login.scope, authTime: login.authTime, at: now(), expiresAt,
+      hash: refreshHash(token),
+      familyId: login.familyId,
+      clientId: login.clientId,
+      accountId: login.accountId,
+      scope: login.scope,
+      authTime: login.authTime,
+      at: now(),
+      expiresAt,
     })
     return token
   }
@@ -78,23 +102,42 @@ export function createLogins({ pool, jwts, invalidations, ttlSeconds, refreshTtl
   async function tokens(login: Login, refreshToken: string | undefined) {
     const { user, clientId, scope, familyId } = login
     const access = await jwts.sign({
-      sub: user.id, clientId, externalUserId: user.externalUserId, scope, use: 'user', ttlSeconds, familyId,
+      sub: user.id,
+      clientId,
+      externalUserId: user.externalUserId,
+      scope,
+      use: 'user',
+      ttlSeconds,
+      familyId,
       voidedBefore: user.tokensValidAfter,
     })
     const scopes = splitScopes(scope)
-    const idToken = scopes.includes('openid') ? await jwts.signIdToken({
-      sub: user.id, clientId, ttlSeconds, authTime: login.authTime, nonce: login.nonce,
-      claims: await personal(login.accountId, scopes),
-    }) : undefined
+    const idToken = scopes.includes('openid')
+      ? await jwts.signIdToken({
+          sub: user.id,
+          clientId,
+          ttlSeconds,
+          authTime: login.authTime,
+          nonce: login.nonce,
+          claims: await personal(login.accountId, scopes),
+        })
+      : undefined
     return { ...access, idToken, refreshToken }
   }
 
   /** What the granted scopes tell about the person (OpenID Connect Core section 5.4). */
-  async function personal(accountId: string | null, scopes: readonly string[]): Promise<Record<string, string | boolean>> {
+  async function personal(
+    accountId: string | null,
+    scopes: readonly string[],
+  ): Promise<Record<string, string | boolean>> {
     const account = accountId === null ? null : await findAccount(pool, accountId)
     return {
-      ...(account && scopes.includes('email') ? { email: account.email, email_verified: false } : {}),
-      ...(account && scopes.includes('profile') && account.name !== '' ? { name: account.name } : {}),
+      ...(account && scopes.includes('email')
+        ? { email: account.email, email_verified: false }
+        : {}),
+      ...(account && scopes.includes('profile') && account.name !== ''
+        ? { name: account.name }
+        : {}),
     }
   }
 

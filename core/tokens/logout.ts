@@ -23,11 +23,13 @@ export function createLogouts({ pool, issuer, signingKeys, users }: LogoutsDeps)
   async function check(request: LogoutRequest) {
     const hint = request.idTokenHint === undefined ? null : await readHint(request.idTokenHint)
     // Section 2: a client_id that is not the hint's audience makes the hint worthless.
-    const agreed = hint !== null && (request.clientId === undefined || request.clientId === hint.clientId)
+    const agreed =
+      hint !== null && (request.clientId === undefined || request.clientId === hint.clientId)
     const clientId = request.clientId ?? hint?.clientId
     const client = clientId === undefined ? null : await store.findLoginClient(pool, clientId)
     const wanted = request.postLogoutRedirectUri
-    const registered = wanted !== undefined && (client?.post_logout_redirect_uris ?? []).includes(wanted)
+    const registered =
+      wanted !== undefined && (client?.post_logout_redirect_uris ?? []).includes(wanted)
     return {
       confirmed: agreed,
       appName: client?.app_name ?? '',
@@ -41,7 +43,9 @@ export function createLogouts({ pool, issuer, signingKeys, users }: LogoutsDeps)
     const claims = await verifiedClaims(token)
     if (claims?.['iss'] !== issuer || claims['token_use'] !== 'id') return null
     const { aud, sub } = claims
-    return typeof aud === 'string' && typeof sub === 'string' ? { clientId: aud, subject: sub } : null
+    return typeof aud === 'string' && typeof sub === 'string'
+      ? { clientId: aud, subject: sub }
+      : null
   }
 
   async function verifiedClaims(token: string): Promise<Record<string, unknown> | null> {
@@ -51,15 +55,27 @@ export function createLogouts({ pool, issuer, signingKeys, users }: LogoutsDeps)
       if (!found || found.alg !== alg || (typ !== undefined && typ !== 'JWT')) return null
       const { payload } = await compactVerify(token, found.key, { algorithms: [found.alg] })
       const claims: unknown = JSON.parse(Buffer.from(payload).toString('utf8'))
-      return typeof claims === 'object' && claims !== null ? Object.fromEntries(Object.entries(claims)) : null
+      return typeof claims === 'object' && claims !== null
+        ? Object.fromEntries(Object.entries(claims))
+        : null
     } catch (error) {
-      if (error instanceof errors.JOSEError || error instanceof TypeError || error instanceof SyntaxError) return null
+      if (
+        error instanceof errors.JOSEError ||
+        error instanceof TypeError ||
+        error instanceof SyntaxError
+      )
+        return null
       throw error
     }
   }
 
-  async function accountOf(client: store.LoginClient, subject: string): Promise<string | undefined> {
-    const user = isUuid(subject) ? await users.findById(appId(client.app_id), userId(subject)) : null
+  async function accountOf(
+    client: store.LoginClient,
+    subject: string,
+  ): Promise<string | undefined> {
+    const user = isUuid(subject)
+      ? await users.findById(appId(client.app_id), userId(subject))
+      : null
     return /^user:(.+)$/.exec(user?.externalUserId ?? '')?.[1]
   }
 

@@ -14,24 +14,40 @@ interface TokensRpcDeps {
 
 export function createTokensRpc({ tokens, signingKeys, rotation }: TokensRpcDeps) {
   const minter = m2m('users:token')
-  const mint = ({ externalUserId, scope }: pb.MintUserTokenRequest, caller: M2mCaller) => tokens.mintUser(caller, externalUserId, scope)
+  const mint = ({ externalUserId, scope }: pb.MintUserTokenRequest, caller: M2mCaller) =>
+    tokens.mintUser(caller, externalUserId, scope)
   const tokenService: Handlers<pb.TokenServiceServer> = {
     issueMachineToken: rpc(m2mSelf(), async (request: pb.IssueMachineTokenRequest, caller) =>
-      tokens.issueMachine(caller, request.scope)),
+      tokens.issueMachine(caller, request.scope),
+    ),
     mintUserToken: rpc(minter, mint),
     mintUserTokens: rpcMany('tollgate.tokens.v1.TokenService/MintUserToken', minter, mint),
     exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller) =>
-      tokens.exchangeApiKey(caller.token, request.clientId, request.scope)),
+      tokens.exchangeApiKey(caller.token, request.clientId, request.scope),
+    ),
     getJwks: rpc(anyone(), async (_request: pb.GetJwksRequest) => ({
       keys: (await signingKeys.jwks()).map((jwk) => ({
-        kty: jwk['kty'] ?? '', kid: jwk['kid'] ?? '', alg: jwk['alg'] ?? '', use: jwk['use'] ?? '',
-        n: jwk['n'], e: jwk['e'], crv: jwk['crv'], x: jwk['x'], y: jwk['y'],
+        kty: jwk['kty'] ?? '',
+        kid: jwk['kid'] ?? '',
+        alg: jwk['alg'] ?? '',
+        use: jwk['use'] ?? '',
+        n: jwk['n'],
+        e: jwk['e'],
+        crv: jwk['crv'],
+        x: jwk['x'],
+        y: jwk['y'],
       })),
     })),
-    rotateSigningKeys: rpc(operator(), async ({ force }: pb.RotateSigningKeysRequest) => rotation.rotate({ force })),
+    rotateSigningKeys: rpc(operator(), async ({ force }: pb.RotateSigningKeysRequest) =>
+      rotation.rotate({ force }),
+    ),
     listSigningKeys: rpc(operator(), async (_request: pb.ListSigningKeysRequest) => ({
       keys: (await rotation.list()).map(({ kid, alg, status, created_at, retire_at }) => ({
-        kid, alg, status, createdAt: created_at.toISOString(), retireAt: retire_at?.toISOString(),
+        kid,
+        alg,
+        status,
+        createdAt: created_at.toISOString(),
+        retireAt: retire_at?.toISOString(),
       })),
     })),
   }

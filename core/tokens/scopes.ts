@@ -11,16 +11,23 @@ export const splitScopes = (text: string): string[] => [...new Set(text.split(' 
  * nothing was requested (RFC 6749 section 3.3).
  */
 export function chooseScopes(
-  requested: string | undefined, { grantable, fallback }: { grantable: readonly string[]; fallback: readonly string[] },
+  requested: string | undefined,
+  { grantable, fallback }: { grantable: readonly string[]; fallback: readonly string[] },
 ): string {
-  if (requested === undefined) return fallback.filter((scope) => grantable.includes(scope)).join(' ')
-  if (requested.length > maxLength) throw new DomainError('SCOPE_INVALID', `scope is longer than ${maxLength} characters`)
+  if (requested === undefined)
+    return fallback.filter((scope) => grantable.includes(scope)).join(' ')
+  if (requested.length > maxLength)
+    throw new DomainError('SCOPE_INVALID', `scope is longer than ${maxLength} characters`)
   const scopes = splitScopes(requested)
-  if (scopes.length === 0) throw new DomainError('REQUEST_INVALID', 'scope must name at least one scope, or be left out')
+  if (scopes.length === 0)
+    throw new DomainError('REQUEST_INVALID', 'scope must name at least one scope, or be left out')
   const refused = scopes.find((scope) => !syntax.test(scope) || !grantable.includes(scope))
   if (refused !== undefined) {
     const shown = syntax.test(refused) ? ` ${refused.slice(0, 64)}` : ''
-    throw new DomainError('SCOPE_INVALID', `the scope${shown} may not be granted here; choose from: ${grantable.join(' ')}`)
+    throw new DomainError(
+      'SCOPE_INVALID',
+      `the scope${shown} may not be granted here; choose from: ${grantable.join(' ')}`,
+    )
   }
   return scopes.join(' ')
 }

@@ -27,28 +27,48 @@ export function createTokens(deps: TokensDeps) {
   const { jwts, subjects, apps, users, keys } = deps
 
   /** RFC 6749 section 4.4. Without a scope: all builder scopes of the client. */
-  async function issueMachine(caller: M2mCaller, requested: string | undefined): Promise<IssuedToken> {
+  async function issueMachine(
+    caller: M2mCaller,
+    requested: string | undefined,
+  ): Promise<IssuedToken> {
     const grantable = caller.scopes.filter((scope) => !neverPlain.has(scope))
     const scope = chooseScopes(requested, { grantable, fallback: grantable })
     return jwts.sign({
-      sub: caller.m2mClientId, clientId: caller.m2mClientId, scope, use: 'machine', ttlSeconds: deps.machineTtlSeconds,
+      sub: caller.m2mClientId,
+      clientId: caller.m2mClientId,
+      scope,
+      use: 'machine',
+      ttlSeconds: deps.machineTtlSeconds,
     })
   }
 
   /** A user JWT for an active user. Scopes are those of the public client (decision 14). */
-  async function mintUser(caller: M2mCaller, externalUserId: string, requested: string | undefined): Promise<IssuedToken> {
+  async function mintUser(
+    caller: M2mCaller,
+    externalUserId: string,
+    requested: string | undefined,
+  ): Promise<IssuedToken> {
     const scope = userScope(caller.publicScopes, requested)
     const user = await users.getActive(caller.appId, externalUserId)
-    return signUser({ userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId }, {
-      scope, notBefore: user.tokensValidAfter,
-    })
+    return signUser(
+      { userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId },
+      {
+        scope,
+        notBefore: user.tokensValidAfter,
+      },
+    )
   }
 
   /** A user JWT for the owner of a key: first 401 for a key that does not work, then 404 for one that works elsewhere. */
-  async function exchangeApiKey(presented: string, clientId: string, requested: string | undefined) {
+  async function exchangeApiKey(
+    presented: string,
+    clientId: string,
+    requested: string | undefined,
+  ) {
     const owner = await keys.verify(presented)
     if (!owner) throw new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')
-    if (owner.clientId !== clientId) throw new DomainError('NOT_FOUND', 'no such app for this credential')
+    if (owner.clientId !== clientId)
+      throw new DomainError('NOT_FOUND', 'no such app for this credential')
     const scope = userScope(owner.publicScopes, requested)
     const token = await signUser(owner, { scope, notBefore: owner.tokensValidAfter })
     return { ...token, externalUserId: owner.externalUserId }
@@ -60,10 +80,18 @@ export function createTokens(deps: TokensDeps) {
     return chooseScopes(requested, { grantable, fallback: [userScopeDefault] })
   }
 
-  function signUser(subject: TokenSubject, options: { scope: string; notBefore: Date | null }): Promise<IssuedToken> {
+  function signUser(
+    subject: TokenSubject,
+    options: { scope: string; notBefore: Date | null },
+  ): Promise<IssuedToken> {
     return jwts.sign({
-      sub: subject.userId, clientId: subject.clientId, externalUserId: subject.externalUserId, scope: options.scope, use: 'user',
-      voidedBefore: options.notBefore, ttlSeconds: deps.userTtlSeconds,
+      sub: subject.userId,
+      clientId: subject.clientId,
+      externalUserId: subject.externalUserId,
+      scope: options.scope,
+      use: 'user',
+      voidedBefore: options.notBefore,
+      ttlSeconds: deps.userTtlSeconds,
     })
   }
 
@@ -76,7 +104,8 @@ export function createTokens(deps: TokensDeps) {
   }
 
   /** The user a user JWT was issued to, while the user is active and the token not voided. */
-  const userByToken = async (token: string): Promise<UserCaller> => (await subjects.userToken(token)).caller
+  const userByToken = async (token: string): Promise<UserCaller> =>
+    (await subjects.userToken(token)).caller
 
   return { issueMachine, mintUser, exchangeApiKey, m2mByToken, userByToken }
 }

@@ -25,7 +25,14 @@ export interface SignerSessionsDeps {
 }
 
 /** Opaque signer sessions: what an app's backend gets for a user's token and gives to the signer's caller. */
-export function createSignerSessions({ pool, users, secrets, invalidations, ttlSeconds, now }: SignerSessionsDeps) {
+export function createSignerSessions({
+  pool,
+  users,
+  secrets,
+  invalidations,
+  ttlSeconds,
+  now,
+}: SignerSessionsDeps) {
   /** A session for an active user; a deactivation that comes at the same time finds it. */
   async function open(user: User, label: string, actor: Actor) {
     const token = newSecret(sessionPrefix)
@@ -34,39 +41,77 @@ export function createSignerSessions({ pool, users, secrets, invalidations, ttlS
       await users.holdActive(db, user.appId, user.externalUserId)
       const id = uuidV7(at.getTime())
       await store.insertSession(db, {
-        appId: user.appId, userId: user.id, id, ...secrets.store(token), scope, label, at, expiresAt: addSeconds(at, ttlSeconds),
+        appId: user.appId,
+        userId: user.id,
+        id,
+        ...secrets.store(token),
+        scope,
+        label,
+        at,
+        expiresAt: addSeconds(at, ttlSeconds),
       })
       await audit(db, {
-        appId: user.appId, actor: actor.name, action: 'signer_session_token_exchange', status: 'success', at,
-        correlationId: actor.context?.correlationId, details: { sessionId: id, userId: user.id },
+        appId: user.appId,
+        actor: actor.name,
+        action: 'signer_session_token_exchange',
+        status: 'success',
+        at,
+        correlationId: actor.context?.correlationId,
+        details: { sessionId: id, userId: user.id },
       })
     })
     return { token, expiresIn: ttlSeconds, scope }
   }
 
-  async function list(caller: M2mCaller, request: { externalUserId: string; after: Cursor | null; limit: number }) {
+  async function list(
+    caller: M2mCaller,
+    request: { externalUserId: string; after: Cursor | null; limit: number },
+  ) {
     const user = await users.getActive(caller.appId, request.externalUserId)
-    const rows = await store.listSessions(pool, { appId: caller.appId, userId: user.id, ...request })
-    return { user, ...page(rows.map(({ created_at, ...row }) => ({ ...row, createdAt: created_at })), request.limit) }
+    const rows = await store.listSessions(pool, {
+      appId: caller.appId,
+      userId: user.id,
+      ...request,
+    })
+    return {
+      user,
+      ...page(
+        rows.map(({ created_at, ...row }) => ({ ...row, createdAt: created_at })),
+        request.limit,
+      ),
+    }
   }
 
   /** Ends a session at once. NOT_FOUND when it is not this user's. Returns the first instant of its end. */
-  async function revoke(caller: M2mCaller, request: { externalUserId: string; id: string }, actor: Actor): Promise<Date> {
+  async function revoke(
+    caller: M2mCaller,
+    request: { externalUserId: string; id: string },
+    actor: Actor,
+  ): Promise<Date> {
     const user = await users.get(caller.appId, request.externalUserId)
     const revokedAt = await end(user, request.id, actor)
     if (!revokedAt) throw new DomainError('NOT_FOUND', 'the user has no such signer session')
     return revokedAt
   }
 
-  async function end(user: Pick<User, 'appId' | 'id'>, id: string, actor: Actor): Promise<Date | null> {
+  async function end(
+    user: Pick<User, 'appId' | 'id'>,
+    id: string,
+    actor: Actor,
+  ): Promise<Date | null> {
     if (!isUuid(id)) return null
     const at = now()
     const revokedAt = await tx(pool, async (db) => {
       const instant = await store.revokeSession(db, { appId: user.appId, userId: user.id, id, at })
       if (instant) {
         await audit(db, {
-          appId: user.appId, actor: actor.name, action: 'signer_session_revoked', status: 'success', at,
-          correlationId: actor.context?.correlationId, details: { sessionId: id, userId: user.id },
+          appId: user.appId,
+          actor: actor.name,
+          action: 'signer_session_revoked',
+          status: 'success',
+          at,
+          correlationId: actor.context?.correlationId,
+          details: { sessionId: id, userId: user.id },
         })
       }
       return instant
@@ -78,7 +123,9 @@ export function createSignerSessions({ pool, users, secrets, invalidations, ttlS
 
   /** Whose session this is; null for one that does not work. A wrong checksum costs no look-up. */
   const verify = async (token: string) =>
-    isSecret(token, sessionPrefix) ? store.findSession(pool, secrets.candidates(token), now()) : null
+    isSecret(token, sessionPrefix)
+      ? store.findSession(pool, secrets.candidates(token), now())
+      : null
 
   return { open, list, revoke, end, verify }
 }

@@ -1,4 +1,10 @@
-import { type KeyObject, createPrivateKey, createPublicKey, generateKeyPair, randomUUID } from 'node:crypto'
+import {
+  type KeyObject,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPair,
+  randomUUID,
+} from 'node:crypto'
 import { promisify } from 'node:util'
 import { seal, unseal } from '../lib/crypto.ts'
 import type { Pool } from '../lib/sql.ts'
@@ -17,7 +23,10 @@ export interface SigningKeysDeps {
 interface Loaded {
   readonly at: number
   readonly active: SigningKey
-  readonly publicKeys: ReadonlyMap<string, { readonly alg: SigningAlgorithm; readonly key: KeyObject }>
+  readonly publicKeys: ReadonlyMap<
+    string,
+    { readonly alg: SigningAlgorithm; readonly key: KeyObject }
+  >
   readonly jwks: readonly store.PublicJwk[]
 }
 
@@ -38,7 +47,8 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
   async function prepare(): Promise<void> {
     const rows = await store.publishedKeys(pool, now())
     for (const status of ['active', 'next'] as const) {
-      if (!rows.some((row) => row.status === status)) await store.insertSigningKey(pool, await generate(status))
+      if (!rows.some((row) => row.status === status))
+        await store.insertSigningKey(pool, await generate(status))
     }
     await reload()
   }
@@ -46,20 +56,29 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
   /** A new key pair, not stored yet. */
   async function generate(status: 'active' | 'next'): Promise<store.NewSigningKey> {
     const kid = randomUUID()
-    const pair = alg === 'RS256'
-      ? await makeKeyPair('rsa', { modulusLength: 2048 })
-      : await makeKeyPair('ec', { namedCurve: 'P-256' })
+    const pair =
+      alg === 'RS256'
+        ? await makeKeyPair('rsa', { modulusLength: 2048 })
+        : await makeKeyPair('ec', { namedCurve: 'P-256' })
     const privateKey = pair.privateKey.export({ format: 'der', type: 'pkcs8' })
     const jwk = pair.publicKey.export({ format: 'jwk' })
-    const members = Object.entries({ ...jwk, kid, alg, use: 'sig' }).filter(([, value]) => typeof value === 'string')
+    const members = Object.entries({ ...jwk, kid, alg, use: 'sig' }).filter(
+      ([, value]) => typeof value === 'string',
+    )
     return {
-      kid, alg, status, at: now(), publicJwk: Object.fromEntries(members) as store.PublicJwk,
+      kid,
+      alg,
+      status,
+      at: now(),
+      publicJwk: Object.fromEntries(members) as store.PublicJwk,
       sealedPrivate: seal(privateKey, sealingKey, `signing-key:${kid}`),
     }
   }
 
   function reload(): Promise<Loaded> {
-    loading ??= load().finally(() => { loading = null })
+    loading ??= load().finally(() => {
+      loading = null
+    })
     return loading
   }
 
@@ -70,9 +89,17 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
     const pkcs8 = open(active)
     loaded = {
       at: now().getTime(),
-      active: { kid: active.kid, alg: active.alg, key: createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }) },
-      publicKeys: new Map(rows.map((row) =>
-        [row.kid, { alg: row.alg, key: createPublicKey({ key: row.public_jwk, format: 'jwk' }) }])),
+      active: {
+        kid: active.kid,
+        alg: active.alg,
+        key: createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' }),
+      },
+      publicKeys: new Map(
+        rows.map((row) => [
+          row.kid,
+          { alg: row.alg, key: createPublicKey({ key: row.public_jwk, format: 'jwk' }) },
+        ]),
+      ),
       jwks: rows.map((row) => row.public_jwk),
     }
     return loaded
@@ -82,7 +109,10 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
     try {
       return unseal(sealed_private, sealingKey, `signing-key:${kid}`)
     } catch (error) {
-      throw new Error('KEY_ENCRYPTION_KEY does not open the signing keys in the database; set the one they were made with', { cause: error })
+      throw new Error(
+        'KEY_ENCRYPTION_KEY does not open the signing keys in the database; set the one they were made with',
+        { cause: error },
+      )
     }
   }
 

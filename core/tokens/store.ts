@@ -13,11 +13,14 @@ export interface SigningKeyRow {
 
 /** Keys that verify or will sign: active, next, and retired ones until their last token is dead. */
 export async function publishedKeys(db: Db, at: Date): Promise<SigningKeyRow[]> {
-  return many<SigningKeyRow>(db, sql`
+  return many<SigningKeyRow>(
+    db,
+    sql`
     select kid, alg, public_jwk, sealed_private, status
     from signing_keys
     where status <> 'retired' or retire_at > ${at}
-    order by status = 'active' desc, created_at desc`)
+    order by status = 'active' desc, created_at desc`,
+  )
 }
 
 export interface NewSigningKey {

@@ -22,7 +22,8 @@ export interface UserToken {
 /** For whom a token stands now: its user may have been deactivated since. */
 export function createSubjects({ jwts, apps, users }: SubjectsDeps) {
   /** TOKEN_INVALID unless `token` is a live user JWT of an active user. */
-  const userToken = async (token: string): Promise<UserToken> => ofUser(await jwts.verify(token, ['user']))
+  const userToken = async (token: string): Promise<UserToken> =>
+    ofUser(await jwts.verify(token, ['user']))
 
   /** TOKEN_INVALID when the user behind a user or signer JWT is not active, or voided it. */
   async function ofUser(jwt: VerifiedJwt): Promise<UserToken> {
@@ -33,9 +34,15 @@ export function createSubjects({ jwts, apps, users }: SubjectsDeps) {
     const voided = validAfter !== null && jwt.iat < secondsOf(validAfter)
     if (!isClientId(clientId) || !user || user.status !== 'active' || voided) throw invalidToken()
     return {
-      jwt, user,
+      jwt,
+      user,
       caller: {
-        kind: 'user', appId: user.appId, clientId, userId: user.id, externalUserId: user.externalUserId, scopes: jwt.scopes,
+        kind: 'user',
+        appId: user.appId,
+        clientId,
+        userId: user.id,
+        externalUserId: user.externalUserId,
+        scopes: jwt.scopes,
       },
     }
   }

@@ -9,18 +9,26 @@ const longest = 4_096
  */
 export function createCursors(sealingKey: Buffer) {
   const format = (parts: readonly string[], context: string): string =>
-    seal(Buffer.from(JSON.stringify(parts)), sealingKey, `usage-cursor:${context}`).toString('base64url')
+    seal(Buffer.from(JSON.stringify(parts)), sealingKey, `usage-cursor:${context}`).toString(
+      'base64url',
+    )
 
   /** Null without a cursor; REQUEST_INVALID for one that was not made for this context. */
   function parse(text: string | undefined, context: string): string[] | null {
     if (text === undefined || text === '') return null
     try {
       if (text.length > longest) throw new Error('too long')
-      const parts: unknown = JSON.parse(unseal(Buffer.from(text, 'base64url'), sealingKey, `usage-cursor:${context}`).toString('utf8'))
+      const parts: unknown = JSON.parse(
+        unseal(Buffer.from(text, 'base64url'), sealingKey, `usage-cursor:${context}`).toString(
+          'utf8',
+        ),
+      )
       if (!Array.isArray(parts)) throw new Error('no list')
       return parts.map(String)
     } catch (error) {
-      throw new DomainError('REQUEST_INVALID', 'the cursor is not one that was returned here', { cause: error })
+      throw new DomainError('REQUEST_INVALID', 'the cursor is not one that was returned here', {
+        cause: error,
+      })
     }
   }
 

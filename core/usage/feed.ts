@@ -4,7 +4,13 @@ import type { AppId, UserId } from '../ids.ts'
 import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import type { Pool } from '../lib/sql.ts'
-import { type ChargeEntry, type ChargeKey, type Snapshot, chargesBetween, currentSnapshot } from './feed-store.ts'
+import {
+  type ChargeEntry,
+  type ChargeKey,
+  type Snapshot,
+  chargesBetween,
+  currentSnapshot,
+} from './feed-store.ts'
 
 /** How far somebody has come: all that was committed in `seen`, and of what came until `to` all up to `after`. */
 export interface Position {
@@ -42,8 +48,12 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
   let timer: NodeJS.Timeout | undefined
   let turn: Promise<unknown> = Promise.resolve()
   void new Gauge({
-    name: 'usage_streams', help: 'Streams of live spend that are open', registers: [metrics],
-    collect() { this.set(followers.size) },
+    name: 'usage_streams',
+    help: 'Streams of live spend that are open',
+    registers: [metrics],
+    collect() {
+      this.set(followers.size)
+    },
   })
 
   /** One after the other: who joins while a round runs would not know what of it came before. */
@@ -84,8 +94,16 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
   function admit({ appId, userId }: Follower): void {
     const ofApp = [...followers].filter((each) => each.appId === appId)
     const ofUser = ofApp.filter((each) => each.userId !== null && each.userId === userId)
-    if (followers.size < bounds.total && ofApp.length < bounds.perApp && ofUser.length < bounds.perUser) return
-    throw new DomainError('RATE_LIMITED', `too many streams are open; at most ${bounds.perApp} for an app and ${bounds.perUser} for a user`)
+    if (
+      followers.size < bounds.total &&
+      ofApp.length < bounds.perApp &&
+      ofUser.length < bounds.perUser
+    )
+      return
+    throw new DomainError(
+      'RATE_LIMITED',
+      `too many streams are open; at most ${bounds.perApp} for an app and ${bounds.perUser} for a user`,
+    )
   }
 
   let waiting = false
@@ -93,8 +111,12 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
     if (waiting) return
     waiting = true
     inTurn(round)
-      .catch((error: unknown) => log.warn({ err: error }, 'new charges could not be read; read again in a moment'))
-      .finally(() => { waiting = false })
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'new charges could not be read; read again in a moment'),
+      )
+      .finally(() => {
+        waiting = false
+      })
   }
 
   async function round(): Promise<void> {
@@ -104,7 +126,14 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
     const to = await currentSnapshot(pool)
     let after: ChargeKey | null = null
     for (let more = true; more;) {
-      const entries: ChargeEntry[] = await chargesBetween(pool, { from, to, after, apps, userId: null, limit: pageMax })
+      const entries: ChargeEntry[] = await chargesBetween(pool, {
+        from,
+        to,
+        after,
+        apps,
+        userId: null,
+        limit: pageMax,
+      })
       for (const entry of entries) tell(entry, { seen: from, to, after: entry.key })
       after = entries.at(-1)?.key ?? null
       more = entries.length === pageMax
@@ -116,7 +145,10 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
 
   function tell(entry: ChargeEntry, position: Position): void {
     for (const follower of joined) {
-      if (follower.appId === entry.appId && (follower.userId === null || follower.userId === entry.userId)) {
+      if (
+        follower.appId === entry.appId &&
+        (follower.userId === null || follower.userId === entry.userId)
+      ) {
         follower.charge(entry, position)
       }
     }

@@ -51,7 +51,8 @@ const pageMax = 500
 // Charges that may come while older ones are still being sent.
 const waitingMax = 10_000
 
-const tooSlow = (): DomainError => new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')
+const tooSlow = (): DomainError =>
+  new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')
 
 /** Live spend, from a cursor on. Each stream ends after an hour, with core, or when its caller may not read it any more. */
 export function createFollow(deps: FollowDeps) {
@@ -63,7 +64,10 @@ export function createFollow(deps: FollowDeps) {
     const ended = new AbortController()
     const signal = AbortSignal.any([following.signal, stopping, ended.signal])
     let failure: unknown = null
-    const fail = (error: unknown): void => { failure ??= error; ended.abort() }
+    const fail = (error: unknown): void => {
+      failure ??= error
+      ended.abort()
+    }
     const voice = createVoice(following, deps)
     const line = createLine(following, voice, fail)
     const since = await feed.join(line.follower)
@@ -84,16 +88,30 @@ export function createFollow(deps: FollowDeps) {
   }
 
   /** What was booked between the caller's cursor and now. */
-  async function replay({ seen, to, after }: Position, since: Snapshot, sending: Sending): Promise<void> {
+  async function replay(
+    { seen, to, after }: Position,
+    since: Snapshot,
+    sending: Sending,
+  ): Promise<void> {
     if (to !== null) await replayTo({ seen, to, after }, sending)
     await replayTo({ seen: to ?? seen, to: since, after: null }, sending)
   }
 
-  async function replayTo({ seen, to, after: first }: Position & { to: Snapshot }, { following, voice, signal }: Sending): Promise<void> {
+  async function replayTo(
+    { seen, to, after: first }: Position & { to: Snapshot },
+    { following, voice, signal }: Sending,
+  ): Promise<void> {
     const { appId, userId } = following
     let after = first
     for (let more = true; more && !signal.aborted;) {
-      const entries: ChargeEntry[] = await chargesBetween(deps.pool, { from: seen, to, after, apps: [appId], userId, limit: pageMax })
+      const entries: ChargeEntry[] = await chargesBetween(deps.pool, {
+        from: seen,
+        to,
+        after,
+        apps: [appId],
+        userId,
+        limit: pageMax,
+      })
       for (const entry of entries) voice.tell(entry, { seen, to, after: entry.key })
       after = entries.at(-1)?.key ?? after
       more = entries.length === pageMax
@@ -102,12 +120,19 @@ export function createFollow(deps: FollowDeps) {
   }
 
   /** Says where the stream is while nothing happens, and asks again whether the caller may read; returns how to stop. */
-  function watch({ userId, readmit }: Following, { voice, fail }: { voice: Voice; fail: (error: unknown) => void }): () => void {
+  function watch(
+    { userId, readmit }: Following,
+    { voice, fail }: { voice: Voice; fail: (error: unknown) => void },
+  ): () => void {
     // A check that cannot be made is no verdict.
-    const check = (): void => void readmit().catch((error: unknown) => {
-      if (error instanceof DomainError && reasons[error.reason].http < 500) fail(error)
-    })
-    const timers = [setInterval(() => voice.say(null), times.beatMs), setInterval(check, times.readmitMs)]
+    const check = (): void =>
+      void readmit().catch((error: unknown) => {
+        if (error instanceof DomainError && reasons[error.reason].http < 500) fail(error)
+      })
+    const timers = [
+      setInterval(() => voice.say(null), times.beatMs),
+      setInterval(check, times.readmitMs),
+    ]
     const unwatch = userId === null ? null : deps.watchUser(userId, check)
     return () => {
       for (const timer of timers) clearInterval(timer)
@@ -118,17 +143,30 @@ export function createFollow(deps: FollowDeps) {
   return follow
 }
 
-interface Sending { readonly following: Following; readonly voice: Voice; readonly signal: AbortSignal }
+interface Sending {
+  readonly following: Following
+  readonly voice: Voice
+  readonly signal: AbortSignal
+}
 
 const contextOf = ({ appId }: Following): string => `stream:${appId}`
 
 /** Emits what is said together with the place that it brings the reader to. */
 function createVoice(following: Following, { cursors, now }: Pick<FollowDeps, 'cursors' | 'now'>) {
   let position: Position = { seen: '', to: null, after: null }
-  const stand = (at: Position): void => { position = at }
+  const stand = (at: Position): void => {
+    position = at
+  }
   const say = (charge: ChargeEntry | null, reset = false): void =>
-    following.emit({ cursor: cursors.format(partsOf(position, now()), contextOf(following)), charge, reset })
-  const tell = (charge: ChargeEntry, at: Position): void => { stand(at); say(charge) }
+    following.emit({
+      cursor: cursors.format(partsOf(position, now()), contextOf(following)),
+      charge,
+      reset,
+    })
+  const tell = (charge: ChargeEntry, at: Position): void => {
+    stand(at)
+    say(charge)
+  }
   return { stand, say, tell }
 }
 
@@ -138,13 +176,16 @@ type Voice = ReturnType<typeof createVoice>
 function createLine({ appId, userId }: Following, voice: Voice, fail: (error: unknown) => void) {
   let waiting: { entry: ChargeEntry; at: Position }[] | null = []
   const follower: Follower = {
-    appId, userId,
+    appId,
+    userId,
     charge(entry, at) {
       if (!waiting) return voice.tell(entry, at)
       if (waiting.length < waitingMax) waiting.push({ entry, at })
       else fail(tooSlow())
     },
-    arrived(at) { if (!waiting) voice.stand(at) },
+    arrived(at) {
+      if (!waiting) voice.stand(at)
+    },
   }
   function open(): void {
     const missed = waiting ?? []
@@ -158,11 +199,20 @@ export type Follow = ReturnType<typeof createFollow>
 
 async function lifeOver(signal: AbortSignal, lifeMs: number): Promise<void> {
   if (signal.aborted) return
-  await Promise.race([once(signal, 'abort'), sleep(lifeMs, undefined, { signal, ref: false }).catch(() => {})])
+  await Promise.race([
+    once(signal, 'abort'),
+    sleep(lifeMs, undefined, { signal, ref: false }).catch(() => {}),
+  ])
 }
 
-const partsOf = ({ seen, to, after }: Position, at: Date): string[] =>
-  [at.toISOString(), short(seen), to === null ? '' : short(to), after?.xact ?? '', after?.userId ?? '', after?.seq ?? '']
+const partsOf = ({ seen, to, after }: Position, at: Date): string[] => [
+  at.toISOString(),
+  short(seen),
+  to === null ? '' : short(to),
+  after?.xact ?? '',
+  after?.userId ?? '',
+  after?.seq ?? '',
+]
 
 const longest = 1_000
 
@@ -173,7 +223,10 @@ function short(snapshot: Snapshot): Snapshot {
 }
 
 /** Null for a cursor that is too old to go on from, or of another database that this one was restored from. */
-function positionOf(parts: readonly string[], { since, now }: { since: Snapshot; now: Date }): Position | null {
+function positionOf(
+  parts: readonly string[],
+  { since, now }: { since: Snapshot; now: Date },
+): Position | null {
   const [at = '', seen = '', to = '', xact = '', userId = '', seq = ''] = parts
   if (now.getTime() - Date.parse(at) > oldestMs) return null
   if ([seen, to].some((snapshot) => snapshot !== '' && endOf(snapshot) > endOf(since))) return null

@@ -7,7 +7,11 @@ import type { Range, RequestItem, Selection, SessionItem } from './types.ts'
 /** Tickets and sessions one by one, the newest first. Every list reads along a key and stops at its limit. */
 
 /** Instants are texts with microseconds, as the keys have them. */
-export interface Place { readonly at: string; readonly id: string; readonly userId: string }
+export interface Place {
+  readonly at: string
+  readonly id: string
+  readonly userId: string
+}
 
 export interface Page {
   readonly appId: AppId
@@ -19,26 +23,54 @@ export interface Page {
   readonly limit: number
 }
 
-const microText = (column: string): string => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+const microText = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 
 interface TicketRow {
-  signed_at: string; event_id: string; request_id: string; user_id: string; external_user_id: string | null; app_name: string
-  pipeline: string; model_id: string; manifest_id: string; session_id: string; sequence_number: bigint; fee_wei: string
-  cost_attos: string | null; usd_attos_per_eth: string | null; billable_secs: string; pixels: string
+  signed_at: string
+  event_id: string
+  request_id: string
+  user_id: string
+  external_user_id: string | null
+  app_name: string
+  pipeline: string
+  model_id: string
+  manifest_id: string
+  session_id: string
+  sequence_number: bigint
+  fee_wei: string
+  cost_attos: string | null
+  usd_attos_per_eth: string | null
+  billable_secs: string
+  pixels: string
 }
 
 const toRequest = (row: TicketRow): RequestItem => ({
-  signedAt: row.signed_at, eventId: row.event_id, requestId: row.request_id, userId: userId(row.user_id),
-  externalUserId: row.external_user_id, appName: row.app_name, pipeline: row.pipeline, modelId: row.model_id,
-  manifestId: row.manifest_id, sessionId: row.session_id, sequenceNumber: row.sequence_number, fee: wei(BigInt(row.fee_wei)),
+  signedAt: row.signed_at,
+  eventId: row.event_id,
+  requestId: row.request_id,
+  userId: userId(row.user_id),
+  externalUserId: row.external_user_id,
+  appName: row.app_name,
+  pipeline: row.pipeline,
+  modelId: row.model_id,
+  manifestId: row.manifest_id,
+  sessionId: row.session_id,
+  sequenceNumber: row.sequence_number,
+  fee: wei(BigInt(row.fee_wei)),
   cost: row.cost_attos === null ? null : usdAttos(BigInt(row.cost_attos)),
   usdAttosPerEth: row.usd_attos_per_eth === null ? null : BigInt(row.usd_attos_per_eth),
-  billableSecs: row.billable_secs, pixels: row.pixels,
+  billableSecs: row.billable_secs,
+  pixels: row.pixels,
 })
 
 /** Puts users' names and rates beside the common table `found` of tickets. */
-const shownTickets = (found: Statement, { appId, limit }: { appId: AppId; limit: number }): Statement => after(found, {
-  text: `
+const shownTickets = (
+  found: Statement,
+  { appId, limit }: { appId: AppId; limit: number },
+): Statement =>
+  after(found, {
+    text: `
     select ${microText('t.signed_at')} as signed_at, t.event_id, t.request_id, t.user_id, u.external_user_id, t.app_name,
            t.pipeline, t.model_id, coalesce(nullif(t.manifest_id, '') collate "C", t.session_id) as manifest_id, t.session_id,
            t.sequence_number, t.fee_wei, t.cost_attos, r.usd_attos_per_eth, t.billable_secs, t.pixels
@@ -47,18 +79,25 @@ const shownTickets = (found: Statement, { appId, limit }: { appId: AppId; limit:
     left join rates r on r.id = t.rate_id
     order by t.signed_at desc, t.event_id desc
     limit $2`,
-  values: [appId, limit],
-})
+    values: [appId, limit],
+  })
 
 /** Tickets of a page: of a user along the key, of a manifest along its sessions, of an app along its latest hours. */
 export async function listRequests(db: Db, page: Page): Promise<RequestItem[]> {
-  const found = page.manifestId !== null ? ofManifest(page) : page.userId !== null ? ofUser(page, page.userId) : ofApp(page)
+  const found =
+    page.manifestId !== null
+      ? ofManifest(page)
+      : page.userId !== null
+        ? ofUser(page, page.userId)
+        : ofApp(page)
   return (await many<TicketRow>(db, shownTickets(found, page))).map(toRequest)
 }
 
 const bounds = ({ range: { start, end }, before }: Page) => ({
-  from: start?.toISOString() ?? '-infinity', to: end?.toISOString() ?? 'infinity',
-  at: before?.at ?? 'infinity', id: before?.id ?? '',
+  from: start?.toISOString() ?? '-infinity',
+  to: end?.toISOString() ?? 'infinity',
+  at: before?.at ?? 'infinity',
+  id: before?.id ?? '',
 })
 
 function ofUser(page: Page, user: UserId): Statement {
@@ -133,7 +172,11 @@ function ofApp(page: Page): Statement {
 }
 
 /** The tickets of one gateway request, the newest first. Runs inside `inRequest`. */
-export async function requestEvents(db: Db, { appId, userId, range: { start, end }, requestId }: Selection, limit: number): Promise<RequestItem[]> {
+export async function requestEvents(
+  db: Db,
+  { appId, userId, range: { start, end }, requestId }: Selection,
+  limit: number,
+): Promise<RequestItem[]> {
   const found = sql`
     with found as (
       select *
@@ -145,22 +188,47 @@ export async function requestEvents(db: Db, { appId, userId, range: { start, end
 }
 
 interface SessionRow {
-  session_id: string; user_id: string; external_user_id: string | null; manifest_id: string; app_name: string; pipeline: string
-  model_id: string; started_at: string; last_at: Date; ticket_count: bigint; unpriced_count: bigint; fee_wei: string
-  cost_attos: string; billable_secs: string; pixels: string
+  session_id: string
+  user_id: string
+  external_user_id: string | null
+  manifest_id: string
+  app_name: string
+  pipeline: string
+  model_id: string
+  started_at: string
+  last_at: Date
+  ticket_count: bigint
+  unpriced_count: bigint
+  fee_wei: string
+  cost_attos: string
+  billable_secs: string
+  pixels: string
 }
 
 const toSession = (row: SessionRow): SessionItem => ({
-  startedAt: row.started_at, lastAt: row.last_at, sessionId: row.session_id, manifestId: row.manifest_id,
-  userId: userId(row.user_id), externalUserId: row.external_user_id, appName: row.app_name, pipeline: row.pipeline,
-  modelId: row.model_id, requests: row.ticket_count, unpriced: row.unpriced_count, fee: wei(BigInt(row.fee_wei)),
-  cost: usdAttos(BigInt(row.cost_attos)), billableSecs: row.billable_secs, pixels: row.pixels,
+  startedAt: row.started_at,
+  lastAt: row.last_at,
+  sessionId: row.session_id,
+  manifestId: row.manifest_id,
+  userId: userId(row.user_id),
+  externalUserId: row.external_user_id,
+  appName: row.app_name,
+  pipeline: row.pipeline,
+  modelId: row.model_id,
+  requests: row.ticket_count,
+  unpriced: row.unpriced_count,
+  fee: wei(BigInt(row.fee_wei)),
+  cost: usdAttos(BigInt(row.cost_attos)),
+  billableSecs: row.billable_secs,
+  pixels: row.pixels,
 })
 
 /** Sessions that began in the range, the latest to begin first. */
 export async function listSessions(db: Db, page: Page): Promise<SessionItem[]> {
   const { from, to, at, id } = bounds(page)
-  const rows = await many<SessionRow>(db, sql`
+  const rows = await many<SessionRow>(
+    db,
+    sql`
     select s.session_id, s.user_id, u.external_user_id,
            coalesce(nullif(s.manifest_id, '') collate "C", s.session_id) as manifest_id, s.app_name, s.pipeline, s.model_id,
            to_char(s.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as started_at, s.last_at, s.ticket_count,
@@ -175,7 +243,8 @@ export async function listSessions(db: Db, page: Page): Promise<SessionItem[]> {
       order by started_at desc, session_id desc, user_id desc
       limit ${page.limit}) s
     left join end_users u on u.app_id = ${page.appId} and u.id = s.user_id
-    order by s.started_at desc, s.session_id desc, s.user_id desc`)
+    order by s.started_at desc, s.session_id desc, s.user_id desc`,
+  )
   return rows.map(toSession)
 }
 

@@ -13,10 +13,17 @@ export function parseHistoryRange(dates: Dates, now: Date): Range {
   return { start: new Date(Date.UTC(year, month, 1)), end: new Date(Date.UTC(year, month + 1, 1)) }
 }
 
-export interface Edge { readonly start: Date; readonly end: Date }
+export interface Edge {
+  readonly start: Date
+  readonly end: Date
+}
 
 /** The whole hours `[from, to)` of a range, and what of it lies before and after them. */
-export function splitAtHours({ start, end }: Range): { from: Date | null; to: Date | null; edges: Edge[] } {
+export function splitAtHours({ start, end }: Range): {
+  from: Date | null
+  to: Date | null
+  edges: Edge[]
+} {
   const from = start && new Date(Math.ceil(start.getTime() / hourMs) * hourMs)
   const to = end && new Date(Math.floor(end.getTime() / hourMs) * hourMs)
   // Both ends within one hour: there is no whole hour between them.
@@ -38,10 +45,15 @@ export function daysOf({ start, end }: Range, used: readonly string[], now: Date
   const sorted = [...used].sort()
   const [first, last] = [sorted[0], sorted.at(-1)]
   const from = start ? startOf(dayOf(start.getTime())) : first === undefined ? null : startOf(first)
-  const to = end ? end.getTime() - 1 : Math.max(now.getTime(), last === undefined ? 0 : startOf(last))
+  const to = end
+    ? end.getTime() - 1
+    : Math.max(now.getTime(), last === undefined ? 0 : startOf(last))
   if (from === null) return []
   if ((to - from) / dayMs > daysMax) {
-    throw new DomainError('REQUEST_INVALID', `groupBy=day takes at most ${daysMax} days; ask for a shorter range`)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `groupBy=day takes at most ${daysMax} days; ask for a shorter range`,
+    )
   }
   const days: string[] = []
   for (let at = from; at <= to; at += dayMs) days.push(dayOf(at))

@@ -10,7 +10,11 @@ import type { Selection } from './types.ts'
 
 /** Whole hours come from their sums; the parts of hours at the two ends come from the tickets themselves. */
 export function selectedHours({ appId, userId, range }: Selection): Statement {
-  const { from, to, edges: [first, second] } = splitAtHours(range)
+  const {
+    from,
+    to,
+    edges: [first, second],
+  } = splitAtHours(range)
   // An edge that is not there is null, and reads nothing. Each has its own arm, as the planner sees through constants only.
   return sql`
     with selected as (
@@ -90,7 +94,12 @@ export function selectedSessions({ appId, userId, range: { start, end } }: Selec
 }
 
 /** The tickets of one gateway request. Ids are compared as text so that no key looks better than the request's own index. */
-export function selectedRequest({ appId, userId, range: { start, end }, requestId }: Selection): Statement {
+export function selectedRequest({
+  appId,
+  userId,
+  range: { start, end },
+  requestId,
+}: Selection): Statement {
   return sql`
     with selected as (
       select user_id, session_id, coalesce(nullif(manifest_id, '') collate "C", session_id) as manifest_id, pipeline, model_id,

@@ -8,7 +8,13 @@ import { requestEvents } from './history-store.ts'
 import { charged } from './pricing.ts'
 import { daysOf } from './range.ts'
 import * as store from './store.ts'
-import { type Grouping, type Selection, type UsageReport, type UsageRow, groupings } from './types.ts'
+import {
+  type Grouping,
+  type Selection,
+  type UsageReport,
+  type UsageRow,
+  groupings,
+} from './types.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from './users.ts'
 
 export interface UsageDeps {
@@ -43,18 +49,34 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
   }
 
   /** Usage of one user. */
-  const queryOwn = async (user: { appId: AppId } & KnownUser, query: UsageQuery): Promise<UsageReport> =>
-    report(user.appId, user, parse(query))
+  const queryOwn = async (
+    user: { appId: AppId } & KnownUser,
+    query: UsageQuery,
+  ): Promise<UsageReport> => report(user.appId, user, parse(query))
 
-  async function report(appId: AppId, user: KnownUser | null, { range, grouping, requestId, includeRetail }: Asked): Promise<UsageReport> {
+  async function report(
+    appId: AppId,
+    user: KnownUser | null,
+    { range, grouping, requestId, includeRetail }: Asked,
+  ): Promise<UsageReport> {
     const selection: Selection = { appId, userId: user?.id ?? null, range, requestId }
     const found = mergeUnknown(await store.sums(pool, selection, { grouping, limit: maxRows }))
-    const rows = grouping === 'day' ? withEveryDay(found, selection)
-      : grouping === 'user' && found.length === 0 && user ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
-        : found
+    const rows =
+      grouping === 'day'
+        ? withEveryDay(found, selection)
+        : grouping === 'user' && found.length === 0 && user
+          ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
+          : found
     const terms = { cutBasisPoints: await platformCut(appId), includeRetail }
-    const events = requestId === null ? [] : await store.inRequest(pool, (db) => requestEvents(db, selection, maxEvents))
-    return { grouping, events, ...charged(grouping === 'daily_pipeline' ? byDate(rows) : rows, terms) }
+    const events =
+      requestId === null
+        ? []
+        : await store.inRequest(pool, (db) => requestEvents(db, selection, maxEvents))
+    return {
+      grouping,
+      events,
+      ...charged(grouping === 'daily_pipeline' ? byDate(rows) : rows, terms),
+    }
   }
 
   function withEveryDay(found: readonly UsageRow[], { range }: Selection): UsageRow[] {
@@ -64,7 +86,8 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
   }
 
   /** Tickets of a user that wait for a rate. */
-  const countUnpriced = (app: AppId, user: UserId): Promise<bigint> => store.countUnpriced(pool, app, user)
+  const countUnpriced = (app: AppId, user: UserId): Promise<bigint> =>
+    store.countUnpriced(pool, app, user)
 
   return { query, queryOwn, countUnpriced }
 }
@@ -79,13 +102,16 @@ interface Asked {
 }
 
 const parse = (query: UsageQuery): Asked => ({
-  range: parseDates(query), grouping: parseGrouping(query.groupBy), requestId: parseRequestId(query.gatewayRequestId),
+  range: parseDates(query),
+  grouping: parseGrouping(query.groupBy),
+  requestId: parseRequestId(query.gatewayRequestId),
   includeRetail: query.includeRetail,
 })
 
 function parseGrouping(text: string | undefined): Grouping {
   const found = groupings.find((grouping) => grouping === (text ?? 'none'))
-  if (found === undefined) throw new DomainError('REQUEST_INVALID', `groupBy must be one of ${groupings.join(', ')}`)
+  if (found === undefined)
+    throw new DomainError('REQUEST_INVALID', `groupBy must be one of ${groupings.join(', ')}`)
   return found
 }
 
@@ -95,24 +121,53 @@ function parseRequestId(text: string | undefined): string | null {
 }
 
 const zeroRow: UsageRow = {
-  rest: false, userId: null, externalUserId: null, pipeline: null, modelId: null, manifestId: null, sessionId: null, day: null,
-  requests: 0n, unpriced: 0n, fee: wei(0n), cost: usdAttos(0n), billableSecs: '0', firstAt: null, lastAt: null,
+  rest: false,
+  userId: null,
+  externalUserId: null,
+  pipeline: null,
+  modelId: null,
+  manifestId: null,
+  sessionId: null,
+  day: null,
+  requests: 0n,
+  unpriced: 0n,
+  fee: wei(0n),
+  cost: usdAttos(0n),
+  billableSecs: '0',
+  firstAt: null,
+  lastAt: null,
 }
 
-const isUnknown = (row: UsageRow): boolean => !row.rest && row.sessionId === null && row.userId !== null && row.externalUserId === null
+const isUnknown = (row: UsageRow): boolean =>
+  !row.rest && row.sessionId === null && row.userId !== null && row.externalUserId === null
 
 /** Usage of users that cannot be found any more stands in one row without a user (billing facts 6.1). */
 function mergeUnknown(rows: readonly UsageRow[]): UsageRow[] {
   const unknown = rows.filter(isUnknown)
   if (unknown.length === 0) return [...rows]
-  const merged = unknown.reduce((all, row): UsageRow => ({
-    ...all, requests: all.requests + row.requests, unpriced: all.unpriced + row.unpriced, fee: wei(all.fee + row.fee),
-    cost: usdAttos(all.cost + row.cost),
-  }), zeroRow)
-  return [...rows.filter((row) => !isUnknown(row)), merged].sort((a, b) => Number(a.rest) - Number(b.rest))
+  const merged = unknown.reduce(
+    (all, row): UsageRow => ({
+      ...all,
+      requests: all.requests + row.requests,
+      unpriced: all.unpriced + row.unpriced,
+      fee: wei(all.fee + row.fee),
+      cost: usdAttos(all.cost + row.cost),
+    }),
+    zeroRow,
+  )
+  return [...rows.filter((row) => !isUnknown(row)), merged].sort(
+    (a, b) => Number(a.rest) - Number(b.rest),
+  )
 }
 
-const byDate = (rows: readonly UsageRow[]): UsageRow[] => rows.toSorted((a, b) =>
-  Number(a.rest) - Number(b.rest) || order(a.day, b.day) || order(a.pipeline, b.pipeline) || order(a.modelId, b.modelId))
+const byDate = (rows: readonly UsageRow[]): UsageRow[] =>
+  rows.toSorted(
+    (a, b) =>
+      Number(a.rest) - Number(b.rest) ||
+      order(a.day, b.day) ||
+      order(a.pipeline, b.pipeline) ||
+      order(a.modelId, b.modelId),
+  )
 
-const order = (a: string | null, b: string | null): number => ((a ?? '') < (b ?? '') ? -1 : (a ?? '') > (b ?? '') ? 1 : 0)
+const order = (a: string | null, b: string | null): number =>
+  (a ?? '') < (b ?? '') ? -1 : (a ?? '') > (b ?? '') ? 1 : 0

@@ -7,7 +7,15 @@ export interface Range {
   readonly end: Date | null
 }
 
-export const groupings = ['none', 'user', 'pipeline_model', 'daily_pipeline', 'manifest', 'session', 'day'] as const
+export const groupings = [
+  'none',
+  'user',
+  'pipeline_model',
+  'daily_pipeline',
+  'manifest',
+  'session',
+  'day',
+] as const
 export type Grouping = (typeof groupings)[number]
 
 /** What of an app's usage is asked for. */

@@ -1,7 +1,10 @@
 import { DomainError } from '../../proto/errors.ts'
 import { type AppId, type UserId, isUuid, subjectProblem, userId } from '../ids.ts'
 
-export interface KnownUser { readonly id: UserId; readonly externalUserId: string }
+export interface KnownUser {
+  readonly id: UserId
+  readonly externalUserId: string
+}
 
 export interface UsageUsers {
   findById(app: AppId, id: UserId): Promise<KnownUser | null>
@@ -10,12 +13,14 @@ export interface UsageUsers {
 }
 
 /** Finds the user that a query names: by endUserId first, then by externalUserId. NOT_FOUND when there is none. */
-export const createUserFinder = (users: UsageUsers) => async (app: AppId, of: string): Promise<KnownUser> => {
-  const lower = of.toLowerCase()
-  const byId = isUuid(lower) ? await users.findById(app, userId(lower)) : null
-  if (byId) return byId
-  if (subjectProblem(of) !== null) throw new DomainError('NOT_FOUND', 'no such user')
-  return users.get(app, of)
-}
+export const createUserFinder =
+  (users: UsageUsers) =>
+  async (app: AppId, of: string): Promise<KnownUser> => {
+    const lower = of.toLowerCase()
+    const byId = isUuid(lower) ? await users.findById(app, userId(lower)) : null
+    if (byId) return byId
+    if (subjectProblem(of) !== null) throw new DomainError('NOT_FOUND', 'no such user')
+    return users.get(app, of)
+  }
 
 export type UserFinder = ReturnType<typeof createUserFinder>

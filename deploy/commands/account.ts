@@ -2,7 +2,7 @@ import { dataDirOf, readQuickstart } from '../data-dir.ts'
 import { type Command, UsageError, parse, printJson, printLines, withCore } from './command.ts'
 
 export const account: Command = {
-  summary: 'makes people\'s accounts and lets them set a new password',
+  summary: "makes people's accounts and lets them set a new password",
   help: `tollgate account create --email EMAIL [--name NAME] [--platform-admin] [--json]
   Makes an account with a password that is shown once. A platform admin owns every app.
 
@@ -20,15 +20,27 @@ tollgate account reset-password --email EMAIL [--json]
 
 async function create(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, {
-    email: { type: 'string' }, name: { type: 'string' }, 'platform-admin': { type: 'boolean' }, json: { type: 'boolean' },
+    email: { type: 'string' },
+    name: { type: 'string' },
+    'platform-admin': { type: 'boolean' },
+    json: { type: 'boolean' },
   })
   const { email, name = '' } = values
   if (email === undefined) throw new UsageError('account create needs --email')
-  const created = await withCore((core) => core.createAccount({
-    email, name, password: undefined, isPlatformAdmin: values['platform-admin'] ?? false,
-  }))
+  const created = await withCore((core) =>
+    core.createAccount({
+      email,
+      name,
+      password: undefined,
+      isPlatformAdmin: values['platform-admin'] ?? false,
+    }),
+  )
   if (values.json) printJson(created)
-  else printLines([`Account ${created.account?.email ?? email}`, `  password  ${created.password ?? ''}   (shown once)`])
+  else
+    printLines([
+      `Account ${created.account?.email ?? email}`,
+      `  password  ${created.password ?? ''}   (shown once)`,
+    ])
   return 0
 }
 

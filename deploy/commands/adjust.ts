@@ -14,22 +14,45 @@ export const adjust: Command = {
 `,
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
-      app: { type: 'string' }, user: { type: 'string' }, 'usd-micros': { type: 'string' }, reason: { type: 'string' },
-      ticket: { type: 'string' }, overage: { type: 'boolean' }, author: { type: 'string' }, key: { type: 'string' },
+      app: { type: 'string' },
+      user: { type: 'string' },
+      'usd-micros': { type: 'string' },
+      reason: { type: 'string' },
+      ticket: { type: 'string' },
+      overage: { type: 'boolean' },
+      author: { type: 'string' },
+      key: { type: 'string' },
       json: { type: 'boolean' },
     })
     const { app, user, 'usd-micros': amount, reason } = values
-    if (app === undefined || user === undefined || amount === undefined || reason === undefined || positionals.length > 0) {
+    if (
+      app === undefined ||
+      user === undefined ||
+      amount === undefined ||
+      reason === undefined ||
+      positionals.length > 0
+    ) {
       throw new UsageError('adjust needs --app, --user, --usd-micros and --reason')
     }
-    const made = await withCore((core) => core.createAdjustment({
-      clientId: app, externalUserId: user, amountUsdMicros: amount, reason, author: authorOf(values),
-      eventId: values.ticket, uncovered: values.overage ? 'overage' : 'refuse', idempotencyKey: values.key,
-    }))
+    const made = await withCore((core) =>
+      core.createAdjustment({
+        clientId: app,
+        externalUserId: user,
+        amountUsdMicros: amount,
+        reason,
+        author: authorOf(values),
+        eventId: values.ticket,
+        uncovered: values.overage ? 'overage' : 'refuse',
+        idempotencyKey: values.key,
+      }),
+    )
     if (values.json) printJson(made)
     else {
-      const overage = made.overageUsdMicros === '0' ? '' : `, ${made.overageUsdMicros} of it overage`
-      printLines([`${made.id}  ${made.amountUsdMicros} USD micros${overage}; ${made.externalUserId} has ${made.balanceUsdMicros} now`])
+      const overage =
+        made.overageUsdMicros === '0' ? '' : `, ${made.overageUsdMicros} of it overage`
+      printLines([
+        `${made.id}  ${made.amountUsdMicros} USD micros${overage}; ${made.externalUserId} has ${made.balanceUsdMicros} now`,
+      ])
     }
     return 0
   },

@@ -10,7 +10,10 @@ export const archive: Command = {
   a rate waits, too. "tollgate import FILE" puts a month back, for 30 days. --dry-run only tells what is due.
 `,
   run: async (argv) => {
-    const { values, positionals } = parse(argv, { 'dry-run': { type: 'boolean' }, json: { type: 'boolean' } })
+    const { values, positionals } = parse(argv, {
+      'dry-run': { type: 'boolean' },
+      json: { type: 'boolean' },
+    })
     if (positionals.length > 0) throw new UsageError('archive takes no arguments, only options')
     const steps = await withCore(async (core) => {
       const all: ArchiveMonthsResponse[] = []

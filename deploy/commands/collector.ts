@@ -12,7 +12,10 @@ const cache = fileURLToPath(new URL('../../node_modules/.cache/tollgate', import
  * The bound itself is far above: an event of a megabyte that is all brackets takes 70 MB more to read.
  */
 const nodeOptions = [
-  '--max-semi-space-size=2', '--max-old-space-size=192', '--heap-growing-percent=5', '--optimize-for-size',
+  '--max-semi-space-size=2',
+  '--max-old-space-size=192',
+  '--heap-growing-percent=5',
+  '--optimize-for-size',
   '--v8-pool-size=1',
 ]
 
@@ -22,7 +25,9 @@ const environment = {
   // Also what the types are stripped from is found there, so that the stripper is not loaded (25 MB).
   NODE_COMPILE_CACHE: cache,
   // glibc gives each thread memory of its own and keeps large pieces that are freed; both only for speed.
-  MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: '131072', MALLOC_TRIM_THRESHOLD_: '131072',
+  MALLOC_ARENA_MAX: '2',
+  MALLOC_MMAP_THRESHOLD_: '131072',
+  MALLOC_TRIM_THRESHOLD_: '131072',
 }
 
 export const collector: Command = {
@@ -50,8 +55,16 @@ async function runHere(): Promise<number> {
 // V8 keeps a cache for each set of its options, so only a process of the same ones fills the right one. Where it cannot
 // be written, the collector starts all the same.
 function fillCache(env: Readonly<Record<string, string>>): void {
-  spawnSync(process.execPath, [...nodeOptions, program, '--load-only'], { env, stdio: 'ignore', timeout: fillMs })
+  spawnSync(process.execPath, [...nodeOptions, program, '--load-only'], {
+    env,
+    stdio: 'ignore',
+    timeout: fillMs,
+  })
 }
 
 const definedEnv = (): Record<string, string> =>
-  Object.fromEntries(Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
+  Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) =>
+      value === undefined ? [] : [[name, value]],
+    ),
+  )

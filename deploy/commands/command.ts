@@ -14,7 +14,10 @@ export interface Command {
 export class UsageError extends Error {}
 
 /** Parses options strictly: an unknown one is a UsageError that names it. */
-export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(argv: readonly string[], options: T) {
+export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
+  argv: readonly string[],
+  options: T,
+) {
   try {
     return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true })
   } catch (error) {
@@ -25,17 +28,22 @@ export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(a
 /** Runs `work` with a connection to the running core, found as the help says. */
 export async function withCore<T>(work: (core: CoreClient) => Promise<T>): Promise<T> {
   const dataDir = dataDirOf(process.env)
-  const token = process.env['CORE_TOKEN'] ?? await findServiceToken(dataDir)
+  const token = process.env['CORE_TOKEN'] ?? (await findServiceToken(dataDir))
   if (token === undefined) {
-    throw new Error(`no service found: start one with npm start, or set CORE_TARGET and CORE_TOKEN (looked in ${dataDir})`)
+    throw new Error(
+      `no service found: start one with npm start, or set CORE_TARGET and CORE_TOKEN (looked in ${dataDir})`,
+    )
   }
-  const target = process.env['CORE_TARGET'] ?? (await readQuickstart(dataDir))?.coreTarget ?? '127.0.0.1:50051'
+  const target =
+    process.env['CORE_TARGET'] ?? (await readQuickstart(dataDir))?.coreTarget ?? '127.0.0.1:50051'
   const core = connectCore({ target, token })
   try {
     return await work(core)
   } catch (error) {
     if (error instanceof Error && error.message === 'core does not answer') {
-      throw new Error(`core does not answer at ${target}; is the service running?`, { cause: error })
+      throw new Error(`core does not answer at ${target}; is the service running?`, {
+        cause: error,
+      })
     }
     throw error
   } finally {
@@ -44,6 +52,8 @@ export async function withCore<T>(work: (core: CoreClient) => Promise<T>): Promi
 }
 
 /** One JSON document on standard output. */
-export const printJson = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
+export const printJson = (value: unknown): void =>
+  void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
 
-export const printLines = (lines: readonly string[]): void => void process.stdout.write(`${lines.join('\n')}\n`)
+export const printLines = (lines: readonly string[]): void =>
+  void process.stdout.write(`${lines.join('\n')}\n`)

@@ -15,24 +15,49 @@ export const exportTickets: Command = {
 `,
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
-      app: { type: 'string' }, out: { type: 'string' }, from: { type: 'string' }, to: { type: 'string' },
-      force: { type: 'boolean' }, json: { type: 'boolean' },
+      app: { type: 'string' },
+      out: { type: 'string' },
+      from: { type: 'string' },
+      to: { type: 'string' },
+      force: { type: 'boolean' },
+      json: { type: 'boolean' },
     })
     const { app, out, from, to } = values
-    if (app === undefined || out === undefined || positionals.length > 0) throw new UsageError('export needs --app and --out')
+    if (app === undefined || out === undefined || positionals.length > 0)
+      throw new UsageError('export needs --app and --out')
     if (!isTicketFileName(out)) throw new UsageError('--out must end with .gz or .zst')
-    if (!values.force && await stat(out).then(() => true, () => false)) throw new Error(`${out} exists; --force replaces it`)
+    if (
+      !values.force &&
+      (await stat(out).then(
+        () => true,
+        () => false,
+      ))
+    )
+      throw new Error(`${out} exists; --force replaces it`)
     const bar = createProgressBar()
-    const sums = await withCore((core) => write(out, { app, from, to }, { core, bar })).finally(bar.end)
+    const sums = await withCore((core) => write(out, { app, from, to }, { core, bar })).finally(
+      bar.end,
+    )
     if (values.json) printJson({ file: out, ...sums })
-    else process.stdout.write(`${out}: ${sums.tickets} tickets in ${sums.chunks} chunks, SHA-256 ${sums.sha256}\n`)
+    else
+      process.stdout.write(
+        `${out}: ${sums.tickets} tickets in ${sums.chunks} chunks, SHA-256 ${sums.sha256}\n`,
+      )
     return 0
   },
 }
 
-interface Selection { readonly app: string; readonly from: string | undefined; readonly to: string | undefined }
+interface Selection {
+  readonly app: string
+  readonly from: string | undefined
+  readonly to: string | undefined
+}
 
-async function write(out: string, { app, from, to }: Selection, { core, bar }: { core: CoreClient; bar: ProgressBar }) {
+async function write(
+  out: string,
+  { app, from, to }: Selection,
+  { core, bar }: { core: CoreClient; bar: ProgressBar },
+) {
   const part = `${out}.part`
   async function* chunks(): AsyncGenerator<Chunk> {
     let [done, total] = [0, 0]
@@ -47,7 +72,14 @@ async function write(out: string, { app, from, to }: Selection, { core, bar }: {
     }
   }
   try {
-    const manifest = { format: 'tollgate-tickets', version: 1, clientId: app, from: from ?? null, to: to ?? null, exportedAt: new Date().toISOString() } as const
+    const manifest = {
+      format: 'tollgate-tickets',
+      version: 1,
+      clientId: app,
+      from: from ?? null,
+      to: to ?? null,
+      exportedAt: new Date().toISOString(),
+    } as const
     const sums = await writeTicketFile(part, manifest, { name: out, chunks: chunks() })
     await rename(part, out)
     return sums

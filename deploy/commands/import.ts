@@ -1,4 +1,9 @@
-import { DamagedFile, checkTicketFile, isTicketFileName, readTicketFile } from '../../core/books/ticket-file.ts'
+import {
+  DamagedFile,
+  checkTicketFile,
+  isTicketFileName,
+  readTicketFile,
+} from '../../core/books/ticket-file.ts'
 import { type Command, UsageError, parse, printJson, printLines, withCore } from './command.ts'
 import { patiently } from './patiently.ts'
 import { createProgressBar } from './progress.ts'
@@ -14,17 +19,26 @@ export const importTickets: Command = {
   are kept, and the costs are charged now, to the allowances that are there. Grants do not travel.
 `,
   run: async (argv) => {
-    const { values, positionals } = parse(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
+    const { values, positionals } = parse(argv, {
+      app: { type: 'string' },
+      json: { type: 'boolean' },
+    })
     const [file, ...others] = positionals
     if (file === undefined || others.length > 0) throw new UsageError('import takes one file')
     if (!isTicketFileName(file)) throw new UsageError('the file must end with .gz or .zst')
     const result = await take(file, values.app).catch((error: unknown) => {
-      throw error instanceof DamagedFile ? new Error(`${file} is damaged: ${error.message}; nothing of it from there on was taken`, { cause: error }) : error
+      throw error instanceof DamagedFile
+        ? new Error(`${file} is damaged: ${error.message}; nothing of it from there on was taken`, {
+            cause: error,
+          })
+        : error
     })
     if (values.json) printJson(result)
     else {
       printLines([
-        ...result.conflictingEventIds.map((id) => `CONFLICT another event has the id ${id} here; it stands`),
+        ...result.conflictingEventIds.map(
+          (id) => `CONFLICT another event has the id ${id} here; it stands`,
+        ),
         `${file}: ${result.tickets} tickets taken in, ${result.duplicates} known already, ${result.restored} put back`,
       ])
     }
@@ -34,14 +48,27 @@ export const importTickets: Command = {
 
 async function take(file: string, app: string | undefined) {
   const { manifest, sums } = await checkTicketFile(file)
-  const total = { file, tickets: 0, duplicates: 0, restored: 0, conflictingEventIds: [] as string[] }
+  const total = {
+    file,
+    tickets: 0,
+    duplicates: 0,
+    restored: 0,
+    conflictingEventIds: [] as string[],
+  }
   const bar = createProgressBar()
   return withCore(async (core) => {
     let done = 0
     for await (const chunk of readTicketFile(file)) {
       if ('format' in chunk) continue
       const { lines, sha256 } = chunk
-      const answer = await patiently(() => core.importTickets({ clientId: app ?? manifest.clientId, lines, sha256, fileSha256: sums.sha256 }))
+      const answer = await patiently(() =>
+        core.importTickets({
+          clientId: app ?? manifest.clientId,
+          lines,
+          sha256,
+          fileSha256: sums.sha256,
+        }),
+      )
       total.tickets += answer.tickets
       total.duplicates += answer.duplicates
       total.restored += answer.restored

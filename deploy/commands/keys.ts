@@ -31,8 +31,12 @@ async function list(argv: readonly string[]): Promise<number> {
   const { keys: found } = await withCore((core) => core.listSigningKeys())
   if (values.json) printJson({ keys: found })
   else {
-    printLines(found.map(({ kid, alg, status, createdAt, retireAt }) =>
-      `${status.padEnd(7)}  ${kid}  ${alg}  made ${createdAt}${retireAt ? `, published until ${retireAt}` : ''}`))
+    printLines(
+      found.map(
+        ({ kid, alg, status, createdAt, retireAt }) =>
+          `${status.padEnd(7)}  ${kid}  ${alg}  made ${createdAt}${retireAt ? `, published until ${retireAt}` : ''}`,
+      ),
+    )
   }
   return 0
 }

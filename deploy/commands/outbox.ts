@@ -12,18 +12,22 @@ tollgate outbox retry [--json]
   run: async (argv) => {
     const [verb, ...rest] = argv
     const { values, positionals } = parse(rest, { json: { type: 'boolean' } })
-    if ((verb !== 'list' && verb !== 'retry') || positionals.length > 0) throw new UsageError('outbox takes "list" or "retry"')
+    if ((verb !== 'list' && verb !== 'retry') || positionals.length > 0)
+      throw new UsageError('outbox takes "list" or "retry"')
     return verb === 'list' ? list(values.json ?? false) : retry(values.json ?? false)
   },
 }
 
 async function list(json: boolean): Promise<number> {
   const found = await withCore((core) => core.getOutbox())
-  if (json) return printJson(found), 0
+  if (json) return (printJson(found), 0)
   printLines([
     `Rows that wait: ${found.waiting}${found.waitingSince ? `, the oldest since ${found.waitingSince}` : ''}`,
     `Rows set aside: ${found.setAside}`,
-    ...found.rows.map((row) => `  ${row.id}  ${row.kind}, ${row.items} in it, of ${row.createdAt}: ${row.error.replace(/\p{Cc}/gu, ' ')}`),
+    ...found.rows.map(
+      (row) =>
+        `  ${row.id}  ${row.kind}, ${row.items} in it, of ${row.createdAt}: ${row.error.replace(/\p{Cc}/gu, ' ')}`,
+    ),
   ])
   return 0
 }

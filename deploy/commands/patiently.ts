@@ -10,7 +10,8 @@ export async function patiently<T>(ask: () => Promise<T>): Promise<T> {
     try {
       return await ask()
     } catch (error) {
-      if (!(error instanceof DomainError) || error.reason !== 'UNAVAILABLE' || tried === tries) throw error
+      if (!(error instanceof DomainError) || error.reason !== 'UNAVAILABLE' || tried === tries)
+        throw error
       await sleep(firstPauseMs * 2 ** (tried - 1))
     }
   }

@@ -18,12 +18,24 @@ export function createProgressBar(stream: NodeJS.WriteStream = process.stderr): 
     drawn = false
   }
 
-  function update({ name, done, total, note = '' }: { name: string; done: number; total: number; note?: string }): void {
+  function update({
+    name,
+    done,
+    total,
+    note = '',
+  }: {
+    name: string
+    done: number
+    total: number
+    note?: string
+  }): void {
     if (!stream.isTTY || Date.now() - lastDrawn < redrawMs) return
     lastDrawn = Date.now()
     const filled = total === 0 ? width : Math.min(width, Math.round((done / total) * width))
     const bar = '#'.repeat(filled).padEnd(width, '.')
-    stream.write(`\r\u001b[K[${bar}] ${done}/${total} ${name} ${note}`.slice(0, Math.max(40, stream.columns)))
+    stream.write(
+      `\r\u001b[K[${bar}] ${done}/${total} ${name} ${note}`.slice(0, Math.max(40, stream.columns)),
+    )
     drawn = true
   }
 

@@ -12,15 +12,25 @@ export const rate: Command = {
 `,
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
-      source: { type: 'string' }, at: { type: 'string' }, json: { type: 'boolean' },
+      source: { type: 'string' },
+      at: { type: 'string' },
+      json: { type: 'boolean' },
     })
     const [verb, usdPerEth, ...rest] = positionals
-    if (verb !== 'set' || usdPerEth === undefined || rest.length > 0) throw new UsageError('rate takes "set" and a price in USD')
-    const { rate: recorded } = await withCore((core) => core.recordRate({
-      usdPerEth, source: values.source ?? 'operator', observedAt: values.at,
-    }))
+    if (verb !== 'set' || usdPerEth === undefined || rest.length > 0)
+      throw new UsageError('rate takes "set" and a price in USD')
+    const { rate: recorded } = await withCore((core) =>
+      core.recordRate({
+        usdPerEth,
+        source: values.source ?? 'operator',
+        observedAt: values.at,
+      }),
+    )
     if (values.json) printJson(recorded)
-    else printLines([`1 ETH = ${recorded?.usdPerEth} USD from ${recorded?.observedAt} on (${recorded?.source})`])
+    else
+      printLines([
+        `1 ETH = ${recorded?.usdPerEth} USD from ${recorded?.observedAt} on (${recorded?.source})`,
+      ])
     return 0
   },
 }

@@ -11,7 +11,9 @@ export const rebuild: Command = {
 `,
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
-      app: { type: 'string' }, 'dry-run': { type: 'boolean' }, json: { type: 'boolean' },
+      app: { type: 'string' },
+      'dry-run': { type: 'boolean' },
+      json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('rebuild takes no arguments, only options')
     const dryRun = values['dry-run'] ?? false
@@ -32,7 +34,10 @@ export const rebuild: Command = {
   },
 }
 
-function lineOf({ clientId, usersTotal, usageHourly, ticketSessions, balances }: RebuildBooksResponse, dryRun: boolean): string {
+function lineOf(
+  { clientId, usersTotal, usageHourly, ticketSessions, balances }: RebuildBooksResponse,
+  dryRun: boolean,
+): string {
   const rows = `${usageHourly} hours, ${ticketSessions} sessions, ${balances} balances`
   return `${clientId}  ${usersTotal} users: ${rows} ${dryRun ? 'differ' : 'repaired'}`
 }

@@ -10,10 +10,24 @@ export const status: Command = {
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })
     const found = await withCore((core) => core.meteringStatus())
-    if (values.json) return printJson(found), 0
-    const columns = ['stream', 'partition', 'next', 'tickets', 'duplicates', 'ignored', 'quarantined']
+    if (values.json) return (printJson(found), 0)
+    const columns = [
+      'stream',
+      'partition',
+      'next',
+      'tickets',
+      'duplicates',
+      'ignored',
+      'quarantined',
+    ]
     const rows = found.streams.map((stream) => [
-      stream.source, String(stream.partition), stream.nextOffset, stream.tickets, stream.duplicates, stream.ignored, stream.quarantined,
+      stream.source,
+      String(stream.partition),
+      stream.nextOffset,
+      stream.tickets,
+      stream.duplicates,
+      stream.ignored,
+      stream.quarantined,
     ])
     printLines([
       ...(rows.length === 0 ? ['No events yet.'] : table([columns, ...rows])),

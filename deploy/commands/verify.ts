@@ -1,4 +1,7 @@
-import type { BookDifference, VerifyBooksResponse } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import type {
+  BookDifference,
+  VerifyBooksResponse,
+} from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { type Command, UsageError, parse, printJson, withCore } from './command.ts'
 import { type ProgressBar, createProgressBar } from './progress.ts'
 
@@ -12,12 +15,16 @@ export const verify: Command = {
   Every difference is a line: which row, which column, what is there, what should be. Ends with 1 when there is any.
 `,
   run: async (argv) => {
-    const { values, positionals } = parse(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
+    const { values, positionals } = parse(argv, {
+      app: { type: 'string' },
+      json: { type: 'boolean' },
+    })
     if (positionals.length > 0) throw new UsageError('verify takes no arguments, only options')
     const result = await withCore(async (core) => {
       const bar = createProgressBar()
       const shown = newResult()
-      for await (const message of core.verifyBooks({ clientId: values.app })) take(shown, message, values.json ? null : bar)
+      for await (const message of core.verifyBooks({ clientId: values.app }))
+        take(shown, message, values.json ? null : bar)
       bar.end()
       return shown
     })
@@ -44,19 +51,32 @@ function take(result: Result, message: VerifyBooksResponse, bar: ProgressBar | n
   if (kind === 'done') {
     result.users += usersChecked
     result.apps += clientId === '' ? 0 : 1
-    if (clientId !== '') bar?.line(`${clientId}  ${usersChecked} of ${usersTotal} users, ${differences === 0 ? 'no difference' : `${differences} differences`}`)
+    if (clientId !== '')
+      bar?.line(
+        `${clientId}  ${usersChecked} of ${usersTotal} users, ${differences === 0 ? 'no difference' : `${differences} differences`}`,
+      )
   }
-  bar?.update({ name: clientId, done: usersChecked, total: usersTotal, note: `${result.differences.length} differences` })
+  bar?.update({
+    name: clientId,
+    done: usersChecked,
+    total: usersTotal,
+    note: `${result.differences.length} differences`,
+  })
 }
 
 function lineOf(clientId: string, difference: BookDifference): string {
   const { check, endUserId, externalUserId, row, column, stored, expected, by } = difference
-  const user = endUserId === undefined ? '' : ` user=${endUserId}${externalUserId === undefined ? '' : ` (${externalUserId})`}`
+  const user =
+    endUserId === undefined
+      ? ''
+      : ` user=${endUserId}${externalUserId === undefined ? '' : ` (${externalUserId})`}`
   const found = `${column} is ${stored ?? 'missing'}, should be ${expected ?? 'missing'}${by === undefined ? '' : `, by ${by}`}`
   return `DIFFERENCE ${check}${clientId && ` ${clientId}`}${user}${row && ` ${row}`}: ${found}`
 }
 
 function summaryOf({ apps, users, differences }: Result): string {
   const checked = `${apps} ${apps === 1 ? 'app' : 'apps'} and ${users} users checked`
-  return differences.length === 0 ? `${checked}: the books are right.\n` : `${checked}: ${differences.length} differences.\n`
+  return differences.length === 0
+    ? `${checked}: the books are right.\n`
+    : `${checked}: ${differences.length} differences.\n`
 }

@@ -10,9 +10,16 @@ export interface Balance {
 }
 
 export interface Usage {
-  readonly totals: { readonly requestCount: number; readonly totalFeeWei: string; readonly networkFeeUsdMicros: string }
+  readonly totals: {
+    readonly requestCount: number
+    readonly totalFeeWei: string
+    readonly networkFeeUsdMicros: string
+  }
   readonly byPipelineModel: readonly {
-    readonly pipeline: string; readonly modelId: string; readonly requestCount: number; readonly networkFeeUsdMicros: string
+    readonly pipeline: string
+    readonly modelId: string
+    readonly requestCount: number
+    readonly networkFeeUsdMicros: string
   }[]
 }
 
@@ -23,28 +30,52 @@ export function createDemoApi(service: Quickstart) {
   const app = `${service.platformUrl}/api/v1/apps/${service.clientId}`
   const authorization = basic(service.m2mClientId, service.m2mClientSecret)
 
-  async function call<T>(method: string, url: string, options: { body?: object; headers?: Record<string, string> } = {}): Promise<T> {
+  async function call<T>(
+    method: string,
+    url: string,
+    options: { body?: object; headers?: Record<string, string> } = {},
+  ): Promise<T> {
     const response = await fetch(url, {
       method,
-      headers: { authorization, ...(options.body ? { 'content-type': 'application/json' } : {}), ...options.headers },
+      headers: {
+        authorization,
+        ...(options.body ? { 'content-type': 'application/json' } : {}),
+        ...options.headers,
+      },
       body: options.body ? JSON.stringify(options.body) : null,
       signal: AbortSignal.timeout(timeoutMs),
     })
     const text = await response.text()
-    if (!response.ok) throw new Error(`${method} ${new URL(url).pathname} answered ${response.status}: ${text.slice(0, 300)}`)
+    if (!response.ok)
+      throw new Error(
+        `${method} ${new URL(url).pathname} answered ${response.status}: ${text.slice(0, 300)}`,
+      )
     return JSON.parse(text)
   }
 
   return {
-    createUser: (externalUserId: string) => call<object>('POST', `${app}/users`, { body: { externalUserId } }),
-    createKey: (user: string) => call<{ keyId: string; apiKey: string }>('POST', `${app}/users/${encodeURIComponent(user)}/keys`),
-    grant: (user: string, amountUsdMicros: string) => call<Balance>('POST', `${app}/users/${encodeURIComponent(user)}/allowances`, {
-      body: { amountUsdMicros }, headers: { 'idempotency-key': `demo-${user}-${amountUsdMicros}` },
-    }),
-    balance: (user: string) => call<Balance>('GET',
-      `${service.platformUrl}/api/v1/builder/apps/${service.clientId}/usage/balance?externalUserId=${encodeURIComponent(user)}`),
-    usage: (user: string) => call<Usage>('GET',
-      `${service.platformUrl}/api/v1/builder/apps/${service.clientId}/usage?groupBy=pipeline_model&userId=${encodeURIComponent(user)}`),
+    createUser: (externalUserId: string) =>
+      call<object>('POST', `${app}/users`, { body: { externalUserId } }),
+    createKey: (user: string) =>
+      call<{ keyId: string; apiKey: string }>(
+        'POST',
+        `${app}/users/${encodeURIComponent(user)}/keys`,
+      ),
+    grant: (user: string, amountUsdMicros: string) =>
+      call<Balance>('POST', `${app}/users/${encodeURIComponent(user)}/allowances`, {
+        body: { amountUsdMicros },
+        headers: { 'idempotency-key': `demo-${user}-${amountUsdMicros}` },
+      }),
+    balance: (user: string) =>
+      call<Balance>(
+        'GET',
+        `${service.platformUrl}/api/v1/builder/apps/${service.clientId}/usage/balance?externalUserId=${encodeURIComponent(user)}`,
+      ),
+    usage: (user: string) =>
+      call<Usage>(
+        'GET',
+        `${service.platformUrl}/api/v1/builder/apps/${service.clientId}/usage?groupBy=pipeline_model&userId=${encodeURIComponent(user)}`,
+      ),
   }
 }
 

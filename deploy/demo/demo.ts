@@ -1,6 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ethRate, formatEth, microsDown, microsToAttos, microsUp, parseDecimal18, priceOf, usdAttos, usdMicros, wei } from '../../core/lib/money.ts'
+import {
+  ethRate,
+  formatEth,
+  microsDown,
+  microsToAttos,
+  microsUp,
+  parseDecimal18,
+  priceOf,
+  usdAttos,
+  usdMicros,
+  wei,
+} from '../../core/lib/money.ts'
 import { UsageError, parse, withCore } from '../commands/command.ts'
 import { type Quickstart, dataDirOf, readQuickstart } from '../data-dir.ts'
 import { directSink } from '../signer-double/direct-sink.ts'
@@ -23,13 +34,15 @@ const settleMs = 20_000
 
 /** Plays the demo; resolves to 0 when everything adds up. */
 export async function runDemo(argv: readonly string[]): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) return process.stdout.write(help), 0
+  if (argv.includes('--help') || argv.includes('-h')) return (process.stdout.write(help), 0)
   const { values } = parse(argv, { pause: { type: 'string' } })
   const pauseMs = Number(values.pause ?? '120')
-  if (!Number.isInteger(pauseMs) || pauseMs < 0 || pauseMs > 60_000) throw new UsageError('--pause must be from 0 to 60000')
+  if (!Number.isInteger(pauseMs) || pauseMs < 0 || pauseMs > 60_000)
+    throw new UsageError('--pause must be from 0 to 60000')
   const dataDir = dataDirOf(process.env)
   const service = await readQuickstart(dataDir)
-  if (!service) throw new Error(`no service found in ${dataDir}; start one with npm start, in another terminal`)
+  if (!service)
+    throw new Error(`no service found in ${dataDir}; start one with npm start, in another terminal`)
   const screen = createScreen(process.stdout)
   const rate = await usableRate(screen)
   const api = createDemoApi(service)
@@ -38,7 +51,10 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
   await api.createUser(user)
   const { apiKey } = await api.createKey(user)
   const start = await api.balance(user)
-  screen.step('Provision', `${user} in app ${service.clientId}, on the Starter plan with ${usd(start.balanceUsdMicros)}`)
+  screen.step(
+    'Provision',
+    `${user} in app ${service.clientId}, on the Starter plan with ${usd(start.balanceUsdMicros)}`,
+  )
   screen.step('Key', `${apiKey.slice(0, 44)}… (shown once, stored as a hash)`)
 
   const signer = createSignerDouble(signerOptions(service, rate))
@@ -50,7 +66,9 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
     // Once these are booked, what no allowance covered is overage: the grant does not pay for the past.
     await signer.flush()
     await settled(api, user, signer.stats().signed.tickets)
-    const overage = atLeastZero(costOf(signer, rate) - microsToAttos(usdMicros(BigInt(start.lifetimeGrantedUsdMicros))))
+    const overage = atLeastZero(
+      costOf(signer, rate) - microsToAttos(usdMicros(BigInt(start.lifetimeGrantedUsdMicros))),
+    )
     const granted = await api.grant(user, '1000000')
     screen.step('Grant', `${usd('1000000')} added; ${usd(granted.balanceUsdMicros)} to spend`)
     await session.goOn(2)
@@ -65,24 +83,32 @@ const currentRate = async () => (await withCore((core) => core.meteringStatus())
 
 async function usableRate(screen: Screen) {
   const known = await currentRate()
-  const observed = known ?? (await withCore((core) => core.recordRate({ usdPerEth: demoRate, source: 'demo' }))).rate
+  const observed =
+    known ??
+    (await withCore((core) => core.recordRate({ usdPerEth: demoRate, source: 'demo' }))).rate
   const value = parseDecimal18(observed?.usdPerEth ?? '')
   if (!observed || value === null) throw new Error('the service has no usable ETH rate')
-  screen.step('Rate', `1 ETH = ${observed.usdPerEth} USD (${observed.source})${known ? '' : '; no exchange answered, so the demo recorded one'}`)
+  screen.step(
+    'Rate',
+    `1 ETH = ${observed.usdPerEth} USD (${observed.source})${known ? '' : '; no exchange answered, so the demo recorded one'}`,
+  )
   return ethRate(value)
 }
 
 type Rate = Awaited<ReturnType<typeof usableRate>>
 
 /** Wei that cost `cents` at `rate`. */
-const weiOf = (cents: bigint, rate: Rate): bigint => cents * centPerEv * 10n ** 18n / rate
+const weiOf = (cents: bigint, rate: Rate): bigint => (cents * centPerEv * 10n ** 18n) / rate
 
 function signerOptions(service: Quickstart, rate: Rate) {
   const secret = service.webhookSecret
   const startedAt = BigInt(Date.now()) * 1_000_000n
   return {
     ev: weiOf(5n, rate),
-    webhook: { url: `${service.sidecarUrl}/authorize`, headers: [['Authorization', `Bearer ${secret}`]] as const },
+    webhook: {
+      url: `${service.sidecarUrl}/authorize`,
+      headers: [['Authorization', `Bearer ${secret}`]] as const,
+    },
     sinks: [directSink({ url: service.sidecarUrl, secret })],
     keepTickets: 1_000,
     // Time stands still but for what the demo advances, so that each payment is for exactly five seconds.
@@ -103,7 +129,13 @@ interface SessionDeps {
 /** A gateway's payment sessions for one user; simulated time passes between two payments. */
 function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: SessionDeps) {
   const headers = [['Authorization', `Bearer ${apiKey}`]] as const
-  const live = { type: 'live', app: 'demo/live', manifestId: 'demo-live', headers, orchestrator: { pricePerUnit: weiOf(5n, rate) } }
+  const live = {
+    type: 'live',
+    app: 'demo/live',
+    manifestId: 'demo-live',
+    headers,
+    orchestrator: { pricePerUnit: weiOf(5n, rate) },
+  }
   let state: Awaited<ReturnType<SignerDouble['pay']>>['state']
 
   async function pay() {
@@ -119,13 +151,22 @@ function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: Ses
     const video = { pricePerUnit: weiOf(1n, rate) / 2n, pixelsPerUnit: 27_648_000n }
     const kinds = [
       { type: 'lv2v', app: 'demo/video', manifestId: 'demo-video', headers, orchestrator: video },
-      { type: 'fixed', app: 'demo/image', manifestId: 'demo-image', headers, orchestrator: { pricePerUnit: weiOf(8n, rate) } },
+      {
+        type: 'fixed',
+        app: 'demo/image',
+        manifestId: 'demo-image',
+        headers,
+        orchestrator: { pricePerUnit: weiOf(8n, rate) },
+      },
     ]
     for (const kind of kinds) {
       const { status, body } = await signer.pay(kind)
       if (status !== 200) throw new Error(`the signer answered ${status}: ${body.trim()}`)
     }
-    screen.step('Sign', 'a video prepayment and an image; now a live session, one payment for every 5 seconds')
+    screen.step(
+      'Sign',
+      'a video prepayment and an image; now a live session, one payment for every 5 seconds',
+    )
   }
 
   async function spendUntilRefused(): Promise<void> {
@@ -144,7 +185,8 @@ function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: Ses
   async function goOn(calls: number): Promise<void> {
     for (let done = 0; done < calls; done++) {
       const { status, body } = await pay()
-      if (status !== 200) throw new Error(`after the grant the signer answered ${status}: ${body.trim()}`)
+      if (status !== 200)
+        throw new Error(`after the grant the signer answered ${status}: ${body.trim()}`)
     }
     screen.step('Go on', `${calls} more payments on the same session`)
   }
@@ -181,12 +223,20 @@ async function audit({ signer, api, user, rate, screen, overage }: AuditDeps): P
   const dollars = [
     ['fees, USD micros', usage.totals.networkFeeUsdMicros, consumed],
     ['consumed, USD micros', balance.consumedUsdMicros, consumed],
-    ['balance, USD micros', balance.balanceUsdMicros, microsDown(usdAttos(granted - cost + overage)).toString()],
+    [
+      'balance, USD micros',
+      balance.balanceUsdMicros,
+      microsDown(usdAttos(granted - cost + overage)).toString(),
+    ],
   ] as const
   const steady = parseDecimal18((await currentRate())?.usdPerEth ?? '') === rate
-  if (!steady) screen.step('Rate', 'it moved during the demo, so dollars are not compared at one rate')
+  if (!steady)
+    screen.step('Rate', 'it moved during the demo, so dollars are not compared at one rate')
   const checks = steady ? [...counts, ...dollars] : counts
-  screen.checks(checks, { eth: formatEth(wei(signed.fee)), overage: microsUp(usdAttos(overage)).toString() })
+  screen.checks(checks, {
+    eth: formatEth(wei(signed.fee)),
+    overage: microsUp(usdAttos(overage)).toString(),
+  })
   return checks.every(([, ours, theirs]) => ours === theirs) ? 0 : 1
 }
 

@@ -22,7 +22,7 @@ export function createScreen(out: NodeJS.WriteStream) {
 
   function balance(now: Balance, calls: number): void {
     const granted = Number(BigInt(now.lifetimeGrantedUsdMicros) / 1000n) || 1
-    const full = Math.round(barWidth * Number(BigInt(now.balanceUsdMicros) / 1000n) / granted)
+    const full = Math.round((barWidth * Number(BigInt(now.balanceUsdMicros) / 1000n)) / granted)
     const bar = '█'.repeat(full) + '░'.repeat(Math.max(0, barWidth - full))
     const text = `  ${'Balance'.padEnd(10)} ${bar} ${usd(now.balanceUsdMicros)} left, ${calls} payments`
     if (out.isTTY) {
@@ -41,17 +41,30 @@ export function createScreen(out: NodeJS.WriteStream) {
     write('\n  Usage by pipeline\n')
     for (const row of byPipelineModel) {
       const name = row.modelId === 'unknown' ? row.pipeline : `${row.pipeline} ${row.modelId}`
-      write(`    ${name.padEnd(24)} ${String(row.requestCount).padStart(5)} payments  ${usd(row.networkFeeUsdMicros).padStart(8)}\n`)
+      write(
+        `    ${name.padEnd(24)} ${String(row.requestCount).padStart(5)} payments  ${usd(row.networkFeeUsdMicros).padStart(8)}\n`,
+      )
     }
   }
 
-  function checks(rows: readonly (readonly [string, string, string])[], sums: { eth: string; overage: string }): void {
-    write(`\n  ${sums.eth} ETH were signed; ${usd(sums.overage)} of it beyond the allowance (overage).\n`)
+  function checks(
+    rows: readonly (readonly [string, string, string])[],
+    sums: { eth: string; overage: string },
+  ): void {
+    write(
+      `\n  ${sums.eth} ETH were signed; ${usd(sums.overage)} of it beyond the allowance (overage).\n`,
+    )
     write(`    ${''.padEnd(22)} ${'the service says'.padEnd(24)} the signer signed\n`)
     for (const [name, ours, theirs] of rows) {
-      write(`    ${name.padEnd(22)} ${ours.padEnd(24)} ${theirs.padEnd(24)} ${ours === theirs ? 'equal' : 'DIFFERENT'}\n`)
+      write(
+        `    ${name.padEnd(22)} ${ours.padEnd(24)} ${theirs.padEnd(24)} ${ours === theirs ? 'equal' : 'DIFFERENT'}\n`,
+      )
     }
-    write(rows.every(([, ours, theirs]) => ours === theirs) ? '\n  Everything adds up.\n' : '\n  Something does not add up.\n')
+    write(
+      rows.every(([, ours, theirs]) => ours === theirs)
+        ? '\n  Everything adds up.\n'
+        : '\n  Something does not add up.\n',
+    )
   }
 
   return { step, balance, end, usage, checks }

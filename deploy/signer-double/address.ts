@@ -20,7 +20,7 @@ function rotationOffsets(): number[] {
   const offsets = Array.from({ length: 25 }, () => 0)
   let [x, y] = [1, 0]
   for (let t = 0; t < 24; t += 1) {
-    offsets[x + 5 * y] = ((t + 1) * (t + 2) / 2) % 64
+    offsets[x + 5 * y] = (((t + 1) * (t + 2)) / 2) % 64
     ;[x, y] = [y, (2 * x + 3 * y) % 5]
   }
   return offsets

@@ -29,7 +29,9 @@ export type Inbound = Readonly<{
 }>
 
 export const policyOf = ({ url, headers }: Pick<WebhookOptions, 'url' | 'headers'>): string =>
-  createHash('sha256').update(JSON.stringify([url, headers])).digest('hex')
+  createHash('sha256')
+    .update(JSON.stringify([url, headers]))
+    .digest('hex')
 
 /** Whether an earlier answer still covers this call (signer contract 3). */
 function stillPermitted(payment: Payment, { dialect, policy }: Authorizer): boolean {

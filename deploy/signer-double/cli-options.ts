@@ -53,12 +53,30 @@ const UNTYPED_PIXELS = 1_000_000n
 const text = { type: 'string' } as const
 
 const FLAGS = {
-  'port': text, 'mode': text, 'webhook-url': text, 'webhook-headers': text, 'utc-offset': text,
-  'ev': text, 'price': text, 'pixels-per-unit': text, 'type': text,
-  'kafka': text, 'topic': text, 'direct-url': text, 'direct-secret': text, 'file': text,
-  'drop': text, 'duplicate': text, 'reorder': text, 'delay-ms': text, 'seed': text,
-  'drive': text, 'interval': text, 'authorization': text, 'app': text,
-  'help': { type: 'boolean' },
+  port: text,
+  mode: text,
+  'webhook-url': text,
+  'webhook-headers': text,
+  'utc-offset': text,
+  ev: text,
+  price: text,
+  'pixels-per-unit': text,
+  type: text,
+  kafka: text,
+  topic: text,
+  'direct-url': text,
+  'direct-secret': text,
+  file: text,
+  drop: text,
+  duplicate: text,
+  reorder: text,
+  'delay-ms': text,
+  seed: text,
+  drive: text,
+  interval: text,
+  authorization: text,
+  app: text,
+  help: { type: 'boolean' },
 } as const
 
 type Flags = Readonly<Partial<Record<Exclude<keyof typeof FLAGS, 'help'>, string>>>
@@ -129,7 +147,9 @@ function sinksOf(flags: Flags): Sink[] {
   }
   return [
     ...(brokers === undefined ? [] : [kafkaSink(brokers, topic)]),
-    ...(url === undefined || secret === undefined ? [] : [directSink({ url, secret, flushMs: 3_000 })]),
+    ...(url === undefined || secret === undefined
+      ? []
+      : [directSink({ url, secret, flushMs: 3_000 })]),
     ...(flags.file === undefined ? [] : [fileSink(flags.file)]),
   ]
 }

@@ -47,7 +47,8 @@ async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
       `${events.delivered} of ${events.emitted} events delivered`,
   )
   const missing = events.emitted + events.duplicated - events.dropped - events.delivered
-  if (missing > 0) say(`${missing} events did not arrive: is the address of the events right, and its secret?`)
+  if (missing > 0)
+    say(`${missing} events did not arrive: is the address of the events right, and its secret?`)
 }
 
 /**

@@ -75,7 +75,12 @@ export function callSigner(
   const lines = [['Host', host], ...SDK_HEADERS, ['Content-Length', length], ...headers]
   return new Promise((resolve, reject) => {
     const request = http.request({
-      hostname, port, path: pathname, method: 'POST', agent: false, setDefaultHeaders: false,
+      hostname,
+      port,
+      path: pathname,
+      method: 'POST',
+      agent: false,
+      setDefaultHeaders: false,
       headers: [...lines, ['Connection', 'close']].flat(),
       signal: AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), ...(signal ? [signal] : [])]),
     })

@@ -57,7 +57,13 @@ const LONGEST_HOLD_MS = 1000
  */
 export function createLossyQueue({ sink, faults, random, capacity }: QueueOptions): LossyQueue {
   const stats: QueueStats = {
-    emitted: 0, dropped: 0, overflowed: 0, duplicated: 0, reordered: 0, delivered: 0, lost: 0,
+    emitted: 0,
+    dropped: 0,
+    overflowed: 0,
+    duplicated: 0,
+    reordered: 0,
+    delivered: 0,
+    lost: 0,
   }
   let waiting: Waiting[] = []
   // An event that lets the next one pass.
@@ -117,7 +123,9 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
   function hold(entry: Waiting): void {
     held = entry
     stats.reordered += 1
-    setTimeout(() => { if (held === entry) release() }, LONGEST_HOLD_MS).unref()
+    setTimeout(() => {
+      if (held === entry) release()
+    }, LONGEST_HOLD_MS).unref()
   }
 
   function push(event: Emitted): boolean {
@@ -160,5 +168,10 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
     await sink.close()
   }
 
-  return { push, flush, stop, stats: () => ({ ...stats, delivered: stats.delivered - (sink.held?.() ?? 0) }) }
+  return {
+    push,
+    flush,
+    stop,
+    stats: () => ({ ...stats, delivered: stats.delivered - (sink.held?.() ?? 0) }),
+  }
 }

@@ -99,11 +99,7 @@ function checkCeiling(request: PaymentRequest, price: Rational, type: string): v
  * Promise: the payment this request asks for, with every check that comes before the webhook, in
  * the signer's order (signer contract 1.4). Refuses with 400, 480, 481 or 482.
  */
-export function preparePayment(
-  request: PaymentRequest,
-  now: bigint,
-  rules: PaymentRules,
-): Payment {
+export function preparePayment(request: PaymentRequest, now: bigint, rules: PaymentRules): Payment {
   const { orchestrator } = request
   const carried = carriedSession(request, rules)
   const session = carried ?? openState(orchestrator, now)

@@ -62,7 +62,12 @@ function createCountdown(): { add: (calls: number) => void; takeOne: () => boole
     if (due) left -= 1
     return due
   }
-  return { add: (calls) => { left += calls }, takeOne }
+  return {
+    add: (calls) => {
+      left += calls
+    },
+    takeOne,
+  }
 }
 
 const encode = (text: string): string => Buffer.from(text).toString('base64')
@@ -79,11 +84,7 @@ const signOrchestratorInfo = async (): Promise<JsonOut> => ({
 })
 
 /** Promise: the signer's two routes, unaware of the server in front of them. */
-export function createSigner(
-  options: SignerDoubleOptions,
-  now: Clock,
-  recorder: Recorder,
-): Signer {
+export function createSigner(options: SignerDoubleOptions, now: Clock, recorder: Recorder): Signer {
   const { newHex = (bytes) => randomBytes(bytes).toString('hex'), newId = randomUUID } = options
   const authorizer = createAuthorizer(options, recorder.webhookCall)
   const { dialect } = authorizer

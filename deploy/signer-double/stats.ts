@@ -75,9 +75,15 @@ export function createRecorder(limit: number) {
   }
 
   return {
-    request: () => { requests += 1 },
-    webhookCall: () => { webhookCalls += 1 },
-    answer: (status: number) => { answers[status] = (answers[status] ?? 0) + 1 },
+    request: () => {
+      requests += 1
+    },
+    webhookCall: () => {
+      webhookCalls += 1
+    },
+    answer: (status: number) => {
+      answers[status] = (answers[status] ?? 0) + 1
+    },
     ticket,
     read: (events: Readonly<QueueStats>): Stats => ({
       requests,

@@ -39,7 +39,9 @@ export const toSeconds = (elapsed: bigint): number =>
 function offsetText(minutes: number): string {
   if (minutes === 0) return 'Z'
   const size = Math.abs(minutes)
-  const hours = Math.floor(size / 60).toString().padStart(2, '0')
+  const hours = Math.floor(size / 60)
+    .toString()
+    .padStart(2, '0')
   return `${minutes < 0 ? '-' : '+'}${hours}:${(size % 60).toString().padStart(2, '0')}`
 }
 

@@ -13,7 +13,11 @@ export function createAttempts({ max, windowMs }: { max: number; windowMs: numbe
   /** The window begins with the first failure. */
   function count(name: string): void {
     const held = failures.get(name)
-    failures.set(name, (held ?? 0) + 1, held === undefined ? {} : { ttl: failures.getRemainingTTL(name) })
+    failures.set(
+      name,
+      (held ?? 0) + 1,
+      held === undefined ? {} : { ttl: failures.getRemainingTTL(name) },
+    )
   }
 
   return { require, count }

@@ -1,7 +1,13 @@
 /** The parameters of an authorization request that core judges; also the hidden fields of the consent form. */
 const names = {
-  client_id: 'clientId', redirect_uri: 'redirectUri', response_type: 'responseType', scope: 'scope',
-  code_challenge: 'codeChallenge', code_challenge_method: 'codeChallengeMethod', nonce: 'nonce', prompt: 'prompt',
+  client_id: 'clientId',
+  redirect_uri: 'redirectUri',
+  response_type: 'responseType',
+  scope: 'scope',
+  code_challenge: 'codeChallenge',
+  code_challenge_method: 'codeChallengeMethod',
+  nonce: 'nonce',
+  prompt: 'prompt',
   resource: 'resource',
 } as const
 
@@ -35,4 +41,6 @@ export function textOf(parameters: Parameters, name: string): string | undefined
 
 /** What the consent form carries along. */
 export const carried = (parameters: Parameters): Record<string, string | undefined> =>
-  Object.fromEntries([...Object.keys(names), 'state'].map((name) => [name, textOf(parameters, name)]))
+  Object.fromEntries(
+    [...Object.keys(names), 'state'].map((name) => [name, textOf(parameters, name)]),
+  )

@@ -1,7 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../listener.ts'
-import { type AskedAuthorization, type Parameters, carried, parseAuthorization, textOf } from './authorization-request.ts'
+import {
+  type AskedAuthorization,
+  type Parameters,
+  carried,
+  parseAuthorization,
+  textOf,
+} from './authorization-request.ts'
 import { type Visitor, field, parameter, posterOf, toLogin, visitorOf } from './forms.ts'
 import { html } from './html.ts'
 import { hidden, sendPage } from './page.ts'
@@ -27,10 +33,13 @@ export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
       const visitor = await visitorOf(request, publicUrl)
       const checked = await request.core.authorization.check({ ...asked, ...tokenOf(visitor) })
       const back = returning(reply, { asked, state: textOf(parameters, 'state'), status: 302 })
-      const refusal = unsupported(parameters) ?? (checked.error === '' ? null : { error: checked.error, says: checked.errorDescription })
+      const refusal =
+        unsupported(parameters) ??
+        (checked.error === '' ? null : { error: checked.error, says: checked.errorDescription })
       if (refusal) return back({ error: refusal.error, error_description: refusal.says })
       if (!visitor || mustLogIn(parameters, visitor)) {
-        if (asked.prompt === 'none') return back({ error: 'login_required', error_description: 'the login is too old' })
+        if (asked.prompt === 'none')
+          return back({ error: 'login_required', error_description: 'the login is too old' })
         return toLogin(reply, afterLogin(parameters))
       }
       if (!checked.needsConsent) return back(await codeFor(request, visitor, asked))
@@ -45,18 +54,30 @@ export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
     const visitor = await posterOf(request, publicUrl)
     const parameters = parametersOf(request.body)
     const asked = parseAuthorization(parameters)
-    const { error, errorDescription } = await request.core.authorization.check({ ...asked, prompt: undefined, sessionToken: visitor.token })
+    const { error, errorDescription } = await request.core.authorization.check({
+      ...asked,
+      prompt: undefined,
+      sessionToken: visitor.token,
+    })
     const back = returning(reply, { asked, state: textOf(parameters, 'state'), status: 303 })
     if (error !== '') return back({ error, error_description: errorDescription })
     const action = field(request, 'action')
     if (action === 'approve') return back(await codeFor(request, visitor, asked))
-    if (action === 'deny') return back({ error: 'access_denied', error_description: 'the person said no' })
+    if (action === 'deny')
+      return back({ error: 'access_denied', error_description: 'the person said no' })
     throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
   })
 
-  async function codeFor(request: FastifyRequest, visitor: Visitor, asked: AskedAuthorization): Promise<Record<string, string>> {
+  async function codeFor(
+    request: FastifyRequest,
+    visitor: Visitor,
+    asked: AskedAuthorization,
+  ): Promise<Record<string, string>> {
     try {
-      const { code } = await request.core.authorization.grant({ sessionToken: visitor.token, request: asked })
+      const { code } = await request.core.authorization.grant({
+        sessionToken: visitor.token,
+        request: asked,
+      })
       return { code }
     } catch (error) {
       if (!(error instanceof DomainError) || error.reason !== 'ACCESS_DENIED') throw error
@@ -65,9 +86,20 @@ export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
   }
 
   /** Back to the redirect URI, with the state as it came and the issuer (RFC 9207). */
-  function returning(reply: FastifyReply, { asked, state, status }: { asked: AskedAuthorization; state: string | undefined; status: number }) {
+  function returning(
+    reply: FastifyReply,
+    {
+      asked,
+      state,
+      status,
+    }: { asked: AskedAuthorization; state: string | undefined; status: number },
+  ) {
     return (answer: Readonly<Record<string, string>>): FastifyReply => {
-      const query = new URLSearchParams({ ...answer, ...(state === undefined ? {} : { state }), iss: issuer })
+      const query = new URLSearchParams({
+        ...answer,
+        ...(state === undefined ? {} : { state }),
+        iss: issuer,
+      })
       const uri = asked.redirectUri
       return reply.redirect(`${uri}${uri.includes('?') ? '&' : '?'}${query.toString()}`, status)
     }
@@ -91,11 +123,19 @@ const tokenOf = (visitor: Visitor | null) => (visitor ? { sessionToken: visitor.
 /** What this issuer does not do, and parameters that were given twice. */
 function unsupported(parameters: Parameters): { error: string; says: string } | null {
   const twice = Object.keys(parameters).find((name) => Array.isArray(parameters[name]))
-  if (twice !== undefined) return { error: 'invalid_request', says: `${twice.replace(/[^\w.-]/g, '?').slice(0, 64)} is given twice` }
-  if (textOf(parameters, 'request') !== undefined) return { error: 'request_not_supported', says: 'send the parameters themselves' }
-  if (textOf(parameters, 'request_uri') !== undefined) return { error: 'request_uri_not_supported', says: 'send the parameters themselves' }
-  if ((textOf(parameters, 'response_mode') ?? 'query') !== 'query') return { error: 'invalid_request', says: 'response_mode must be query' }
-  if (!/^\d{0,9}$/.test(textOf(parameters, 'max_age') ?? '')) return { error: 'invalid_request', says: 'max_age must be seconds' }
+  if (twice !== undefined)
+    return {
+      error: 'invalid_request',
+      says: `${twice.replace(/[^\w.-]/g, '?').slice(0, 64)} is given twice`,
+    }
+  if (textOf(parameters, 'request') !== undefined)
+    return { error: 'request_not_supported', says: 'send the parameters themselves' }
+  if (textOf(parameters, 'request_uri') !== undefined)
+    return { error: 'request_uri_not_supported', says: 'send the parameters themselves' }
+  if ((textOf(parameters, 'response_mode') ?? 'query') !== 'query')
+    return { error: 'invalid_request', says: 'response_mode must be query' }
+  if (!/^\d{0,9}$/.test(textOf(parameters, 'max_age') ?? ''))
+    return { error: 'invalid_request', says: 'max_age must be seconds' }
   return null
 }
 
@@ -105,19 +145,25 @@ const again = new Set(['login', 'select_account'])
 function mustLogIn(parameters: Parameters, { authTime }: Visitor): boolean {
   const maxAge = textOf(parameters, 'max_age')
   const isOld = maxAge !== undefined && Date.now() - authTime.getTime() > Number(maxAge) * 1_000
-  return isOld || (textOf(parameters, 'prompt') ?? '').split(' ').some((prompt) => again.has(prompt))
+  return (
+    isOld || (textOf(parameters, 'prompt') ?? '').split(' ').some((prompt) => again.has(prompt))
+  )
 }
 
 /** The same request without what asked for this login, which would ask for ever. */
 function afterLogin(parameters: Parameters): string {
   const { prompt, ...rest } = carried(parameters)
-  const left = (prompt ?? '').split(' ').filter((word) => word !== '' && !again.has(word)).join(' ')
+  const left = (prompt ?? '')
+    .split(' ')
+    .filter((word) => word !== '' && !again.has(word))
+    .join(' ')
   return `${authorizePath}?${queryOf({ ...rest, prompt: left === '' ? undefined : left })}`
 }
 
 function queryOf(parameters: Parameters): string {
   const query = new URLSearchParams()
-  for (const [name, value] of Object.entries(parameters)) if (typeof value === 'string') query.set(name, value)
+  for (const [name, value] of Object.entries(parameters))
+    if (typeof value === 'string') query.set(name, value)
   return query.toString()
 }
 
@@ -128,12 +174,12 @@ interface Consent {
   readonly parameters: Parameters
 }
 
-const consentForm = ({ visitor, theme, scopes, parameters }: Consent) => html`
-<h1>Allow ${theme.name} to act for you?</h1>
-<p>You are logged in as ${visitor.email}. ${theme.name} asks to:</p>
-${scopeList(scopes)}
-<form method="post" action="/oidc/consent">
-${hidden({ ...carried(parameters), csrf_token: visitor.csrfToken })}
-<button name="action" value="approve">Allow</button>
-<button name="action" value="deny" class="quiet">Do not allow</button>
-</form>`
+const consentForm = ({ visitor, theme, scopes, parameters }: Consent) =>
+  html` <h1>Allow ${theme.name} to act for you?</h1>
+    <p>You are logged in as ${visitor.email}. ${theme.name} asks to:</p>
+    ${scopeList(scopes)}
+    <form method="post" action="/oidc/consent">
+      ${hidden({ ...carried(parameters), csrf_token: visitor.csrfToken })}
+      <button name="action" value="approve">Allow</button>
+      <button name="action" value="deny" class="quiet">Do not allow</button>
+    </form>`

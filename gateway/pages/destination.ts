@@ -10,7 +10,10 @@ export interface Destination {
 }
 
 /** For a login on the way to an app: its theme, and its redirect URI once core has found that registered. */
-export async function destinationOf(request: FastifyRequest, returnTo: string | undefined): Promise<Destination> {
+export async function destinationOf(
+  request: FastifyRequest,
+  returnTo: string | undefined,
+): Promise<Destination> {
   const [path = '', query = ''] = (returnTo ?? '').split('?')
   if (path !== '/api/v1/oidc/auth' && path !== '/api/v1/oidc/authorize') return {}
   try {
@@ -19,7 +22,11 @@ export async function destinationOf(request: FastifyRequest, returnTo: string | 
     return { theme: { name: appName, color: appColor }, leadsTo: asked.redirectUri }
   } catch (error) {
     // The authorization page itself says what is wrong with it.
-    if (error instanceof DomainError && (error.reason === 'NOT_FOUND' || error.reason === 'REQUEST_INVALID')) return {}
+    if (
+      error instanceof DomainError &&
+      (error.reason === 'NOT_FOUND' || error.reason === 'REQUEST_INVALID')
+    )
+      return {}
     throw error
   }
 }

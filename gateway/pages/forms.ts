@@ -24,25 +24,37 @@ export function formToken(request: FastifyRequest, reply: FastifyReply, publicUr
 export function requireOwnForm(request: FastifyRequest, publicUrl: string): void {
   const held = cookieOf(request, cookieName(formCookie, publicUrl)) ?? ''
   if (!tokenSyntax.test(held)) {
-    throw new DomainError('EDIT_FORBIDDEN', 'the form is too old, or cookies are off; load the page again')
+    throw new DomainError(
+      'EDIT_FORBIDDEN',
+      'the form is too old, or cookies are off; load the page again',
+    )
   }
   requireSameOrigin(request, { publicUrl, csrfToken: held, posted: field(request, 'csrf_token') })
 }
 
-export const field = (request: FastifyRequest, name: string): string | undefined => textMember(request.body, name)
+export const field = (request: FastifyRequest, name: string): string | undefined =>
+  textMember(request.body, name)
 
 /** A query parameter; REQUEST_INVALID when it is given twice. Blank counts as absent (RFC 6749 section 3.1). */
 export function parameter(request: FastifyRequest, name: string): string | undefined {
   const query: unknown = request.query
-  const value: unknown = typeof query === 'object' && query !== null
-    ? Object.getOwnPropertyDescriptor(query, name)?.value : undefined
+  const value: unknown =
+    typeof query === 'object' && query !== null
+      ? Object.getOwnPropertyDescriptor(query, name)?.value
+      : undefined
   if (Array.isArray(value)) throw new DomainError('REQUEST_INVALID', `${name} is given twice`)
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
 /** Path and query of a page of this site; undefined for anything that could lead elsewhere. */
 export function ownPath(text: string | undefined, publicUrl: string): string | undefined {
-  if (text === undefined || text.length > pathMax || !/^\/(?![/\\])[\x21-\x7e]*$/.test(text) || text.includes('\\')) return undefined
+  if (
+    text === undefined ||
+    text.length > pathMax ||
+    !/^\/(?![/\\])[\x21-\x7e]*$/.test(text) ||
+    text.includes('\\')
+  )
+    return undefined
   const site = new URL(publicUrl)
   if (!URL.canParse(text, site.origin)) return undefined
   const { origin, pathname, search } = new URL(text, site.origin)
@@ -58,15 +70,22 @@ export interface Visitor {
 }
 
 /** Who has a live session; null for everybody else. */
-export async function visitorOf(request: FastifyRequest, publicUrl: string): Promise<Visitor | null> {
+export async function visitorOf(
+  request: FastifyRequest,
+  publicUrl: string,
+): Promise<Visitor | null> {
   const token = sessionOf(request, publicUrl)
   if (token === undefined) return null
   try {
     const { session } = await request.core.accounts.session({ sessionToken: token })
     const account = session?.account
-    if (!session || !account) throw new DomainError('INTERNAL', 'core\'s answer lacks the account')
+    if (!session || !account) throw new DomainError('INTERNAL', "core's answer lacks the account")
     return {
-      token, accountId: account.id, email: account.email, csrfToken: session.csrfToken, authTime: new Date(session.authTime),
+      token,
+      accountId: account.id,
+      email: account.email,
+      csrfToken: session.csrfToken,
+      authTime: new Date(session.authTime),
     }
   } catch (error) {
     if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return null
@@ -78,11 +97,14 @@ export async function visitorOf(request: FastifyRequest, publicUrl: string): Pro
 export async function posterOf(request: FastifyRequest, publicUrl: string): Promise<Visitor> {
   const visitor = await visitorOf(request, publicUrl)
   if (!visitor) throw new DomainError('TOKEN_INVALID', 'you are not logged in any more')
-  requireSameOrigin(request, { publicUrl, csrfToken: visitor.csrfToken, posted: field(request, 'csrf_token') })
+  requireSameOrigin(request, {
+    publicUrl,
+    csrfToken: visitor.csrfToken,
+    posted: field(request, 'csrf_token'),
+  })
   return visitor
 }
 
 /** To the login page, and back to `path` afterwards. 303: whatever brought you here, GET the next page. */
 export const toLogin = (reply: FastifyReply, path: string): FastifyReply =>
   reply.redirect(`/login?return_to=${encodeURIComponent(path)}`, 303)
-

@@ -1,5 +1,7 @@
 /** Text that is HTML already. Made only by `html`, which escapes every hole that is not. */
-export interface Html { readonly html: string }
+export interface Html {
+  readonly html: string
+}
 
 type Hole = string | number | Html | readonly Html[] | null | undefined | false
 
@@ -15,7 +17,13 @@ function render(hole: Hole): string {
   return 'html' in hole ? hole.html : hole.map(({ html }) => html).join('')
 }
 
-const escapes: Readonly<Record<string, string>> =
-  { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\'': '&#39;' }
+const escapes: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
 
-const escapeText = (text: string): string => text.replace(/[&<>"']/g, (character) => escapes[character] ?? '')
+const escapeText = (text: string): string =>
+  text.replace(/[&<>"']/g, (character) => escapes[character] ?? '')

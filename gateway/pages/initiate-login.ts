@@ -24,23 +24,39 @@ export function initiateLoginPages(app: App, { publicUrl }: PagesDeps): void {
     const { initiateLoginUri } = await request.core.authorization.initiateLogin({ clientId })
     const mark = fingerprint(`${clientId} ${target}`)
     // Who comes again within two minutes was sent back without a login: another round would never end.
-    if (cookieOf(request, cookieName(skipCookie, publicUrl)) === mark) return reply.redirect(target, 302)
+    if (cookieOf(request, cookieName(skipCookie, publicUrl)) === mark)
+      return reply.redirect(target, 302)
     void reply.header('set-cookie', setCookie(skipCookie, mark, { publicUrl, maxAge: skipSeconds }))
-    return leave(reply, initiateLoginUri, { iss: issuer, target_link_uri: target, ...(hint === undefined ? {} : { login_hint: hint }) })
+    return leave(reply, initiateLoginUri, {
+      iss: issuer,
+      target_link_uri: target,
+      ...(hint === undefined ? {} : { login_hint: hint }),
+    })
   })
 }
 
 /** The address of our verification page that was asked for. REQUEST_INVALID for any other. */
 function devicePage(text: string | undefined, publicUrl: string): string {
   const url = text !== undefined && URL.canParse(text) ? new URL(text) : null
-  const isOurs = url !== null && url.origin === new URL(publicUrl).origin && url.pathname === '/oidc/device'
-  if (!isOurs || url.hash !== '' || url.username !== '' || url.password !== '' || url.href.length > 2_000) {
+  const isOurs =
+    url !== null && url.origin === new URL(publicUrl).origin && url.pathname === '/oidc/device'
+  if (
+    !isOurs ||
+    url.hash !== '' ||
+    url.username !== '' ||
+    url.password !== '' ||
+    url.href.length > 2_000
+  ) {
     throw new DomainError('REQUEST_INVALID', `target_link_uri must be ${publicUrl}/oidc/device`)
   }
   return url.href
 }
 
-function leave(reply: FastifyReply, uri: string, parameters: Readonly<Record<string, string>>): FastifyReply {
+function leave(
+  reply: FastifyReply,
+  uri: string,
+  parameters: Readonly<Record<string, string>>,
+): FastifyReply {
   const query = new URLSearchParams(parameters).toString()
   return reply.redirect(`${uri}${uri.includes('?') ? '&' : '?'}${query}`, 302)
 }

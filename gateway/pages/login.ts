@@ -3,7 +3,15 @@ import { DomainError } from '../../proto/errors.ts'
 import type { App } from '../listener.ts'
 import { endedSessionCookie, sessionCookie, sessionOf } from '../session.ts'
 import { type Destination, destinationOf } from './destination.ts'
-import { field, formToken, ownPath, parameter, posterOf, requireOwnForm, visitorOf } from './forms.ts'
+import {
+  field,
+  formToken,
+  ownPath,
+  parameter,
+  posterOf,
+  requireOwnForm,
+  visitorOf,
+} from './forms.ts'
 import { html } from './html.ts'
 import { hidden, problem, sendPage } from './page.ts'
 import { type PagesDeps, formRoute, pageRoute, sessionMaxAge } from './routes.ts'
@@ -21,15 +29,25 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
     const returnTo = ownPath(field(request, 'return_to'), publicUrl)
     const email = field(request, 'email') ?? ''
     try {
-      const { sessionToken } = await request.core.accounts.logIn({ email, password: field(request, 'password') ?? '' })
+      const { sessionToken } = await request.core.accounts.logIn({
+        email,
+        password: field(request, 'password') ?? '',
+      })
       await endOldSession(request)
-      void reply.header('set-cookie', sessionCookie(sessionToken, { publicUrl, maxAge: sessionMaxAge }))
+      void reply.header(
+        'set-cookie',
+        sessionCookie(sessionToken, { publicUrl, maxAge: sessionMaxAge }),
+      )
       return reply.redirect(returnTo ?? '/login', 303)
     } catch (error) {
       if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
       request.reason = error.reason
       void reply.header('www-authenticate', 'Cookie realm="tollgate"')
-      return showForm(request, reply, { returnTo, email, wrong: 'The e-mail address or the password is wrong.' })
+      return showForm(request, reply, {
+        returnTo,
+        email,
+        wrong: 'The e-mail address or the password is wrong.',
+      })
     }
   })
 
@@ -37,7 +55,12 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
     const { token } = await posterOf(request, publicUrl)
     await request.core.accounts.logOut({ sessionToken: token })
     void reply.header('set-cookie', endedSessionCookie(publicUrl))
-    return sendPage(reply, { title: 'Logged out', content: html`<h1>You are logged out</h1><p>You can close this page.</p><a class="button quiet" href="/login">Log in again</a>` })
+    return sendPage(reply, {
+      title: 'Logged out',
+      content: html`<h1>You are logged out</h1>
+        <p>You can close this page.</p>
+        <a class="button quiet" href="/login">Log in again</a>`,
+    })
   })
 
   // What was planted in the browser before the login is worth nothing after it.
@@ -46,11 +69,20 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
     if (old !== undefined) await request.core.accounts.logOut({ sessionToken: old })
   }
 
-  async function showForm(request: FastifyRequest, reply: FastifyReply, form: LoginForm): Promise<FastifyReply> {
+  async function showForm(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    form: LoginForm,
+  ): Promise<FastifyReply> {
     const destination = await destinationOf(request, form.returnTo)
     const csrfToken = formToken(request, reply, publicUrl)
     const content = loginForm({ ...form, ...destination, csrfToken, provider: loginProvider?.name })
-    return sendPage(reply, { title: 'Log in', content, ...destination, status: form.wrong === undefined ? 200 : 401 })
+    return sendPage(reply, {
+      title: 'Log in',
+      content,
+      ...destination,
+      status: form.wrong === undefined ? 200 : 401,
+    })
   }
 }
 
@@ -60,23 +92,56 @@ interface LoginForm {
   readonly wrong?: string
 }
 
-const loginForm = ({ returnTo, email, wrong, csrfToken, theme, provider }: LoginForm & Destination & { csrfToken: string; provider: string | undefined }) => html`
-<h1>Log in</h1>
-<p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
-${problem(wrong)}
-<form method="post" action="/login">
-${hidden({ csrf_token: csrfToken, return_to: returnTo })}
-<label for="email">E-mail address</label>
-<input id="email" name="email" type="email" autocomplete="username" required maxlength="320" value="${email ?? ''}">
-<label for="password">Password</label>
-<input id="password" name="password" type="password" autocomplete="current-password" required maxlength="200">
-<button>Log in</button>
-</form>
-${provider !== undefined && html`<p class="or">or</p>
-<a class="button quiet" href="/login/provider${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}">Continue with ${provider}</a>`}
-<p class="small">Password forgotten? Whoever runs this service can give you a link to set a new one.</p>`
+const loginForm = ({
+  returnTo,
+  email,
+  wrong,
+  csrfToken,
+  theme,
+  provider,
+}: LoginForm & Destination & { csrfToken: string; provider: string | undefined }) =>
+  html` <h1>Log in</h1>
+    <p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
+    ${problem(wrong)}
+    <form method="post" action="/login">
+      ${hidden({ csrf_token: csrfToken, return_to: returnTo })}
+      <label for="email">E-mail address</label>
+      <input
+        id="email"
+        name="email"
+        type="email"
+        autocomplete="username"
+        required
+        maxlength="320"
+        value="${email ?? ''}"
+      />
+      <label for="password">Password</label>
+      <input
+        id="password"
+        name="password"
+        type="password"
+        autocomplete="current-password"
+        required
+        maxlength="200"
+      />
+      <button>Log in</button>
+    </form>
+    ${
+      provider !== undefined &&
+      html`<p class="or">or</p>
+        <a
+          class="button quiet"
+          href="/login/provider${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}"
+          >Continue with ${provider}</a
+        >`
+    }
+    <p class="small">
+      Password forgotten? Whoever runs this service can give you a link to set a new one.
+    </p>`
 
-const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) => html`
-<h1>You are logged in</h1>
-<p>as ${email}</p>
-<form method="post" action="/logout">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button></form>`
+const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) =>
+  html` <h1>You are logged in</h1>
+    <p>as ${email}</p>
+    <form method="post" action="/logout">
+      ${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button>
+    </form>`

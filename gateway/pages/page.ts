@@ -4,7 +4,10 @@ import { type Html, html } from './html.ts'
 import { ownColor, styleOf } from './style.ts'
 
 /** The app in whose name a page speaks. */
-export interface Theme { readonly name: string; readonly color: string }
+export interface Theme {
+  readonly name: string
+  readonly color: string
+}
 
 export interface Page {
   readonly title: string
@@ -16,16 +19,24 @@ export interface Page {
 }
 
 /** Sends a page. Nothing on it comes from elsewhere and nothing runs: no script, image, frame or foreign form. */
-export function sendPage(reply: FastifyReply, { title, content, theme, status = 200, leadsTo }: Page): FastifyReply {
+export function sendPage(
+  reply: FastifyReply,
+  { title, content, theme, status = 200, leadsTo }: Page,
+): FastifyReply {
   const style = styleOf(theme?.color ?? ownColor)
-  const sources = ['\'self\'', ...(leadsTo === undefined ? [] : [formTarget(leadsTo)])]
+  const sources = ["'self'", ...(leadsTo === undefined ? [] : [formTarget(leadsTo)])]
   const policy = [
-    'default-src \'none\'', `style-src 'sha256-${hash('sha256', style, 'base64')}'`, `form-action ${sources.join(' ')}`,
-    'base-uri \'none\'', 'frame-ancestors \'none\'',
+    "default-src 'none'",
+    `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
+    `form-action ${sources.join(' ')}`,
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
   ]
   // With no-referrer browsers would send `Origin: null` with our own forms (Fetch standard, "append a request Origin").
   void reply.headers({
-    'content-security-policy': policy.join('; '), 'referrer-policy': 'same-origin', 'cache-control': 'no-store',
+    'content-security-policy': policy.join('; '),
+    'referrer-policy': 'same-origin',
+    'cache-control': 'no-store',
   })
   const document = `<!doctype html>
 <html lang="en">
@@ -46,7 +57,9 @@ export function sendPage(reply: FastifyReply, { title, content, theme, status = 
 }
 
 const appLine = ({ name }: Theme): Html =>
-  html`<div class="app"><span aria-hidden="true">${[...name.trim()][0]?.toUpperCase() ?? ''}</span>${name}</div>`
+  html`<div class="app">
+    <span aria-hidden="true">${[...name.trim()][0]?.toUpperCase() ?? ''}</span>${name}
+  </div>`
 
 /** The source expression of a redirect URI: its origin, or its scheme where there is no host (RFC 8252 section 7.1). */
 function formTarget(uri: string): string {
@@ -56,7 +69,8 @@ function formTarget(uri: string): string {
 
 export const hidden = (fields: Readonly<Record<string, string | undefined>>): Html[] =>
   Object.entries(fields).flatMap(([name, value]) =>
-    value === undefined ? [] : [html`<input type="hidden" name="${name}" value="${value}">`])
+    value === undefined ? [] : [html`<input type="hidden" name="${name}" value="${value}" />`],
+  )
 
 export const problem = (text: string | undefined): Html | undefined =>
   text === undefined ? undefined : html`<p class="problem" role="alert">${text}</p>`

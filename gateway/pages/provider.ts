@@ -23,7 +23,10 @@ export interface Started {
 }
 
 /** An outside OpenID provider: code flow with PKCE and nonce (OpenID Connect Core section 3.1). */
-export function createProvider({ issuer, clientId, clientSecret }: LoginProviderConfig, redirectUri: string) {
+export function createProvider(
+  { issuer, clientId, clientSecret }: LoginProviderConfig,
+  redirectUri: string,
+) {
   let held: { readonly at: number; readonly metadata: Metadata } | null = null
 
   /** Where to send the browser. UNAVAILABLE while the provider does not answer. */
@@ -31,39 +34,66 @@ export function createProvider({ issuer, clientId, clientSecret }: LoginProvider
     const { authorizationEndpoint } = await discover()
     const url = new URL(authorizationEndpoint)
     const parameters = {
-      client_id: clientId, redirect_uri: redirectUri, response_type: 'code', scope: 'openid email profile',
-      state, nonce, code_challenge: challenge, code_challenge_method: 'S256',
+      client_id: clientId,
+      redirect_uri: redirectUri,
+      response_type: 'code',
+      scope: 'openid email profile',
+      state,
+      nonce,
+      code_challenge: challenge,
+      code_challenge_method: 'S256',
     }
     for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value)
     return url.href
   }
 
   /** Who logged in there. ACCESS_DENIED when the code or its ID token is not good. */
-  async function identify({ code, verifier, nonce }: { code: string; verifier: string; nonce: string }) {
+  async function identify({
+    code,
+    verifier,
+    nonce,
+  }: {
+    code: string
+    verifier: string
+    nonce: string
+  }) {
     const metadata = await discover()
     const { ok, value } = await ask(metadata.tokenEndpoint, {
       method: 'POST',
       headers: { authorization: basic(clientId, clientSecret), accept: 'application/json' },
-      body: new URLSearchParams({ grant_type: 'authorization_code', code, redirect_uri: redirectUri, code_verifier: verifier }),
+      body: new URLSearchParams({
+        grant_type: 'authorization_code',
+        code,
+        redirect_uri: redirectUri,
+        code_verifier: verifier,
+      }),
     })
     const idToken = textMember(value, 'id_token')
     if (!ok || idToken === undefined) throw notLoggedIn()
     const claims = await verified(idToken, metadata)
     if (claims['nonce'] !== nonce || (claims['azp'] ?? clientId) !== clientId) throw notLoggedIn()
     return {
-      issuer: metadata.issuer, subject: String(claims.sub), email: textMember(claims, 'email') ?? '',
-      emailVerified: claims['email_verified'] === true, name: textMember(claims, 'name') ?? '',
+      issuer: metadata.issuer,
+      subject: String(claims.sub),
+      email: textMember(claims, 'email') ?? '',
+      emailVerified: claims['email_verified'] === true,
+      name: textMember(claims, 'name') ?? '',
     }
   }
 
   async function verified(idToken: string, metadata: Metadata) {
     try {
       const { payload } = await jwtVerify(idToken, metadata.keys, {
-        issuer: metadata.issuer, audience: clientId, algorithms, clockTolerance: 60, requiredClaims: ['sub', 'exp', 'iat'],
+        issuer: metadata.issuer,
+        audience: clientId,
+        algorithms,
+        clockTolerance: 60,
+        requiredClaims: ['sub', 'exp', 'iat'],
       })
       return payload
     } catch (error) {
-      if (error instanceof errors.JWKSTimeout || !(error instanceof errors.JOSEError)) throw unreachable(error)
+      if (error instanceof errors.JWKSTimeout || !(error instanceof errors.JOSEError))
+        throw unreachable(error)
       throw notLoggedIn(error)
     }
   }
@@ -75,7 +105,8 @@ export function createProvider({ issuer, clientId, clientSecret }: LoginProvider
     const urls = [text('authorization_endpoint'), text('token_endpoint'), text('jwks_uri')]
     // OpenID Connect Discovery section 4.3; configured without its trailing slash, where it has one.
     const isItself = text('issuer').replace(/\/+$/, '') === issuer
-    if (!ok || !isItself || !urls.every((url) => URL.canParse(url))) throw unreachable(new Error('the discovery document is not usable'))
+    if (!ok || !isItself || !urls.every((url) => URL.canParse(url)))
+      throw unreachable(new Error('the discovery document is not usable'))
     const [authorizationEndpoint = '', tokenEndpoint = '', jwksUri = ''] = urls
     const keys = createRemoteJWKSet(new URL(jwksUri), { timeoutDuration: timeoutMs })
     const metadata = { issuer: text('issuer'), authorizationEndpoint, tokenEndpoint, keys }
@@ -88,7 +119,11 @@ export function createProvider({ issuer, clientId, clientSecret }: LoginProvider
 
 async function ask(url: string, init: RequestInit): Promise<{ ok: boolean; value: unknown }> {
   try {
-    const response = await fetch(url, { ...init, redirect: 'error', signal: AbortSignal.timeout(timeoutMs) })
+    const response = await fetch(url, {
+      ...init,
+      redirect: 'error',
+      signal: AbortSignal.timeout(timeoutMs),
+    })
     const text = await response.text()
     if (text.length > answerMaxChars) throw new Error('the answer is too long')
     return { ok: response.ok, value: JSON.parse(text) }
@@ -101,7 +136,9 @@ const unreachable = (cause: unknown): DomainError =>
   new DomainError('UNAVAILABLE', 'the login provider does not answer now; try again', { cause })
 
 const notLoggedIn = (cause?: unknown): DomainError =>
-  new DomainError('ACCESS_DENIED', 'the login provider did not confirm who you are; try again', { cause })
+  new DomainError('ACCESS_DENIED', 'the login provider did not confirm who you are; try again', {
+    cause,
+  })
 
 // RFC 6749 section 2.3.1: both parts form-encoded.
 const basic = (id: string, secret: string): string =>

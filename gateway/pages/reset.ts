@@ -18,12 +18,17 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
     requireOwnForm(request, publicUrl)
     const token = field(request, 'token') ?? ''
     const password = field(request, 'password') ?? ''
-    if (password !== field(request, 'repeated')) return showForm(request, reply, { token, wrong: 'The two passwords differ.' })
+    if (password !== field(request, 'repeated'))
+      return showForm(request, reply, { token, wrong: 'The two passwords differ.' })
     try {
       await request.core.accounts.resetPassword({ token, password })
     } catch (error) {
       if (!(error instanceof DomainError)) throw error
-      if (error.reason === 'REQUEST_INVALID') return showForm(request, reply, { token, wrong: 'The password must have 12 to 200 characters.' })
+      if (error.reason === 'REQUEST_INVALID')
+        return showForm(request, reply, {
+          token,
+          wrong: 'The password must have 12 to 200 characters.',
+        })
       if (error.reason === 'GRANT_INVALID') return sendPage(reply, oldLink)
       throw error
     }
@@ -31,34 +36,65 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
     return sendPage(reply, changed)
   })
 
-  function showForm(request: FastifyRequest, reply: FastifyReply, { token, wrong }: { token: string; wrong?: string }): FastifyReply {
-    const content = html`
-<h1>Set a new password</h1>
-<p>At least 12 characters; a few words that only you would put together are best.</p>
-${problem(wrong)}
-<form method="post" action="/reset-password">
-${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
-<label for="password">New password</label>
-<input id="password" name="password" type="password" autocomplete="new-password" required minlength="12" maxlength="200">
-<label for="repeated">The same again</label>
-<input id="repeated" name="repeated" type="password" autocomplete="new-password" required minlength="12" maxlength="200">
-<button>Set the password</button>
-</form>`
-    return sendPage(reply, { title: 'Set a new password', content, status: wrong === undefined ? 200 : 400 })
+  function showForm(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { token, wrong }: { token: string; wrong?: string },
+  ): FastifyReply {
+    const content = html` <h1>Set a new password</h1>
+      <p>At least 12 characters; a few words that only you would put together are best.</p>
+      ${problem(wrong)}
+      <form method="post" action="/reset-password">
+        ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
+        <label for="password">New password</label>
+        <input
+          id="password"
+          name="password"
+          type="password"
+          autocomplete="new-password"
+          required
+          minlength="12"
+          maxlength="200"
+        />
+        <label for="repeated">The same again</label>
+        <input
+          id="repeated"
+          name="repeated"
+          type="password"
+          autocomplete="new-password"
+          required
+          minlength="12"
+          maxlength="200"
+        />
+        <button>Set the password</button>
+      </form>`
+    return sendPage(reply, {
+      title: 'Set a new password',
+      content,
+      status: wrong === undefined ? 200 : 400,
+    })
   }
 }
 
 const noLink = {
-  title: 'Set a new password', status: 400,
-  content: html`<h1>Open the whole link</h1><p>This address lacks the token of a one-time link. Whoever runs this service can give you one.</p>`,
+  title: 'Set a new password',
+  status: 400,
+  content: html`<h1>Open the whole link</h1>
+    <p>
+      This address lacks the token of a one-time link. Whoever runs this service can give you one.
+    </p>`,
 }
 
 const oldLink = {
-  title: 'Link used up', status: 400,
-  content: html`<h1>This link does not work any more</h1><p>It was used already, or is older than an hour. Ask for a new one.</p>`,
+  title: 'Link used up',
+  status: 400,
+  content: html`<h1>This link does not work any more</h1>
+    <p>It was used already, or is older than an hour. Ask for a new one.</p>`,
 }
 
 const changed = {
   title: 'Password set',
-  content: html`<h1>Your password is set</h1><p>You were logged out everywhere.</p><a class="button" href="/login">Log in</a>`,
+  content: html`<h1>Your password is set</h1>
+    <p>You were logged out everywhere.</p>
+    <a class="button" href="/login">Log in</a>`,
 }

@@ -13,8 +13,10 @@ export const sessionMaxAge = 90 * 86_400
 const none = { kind: 'none' } as const
 
 // Pages are for people; the document is about the API, so it does not show them.
-export const pageRoute = (): { config: { rules: RouteRules }; schema: { hide: true } } =>
-  ({ config: { rules: { guard: none } }, schema: { hide: true } })
+export const pageRoute = (): { config: { rules: RouteRules }; schema: { hide: true } } => ({
+  config: { rules: { guard: none } },
+  schema: { hide: true },
+})
 
 export const formRoute = () => ({
   config: { rules: { guard: none, body: 'form', limit: 'login' } satisfies RouteRules },

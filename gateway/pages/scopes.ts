@@ -9,5 +9,7 @@ const meanings: Readonly<Record<string, string>> = {
 }
 
 /** What an application asks for, in words, with the scope's own name below. */
-export const scopeList = (scopes: readonly string[]): Html => html`<ul>${scopes.map((scope) =>
-  html`<li>${meanings[scope] ?? scope}<small>${scope}</small></li>`)}</ul>`
+export const scopeList = (scopes: readonly string[]): Html =>
+  html`<ul>
+    ${scopes.map((scope) => html`<li>${meanings[scope] ?? scope}<small>${scope}</small></li>`)}
+  </ul>`

@@ -41,7 +41,8 @@ export interface DiscoveryDeps {
 
 // RFC 8414 section 3.1 puts the well-known part before the issuer's path, OpenID Connect Discovery after it.
 const paths = [
-  '/api/v1/oidc/.well-known/openid-configuration', '/.well-known/openid-configuration',
+  '/api/v1/oidc/.well-known/openid-configuration',
+  '/.well-known/openid-configuration',
   '/.well-known/oauth-authorization-server/api/v1/oidc',
 ]
 
@@ -49,12 +50,21 @@ const paths = [
 export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
   const document = documentOf(deps)
   for (const path of paths) {
-    app.get(path, route({ guard: { kind: 'none' } }, {
-      summary: 'Discovery document', tags: ['oidc'], response: { 200: Discovery },
-    }), async (_, reply) => {
-      void reply.header('cache-control', 'public, max-age=3600')
-      return document
-    })
+    app.get(
+      path,
+      route(
+        { guard: { kind: 'none' } },
+        {
+          summary: 'Discovery document',
+          tags: ['oidc'],
+          response: { 200: Discovery },
+        },
+      ),
+      async (_, reply) => {
+        void reply.header('cache-control', 'public, max-age=3600')
+        return document
+      },
+    )
   }
 }
 
@@ -83,6 +93,17 @@ function documentOf({ publicUrl, tokenAlg, grantTypes }: DiscoveryDeps) {
     introspection_endpoint_auth_methods_supported: secretMethods,
     revocation_endpoint_auth_methods_supported: ['none', ...secretMethods],
     code_challenge_methods_supported: ['S256'],
-    claims_supported: ['sub', 'iss', 'aud', 'exp', 'iat', 'auth_time', 'nonce', 'email', 'email_verified', 'name'],
+    claims_supported: [
+      'sub',
+      'iss',
+      'aud',
+      'exp',
+      'iat',
+      'auth_time',
+      'nonce',
+      'email',
+      'email_verified',
+      'name',
+    ],
   }
 }

@@ -2,9 +2,17 @@ import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
 import { DomainError } from '../../proto/errors.ts'
 import type {
-  ExchangeTokenResponse, LoginTokens, SignerSessionFacts,
+  ExchangeTokenResponse,
+  LoginTokens,
+  SignerSessionFacts,
 } from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
-import { type ClientAuth, confidential, optional, publicClient, readClientAuth } from '../client-auth.ts'
+import {
+  type ClientAuth,
+  confidential,
+  optional,
+  publicClient,
+  readClientAuth,
+} from '../client-auth.ts'
 import { type Core, present } from '../core.ts'
 import type { ExchangeForm, TokenForm } from '../grant-schemas.ts'
 import { toToken } from './tokens.ts'
@@ -44,7 +52,10 @@ export function createGrants({ core, publicUrl }: GrantDeps) {
     if (scopes.some((scope) => scope !== mintScope)) {
       throw new DomainError('SCOPE_INVALID', `${mintScope} goes with no other scope`)
     }
-    return toToken(await calls.grants.mintSigner({ externalUserId, audiences: form.audience ?? [] }), correlationId)
+    return toToken(
+      await calls.grants.mintSigner({ externalUserId, audiences: form.audience ?? [] }),
+      correlationId,
+    )
   }
 
   async function exchange({ form, auth, correlationId }: Asked) {
@@ -56,25 +67,44 @@ export function createGrants({ core, publicUrl }: GrantDeps) {
     requireIssuer(form)
     const clientId = publicClient(auth)
     const calls = core.callsFor({ correlationId })
-    return toLogin((await calls.grants.redeemDevice({ clientId, deviceCode: needed(form, 'device_code') })).tokens, correlationId)
+    return toLogin(
+      (await calls.grants.redeemDevice({ clientId, deviceCode: needed(form, 'device_code') }))
+        .tokens,
+      correlationId,
+    )
   }
 
   async function code({ form, auth, correlationId }: Asked) {
     requireIssuer(form)
     const clientId = publicClient(auth)
     const calls = core.callsFor({ correlationId })
-    return toLogin((await calls.grants.redeemCode({
-      clientId, code: needed(form, 'code'), redirectUri: needed(form, 'redirect_uri'), codeVerifier: needed(form, 'code_verifier'),
-    })).tokens, correlationId)
+    return toLogin(
+      (
+        await calls.grants.redeemCode({
+          clientId,
+          code: needed(form, 'code'),
+          redirectUri: needed(form, 'redirect_uri'),
+          codeVerifier: needed(form, 'code_verifier'),
+        })
+      ).tokens,
+      correlationId,
+    )
   }
 
   async function refresh({ form, auth, correlationId }: Asked) {
     requireIssuer(form)
     const clientId = publicClient(auth)
     const calls = core.callsFor({ correlationId })
-    return toLogin((await calls.grants.redeemRefresh({
-      clientId, refreshToken: needed(form, 'refresh_token'), scope: form.scope,
-    })).tokens, correlationId)
+    return toLogin(
+      (
+        await calls.grants.redeemRefresh({
+          clientId,
+          refreshToken: needed(form, 'refresh_token'),
+          scope: form.scope,
+        })
+      ).tokens,
+      correlationId,
+    )
   }
 
   // RFC 8707: our own tokens are for the issuer, whether that is said or not (identity facts 2.1).
@@ -94,8 +124,16 @@ export function createGrants({ core, publicUrl }: GrantDeps) {
 
   async function answer(request: FastifyRequest, form: Form) {
     const grant = Object.hasOwn(grants, form.grant_type) ? grants[form.grant_type] : undefined
-    if (!grant) throw new DomainError('GRANT_TYPE_UNSUPPORTED', `grant_type must be one of: ${Object.keys(grants).join(', ')}`)
-    return grant({ form, auth: readClientAuth(request.raw.rawHeaders, form), correlationId: request.correlationId })
+    if (!grant)
+      throw new DomainError(
+        'GRANT_TYPE_UNSUPPORTED',
+        `grant_type must be one of: ${Object.keys(grants).join(', ')}`,
+      )
+    return grant({
+      form,
+      auth: readClientAuth(request.raw.rawHeaders, form),
+      correlationId: request.correlationId,
+    })
   }
 
   /** The app-scoped endpoint: core looks at everything in its order, the app first. */
@@ -103,7 +141,10 @@ export function createGrants({ core, publicUrl }: GrantDeps) {
     const { correlationId } = request
     const auth = readClientAuth(request.raw.rawHeaders, form)
     const calls = core.callsFor({ authorization: optional(auth), correlationId })
-    return toExchanged(await calls.grants.exchange({ ...exchangeOf(form), clientId }), correlationId)
+    return toExchanged(
+      await calls.grants.exchange({ ...exchangeOf(form), clientId }),
+      correlationId,
+    )
   }
 
   return { answer, answerForApp, grantTypes: Object.keys(grants) }
@@ -119,11 +160,13 @@ const exchangeOf = (form: Exchange) => ({
   grantType: form.grant_type,
 })
 
-type Text = 'external_user_id' | 'device_code' | 'code' | 'redirect_uri' | 'code_verifier' | 'refresh_token'
+type Text =
+  'external_user_id' | 'device_code' | 'code' | 'redirect_uri' | 'code_verifier' | 'refresh_token'
 
 function needed(form: Form, name: Text): string {
   const value = form[name]
-  if (value === undefined || value.trim() === '') throw new DomainError('REQUEST_INVALID', `${name} is required`)
+  if (value === undefined || value.trim() === '')
+    throw new DomainError('REQUEST_INVALID', `${name} is required`)
   return value
 }
 
@@ -139,7 +182,9 @@ const safeMax = BigInt(Number.MAX_SAFE_INTEGER)
 export function toSession(facts: SignerSessionFacts) {
   const balance = BigInt(facts.balanceUsdMicros)
   return {
-    ...(facts.signerUrl === '' ? {} : { signer_url: facts.signerUrl, discovery_url: facts.discoveryUrl }),
+    ...(facts.signerUrl === ''
+      ? {}
+      : { signer_url: facts.signerUrl, discovery_url: facts.discoveryUrl }),
     has_access: facts.hasAccess,
     balance_usd_micros: Number(balance > safeMax ? safeMax : balance),
     balanceUsdMicros: facts.balanceUsdMicros,

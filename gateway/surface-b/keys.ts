@@ -11,40 +11,80 @@ const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
 
 // The specification has no body here. A label is taken, too long a one forgiven (facts 5.7).
 const KeyBody = Type.Object({
-  label: Type.Optional(nullable({ description: 'A name for people; 100 characters of it are kept.' })),
+  label: Type.Optional(
+    nullable({ description: 'A name for people; 100 characters of it are kept.' }),
+  ),
 })
 
 /** Per-user API keys. */
 export function keyRoutes(app: App): void {
-  app.get(url, route(rules, {
-    summary: "List a user's keys", tags,
-    params: UserParams, querystring: Type.Object(pageQuery), response: { 200: ref(KeyList) },
-  }), async ({ params, query: { limit, ...page }, core }) => {
-    const { keys, nextCursor } = await core.keys.list({ ...params, ...page, limit: Number(limit ?? 0) })
-    return { ...params, keys: keys.map(toKey), ...(nextCursor === undefined ? {} : { nextCursor }) }
-  })
+  app.get(
+    url,
+    route(rules, {
+      summary: "List a user's keys",
+      tags,
+      params: UserParams,
+      querystring: Type.Object(pageQuery),
+      response: { 200: ref(KeyList) },
+    }),
+    async ({ params, query: { limit, ...page }, core }) => {
+      const { keys, nextCursor } = await core.keys.list({
+        ...params,
+        ...page,
+        limit: Number(limit ?? 0),
+      })
+      return {
+        ...params,
+        keys: keys.map(toKey),
+        ...(nextCursor === undefined ? {} : { nextCursor }),
+      }
+    },
+  )
 
-  app.post(url, route(rules, {
-    summary: 'Create a key', tags,
-    params: UserParams, headers: IdempotencyHeader, body: KeyBody, response: { 201: ref(CreatedKey) },
-  }), async ({ params, headers, body, core, correlationId }, reply) => {
-    const key = await core.keys.create(
-      { ...params, label: toLabel(body.label), idempotencyKey: headers['idempotency-key'] })
-    const { keyId, apiKey, createdAt, clientId, externalUserId, label } = key
-    return reply.code(201).send({
-      keyId, id: keyId, apiKey, createdAt, clientId, externalUserId, label: label ?? null,
-      correlation_id: correlationId,
-    })
-  })
+  app.post(
+    url,
+    route(rules, {
+      summary: 'Create a key',
+      tags,
+      params: UserParams,
+      headers: IdempotencyHeader,
+      body: KeyBody,
+      response: { 201: ref(CreatedKey) },
+    }),
+    async ({ params, headers, body, core, correlationId }, reply) => {
+      const key = await core.keys.create({
+        ...params,
+        label: toLabel(body.label),
+        idempotencyKey: headers['idempotency-key'],
+      })
+      const { keyId, apiKey, createdAt, clientId, externalUserId, label } = key
+      return reply.code(201).send({
+        keyId,
+        id: keyId,
+        apiKey,
+        createdAt,
+        clientId,
+        externalUserId,
+        label: label ?? null,
+        correlation_id: correlationId,
+      })
+    },
+  )
 
-  app.delete(url, route(rules, {
-    summary: 'Revoke a key', tags,
-    params: UserParams, querystring: Type.Object({ keyId: required('Which key.') }),
-    response: { 200: ref(RevokedKey) },
-  }), async ({ params, query: { keyId }, core, correlationId }) => {
-    const { revokedAt, effectiveBy } = await core.keys.revoke({ ...params, keyId })
-    return { success: true, correlation_id: correlationId, keyId, revokedAt, effectiveBy }
-  })
+  app.delete(
+    url,
+    route(rules, {
+      summary: 'Revoke a key',
+      tags,
+      params: UserParams,
+      querystring: Type.Object({ keyId: required('Which key.') }),
+      response: { 200: ref(RevokedKey) },
+    }),
+    async ({ params, query: { keyId }, core, correlationId }) => {
+      const { revokedAt, effectiveBy } = await core.keys.revoke({ ...params, keyId })
+      return { success: true, correlation_id: correlationId, keyId, revokedAt, effectiveBy }
+    },
+  )
 }
 
 const toLabel = (label: string | null | undefined): string | undefined =>

@@ -18,15 +18,29 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
       components: {
         securitySchemes: {
           m2mBasic: { type: 'http', scheme: 'basic', description: 'M2M client id and secret' },
-          machineToken: { type: 'http', scheme: 'bearer', description: 'A token of the client_credentials grant' },
-          session: { type: 'apiKey', in: 'cookie', name: 'tollgate_session', description: 'A dashboard session; changes also need X-CSRF-Token' },
+          machineToken: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'A token of the client_credentials grant',
+          },
+          session: {
+            type: 'apiKey',
+            in: 'cookie',
+            name: 'tollgate_session',
+            description: 'A dashboard session; changes also need X-CSRF-Token',
+          },
           userToken: { type: 'http', scheme: 'bearer', description: 'A user JWT' },
-          sharedSecret: { type: 'http', scheme: 'bearer', description: 'A secret of the deployment' },
+          sharedSecret: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'A secret of the deployment',
+          },
           apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
         },
       },
     },
-    transformObject: (made) => 'openapiObject' in made ? withExamples(made.openapiObject) : made.swaggerObject,
+    transformObject: (made) =>
+      'openapiObject' in made ? withExamples(made.openapiObject) : made.swaggerObject,
     refResolver: {
       buildLocalReference: (json, ...[, , index]) =>
         typeof json.$id === 'string' ? json.$id : `def-${index}`,
@@ -43,7 +57,8 @@ function withExamples(document: Document): Document {
     for (const [method, operation] of Object.entries(item ?? {})) {
       const { body, answers = {} } = examples[`${method} ${path}`] ?? {}
       addExample(member(operation, 'requestBody'), body)
-      for (const [status, response] of Object.entries(Object(member(operation, 'responses')))) addExample(response, answers[status])
+      for (const [status, response] of Object.entries(Object(member(operation, 'responses'))))
+        addExample(response, answers[status])
     }
   }
   return document
@@ -55,5 +70,6 @@ function member(value: unknown, name: string): unknown {
 
 function addExample(holder: unknown, example: object | undefined): void {
   if (example === undefined) return
-  for (const media of Object.values(Object(member(holder, 'content')))) Object.assign(Object(media), { example })
+  for (const media of Object.values(Object(member(holder, 'content'))))
+    Object.assign(Object(media), { example })
 }

@@ -44,14 +44,21 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
     const { successor, deprecated } = request.routeOptions.config.rules ?? {}
     if (deprecated) void reply.header('deprecation', 'true')
     if (successor === undefined) return
-    const path = successor.replace(/:([A-Za-z]+)/g, (_, name: string) => encodeURIComponent(textMember(request.params, name) ?? ''))
+    const path = successor.replace(/:([A-Za-z]+)/g, (_, name: string) =>
+      encodeURIComponent(textMember(request.params, name) ?? ''),
+    )
     const link = `<${publicUrl}${path}>; rel="successor-version"`
     void reply.header('deprecation', 'true').header('link', link)
   })
-  app.get('/health', route(rules, {
-    summary: 'Whether the process answers', tags: ['service'],
-    response: { 200: Type.Object({ status: Type.String() }) },
-  }), async () => ({ status: 'ok' }))
+  app.get(
+    '/health',
+    route(rules, {
+      summary: 'Whether the process answers',
+      tags: ['service'],
+      response: { 200: Type.Object({ status: Type.String() }) },
+    }),
+    async () => ({ status: 'ok' }),
+  )
   await documentRoutes(app, deps)
   oidcRoutes(app, deps)
   userRoutes(app)

@@ -11,25 +11,49 @@ const ScopeBody = Type.Object({
 
 /** User JWTs: minted by the app's backend, or given in exchange for an API key. */
 export function tokenRoutes(app: App): void {
-  app.post('/api/v1/apps/:clientId/users/:externalUserId/token', route(
-    { guard: { kind: 'm2m', scope: 'users:token' }, wire: 'oauth', limit: 'token' }, {
-      summary: 'Mint a user token', tags,
-      params: UserParams, body: ScopeBody, response: { 200: ref(UserToken) },
-    }), async ({ params, body: { scope }, core, correlationId }) => {
-    const token = await core.tokens.mintUserToken({ ...params, scope })
-    return { ...toToken(token, correlationId), subject_type: 'app_user' }
-  })
+  app.post(
+    '/api/v1/apps/:clientId/users/:externalUserId/token',
+    route(
+      { guard: { kind: 'm2m', scope: 'users:token' }, wire: 'oauth', limit: 'token' },
+      {
+        summary: 'Mint a user token',
+        tags,
+        params: UserParams,
+        body: ScopeBody,
+        response: { 200: ref(UserToken) },
+      },
+    ),
+    async ({ params, body: { scope }, core, correlationId }) => {
+      const token = await core.tokens.mintUserToken({ ...params, scope })
+      return { ...toToken(token, correlationId), subject_type: 'app_user' }
+    },
+  )
 
-  app.post('/api/v1/apps/:clientId/auth/api-key/token', route({ guard: { kind: 'key' }, wire: 'oauth', limit: 'exchange' }, {
-    summary: 'Exchange an API key for a user token', tags,
-    params: AppParams, body: ScopeBody, response: { 200: ref(KeyToken) },
-  }), async ({ params, body: { scope }, core, correlationId }) => {
-    const token = await core.tokens.exchangeApiKey({ ...params, scope })
-    return { ...toToken(token, correlationId), externalUserId: token.externalUserId }
-  })
+  app.post(
+    '/api/v1/apps/:clientId/auth/api-key/token',
+    route(
+      { guard: { kind: 'key' }, wire: 'oauth', limit: 'exchange' },
+      {
+        summary: 'Exchange an API key for a user token',
+        tags,
+        params: AppParams,
+        body: ScopeBody,
+        response: { 200: ref(KeyToken) },
+      },
+    ),
+    async ({ params, body: { scope }, core, correlationId }) => {
+      const token = await core.tokens.exchangeApiKey({ ...params, scope })
+      return { ...toToken(token, correlationId), externalUserId: token.externalUserId }
+    },
+  )
 }
 
-interface TokenMessage { accessToken: string; tokenType: string; expiresIn: number; scope: string }
+interface TokenMessage {
+  accessToken: string
+  tokenType: string
+  expiresIn: number
+  scope: string
+}
 
 /** The wire shape of RFC 6749 section 5.1. */
 export const toToken = (token: TokenMessage, correlationId: string) => ({

@@ -1,6 +1,8 @@
 import { Type } from 'typebox'
 import type {
-  ListLossResponse, LossTotals, SessionLoss,
+  ListLossResponse,
+  LossTotals,
+  SessionLoss,
 } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { present } from '../core.ts'
@@ -11,18 +13,30 @@ import { route } from '../route.ts'
 import { ref } from '../schemas.ts'
 
 const LossQuery = Type.Object({
-  startDate: Type.Optional(text('ISO 8601, inclusive: when a session began. The last 30 days without both dates.')),
+  startDate: Type.Optional(
+    text('ISO 8601, inclusive: when a session began. The last 30 days without both dates.'),
+  ),
   endDate: Type.Optional(text('ISO 8601; a date alone means the end of that UTC day')),
   ...pageQuery,
 })
 
 /** What was lost of an app's usage, for its backend. */
 export function usageLossRoutes(app: App): void {
-  app.get('/api/v1/builder/apps/:clientId/usage/loss', route({ guard: { kind: 'm2m_basic' }, metered: true }, {
-    summary: 'Tickets that were lost, forked or late', tags: ['usage'],
-    params: AppParams, querystring: LossQuery, response: { 200: ref(UsageLoss) },
-  }), async ({ params, query: { limit, ...query }, core }) =>
-    toLoss(await core.losses.list({ ...params, ...query, limit: Number(limit ?? 0) })))
+  app.get(
+    '/api/v1/builder/apps/:clientId/usage/loss',
+    route(
+      { guard: { kind: 'm2m_basic' }, metered: true },
+      {
+        summary: 'Tickets that were lost, forked or late',
+        tags: ['usage'],
+        params: AppParams,
+        querystring: LossQuery,
+        response: { 200: ref(UsageLoss) },
+      },
+    ),
+    async ({ params, query: { limit, ...query }, core }) =>
+      toLoss(await core.losses.list({ ...params, ...query, limit: Number(limit ?? 0) })),
+  )
 }
 
 const currency = 'USD'
@@ -36,8 +50,12 @@ const toLoss = (loss: ListLossResponse) => ({
 })
 
 const toTotals = (totals: LossTotals) => ({
-  sessionCount: toCount(totals.sessionCount), lostCount: toCount(totals.lostCount), currency,
-  estimatedUsdMicros: totals.estimatedUsdMicros, forkedCount: toCount(totals.forkedCount), lateCount: toCount(totals.lateCount),
+  sessionCount: toCount(totals.sessionCount),
+  lostCount: toCount(totals.lostCount),
+  currency,
+  estimatedUsdMicros: totals.estimatedUsdMicros,
+  forkedCount: toCount(totals.forkedCount),
+  lateCount: toCount(totals.lateCount),
 })
 
 const toSession = (session: SessionLoss) => ({

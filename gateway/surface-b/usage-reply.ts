@@ -1,6 +1,14 @@
 import type { Balance } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import type {
-  DayUsage, PipelineModelUsage, SessionUsage, Usage, UsageCharge, UsageRequest, UsageSession, UsageTotals, UserUsage,
+  DayUsage,
+  PipelineModelUsage,
+  SessionUsage,
+  Usage,
+  UsageCharge,
+  UsageRequest,
+  UsageSession,
+  UsageTotals,
+  UserUsage,
 } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { present } from '../core.ts'
@@ -15,7 +23,10 @@ export interface UsageAsked {
 }
 
 /** The usage body (billing facts 6.1); rows stand in it only when they were asked for. */
-export function toUsage(usage: Usage, { startDate, endDate, groupBy, gatewayRequestId }: UsageAsked) {
+export function toUsage(
+  usage: Usage,
+  { startDate, endDate, groupBy, gatewayRequestId }: UsageAsked,
+) {
   const { clientId } = usage
   return {
     clientId,
@@ -23,91 +34,189 @@ export function toUsage(usage: Usage, { startDate, endDate, groupBy, gatewayRequ
     period: { start: startDate ?? null, end: endDate ?? null },
     totals: toTotals(present(usage.totals, 'totals')),
     ...(groupBy === 'user' ? { byUser: usage.byUser.map(toUserRow) } : {}),
-    ...(groupBy === 'pipeline_model' ? { byPipelineModel: usage.byPipelineModel.map(toPipelineRow) } : {}),
-    ...(groupBy === 'daily_pipeline' ? { byDailyPipeline: usage.byDailyPipeline.map(toDailyRow) } : {}),
+    ...(groupBy === 'pipeline_model'
+      ? { byPipelineModel: usage.byPipelineModel.map(toPipelineRow) }
+      : {}),
+    ...(groupBy === 'daily_pipeline'
+      ? { byDailyPipeline: usage.byDailyPipeline.map(toDailyRow) }
+      : {}),
     ...(groupBy === 'manifest' ? { byManifest: usage.byManifest.map(toManifestRow) } : {}),
     ...(groupBy === 'session' ? { bySession: usage.bySession.map(toSessionRow) } : {}),
     ...(groupBy === 'day' ? { byDay: usage.byDay.map(toDayRow) } : {}),
-    ...(gatewayRequestId === undefined ? {} : { events: usage.events.map((event) => toRequest(event, clientId)) }),
+    ...(gatewayRequestId === undefined
+      ? {}
+      : { events: usage.events.map((event) => toRequest(event, clientId)) }),
   }
 }
 
 // Optional figures stand in the answer only when core gave them.
-const billable = ({ endUserBillableUsdMicros }: { endUserBillableUsdMicros?: string | undefined }) =>
-  (endUserBillableUsdMicros === undefined ? {} : { endUserBillableUsdMicros })
-const rate = ({ retailRateUsd }: { retailRateUsd?: string | undefined }) => (retailRateUsd === undefined ? {} : { retailRateUsd })
+const billable = ({
+  endUserBillableUsdMicros,
+}: {
+  endUserBillableUsdMicros?: string | undefined
+}) => (endUserBillableUsdMicros === undefined ? {} : { endUserBillableUsdMicros })
+const rate = ({ retailRateUsd }: { retailRateUsd?: string | undefined }) =>
+  retailRateUsd === undefined ? {} : { retailRateUsd }
 
 const toTotals = (totals: UsageTotals) => ({
-  requestCount: toCount(totals.requestCount), currency, totalFeeWei: totals.totalFeeWei, totalFeeEth: totals.totalFeeEth,
-  networkFeeUsdMicros: totals.networkFeeUsdMicros, ownerChargeWei: totals.ownerChargeWei,
-  ownerChargeUsdMicros: totals.ownerChargeUsdMicros, platformFeeWei: totals.platformFeeWei,
-  platformFeeUsdMicros: totals.platformFeeUsdMicros, platformCutPercent: totals.platformCutPercent ?? null,
-  unpricedCount: toCount(totals.unpricedCount), ...billable(totals),
+  requestCount: toCount(totals.requestCount),
+  currency,
+  totalFeeWei: totals.totalFeeWei,
+  totalFeeEth: totals.totalFeeEth,
+  networkFeeUsdMicros: totals.networkFeeUsdMicros,
+  ownerChargeWei: totals.ownerChargeWei,
+  ownerChargeUsdMicros: totals.ownerChargeUsdMicros,
+  platformFeeWei: totals.platformFeeWei,
+  platformFeeUsdMicros: totals.platformFeeUsdMicros,
+  platformCutPercent: totals.platformCutPercent ?? null,
+  unpricedCount: toCount(totals.unpricedCount),
+  ...billable(totals),
 })
 
 function toUserRow(row: UserUsage) {
-  const { endUserId, externalUserId, requestCount, feeWei, networkFeeUsdMicros, ownerChargeUsdMicros } = row
+  const {
+    endUserId,
+    externalUserId,
+    requestCount,
+    feeWei,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+  } = row
   const known = externalUserId !== undefined
   return {
-    endUserId, externalUserId: externalUserId ?? null,
-    userType: known ? 'system_managed' : 'unknown', identifier: externalUserId ?? endUserId,
-    requestCount: toCount(requestCount), currency, feeWei, networkFeeUsdMicros, ownerChargeUsdMicros, ...billable(row),
+    endUserId,
+    externalUserId: externalUserId ?? null,
+    userType: known ? 'system_managed' : 'unknown',
+    identifier: externalUserId ?? endUserId,
+    requestCount: toCount(requestCount),
+    currency,
+    feeWei,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+    ...billable(row),
   }
 }
 
 function toPipelineRow(row: PipelineModelUsage) {
-  const { pipeline, modelId, requestCount, feeWei, feeEth, networkFeeUsdMicros, ownerChargeUsdMicros } = row
+  const {
+    pipeline,
+    modelId,
+    requestCount,
+    feeWei,
+    feeEth,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+  } = row
   return {
-    pipeline, modelId, requestCount: toCount(requestCount), currency,
+    pipeline,
+    modelId,
+    requestCount: toCount(requestCount),
+    currency,
     // The second pair of names is what existing clients read (billing facts 6.1).
-    feeWei, feeEth, networkFeeWei: feeWei, networkFeeEth: feeEth, networkFeeUsdMicros, ownerChargeUsdMicros,
-    ...rate(row), ...billable(row),
+    feeWei,
+    feeEth,
+    networkFeeWei: feeWei,
+    networkFeeEth: feeEth,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+    ...rate(row),
+    ...billable(row),
   }
 }
 
-const toDailyRow = (row: PipelineModelUsage) => ({ date: row.date ?? 'other', ...toPipelineRow(row) })
+const toDailyRow = (row: PipelineModelUsage) => ({
+  date: row.date ?? 'other',
+  ...toPipelineRow(row),
+})
 
 const toManifestRow = (row: SessionUsage) => ({
-  manifestId: row.manifestId, pipeline: row.pipeline, modelId: row.modelId, requestCount: toCount(row.requestCount), currency,
-  feeWei: row.feeWei, networkFeeUsdMicros: row.networkFeeUsdMicros, networkFeeUsdExact: row.networkFeeUsdExact,
-  ownerChargeUsdMicros: row.ownerChargeUsdMicros, billableSecs: row.billableSecs,
-  ...(row.firstAt === undefined ? {} : { firstAt: row.firstAt }), ...(row.lastAt === undefined ? {} : { lastAt: row.lastAt }),
-  ...rate(row), ...billable(row),
+  manifestId: row.manifestId,
+  pipeline: row.pipeline,
+  modelId: row.modelId,
+  requestCount: toCount(row.requestCount),
+  currency,
+  feeWei: row.feeWei,
+  networkFeeUsdMicros: row.networkFeeUsdMicros,
+  networkFeeUsdExact: row.networkFeeUsdExact,
+  ownerChargeUsdMicros: row.ownerChargeUsdMicros,
+  billableSecs: row.billableSecs,
+  ...(row.firstAt === undefined ? {} : { firstAt: row.firstAt }),
+  ...(row.lastAt === undefined ? {} : { lastAt: row.lastAt }),
+  ...rate(row),
+  ...billable(row),
 })
 
 const toSessionRow = (row: SessionUsage) => ({
-  sessionId: row.sessionId ?? 'other', endUserId: row.endUserId ?? 'other', externalUserId: row.externalUserId ?? null,
+  sessionId: row.sessionId ?? 'other',
+  endUserId: row.endUserId ?? 'other',
+  externalUserId: row.externalUserId ?? null,
   ...toManifestRow(row),
 })
 
 const toDayRow = (row: DayUsage) => ({
-  date: row.date, requestCount: toCount(row.requestCount), currency, feeWei: row.feeWei,
-  networkFeeUsdMicros: row.networkFeeUsdMicros, ownerChargeUsdMicros: row.ownerChargeUsdMicros, ...billable(row),
+  date: row.date,
+  requestCount: toCount(row.requestCount),
+  currency,
+  feeWei: row.feeWei,
+  networkFeeUsdMicros: row.networkFeeUsdMicros,
+  ownerChargeUsdMicros: row.ownerChargeUsdMicros,
+  ...billable(row),
 })
 
 /** One ticket (billing facts 6.3). */
 export const toRequest = (item: UsageRequest, clientId: string) => ({
-  time: item.time, clientId, appName: item.appName, endUserId: item.endUserId, externalUserId: item.externalUserId ?? null,
-  eventId: item.eventId, gatewayRequestId: item.gatewayRequestId, pipeline: item.pipeline, modelId: item.modelId,
-  manifestId: item.manifestId, sessionId: item.sessionId, sequenceNumber: item.sequenceNumber, feeWei: item.feeWei,
-  networkFeeUsdMicros: item.networkFeeUsdMicros ?? null, networkFeeUsdExact: item.networkFeeUsdExact ?? null,
-  ethUsdPrice: item.ethUsdPrice ?? null, billableSecs: item.billableSecs, pixels: item.pixels,
+  time: item.time,
+  clientId,
+  appName: item.appName,
+  endUserId: item.endUserId,
+  externalUserId: item.externalUserId ?? null,
+  eventId: item.eventId,
+  gatewayRequestId: item.gatewayRequestId,
+  pipeline: item.pipeline,
+  modelId: item.modelId,
+  manifestId: item.manifestId,
+  sessionId: item.sessionId,
+  sequenceNumber: item.sequenceNumber,
+  feeWei: item.feeWei,
+  networkFeeUsdMicros: item.networkFeeUsdMicros ?? null,
+  networkFeeUsdExact: item.networkFeeUsdExact ?? null,
+  ethUsdPrice: item.ethUsdPrice ?? null,
+  billableSecs: item.billableSecs,
+  pixels: item.pixels,
 })
 
 /** One signer session (billing facts 6.3). */
 export const toSession = (item: UsageSession, clientId: string) => ({
-  sessionId: item.sessionId, manifestId: item.manifestId, clientId, appName: item.appName, endUserId: item.endUserId,
-  externalUserId: item.externalUserId ?? null, pipeline: item.pipeline, modelId: item.modelId,
-  requestCount: toCount(item.requestCount), unpricedCount: toCount(item.unpricedCount), feeWei: item.feeWei,
-  networkFeeUsdMicros: item.networkFeeUsdMicros, networkFeeUsdExact: item.networkFeeUsdExact, billableSecs: item.billableSecs,
-  pixels: item.pixels, startedAt: item.startedAt, ...(item.endedAt === undefined ? {} : { endedAt: item.endedAt }),
+  sessionId: item.sessionId,
+  manifestId: item.manifestId,
+  clientId,
+  appName: item.appName,
+  endUserId: item.endUserId,
+  externalUserId: item.externalUserId ?? null,
+  pipeline: item.pipeline,
+  modelId: item.modelId,
+  requestCount: toCount(item.requestCount),
+  unpricedCount: toCount(item.unpricedCount),
+  feeWei: item.feeWei,
+  networkFeeUsdMicros: item.networkFeeUsdMicros,
+  networkFeeUsdExact: item.networkFeeUsdExact,
+  billableSecs: item.billableSecs,
+  pixels: item.pixels,
+  startedAt: item.startedAt,
+  ...(item.endedAt === undefined ? {} : { endedAt: item.endedAt }),
 })
 
 /** What one batch took from one user. */
 export const toCharge = (charge: UsageCharge) => ({
-  chargeId: charge.chargeId, endUserId: charge.endUserId, externalUserId: charge.externalUserId,
-  costUsdMicros: charge.costUsdMicros, costUsdExact: charge.costUsdExact, balanceUsdMicros: charge.balanceUsdMicros,
-  balanceUsdExact: charge.balanceUsdExact, overageUsdExact: charge.overageUsdExact, ticketCount: toCount(charge.ticketCount),
+  chargeId: charge.chargeId,
+  endUserId: charge.endUserId,
+  externalUserId: charge.externalUserId,
+  costUsdMicros: charge.costUsdMicros,
+  costUsdExact: charge.costUsdExact,
+  balanceUsdMicros: charge.balanceUsdMicros,
+  balanceUsdExact: charge.balanceUsdExact,
+  overageUsdExact: charge.overageUsdExact,
+  ticketCount: toCount(charge.ticketCount),
   time: charge.time,
 })
 

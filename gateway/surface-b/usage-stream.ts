@@ -4,7 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
 import { DomainError } from '../../proto/errors.ts'
-import type { StreamOwnUsageResponse, StreamUsageResponse } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
+import type {
+  StreamOwnUsageResponse,
+  StreamUsageResponse,
+} from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { App } from '../listener.ts'
 import { AppParams, text } from '../request-schemas.ts'
 import { route } from '../route.ts'
@@ -33,9 +36,13 @@ data: {"chargeId":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","endUserId":"4f6c1a0e-8
 "balanceUsdExact":"4.99964","overageUsdExact":"0","ticketCount":3,"time":"2026-04-02T10:00:01.250Z"}
 
 `.replaceAll('\\\n', '')
-const response = { 200: { description, content: { 'text/event-stream': { schema: { type: 'string' }, example } } } }
+const response = {
+  200: { description, content: { 'text/event-stream': { schema: { type: 'string' }, example } } },
+}
 const StreamHeaders = Type.Object({
-  'last-event-id': Type.Optional(Type.String({ maxLength: 4_096, description: 'The last id that arrived.' })),
+  'last-event-id': Type.Optional(
+    Type.String({ maxLength: 4_096, description: 'The last id that arrived.' }),
+  ),
 })
 const AppQuery = Type.Object({ userId: Type.Optional(text('an endUserId or an externalUserId')) })
 const refuses = ['RATE_LIMITED'] as const
@@ -45,25 +52,55 @@ export function usageStreamRoutes(app: App): void {
   const stopping = new AbortController()
   app.addHook('preClose', async () => stopping.abort())
 
-  app.get('/api/v1/builder/apps/:clientId/usage/stream', {
-    ...route({ guard: { kind: 'm2m_basic' }, metered: true, refuses }, {
-      summary: 'Live spend of the app', tags: ['usage'],
-      params: AppParams, querystring: AppQuery, headers: StreamHeaders, response,
-    }), exposeHeadRoute: false,
-  }, async ({ params, query, headers, core }, reply) => {
-    const after = headers['last-event-id']
-    return stream(reply, { stopping: stopping.signal, open: (signal) => core.usage.follow({ ...params, ...query, after }, signal) })
-  })
+  app.get(
+    '/api/v1/builder/apps/:clientId/usage/stream',
+    {
+      ...route(
+        { guard: { kind: 'm2m_basic' }, metered: true, refuses },
+        {
+          summary: 'Live spend of the app',
+          tags: ['usage'],
+          params: AppParams,
+          querystring: AppQuery,
+          headers: StreamHeaders,
+          response,
+        },
+      ),
+      exposeHeadRoute: false,
+    },
+    async ({ params, query, headers, core }, reply) => {
+      const after = headers['last-event-id']
+      return stream(reply, {
+        stopping: stopping.signal,
+        open: (signal) => core.usage.follow({ ...params, ...query, after }, signal),
+      })
+    },
+  )
 
-  app.get('/api/v1/user/usage/stream', {
-    ...route({ guard: { kind: 'user' }, metered: true, refuses }, {
-      summary: 'Own live spend', tags: ['end user'], querystring: Type.Object({}), headers: StreamHeaders, response,
-    }), exposeHeadRoute: false,
-  }, async ({ query, headers, core }, reply) => {
-    refuseOtherUser(query)
-    const after = headers['last-event-id']
-    return stream(reply, { stopping: stopping.signal, open: (signal) => core.usage.followOwn({ after }, signal) })
-  })
+  app.get(
+    '/api/v1/user/usage/stream',
+    {
+      ...route(
+        { guard: { kind: 'user' }, metered: true, refuses },
+        {
+          summary: 'Own live spend',
+          tags: ['end user'],
+          querystring: Type.Object({}),
+          headers: StreamHeaders,
+          response,
+        },
+      ),
+      exposeHeadRoute: false,
+    },
+    async ({ query, headers, core }, reply) => {
+      refuseOtherUser(query)
+      const after = headers['last-event-id']
+      return stream(reply, {
+        stopping: stopping.signal,
+        open: (signal) => core.usage.followOwn({ after }, signal),
+      })
+    },
+  )
 }
 
 interface Streaming {
@@ -83,7 +120,8 @@ async function stream(reply: FastifyReply, { stopping, open }: Streaming): Promi
     return reply.send(Readable.from(events({ first, messages, signal }), { objectMode: false }))
   } catch (error) {
     gone.abort()
-    if (error instanceof DomainError && error.reason === 'RATE_LIMITED') void reply.header('retry-after', busySeconds)
+    if (error instanceof DomainError && error.reason === 'RATE_LIMITED')
+      void reply.header('retry-after', busySeconds)
     throw error
   }
 }
@@ -114,7 +152,8 @@ async function* events({ first, messages, signal }: Events): AsyncGenerator<stri
       yield eventOf(next.value)
     }
   } catch (error) {
-    if (!signal.aborted && error instanceof DomainError) yield `event: end\ndata: ${JSON.stringify({ code: error.reason.toLowerCase() })}\n\n`
+    if (!signal.aborted && error instanceof DomainError)
+      yield `event: end\ndata: ${JSON.stringify({ code: error.reason.toLowerCase() })}\n\n`
   }
 }
 
@@ -122,5 +161,7 @@ async function* events({ first, messages, signal }: Events): AsyncGenerator<stri
 function eventOf({ cursor, charge, reset }: Said): string {
   const id = `id: ${cursor}\n`
   if (reset) return `event: reset\n${id}data: {}\n\n`
-  return charge === undefined ? `${id}\n` : `event: charge\n${id}data: ${JSON.stringify(toCharge(charge))}\n\n`
+  return charge === undefined
+    ? `${id}\n`
+    : `event: charge\n${id}data: ${JSON.stringify(toCharge(charge))}\n\n`
 }

@@ -14,9 +14,14 @@ const statuses = ['active', 'inactive'] as const
 // Open on purpose: existing clients send more than the specification names.
 const UserBody = Type.Object({
   externalUserId: required("The integrator's id of the user, at most 200 bytes of UTF-8."),
-  email: Type.Optional(Type.Unsafe<string | null>({
-    type: 'string', nullable: true, maxLength: 320, description: 'null removes it',
-  })),
+  email: Type.Optional(
+    Type.Unsafe<string | null>({
+      type: 'string',
+      nullable: true,
+      maxLength: 320,
+      description: 'null removes it',
+    }),
+  ),
   status: Type.Optional(Type.String({ description: 'active or inactive', maxLength: 20 })),
 })
 
@@ -28,42 +33,89 @@ const UsersQuery = Type.Object({
 
 /** Provisioning of end users (service specification, surface B: users and keys). */
 export function userRoutes(app: App): void {
-  app.get(url, route({ guard: { kind: 'm2m', scope: 'users:read' } }, {
-    summary: 'List provisioned users', tags,
-    params: AppParams, querystring: UsersQuery, response: { 200: ref(UserList) },
-  }), async ({ params, query: { limit, ...filter }, core }) => {
-    const { users, nextCursor } = await core.users.list({ ...params, ...filter, limit: Number(limit ?? 0) })
-    return { users: users.map(toUser), ...(nextCursor === undefined ? {} : { nextCursor }) }
-  })
+  app.get(
+    url,
+    route(
+      { guard: { kind: 'm2m', scope: 'users:read' } },
+      {
+        summary: 'List provisioned users',
+        tags,
+        params: AppParams,
+        querystring: UsersQuery,
+        response: { 200: ref(UserList) },
+      },
+    ),
+    async ({ params, query: { limit, ...filter }, core }) => {
+      const { users, nextCursor } = await core.users.list({
+        ...params,
+        ...filter,
+        limit: Number(limit ?? 0),
+      })
+      return { users: users.map(toUser), ...(nextCursor === undefined ? {} : { nextCursor }) }
+    },
+  )
 
-  app.post(url, route({ guard: { kind: 'm2m', scope: 'users:write' } }, {
-    summary: 'Create a user or update the named attributes', tags,
-    params: AppParams, body: UserBody, response: { 200: ref(User), 201: ref(User) },
-  }), async ({ params, body, core }, reply) => {
-    const { user, created } = await core.users.upsert({ ...params, ...attributes(body) })
-    return reply.code(created ? 201 : 200).send(toUser(present(user, 'user')))
-  })
+  app.post(
+    url,
+    route(
+      { guard: { kind: 'm2m', scope: 'users:write' } },
+      {
+        summary: 'Create a user or update the named attributes',
+        tags,
+        params: AppParams,
+        body: UserBody,
+        response: { 200: ref(User), 201: ref(User) },
+      },
+    ),
+    async ({ params, body, core }, reply) => {
+      const { user, created } = await core.users.upsert({ ...params, ...attributes(body) })
+      return reply.code(created ? 201 : 200).send(toUser(present(user, 'user')))
+    },
+  )
 
-  app.put(url, route({ guard: { kind: 'm2m', scope: 'users:write' } }, {
-    summary: 'Update a user', tags,
-    params: AppParams, body: UserBody, response: { 200: ref(UpdatedUser) },
-  }), async ({ params, body, core }) => {
-    const { user } = await core.users.update({ ...params, ...attributes(body) })
-    return { success: true, ...toUser(present(user, 'user')) }
-  })
+  app.put(
+    url,
+    route(
+      { guard: { kind: 'm2m', scope: 'users:write' } },
+      {
+        summary: 'Update a user',
+        tags,
+        params: AppParams,
+        body: UserBody,
+        response: { 200: ref(UpdatedUser) },
+      },
+    ),
+    async ({ params, body, core }) => {
+      const { user } = await core.users.update({ ...params, ...attributes(body) })
+      return { success: true, ...toUser(present(user, 'user')) }
+    },
+  )
 
-  app.delete(url, route({ guard: { kind: 'm2m', scope: 'users:write' } }, {
-    summary: 'Deactivate a user', tags, params: AppParams,
-    querystring: Type.Object({ externalUserId: required('Whom to deactivate.') }),
-    response: { 200: ref(Deactivated) },
-  }), async ({ params, query: { externalUserId }, core, correlationId }) => {
-    const { user, effectiveBy } = await core.users.deactivate({ ...params, externalUserId })
-    const { status } = present(user, 'user')
-    return { success: true, status, correlation_id: correlationId, effectiveBy }
-  })
+  app.delete(
+    url,
+    route(
+      { guard: { kind: 'm2m', scope: 'users:write' } },
+      {
+        summary: 'Deactivate a user',
+        tags,
+        params: AppParams,
+        querystring: Type.Object({ externalUserId: required('Whom to deactivate.') }),
+        response: { 200: ref(Deactivated) },
+      },
+    ),
+    async ({ params, query: { externalUserId }, core, correlationId }) => {
+      const { user, effectiveBy } = await core.users.deactivate({ ...params, externalUserId })
+      const { status } = present(user, 'user')
+      return { success: true, status, correlation_id: correlationId, effectiveBy }
+    },
+  )
 }
 
-interface Body { externalUserId: string; email?: string | null; status?: string }
+interface Body {
+  externalUserId: string
+  email?: string | null
+  status?: string
+}
 
 function attributes({ externalUserId, email, status }: Body) {
   return {
@@ -81,7 +133,10 @@ function toStatus(given: string): string {
 }
 
 function toUser(user: UserMessage) {
-  const status = present(statuses.find((one) => one === user.status), 'status')
+  const status = present(
+    statuses.find((one) => one === user.status),
+    'status',
+  )
   return {
     id: user.id,
     clientId: user.clientId,

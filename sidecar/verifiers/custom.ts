@@ -29,9 +29,9 @@ export async function loadCustomVerifier(name: string, context: CustomContext): 
 
 function isCustomModule(value: unknown): value is CustomModule {
   return (
-    typeof value === 'object'
-    && value !== null
-    && 'createVerifier' in value
-    && typeof value.createVerifier === 'function'
+    typeof value === 'object' &&
+    value !== null &&
+    'createVerifier' in value &&
+    typeof value.createVerifier === 'function'
   )
 }

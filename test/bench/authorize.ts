@@ -129,9 +129,9 @@ async function sampleAnswer(sidecar: Helper, key: string): Promise<string> {
 function requestOf(key: string): string {
   const body = bodyOf(key)
   return (
-    'POST /authorize HTTP/1.1\r\nHost: 127.0.0.1:8090\r\nUser-Agent: Go-http-client/1.1\r\n'
-    + `Content-Length: ${Buffer.byteLength(body)}\r\nAuthorization: Bearer ${secret}\r\n`
-    + `Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n${body}`
+    'POST /authorize HTTP/1.1\r\nHost: 127.0.0.1:8090\r\nUser-Agent: Go-http-client/1.1\r\n' +
+    `Content-Length: ${Buffer.byteLength(body)}\r\nAuthorization: Bearer ${secret}\r\n` +
+    `Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n${body}`
   )
 }
 

@@ -87,8 +87,8 @@ async function describeMachine(bench: Bench): Promise<string> {
   const { version, kind } = await bench.server()
   const [cpu] = cpus()
   return (
-    `${cpus().length} cores (${cpu?.model.trim() ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, `
-    + `${process.platform}-${process.arch}, Node ${process.version}, PostgreSQL ${version} ${kind}`
+    `${cpus().length} cores (${cpu?.model.trim() ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, ` +
+    `${process.platform}-${process.arch}, Node ${process.version}, PostgreSQL ${version} ${kind}`
   )
 }
 
@@ -116,7 +116,8 @@ async function main(): Promise<number> {
     process.stderr.write(usage)
     return values.help ? 0 : 2
   }
-  const { BENCH_DATABASE_URL, TEST_DATABASE_URL, BENCH_KAFKA_BROKERS, TEST_KAFKA_BROKERS } = process.env
+  const { BENCH_DATABASE_URL, TEST_DATABASE_URL, BENCH_KAFKA_BROKERS, TEST_KAFKA_BROKERS } =
+    process.env
   const bench = createBench({
     quick: values.quick,
     databaseUrl: BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined,

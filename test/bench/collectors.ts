@@ -35,7 +35,10 @@ export async function openTopic(bench: Bench, brokers: readonly string[], partit
   /** Writes `count` events, in turn to each partition. Returns where each partition ends when all are acknowledged. */
   async function fill(events: Topic, count: number): Promise<readonly number[]> {
     for (const batch of events.batches(count, produced)) {
-      await producer.send({ messages: batch.map(({ bytes: value }) => ({ topic, value, partition: place() })), acks: 1 })
+      await producer.send({
+        messages: batch.map(({ bytes: value }) => ({ topic, value, partition: place() })),
+        acks: 1,
+      })
     }
     return [...ends]
   }
@@ -57,7 +60,14 @@ export async function startCollectorProcess(
   const [port = 0] = await freePorts(1)
   const child = spawn(process.execPath, ['deploy/tollgate.mjs', 'collector'], {
     cwd: root,
-    env: { PATH, HOME, RATE_FIXED: '3000', LOG_LEVEL: 'warn', COLLECTOR_ADMIN_PORT: String(port), ...settings },
+    env: {
+      PATH,
+      HOME,
+      RATE_FIXED: '3000',
+      LOG_LEVEL: 'warn',
+      COLLECTOR_ADMIN_PORT: String(port),
+      ...settings,
+    },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
   const ended = once(child, 'exit')
@@ -67,8 +77,12 @@ export async function startCollectorProcess(
   }
   bench.defer(stop)
   for (const until = Date.now() + startMs; ; await sleep(20)) {
-    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).then(({ ok }) => ok, () => false)
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    )
     if (ready) return { pid: child.pid ?? 0, stop }
-    if (Date.now() > until || child.exitCode !== null) throw new Error('tollgate collector is not ready')
+    if (Date.now() > until || child.exitCode !== null)
+      throw new Error('tollgate collector is not ready')
   }
 }

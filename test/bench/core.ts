@@ -82,7 +82,11 @@ export function wireCore(url: string) {
 
   /** The user of that name, made when new. */
   async function userId({ appId }: M2mCaller, name: string): Promise<UserId> {
-    const made = await users.upsert(appId, { externalUserId: externalUserId(name) }, { name: 'bench' })
+    const made = await users.upsert(
+      appId,
+      { externalUserId: externalUserId(name) },
+      { name: 'bench' },
+    )
     return made.user.id
   }
 

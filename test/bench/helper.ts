@@ -66,9 +66,9 @@ export function figure(figures: Figures, name: string): number {
 
 function isFigures(message: unknown): message is Figures {
   return (
-    typeof message === 'object'
-    && message !== null
-    && Object.values(message).every((value) => typeof value === 'number')
+    typeof message === 'object' &&
+    message !== null &&
+    Object.values(message).every((value) => typeof value === 'number')
   )
 }
 

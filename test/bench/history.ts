@@ -50,7 +50,10 @@ export async function makeHistory(bench: Omit<Bench, 'million' | 'history'>): Pr
 async function crowd(core: Wired, total: number) {
   const caller = await core.createApp()
   const habit = async (user: number, hours: number, perHour: number): Promise<Habit> => ({
-    appId: caller.appId, userId: await core.userId(caller, userName(user)), hours, perHour,
+    appId: caller.appId,
+    userId: await core.userId(caller, userName(user)),
+    hours,
+    perHour,
   })
   const perHour = Math.max(1, Math.round(total / 10 / (others * otherHours)))
   const habits = [await habit(0, monthHours, Math.ceil(total / monthHours))]
@@ -58,9 +61,13 @@ async function crowd(core: Wired, total: number) {
   habits.push(await habit(others, otherHours, Math.min(perHour, 10)))
   const ticketsOf = (each: Habit | undefined): number => (each ? each.hours * each.perHour : 0)
   return {
-    habits, most: ticketsOf(habits[0]), least: ticketsOf(habits.at(-1)),
+    habits,
+    most: ticketsOf(habits[0]),
+    least: ticketsOf(habits.at(-1)),
     crowd: {
-      appId: caller.appId, caller, users: habits.length,
+      appId: caller.appId,
+      caller,
+      users: habits.length,
       tickets: habits.reduce((sum, each) => sum + ticketsOf(each), 0),
       hours: habits.reduce((sum, { hours }) => sum + hours, 0),
     },

@@ -29,7 +29,10 @@ export async function latency(bench: Bench): Promise<Finding[]> {
   const events = createTopic({ clientId, pick: () => Math.floor(Math.random() * userCount) })
   const ends = await topic.fill(events, backlog)
   const collector = await startCollectorProcess(bench, {
-    DATABASE_URL: url, KAFKA_BROKERS: bench.kafka.join(','), KAFKA_TOPIC: topic.name, KAFKA_GROUP: topic.name,
+    DATABASE_URL: url,
+    KAFKA_BROKERS: bench.kafka.join(','),
+    KAFKA_TOPIC: topic.name,
+    KAFKA_GROUP: topic.name,
   })
   const rate = await rateOf(core, ends)
 
@@ -44,8 +47,8 @@ export async function latency(bench: Bench): Promise<Finding[]> {
       value: quantile(delays, 0.99),
       spread: middleHalf(delays),
       detail:
-        `median ${quantile(delays, 0.5).toFixed(2)} s, most ${Math.max(...delays).toFixed(2)} s over ${seconds} s `
-        + `at ${count((perTick * 1000) / tickMs)}/s, half of ${count(rate)}/s`,
+        `median ${quantile(delays, 0.5).toFixed(2)} s, most ${Math.max(...delays).toFixed(2)} s over ${seconds} s ` +
+        `at ${count((perTick * 1000) / tickMs)}/s, half of ${count(rate)}/s`,
     },
   ]
 }
@@ -60,7 +63,8 @@ async function rateOf(core: Wired, ends: Ends): Promise<number> {
   for (const until = Date.now() + giveUpMs; Date.now() < until; await sleep(20)) {
     const taken = sum(await takenOf(core))
     if (taken > 0) first ??= { at: performance.now(), taken }
-    if (first && taken >= total) return ((taken - first.taken) / (performance.now() - first.at)) * 1000
+    if (first && taken >= total)
+      return ((taken - first.taken) / (performance.now() - first.at)) * 1000
   }
   throw new Error('the backlog was not taken in time')
 }
@@ -88,10 +92,18 @@ async function watch(core: Wired, { seconds, send }: Watching): Promise<number[]
   const delays: number[] = []
   const sending = new AbortController()
   const looking = (async () => {
-    for (const until = Date.now() + giveUpMs; !sending.signal.aborted || waiting.length > 0; await sleep(5)) {
+    for (
+      const until = Date.now() + giveUpMs;
+      !sending.signal.aborted || waiting.length > 0;
+      await sleep(5)
+    ) {
       const taken = await takenOf(core)
       const now = performance.now()
-      for (let next = waiting[0]; next?.ends.every((end, i) => end <= (taken[i] ?? 0)); next = waiting[0]) {
+      for (
+        let next = waiting[0];
+        next?.ends.every((end, i) => end <= (taken[i] ?? 0));
+        next = waiting[0]
+      ) {
         delays.push((now - next.at) / 1000)
         waiting.shift()
       }

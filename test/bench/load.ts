@@ -40,9 +40,9 @@ async function run({ port, count, connections }: Run) {
     let missing = shape.length
     socket.on('data', (chunk) => {
       if (
-        missing === shape.length
-        && chunk.length > shape.status
-        && chunk[shape.status] !== success
+        missing === shape.length &&
+        chunk.length > shape.status &&
+        chunk[shape.status] !== success
       ) {
         finished.reject(new Error(`refused: ${chunk.toString()}`))
       }

@@ -13,7 +13,9 @@ const giveUpMs = 300_000
 /** The most that `tollgate collector` ever holds while it works off a backlog as fast as it can. */
 export async function collectorMemory(bench: Bench): Promise<Finding[]> {
   if (bench.kafka === null) {
-    bench.say('memory-collector: no row, because BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names no Kafka')
+    bench.say(
+      'memory-collector: no row, because BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names no Kafka',
+    )
     return []
   }
   const backlog = bench.quick ? 200_000 : 1_000_000
@@ -23,15 +25,22 @@ export async function collectorMemory(bench: Bench): Promise<Finding[]> {
   const { clientId } = await core.createApp()
   const topic = await openTopic(bench, bench.kafka, partitions)
   bench.say(`writing a backlog of ${count(backlog)} events`)
-  await topic.fill(createTopic({ clientId, pick: () => Math.floor(Math.random() * userCount) }), backlog)
+  await topic.fill(
+    createTopic({ clientId, pick: () => Math.floor(Math.random() * userCount) }),
+    backlog,
+  )
 
   const collector = await startCollectorProcess(bench, {
-    DATABASE_URL: url, KAFKA_BROKERS: bench.kafka.join(','), KAFKA_TOPIC: topic.name, KAFKA_GROUP: topic.name,
+    DATABASE_URL: url,
+    KAFKA_BROKERS: bench.kafka.join(','),
+    KAFKA_TOPIC: topic.name,
+    KAFKA_GROUP: topic.name,
   })
   const started = performance.now()
   let early = 0
   for (let taken = 0; taken < backlog; await sleep(250)) {
-    if (performance.now() - started > giveUpMs) throw new Error(`only ${taken} of ${backlog} events were taken`)
+    if (performance.now() - started > giveUpMs)
+      throw new Error(`only ${taken} of ${backlog} events were taken`)
     taken = await takenOf(core.pool)
     if (taken < backlog / 5) early = await highWaterMiB(collector.pid)
   }

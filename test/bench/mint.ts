@@ -45,7 +45,10 @@ export async function userTokenMint(bench: Bench): Promise<Finding[]> {
       name: 'user-token mint over REST, processor time',
       unit: '',
       target: null,
-      ...pairedRatio(signed.map((perSecond) => (cores * 1e6) / perSecond), cpuUs),
+      ...pairedRatio(
+        signed.map((perSecond) => (cores * 1e6) / perSecond),
+        cpuUs,
+      ),
       detail: `${median(cpuUs).toFixed(0)} us of gateway and core for a token, signature and all`,
     },
   ]
@@ -93,8 +96,8 @@ async function prepare(bench: Bench): Promise<Parts> {
   }
   const requests = names.map((name) =>
     Buffer.from(
-      `POST ${users}/${name}/token HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n`
-        + `Authorization: ${authorization}\r\nContent-Length: 0\r\n\r\n`,
+      `POST ${users}/${name}/token HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n` +
+        `Authorization: ${authorization}\r\nContent-Length: 0\r\n\r\n`,
     ),
   )
   return {

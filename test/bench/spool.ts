@@ -81,8 +81,8 @@ async function append(path: string): Promise<number> {
 function requestOf(secret: string): string {
   const body = eventOf()
   return (
-    'POST /events HTTP/1.1\r\nHost: 127.0.0.1:8090\r\nX-Correlation-Id: bench\r\n'
-    + `Content-Length: ${Buffer.byteLength(body)}\r\nAuthorization: Bearer ${secret}\r\n\r\n${body}`
+    'POST /events HTTP/1.1\r\nHost: 127.0.0.1:8090\r\nX-Correlation-Id: bench\r\n' +
+    `Content-Length: ${Buffer.byteLength(body)}\r\nAuthorization: Bearer ${secret}\r\n\r\n${body}`
   )
 }
 

@@ -38,8 +38,8 @@ export async function usageMonth(bench: Bench): Promise<Finding[]> {
       target: { atMost: 2 },
       ...pairedRatio(many, few),
       detail:
-        `${median(many).toFixed(1)} ms over ${count(large.tickets)}, ${median(few).toFixed(1)} ms over ${count(small.tickets)}; `
-        + `${large.users} users at ${count(large.hours)} hours in both`,
+        `${median(many).toFixed(1)} ms over ${count(large.tickets)}, ${median(few).toFixed(1)} ms over ${count(small.tickets)}; ` +
+        `${large.users} users at ${count(large.hours)} hours in both`,
     },
   ]
 }

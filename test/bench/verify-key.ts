@@ -114,7 +114,8 @@ async function prepare(bench: Bench): Promise<Parts> {
   const metadata = new Metadata()
   metadata.set(serviceTokenHeader, coreToken)
   return {
-    verify: (n, done) => client.verifyApiKey({ apiKey: keys[n % keys.length] ?? '' }, metadata, done),
+    verify: (n, done) =>
+      client.verifyApiKey({ apiKey: keys[n % keys.length] ?? '' }, metadata, done),
     check: (_, done) => checkHealth(client, metadata, done),
     cpuMs: coreCpuMs,
   }
@@ -132,7 +133,11 @@ const checkHealth = (client: Client, metadata: Metadata, done: Done): ClientUnar
     done,
   )
 
-async function post(url: string, authorization: string, json: object): Promise<{ apiKey?: string }> {
+async function post(
+  url: string,
+  authorization: string,
+  json: object,
+): Promise<{ apiKey?: string }> {
   const response = await fetch(url, {
     method: 'POST',
     headers: { authorization, 'content-type': 'application/json' },

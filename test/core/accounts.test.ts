@@ -5,7 +5,15 @@ import { createTurns } from '../../core/identity/turns.ts'
 import { isRegistered } from '../../core/tokens/redirect-uris.ts'
 import * as pb from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
-import { type TestApp, type TestCore, atOnce, outcome, refusal, serviceToken, startTestCore } from './support.ts'
+import {
+  type TestApp,
+  type TestCore,
+  atOnce,
+  outcome,
+  refusal,
+  serviceToken,
+  startTestCore,
+} from './support.ts'
 
 let test: TestCore
 let app: TestApp
@@ -25,14 +33,30 @@ afterAll(async () => {
   await test.stop()
 })
 
-const options = (headers: Record<string, string> = {}) => ({ deadlineMs: 15_000, headers: { [serviceTokenHeader]: serviceToken, ...headers } })
+const options = (headers: Record<string, string> = {}) => ({
+  deadlineMs: 15_000,
+  headers: { [serviceTokenHeader]: serviceToken, ...headers },
+})
 const create = (request: Partial<pb.CreateAccountRequest>) =>
   unary(client.createAccount.bind(client))(pb.CreateAccountRequest.fromPartial(request), options())
-const logIn = (email: string, secret = password) => unary(client.logIn.bind(client))({ email, password: secret }, options())
+const logIn = (email: string, secret = password) =>
+  unary(client.logIn.bind(client))({ email, password: secret }, options())
 const withIdentity = (request: Partial<pb.LogInWithIdentityRequest>) =>
-  unary(client.logInWithIdentity.bind(client))(pb.LogInWithIdentityRequest.fromPartial({ issuer: 'https://idp.example', ...request }), options())
-const check = (kind: string, session: string | undefined, clientId: string | undefined = app.clientId) =>
-  outcome(unary(callers.checkCaller.bind(callers))({ kind, clientId, scope: undefined }, options(session === undefined ? {} : { [sessionHeader]: session })))
+  unary(client.logInWithIdentity.bind(client))(
+    pb.LogInWithIdentityRequest.fromPartial({ issuer: 'https://idp.example', ...request }),
+    options(),
+  )
+const check = (
+  kind: string,
+  session: string | undefined,
+  clientId: string | undefined = app.clientId,
+) =>
+  outcome(
+    unary(callers.checkCaller.bind(callers))(
+      { kind, clientId, scope: undefined },
+      options(session === undefined ? {} : { [sessionHeader]: session }),
+    ),
+  )
 
 describe('an account', () => {
   it('is made once for an address, in any case', async () => {
@@ -44,16 +68,24 @@ describe('an account', () => {
 
   it('has a password of 12 to 200 characters and a real address', async () => {
     for (const secret of ['x'.repeat(11), 'x'.repeat(201)]) {
-      expect(await outcome(create({ email: 'short@example.com', password: secret }))).toBe('REQUEST_INVALID')
+      expect(await outcome(create({ email: 'short@example.com', password: secret }))).toBe(
+        'REQUEST_INVALID',
+      )
     }
     expect(await outcome(create({ email: 'nobody', password }))).toBe('REQUEST_INVALID')
-    expect(await outcome(create({ email: 'long@example.com', password: 'x'.repeat(200) }))).toBe('OK')
-    expect(await outcome(logIn('long@example.com', `${'x'.repeat(200)}y`))).toBe('CREDENTIAL_INVALID')
+    expect(await outcome(create({ email: 'long@example.com', password: 'x'.repeat(200) }))).toBe(
+      'OK',
+    )
+    expect(await outcome(logIn('long@example.com', `${'x'.repeat(200)}y`))).toBe(
+      'CREDENTIAL_INVALID',
+    )
   })
 
   it('keeps its password as argon2id', async () => {
     await create({ email: 'hash@example.com', password })
-    const { rows } = await test.sql.query('select password_hash from accounts where email = \'hash@example.com\'')
+    const { rows } = await test.sql.query(
+      "select password_hash from accounts where email = 'hash@example.com'",
+    )
     expect(rows[0].password_hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   })
 
@@ -68,7 +100,10 @@ describe('an account', () => {
       }
       return times.sort((a, b) => a - b)[4] ?? 0
     }
-    const [known, unknown] = [await median('timed@example.com'), await median('unknown@example.com')]
+    const [known, unknown] = [
+      await median('timed@example.com'),
+      await median('unknown@example.com'),
+    ]
     // argon2 takes tens of milliseconds; skipping it would show as a factor of ten.
     expect(Math.max(known, unknown) / Math.min(known, unknown)).toBeLessThan(3)
   })
@@ -82,8 +117,17 @@ describe('an account', () => {
 
 describe('an outside identity', () => {
   it('makes an account for a verified address, and finds it again by subject alone', async () => {
-    const first = await withIdentity({ subject: 's1', email: 'new@example.com', emailVerified: true, name: 'New' })
-    const second = await withIdentity({ subject: 's1', email: 'changed@example.com', emailVerified: false })
+    const first = await withIdentity({
+      subject: 's1',
+      email: 'new@example.com',
+      emailVerified: true,
+      name: 'New',
+    })
+    const second = await withIdentity({
+      subject: 's1',
+      email: 'changed@example.com',
+      emailVerified: false,
+    })
     expect(second.session?.account?.id).toBe(first.session?.account?.id)
     expect(second.session?.account?.email).toBe('new@example.com')
     expect(await outcome(logIn('new@example.com', ''))).toBe('CREDENTIAL_INVALID')
@@ -91,19 +135,38 @@ describe('an outside identity', () => {
 
   it('leads to the account that has the address only when the address is verified', async () => {
     const { account } = await create({ email: 'owner@example.com', password })
-    expect(await outcome(withIdentity({ subject: 's2', email: 'owner@example.com', emailVerified: false }))).toBe('ACCESS_DENIED')
-    const found = await withIdentity({ subject: 's2', email: 'OWNER@example.com', emailVerified: true })
+    expect(
+      await outcome(
+        withIdentity({ subject: 's2', email: 'owner@example.com', emailVerified: false }),
+      ),
+    ).toBe('ACCESS_DENIED')
+    const found = await withIdentity({
+      subject: 's2',
+      email: 'OWNER@example.com',
+      emailVerified: true,
+    })
     expect(found.session?.account?.id).toBe(account?.id)
   })
 
   it('makes one account when it arrives twice at once', async () => {
-    const all = await atOnce(6, () => withIdentity({ subject: 's3', email: 'twice@example.com', emailVerified: true }))
+    const all = await atOnce(6, () =>
+      withIdentity({ subject: 's3', email: 'twice@example.com', emailVerified: true }),
+    )
     expect(new Set(all.map(({ session }) => session?.account?.id)).size).toBe(1)
   })
 
   it('of another issuer is another', async () => {
-    const first = await withIdentity({ subject: 's4', email: 'a4@example.com', emailVerified: true })
-    const other = await withIdentity({ issuer: 'https://other.example', subject: 's4', email: 'b4@example.com', emailVerified: true })
+    const first = await withIdentity({
+      subject: 's4',
+      email: 'a4@example.com',
+      emailVerified: true,
+    })
+    const other = await withIdentity({
+      issuer: 'https://other.example',
+      subject: 's4',
+      email: 'b4@example.com',
+      emailVerified: true,
+    })
     expect(other.session?.account?.id).not.toBe(first.session?.account?.id)
   })
 })
@@ -113,18 +176,27 @@ describe('a member', () => {
     const email = `${role ?? 'none'}-${isPlatformAdmin}@example.com`
     const { account } = await create({ email, password, isPlatformAdmin })
     if (role !== null) {
-      await test.sql.query(`insert into members (app_id, account_id, role, created_at)
-        select app_id, $1, $2, now() from clients where client_id = $3`, [account?.id, role, app.clientId])
+      await test.sql.query(
+        `insert into members (app_id, account_id, role, created_at)
+        select app_id, $1, $2, now() from clients where client_id = $3`,
+        [account?.id, role, app.clientId],
+      )
     }
     return (await logIn(email)).sessionToken
   }
 
   it('may what its role allows, and a stranger not even know', async () => {
     const [viewer, admin, owner, stranger] = [
-      await memberWith('viewer'), await memberWith('admin'), await memberWith('owner'), await memberWith(null),
+      await memberWith('viewer'),
+      await memberWith('admin'),
+      await memberWith('owner'),
+      await memberWith(null),
     ]
-    const of = async (session: string) =>
-      [await check('member_read', session), await check('member_edit', session), await check('member_own', session)]
+    const of = async (session: string) => [
+      await check('member_read', session),
+      await check('member_edit', session),
+      await check('member_own', session),
+    ]
     expect(await of(viewer)).toEqual(['OK', 'EDIT_FORBIDDEN', 'EDIT_FORBIDDEN'])
     expect(await of(admin)).toEqual(['OK', 'OK', 'EDIT_FORBIDDEN'])
     expect(await of(owner)).toEqual(['OK', 'OK', 'OK'])
@@ -138,11 +210,14 @@ describe('a member', () => {
 
   it('loses what its role gave at once, without a new login', async () => {
     const { account } = await create({ email: 'demoted@example.com', password })
-    await test.sql.query(`insert into members (app_id, account_id, role, created_at)
-      select app_id, $1, 'owner', now() from clients where client_id = $2`, [account?.id, app.clientId])
+    await test.sql.query(
+      `insert into members (app_id, account_id, role, created_at)
+      select app_id, $1, 'owner', now() from clients where client_id = $2`,
+      [account?.id, app.clientId],
+    )
     const { sessionToken } = await logIn('demoted@example.com')
     expect(await check('member_own', sessionToken)).toBe('OK')
-    await test.sql.query('update members set role = \'viewer\' where account_id = $1', [account?.id])
+    await test.sql.query("update members set role = 'viewer' where account_id = $1", [account?.id])
     expect(await check('member_own', sessionToken)).toBe('EDIT_FORBIDDEN')
   })
 
@@ -164,11 +239,15 @@ describe('turns', () => {
     const gate = Promise.withResolvers<void>()
     let most = 0
     let now = 0
-    const all = Array.from({ length: 7 }, () => outcome(turns(async () => {
-      most = Math.max(most, ++now)
-      await gate.promise
-      now--
-    })))
+    const all = Array.from({ length: 7 }, () =>
+      outcome(
+        turns(async () => {
+          most = Math.max(most, ++now)
+          await gate.promise
+          now--
+        }),
+      ),
+    )
     gate.resolve()
     const ends = await Promise.all(all)
     expect(ends.filter((end) => end === 'RATE_LIMITED')).toHaveLength(2)

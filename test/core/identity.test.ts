@@ -1,13 +1,24 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { ListUsersRequest } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import {
-  type Rpcs, type TestApp, type TestCore, atOnce, bearerOf, outcome, refusal, second, startProxy, startTestCore,
+  type Rpcs,
+  type TestApp,
+  type TestCore,
+  atOnce,
+  bearerOf,
+  outcome,
+  refusal,
+  second,
+  startProxy,
+  startTestCore,
 } from './support.ts'
 
 let core: TestCore
 let app: TestApp
 let m2m: Rpcs
-beforeAll(async () => { core = await startTestCore() })
+beforeAll(async () => {
+  core = await startTestCore()
+})
 afterAll(() => core.stop())
 beforeEach(async () => {
   app = await core.newApp()
@@ -19,11 +30,19 @@ const upsert = async (change: Parameters<Rpcs['upsertUser']>[0]) => {
   if (!user) throw new Error('no user in the answer')
   return { ...user, created }
 }
-const list = (request: Partial<ListUsersRequest> = {}) => m2m.listUsers({ clientId: app.clientId, ...request })
-const deactivate = (externalUserId: string) => m2m.deactivateUser({ clientId: app.clientId, externalUserId })
-const countOf = async (table: 'subscriptions' | 'grants' | 'end_users' | 'balances', userId: string) => {
+const list = (request: Partial<ListUsersRequest> = {}) =>
+  m2m.listUsers({ clientId: app.clientId, ...request })
+const deactivate = (externalUserId: string) =>
+  m2m.deactivateUser({ clientId: app.clientId, externalUserId })
+const countOf = async (
+  table: 'subscriptions' | 'grants' | 'end_users' | 'balances',
+  userId: string,
+) => {
   const column = table === 'end_users' ? 'id' : 'user_id'
-  const { rows } = await core.sql.query<{ count: string }>(`select count(*) as count from ${table} where ${column} = $1`, [userId])
+  const { rows } = await core.sql.query<{ count: string }>(
+    `select count(*) as count from ${table} where ${column} = $1`,
+    [userId],
+  )
   return Number(rows[0]?.count)
 }
 
@@ -31,8 +50,13 @@ describe('upserting a user', () => {
   it('creates an active user with a version 4 id and echoes the app', async () => {
     const user = await upsert({ externalUserId: 'ada', email: ' ada@example.com ' })
     expect(user).toMatchObject({
-      created: true, clientId: app.clientId, externalUserId: 'ada', email: 'ada@example.com', status: 'active',
-      createdAt: core.clock.now().toISOString(), deactivatedAt: undefined,
+      created: true,
+      clientId: app.clientId,
+      externalUserId: 'ada',
+      email: 'ada@example.com',
+      status: 'active',
+      createdAt: core.clock.now().toISOString(),
+      deactivatedAt: undefined,
     })
     expect(user.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
   })
@@ -51,68 +75,124 @@ describe('upserting a user', () => {
   })
 
   it('creates once when upserts and signing provision at once', async () => {
-    const created = await atOnce(20, (index) => index % 2 === 0
-      ? upsert({ externalUserId: 'ada' }).then((user) => user.id)
-      : core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' }).then(({ access }) => access?.userId ?? ''))
+    const created = await atOnce(20, (index) =>
+      index % 2 === 0
+        ? upsert({ externalUserId: 'ada' }).then((user) => user.id)
+        : core
+            .as()
+            .getAccess({ clientId: app.clientId, externalUserId: 'ada' })
+            .then(({ access }) => access?.userId ?? ''),
+    )
     expect(new Set(created).size).toBe(1)
     expect(await countOf('grants', created[0] ?? '')).toBe(1)
   })
 
   it('keeps what it does not name', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
-    expect(await upsert({ externalUserId: 'ada' })).toMatchObject({ created: false, email: 'ada@example.com', status: 'active' })
-    expect(await upsert({ externalUserId: 'ada', email: 'new@example.com' })).toMatchObject({ email: 'new@example.com' })
+    expect(await upsert({ externalUserId: 'ada' })).toMatchObject({
+      created: false,
+      email: 'ada@example.com',
+      status: 'active',
+    })
+    expect(await upsert({ externalUserId: 'ada', email: 'new@example.com' })).toMatchObject({
+      email: 'new@example.com',
+    })
   })
 
   it('clears the e-mail only when told to', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
-    expect(await upsert({ externalUserId: 'ada', clearEmail: true })).toMatchObject({ email: undefined })
+    expect(await upsert({ externalUserId: 'ada', clearEmail: true })).toMatchObject({
+      email: undefined,
+    })
   })
 
   it('leaves an inactive user inactive unless active is named', async () => {
     await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     expect(await upsert({ externalUserId: 'ada' })).toMatchObject({ status: 'inactive' })
-    expect(await upsert({ externalUserId: 'ada', status: ' Active ' })).toMatchObject({ status: 'active', deactivatedAt: undefined })
+    expect(await upsert({ externalUserId: 'ada', status: ' Active ' })).toMatchObject({
+      status: 'active',
+      deactivatedAt: undefined,
+    })
   })
 
   it('makes an inactive user when told to, with a Starter account all the same', async () => {
     const user = await upsert({ externalUserId: 'ada', status: 'inactive' })
-    expect(user).toMatchObject({ created: true, status: 'inactive', deactivatedAt: core.clock.now().toISOString() })
+    expect(user).toMatchObject({
+      created: true,
+      status: 'inactive',
+      deactivatedAt: core.clock.now().toISOString(),
+    })
     expect(await countOf('subscriptions', user.id)).toBe(1)
   })
 
   it('gives the same id to different users in different apps', async () => {
     const other = await core.newApp()
     const mine = await upsert({ externalUserId: 'ada' })
-    const { user } = await core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
+    const { user } = await core
+      .as(other.basic)
+      .upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
     expect(user?.id).not.toBe(mine.id)
   })
 
   it.each([
-    ['missing', ''], ['blank', '   '], ['201 bytes', 'x'.repeat(201)], ['201 bytes of 101 characters', `${'é'.repeat(100)}x`],
-    ['a NUL', 'a\u0000b'], ['a line break', 'a\nb'], ['a DEL', 'a\u007fb'], ['a C1 control', 'a\u0085b'],
+    ['missing', ''],
+    ['blank', '   '],
+    ['201 bytes', 'x'.repeat(201)],
+    ['201 bytes of 101 characters', `${'é'.repeat(100)}x`],
+    ['a NUL', 'a\u0000b'],
+    ['a line break', 'a\nb'],
+    ['a DEL', 'a\u007fb'],
+    ['a C1 control', 'a\u0085b'],
     ['a line separator', 'a\u2028b'],
   ])('refuses an externalUserId with %s', async (_what, externalUserId) => {
     const calls = [
-      upsert({ externalUserId }), m2m.updateUser({ clientId: app.clientId, externalUserId }), deactivate(externalUserId),
-      m2m.createKey({ clientId: app.clientId, externalUserId }), m2m.listKeys({ clientId: app.clientId, externalUserId }),
+      upsert({ externalUserId }),
+      m2m.updateUser({ clientId: app.clientId, externalUserId }),
+      deactivate(externalUserId),
+      m2m.createKey({ clientId: app.clientId, externalUserId }),
+      m2m.listKeys({ clientId: app.clientId, externalUserId }),
       m2m.mintUserToken({ clientId: app.clientId, externalUserId }),
-      m2m.getAllowance({ clientId: app.clientId, externalUserId }), m2m.getBalance({ clientId: app.clientId, externalUserId }),
+      m2m.getAllowance({ clientId: app.clientId, externalUserId }),
+      m2m.getBalance({ clientId: app.clientId, externalUserId }),
       m2m.createGrant({ clientId: app.clientId, externalUserId, amountUsdMicros: '1' }),
     ]
     expect(await Promise.all(calls.map(outcome))).toEqual(calls.map(() => 'REQUEST_INVALID'))
   })
 
-  it.each(['owner:ada', ' user:ada'])('reserves %s: an integrator cannot provision it', async (externalUserId) => {
-    const writes = [upsert({ externalUserId }), m2m.updateUser({ clientId: app.clientId, externalUserId }), deactivate(externalUserId)]
-    expect(await Promise.all(writes.map(outcome))).toEqual(writes.map(() => 'REQUEST_INVALID'))
-    expect(await outcome(m2m.createKey({ clientId: app.clientId, externalUserId }))).toBe('NOT_FOUND')
-  })
+  it.each(['owner:ada', ' user:ada'])(
+    'reserves %s: an integrator cannot provision it',
+    async (externalUserId) => {
+      const writes = [
+        upsert({ externalUserId }),
+        m2m.updateUser({ clientId: app.clientId, externalUserId }),
+        deactivate(externalUserId),
+      ]
+      expect(await Promise.all(writes.map(outcome))).toEqual(writes.map(() => 'REQUEST_INVALID'))
+      expect(await outcome(m2m.createKey({ clientId: app.clientId, externalUserId }))).toBe(
+        'NOT_FOUND',
+      )
+    },
+  )
 
   it.each([
-    '%', '100%25', 'a/b', '../x', 'a:b', 'a+b', 'a b', '😀', 'x'.repeat(200), '😀'.repeat(50), 'Owner:ada', 'null',
-    'app_0123456789abcdef01234567', '\'; drop table end_users; --', '{}', 'İ', 'ada@example.com',
+    '%',
+    '100%25',
+    'a/b',
+    '../x',
+    'a:b',
+    'a+b',
+    'a b',
+    '😀',
+    'x'.repeat(200),
+    '😀'.repeat(50),
+    'Owner:ada',
+    'null',
+    'app_0123456789abcdef01234567',
+    "'; drop table end_users; --",
+    '{}',
+    'İ',
+    'ada@example.com',
   ])('takes %s as an externalUserId and finds it again', async (externalUserId) => {
     const user = await upsert({ externalUserId })
     expect(user.externalUserId).toBe(externalUserId)
@@ -124,8 +204,12 @@ describe('upserting a user', () => {
   })
 
   it.each([
-    ['an unknown status', { status: 'deleted' }], ['an empty status', { status: '' }], ['no address', { email: 'ada' }],
-    ['an empty e-mail', { email: '' }], ['two @', { email: 'a@b@c' }], ['a NUL in the e-mail', { email: 'a\u0000@b.c' }],
+    ['an unknown status', { status: 'deleted' }],
+    ['an empty status', { status: '' }],
+    ['no address', { email: 'ada' }],
+    ['an empty e-mail', { email: '' }],
+    ['two @', { email: 'a@b@c' }],
+    ['a NUL in the e-mail', { email: 'a\u0000@b.c' }],
     ['a long e-mail', { email: `${'x'.repeat(65)}@example.com` }],
   ])('refuses %s', async (_what, change) => {
     expect(await outcome(upsert({ externalUserId: 'ada', ...change }))).toBe('REQUEST_INVALID')
@@ -135,15 +219,25 @@ describe('upserting a user', () => {
 
 describe('updating a user', () => {
   it('never creates', async () => {
-    expect(await outcome(m2m.updateUser({ clientId: app.clientId, externalUserId: 'ada' }))).toBe('NOT_FOUND')
+    expect(await outcome(m2m.updateUser({ clientId: app.clientId, externalUserId: 'ada' }))).toBe(
+      'NOT_FOUND',
+    )
     expect((await list()).users).toEqual([])
   })
 
   it('changes what is named', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
     core.clock.advance(second)
-    const { user } = await m2m.updateUser({ clientId: app.clientId, externalUserId: 'ada', status: 'inactive' })
-    expect(user).toMatchObject({ email: 'ada@example.com', status: 'inactive', updatedAt: core.clock.now().toISOString() })
+    const { user } = await m2m.updateUser({
+      clientId: app.clientId,
+      externalUserId: 'ada',
+      status: 'inactive',
+    })
+    expect(user).toMatchObject({
+      email: 'ada@example.com',
+      status: 'inactive',
+      updatedAt: core.clock.now().toISOString(),
+    })
   })
 })
 
@@ -154,7 +248,8 @@ describe('listing users', () => {
       core.clock.advance(1)
     }
     await deactivate('a')
-    const names = async (request: Partial<ListUsersRequest>) => (await list(request)).users.map((user) => user.externalUserId)
+    const names = async (request: Partial<ListUsersRequest>) =>
+      (await list(request)).users.map((user) => user.externalUserId)
     expect(await names({})).toEqual(['c', 'a', 'b'])
     expect(await names({ status: 'inactive' })).toEqual(['a'])
     expect(await names({ status: 'ACTIVE' })).toEqual(['c', 'b'])
@@ -186,7 +281,9 @@ describe('listing users', () => {
 
   it('shows nothing of another app, not even by its cursor', async () => {
     const other = await core.newApp()
-    await atOnce(3, (index) => core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: `u${index}` }))
+    await atOnce(3, (index) =>
+      core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: `u${index}` }),
+    )
     const foreign = await core.as(other.basic).listUsers({ clientId: other.clientId, limit: 1 })
     expect(foreign.nextCursor).toBeDefined()
     expect((await list({ cursor: foreign.nextCursor })).users).toEqual([])
@@ -195,8 +292,10 @@ describe('listing users', () => {
   const id = '0b9f4f3e-7f5a-4f0e-9f5e-2d2f0f1a2b3c'
   const encoded = (text: string): string => Buffer.from(text).toString('base64url')
   it.each([
-    ['a limit over the most', { limit: 1001 }], ['an unknown status', { status: 'gone' }],
-    ['a cursor that is none', { cursor: 'x' }], ['a cursor without an id', { cursor: encoded('2026-01-01T00:00:00.000Z ') }],
+    ['a limit over the most', { limit: 1001 }],
+    ['an unknown status', { status: 'gone' }],
+    ['a cursor that is none', { cursor: 'x' }],
+    ['a cursor without an id', { cursor: encoded('2026-01-01T00:00:00.000Z ') }],
     ['a cursor of another form', { cursor: encoded(`2026 ${id}`) }],
     ['a cursor from before the calendar', { cursor: encoded(`-271821-04-20T00:00:00.000Z ${id}`) }],
     ['a cursor with more', { cursor: encoded(`2026-01-01T00:00:00.000Z ${id} x`) }],
@@ -219,7 +318,10 @@ describe('deactivating a user', () => {
     expect(await outcome(core.as().verifyApiKey({ apiKey }))).toBe('TOKEN_INVALID')
     core.clock.advance(5 * second)
     const again = await deactivate('ada')
-    expect(again).toMatchObject({ effectiveBy: first.effectiveBy, user: { deactivatedAt: at.toISOString() } })
+    expect(again).toMatchObject({
+      effectiveBy: first.effectiveBy,
+      user: { deactivatedAt: at.toISOString() },
+    })
   })
 
   it('brings no key back with the user', async () => {
@@ -228,7 +330,9 @@ describe('deactivating a user', () => {
     await deactivate('ada')
     await upsert({ externalUserId: 'ada', status: 'active' })
     expect(await outcome(core.as().verifyApiKey({ apiKey }))).toBe('TOKEN_INVALID')
-    expect(await outcome(core.as(bearerOf(apiKey)).exchangeApiKey({ clientId: app.clientId }))).toBe('CREDENTIAL_INVALID')
+    expect(
+      await outcome(core.as(bearerOf(apiKey)).exchangeApiKey({ clientId: app.clientId })),
+    ).toBe('CREDENTIAL_INVALID')
     const { keys } = await m2m.listKeys({ clientId: app.clientId, externalUserId: 'ada' })
     expect(keys).toMatchObject([{ status: 'revoked' }])
   })
@@ -238,9 +342,13 @@ describe('deactivating a user', () => {
       const externalUserId = `ada${round}`
       await upsert({ externalUserId })
       await Promise.all([
-        ...Array.from({ length: 6 }, () => outcome(m2m.createKey({ clientId: app.clientId, externalUserId }))),
+        ...Array.from({ length: 6 }, () =>
+          outcome(m2m.createKey({ clientId: app.clientId, externalUserId })),
+        ),
         deactivate(externalUserId),
-        ...Array.from({ length: 6 }, () => outcome(m2m.createKey({ clientId: app.clientId, externalUserId }))),
+        ...Array.from({ length: 6 }, () =>
+          outcome(m2m.createKey({ clientId: app.clientId, externalUserId })),
+        ),
       ])
       await upsert({ externalUserId, status: 'active' })
       const { keys } = await m2m.listKeys({ clientId: app.clientId, externalUserId })
@@ -250,7 +358,8 @@ describe('deactivating a user', () => {
 
   it('voids the tokens of the same second, and not those after a return', async () => {
     await upsert({ externalUserId: 'ada' })
-    const mint = async () => (await m2m.mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })).accessToken
+    const mint = async () =>
+      (await m2m.mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })).accessToken
     const use = (token: string) => outcome(core.as(bearerOf(token)).getOwnBalance())
     const before = await mint()
     expect(await use(before)).toBe('OK')
@@ -279,7 +388,10 @@ describe('deactivating a user', () => {
   it('refuses an unknown user and one of another app alike', async () => {
     const other = await core.newApp()
     await core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'theirs' })
-    const [unknown, foreign] = await Promise.all([refusal(deactivate('nobody')), refusal(deactivate('theirs'))])
+    const [unknown, foreign] = await Promise.all([
+      refusal(deactivate('nobody')),
+      refusal(deactivate('theirs')),
+    ])
     expect(unknown.reason).toBe('NOT_FOUND')
     expect(foreign.message).toBe(unknown.message)
   })
@@ -288,11 +400,15 @@ describe('deactivating a user', () => {
     const user = await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     const { rows } = await core.sql.query(
-      `select actor, action, status from audit_log where details->>'userId' = $1 order by id`, [user.id])
-    expect(rows).toEqual(expect.arrayContaining([
-      { actor: app.m2mClientId, action: 'app_user_upserted', status: 'success' },
-      { actor: app.m2mClientId, action: 'app_user_deactivated', status: 'success' },
-    ]))
+      `select actor, action, status from audit_log where details->>'userId' = $1 order by id`,
+      [user.id],
+    )
+    expect(rows).toEqual(
+      expect.arrayContaining([
+        { actor: app.m2mClientId, action: 'app_user_upserted', status: 'success' },
+        { actor: app.m2mClientId, action: 'app_user_deactivated', status: 'success' },
+      ]),
+    )
   })
 
   it('does not wait for a Redis that hangs once for each key', async () => {
@@ -311,7 +427,9 @@ describe('deactivating a user', () => {
 
 describe('creating an app', () => {
   it('makes both clients, and the owner with a password that is shown once', async () => {
-    const made = await core.as().createApp({ name: ' An app ', ownerEmail: 'owner@example.com', starterUsdMicros: '7' })
+    const made = await core
+      .as()
+      .createApp({ name: ' An app ', ownerEmail: 'owner@example.com', starterUsdMicros: '7' })
     expect(made.name).toBe('An app')
     expect(made.clientId).toMatch(/^app_[0-9a-f]{24}$/)
     expect(made.m2mClientId).toMatch(/^m2m_[0-9a-f]{24}$/)
@@ -319,13 +437,20 @@ describe('creating an app', () => {
     expect(made.ownerPassword).toHaveLength(20)
     const second = await core.as().createApp({ name: 'Another', ownerEmail: 'OWNER@example.com' })
     expect(second.ownerPassword).toBeUndefined()
-    const { rows } = await core.sql.query(`select password_hash from accounts where lower(email) = 'owner@example.com'`)
-    expect(rows).toMatchObject([{ password_hash: expect.stringMatching(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/) }])
+    const { rows } = await core.sql.query(
+      `select password_hash from accounts where lower(email) = 'owner@example.com'`,
+    )
+    expect(rows).toMatchObject([
+      { password_hash: expect.stringMatching(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/) },
+    ])
   })
 
   it.each([
-    ['no name', { name: ' ' }], ['a long name', { name: 'x'.repeat(101) }], ['a NUL in the name', { name: 'a\u0000b' }],
-    ['a negative Starter', { name: 'x', starterUsdMicros: '-1' }], ['a Starter of words', { name: 'x', starterUsdMicros: 'many' }],
+    ['no name', { name: ' ' }],
+    ['a long name', { name: 'x'.repeat(101) }],
+    ['a NUL in the name', { name: 'a\u0000b' }],
+    ['a negative Starter', { name: 'x', starterUsdMicros: '-1' }],
+    ['a Starter of words', { name: 'x', starterUsdMicros: 'many' }],
     ['a huge Starter', { name: 'x', starterUsdMicros: '1000000000000001' }],
     ['no address', { name: 'x', ownerEmail: 'owner' }],
     ['a short password', { name: 'x', ownerEmail: 'o@example.com', ownerPassword: 'short' }],

@@ -24,10 +24,16 @@ afterEach(async () => {
 
 type Verdict = (text: string) => Outcome
 
-function setUp(verdict: Verdict, more: Partial<Destination> & { idleMs?: number; metrics?: ReturnType<typeof createMetrics> } = {}) {
+function setUp(
+  verdict: Verdict,
+  more: Partial<Destination> & { idleMs?: number; metrics?: ReturnType<typeof createMetrics> } = {},
+) {
   const batches: string[][] = []
   const destination: Destination = {
-    kind: 'post', itemsAtOnce: 100, bytesAtOnce: 1_000, ready: () => true,
+    kind: 'post',
+    itemsAtOnce: 100,
+    bytesAtOnce: 1_000,
+    ready: () => true,
     deliver: async (entries: readonly Entry[]) => {
       const texts = entries.map((entry) => entry.payload.toString())
       batches.push(texts)
@@ -36,25 +42,42 @@ function setUp(verdict: Verdict, more: Partial<Destination> & { idleMs?: number;
     ...more,
   }
   const outbox = createOutbox({
-    pool, log: silentLog(), metrics: more.metrics ?? createMetrics('test'), now: clock.now, destinations: [destination], idleMs: more.idleMs ?? 10,
+    pool,
+    log: silentLog(),
+    metrics: more.metrics ?? createMetrics('test'),
+    now: clock.now,
+    destinations: [destination],
+    idleMs: more.idleMs ?? 10,
   })
   return { outbox, batches }
 }
 
 const put = (...texts: string[]) =>
-  enqueue(pool, texts.map((text) => ({ kind: 'post', payload: Buffer.from(text), itemCount: 1 })), clock.now())
-const rows = async () => (await pool.query('select payload, attempts, last_error, set_aside_at from outbox order by id')).rows
-  .map((row) => ({ ...row, payload: row.payload.toString() }))
+  enqueue(
+    pool,
+    texts.map((text) => ({ kind: 'post', payload: Buffer.from(text), itemCount: 1 })),
+    clock.now(),
+  )
+const rows = async () =>
+  (
+    await pool.query('select payload, attempts, last_error, set_aside_at from outbox order by id')
+  ).rows.map((row) => ({ ...row, payload: row.payload.toString() }))
 const delivered: Verdict = () => ({ kind: 'delivered' })
 
 describe('the outbox', () => {
   it('brings what was committed, and never what was not', async () => {
     const { outbox, batches } = setUp(delivered)
     await put('a', 'b')
-    await expect(tx(pool, async (db) => {
-      await enqueue(db, [{ kind: 'post', payload: Buffer.from('never'), itemCount: 1 }], clock.now())
-      throw new Error('no')
-    })).rejects.toThrow('no')
+    await expect(
+      tx(pool, async (db) => {
+        await enqueue(
+          db,
+          [{ kind: 'post', payload: Buffer.from('never'), itemCount: 1 }],
+          clock.now(),
+        )
+        throw new Error('no')
+      }),
+    ).rejects.toThrow('no')
     await outbox.pass()
     await outbox.pass()
     expect(batches).toEqual([['a', 'b']])
@@ -70,14 +93,19 @@ describe('the outbox', () => {
 
   it('sets a row aside that is refused again and again, and holds up no other', async () => {
     const metrics = createMetrics('test')
-    const { outbox, batches } = setUp((text) => (text === 'bad' ? { kind: 'refused', why: 'too bad' } : { kind: 'delivered' }), { metrics })
+    const { outbox, batches } = setUp(
+      (text) => (text === 'bad' ? { kind: 'refused', why: 'too bad' } : { kind: 'delivered' }),
+      { metrics },
+    )
     await put('bad', 'good')
     for (let i = 0; i < 12; i++) {
       await put(`good ${i}`)
       await outbox.pass()
       clock.advance(600_000)
     }
-    expect(await rows()).toEqual([{ payload: 'bad', attempts: 8, last_error: 'too bad', set_aside_at: expect.any(Date) }])
+    expect(await rows()).toEqual([
+      { payload: 'bad', attempts: 8, last_error: 'too bad', set_aside_at: expect.any(Date) },
+    ])
     expect(batches.flat().filter((text) => text === 'bad')).toHaveLength(8)
     expect(new Set(batches.flat()).size).toBe(14)
     const text = await metrics.metrics()
@@ -97,12 +125,17 @@ describe('the outbox', () => {
       expect(await outbox.pass()).toMatchObject([{ taken: 2, delivered: 0, waitMs: 0 }])
       clock.advance(60_000)
     }
-    expect(await rows()).toMatchObject([{ attempts: 0, last_error: 'away', set_aside_at: null }, { attempts: 0 }])
+    expect(await rows()).toMatchObject([
+      { attempts: 0, last_error: 'away', set_aside_at: null },
+      { attempts: 0 },
+    ])
     expect(await metrics.metrics()).toMatch(/outbox_age_seconds\{.*\} 1200\n/)
   })
 
   it('blames a row that the far end breaks over only when others arrive', async () => {
-    const { outbox } = setUp((text) => (text === 'ok' ? { kind: 'delivered' } : { kind: 'failed', why: 'answered 500' }))
+    const { outbox } = setUp((text) =>
+      text === 'ok' ? { kind: 'delivered' } : { kind: 'failed', why: 'answered 500' },
+    )
     await put('breaks')
     for (let i = 0; i < 12; i++) {
       await outbox.pass()
@@ -118,7 +151,11 @@ describe('the outbox', () => {
   })
 
   it('keeps of a row what did not arrive', async () => {
-    const { outbox } = setUp((text) => (text === 'ab' ? { kind: 'refused', why: 'b', rest: { payload: Buffer.from('b'), itemCount: 1 } } : { kind: 'delivered' }))
+    const { outbox } = setUp((text) =>
+      text === 'ab'
+        ? { kind: 'refused', why: 'b', rest: { payload: Buffer.from('b'), itemCount: 1 } }
+        : { kind: 'delivered' },
+    )
     await put('ab')
     await outbox.pass()
     expect(await rows()).toMatchObject([{ payload: 'b', attempts: 1 }])
@@ -155,9 +192,12 @@ describe('the outbox', () => {
     await outbox.stop()
     expect(batches).toEqual([['a', 'b']])
     const hanging = setUp(delivered, {
-      deliver: (entries, signal) => new Promise((resolve) => {
-        signal.addEventListener('abort', () => resolve(entries.map(() => ({ kind: 'later', why: 'stopping' }))))
-      }),
+      deliver: (entries, signal) =>
+        new Promise((resolve) => {
+          signal.addEventListener('abort', () =>
+            resolve(entries.map(() => ({ kind: 'later', why: 'stopping' }))),
+          )
+        }),
     })
     await put('c')
     hanging.outbox.start()

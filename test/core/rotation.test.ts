@@ -4,7 +4,17 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createKeyRotation } from '../../core/tokens/key-rotation.ts'
 import { createSigningKeys } from '../../core/tokens/signing-keys.ts'
 import {
-  type Rpcs, type TestApp, type TestCore, atOnce, bearerOf, day, issuer, outcome, refusal, second, startTestCore,
+  type Rpcs,
+  type TestApp,
+  type TestCore,
+  atOnce,
+  bearerOf,
+  day,
+  issuer,
+  outcome,
+  refusal,
+  second,
+  startTestCore,
 } from './support.ts'
 
 let core: TestCore
@@ -17,13 +27,24 @@ beforeEach(async () => {
 afterEach(() => core.stop())
 
 const minutes = (count: number) => count * 60 * second
-const states = async () => (await core.as().listSigningKeys()).keys.map(({ kid, status }) => ({ kid, status }))
+const states = async () =>
+  (await core.as().listSigningKeys()).keys.map(({ kid, status }) => ({ kid, status }))
 const kidOf = (token: string) => String(decodeProtectedHeader(token).kid)
-const mint = (rpcs: Rpcs) => rpcs.mintUserToken({ clientId: app.clientId, externalUserId: 'ada', scope: undefined })
+const mint = (rpcs: Rpcs) =>
+  rpcs.mintUserToken({ clientId: app.clientId, externalUserId: 'ada', scope: undefined })
 
 async function keySet(rpcs: Rpcs): Promise<JSONWebKeySet> {
   const { keys } = await rpcs.getJwks()
-  return { keys: keys.map(({ kty, kid, alg, use, n, e }) => ({ kty, kid, alg, use, n: n ?? '', e: e ?? '' })) }
+  return {
+    keys: keys.map(({ kty, kid, alg, use, n, e }) => ({
+      kty,
+      kid,
+      alg,
+      use,
+      n: n ?? '',
+      e: e ?? '',
+    })),
+  }
 }
 
 /** A verifier that fetches the key set when its copy is five minutes old, and never because a key is unknown. */
@@ -36,7 +57,11 @@ function verifier(sources: readonly Rpcs[]) {
       const source = sources[turn++ % sources.length]
       if (source) held = { at: currentDate.getTime(), keys: await keySet(source) }
     }
-    await jwtVerify(token, createLocalJWKSet(held?.keys ?? { keys: [] }), { issuer, audience: issuer, currentDate })
+    await jwtVerify(token, createLocalJWKSet(held?.keys ?? { keys: [] }), {
+      issuer,
+      audience: issuer,
+      currentDate,
+    })
   }
 }
 
@@ -47,16 +72,23 @@ describe('rotating the signing keys', () => {
     core.clock.advance(minutes(7))
     const { activeKid, nextKid } = await core.as().rotateSigningKeys()
     expect(activeKid).toBe(before[1]?.kid)
-    expect(await states()).toEqual(expect.arrayContaining([
-      { kid: activeKid, status: 'active' }, { kid: nextKid, status: 'next' }, { kid: before[0]?.kid, status: 'retired' },
-    ]))
+    expect(await states()).toEqual(
+      expect.arrayContaining([
+        { kid: activeKid, status: 'active' },
+        { kid: nextKid, status: 'next' },
+        { kid: before[0]?.kid, status: 'retired' },
+      ]),
+    )
     expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
   })
 
   it('is refused until every verifier can know the next key, unless forced', async () => {
     core.clock.advance(minutes(5))
     const refused = await refusal(core.as().rotateSigningKeys())
-    expect(refused).toMatchObject({ reason: 'CONFLICT', message: expect.stringContaining('2026-03-10T12:06:00.250Z') })
+    expect(refused).toMatchObject({
+      reason: 'CONFLICT',
+      message: expect.stringContaining('2026-03-10T12:06:00.250Z'),
+    })
     const { activeKid } = await core.as().rotateSigningKeys({ force: true })
     expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
   })
@@ -78,7 +110,9 @@ describe('rotating the signing keys', () => {
   it('is written into the audit log without an app', async () => {
     core.clock.advance(minutes(7))
     const { activeKid } = await core.as().rotateSigningKeys()
-    const { rows } = await core.sql.query(`select app_id, actor, details ->> 'to' as "to" from audit_log where action = 'signing_keys_rotated'`)
+    const { rows } = await core.sql.query(
+      `select app_id, actor, details ->> 'to' as "to" from audit_log where action = 'signing_keys_rotated'`,
+    )
     expect(rows).toEqual([{ app_id: null, actor: 'operator', to: activeKid }])
   })
 
@@ -93,12 +127,20 @@ describe('rotating the signing keys', () => {
   it('happens one after the other when many ask at once', async () => {
     const other = await core.startAnother()
     core.clock.advance(minutes(7))
-    const asked = await atOnce(6, (index) => outcome((index % 2 ? core : other).as().rotateSigningKeys()))
+    const asked = await atOnce(6, (index) =>
+      outcome((index % 2 ? core : other).as().rotateSigningKeys()),
+    )
     // The first makes a next key that is too young for the others.
     expect(asked.filter((each) => each === 'OK')).toHaveLength(1)
     expect(asked.filter((each) => each === 'CONFLICT')).toHaveLength(5)
-    const { rows } = await core.sql.query(`select status, count(*)::int as keys from signing_keys group by status order by status`)
-    expect(rows).toEqual([{ status: 'active', keys: 1 }, { status: 'next', keys: 1 }, { status: 'retired', keys: 1 }])
+    const { rows } = await core.sql.query(
+      `select status, count(*)::int as keys from signing_keys group by status order by status`,
+    )
+    expect(rows).toEqual([
+      { status: 'active', keys: 1 },
+      { status: 'next', keys: 1 },
+      { status: 'retired', keys: 1 },
+    ])
   })
 })
 
@@ -112,7 +154,10 @@ describe('1,000 tokens of two cores while the keys rotate three times', () => {
     let made = 0
 
     for (let step = 0; step < 20; step++) {
-      const tokens = await atOnce(50, async (index) => (await mint((index % 2 ? core : other).as(app.basic))).accessToken)
+      const tokens = await atOnce(
+        50,
+        async (index) => (await mint((index % 2 ? core : other).as(app.basic))).accessToken,
+      )
       made += tokens.length
       for (const token of tokens) {
         kids.add(kidOf(token))
@@ -129,7 +174,9 @@ describe('1,000 tokens of two cores while the keys rotate three times', () => {
 
 describe('the schedule', () => {
   it('rotates when the active key is old enough, and only one of two cores does it', async () => {
-    const sealingKey = createHash('sha256').update('sealing-key-of-the-core-tests-0123456789').digest()
+    const sealingKey = createHash('sha256')
+      .update('sealing-key-of-the-core-tests-0123456789')
+      .digest()
     const rotationOf = (everyDays: number) => {
       const shared = { pool: core.sql, now: core.clock.now }
       const signingKeys = createSigningKeys({ ...shared, sealingKey, alg: 'RS256' })
@@ -140,7 +187,9 @@ describe('the schedule', () => {
     core.clock.advance(day)
     expect(await rotationOf(0).rotateIfDue()).toBe(false)
     const [one, two] = [rotationOf(90), rotationOf(90)]
-    expect((await Promise.all([one.rotateIfDue(), two.rotateIfDue()])).filter(Boolean)).toHaveLength(1)
+    expect(
+      (await Promise.all([one.rotateIfDue(), two.rotateIfDue()])).filter(Boolean),
+    ).toHaveLength(1)
     expect(await one.rotateIfDue()).toBe(false)
     core.clock.advance(day)
     await one.tend()

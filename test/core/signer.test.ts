@@ -3,17 +3,32 @@ import { Metadata, type ServiceError, credentials } from '@grpc/grpc-js'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { fromServiceError, serviceTokenHeader } from '../../core/lib/grpc.ts'
-import { SignerServiceClient, type WatchInvalidationsResponse } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import {
+  SignerServiceClient,
+  type WatchInvalidationsResponse,
+} from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { redisUrl } from '../support/redis.ts'
 import {
-  type Rpcs, type TestApp, type TestCore, atOnce, outcome, refusal, second, serviceToken, startProxy, startTestCore, until,
+  type Rpcs,
+  type TestApp,
+  type TestCore,
+  atOnce,
+  outcome,
+  refusal,
+  second,
+  serviceToken,
+  startProxy,
+  startTestCore,
+  until,
 } from './support.ts'
 
 let core: TestCore
 let app: TestApp
 let m2m: Rpcs
 const watchers: Watcher[] = []
-beforeAll(async () => { core = await startTestCore() })
+beforeAll(async () => {
+  core = await startTestCore()
+})
 afterAll(() => core.stop())
 beforeEach(async () => {
   app = await core.newApp()
@@ -41,12 +56,20 @@ async function watch(target: string = core.core.target): Promise<Watcher> {
   stream.on('metadata', () => connected.resolve())
   stream.on('data', (message: WatchInvalidationsResponse) => heard.push(message))
   stream.on('end', () => ended.resolve('OK'))
-  stream.on('error', (error: ServiceError) => { connected.reject(error); ended.resolve(fromServiceError(error).reason) })
+  stream.on('error', (error: ServiceError) => {
+    connected.reject(error)
+    ended.resolve(fromServiceError(error).reason)
+  })
   await connected.promise
   const watcher = {
-    heard, ended: ended.promise,
-    hears: (kind: string, id: string) => until(() => heard.some((one) => one.kind === kind && one.id === id)),
-    close: () => { stream.cancel(); client.close() },
+    heard,
+    ended: ended.promise,
+    hears: (kind: string, id: string) =>
+      until(() => heard.some((one) => one.kind === kind && one.id === id)),
+    close: () => {
+      stream.cancel()
+      client.close()
+    },
   }
   watchers.push(watcher)
   return watcher
@@ -63,18 +86,36 @@ describe('asking for access', () => {
     const answers = await atOnce(20, () => access('ada'))
     expect(new Set(answers.map(({ userId }) => userId)).size).toBe(1)
     expect(answers[0]).toEqual({
-      active: true, tokensValidAfter: 0n, remainingUsdAttos: '5000000000000000000', consumedUsdAttos: '0',
-      usdAttosPerEth: '3000000000000000000000', userId: expect.any(String),
+      active: true,
+      tokensValidAfter: 0n,
+      remainingUsdAttos: '5000000000000000000',
+      consumedUsdAttos: '0',
+      usdAttosPerEth: '3000000000000000000000',
+      userId: expect.any(String),
     })
     const { users } = await m2m.listUsers({ clientId: app.clientId })
-    expect(users).toMatchObject([{ externalUserId: 'ada', status: 'active', id: answers[0]?.userId }])
+    expect(users).toMatchObject([
+      { externalUserId: 'ada', status: 'active', id: answers[0]?.userId },
+    ])
   })
 
   it('finds no unknown app, no id of another kind, and no user who cannot be', async () => {
-    const ids = [`app_${'0'.repeat(24)}`, app.m2mClientId, '', 'x\u0000', app.clientId.toUpperCase()]
-    for (const clientId of ids) expect(await outcome(core.as().getAccess({ clientId, externalUserId: 'ada' }))).toBe('NOT_FOUND')
+    const ids = [
+      `app_${'0'.repeat(24)}`,
+      app.m2mClientId,
+      '',
+      'x\u0000',
+      app.clientId.toUpperCase(),
+    ]
+    for (const clientId of ids)
+      expect(await outcome(core.as().getAccess({ clientId, externalUserId: 'ada' }))).toBe(
+        'NOT_FOUND',
+      )
     const users = ['', ' ', ' ada', 'a\u0000b', 'a\nb', 'x'.repeat(201)]
-    for (const externalUserId of users) expect(await outcome(core.as().getAccess({ clientId: app.clientId, externalUserId }))).toBe('NOT_FOUND')
+    for (const externalUserId of users)
+      expect(await outcome(core.as().getAccess({ clientId: app.clientId, externalUserId }))).toBe(
+        'NOT_FOUND',
+      )
     expect((await m2m.listUsers({ clientId: app.clientId })).users).toEqual([])
   })
 
@@ -99,7 +140,12 @@ describe('verifying a key', () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const { identity, access: may } = await core.as().verifyApiKey({ apiKey })
-    expect(identity).toEqual({ clientId: app.clientId, externalUserId: 'ada', userId: may?.userId, keyId })
+    expect(identity).toEqual({
+      clientId: app.clientId,
+      externalUserId: 'ada',
+      userId: may?.userId,
+      keyId,
+    })
     expect(may).toEqual(await access('ada'))
   })
 
@@ -108,8 +154,14 @@ describe('verifying a key', () => {
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const unknown = (await core.newApp()).clientId
     await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
-    const refusals = await Promise.all([apiKey, 'x', apiKey.replace(app.clientId, unknown), app.secret].map((key) => refusal(core.as().verifyApiKey({ apiKey: key }))))
-    expect(new Set(refusals.map(({ reason, message }) => `${reason}: ${message}`))).toEqual(new Set(['TOKEN_INVALID: the API key is not valid']))
+    const refusals = await Promise.all(
+      [apiKey, 'x', apiKey.replace(app.clientId, unknown), app.secret].map((key) =>
+        refusal(core.as().verifyApiKey({ apiKey: key })),
+      ),
+    )
+    expect(new Set(refusals.map(({ reason, message }) => `${reason}: ${message}`))).toEqual(
+      new Set(['TOKEN_INVALID: the API key is not valid']),
+    )
   })
 })
 
@@ -117,17 +169,29 @@ describe('watching invalidations', () => {
   it('hears of a revoked key, an ended user with every key, and changed access, and of nothing before', async () => {
     const { userId } = await access('ada')
     const named = { clientId: app.clientId, externalUserId: 'ada' }
-    const [first, other, third] = [await m2m.createKey(named), await m2m.createKey(named), await m2m.createKey(named)]
+    const [first, other, third] = [
+      await m2m.createKey(named),
+      await m2m.createKey(named),
+      await m2m.createKey(named),
+    ]
     await m2m.createGrant({ ...named, amountUsdMicros: '1' })
     const watcher = await watch()
     await m2m.revokeKey({ ...named, keyId: first.keyId })
     await m2m.createGrant({ ...named, amountUsdMicros: '1' })
     await m2m.deactivateUser(named)
-    await Promise.all([watcher.hears('key', other.keyId), watcher.hears('key', third.keyId), watcher.hears('user', userId)])
-    const heard = watcher.heard.filter(({ id }) => [userId, first.keyId, other.keyId, third.keyId].includes(id))
+    await Promise.all([
+      watcher.hears('key', other.keyId),
+      watcher.hears('key', third.keyId),
+      watcher.hears('user', userId),
+    ])
+    const heard = watcher.heard.filter(({ id }) =>
+      [userId, first.keyId, other.keyId, third.keyId].includes(id),
+    )
     const unique = [...new Set(heard.map(({ kind, id }) => `${kind} ${id}`))]
     expect(unique.slice(0, 2)).toEqual([`key ${first.keyId}`, `access ${userId}`])
-    expect(unique.slice(2).toSorted()).toEqual([`key ${other.keyId}`, `key ${third.keyId}`, `user ${userId}`].toSorted())
+    expect(unique.slice(2).toSorted()).toEqual(
+      [`key ${other.keyId}`, `key ${third.keyId}`, `user ${userId}`].toSorted(),
+    )
   })
 
   it('hears of nothing that was refused or changed nothing', async () => {
@@ -206,7 +270,17 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     const watcher = await watch(two.core.target)
     const redis = new Redis(url)
     const id = randomUUID()
-    for (const text of ['', '{', 'null', '[]', '"x"', '{"kind":"plan","id":"x"}', '{"kind":"key"}', '{"kind":"key","id":1}', JSON.stringify({ kind: 'key', id })]) {
+    for (const text of [
+      '',
+      '{',
+      'null',
+      '[]',
+      '"x"',
+      '{"kind":"plan","id":"x"}',
+      '{"kind":"key"}',
+      '{"kind":"key","id":1}',
+      JSON.stringify({ kind: 'key', id }),
+    ]) {
       await redis.publish('tollgate:invalidations', text)
     }
     await watcher.hears('key', id)
@@ -235,7 +309,9 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     // Its two connections come back one after the other; what is said until then is lost, within the caches' bound.
     await until(async () => {
       await shared.as(made.basic).createGrant({ ...named, amountUsdMicros: '1' })
-      return watcher.heard.slice(before).some(({ kind, id }) => kind === 'access' && id === user?.id)
+      return watcher.heard
+        .slice(before)
+        .some(({ kind, id }) => kind === 'access' && id === user?.id)
     })
     await until(async () => (await late.core.ready())['redis'] === true)
 

@@ -37,8 +37,12 @@ export function createClock(start: Date = begin): Clock {
   let at = start.getTime()
   return {
     now: () => new Date(at),
-    set: (instant) => { at = instant.getTime() },
-    advance: (milliseconds) => { at += milliseconds },
+    set: (instant) => {
+      at = instant.getTime()
+    },
+    advance: (milliseconds) => {
+      at += milliseconds
+    },
   }
 }
 
@@ -48,8 +52,13 @@ export const day = 86_400_000
 /** Core's settings as its environment gives them, on a fixed rate of 3000 USD for one ETH. */
 export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
   const reader = createEnvReader({
-    CORE_PORT: '0', CORE_TOKEN: serviceToken, PUBLIC_URL: 'https://svc.example', RATE_FIXED: '3000',
-    KEY_ENCRYPTION_KEY: secretly('sealing-key-of-the-core-tests-0123456789'), SECRET_PEPPERS: `p1:${pepper}`, ...env,
+    CORE_PORT: '0',
+    CORE_TOKEN: serviceToken,
+    PUBLIC_URL: 'https://svc.example',
+    RATE_FIXED: '3000',
+    KEY_ENCRYPTION_KEY: secretly('sealing-key-of-the-core-tests-0123456789'),
+    SECRET_PEPPERS: `p1:${pepper}`,
+    ...env,
   })
   const config = readCoreConfig(reader)
   if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))
@@ -66,7 +75,9 @@ export interface TestCore {
   as(authorization?: string): Rpcs
   newApp(options?: { starterUsdMicros?: string }): Promise<TestApp>
   /** Another core on the same database and clock. */
-  startAnother(env?: Readonly<Record<string, string>>): Promise<{ core: Core; as(authorization?: string): Rpcs }>
+  startAnother(
+    env?: Readonly<Record<string, string>>,
+  ): Promise<{ core: Core; as(authorization?: string): Rpcs }>
   stop(): Promise<void>
 }
 
@@ -77,7 +88,9 @@ export async function startTestCore(env: Readonly<Record<string, string>> = {}):
   const clock = createClock()
   const start = (more: Readonly<Record<string, string>>) =>
     startCore(configOf({ ...env, DATABASE_URL: databaseUrl, ...more }), {
-      log: silentLog(), metrics: createMetrics('core'), now: clock.now,
+      log: silentLog(),
+      metrics: createMetrics('core'),
+      now: clock.now,
     })
   const sql = new Pool({ connectionString: databaseUrl, max: 4 })
   sql.on('error', () => {})
@@ -99,7 +112,13 @@ export async function startTestCore(env: Readonly<Record<string, string>> = {}):
   }
 
   return {
-    core, clock, databaseUrl, sql, as: caller.as, startAnother, stop,
+    core,
+    clock,
+    databaseUrl,
+    sql,
+    as: caller.as,
+    startAnother,
+    stop,
     newApp: (options = {}) => createApp(caller.as(), options),
   }
 }
@@ -112,16 +131,26 @@ export interface TestApp {
 }
 
 async function createApp(rpcs: Rpcs, options: { starterUsdMicros?: string }): Promise<TestApp> {
-  const { clientId, m2mClientId, m2mClientSecret } = await rpcs.createApp({ name: 'An app', ...options })
+  const { clientId, m2mClientId, m2mClientSecret } = await rpcs.createApp({
+    name: 'An app',
+    ...options,
+  })
   secretly(m2mClientSecret)
-  return { clientId, m2mClientId, secret: m2mClientSecret, basic: basicOf(m2mClientId, m2mClientSecret) }
+  return {
+    clientId,
+    m2mClientId,
+    secret: m2mClientSecret,
+    basic: basicOf(m2mClientId, m2mClientSecret),
+  }
 }
 
-export const basicOf = (id: string, secret: string): string => `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`
+export const basicOf = (id: string, secret: string): string =>
+  `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`
 export const bearerOf = (token: string): string => `Bearer ${token}`
 
 /** How core stores a secret under the tests' pepper. */
-export const storedHash = (secret: string): Buffer => createHmac('sha256', pepper).update(secret).digest()
+export const storedHash = (secret: string): Buffer =>
+  createHmac('sha256', pepper).update(secret).digest()
 
 export interface Caller {
   as(authorization?: string): Rpcs
@@ -145,10 +174,11 @@ export function createCaller(target: string, token: string | null = serviceToken
     signer: new signer.SignerServiceClient(target, insecure),
   }
   return {
-    as: (authorization) => bind(clients, {
-      ...(token === null ? {} : { [serviceTokenHeader]: token }),
-      ...(authorization === undefined ? {} : { authorization }),
-    }),
+    as: (authorization) =>
+      bind(clients, {
+        ...(token === null ? {} : { [serviceTokenHeader]: token }),
+        ...(authorization === undefined ? {} : { authorization }),
+      }),
     close: () => Object.values(clients).forEach((client) => client.close()),
   }
 }
@@ -170,50 +200,121 @@ interface Clients {
 }
 
 function bind(to: Clients, headers: Readonly<Record<string, string>>) {
-  const call = <Request extends object, Response>(empty: Request, method: Parameters<typeof unary<Request, Response>>[0]) =>
+  const call =
+    <Request extends object, Response>(
+      empty: Request,
+      method: Parameters<typeof unary<Request, Response>>[0],
+    ) =>
     (request: Partial<Request> = {}): Promise<Response> =>
       unary(method)({ ...empty, ...request }, { deadlineMs: 15_000, headers })
   const { apps, callers, users } = to
-  const mintUserTokens = call(tokens.MintUserTokensRequest.fromPartial({}), to.tokens.mintUserTokens.bind(to.tokens))
+  const mintUserTokens = call(
+    tokens.MintUserTokensRequest.fromPartial({}),
+    to.tokens.mintUserTokens.bind(to.tokens),
+  )
   return {
     mintUserTokens,
     /** One token, asked for as one of many. */
-    mintAmongOthers: async (request: Partial<tokens.MintUserTokenRequest>): Promise<tokens.MintUserTokenResponse> => {
-      const one = { request: tokens.MintUserTokenRequest.fromPartial(request), authorization: headers['authorization'], correlationId: 'one' }
-      const { answers: [answer] } = await mintUserTokens({ calls: [one] })
+    mintAmongOthers: async (
+      request: Partial<tokens.MintUserTokenRequest>,
+    ): Promise<tokens.MintUserTokenResponse> => {
+      const one = {
+        request: tokens.MintUserTokenRequest.fromPartial(request),
+        authorization: headers['authorization'],
+        correlationId: 'one',
+      }
+      const {
+        answers: [answer],
+      } = await mintUserTokens({ calls: [one] })
       if (answer?.response) return answer.response
       const { reason = '', details = '' } = answer?.refusal ?? {}
-      throw isReason(reason) ? new DomainError(reason, details) : new Error(`neither a token nor a reason: ${reason}`)
+      throw isReason(reason)
+        ? new DomainError(reason, details)
+        : new Error(`neither a token nor a reason: ${reason}`)
     },
     createApp: call(identity.CreateAppRequest.fromPartial({}), apps.createApp.bind(apps)),
     listApps: call(identity.ListAppsRequest.fromPartial({}), apps.listApps.bind(apps)),
-    checkCaller: call(identity.CheckCallerRequest.fromPartial({}), callers.checkCaller.bind(callers)),
+    checkCaller: call(
+      identity.CheckCallerRequest.fromPartial({}),
+      callers.checkCaller.bind(callers),
+    ),
     upsertUser: call(identity.UpsertUserRequest.fromPartial({}), users.upsertUser.bind(users)),
     updateUser: call(identity.UpdateUserRequest.fromPartial({}), users.updateUser.bind(users)),
-    deactivateUser: call(identity.DeactivateUserRequest.fromPartial({}), users.deactivateUser.bind(users)),
+    deactivateUser: call(
+      identity.DeactivateUserRequest.fromPartial({}),
+      users.deactivateUser.bind(users),
+    ),
     listUsers: call(identity.ListUsersRequest.fromPartial({}), users.listUsers.bind(users)),
     createKey: call(keys.CreateKeyRequest.fromPartial({}), to.keys.createKey.bind(to.keys)),
     listKeys: call(keys.ListKeysRequest.fromPartial({}), to.keys.listKeys.bind(to.keys)),
     revokeKey: call(keys.RevokeKeyRequest.fromPartial({}), to.keys.revokeKey.bind(to.keys)),
-    issueMachineToken: call(tokens.IssueMachineTokenRequest.fromPartial({}), to.tokens.issueMachineToken.bind(to.tokens)),
-    mintUserToken: call(tokens.MintUserTokenRequest.fromPartial({}), to.tokens.mintUserToken.bind(to.tokens)),
-    exchangeApiKey: call(tokens.ExchangeApiKeyRequest.fromPartial({}), to.tokens.exchangeApiKey.bind(to.tokens)),
-    rotateSigningKeys: call(tokens.RotateSigningKeysRequest.fromPartial({}), to.tokens.rotateSigningKeys.bind(to.tokens)),
-    listSigningKeys: call(tokens.ListSigningKeysRequest.fromPartial({}), to.tokens.listSigningKeys.bind(to.tokens)),
+    issueMachineToken: call(
+      tokens.IssueMachineTokenRequest.fromPartial({}),
+      to.tokens.issueMachineToken.bind(to.tokens),
+    ),
+    mintUserToken: call(
+      tokens.MintUserTokenRequest.fromPartial({}),
+      to.tokens.mintUserToken.bind(to.tokens),
+    ),
+    exchangeApiKey: call(
+      tokens.ExchangeApiKeyRequest.fromPartial({}),
+      to.tokens.exchangeApiKey.bind(to.tokens),
+    ),
+    rotateSigningKeys: call(
+      tokens.RotateSigningKeysRequest.fromPartial({}),
+      to.tokens.rotateSigningKeys.bind(to.tokens),
+    ),
+    listSigningKeys: call(
+      tokens.ListSigningKeysRequest.fromPartial({}),
+      to.tokens.listSigningKeys.bind(to.tokens),
+    ),
     getJwks: call(tokens.GetJwksRequest.fromPartial({}), to.tokens.getJwks.bind(to.tokens)),
-    getAllowance: call(allowances.GetAllowanceRequest.fromPartial({}), to.allowances.getAllowance.bind(to.allowances)),
-    createGrant: call(allowances.CreateGrantRequest.fromPartial({ source: 'manual' }), to.allowances.createGrant.bind(to.allowances)),
-    getBalance: call(allowances.GetBalanceRequest.fromPartial({}), to.allowances.getBalance.bind(to.allowances)),
-    getOwnBalance: call(allowances.GetOwnBalanceRequest.fromPartial({}), to.allowances.getOwnBalance.bind(to.allowances)),
-    ingestEvents: call(metering.IngestEventsRequest.fromPartial({}), to.metering.ingestEvents.bind(to.metering)),
+    getAllowance: call(
+      allowances.GetAllowanceRequest.fromPartial({}),
+      to.allowances.getAllowance.bind(to.allowances),
+    ),
+    createGrant: call(
+      allowances.CreateGrantRequest.fromPartial({ source: 'manual' }),
+      to.allowances.createGrant.bind(to.allowances),
+    ),
+    getBalance: call(
+      allowances.GetBalanceRequest.fromPartial({}),
+      to.allowances.getBalance.bind(to.allowances),
+    ),
+    getOwnBalance: call(
+      allowances.GetOwnBalanceRequest.fromPartial({}),
+      to.allowances.getOwnBalance.bind(to.allowances),
+    ),
+    ingestEvents: call(
+      metering.IngestEventsRequest.fromPartial({}),
+      to.metering.ingestEvents.bind(to.metering),
+    ),
     listLoss: call(loss.ListLossRequest.fromPartial({}), to.losses.listLoss.bind(to.losses)),
     queryUsage: call(usage.QueryUsageRequest.fromPartial({}), to.usage.queryUsage.bind(to.usage)),
-    queryOwnUsage: call(usage.QueryOwnUsageRequest.fromPartial({}), to.usage.queryOwnUsage.bind(to.usage)),
-    exchangeToken: call(grants.ExchangeTokenRequest.fromPartial({}), to.grants.exchangeToken.bind(to.grants)),
-    listSignerSessions: call(grants.ListSignerSessionsRequest.fromPartial({}), to.grants.listSignerSessions.bind(to.grants)),
-    revokeSignerSession: call(grants.RevokeSignerSessionRequest.fromPartial({}), to.grants.revokeSignerSession.bind(to.grants)),
-    verifySignerSession: call(signer.VerifySignerSessionRequest.fromPartial({}), to.signer.verifySignerSession.bind(to.signer)),
-    verifyApiKey: call(signer.VerifyApiKeyRequest.fromPartial({}), to.signer.verifyApiKey.bind(to.signer)),
+    queryOwnUsage: call(
+      usage.QueryOwnUsageRequest.fromPartial({}),
+      to.usage.queryOwnUsage.bind(to.usage),
+    ),
+    exchangeToken: call(
+      grants.ExchangeTokenRequest.fromPartial({}),
+      to.grants.exchangeToken.bind(to.grants),
+    ),
+    listSignerSessions: call(
+      grants.ListSignerSessionsRequest.fromPartial({}),
+      to.grants.listSignerSessions.bind(to.grants),
+    ),
+    revokeSignerSession: call(
+      grants.RevokeSignerSessionRequest.fromPartial({}),
+      to.grants.revokeSignerSession.bind(to.grants),
+    ),
+    verifySignerSession: call(
+      signer.VerifySignerSessionRequest.fromPartial({}),
+      to.signer.verifySignerSession.bind(to.signer),
+    ),
+    verifyApiKey: call(
+      signer.VerifyApiKeyRequest.fromPartial({}),
+      to.signer.verifyApiKey.bind(to.signer),
+    ),
     getAccess: call(signer.GetAccessRequest.fromPartial({}), to.signer.getAccess.bind(to.signer)),
   }
 }
@@ -231,7 +332,10 @@ export async function outcome(call: Promise<unknown>): Promise<Reason | 'OK'> {
 
 /** Everything a caller sees of a refusal. */
 export async function refusal(call: Promise<unknown>): Promise<DomainError> {
-  const error: unknown = await call.then(() => null, (refused: unknown) => refused)
+  const error: unknown = await call.then(
+    () => null,
+    (refused: unknown) => refused,
+  )
   if (error instanceof DomainError) return error
   throw new Error('the call was not refused', { cause: error })
 }
@@ -243,7 +347,7 @@ export const atOnce = <T>(times: number, work: (index: number) => Promise<T>): P
 /** Waits until `check` holds; throws after ten seconds. */
 export async function until(check: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + 10_000
-  while (!await check()) {
+  while (!(await check())) {
     if (Date.now() > end) throw new Error('waited ten seconds in vain')
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
@@ -282,5 +386,12 @@ export async function startProxy(target: { host: string; port: number }): Promis
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('the proxy has no port')
-  return { port: address.port, mode, stop: () => { mode('refuse'); server.close() } }
+  return {
+    port: address.port,
+    mode,
+    stop: () => {
+      mode('refuse')
+      server.close()
+    },
+  }
 }

@@ -28,19 +28,25 @@ const lines = {
 function parseRules(text: string): Rule[] {
   const rules: Rule[] = []
   let section = ''
-  const [groups, name, opening, ...rest] = text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+  const [groups, name, opening, ...rest] = text
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
   expect([groups, name, opening]).toEqual(['groups:', '  - name: tollgate', '    rules:'])
   for (const line of rest) {
-    const [kind, match] = Object.entries(lines).map(([key, pattern]) => [key, pattern.exec(line)] as const)
-      .find(([, found]) => found) ?? []
+    const [kind, match] =
+      Object.entries(lines)
+        .map(([key, pattern]) => [key, pattern.exec(line)] as const)
+        .find(([, found]) => found) ?? []
     const [, first = '', second = ''] = match ?? []
     const rule = rules.at(-1)
-    if (kind === 'alert') rules.push({ alert: first, expr: '', for: null, labels: new Map(), annotations: new Map() })
+    if (kind === 'alert')
+      rules.push({ alert: first, expr: '', for: null, labels: new Map(), annotations: new Map() })
     else if (!rule || kind === undefined) throw new Error(`not understood: ${line}`)
     else if (kind === 'section') section = first
     else if (kind === 'expr') rule.expr = first
     else if (kind === 'for') rule.for = first
-    else if ((kind === 'label') !== (section === 'labels')) throw new Error(`in the wrong place: ${line}`)
+    else if ((kind === 'label') !== (section === 'labels'))
+      throw new Error(`in the wrong place: ${line}`)
     else (kind === 'label' ? rule.labels : rule.annotations).set(first, second)
   }
   return rules
@@ -49,7 +55,9 @@ function parseRules(text: string): Rule[] {
 const words = new Set(['max', 'sum', 'increase', 'unless'])
 /** Names of series in an expression: words outside of braces, brackets and strings that are no operator or function. */
 const seriesIn = (expr: string): string[] =>
-  [...expr.replace(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"/g, ' ').matchAll(/[a-zA-Z_:][a-zA-Z0-9_:]*/g)].map(([word]) => word).filter((word) => !words.has(word))
+  [...expr.replace(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"/g, ' ').matchAll(/[a-zA-Z_:][a-zA-Z0-9_:]*/g)]
+    .map(([word]) => word)
+    .filter((word) => !words.has(word))
 
 /** Every bracket is closed by its own. */
 function isBalanced(expr: string): boolean {
@@ -75,9 +83,17 @@ describe('the alert rules', () => {
     expect(rules.length).toBeGreaterThanOrEqual(10)
     expect(new Set(rules.map(({ alert }) => alert)).size).toBe(rules.length)
     for (const rule of rules) {
-      expect([rule.alert, isBalanced(rule.expr), [...rule.labels.keys()], ['page', 'warning'].includes(rule.labels.get('severity') ?? '')])
-        .toEqual([rule.alert, true, ['severity'], true])
-      expect([rule.alert, ...rule.annotations.keys()]).toEqual([rule.alert, 'summary', 'description'])
+      expect([
+        rule.alert,
+        isBalanced(rule.expr),
+        [...rule.labels.keys()],
+        ['page', 'warning'].includes(rule.labels.get('severity') ?? ''),
+      ]).toEqual([rule.alert, true, ['severity'], true])
+      expect([rule.alert, ...rule.annotations.keys()]).toEqual([
+        rule.alert,
+        'summary',
+        'description',
+      ])
     }
   })
 

@@ -33,10 +33,18 @@ describe('tollgate keys', () => {
     const [active, next] = (await list()).keys
     expect([active?.status, next?.status]).toEqual(['active', 'next'])
     const early = await tollgate('keys', 'rotate')
-    expect([early.code, early.text]).toEqual([1, expect.stringContaining('verifiers may not know the next key before')])
+    expect([early.code, early.text]).toEqual([
+      1,
+      expect.stringContaining('verifiers may not know the next key before'),
+    ])
     const rotated = await tollgate('keys', 'rotate', '--force')
-    expect([rotated.code, rotated.text]).toEqual([0, expect.stringContaining(`active ${next?.kid}`)])
-    expect((await tollgate('keys', 'list')).text).toMatch(new RegExp(`retired  ${active?.kid}  RS256  made \\S+, published until \\S+`))
+    expect([rotated.code, rotated.text]).toEqual([
+      0,
+      expect.stringContaining(`active ${next?.kid}`),
+    ])
+    expect((await tollgate('keys', 'list')).text).toMatch(
+      new RegExp(`retired  ${active?.kid}  RS256  made \\S+, published until \\S+`),
+    )
   })
 
   it('is used as its help says', async () => {

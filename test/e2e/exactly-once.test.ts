@@ -2,11 +2,27 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { type Allowances, createAllowances } from '../support/allowances.ts'
 import { blows } from '../support/blows.ts'
-import { type Books, type Delivered, type GrantTerms, type Window, countDeliveries, keepBooks } from '../support/books.ts'
+import {
+  type Books,
+  type Delivered,
+  type GrantTerms,
+  type Window,
+  countDeliveries,
+  keepBooks,
+} from '../support/books.ts'
 import { type Deployment, type TestApp, createApp, startDeployment } from '../support/deployment.ts'
 import { type Story, type Subject, deliveries } from '../support/events.ts'
 import {
-  type Streams, balanceLines, derivedFaults, differing, hourLines, ledgerFaults, photograph, quarantineLines, readStreams, ticketLines,
+  type Streams,
+  balanceLines,
+  derivedFaults,
+  differing,
+  hourLines,
+  ledgerFaults,
+  photograph,
+  quarantineLines,
+  readStreams,
+  ticketLines,
 } from '../support/kept.ts'
 import { createRandom } from '../support/random.ts'
 import { type Observation, createRates } from '../support/rates.ts'
@@ -51,7 +67,11 @@ function subjectsOf(of: readonly TestApp[]): Subject[] {
   return Array.from({ length: 1_000 }, (_, i) => {
     const app = of[i % 10 < 5 ? 0 : i % 10 < 8 ? 1 : 2]
     const odd = [`team:${i}`, `Zoë & Çağ #${i}`, `${i}/?%2F`][(i % 50) - 7]
-    return { clientId: app?.clientId ?? '', externalUserId: odd ?? `user-${i}`, heavy: i % 20 === 0 }
+    return {
+      clientId: app?.clientId ?? '',
+      externalUserId: odd ?? `user-${i}`,
+      heavy: i % 20 === 0,
+    }
   })
 }
 
@@ -59,7 +79,9 @@ async function observe(observations: readonly Observation[]): Promise<void> {
   for (const { at, attosPerEth } of observations) {
     await service.pool.query(
       `insert into rates (usd_attos_per_eth, source, observed_at)
-       values ($1, 'test', timestamptz 'epoch' + $2::bigint * interval '1 microsecond')`, [attosPerEth, at])
+       values ($1, 'test', timestamptz 'epoch' + $2::bigint * interval '1 microsecond')`,
+      [attosPerEth, at],
+    )
   }
 }
 
@@ -67,22 +89,30 @@ const millionDollars: GrantTerms = { micros: 10n ** 12n, featureKey: null }
 const wealthy = (): Subject[] => story.subjects.filter(({ heavy }, i) => heavy && i % 40 === 0)
 
 async function grantAllowances(): Promise<void> {
-  const [bound, ...others] = story.subjects.filter((subject) => allowances.appOf(subject).starterMicros === 0n).slice(0, 20)
+  const [bound, ...others] = story.subjects
+    .filter((subject) => allowances.appOf(subject).starterMicros === 0n)
+    .slice(0, 20)
   if (!bound) throw new Error('nobody to bind a grant to')
   for (const subject of [bound, ...others, ...wealthy()]) await allowances.provision(subject)
   for (const subject of wealthy()) await allowances.grant(subject, millionDollars)
-  for (const subject of others) await allowances.grant(subject, { micros: 1n + BigInt(random.below(2_000_000)), featureKey: null })
+  for (const subject of others)
+    await allowances.grant(subject, {
+      micros: 1n + BigInt(random.below(2_000_000)),
+      featureKey: null,
+    })
   await allowances.grant(bound, { micros: 150_001n, featureKey: 'live-video-to-video' })
   await allowances.grant(bound, { micros: 70_003n, featureKey: null })
 }
 
-const takenOf = (counts: Pick<Streams, 'tickets' | 'duplicates' | 'ignored' | 'quarantined'>): bigint =>
-  counts.tickets + counts.duplicates + counts.ignored + counts.quarantined
+const takenOf = (
+  counts: Pick<Streams, 'tickets' | 'duplicates' | 'ignored' | 'quarantined'>,
+): bigint => counts.tickets + counts.duplicates + counts.ignored + counts.quarantined
 const taken = async (): Promise<bigint> => takenOf(await readStreams(service.pool))
 
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
   // The database, or core, may be away.
-  for (const stop = Date.now() + 150_000; Date.now() < stop; await sleep(25)) if (await isSo().catch(() => false)) return
+  for (const stop = Date.now() + 150_000; Date.now() < stop; await sleep(25))
+    if (await isSo().catch(() => false)) return
   throw new Error(`${what}: not in time; ${await taken()} of ${delivered.all} taken`)
 }
 
@@ -92,11 +122,14 @@ async function crashes(): Promise<void> {
   for (const [turn, strike] of all.entries()) {
     const share = (turn + 0.2 + random.below(700) / 1000) / all.length
     const point = BigInt(Math.floor(Number(delivered.all) * share * 0.9))
-    await until(`the crash at ${point}`, async () => await taken() >= point)
+    await until(`the crash at ${point}`, async () => (await taken()) >= point)
     // Tickets that came before their rate are being priced, while others still come, when the last blow falls.
     if (turn === all.length - 1) await rememberRates()
     await sleep(random.below(300))
-    const granting = allowances.grant(random.pick(wealthy()), { micros: millionDollars.micros + BigInt(turn), featureKey: null })
+    const granting = allowances.grant(random.pick(wealthy()), {
+      micros: millionDollars.micros + BigInt(turn),
+      featureKey: null,
+    })
     granting.catch(() => {})
     await sleep(random.below(8))
     await strike()
@@ -114,12 +147,15 @@ const wakePricing = () => service.operator.recordRate({ usdPerEth: '3000', sourc
 
 /** Everything taken, and everything priced. */
 async function settled(target: bigint): Promise<void> {
-  await until('the whole stream', async () => await taken() >= target)
+  await until('the whole stream', async () => (await taken()) >= target)
   await wakePricing()
   await until('the last price', async () => {
     const { unpricedTickets, streams } = await service.operator.meteringStatus()
-    const sum = streams.reduce((all, { tickets, duplicates, ignored, quarantined }) =>
-      all + BigInt(tickets) + BigInt(duplicates) + BigInt(ignored) + BigInt(quarantined), 0n)
+    const sum = streams.reduce(
+      (all, { tickets, duplicates, ignored, quarantined }) =>
+        all + BigInt(tickets) + BigInt(duplicates) + BigInt(ignored) + BigInt(quarantined),
+      0n,
+    )
     return unpricedTickets === '0' && sum >= target
   })
 }
@@ -137,8 +173,14 @@ describe(`events, ${name}`, () => {
   }, 300_000)
 
   it('become one ticket each, priced from its own time to the atto-dollar', async () => {
-    const expected = new Map([...books.users].filter(([, { count }]) => count > 0n)
-      .map(([key, { count, fee, cost, fingerprint }]) => [key, `${count} ${fee} ${cost} ${fingerprint}`]))
+    const expected = new Map(
+      [...books.users]
+        .filter(([, { count }]) => count > 0n)
+        .map(([key, { count, fee, cost, fingerprint }]) => [
+          key,
+          `${count} ${fee} ${cost} ${fingerprint}`,
+        ]),
+    )
     expect(differing(expected, await ticketLines(service.pool))).toEqual([])
   }, 60_000)
 
@@ -147,15 +189,25 @@ describe(`events, ${name}`, () => {
   }, 60_000)
 
   it('are summed by the hour', async () => {
-    const expected = new Map([...books.hours].map(([key, { count, fee, cost, nanos, pixels }]) =>
-      [key, `${count} 0 ${fee} ${cost} ${nanos} ${pixels}`]))
+    const expected = new Map(
+      [...books.hours].map(([key, { count, fee, cost, nanos, pixels }]) => [
+        key,
+        `${count} 0 ${fee} ${cost} ${nanos} ${pixels}`,
+      ]),
+    )
     expect(differing(expected, await hourLines(service.pool))).toEqual([])
   }, 60_000)
 
   it('burn allowances and leave overage, each ledger folding to its balance', async () => {
-    const accounts = new Map(allowances.known(books).map((key) => [key, allowances.accountOf(books, key)]))
-    const expected = new Map([...accounts].map(([key, { granted, consumed, overage, balance, left }]) =>
-      [key, `${granted} ${consumed} ${overage} ${balance} 0 [${left.join(' ')}]`]))
+    const accounts = new Map(
+      allowances.known(books).map((key) => [key, allowances.accountOf(books, key)]),
+    )
+    const expected = new Map(
+      [...accounts].map(([key, { granted, consumed, overage, balance, left }]) => [
+        key,
+        `${granted} ${consumed} ${overage} ${balance} 0 [${left.join(' ')}]`,
+      ]),
+    )
     expect(differing(expected, await balanceLines(service.pool))).toEqual([])
     expect(await ledgerFaults(service.pool)).toEqual([])
     const overdrawn = [...accounts.values()].filter(({ overage }) => overage > 0n).length
@@ -166,11 +218,19 @@ describe(`events, ${name}`, () => {
   it('are all accounted for in the counters and in quarantine', async () => {
     const streams = await readStreams(service.pool)
     const { uncertain } = service.line
-    expect(streams).toMatchObject({ tickets: books.tickets, missing: 0n, offsets: takenOf(streams) })
+    expect(streams).toMatchObject({
+      tickets: books.tickets,
+      missing: 0n,
+      offsets: takenOf(streams),
+    })
     expect(await service.line.stored()).toBe(onKafka ? streams.offsets : 0n)
     expect(streams.offsets).toBeGreaterThanOrEqual(delivered.all)
     expect(streams.offsets).toBeLessThanOrEqual(delivered.all + uncertain)
-    const exact = { duplicates: delivered.tickets - books.tickets, ignored: delivered.ignored, quarantined: delivered.unusable }
+    const exact = {
+      duplicates: delivered.tickets - books.tickets,
+      ignored: delivered.ignored,
+      quarantined: delivered.unusable,
+    }
     expect(streams).toMatchObject(uncertain === 0n ? exact : {})
     expect(differing(quarantined(1n), await inQuarantine())).toEqual([])
   }, 60_000)
@@ -180,24 +240,37 @@ describe(`events, ${name}`, () => {
     for (const app of apps) await expectUsage(app, books, window)
     for (const key of [...allowances.known(books).slice(0, 40), ...allowances.favoured()]) {
       const subject = books.users.get(key)?.subject
-      if (subject) await expectBalance(allowances.appOf(subject), subject, allowances.accountOf(books, key))
+      if (subject)
+        await expectBalance(allowances.appOf(subject), subject, allowances.accountOf(books, key))
     }
   }, 60_000)
 
   it('change nothing when all of them come again', async () => {
-    const [before, tables, reasons] = [await readStreams(service.pool), await photograph(service.pool), await quarantineLines(service.pool)]
+    const [before, tables, reasons] = [
+      await readStreams(service.pool),
+      await photograph(service.pool),
+      await quarantineLines(service.pool),
+    ]
     const again = await (onKafka ? collectFromTheBeginning(before) : deliverAgain(before))
-    const repeated = { ...again.streams, tickets: 0n, duplicates: again.streams.duplicates + again.streams.tickets }
+    const repeated = {
+      ...again.streams,
+      tickets: 0n,
+      duplicates: again.streams.duplicates + again.streams.tickets,
+    }
     expect(await readStreams(service.pool)).toEqual(sumOf(again.kept, repeated))
     expect(differing(tables, await photograph(service.pool))).toEqual([])
-    expect([...(await quarantineLines(service.pool)).keys()].toSorted()).toEqual([...reasons.keys()].toSorted())
+    expect([...(await quarantineLines(service.pool)).keys()].toSorted()).toEqual(
+      [...reasons.keys()].toSorted(),
+    )
     expect(differing(quarantined(2n), await inQuarantine())).toEqual([])
   }, 200_000)
 
   it('leave no error in the logs', () => {
     const processes = [service.core, service.sidecar, service.gateway, ...service.collectors]
     // While the database is away, whoever asks is told to come again.
-    const unexpected = processes.flatMap(({ errors }) => errors).filter((line) => !line.includes('"reason":"UNAVAILABLE"'))
+    const unexpected = processes
+      .flatMap(({ errors }) => errors)
+      .filter((line) => !line.includes('"reason":"UNAVAILABLE"'))
     expect(unexpected).toEqual([])
   })
 })
@@ -208,18 +281,29 @@ interface Again {
   readonly streams: Streams
 }
 
-const noStreams: Streams = { tickets: 0n, duplicates: 0n, ignored: 0n, quarantined: 0n, missing: 0n, offsets: 0n }
+const noStreams: Streams = {
+  tickets: 0n,
+  duplicates: 0n,
+  ignored: 0n,
+  quarantined: 0n,
+  missing: 0n,
+  offsets: 0n,
+}
 
 function sumOf(a: Streams, b: Streams): Streams {
   return {
-    tickets: a.tickets + b.tickets, duplicates: a.duplicates + b.duplicates, ignored: a.ignored + b.ignored,
-    quarantined: a.quarantined + b.quarantined, missing: a.missing + b.missing, offsets: a.offsets + b.offsets,
+    tickets: a.tickets + b.tickets,
+    duplicates: a.duplicates + b.duplicates,
+    ignored: a.ignored + b.ignored,
+    quarantined: a.quarantined + b.quarantined,
+    missing: a.missing + b.missing,
+    offsets: a.offsets + b.offsets,
   }
 }
 
 /** The topic as another group finds it that nothing is known of. */
 async function collectFromTheBeginning(before: Streams): Promise<Again> {
-  await service.regroup(async () => void await service.pool.query('delete from stream_offsets'))
+  await service.regroup(async () => void (await service.pool.query('delete from stream_offsets')))
   await settled(before.offsets)
   return { kept: noStreams, streams: before }
 }
@@ -231,16 +315,25 @@ async function deliverAgain(before: Streams): Promise<Again> {
   await settled(before.offsets + delivered.all)
   expect(service.line.uncertain).toBe(uncertain)
   const { all, tickets, ignored, unusable } = delivered
-  return { kept: before, streams: { tickets, duplicates: 0n, ignored, quarantined: unusable, missing: 0n, offsets: all } }
+  return {
+    kept: before,
+    streams: { tickets, duplicates: 0n, ignored, quarantined: unusable, missing: 0n, offsets: all },
+  }
 }
 
 // What was sent again because nobody acknowledged it may be there twice: how often a thing came is then not certain.
 const quarantined = (times: bigint): Map<string, string> =>
-  new Map([...delivered.reasons].map(([reason, { events, deliveries }]) =>
-    [reason, service.line.uncertain > 0n || !onKafka ? String(events) : `${events} ${deliveries * times}`]))
+  new Map(
+    [...delivered.reasons].map(([reason, { events, deliveries }]) => [
+      reason,
+      service.line.uncertain > 0n || !onKafka ? String(events) : `${events} ${deliveries * times}`,
+    ]),
+  )
 
 async function inQuarantine(): Promise<Map<string, string>> {
   const lines = await quarantineLines(service.pool)
   const exact = onKafka && service.line.uncertain === 0n
-  return new Map([...lines].map(([reason, line]) => [reason, exact ? line : line.split(' ')[0] ?? '']))
+  return new Map(
+    [...lines].map(([reason, line]) => [reason, exact ? line : (line.split(' ')[0] ?? '')]),
+  )
 }

@@ -8,7 +8,13 @@ import { type Split, startSplit } from '../support/split.ts'
 let split: Split
 let users = 0
 
-interface User { readonly name: string; readonly path: string; readonly key: string; readonly keyId: string; readonly token: string }
+interface User {
+  readonly name: string
+  readonly path: string
+  readonly key: string
+  readonly keyId: string
+  readonly token: string
+}
 
 /** A user with a key and a token that both work everywhere, at the sidecar from memory. */
 async function newUser(): Promise<User> {
@@ -16,10 +22,19 @@ async function newUser(): Promise<User> {
   const authorization = app.basic
   const name = `user-${++users}`
   const path = `${app.path}/users/${name}`
-  expect((await rest('POST', `${app.path}/users`, { authorization, json: { externalUserId: name } })).status).toBe(201)
+  expect(
+    (await rest('POST', `${app.path}/users`, { authorization, json: { externalUserId: name } }))
+      .status,
+  ).toBe(201)
   const made = (await rest('POST', `${path}/keys`, { authorization })).body
   const minted = (await rest('POST', `${path}/token`, { authorization })).body
-  const user = { name, path, key: String(made['apiKey']), keyId: String(made['keyId']), token: String(minted['access_token']) }
+  const user = {
+    name,
+    path,
+    key: String(made['apiKey']),
+    keyId: String(made['keyId']),
+    token: String(minted['access_token']),
+  }
   for (const credential of [user.key, user.token]) {
     expect([await authorize(credential), await authorize(credential)]).toEqual([200, 200])
   }
@@ -30,7 +45,9 @@ async function newUser(): Promise<User> {
 /** What REST says of the key and of the token. */
 async function atRest({ key, token }: User): Promise<{ key: number; token: number }> {
   const { rest, app } = split
-  const exchanged = await rest('POST', `${app.path}/auth/api-key/token`, { authorization: `Bearer ${key}` })
+  const exchanged = await rest('POST', `${app.path}/auth/api-key/token`, {
+    authorization: `Bearer ${key}`,
+  })
   const read = await rest('GET', '/api/v1/user/usage/balance', { authorization: `Bearer ${token}` })
   return { key: exchanged.status, token: read.status }
 }
@@ -48,11 +65,17 @@ async function refusedAfter(credential: string, atMostMs: number): Promise<numbe
   }
 }
 
-const revokeKey = ({ path, keyId }: User) => split.rest('DELETE', `${path}/keys?keyId=${keyId}`, { authorization: split.app.basic })
+const revokeKey = ({ path, keyId }: User) =>
+  split.rest('DELETE', `${path}/keys?keyId=${keyId}`, { authorization: split.app.basic })
 const deactivate = ({ name }: User) =>
-  split.rest('DELETE', `${split.app.path}/users?externalUserId=${name}`, { authorization: split.app.basic })
+  split.rest('DELETE', `${split.app.path}/users?externalUserId=${name}`, {
+    authorization: split.app.basic,
+  })
 const revokeToken = ({ token }: User) =>
-  split.rest('POST', '/api/v1/oidc/token/revocation', { authorization: split.app.basic, form: { token } })
+  split.rest('POST', '/api/v1/oidc/token/revocation', {
+    authorization: split.app.basic,
+    form: { token },
+  })
 
 function endsEverythingInASecond(): void {
   it('ends a key: on REST at once, at the sidecar within a second', async () => {
@@ -67,9 +90,13 @@ function endsEverythingInASecond(): void {
     const user = await newUser()
     expect((await deactivate(user)).status).toBe(200)
     expect(await atRest(user)).toEqual({ key: 401, token: 401 })
-    const minted = await split.rest('POST', `${user.path}/token`, { authorization: split.app.basic })
+    const minted = await split.rest('POST', `${user.path}/token`, {
+      authorization: split.app.basic,
+    })
     expect(minted.status).toBe(404)
-    const [key, token] = await Promise.all([user.key, user.token].map((one) => refusedAfter(one, 1_000)))
+    const [key, token] = await Promise.all(
+      [user.key, user.token].map((one) => refusedAfter(one, 1_000)),
+    )
     expect([key, token].every((passed) => Number(passed) < 1_000)).toBe(true)
   })
 
@@ -89,60 +116,75 @@ function endsEverythingInASecond(): void {
     const made = await rest('POST', `${app.path}/credentials?target=m2m`, { headers: app.owner })
     expect(made.status).toBe(200)
     expect((await rest('GET', `${app.path}/users`, { authorization: old })).status).toBe(401)
-    await expect(far.checkCaller(asked, old)).rejects.toMatchObject({ reason: 'CREDENTIAL_INVALID' })
+    await expect(far.checkCaller(asked, old)).rejects.toMatchObject({
+      reason: 'CREDENTIAL_INVALID',
+    })
     app.basic = basic(app.m2mClientId, String(made.body['clientSecret']))
     expect((await rest('GET', `${app.path}/users`, { authorization: app.basic })).status).toBe(200)
   })
 }
 
 describe('what is revoked, with one core and no Redis', () => {
-  beforeAll(async () => { split = await startSplit({ redisUrl: null, settings: { M2M_SECRET_OVERLAP_SECONDS: '0' } }) })
+  beforeAll(async () => {
+    split = await startSplit({ redisUrl: null, settings: { M2M_SECRET_OVERLAP_SECONDS: '0' } })
+  })
   afterAll(() => split?.stop())
   endsEverythingInASecond()
 })
 
 const boundSeconds = 12
 const settings = {
-  M2M_SECRET_OVERLAP_SECONDS: '0', REVOCATION_BOUND_SECONDS: String(boundSeconds),
-  IDENTITY_TTL_SECONDS: '5', ACCESS_TTL_SECONDS: '3', SIGNING_TTL_SECONDS: '2',
+  M2M_SECRET_OVERLAP_SECONDS: '0',
+  REVOCATION_BOUND_SECONDS: String(boundSeconds),
+  IDENTITY_TTL_SECONDS: '5',
+  ACCESS_TTL_SECONDS: '3',
+  SIGNING_TTL_SECONDS: '2',
 }
 
-describe.each([redisUrl() ?? []].flat())('what is revoked at one core, for a sidecar of another, with Redis at %s', (url) => {
-  let redis: RedisProxy
-  beforeAll(async () => {
-    redis = await startRedisProxy(url)
-    split = await startSplit({ redisUrl: redis.url, settings })
-  })
-  afterAll(async () => {
-    await split?.stop()
-    redis?.stop()
-  })
-  endsEverythingInASecond()
-
-  /** True once a revocation is heard within a second again; connections come back by and by. */
-  async function isHeardAgain(): Promise<boolean> {
-    for (const end = Date.now() + 15_000; Date.now() < end;) {
-      const user = await newUser()
-      await revokeKey(user)
-      if (await refusedAfter(user.key, 1_000) < 1_000) return true
-    }
-    return false
-  }
-
-  it.each([['a key', revokeKey], ['a user', deactivate]])(
-    'is honoured no longer than the answer says while Redis is dead, and told again when it is back: %s', async (_what, end) => {
-      const [ended, other] = [await newUser(), await newUser()]
-      redis.cut()
-      const { body } = await end(ended)
-      const effectiveBy = Date.parse(String(body['effectiveBy']))
-      expect(effectiveBy - Date.now()).toBeLessThanOrEqual(boundSeconds * 1000)
-      expect((await atRest(ended)).key).toBe(401)
-      // Nobody has told the sidecar: this is what the bound is for.
-      expect(await split.authorize(ended.key)).toBe(200)
-      await refusedAfter(ended.key, boundSeconds * 1000)
-      expect(Date.now()).toBeLessThan(effectiveBy)
-      expect(await split.authorize(other.key)).toBe(200)
-      redis.restore()
-      expect(await isHeardAgain()).toBe(true)
+describe.each([redisUrl() ?? []].flat())(
+  'what is revoked at one core, for a sidecar of another, with Redis at %s',
+  (url) => {
+    let redis: RedisProxy
+    beforeAll(async () => {
+      redis = await startRedisProxy(url)
+      split = await startSplit({ redisUrl: redis.url, settings })
     })
-})
+    afterAll(async () => {
+      await split?.stop()
+      redis?.stop()
+    })
+    endsEverythingInASecond()
+
+    /** True once a revocation is heard within a second again; connections come back by and by. */
+    async function isHeardAgain(): Promise<boolean> {
+      for (const end = Date.now() + 15_000; Date.now() < end;) {
+        const user = await newUser()
+        await revokeKey(user)
+        if ((await refusedAfter(user.key, 1_000)) < 1_000) return true
+      }
+      return false
+    }
+
+    it.each([
+      ['a key', revokeKey],
+      ['a user', deactivate],
+    ])(
+      'is honoured no longer than the answer says while Redis is dead, and told again when it is back: %s',
+      async (_what, end) => {
+        const [ended, other] = [await newUser(), await newUser()]
+        redis.cut()
+        const { body } = await end(ended)
+        const effectiveBy = Date.parse(String(body['effectiveBy']))
+        expect(effectiveBy - Date.now()).toBeLessThanOrEqual(boundSeconds * 1000)
+        expect((await atRest(ended)).key).toBe(401)
+        // Nobody has told the sidecar: this is what the bound is for.
+        expect(await split.authorize(ended.key)).toBe(200)
+        await refusedAfter(ended.key, boundSeconds * 1000)
+        expect(Date.now()).toBeLessThan(effectiveBy)
+        expect(await split.authorize(other.key)).toBe(200)
+        redis.restore()
+        expect(await isHeardAgain()).toBe(true)
+      },
+    )
+  },
+)

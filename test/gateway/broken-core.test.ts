@@ -15,9 +15,18 @@ async function answerWhenCore(act: (socket: Socket) => void): Promise<number> {
   await once(core, 'listening')
   const address = core.address()
   const target = `127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`
-  const gateway = await startGateway({
-    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256', core: { target, token: serviceToken, deadlineMs: 2_000 }, edge: quietEdge,
-  }, { log: silentLog(), metrics: createMetrics('gateway') })
+  const gateway = await startGateway(
+    {
+      host: '127.0.0.1',
+      platformPort: 0,
+      builderPort: 0,
+      publicUrl,
+      tokenAlg: 'RS256',
+      core: { target, token: serviceToken, deadlineMs: 2_000 },
+      edge: quietEdge,
+    },
+    { log: silentLog(), metrics: createMetrics('gateway') },
+  )
   try {
     const url = `${gateway.platformUrl}/api/v1/apps/app_0123456789abcdef01234567/users/ada/allowances`
     return (await fetch(url, { headers: { authorization: basic } })).status

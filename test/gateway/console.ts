@@ -17,24 +17,57 @@ export interface Asked {
 /** The gateway before a real core; every answer is checked against the gateway's own document. */
 export async function startConsole(options: { validateV2?: boolean } = {}) {
   const test = await startTestCore()
-  const gateway = await startGateway({
-    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256', ...options,
-    core: { target: test.core.target, token: serviceToken, deadlineMs: 10_000 },
-    edge: { limits: null, redisUrl: undefined, trustedProxyHops: 0, corsOrigins: [], ingestSecret: undefined },
-  }, { log: silentLog(), metrics: createMetrics('gateway') })
-  const document = asRecord(await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json())
+  const gateway = await startGateway(
+    {
+      host: '127.0.0.1',
+      platformPort: 0,
+      builderPort: 0,
+      publicUrl,
+      tokenAlg: 'RS256',
+      ...options,
+      core: { target: test.core.target, token: serviceToken, deadlineMs: 10_000 },
+      edge: {
+        limits: null,
+        redisUrl: undefined,
+        trustedProxyHops: 0,
+        corsOrigins: [],
+        ingestSecret: undefined,
+      },
+    },
+    { log: silentLog(), metrics: createMetrics('gateway') },
+  )
+  const document = asRecord(
+    await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json(),
+  )
   const check = await documentChecker(document, { strict: true })
 
   async function ask(method: string, path: string, asked: Asked = {}): Promise<Answer> {
-    const response = await fetch(gateway.platformUrl + path, { method, redirect: 'manual', ...requestOf(asked) })
+    const response = await fetch(gateway.platformUrl + path, {
+      method,
+      redirect: 'manual',
+      ...requestOf(asked),
+    })
     const text = await response.text()
     const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
-    const answer = { status: response.status, headers: response.headers, text, body: json ? asRecord(JSON.parse(text)) : {} }
+    const answer = {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: json ? asRecord(JSON.parse(text)) : {},
+    }
     check({ method, path: new URL(response.url).pathname, answer })
     return answer
   }
 
-  return { ...test, document, ask, stop: async () => { await gateway.stop(); await test.stop() } }
+  return {
+    ...test,
+    document,
+    ask,
+    stop: async () => {
+      await gateway.stop()
+      await test.stop()
+    },
+  }
 }
 
 export type Console = Awaited<ReturnType<typeof startConsole>>
@@ -53,5 +86,8 @@ function requestOf({ person, authorization, json, form, headers = {} }: Asked): 
 }
 
 /** What a browser on one of our own pages sends. */
-const sessionHeaders = ({ token, csrf }: Person): Record<string, string> =>
-  ({ cookie: `__Host-tollgate_session=${token}`, origin: publicUrl, 'x-csrf-token': csrf })
+const sessionHeaders = ({ token, csrf }: Person): Record<string, string> => ({
+  cookie: `__Host-tollgate_session=${token}`,
+  origin: publicUrl,
+  'x-csrf-token': csrf,
+})

@@ -1,5 +1,10 @@
 import {
-  type handleServerStreamingCall, type handleUnaryCall, Metadata, Server, ServerCredentials, type ServiceDefinition,
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  Metadata,
+  Server,
+  ServerCredentials,
+  type ServiceDefinition,
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js'
 import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
@@ -20,68 +25,196 @@ export const clientId = 'app_0123456789abcdef01234567'
 const at = '2026-01-02T03:04:05.000Z'
 
 const user: identity.User = {
-  id: '6f1c2f2e-1d3c-4c55-9a52-0a9c5f1b7e11', clientId, externalUserId: 'ada', email: 'ada@example.com',
-  status: 'active', createdAt: at, updatedAt: at, deactivatedAt: undefined,
+  id: '6f1c2f2e-1d3c-4c55-9a52-0a9c5f1b7e11',
+  clientId,
+  externalUserId: 'ada',
+  email: 'ada@example.com',
+  status: 'active',
+  createdAt: at,
+  updatedAt: at,
+  deactivatedAt: undefined,
 }
 const grant: allowances.Grant = {
-  id: 'g-1', amountUsdMicros: '5000000', source: 'plan_adjustment', createdAt: at, featureKey: undefined,
-  expiresAt: undefined, remainingUsdMicros: '4999990',
+  id: 'g-1',
+  amountUsdMicros: '5000000',
+  source: 'plan_adjustment',
+  createdAt: at,
+  featureKey: undefined,
+  expiresAt: undefined,
+  remainingUsdMicros: '4999990',
 }
 const allowance: allowances.Allowance = {
-  externalUserId: 'ada', balanceUsdMicros: '4999990', consumedUsdMicros: '10',
-  lifetimeGrantedUsdMicros: '5000000', grants: [grant], remainingUsdMicros: '4999980', hasAccess: true,
+  externalUserId: 'ada',
+  balanceUsdMicros: '4999990',
+  consumedUsdMicros: '10',
+  lifetimeGrantedUsdMicros: '5000000',
+  grants: [grant],
+  remainingUsdMicros: '4999980',
+  hasAccess: true,
 }
 const balance: allowances.Balance = {
-  externalUserId: 'ada', balanceUsdMicros: '4999990', remainingUsdMicros: '4999980', consumedUsdMicros: '10',
-  lifetimeGrantedUsdMicros: '5000000', hasAccess: true, unpricedTickets: '2',
+  externalUserId: 'ada',
+  balanceUsdMicros: '4999990',
+  remainingUsdMicros: '4999980',
+  consumedUsdMicros: '10',
+  lifetimeGrantedUsdMicros: '5000000',
+  hasAccess: true,
+  unpricedTickets: '2',
 }
 const sums = {
-  pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000', networkFeeUsdMicros: '9000000',
-  networkFeeUsdExact: '9', ownerChargeUsdMicros: '9000000', billableSecs: '1.5', firstAt: at, lastAt: at,
+  pipeline: 'text-to-image',
+  modelId: 'sdxl',
+  requestCount: '3',
+  feeWei: '3000000000000000',
+  networkFeeUsdMicros: '9000000',
+  networkFeeUsdExact: '9',
+  ownerChargeUsdMicros: '9000000',
+  billableSecs: '1.5',
+  firstAt: at,
+  lastAt: at,
 }
 const ticket: usage.UsageRequest = {
-  time: at, eventId: 'e-1', gatewayRequestId: 'req-9', endUserId: user.id, externalUserId: 'ada', appName: 'Demo',
-  pipeline: 'text-to-image', modelId: 'sdxl', manifestId: 'm-1', sessionId: 's-1', sequenceNumber: '0', feeWei: '1000000000',
-  networkFeeUsdMicros: '3', networkFeeUsdExact: '0.000003', ethUsdPrice: '3000', billableSecs: '1.5', pixels: '262144',
+  time: at,
+  eventId: 'e-1',
+  gatewayRequestId: 'req-9',
+  endUserId: user.id,
+  externalUserId: 'ada',
+  appName: 'Demo',
+  pipeline: 'text-to-image',
+  modelId: 'sdxl',
+  manifestId: 'm-1',
+  sessionId: 's-1',
+  sequenceNumber: '0',
+  feeWei: '1000000000',
+  networkFeeUsdMicros: '3',
+  networkFeeUsdExact: '0.000003',
+  ethUsdPrice: '3000',
+  billableSecs: '1.5',
+  pixels: '262144',
 }
-const unpriced: usage.UsageRequest =
-  { ...ticket, eventId: 'e-2', externalUserId: undefined, networkFeeUsdMicros: undefined, networkFeeUsdExact: undefined, ethUsdPrice: undefined }
+const unpriced: usage.UsageRequest = {
+  ...ticket,
+  eventId: 'e-2',
+  externalUserId: undefined,
+  networkFeeUsdMicros: undefined,
+  networkFeeUsdExact: undefined,
+  ethUsdPrice: undefined,
+}
 const session: usage.UsageSession = {
-  sessionId: 's-1', manifestId: 'm-1', endUserId: user.id, externalUserId: 'ada', appName: 'Demo', pipeline: 'text-to-image',
-  modelId: 'sdxl', requestCount: '3', unpricedCount: '1', feeWei: '3000000000', networkFeeUsdMicros: '9',
-  networkFeeUsdExact: '0.000009', billableSecs: '1.5', pixels: '262144', startedAt: at, endedAt: at,
+  sessionId: 's-1',
+  manifestId: 'm-1',
+  endUserId: user.id,
+  externalUserId: 'ada',
+  appName: 'Demo',
+  pipeline: 'text-to-image',
+  modelId: 'sdxl',
+  requestCount: '3',
+  unpricedCount: '1',
+  feeWei: '3000000000',
+  networkFeeUsdMicros: '9',
+  networkFeeUsdExact: '0.000009',
+  billableSecs: '1.5',
+  pixels: '262144',
+  startedAt: at,
+  endedAt: at,
 }
 const used: usage.Usage = {
-  clientId, start: undefined, end: undefined,
+  clientId,
+  start: undefined,
+  end: undefined,
   totals: {
-    requestCount: '3', totalFeeWei: '3000000000000000', totalFeeEth: '0.003',
-    networkFeeUsdMicros: '9000000', unpricedCount: '1', ownerChargeWei: '3000000000000000', ownerChargeUsdMicros: '9000000',
-    platformFeeWei: '0', platformFeeUsdMicros: '0',
+    requestCount: '3',
+    totalFeeWei: '3000000000000000',
+    totalFeeEth: '0.003',
+    networkFeeUsdMicros: '9000000',
+    unpricedCount: '1',
+    ownerChargeWei: '3000000000000000',
+    ownerChargeUsdMicros: '9000000',
+    platformFeeWei: '0',
+    platformFeeUsdMicros: '0',
   },
   byUser: [
-    { endUserId: user.id, externalUserId: 'ada', requestCount: '2', feeWei: '2000000000000000', networkFeeUsdMicros: '6000000', ownerChargeUsdMicros: '6000000' },
-    { endUserId: 'unknown', externalUserId: undefined, requestCount: '1', feeWei: '1000000000000000', networkFeeUsdMicros: '3000000', ownerChargeUsdMicros: '3000000' },
+    {
+      endUserId: user.id,
+      externalUserId: 'ada',
+      requestCount: '2',
+      feeWei: '2000000000000000',
+      networkFeeUsdMicros: '6000000',
+      ownerChargeUsdMicros: '6000000',
+    },
+    {
+      endUserId: 'unknown',
+      externalUserId: undefined,
+      requestCount: '1',
+      feeWei: '1000000000000000',
+      networkFeeUsdMicros: '3000000',
+      ownerChargeUsdMicros: '3000000',
+    },
   ],
-  byPipelineModel: [{
-    pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
-    feeEth: '0.003', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000',
-  }],
-  byDailyPipeline: [{
-    date: '2026-01-02', pipeline: 'text-to-image', modelId: 'sdxl', requestCount: '3', feeWei: '3000000000000000',
-    feeEth: '0.003', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000',
-  }],
+  byPipelineModel: [
+    {
+      pipeline: 'text-to-image',
+      modelId: 'sdxl',
+      requestCount: '3',
+      feeWei: '3000000000000000',
+      feeEth: '0.003',
+      networkFeeUsdMicros: '9000000',
+      ownerChargeUsdMicros: '9000000',
+    },
+  ],
+  byDailyPipeline: [
+    {
+      date: '2026-01-02',
+      pipeline: 'text-to-image',
+      modelId: 'sdxl',
+      requestCount: '3',
+      feeWei: '3000000000000000',
+      feeEth: '0.003',
+      networkFeeUsdMicros: '9000000',
+      ownerChargeUsdMicros: '9000000',
+    },
+  ],
   byManifest: [{ ...sums, manifestId: 'm-1' }],
-  bySession: [{ ...sums, manifestId: 'm-1', sessionId: 's-1', endUserId: user.id, externalUserId: 'ada' }],
-  byDay: [{ date: '2026-01-02', requestCount: '3', feeWei: '3000000000000000', networkFeeUsdMicros: '9000000', ownerChargeUsdMicros: '9000000' }],
+  bySession: [
+    { ...sums, manifestId: 'm-1', sessionId: 's-1', endUserId: user.id, externalUserId: 'ada' },
+  ],
+  byDay: [
+    {
+      date: '2026-01-02',
+      requestCount: '3',
+      feeWei: '3000000000000000',
+      networkFeeUsdMicros: '9000000',
+      ownerChargeUsdMicros: '9000000',
+    },
+  ],
   events: [ticket],
 }
 const lost: loss.ListLossResponse = {
-  clientId, period: { start: at, end: undefined },
-  totals: { sessionCount: '1', lostCount: '3', estimatedUsdMicros: '7', forkedCount: '1', lateCount: '2' },
-  sessions: [{
-    externalUserId: 'ada', manifestId: 'm-1', sessionId: '9f86d081', startedAt: at, lastAt: at, requestCount: '5', lostCount: '3',
-    forkedCount: '1', lateCount: '0', estimatedUsdMicros: '7', missing: [{ first: '2', last: '4' }], missingMore: false,
-  }],
+  clientId,
+  period: { start: at, end: undefined },
+  totals: {
+    sessionCount: '1',
+    lostCount: '3',
+    estimatedUsdMicros: '7',
+    forkedCount: '1',
+    lateCount: '2',
+  },
+  sessions: [
+    {
+      externalUserId: 'ada',
+      manifestId: 'm-1',
+      sessionId: '9f86d081',
+      startedAt: at,
+      lastAt: at,
+      requestCount: '5',
+      lostCount: '3',
+      forkedCount: '1',
+      lateCount: '0',
+      estimatedUsdMicros: '7',
+      missing: [{ first: '2', last: '4' }],
+      missingMore: false,
+    },
+  ],
   nextCursor: 'next',
 }
 const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' }
@@ -93,51 +226,112 @@ const answers = {
   checkOrigin: { allowed: false } satisfies management.CheckOriginResponse,
   getSession: {
     session: {
-      account: { id: 'a-1', email: 'ada@example.com', name: 'Ada', isPlatformAdmin: false }, csrfToken: 'csrf',
-      authTime: at, expiresAt: at,
+      account: { id: 'a-1', email: 'ada@example.com', name: 'Ada', isPlatformAdmin: false },
+      csrfToken: 'csrf',
+      authTime: at,
+      expiresAt: at,
     },
   } satisfies accounts.GetSessionResponse,
   logIn: { sessionToken: 'a-session', session: undefined } satisfies accounts.LogInResponse,
   upsertUser: { user, created: true } satisfies identity.UpsertUserResponse,
   updateUser: { user } satisfies identity.UpdateUserResponse,
   deactivateUser: {
-    user: { ...user, status: 'inactive', deactivatedAt: at }, effectiveBy: at,
+    user: { ...user, status: 'inactive', deactivatedAt: at },
+    effectiveBy: at,
   } satisfies identity.DeactivateUserResponse,
-  listUsers: { users: [user, { ...user, email: undefined }], nextCursor: 'next' } satisfies identity.ListUsersResponse,
+  listUsers: {
+    users: [user, { ...user, email: undefined }],
+    nextCursor: 'next',
+  } satisfies identity.ListUsersResponse,
   createKey: {
-    keyId: 'k-1', apiKey: `${clientId}_svc_ak_x`, createdAt: at, externalUserId: 'ada', clientId, label: undefined,
+    keyId: 'k-1',
+    apiKey: `${clientId}_svc_ak_x`,
+    createdAt: at,
+    externalUserId: 'ada',
+    clientId,
+    label: undefined,
   } satisfies keys.CreateKeyResponse,
   listKeys: {
-    keys: [{
-      keyId: 'k-1', createdAt: at, status: 'active', revokedAt: undefined, lastUsedAt: undefined,
-      prefix: 'svc_ak_1a2b', label: 'laptop',
-    }],
+    keys: [
+      {
+        keyId: 'k-1',
+        createdAt: at,
+        status: 'active',
+        revokedAt: undefined,
+        lastUsedAt: undefined,
+        prefix: 'svc_ak_1a2b',
+        label: 'laptop',
+      },
+    ],
     nextCursor: undefined,
   } satisfies keys.ListKeysResponse,
   revokeKey: { revokedAt: at, effectiveBy: at } satisfies keys.RevokeKeyResponse,
-  issueMachineToken: { ...token, expiresIn: 3600, scope: 'users:read' } satisfies tokens.IssueMachineTokenResponse,
+  issueMachineToken: {
+    ...token,
+    expiresIn: 3600,
+    scope: 'users:read',
+  } satisfies tokens.IssueMachineTokenResponse,
   mintUserToken: token satisfies tokens.MintUserTokenResponse,
   exchangeApiKey: { ...token, externalUserId: 'ada' } satisfies tokens.ExchangeApiKeyResponse,
   getJwks: {
-    keys: [{ kty: 'RSA', kid: 'one', alg: 'RS256', use: 'sig', n: 'AQAB', e: 'AQAB', crv: undefined, x: undefined, y: undefined }],
+    keys: [
+      {
+        kty: 'RSA',
+        kid: 'one',
+        alg: 'RS256',
+        use: 'sig',
+        n: 'AQAB',
+        e: 'AQAB',
+        crv: undefined,
+        x: undefined,
+        y: undefined,
+      },
+    ],
   } satisfies tokens.GetJwksResponse,
   getAllowance: { allowance } satisfies allowances.GetAllowanceResponse,
-  createGrant: { allowance, grant: { ...grant, source: 'manual' } } satisfies allowances.CreateGrantResponse,
+  createGrant: {
+    allowance,
+    grant: { ...grant, source: 'manual' },
+  } satisfies allowances.CreateGrantResponse,
   getBalance: { balance } satisfies allowances.GetBalanceResponse,
   getOwnBalance: { balance } satisfies allowances.GetOwnBalanceResponse,
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
   listLoss: lost,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
-  listUsageRequests: { requests: [ticket, unpriced], nextCursor: 'next' } satisfies usage.ListUsageRequestsResponse,
-  listOwnUsageRequests: { requests: [ticket], nextCursor: undefined, clientId, externalUserId: 'ada' } satisfies usage.ListOwnUsageRequestsResponse,
-  listUsageSessions: { sessions: [session], nextCursor: undefined } satisfies usage.ListUsageSessionsResponse,
-  listOwnUsageSessions: { sessions: [{ ...session, endedAt: undefined }], nextCursor: 'next', clientId, externalUserId: 'ada' } satisfies usage.ListOwnUsageSessionsResponse,
+  listUsageRequests: {
+    requests: [ticket, unpriced],
+    nextCursor: 'next',
+  } satisfies usage.ListUsageRequestsResponse,
+  listOwnUsageRequests: {
+    requests: [ticket],
+    nextCursor: undefined,
+    clientId,
+    externalUserId: 'ada',
+  } satisfies usage.ListOwnUsageRequestsResponse,
+  listUsageSessions: {
+    sessions: [session],
+    nextCursor: undefined,
+  } satisfies usage.ListUsageSessionsResponse,
+  listOwnUsageSessions: {
+    sessions: [{ ...session, endedAt: undefined }],
+    nextCursor: 'next',
+    clientId,
+    externalUserId: 'ada',
+  } satisfies usage.ListOwnUsageSessionsResponse,
 }
 
 export type Rpc = keyof typeof answers
 
-export interface SeenCall { readonly rpc: Rpc; readonly request: object; readonly metadata: Metadata }
-interface Refusal { readonly reason: Reason | null; readonly code: number; readonly details: string }
+export interface SeenCall {
+  readonly rpc: Rpc
+  readonly request: object
+  readonly metadata: Metadata
+}
+interface Refusal {
+  readonly reason: Reason | null
+  readonly code: number
+  readonly details: string
+}
 
 function trailersOf({ reason }: Refusal): Metadata {
   const trailers = new Metadata()
@@ -165,7 +359,10 @@ export async function startCoreDouble() {
   }
 
   /** One for each call that came with others; a failure without a reason is everybody's. */
-  const mintUserTokens: handleUnaryCall<tokens.MintUserTokensRequest, tokens.MintUserTokensResponse> = (call, done) => {
+  const mintUserTokens: handleUnaryCall<
+    tokens.MintUserTokensRequest,
+    tokens.MintUserTokensResponse
+  > = (call, done) => {
     if (silent.has('mintUserToken')) return
     const refusal = refusals.get('mintUserToken')
     const response = { ...token, ...replaced.get('mintUserToken') }
@@ -179,7 +376,8 @@ export async function startCoreDouble() {
       return done({ code: refusal.code, details: refusal.details, metadata: trailersOf(refusal) })
     }
     const answer = refusal
-      ? { response: undefined, refusal: { reason: refusal.reason ?? '', details: refusal.details } } : { response, refusal: undefined }
+      ? { response: undefined, refusal: { reason: refusal.reason ?? '', details: refusal.details } }
+      : { response, refusal: undefined }
     done(null, { answers: call.request.calls.map(() => answer) })
   }
 
@@ -198,18 +396,38 @@ export async function startCoreDouble() {
   }
 
   const services: ServiceDefinition[] = [
-    identity.AppServiceService, identity.CallerServiceService, identity.UserServiceService, accounts.AccountServiceService,
-    management.ManagementServiceService, keys.KeyServiceService,
-    tokens.TokenServiceService, allowances.AllowanceServiceService, loss.LossServiceService, usage.UsageServiceService, catalog.CatalogServiceService,
-    grants.GrantServiceService, devices.DeviceServiceService, authorization.AuthorizationServiceService,
+    identity.AppServiceService,
+    identity.CallerServiceService,
+    identity.UserServiceService,
+    accounts.AccountServiceService,
+    management.ManagementServiceService,
+    keys.KeyServiceService,
+    tokens.TokenServiceService,
+    allowances.AllowanceServiceService,
+    loss.LossServiceService,
+    usage.UsageServiceService,
+    catalog.CatalogServiceService,
+    grants.GrantServiceService,
+    devices.DeviceServiceService,
+    authorization.AuthorizationServiceService,
   ]
   for (const service of services) {
     const scripted: UntypedServiceImplementation = { ...handlers, mintUserTokens }
-    server.addService(service, Object.fromEntries(
-      Object.entries(service).map(([name, { responseStream }]) => [name, scripted[name] ?? (responseStream ? unscriptedStream : unscripted)])))
+    server.addService(
+      service,
+      Object.fromEntries(
+        Object.entries(service).map(([name, { responseStream }]) => [
+          name,
+          scripted[name] ?? (responseStream ? unscriptedStream : unscripted),
+        ]),
+      ),
+    )
   }
-  const port = await new Promise<number>((resolve, reject) => server.bindAsync(
-    '127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) => error ? reject(error) : resolve(bound)))
+  const port = await new Promise<number>((resolve, reject) =>
+    server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
+      error ? reject(error) : resolve(bound),
+    ),
+  )
 
   return {
     target: `127.0.0.1:${port}`,
@@ -219,10 +437,17 @@ export async function startCoreDouble() {
     refuse: (rpc: Rpc, reason: Reason, details = `because of ${reason}`) =>
       void refusals.set(rpc, { reason, code: reasons[reason].grpc, details }),
     /** A failure without a reason, as gRPC itself makes them. */
-    fail: (rpc: Rpc, code: number) => void refusals.set(rpc, { reason: null, code, details: 'secret detail' }),
+    fail: (rpc: Rpc, code: number) =>
+      void refusals.set(rpc, { reason: null, code, details: 'secret detail' }),
     hang: (rpc: Rpc) => void silent.add(rpc),
-    answer: <R extends Rpc>(rpc: R, message: (typeof answers)[R] | object) => void replaced.set(rpc, message),
-    reset: () => { calls.length = 0; refusals.clear(); silent.clear(); replaced.clear() },
+    answer: <R extends Rpc>(rpc: R, message: (typeof answers)[R] | object) =>
+      void replaced.set(rpc, message),
+    reset: () => {
+      calls.length = 0
+      refusals.clear()
+      silent.clear()
+      replaced.clear()
+    },
     stop: () => server.forceShutdown(),
   }
 }

@@ -14,11 +14,13 @@ afterAll(() => real.stop())
 const allowed = async (path: string, origin: string) =>
   (await fetch(real.url + path, { headers: { origin } })).headers.get('access-control-allow-origin')
 
-it('a browser page may read the routes of the app that named it, those of OIDC, and no other app\'s', async () => {
+it("a browser page may read the routes of the app that named it, those of OIDC, and no other app's", async () => {
   const origin = 'https://page.example'
   const users = (app: RealApp) => `/api/v1/apps/${app.clientId}/users`
   const added = await fetch(`${real.url}/api/v1/apps/${mine.clientId}/domains`, {
-    method: 'POST', headers: { ...mine.session, 'content-type': 'application/json' }, body: JSON.stringify({ domain: origin }),
+    method: 'POST',
+    headers: { ...mine.session, 'content-type': 'application/json' },
+    body: JSON.stringify({ domain: origin }),
   })
   expect(added.ok).toBe(true)
   expect(await allowed(users(mine), origin)).toBe(origin)

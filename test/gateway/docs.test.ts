@@ -2,18 +2,22 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Harness, asRecord, startHarness } from './support.ts'
 
 let harness: Harness
-beforeAll(async () => { harness = await startHarness() })
+beforeAll(async () => {
+  harness = await startHarness()
+})
 afterAll(() => harness.stop())
 beforeEach(() => harness.core.reset())
 
 const session = { cookie: `__Host-tollgate_session=${'s'.repeat(43)}` }
-const get = (path: string, headers: Record<string, string> = {}) => harness.ask('GET', path, { authorization: null, headers })
+const get = (path: string, headers: Record<string, string> = {}) =>
+  harness.ask('GET', path, { authorization: null, headers })
 
 /** What a page loads, followed as a browser would. */
 async function loaded(page: string) {
   const { text } = await get(page)
-  return [...text.matchAll(/(?:src|href)="(?<path>[^"]+)"/g)].map(({ groups }) =>
-    new URL(groups?.['path'] ?? '', `https://svc.example${page}`))
+  return [...text.matchAll(/(?:src|href)="(?<path>[^"]+)"/g)].map(
+    ({ groups }) => new URL(groups?.['path'] ?? '', `https://svc.example${page}`),
+  )
 }
 
 describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
@@ -32,7 +36,9 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
   })
 
   it('shows the document, and sends it to no validator elsewhere', async () => {
-    const script = (await loaded(page)).find(({ pathname }) => pathname.endsWith('swagger-initializer.js'))
+    const script = (await loaded(page)).find(({ pathname }) =>
+      pathname.endsWith('swagger-initializer.js'),
+    )
     const { text } = await get(script?.pathname ?? '')
     expect(text).toContain('"validatorUrl":null')
     expect((await get('/api/v1/docs/json')).text).toBe((await get('/api/v1/openapi.json')).text)
@@ -40,7 +46,11 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
 })
 
 describe('the internal documents', () => {
-  const all = ['/api/v1/internal/openapi.json', '/api/v1/internal/docs', '/api/v1/internal/docs/json']
+  const all = [
+    '/api/v1/internal/openapi.json',
+    '/api/v1/internal/docs',
+    '/api/v1/internal/docs/json',
+  ]
 
   it.each(all)('%s is 401 without a session and never stored', async (path) => {
     harness.core.refuse('checkCaller', 'TOKEN_INVALID')

@@ -1,7 +1,16 @@
 import * as fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { hostileText, spoiltJson } from '../support/hostile.ts'
-import { type Operation, type Real, type RealApp, addressFor, bodyFor, operationsOf, sample, startReal } from './real.ts'
+import {
+  type Operation,
+  type Real,
+  type RealApp,
+  addressFor,
+  bodyFor,
+  operationsOf,
+  sample,
+  startReal,
+} from './real.ts'
 import { asRecord, documentChecker } from './support.ts'
 
 const seed = Number(process.env['FUZZ_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
@@ -21,15 +30,24 @@ beforeAll(async () => {
 })
 afterAll(() => real.stop())
 
-interface Sent extends RequestInit { readonly path: string; readonly method: string }
+interface Sent extends RequestInit {
+  readonly path: string
+  readonly method: string
+}
 
 async function ask({ path, ...init }: Sent): Promise<number> {
   const response = await fetch(real.url + path, { redirect: 'manual', ...init })
   const text = await textOf(response)
   const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
   const body: unknown = json ? JSON.parse(text) : {}
-  const answer = { status: response.status, headers: response.headers, text, body: Array.isArray(body) ? {} : asRecord(body) }
-  if (!Array.isArray(body)) check({ method: init.method, path: new URL(response.url).pathname, answer })
+  const answer = {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: Array.isArray(body) ? {} : asRecord(body),
+  }
+  if (!Array.isArray(body))
+    check({ method: init.method, path: new URL(response.url).pathname, answer })
   return response.status
 }
 
@@ -41,15 +59,26 @@ async function textOf(response: Response): Promise<string> {
 }
 
 const credentials = (): Readonly<Record<string, string>>[] => [
-  {}, { authorization: app.basic }, { authorization: app.machineToken }, { authorization: app.userToken }, { authorization: app.apiKey },
-  app.session, other.session, { cookie: app.session['cookie'] ?? '' }, { authorization: other.basic },
-  { authorization: 'Basic nonsense' }, { authorization: 'Bearer nonsense' }, { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
+  {},
+  { authorization: app.basic },
+  { authorization: app.machineToken },
+  { authorization: app.userToken },
+  { authorization: app.apiKey },
+  app.session,
+  other.session,
+  { cookie: app.session['cookie'] ?? '' },
+  { authorization: other.basic },
+  { authorization: 'Basic nonsense' },
+  { authorization: 'Bearer nonsense' },
+  { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
 ]
 
-const headersOf = ({ headers }: RequestInit): Record<string, string> => Object.fromEntries(new Headers(headers))
+const headersOf = ({ headers }: RequestInit): Record<string, string> =>
+  Object.fromEntries(new Headers(headers))
 
 /** All but the deletion of the app that the others need. */
-const keeping = () => operations.filter(({ method, path }) => method !== 'DELETE' || path !== '/api/v1/apps/{clientId}')
+const keeping = () =>
+  operations.filter(({ method, path }) => method !== 'DELETE' || path !== '/api/v1/apps/{clientId}')
 
 describe('every route', () => {
   it('is in the document that this test is made from', () => {
@@ -59,12 +88,21 @@ describe('every route', () => {
   it('answers whoever calls it only as it is documented', async () => {
     const good = new Set<string>()
     const clientIds = [app.clientId, other.m2mClientId]
-    const callers = credentials().flatMap((credential) => clientIds.map((clientId) => ({ credential, clientId })))
-    const calls = keeping().flatMap((operation) => callers.map((caller) => ({ operation, ...caller })))
+    const callers = credentials().flatMap((credential) =>
+      clientIds.map((clientId) => ({ credential, clientId })),
+    )
+    const calls = keeping().flatMap((operation) =>
+      callers.map((caller) => ({ operation, ...caller })),
+    )
     for (const { operation, credential, clientId } of calls) {
       const body = bodyFor(operation)
       const path = addressFor(operation, { clientId })
-      const status = await ask({ method: operation.method, path, ...body, headers: { ...headersOf(body), ...credential } })
+      const status = await ask({
+        method: operation.method,
+        path,
+        ...body,
+        headers: { ...headersOf(body), ...credential },
+      })
       if (status < 300) good.add(`${operation.method} ${operation.path}`)
     }
     // What is only ever refused is not much of a test.
@@ -72,10 +110,26 @@ describe('every route', () => {
   }, 120_000)
 
   it('answers bad bodies only as it is documented', async () => {
-    const bodies = ['', '{', 'null', '[]', '1', '"x"', '{"a":{"b":[1]}}', `{"name":"${'x'.repeat(3_000)}"}`, 'a=b&a=b']
+    const bodies = [
+      '',
+      '{',
+      'null',
+      '[]',
+      '1',
+      '"x"',
+      '{"a":{"b":[1]}}',
+      `{"name":"${'x'.repeat(3_000)}"}`,
+      'a=b&a=b',
+    ]
     const types = ['application/json', 'application/x-www-form-urlencoded', 'text/plain']
-    const sent = bodies.flatMap((body) => types.flatMap((type) => [{ authorization: app.basic }, app.session].map((credential) =>
-      ({ body, headers: { 'content-type': type, ...credential } }))))
+    const sent = bodies.flatMap((body) =>
+      types.flatMap((type) =>
+        [{ authorization: app.basic }, app.session].map((credential) => ({
+          body,
+          headers: { 'content-type': type, ...credential },
+        })),
+      ),
+    )
     const statuses = new Set<number>()
     for (const operation of keeping().filter(({ body }) => body !== null)) {
       const path = addressFor(operation, { clientId: app.clientId })
@@ -86,27 +140,47 @@ describe('every route', () => {
   }, 120_000)
 
   it(`answers what nobody would send only as it is documented (FUZZ_SEED=${seed})`, async () => {
-    const chosen = fc.record({
-      operation: fc.constantFrom(...keeping()), text: hostileText,
-      credential: fc.constantFrom(...credentials()),
-    }).chain(({ operation, ...rest }) => fc.record({
-      operation: fc.constant(operation), rest: fc.constant(rest),
-      body: operation.body === null ? fc.constant(null) : spoiltJson({ x: 1, ...Object(sample(operation.body)) }),
-    }))
-    const statuses = new Set<number>()
-    await fc.assert(fc.asyncProperty(chosen, async ({ operation, rest, body }) => {
-      const clientId = app.clientId
-      const text = rest.text.toWellFormed()
-      const values = { clientId, externalUserId: text || 'x', id: text || 'x', domainId: text || 'x', memberId: text || 'x' }
-      const path = addressFor(operation, values)
-      // Dot segments would make it another route.
-      if (/\/(\.|%2e){1,2}(\/|$|\?)/i.test(path)) return
-      const status = await ask({
-        method: operation.method, path: path.slice(0, 8_000),
-        ...(body === null ? {} : { body: body.toWellFormed() }), headers: { 'content-type': 'application/json', ...rest.credential },
+    const chosen = fc
+      .record({
+        operation: fc.constantFrom(...keeping()),
+        text: hostileText,
+        credential: fc.constantFrom(...credentials()),
       })
-      statuses.add(status)
-    }), { seed, numRuns: 600 })
+      .chain(({ operation, ...rest }) =>
+        fc.record({
+          operation: fc.constant(operation),
+          rest: fc.constant(rest),
+          body:
+            operation.body === null
+              ? fc.constant(null)
+              : spoiltJson({ x: 1, ...Object(sample(operation.body)) }),
+        }),
+      )
+    const statuses = new Set<number>()
+    await fc.assert(
+      fc.asyncProperty(chosen, async ({ operation, rest, body }) => {
+        const clientId = app.clientId
+        const text = rest.text.toWellFormed()
+        const values = {
+          clientId,
+          externalUserId: text || 'x',
+          id: text || 'x',
+          domainId: text || 'x',
+          memberId: text || 'x',
+        }
+        const path = addressFor(operation, values)
+        // Dot segments would make it another route.
+        if (/\/(\.|%2e){1,2}(\/|$|\?)/i.test(path)) return
+        const status = await ask({
+          method: operation.method,
+          path: path.slice(0, 8_000),
+          ...(body === null ? {} : { body: body.toWellFormed() }),
+          headers: { 'content-type': 'application/json', ...rest.credential },
+        })
+        statuses.add(status)
+      }),
+      { seed, numRuns: 600 },
+    )
     expect(statuses).not.toContain(500)
   }, 120_000)
 })

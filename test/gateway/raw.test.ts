@@ -3,7 +3,9 @@ import { clientId } from './core-double.ts'
 import { type Harness, basic, rawExchange, startHarness } from './support.ts'
 
 let harness: Harness
-beforeAll(async () => { harness = await startHarness() })
+beforeAll(async () => {
+  harness = await startHarness()
+})
 afterAll(() => harness.stop())
 beforeEach(() => harness.core.reset())
 
@@ -11,7 +13,8 @@ const users = `/api/v1/apps/${clientId}/users`
 const request = (line: string, headers: readonly string[] = [], body = ''): string =>
   [`${line} HTTP/1.1`, 'Host: x', 'Connection: close', ...headers, '', body].join('\r\n')
 const statusOf = (answer: string): number => Number(answer.split(' ')[1])
-const send = (line: string, headers: readonly string[] = [], body = '') => harness.raw(request(line, headers, body))
+const send = (line: string, headers: readonly string[] = [], body = '') =>
+  harness.raw(request(line, headers, body))
 
 describe('credentials on the wire', () => {
   it.each([
@@ -24,7 +27,12 @@ describe('credentials on the wire', () => {
     ['an empty line', ['Authorization:']],
     ['9 KB', [`Authorization: Bearer ${'x'.repeat(9000)}`]],
   ])('are refused when there are %s', async (_, headers) => {
-    for (const line of [`GET ${users}`, `GET ${users}?limit=0`, 'GET /api/v1/user/usage', 'POST /api/v1/oidc/token']) {
+    for (const line of [
+      `GET ${users}`,
+      `GET ${users}?limit=0`,
+      'GET /api/v1/user/usage',
+      'POST /api/v1/oidc/token',
+    ]) {
       const answer = await send(line, headers)
       expect([line, statusOf(answer)]).toEqual([line, 401])
       expect(answer).toMatch(/\r\nwww-authenticate: /i)
@@ -43,7 +51,13 @@ describe('credentials on the wire', () => {
 })
 
 describe('malformed requests', () => {
-  it.each([`${users}/%zz/token`, `${users}/%/keys`, `${users}/%E4/keys`, `${users}/%C3%28/keys`, '/%'])('answer 400 to the path %s', async (path) => {
+  it.each([
+    `${users}/%zz/token`,
+    `${users}/%/keys`,
+    `${users}/%E4/keys`,
+    `${users}/%C3%28/keys`,
+    '/%',
+  ])('answer 400 to the path %s', async (path) => {
     const answer = await send(`GET ${path}`, [`Authorization: ${basic}`, 'X-Correlation-Id: mine'])
     expect(statusOf(answer)).toBe(400)
     expect(answer).toMatch(/application\/problem\+json/)
@@ -75,23 +89,37 @@ describe('a body on the wire', () => {
 
   it('may come without a content type', async () => {
     const body = '{"externalUserId":"a"}'
-    expect(statusOf(await send(`POST ${users}`, [auth, `Content-Length: ${body.length}`], body))).toBe(201)
+    expect(
+      statusOf(await send(`POST ${users}`, [auth, `Content-Length: ${body.length}`], body)),
+    ).toBe(201)
   })
 
   it('may be absent under a content type where none is needed', async () => {
-    const answer = await send(`POST ${users}/a/keys`, [auth, 'Content-Type: application/json', 'Content-Length: 0'])
+    const answer = await send(`POST ${users}/a/keys`, [
+      auth,
+      'Content-Type: application/json',
+      'Content-Length: 0',
+    ])
     expect(statusOf(answer)).toBe(201)
   })
 
   it('is refused by its length before it is read', async () => {
-    const answer = await send(`POST ${users}`, [auth, 'Content-Type: application/json', 'Content-Length: 999999999'])
+    const answer = await send(`POST ${users}`, [
+      auth,
+      'Content-Type: application/json',
+      'Content-Length: 999999999',
+    ])
     expect(statusOf(answer)).toBe(413)
     expect(harness.core.names()).toEqual(['checkCaller'])
   })
 
   it('is refused when chunks exceed the limit', async () => {
     const chunk = `10000\r\n${'x'.repeat(65_536)}\r\n`
-    const answer = await send(`POST ${users}`, [auth, 'Transfer-Encoding: chunked'], chunk.repeat(17) + '0\r\n\r\n')
+    const answer = await send(
+      `POST ${users}`,
+      [auth, 'Transfer-Encoding: chunked'],
+      chunk.repeat(17) + '0\r\n\r\n',
+    )
     expect(statusOf(answer)).toBe(413)
   })
 })

@@ -26,31 +26,50 @@ export interface RealApp {
 /** A gateway before a real core. */
 export async function startReal() {
   const core = await startTestCore()
-  const gateway = await startGateway({
-    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256',
-    core: { target: core.core.target, token: serviceToken, deadlineMs: 10_000 },
-    edge: { ...quietEdge, ingestSecret: secretly('ingest-secret-of-at-least-32-characters') },
-  }, { log: silentLog(), metrics: createMetrics('gateway') })
+  const gateway = await startGateway(
+    {
+      host: '127.0.0.1',
+      platformPort: 0,
+      builderPort: 0,
+      publicUrl,
+      tokenAlg: 'RS256',
+      core: { target: core.core.target, token: serviceToken, deadlineMs: 10_000 },
+      edge: { ...quietEdge, ingestSecret: secretly('ingest-secret-of-at-least-32-characters') },
+    },
+    { log: silentLog(), metrics: createMetrics('gateway') },
+  )
   const insecure = credentials.createInsecure()
   const people = new accounts.AccountServiceClient(core.core.target, insecure)
   const apps = new identity.AppServiceClient(core.core.target, insecure)
   const operator = { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } }
 
   async function newSession(email: string): Promise<Record<string, string>> {
-    const { sessionToken, session } = await unary(people.logIn.bind(people))({ email, password }, operator)
+    const { sessionToken, session } = await unary(people.logIn.bind(people))(
+      { email, password },
+      operator,
+    )
     secretly(sessionToken)
-    return { cookie: `__Host-tollgate_session=${sessionToken}`, origin: publicUrl, 'x-csrf-token': session?.csrfToken ?? '' }
+    return {
+      cookie: `__Host-tollgate_session=${sessionToken}`,
+      origin: publicUrl,
+      'x-csrf-token': session?.csrfToken ?? '',
+    }
   }
 
   async function newApp(name: string): Promise<RealApp> {
     const email = `${name}@example.com`
-    const made = await unary(apps.createApp.bind(apps))(identity.CreateAppRequest.fromPartial({ name, ownerEmail: email, ownerPassword: password }), operator)
+    const made = await unary(apps.createApp.bind(apps))(
+      identity.CreateAppRequest.fromPartial({ name, ownerEmail: email, ownerPassword: password }),
+      operator,
+    )
     const basic = basicOf(made.m2mClientId, made.m2mClientSecret)
     const m2m = core.as(basic)
     await m2m.upsertUser({ clientId: made.clientId, externalUserId: 'ada' })
     const ada = { clientId: made.clientId, externalUserId: 'ada' }
     return {
-      clientId: made.clientId, m2mClientId: made.m2mClientId, basic,
+      clientId: made.clientId,
+      m2mClientId: made.m2mClientId,
+      basic,
       machineToken: bearerOf((await m2m.issueMachineToken()).accessToken),
       userToken: bearerOf((await m2m.mintUserToken(ada)).accessToken),
       apiKey: bearerOf((await m2m.createKey(ada)).apiKey),
@@ -60,7 +79,10 @@ export async function startReal() {
 
   /** Somebody with an account and no app; gives the address back. */
   async function newAccount(email: string): Promise<string> {
-    await unary(people.createAccount.bind(people))(accounts.CreateAccountRequest.fromPartial({ email, password }), operator)
+    await unary(people.createAccount.bind(people))(
+      accounts.CreateAccountRequest.fromPartial({ email, password }),
+      operator,
+    )
     return email
   }
 
@@ -87,24 +109,51 @@ export interface Operation {
 
 /** The route table, as the internal document has it. */
 export async function operationsOf(url: string, session: Readonly<Record<string, string>>) {
-  const document = asRecord(await (await fetch(`${url}/api/v1/internal/openapi.json`, { headers: { ...session } })).json())
+  const document = asRecord(
+    await (await fetch(`${url}/api/v1/internal/openapi.json`, { headers: { ...session } })).json(),
+  )
   const operations = Object.entries(asRecord(document['paths'])).flatMap(([path, item]) =>
-    Object.entries(asRecord(item)).map(([method, value]) => toOperation({ method: method.toUpperCase(), path }, asRecord(value))))
+    Object.entries(asRecord(item)).map(([method, value]) =>
+      toOperation({ method: method.toUpperCase(), path }, asRecord(value)),
+    ),
+  )
   return { document, operations }
 }
 
-function toOperation(at: { method: string; path: string }, operation: Record<string, unknown>): Operation {
-  const content = operation['requestBody'] === undefined ? {} : asRecord(asRecord(operation['requestBody'])['content'])
+function toOperation(
+  at: { method: string; path: string },
+  operation: Record<string, unknown>,
+): Operation {
+  const content =
+    operation['requestBody'] === undefined
+      ? {}
+      : asRecord(asRecord(operation['requestBody'])['content'])
   const [media] = Object.values(content)
-  const parameters = Array.isArray(operation['parameters']) ? operation['parameters'].map(asRecord) : []
+  const parameters = Array.isArray(operation['parameters'])
+    ? operation['parameters'].map(asRecord)
+    : []
   const body = media === undefined ? null : asRecord(asRecord(media)['schema'] ?? {})
-  return { ...at, parameters, body, form: Object.keys(content)[0] === 'application/x-www-form-urlencoded' }
+  return {
+    ...at,
+    parameters,
+    body,
+    form: Object.keys(content)[0] === 'application/x-www-form-urlencoded',
+  }
 }
 
 const known: Readonly<Record<string, unknown>> = {
-  externalUserId: 'ada', email: 'ada@example.com', amountUsdMicros: '1000', grant_type: 'client_credentials', name: 'A name',
-  type: 'create_signed_ticket', origin: 'https://page.example', role: 'viewer', scope: 'sign:job', keyId: 'k-1',
-  id: '0192f3a0-0000-7000-8000-000000000000', color: '#112233',
+  externalUserId: 'ada',
+  email: 'ada@example.com',
+  amountUsdMicros: '1000',
+  grant_type: 'client_credentials',
+  name: 'A name',
+  type: 'create_signed_ticket',
+  origin: 'https://page.example',
+  role: 'viewer',
+  scope: 'sign:job',
+  keyId: 'k-1',
+  id: '0192f3a0-0000-7000-8000-000000000000',
+  color: '#112233',
 }
 
 /** A body that the schema permits, as far as names and types tell. */
@@ -115,22 +164,37 @@ export function sample(schema: Record<string, unknown>): unknown {
   if (Array.isArray(schema['enum'])) return schema['enum'][0]
   if (schema['type'] !== 'object') return 'text'
   const needed = Array.isArray(schema['required']) ? schema['required'].map(String) : []
-  return Object.fromEntries(Object.entries(asRecord(schema['properties'] ?? {}))
-    .filter(([name]) => needed.includes(name)).map(([name, value]) => [name, known[name] ?? sample(asRecord(value))]))
+  return Object.fromEntries(
+    Object.entries(asRecord(schema['properties'] ?? {}))
+      .filter(([name]) => needed.includes(name))
+      .map(([name, value]) => [name, known[name] ?? sample(asRecord(value))]),
+  )
 }
 
 /** The path and query of an operation, with every required parameter. */
-export function addressFor({ path, parameters }: Operation, values: Readonly<Record<string, string>>): string {
-  const filled = path.replace(/\{([^}]+)\}/g, (_, name: string) => encodeURIComponent(values[name] ?? String(known[name] ?? 'unknown')))
-  const query = parameters.filter((each) => each['in'] === 'query' && each['required'] === true)
+export function addressFor(
+  { path, parameters }: Operation,
+  values: Readonly<Record<string, string>>,
+): string {
+  const filled = path.replace(/\{([^}]+)\}/g, (_, name: string) =>
+    encodeURIComponent(values[name] ?? String(known[name] ?? 'unknown')),
+  )
+  const query = parameters
+    .filter((each) => each['in'] === 'query' && each['required'] === true)
     .map(({ name }) => [String(name), String(known[String(name)] ?? 'text')])
-  return query.length === 0 ? filled : `${filled}?${new URLSearchParams(Object.fromEntries(query)).toString()}`
+  return query.length === 0
+    ? filled
+    : `${filled}?${new URLSearchParams(Object.fromEntries(query)).toString()}`
 }
 
 export function bodyFor(operation: Operation): RequestInit {
   if (operation.body === null) return {}
   const made = sample(operation.body)
-  if (!operation.form) return { body: JSON.stringify(made), headers: { 'content-type': 'application/json' } }
+  if (!operation.form)
+    return { body: JSON.stringify(made), headers: { 'content-type': 'application/json' } }
   const fields = Object.entries(asRecord(made)).map(([name, value]) => [name, String(value)])
-  return { body: new URLSearchParams(Object.fromEntries(fields)).toString(), headers: { 'content-type': 'application/x-www-form-urlencoded' } }
+  return {
+    body: new URLSearchParams(Object.fromEntries(fields)).toString(),
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+  }
 }

@@ -13,8 +13,13 @@ export const serviceToken = secretly('service-token-of-at-least-32-characters')
 export const basic = `Basic ${Buffer.from('m2m_0123456789abcdef01234567:svc_cs_x').toString('base64')}`
 
 /** No limits, no proxies, no other origins, no secret. */
-export const quietEdge: EdgeConfig =
-  { limits: null, redisUrl: undefined, trustedProxyHops: 0, corsOrigins: [], ingestSecret: undefined }
+export const quietEdge: EdgeConfig = {
+  limits: null,
+  redisUrl: undefined,
+  trustedProxyHops: 0,
+  corsOrigins: [],
+  ingestSecret: undefined,
+}
 
 export interface Answer {
   readonly status: number
@@ -33,22 +38,40 @@ export interface Ask {
 }
 
 /** A gateway before a scripted core. Every answer it gives is checked against its own OpenAPI document. */
-export async function startHarness(deps: Partial<GatewayDeps> & { edge?: Partial<EdgeConfig> } = {}, deadlineMs = 10_000) {
+export async function startHarness(
+  deps: Partial<GatewayDeps> & { edge?: Partial<EdgeConfig> } = {},
+  deadlineMs = 10_000,
+) {
   const { edge, ...given } = deps
   const core = await startCoreDouble()
   const metrics = deps.metrics ?? createMetrics('gateway')
-  const gateway = await startGateway({
-    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256',
-    core: { target: core.target, token: serviceToken, deadlineMs }, edge: { ...quietEdge, ...edge },
-  }, { log: silentLog(), ...given, metrics })
-  const document = asRecord(await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json())
+  const gateway = await startGateway(
+    {
+      host: '127.0.0.1',
+      platformPort: 0,
+      builderPort: 0,
+      publicUrl,
+      tokenAlg: 'RS256',
+      core: { target: core.target, token: serviceToken, deadlineMs },
+      edge: { ...quietEdge, ...edge },
+    },
+    { log: silentLog(), ...given, metrics },
+  )
+  const document = asRecord(
+    await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json(),
+  )
   const check = await documentChecker(document)
 
   async function ask(method: string, path: string, given: Ask = {}): Promise<Answer> {
     const response = await fetch(gateway.platformUrl + path, { method, ...requestOf(given) })
     const text = await response.text()
     const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
-    const answer = { status: response.status, headers: response.headers, text, body: json ? asRecord(JSON.parse(text)) : {} }
+    const answer = {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: json ? asRecord(JSON.parse(text)) : {},
+    }
     expectCommonHeaders(answer)
     // As it was sent: without dot segments.
     check({ method, path: new URL(response.url).pathname, answer })
@@ -56,9 +79,16 @@ export async function startHarness(deps: Partial<GatewayDeps> & { edge?: Partial
   }
 
   return {
-    core, gateway, metrics, document, ask,
+    core,
+    gateway,
+    metrics,
+    document,
+    ask,
     raw: (text: string) => rawExchange(gateway.platformUrl, text),
-    stop: async () => { await gateway.stop(); core.stop() },
+    stop: async () => {
+      await gateway.stop()
+      core.stop()
+    },
   }
 }
 
@@ -68,7 +98,8 @@ function requestOf({ headers = {}, json, text, form, authorization = basic }: As
   const sent = new Headers(headers)
   if (authorization !== null) sent.set('authorization', authorization)
   if (json !== undefined && !sent.has('content-type')) sent.set('content-type', 'application/json')
-  if (form !== undefined) sent.set('content-type', 'application/x-www-form-urlencoded;charset=UTF-8')
+  if (form !== undefined)
+    sent.set('content-type', 'application/x-www-form-urlencoded;charset=UTF-8')
   const body = form ?? text ?? (json === undefined ? undefined : JSON.stringify(json))
   return { headers: sent, redirect: 'manual', ...(body === undefined ? {} : { body }) }
 }
@@ -88,7 +119,9 @@ export async function rawExchange(url: string, text: string): Promise<string> {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
   let received = ''
-  socket.on('data', (bytes) => { received += bytes.toString('latin1') })
+  socket.on('data', (bytes) => {
+    received += bytes.toString('latin1')
+  })
   socket.on('error', () => socket.destroy())
   socket.write(Buffer.from(text, 'latin1'))
   await new Promise((resolve) => socket.once('close', resolve))
@@ -96,17 +129,23 @@ export async function rawExchange(url: string, text: string): Promise<string> {
 }
 
 export function asRecord(value: unknown): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error(`no object: ${JSON.stringify(value)}`)
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new Error(`no object: ${JSON.stringify(value)}`)
   return Object.fromEntries(Object.entries(value))
 }
 
-interface Seen { readonly method: string; readonly path: string; readonly answer: Answer }
+interface Seen {
+  readonly method: string
+  readonly path: string
+  readonly answer: Answer
+}
 
 /** Checks an answer against the document: the route's response of that status, or its default unless `strict`. */
 export async function documentChecker(document: Record<string, unknown>, { strict = false } = {}) {
   const app = fastify({ ajv: { customOptions: { coerceTypes: false, removeAdditional: false } } })
   const schemas = asRecord(asRecord(document['components'])['schemas'])
-  for (const [name, schema] of Object.entries(schemas)) app.addSchema({ ...asRecord(localRefs(schema)), $id: name })
+  for (const [name, schema] of Object.entries(schemas))
+    app.addSchema({ ...asRecord(localRefs(schema)), $id: name })
   const compiled = new Map<string, (value: unknown) => boolean>()
   app.get('/compile', async (request) => {
     const { key, schema } = asRecord(request.query)
@@ -115,35 +154,54 @@ export async function documentChecker(document: Record<string, unknown>, { stric
   })
   const validators: Promise<unknown>[] = []
   for (const { key, schema } of responseSchemas(document)) {
-    validators.push(app.inject({ url: '/compile', query: { key, schema: JSON.stringify(localRefs(schema)) } }))
+    validators.push(
+      app.inject({ url: '/compile', query: { key, schema: JSON.stringify(localRefs(schema)) } }),
+    )
   }
   await Promise.all(validators)
-  const templates = Object.keys(asRecord(document['paths'])).map((path) =>
-    ({ path, pattern: new RegExp(`^${path.replaceAll('.', '\\.').replace(/\{[^}]+\}/g, '[^/]+')}$`) }))
+  const templates = Object.keys(asRecord(document['paths'])).map((path) => ({
+    path,
+    pattern: new RegExp(`^${path.replaceAll('.', '\\.').replace(/\{[^}]+\}/g, '[^/]+')}$`),
+  }))
 
   return ({ method, path, answer }: Seen): void => {
     const template = templates.find(({ pattern }) => pattern.test(path))?.path
-    const operation = template && asRecord(asRecord(document['paths'])[template])[method.toLowerCase()]
+    const operation =
+      template && asRecord(asRecord(document['paths'])[template])[method.toLowerCase()]
     if (!operation || answer.status === 304) return
     const type = answer.headers.get('content-type')?.split(';')[0] ?? ''
-    const validate = compiled.get(`${method} ${template} ${answer.status} ${type}`)
-      ?? (strict ? undefined : compiled.get(`${method} ${template} default ${type}`))
+    const validate =
+      compiled.get(`${method} ${template} ${answer.status} ${type}`) ??
+      (strict ? undefined : compiled.get(`${method} ${template} default ${type}`))
     expect(validate, `${method} ${template} documents ${answer.status} ${type}`).toBeDefined()
-    expect(validate?.(type === 'text/event-stream' ? answer.text : answer.body), `${method} ${template} ${answer.status} ${answer.text}`).toBe(true)
+    expect(
+      validate?.(type === 'text/event-stream' ? answer.text : answer.body),
+      `${method} ${template} ${answer.status} ${answer.text}`,
+    ).toBe(true)
   }
 }
 
-interface Documented { readonly key: string; readonly schema: unknown }
+interface Documented {
+  readonly key: string
+  readonly schema: unknown
+}
 
 function responseSchemas(document: Record<string, unknown>): Documented[] {
   const children = (value: unknown) => Object.entries(asRecord(value))
   return children(document['paths']).flatMap(([path, operations]) =>
     children(operations).flatMap(([method, operation]) =>
       children(asRecord(operation)['responses']).flatMap(([status, response]) =>
-        children(asRecord(response)['content'] ?? {}).map(([type, media]) =>
-          ({ key: `${method.toUpperCase()} ${path} ${status} ${type}`, schema: asRecord(media)['schema'] })))))
+        children(asRecord(response)['content'] ?? {}).map(([type, media]) => ({
+          key: `${method.toUpperCase()} ${path} ${status} ${type}`,
+          schema: asRecord(media)['schema'],
+        })),
+      ),
+    ),
+  )
 }
 
 function localRefs(schema: unknown): unknown {
-  return JSON.parse(JSON.stringify(schema).replaceAll(/"#\/components\/schemas\/([A-Za-z]+)"/g, '"$1#"'))
+  return JSON.parse(
+    JSON.stringify(schema).replaceAll(/"#\/components\/schemas\/([A-Za-z]+)"/g, '"$1#"'),
+  )
 }

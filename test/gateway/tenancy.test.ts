@@ -1,6 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Operation, type Real, type RealApp, addressFor, bodyFor, operationsOf, startReal } from './real.ts'
+import {
+  type Operation,
+  type Real,
+  type RealApp,
+  addressFor,
+  bodyFor,
+  operationsOf,
+  startReal,
+} from './real.ts'
 
 // Its credential is the subject token in the form.
 const byBody = '/api/v1/apps/{clientId}/oidc/token'
@@ -18,17 +26,31 @@ beforeAll(async () => {
 })
 afterAll(() => real.stop())
 
-interface Seen { readonly status: number; readonly type: string | null; readonly text: string }
+interface Seen {
+  readonly status: number
+  readonly type: string | null
+  readonly text: string
+}
 
-const headersOf = ({ headers }: RequestInit): Record<string, string> => Object.fromEntries(new Headers(headers))
+const headersOf = ({ headers }: RequestInit): Record<string, string> =>
+  Object.fromEntries(new Headers(headers))
 
 /** The answer without what differs between any two answers. */
-async function ask(operation: Operation, clientId: string, credential: Readonly<Record<string, string>>): Promise<Seen> {
+async function ask(
+  operation: Operation,
+  clientId: string,
+  credential: Readonly<Record<string, string>>,
+): Promise<Seen> {
   const body = bodyFor(operation)
   const response = await fetch(real.url + addressFor(operation, { clientId }), {
-    method: operation.method, redirect: 'manual', ...body, headers: { ...headersOf(body), ...credential },
+    method: operation.method,
+    redirect: 'manual',
+    ...body,
+    headers: { ...headersOf(body), ...credential },
   })
-  const text = (await response.text()).replace(/"correlation_id":"[^"]*"/, '').replaceAll(clientId, '{clientId}')
+  const text = (await response.text())
+    .replace(/"correlation_id":"[^"]*"/, '')
+    .replaceAll(clientId, '{clientId}')
   return { status: response.status, type: response.headers.get('content-type'), text }
 }
 
@@ -40,33 +62,50 @@ describe('every app-scoped route', () => {
   })
 
   it.each([
-    ['another app\'s M2M client', () => ({ authorization: mine.basic })],
-    ['another app\'s machine token', () => ({ authorization: mine.machineToken })],
-    ['another app\'s key', () => ({ authorization: mine.apiKey })],
-    ['the session of another app\'s owner', () => mine.session],
+    ["another app's M2M client", () => ({ authorization: mine.basic })],
+    ["another app's machine token", () => ({ authorization: mine.machineToken })],
+    ["another app's key", () => ({ authorization: mine.apiKey })],
+    ["the session of another app's owner", () => mine.session],
     ['nobody', () => ({})],
-  ])('answers %s alike for an app of others, an unknown one, and an id that is no public client\'s', async (who, credential) => {
-    for (const operation of scoped) {
-      const named = `${who}: ${operation.method} ${operation.path}`
-      const seen = async (clientId: string) => ({ named, ...await ask(operation, clientId, credential()) })
-      const foreign = await seen(theirs.clientId)
-      for (const clientId of [unknownApp(), theirs.m2mClientId, mine.m2mClientId]) expect(await seen(clientId)).toEqual(foreign)
-      expect(foreign.status).toBeGreaterThanOrEqual(400)
-    }
-  })
+  ])(
+    "answers %s alike for an app of others, an unknown one, and an id that is no public client's",
+    async (who, credential) => {
+      for (const operation of scoped) {
+        const named = `${who}: ${operation.method} ${operation.path}`
+        const seen = async (clientId: string) => ({
+          named,
+          ...(await ask(operation, clientId, credential())),
+        })
+        const foreign = await seen(theirs.clientId)
+        for (const clientId of [unknownApp(), theirs.m2mClientId, mine.m2mClientId])
+          expect(await seen(clientId)).toEqual(foreign)
+        expect(foreign.status).toBeGreaterThanOrEqual(400)
+      }
+    },
+  )
 
   it('lets neither tenant notice the other: nothing was changed by all that', async () => {
-    const users = await fetch(`${real.url}/api/v1/apps/${theirs.clientId}/users`, { headers: { authorization: theirs.basic } })
-    expect(JSON.parse(await users.text())).toMatchObject({ users: [{ externalUserId: 'ada', status: 'active' }] })
+    const users = await fetch(`${real.url}/api/v1/apps/${theirs.clientId}/users`, {
+      headers: { authorization: theirs.basic },
+    })
+    expect(JSON.parse(await users.text())).toMatchObject({
+      users: [{ externalUserId: 'ada', status: 'active' }],
+    })
   })
 })
 
 /** An exchange of that subject token at that app. */
-const exchange = (clientId: string, subjectToken: string, headers: Readonly<Record<string, string>> = {}) => fetch(
-  real.url + byBody.replace('{clientId}', clientId), {
-    method: 'POST', headers,
+const exchange = (
+  clientId: string,
+  subjectToken: string,
+  headers: Readonly<Record<string, string>> = {},
+) =>
+  fetch(real.url + byBody.replace('{clientId}', clientId), {
+    method: 'POST',
+    headers,
     body: new URLSearchParams({
-      grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange', subject_token: subjectToken,
+      grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+      subject_token: subjectToken,
       subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
     }),
   })
@@ -77,27 +116,49 @@ describe('the exchange at an app', () => {
   it.each([
     ["another app's user token", 404, () => ({ token: bearer(mine.userToken) })],
     ["another app's key", 404, () => ({ token: bearer(mine.apiKey) })],
-    ["another app's M2M client", 404, () => ({ token: bearer(mine.userToken), headers: { authorization: mine.basic } })],
-    ['a token that is none', 400, () => ({ token: 'nonsense' })], ['no token', 400, () => ({ token: '' })],
-    ['a client with a wrong secret', 401, () => ({ token: bearer(mine.userToken), headers: { authorization: mine.basic.slice(0, -6) } })],
-  ] satisfies [string, number, () => { token: string; headers?: Record<string, string> }][])('answers %s alike for an app of others and for none', async (_who, expected, credential) => {
-    const seen = async (clientId: string) => {
-      const { token, headers }: { token: string; headers?: Record<string, string> } = credential()
-      const response = await exchange(clientId, token, headers)
-      return { status: response.status, text: (await response.text()).replace(/"correlation_id":"[^"]*"/, '') }
-    }
-    const foreign = await seen(theirs.clientId)
-    expect(foreign.status).toBe(expected)
-    for (const clientId of [unknownApp(), theirs.m2mClientId, mine.m2mClientId]) expect(await seen(clientId)).toEqual(foreign)
-  })
+    [
+      "another app's M2M client",
+      404,
+      () => ({ token: bearer(mine.userToken), headers: { authorization: mine.basic } }),
+    ],
+    ['a token that is none', 400, () => ({ token: 'nonsense' })],
+    ['no token', 400, () => ({ token: '' })],
+    [
+      'a client with a wrong secret',
+      401,
+      () => ({
+        token: bearer(mine.userToken),
+        headers: { authorization: mine.basic.slice(0, -6) },
+      }),
+    ],
+  ] satisfies [string, number, () => { token: string; headers?: Record<string, string> }][])(
+    'answers %s alike for an app of others and for none',
+    async (_who, expected, credential) => {
+      const seen = async (clientId: string) => {
+        const { token, headers }: { token: string; headers?: Record<string, string> } = credential()
+        const response = await exchange(clientId, token, headers)
+        return {
+          status: response.status,
+          text: (await response.text()).replace(/"correlation_id":"[^"]*"/, ''),
+        }
+      }
+      const foreign = await seen(theirs.clientId)
+      expect(foreign.status).toBe(expected)
+      for (const clientId of [unknownApp(), theirs.m2mClientId, mine.m2mClientId])
+        expect(await seen(clientId)).toEqual(foreign)
+    },
+  )
 
   it('answers its own users', async () => {
-    expect((await exchange(mine.clientId, bearer(mine.userToken), { authorization: mine.basic })).status).toBe(200)
+    expect(
+      (await exchange(mine.clientId, bearer(mine.userToken), { authorization: mine.basic })).status,
+    ).toBe(200)
     expect((await exchange(mine.clientId, bearer(mine.apiKey))).status).toBe(200)
   })
 })
 
-const median = (times: number[]): number => times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0
+const median = (times: number[]): number =>
+  times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0
 const rounds = 200
 const tries = 6
 
@@ -114,7 +175,10 @@ async function timeRatios(measure: (clientId: string) => Promise<unknown>): Prom
     const foreign: number[] = []
     const unknown: number[] = []
     for (let i = 0; i < rounds; i++) {
-      const inTurn = [async () => foreign.push(await one(theirs.clientId)), async () => unknown.push(await one(unknownApp()))]
+      const inTurn = [
+        async () => foreign.push(await one(theirs.clientId)),
+        async () => unknown.push(await one(unknownApp())),
+      ]
       for (const each of i % 2 ? inTurn : inTurn.toReversed()) await each()
     }
     ratios.push(median(foreign) / median(unknown))
@@ -127,14 +191,23 @@ const distance = (ratios: readonly number[]): number => Math.abs((ratios.at(-1) 
 
 describe('the time of a refusal', () => {
   it.each([
-    ['GET', '/api/v1/apps/{clientId}/users'], ['POST', '/api/v1/apps/{clientId}/users/{externalUserId}/keys'],
+    ['GET', '/api/v1/apps/{clientId}/users'],
+    ['POST', '/api/v1/apps/{clientId}/users/{externalUserId}/keys'],
     ['GET', '/api/v1/builder/apps/{clientId}/usage'],
-  ])('of %s %s does not tell a foreign app from an unknown one', async (method, path) => {
-    const operation = scoped.find((each) => each.method === method && each.path === path)
-    if (!operation) throw new Error('no such route')
-    const ratios = await timeRatios((clientId) => ask(operation, clientId, { authorization: mine.basic }))
-    expect(distance(ratios), `ratios of the medians: ${ratios.join(' ')}`).toBeLessThanOrEqual(0.1)
-  }, 180_000)
+  ])(
+    'of %s %s does not tell a foreign app from an unknown one',
+    async (method, path) => {
+      const operation = scoped.find((each) => each.method === method && each.path === path)
+      if (!operation) throw new Error('no such route')
+      const ratios = await timeRatios((clientId) =>
+        ask(operation, clientId, { authorization: mine.basic }),
+      )
+      expect(distance(ratios), `ratios of the medians: ${ratios.join(' ')}`).toBeLessThanOrEqual(
+        0.1,
+      )
+    },
+    180_000,
+  )
 
   it('of an exchange does not tell it either', async () => {
     const token = mine.userToken.replace('Bearer ', '')

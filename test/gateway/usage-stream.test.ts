@@ -29,26 +29,52 @@ const own = '/api/v1/user/usage/stream'
 
 let tickets = 0
 async function ingest(of: RealApp, users: readonly string[]): Promise<void> {
-  const envelopes = users.map((user) => Buffer.from(JSON.stringify({
-    id: randomUUID(), type: 'create_signed_ticket', timestamp: '1', gateway: '', data: {
-      ...eventData, auth_id: `${of.clientId}:${user}`, current_time: begin.toISOString(), computed_fee: '1000000007', sequence_number: tickets++,
-    },
-  })))
-  await unary(metering.ingestEvents.bind(metering))({ envelopes }, { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } })
+  const envelopes = users.map((user) =>
+    Buffer.from(
+      JSON.stringify({
+        id: randomUUID(),
+        type: 'create_signed_ticket',
+        timestamp: '1',
+        gateway: '',
+        data: {
+          ...eventData,
+          auth_id: `${of.clientId}:${user}`,
+          current_time: begin.toISOString(),
+          computed_fee: '1000000007',
+          sequence_number: tickets++,
+        },
+      }),
+    ),
+  )
+  await unary(metering.ingestEvents.bind(metering))(
+    { envelopes },
+    { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } },
+  )
 }
 
-interface Open { readonly events: ServerSent[]; readonly ended: Promise<void>; close(): void }
+interface Open {
+  readonly events: ServerSent[]
+  readonly ended: Promise<void>
+  close(): void
+}
 
-const charges = (events: readonly ServerSent[]) => events.flatMap(({ event, data }) => (event === 'charge' && data ? [data] : []))
-const keyOf = (data: Record<string, unknown>): string => `${String(data['chargeId'])} ${String(data['endUserId'])}`
+const charges = (events: readonly ServerSent[]) =>
+  events.flatMap(({ event, data }) => (event === 'charge' && data ? [data] : []))
+const keyOf = (data: Record<string, unknown>): string =>
+  `${String(data['chargeId'])} ${String(data['endUserId'])}`
 
 async function open(url: string, headers: Record<string, string>): Promise<Open> {
   const stop = new AbortController()
   const response = await fetch(real.url + url, { headers, signal: stop.signal })
-  expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
+  expect([response.status, response.headers.get('content-type')]).toEqual([
+    200,
+    'text/event-stream; charset=utf-8',
+  ])
   expect(response.headers.get('cache-control')).toBe('no-store')
   const events: ServerSent[] = []
-  const ended = (async () => { for await (const event of readEvents(response, stop.signal)) events.push(event) })()
+  const ended = (async () => {
+    for await (const event of readEvents(response, stop.signal)) events.push(event)
+  })()
   await until(() => events.length > 0)
   return { events, ended, close: () => stop.abort() }
 }
@@ -61,11 +87,22 @@ describe('live spend', () => {
     await ingest(other, ['ada'])
     await until(() => charges(all.events).length === 2 && charges(ada.events).length === 1)
     const expected = {
-      externalUserId: 'ada', costUsdMicros: '7', costUsdExact: '0.000006000000042', balanceUsdMicros: '4999993',
-      balanceUsdExact: '4.999993999999958', overageUsdExact: '0', ticketCount: 2, time: begin.toISOString(),
+      externalUserId: 'ada',
+      costUsdMicros: '7',
+      costUsdExact: '0.000006000000042',
+      balanceUsdMicros: '4999993',
+      balanceUsdExact: '4.999993999999958',
+      overageUsdExact: '0',
+      ticketCount: 2,
+      time: begin.toISOString(),
     }
     expect(charges(ada.events)).toMatchObject([expected])
-    expect(charges(all.events)).toEqual(expect.arrayContaining([expect.objectContaining(expected), expect.objectContaining({ externalUserId: 'bob', ticketCount: 1 })]))
+    expect(charges(all.events)).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining(expected),
+        expect.objectContaining({ externalUserId: 'bob', ticketCount: 1 }),
+      ]),
+    )
     all.close()
     ada.close()
   })
@@ -77,7 +114,10 @@ describe('live spend', () => {
     const done = new AbortController()
     const client = (async () => {
       while (!done.signal.aborted) {
-        const stream = await open(path(), { authorization: app.basic, ...(id && { 'last-event-id': id }) })
+        const stream = await open(path(), {
+          authorization: app.basic,
+          ...(id && { 'last-event-id': id }),
+        })
         await sleep(100 + Math.random() * 900)
         stream.close()
         await stream.ended
@@ -88,7 +128,14 @@ describe('live spend', () => {
     // A transaction that commits long after later ones is the hard case; others commit beside it.
     await sleep(300)
     for (let i = 0; i < 30; i++) {
-      await Promise.all([ingest(app, users.filter((_, n) => (i + n) % 3 !== 0)), ingest(app, users.slice(0, 3)), ingest(other, users)])
+      await Promise.all([
+        ingest(
+          app,
+          users.filter((_, n) => (i + n) % 3 !== 0),
+        ),
+        ingest(app, users.slice(0, 3)),
+        ingest(other, users),
+      ])
       await sleep(100)
     }
     await sleep(1_500)
@@ -98,12 +145,15 @@ describe('live spend', () => {
     await sleep(1_500)
     last.close()
     seen.push(...charges(last.events).map(keyOf))
-    const { rows } = await real.core.sql.query<{ key: string }>(`
+    const { rows } = await real.core.sql.query<{ key: string }>(
+      `
       select e.cause_id || ' ' || e.user_id as key
       from ledger_entries e
       join clients c using (app_id)
       join end_users u on u.app_id = e.app_id and u.id = e.user_id
-      where c.client_id = $1 and e.kind = 'charge' and u.external_user_id like 'user-%'`, [app.clientId])
+      where c.client_id = $1 and e.kind = 'charge' and u.external_user_id like 'user-%'`,
+      [app.clientId],
+    )
     expect(rows.length).toBeGreaterThan(200)
     expect([...new Set(seen)].toSorted()).toEqual(rows.map(({ key }) => key).toSorted())
     // Each id says exactly where it stands: nothing comes twice either.
@@ -125,20 +175,28 @@ describe('live spend', () => {
     const first = await open(path(other), { authorization: other.basic })
     first.close()
     const foreign = first.events[0]?.id ?? ''
-    const status = async (url: string, headers: Record<string, string>) => (await fetch(real.url + url, { headers })).status
+    const status = async (url: string, headers: Record<string, string>) =>
+      (await fetch(real.url + url, { headers })).status
     expect(await status(path(), {})).toBe(404)
     expect(await status(path(), { authorization: app.machineToken })).toBe(404)
     expect(await status(path(), { authorization: other.basic })).toBe(404)
-    expect(await status(path(), { authorization: app.basic, 'last-event-id': 'nonsense' })).toBe(400)
+    expect(await status(path(), { authorization: app.basic, 'last-event-id': 'nonsense' })).toBe(
+      400,
+    )
     expect(await status(path(), { authorization: app.basic, 'last-event-id': foreign })).toBe(400)
     expect(await status(`${path()}?userId=nobody`, { authorization: app.basic })).toBe(404)
     expect(await status(own, { authorization: app.basic })).toBe(401)
     expect(await status(`${own}?userId=a`, { authorization: app.userToken })).toBe(400)
-    expect((await fetch(real.url + path(), { method: 'HEAD', headers: { authorization: app.basic } })).status).toBe(405)
+    expect(
+      (await fetch(real.url + path(), { method: 'HEAD', headers: { authorization: app.basic } }))
+        .status,
+    ).toBe(405)
   })
 
   it('is bounded for a user and for an app', async () => {
-    const streams = await Promise.all(Array.from({ length: 5 }, () => open(own, { authorization: other.userToken })))
+    const streams = await Promise.all(
+      Array.from({ length: 5 }, () => open(own, { authorization: other.userToken })),
+    )
     const sixth = await fetch(real.url + own, { headers: { authorization: other.userToken } })
     expect([sixth.status, sixth.headers.get('retry-after')]).toEqual([429, '10'])
     for (const stream of streams) stream.close()
@@ -166,9 +224,13 @@ describe('a gateway that stops', () => {
   it('ends its streams at once', async () => {
     const leaving = await startReal()
     const made = await leaving.newApp('leaving')
-    const response = await fetch(leaving.url + path(made), { headers: { authorization: made.basic } })
+    const response = await fetch(leaving.url + path(made), {
+      headers: { authorization: made.basic },
+    })
     const events: ServerSent[] = []
-    const ended = (async () => { for await (const event of readEvents(response)) events.push(event) })()
+    const ended = (async () => {
+      for await (const event of readEvents(response)) events.push(event)
+    })()
     await until(() => events.length > 0)
     const began = Date.now()
     await leaving.stop()

@@ -56,8 +56,8 @@ describe('what may arrive', () => {
     const bytes = bodies
       .map(
         (body) =>
-          `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n`
-          + `Content-Length: ${body.length}\r\n\r\n${body}`,
+          `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n` +
+          `Content-Length: ${body.length}\r\n\r\n${body}`,
       )
       .join('')
     for (const size of [bytes.length, 700, 64, 1]) {
@@ -69,7 +69,9 @@ describe('what may arrive', () => {
         socket.write(bytes.slice(at, at + size))
         if (size > 1 || at % 50 === 0) await new Promise((resolve) => setImmediate(resolve))
       }
-      await until(() => answers.split('HTTP/1.1 ').length === bodies.length + 1 && answers.endsWith('}'))
+      await until(
+        () => answers.split('HTTP/1.1 ').length === bodies.length + 1 && answers.endsWith('}'),
+      )
       const statuses = [...answers.matchAll(/\{"status":(\d+)/g)].map(([, status]) => status)
       expect(statuses).toEqual(['401', '200', '400', '401'])
       socket.destroy()
@@ -100,8 +102,8 @@ describe('what may arrive', () => {
     const socket = connect(sidecar.port, '127.0.0.1')
     const body = JSON.stringify(firstCall())
     socket.write(
-      `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n`
-        + `Content-Length: ${body.length + 1}\r\n\r\n${body}`,
+      `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n` +
+        `Content-Length: ${body.length + 1}\r\n\r\n${body}`,
     )
     await new Promise((resolve) => setTimeout(resolve, 100))
     expect(core.calls).toMatchObject({ verifyApiKey: 0, getAccess: 0 })

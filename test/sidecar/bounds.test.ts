@@ -12,7 +12,13 @@ describe('a bounded map', () => {
   it('forgets what was set longest ago, and tells of it', () => {
     const told: number[] = []
     const map = createBoundedMap<number>({ max: 3, forgotten: (value) => void told.push(value) })
-    for (const [name, value] of [['a', 1], ['b', 2], ['c', 3], ['a', 4], ['d', 5]] as const)
+    for (const [name, value] of [
+      ['a', 1],
+      ['b', 2],
+      ['c', 3],
+      ['a', 4],
+      ['d', 5],
+    ] as const)
       map.set(name, value)
     expect(['a', 'b', 'c', 'd'].map(map.get)).toEqual([4, undefined, 3, 5])
     expect([told, map.size()]).toEqual([[2], 3])
@@ -41,7 +47,13 @@ describe('an account that was forgotten', () => {
     let verified = 0
     const verify = async (): Promise<Verdict> => {
       verified++
-      const who = { issuer: 'i', clientId: 'acme', externalUserId: 'alice', userId: 'u', keyId: 'k' }
+      const who = {
+        issuer: 'i',
+        clientId: 'acme',
+        externalUserId: 'alice',
+        userId: 'u',
+        keyId: 'k',
+      }
       const identity = { ...who, issuedAt: null, expiresAt: null, keepUntil: Infinity }
       return { kind: 'yes', identity, source: 'core' }
     }
@@ -56,6 +68,10 @@ describe('an account that was forgotten', () => {
     for (const other of ['acme:bob', 'acme:carol']) access.accountOf(other)
     expect(account?.forgotten).toBe(true)
     const anew = await find()
-    expect([anew === account, anew === access.accountOf('acme:alice'), verified]).toEqual([false, true, 2])
+    expect([anew === account, anew === access.accountOf('acme:alice'), verified]).toEqual([
+      false,
+      true,
+      2,
+    ])
   })
 })

@@ -63,8 +63,8 @@ describe.each(given)('several sidecars on one Redis', (url) => {
     core.keys.set(key, { clientId: 'acme', externalUserId: 'alice', keyId })
     await until(
       async () =>
-        (await first.sidecar.ready())['redis'] === true
-        && (await second.sidecar.ready())['redis'] === true,
+        (await first.sidecar.ready())['redis'] === true &&
+        (await second.sidecar.ready())['redis'] === true,
     )
     // Until both have their links, each link that comes up makes what was read before stale.
     await sleep(100)

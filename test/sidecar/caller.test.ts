@@ -12,9 +12,9 @@ describe('who calls', () => {
     expect(transport).toBe(200)
     expect(headers['content-type']).toBe('application/json')
     expect(text).toBe(
-      `{"status":200,"auth_id":"acme:alice","externalUserId":"alice","expiry":${vectorNow + 10},`
-        + '"identity":{"issuer":"http://localhost:8080/api/v1/oidc","client_id":"acme","usage_subject":"alice",'
-        + '"usage_subject_type":"external_user_id"}}',
+      `{"status":200,"auth_id":"acme:alice","externalUserId":"alice","expiry":${vectorNow + 10},` +
+        '"identity":{"issuer":"http://localhost:8080/api/v1/oidc","client_id":"acme","usage_subject":"alice",' +
+        '"usage_subject_type":"external_user_id"}}',
     )
     expect([...core.calls.tokens]).toEqual(['core-token-of-these-tests-0123456789'])
   })

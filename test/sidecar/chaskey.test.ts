@@ -2,7 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { createChaskey } from '../../sidecar/chaskey.ts'
 
-const key = Buffer.from('33 34 3d 83 9f 38 9f 00 4f e6 98 23 39 cf 7a 41'.replaceAll(' ', ''), 'hex')
+const key = Buffer.from(
+  '33 34 3d 83 9f 38 9f 00 4f e6 98 23 39 cf 7a 41'.replaceAll(' ', ''),
+  'hex',
+)
 
 /** The tag as the authors print it: four words, of the text 00 01 02 ... of that many bytes. */
 function wordsOf(length: number): string {
@@ -29,7 +32,9 @@ describe('Chaskey-12', () => {
 
   it('gives every length, and every last byte, a tag of its own', () => {
     const tagOf = createChaskey(randomBytes(16))
-    const texts = Array.from({ length: 200 }, (_, i) => ['', 'A', '\u0001'].map((end) => 'x'.repeat(i) + end))
+    const texts = Array.from({ length: 200 }, (_, i) =>
+      ['', 'A', '\u0001'].map((end) => 'x'.repeat(i) + end),
+    )
     const tags = new Set(texts.flat().map(tagOf))
     expect(tags.size).toBe(new Set(texts.flat()).size)
   })

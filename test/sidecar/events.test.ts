@@ -7,8 +7,8 @@ import { type Harness, post, secret, startHarness } from './support.ts'
 
 const caller = { authorization: `Bearer ${secret}` }
 const envelope =
-  '{"id":"7b0c2b3e-3f0e-4a53-9a0c-6f1c8b1f2a11","type":"create_signed_ticket","timestamp":"1789380930131",'
-  + '"gateway":"","data":{"auth_id":"acme:alice","computed_fee":"9007199254740993","pixels":9007199254740993}}'
+  '{"id":"7b0c2b3e-3f0e-4a53-9a0c-6f1c8b1f2a11","type":"create_signed_ticket","timestamp":"1789380930131",' +
+  '"gateway":"","data":{"auth_id":"acme:alice","computed_fee":"9007199254740993","pixels":9007199254740993}}'
 
 const push = ({ sidecar }: Harness, body: string | Buffer, headers: Record<string, string> = {}) =>
   post(`${sidecar.url}/events`, body, { ...caller, ...headers })

@@ -1,7 +1,14 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ethRate } from '../../core/lib/money.ts'
-import { type Owner, burnOf, costOf, createElapsed, nanosPerWei, unitsOf } from '../../sidecar/price.ts'
+import {
+  type Owner,
+  burnOf,
+  costOf,
+  createElapsed,
+  nanosPerWei,
+  unitsOf,
+} from '../../sidecar/price.ts'
 import type { Session } from '../../sidecar/session.ts'
 import { startHarness, until, vectorNow } from './support.ts'
 import { firstCall } from './signer-bodies.ts'
@@ -41,14 +48,16 @@ describe('what a call costs', () => {
       dollars: fc.bigInt({ min: 1n, max: 100_000n }),
       ms: fc.nat(60_000),
     })
-    fc.assert(fc.property(calls, ({ price, units, dollars, ms }) => {
-      const rate = ethRate(dollars * usd)
-      const cost = costOf(session({ price, units }), ms, nanosPerWei(rate)) ?? NaN
-      const exact = price * BigInt(Math.ceil(ms / 1000)) * rate
-      const per = units * 10n ** 27n
-      fc.pre(exact / per < 2n ** 50n)
-      expect(BigInt(cost) * per >= exact && (BigInt(cost) - 2n) * per < exact).toBe(true)
-    }))
+    fc.assert(
+      fc.property(calls, ({ price, units, dollars, ms }) => {
+        const rate = ethRate(dollars * usd)
+        const cost = costOf(session({ price, units }), ms, nanosPerWei(rate)) ?? NaN
+        const exact = price * BigInt(Math.ceil(ms / 1000)) * rate
+        const per = units * 10n ** 27n
+        fc.pre(exact / per < 2n ** 50n)
+        expect(BigInt(cost) * per >= exact && (BigInt(cost) - 2n) * per < exact).toBe(true)
+      }),
+    )
   })
 
   it('is unknown without a price, and burns only in time', () => {
@@ -129,7 +138,9 @@ describe('spending from memory', () => {
   })
 
   it('counts as spent what it allowed and core has not heard of, for as long as an event may take', async () => {
-    const { authorize, core, clock } = await startHarness({ env: { SIGNING_TTL_SECONDS: '0', EVENT_LAG_SECONDS: '20' } })
+    const { authorize, core, clock } = await startHarness({
+      env: { SIGNING_TTL_SECONDS: '0', EVENT_LAG_SECONDS: '20' },
+    })
     core.users.set('acme:alice', { micros: 5_000_000n })
     const statuses = []
     for (let n = 0; n < 4; n++) statuses.push((await authorize(job(n))).json['status'])
@@ -233,7 +244,12 @@ describe('time that was promised', () => {
     const at = (second: number) => new Date((vectorNow + second) * 1000).toISOString()
     const price = { InitialPricePerUnit: 3_333_333_333_333 }
     for (let n = 0; n <= 10; n++) {
-      const state = { ...price, SequenceNumber: n, LastUpdate: at(n * 11), AuthExpiry: n === 0 ? 0 : vectorNow + n * 11 - 1 }
+      const state = {
+        ...price,
+        SequenceNumber: n,
+        LastUpdate: at(n * 11),
+        AuthExpiry: n === 0 ? 0 : vectorNow + n * 11 - 1,
+      }
       expect((await authorize(firstCall({ state }))).json['status']).toBe(200)
       clock.seconds += 11
     }

@@ -13,7 +13,11 @@ describe('the webhook', () => {
   it('25: signals a rejection over HTTP 200 with status in the body, without auth_id; and answers nobody when WEBHOOK_SECRET is unset', async () => {
     const { authorize } = await startHarness()
     const refused = await authorize(firstCall({ key: 'sk_live_unknown' }))
-    expect([refused.transport, refused.json['status'], 'auth_id' in refused.json]).toEqual([200, 401, false])
+    expect([refused.transport, refused.json['status'], 'auth_id' in refused.json]).toEqual([
+      200,
+      401,
+      false,
+    ])
     const closed = await startHarness({ env: { WEBHOOK_SECRET: '' } })
     expect((await closed.authorize(firstCall())).transport).toBe(401)
     expect((await closed.authorize(firstCall(), { authorization: 'Bearer ' })).transport).toBe(401)
@@ -23,18 +27,24 @@ describe('the webhook', () => {
     const { authorize } = await startHarness()
     const { headers, state } = firstCall()
     const shapes = [
-      { headers, state }, { authorization: headers.Authorization[0], payload: { state } },
+      { headers, state },
+      { authorization: headers.Authorization[0], payload: { state } },
       { headers: { aUTHORIZATION: headers.Authorization }, state },
     ]
     for (const body of shapes) expect((await authorize(body)).json['status']).toBe(200)
-    for (const name of ['authorization', 'x-api-key', 'x-webhook-secret', 'livepeer-clearinghouse-token']) {
+    for (const name of [
+      'authorization',
+      'x-api-key',
+      'x-webhook-secret',
+      'livepeer-clearinghouse-token',
+    ]) {
       const value = name === 'authorization' ? `Bearer ${secret}` : secret
       expect((await authorize(firstCall(), { [name]: value })).json['status']).toBe(200)
       expect((await authorize(firstCall(), { [name]: `${value}x` })).transport).toBe(401)
     }
   })
 
-  it('27: returns an expiry of its own, not the token\'s; caches no failed look-up, and does not fail open', async () => {
+  it("27: returns an expiry of its own, not the token's; caches no failed look-up, and does not fail open", async () => {
     const { authorize, core } = await startHarness()
     core.script.jwks = { keys: [key.jwk] }
     const token = await sign(key, { exp: vectorNow + 3600 })
@@ -51,15 +61,36 @@ describe('the webhook', () => {
     const { authorize, core } = harness
     core.script.jwks = { keys: [key.jwk] }
     const status = async (body: unknown) => (await authorize(body)).json['status']
-    expect(await status({ headers: { 'X-Livepeer-User': ['alice'], 'X-Livepeer-Client-Id': ['acme'] }, state: {} })).toBe(401)
-    const hs256 = await new SignJWT({ iss: issuer, aud: issuer, azp: 'acme', external_user_id: 'alice', scope: 'sign:job', token_use: 'user' })
-      .setProtectedHeader({ alg: 'HS256', kid: 'k1', typ: 'at+jwt' }).setExpirationTime(vectorNow + 60).sign(Buffer.from(JSON.stringify(key.jwk)))
+    expect(
+      await status({
+        headers: { 'X-Livepeer-User': ['alice'], 'X-Livepeer-Client-Id': ['acme'] },
+        state: {},
+      }),
+    ).toBe(401)
+    const hs256 = await new SignJWT({
+      iss: issuer,
+      aud: issuer,
+      azp: 'acme',
+      external_user_id: 'alice',
+      scope: 'sign:job',
+      token_use: 'user',
+    })
+      .setProtectedHeader({ alg: 'HS256', kid: 'k1', typ: 'at+jwt' })
+      .setExpirationTime(vectorNow + 60)
+      .sign(Buffer.from(JSON.stringify(key.jwk)))
     expect(await status(laterCall(hs256, free))).toBe(401)
     expect(await status(laterCall(await sign(key, { exp: undefined }), free))).toBe(401)
     const session = newSecret('svc_ss_')
-    core.sessions.set(session, { clientId: 'acme', externalUserId: 'alice', keyId: 'session-1', expiresAt: BigInt(vectorNow + 60) })
+    core.sessions.set(session, {
+      clientId: 'acme',
+      externalUserId: 'alice',
+      keyId: 'session-1',
+      expiresAt: BigInt(vectorNow + 60),
+    })
     expect(await status({ headers: { Authorization: [`Bearer ${session}`] }, state: {} })).toBe(200)
     core.script.failing = true
-    expect(await status({ headers: { Authorization: [`Bearer ${newSecret('svc_ak_')}`] }, state: {} })).toBe(503)
+    expect(
+      await status({ headers: { Authorization: [`Bearer ${newSecret('svc_ak_')}`] }, state: {} }),
+    ).toBe(503)
   })
 })

@@ -48,8 +48,8 @@ describe('the sidecar alone', () => {
     const { output, exit } = start({ SIDECAR_PORT: 'x', CORE_TOKEN: 'short' })
     expect((await exit)[0]).toBe(1)
     expect(output.stderr).toBe(
-      'tollgate: SIDECAR_PORT must be a whole number from 0 to 65535\n'
-        + 'tollgate: CORE_TOKEN must have at least 32 characters\n',
+      'tollgate: SIDECAR_PORT must be a whole number from 0 to 65535\n' +
+        'tollgate: CORE_TOKEN must have at least 32 characters\n',
     )
   })
 

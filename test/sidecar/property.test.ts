@@ -40,8 +40,8 @@ function broken({ transport, text, json }: Reply): string[] {
     transport: transport === 200 || transport === 400,
     literal: /^\{"status":\d+[,}]/.test(text),
     status:
-      isAllowed
-      || (Number(status) >= 400 && Number(status) <= 599 && !steering.has(Number(status))),
+      isAllowed ||
+      (Number(status) >= 400 && Number(status) <= 599 && !steering.has(Number(status))),
     reason: isAllowed || typeof reason === 'string',
     identity: isAllowed
       ? typeof authId === 'string' && authId !== '' && Buffer.byteLength(authId) <= 256

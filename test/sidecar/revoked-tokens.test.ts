@@ -30,16 +30,19 @@ async function listening(env: Record<string, string> = {}): Promise<Harness> {
 }
 
 describe('a token that was revoked', () => {
-  it.each(['jti', 'sid'])('is refused at once when core says so of its %s, and no other is', async (claim) => {
-    const harness = await withKey()
-    const id = randomUUID()
-    const token = await sign(key, { jti: randomUUID(), [claim]: id })
-    const other = await sign(key, { jti: randomUUID(), sid: randomUUID() })
-    expect([await status(harness, token), await status(harness, other)]).toEqual([200, 200])
-    harness.core.invalidate('token', id)
-    await until(async () => (await status(harness, token)) === 401)
-    expect(await status(harness, other)).toBe(200)
-  })
+  it.each(['jti', 'sid'])(
+    'is refused at once when core says so of its %s, and no other is',
+    async (claim) => {
+      const harness = await withKey()
+      const id = randomUUID()
+      const token = await sign(key, { jti: randomUUID(), [claim]: id })
+      const other = await sign(key, { jti: randomUUID(), sid: randomUUID() })
+      expect([await status(harness, token), await status(harness, other)]).toEqual([200, 200])
+      harness.core.invalidate('token', id)
+      await until(async () => (await status(harness, token)) === 401)
+      expect(await status(harness, other)).toBe(200)
+    },
+  )
 
   it('is refused by a sidecar that did not hear of it, which asks core', async () => {
     const harness = await withKey()
@@ -90,9 +93,15 @@ describe('what was ended', () => {
     const tokens = createRevokedTokens({ core, ttlSeconds: 300, max: 2, now })
     tokens.listenAnew()
     at += 100
-    const token = (jti: string) => tokens.isRevoked({ jti, loginId: null, issuedAt: vectorNow + 90 })
+    const token = (jti: string) =>
+      tokens.isRevoked({ jti, loginId: null, issuedAt: vectorNow + 90 })
     for (const id of ['a', 'b']) tokens.end(id)
-    expect([await token('a'), await token('b'), await token('c'), asked.length]).toEqual([true, true, false, 0])
+    expect([await token('a'), await token('b'), await token('c'), asked.length]).toEqual([
+      true,
+      true,
+      false,
+      0,
+    ])
     tokens.end('d')
     expect([await token('a'), await token('d'), asked]).toEqual([true, true, ['a']])
   })

@@ -8,7 +8,10 @@ async function harnessWithSession(seconds = 86_400) {
   const harness = await startHarness({ keyShape: null })
   const token = newSecret('svc_ss_')
   harness.core.sessions.set(token, {
-    clientId: 'acme', externalUserId: 'alice', keyId: 'session-1', expiresAt: BigInt(vectorNow + seconds),
+    clientId: 'acme',
+    externalUserId: 'alice',
+    keyId: 'session-1',
+    expiresAt: BigInt(vectorNow + seconds),
   })
   return { ...harness, token, ask: () => harness.authorize(bearer(token)) }
 }
@@ -17,7 +20,11 @@ describe('an opaque signer session', () => {
   it('is who it was opened for, and asked for at core once', async () => {
     const { ask, core } = await harnessWithSession()
     const first = await ask()
-    expect(first.json).toMatchObject({ status: 200, auth_id: 'acme:alice', externalUserId: 'alice' })
+    expect(first.json).toMatchObject({
+      status: 200,
+      auth_id: 'acme:alice',
+      externalUserId: 'alice',
+    })
     expect((await ask()).json['status']).toBe(200)
     expect(core.calls).toMatchObject({ verifySignerSession: 1, verifyApiKey: 0 })
   })

@@ -43,7 +43,9 @@ describe('whether they may spend', () => {
   })
 
   it('K24, K25: releases what no event came of after two lags, once, and says how much it was', async () => {
-    const { authorize, core, clock, metrics } = await startHarness({ env: { EVENT_LAG_SECONDS: '20' } })
+    const { authorize, core, clock, metrics } = await startHarness({
+      env: { EVENT_LAG_SECONDS: '20' },
+    })
     // Ten seconds at 10^12 wei each are 0.03 USD: all there is.
     core.users.set('acme:alice', { micros: 30_000n })
     const call = (StateID: string) =>

@@ -23,7 +23,10 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
       while (!load.isOver) {
         const events = Array.from({ length: 1 + random.below(20) }, () => {
           const id = random.uuid()
-          const text = JSON.stringify({ id, fill: random.hex(8).repeat(random.chance(0.02) ? 5_000 : random.below(120)) })
+          const text = JSON.stringify({
+            id,
+            fill: random.hex(8).repeat(random.chance(0.02) ? 5_000 : random.below(120)),
+          })
           sent.set(id, text)
           return { id, text }
         })
@@ -53,11 +56,14 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
     await Promise.all(running)
     Object.assign(core.script, { failing: false, delayMs: 0 })
 
-    const taken = (): Map<string, string> => new Map(core.script.ingested.map((bytes) => {
-      const text = Buffer.from(bytes).toString()
-      const { id }: { id: string } = JSON.parse(text)
-      return [id, text]
-    }))
+    const taken = (): Map<string, string> =>
+      new Map(
+        core.script.ingested.map((bytes) => {
+          const text = Buffer.from(bytes).toString()
+          const { id }: { id: string } = JSON.parse(text)
+          return [id, text]
+        }),
+      )
     const missing = (): string[] => {
       const known = taken()
       return [...acknowledged].filter((id) => !known.has(id))
@@ -74,7 +80,9 @@ describe('a second sidecar on the same folder', () => {
     const directory = await newFolder()
     const first = await startSpoolingSidecar({ SPOOL_DIR: directory })
     await expect(startSpoolingSidecar({ SPOOL_DIR: directory })).rejects.toThrow(
-      new RegExp(`tollgate: ${directory} is in use by process \\d+: stop it, or set another SPOOL_DIR`),
+      new RegExp(
+        `tollgate: ${directory} is in use by process \\d+: stop it, or set another SPOOL_DIR`,
+      ),
     )
     expect(await first.push('{"id":"1"}')).toMatchObject({ status: 202 })
     await until(() => first.core.script.ingested.length === 1)

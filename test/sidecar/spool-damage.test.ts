@@ -7,10 +7,16 @@ import { segmentPath } from '../../sidecar/spool-recovery.ts'
 import { createTaker, filesOf, newFolder, startSpool, until } from './spool-support.ts'
 
 const texts = ['{"id":"a"}', '{"id":"b","note":"\u00e9\u00e9"}', '{"id":"c"}']
-const records = (of: readonly string[]): Buffer => frame(of.map((text) => Buffer.from(text)), 1_789_380_930_000)
+const records = (of: readonly string[]): Buffer =>
+  frame(
+    of.map((text) => Buffer.from(text)),
+    1_789_380_930_000,
+  )
 
 /** What a spool makes of a segment with these bytes, and how many damages it counts. */
-async function outcomeOf(bytes: Buffer): Promise<{ taken: string[]; damaged: number; directory: string }> {
+async function outcomeOf(
+  bytes: Buffer,
+): Promise<{ taken: string[]; damaged: number; directory: string }> {
   const [directory, taker] = [await newFolder(), createTaker()]
   await writeFile(segmentPath(directory, 1), bytes)
   const spool = await startSpool({ directory, taker })
@@ -51,7 +57,11 @@ describe('a spool whose process was killed', () => {
     expect(taker.taken).toEqual([...texts, 'd'])
 
     await writeFile(segmentPath(directory, 7), records(texts))
-    for (const torn of [position.subarray(0, 11), Buffer.concat([position.subarray(0, 19), Buffer.from([position[19] ?? 0 ^ 1])]), Buffer.alloc(0)]) {
+    for (const torn of [
+      position.subarray(0, 11),
+      Buffer.concat([position.subarray(0, 19), Buffer.from([position[19] ?? 0 ^ 1])]),
+      Buffer.alloc(0),
+    ]) {
       await writeFile(join(directory, 'position'), torn)
       await writeFile(segmentPath(directory, 7), records(['e', 'f']))
       taker.taken.length = 0
@@ -78,19 +88,36 @@ describe('a damaged spool', () => {
   })
 
   it('finds what follows any damage, and never takes damage for an event', async () => {
-    const envelope = fc.oneof(fc.json(), fc.string(), fc.uint8Array({ maxLength: 60 }).map((bytes) => Buffer.from(bytes).toString('latin1')))
-    await fc.assert(fc.asyncProperty(
-      fc.array(envelope, { minLength: 1, maxLength: 4 }), fc.array(envelope, { minLength: 1, maxLength: 4 }),
-      fc.oneof(fc.uint8Array({ minLength: 1, maxLength: 200 }), fc.constant(mark), fc.constant(Buffer.concat([mark, mark.subarray(0, 2)]))),
-      async (before, behind, damage) => {
-        const { taken, damaged } = await outcomeOf(Buffer.concat([records(before), damage, records(behind)]))
-        expect(taken).toEqual([...before, ...behind])
-        expect(damaged).toBe(1)
-      }), { numRuns: 60 })
+    const envelope = fc.oneof(
+      fc.json(),
+      fc.string(),
+      fc.uint8Array({ maxLength: 60 }).map((bytes) => Buffer.from(bytes).toString('latin1')),
+    )
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(envelope, { minLength: 1, maxLength: 4 }),
+        fc.array(envelope, { minLength: 1, maxLength: 4 }),
+        fc.oneof(
+          fc.uint8Array({ minLength: 1, maxLength: 200 }),
+          fc.constant(mark),
+          fc.constant(Buffer.concat([mark, mark.subarray(0, 2)])),
+        ),
+        async (before, behind, damage) => {
+          const { taken, damaged } = await outcomeOf(
+            Buffer.concat([records(before), damage, records(behind)]),
+          )
+          expect(taken).toEqual([...before, ...behind])
+          expect(damaged).toBe(1)
+        },
+      ),
+      { numRuns: 60 },
+    )
   })
 
   it('finds what follows a stretch that is larger than it reads at once', async () => {
-    const { taken, damaged } = await outcomeOf(Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'])]))
+    const { taken, damaged } = await outcomeOf(
+      Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'])]),
+    )
     expect([damaged, ...taken]).toEqual([1, 'a', 'b'])
   })
 

@@ -13,7 +13,9 @@ const limited = 'ulimit -f 400; exec "$@"'
 
 function mayMount(): boolean {
   try {
-    execFileSync('unshare', ['--mount', '--map-root-user', 'sh', '-c', mounted, '/mnt', 'true'], { stdio: 'ignore' })
+    execFileSync('unshare', ['--mount', '--map-root-user', 'sh', '-c', mounted, '/mnt', 'true'], {
+      stdio: 'ignore',
+    })
     return true
   } catch {
     return false
@@ -21,7 +23,19 @@ function mayMount(): boolean {
 }
 
 const disk = mayMount()
-  ? { code: 'ENOSPC', stays: true, wrap: (directory: string) => ['unshare', '--mount', '--map-root-user', 'sh', '-c', mounted, directory] }
+  ? {
+      code: 'ENOSPC',
+      stays: true,
+      wrap: (directory: string) => [
+        'unshare',
+        '--mount',
+        '--map-root-user',
+        'sh',
+        '-c',
+        mounted,
+        directory,
+      ],
+    }
   : { code: 'EFBIG', stays: false, wrap: (directory: string) => ['sh', '-c', limited, directory] }
 
 const event = (n: number): string => JSON.stringify({ id: `event-${n}`, fill: 'x'.repeat(30_000) })
@@ -29,7 +43,10 @@ const event = (n: number): string => JSON.stringify({ id: `event-${n}`, fill: 'x
 describe('a sidecar whose disk is full', () => {
   it(`stops acknowledging, says so (${disk.code}), and takes events again when there is room`, async () => {
     const directory = await newFolder()
-    const sidecar = await startSpoolingSidecar({ SPOOL_DIR: directory, SPOOL_MAX_BYTES: String(64 * 1024 * 1024) }, disk.wrap(directory))
+    const sidecar = await startSpoolingSidecar(
+      { SPOOL_DIR: directory, SPOOL_MAX_BYTES: String(64 * 1024 * 1024) },
+      disk.wrap(directory),
+    )
     const { core, push, url, adminUrl } = sidecar
     core.script.failing = true
     const acknowledged: string[] = []
@@ -41,7 +58,9 @@ describe('a sidecar whose disk is full', () => {
     }
     expect(refusal).toMatchObject({ status: 503, retryAfter: '5' })
     expect(JSON.parse(refusal?.text ?? '{}')).toMatchObject({
-      code: 'spool_unavailable', title: 'Spool unavailable', detail: expect.stringContaining(`the disk of the spool is full (${disk.code})`),
+      code: 'spool_unavailable',
+      title: 'Spool unavailable',
+      detail: expect.stringContaining(`the disk of the spool is full (${disk.code})`),
     })
     expect(acknowledged.length).toBeGreaterThan(3)
     // Where each file alone is limited the next one has room again.
@@ -52,7 +71,9 @@ describe('a sidecar whose disk is full', () => {
     )
     core.script.failing = false
     await until(() => core.script.ingested.length >= acknowledged.length)
-    await expect.poll(async () => (await fetch(`${url}/readyz`)).json(), { timeout: 10_000 }).toMatchObject({ spool: true })
+    await expect
+      .poll(async () => (await fetch(`${url}/readyz`)).json(), { timeout: 10_000 })
+      .toMatchObject({ spool: true })
     expect(await push(event(1_000))).toMatchObject({ status: 202 })
     await until(() => core.script.ingested.length >= acknowledged.length + 1)
     const taken = core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
@@ -64,9 +85,18 @@ describe('a write that fails', () => {
   it('is told to everybody who waited for it, and to nobody else', async () => {
     let fault: NodeJS.ErrnoException | null = null
     let written = 0
-    const room = createRoom({ maxBytes: 1e6, usedBytes: () => 0, log: silentLog(), probe: async () => { if (fault) throw fault } })
+    const room = createRoom({
+      maxBytes: 1e6,
+      usedBytes: () => 0,
+      log: silentLog(),
+      probe: async () => {
+        if (fault) throw fault
+      },
+    })
     const writer = createSpoolWriter({
-      room, now: () => new Date(), onWritten: () => room.wrote(),
+      room,
+      now: () => new Date(),
+      onWritten: () => room.wrote(),
       write: async (_bytes, events) => {
         if (fault) throw fault
         written += events
@@ -76,9 +106,15 @@ describe('a write that fails', () => {
     await keep()
     fault = Object.assign(new Error('i/o error'), { code: 'EIO' })
     const answers = await Promise.allSettled([keep(), keep(), keep()])
-    expect(answers).toMatchObject(answers.map(() => ({
-      status: 'rejected', reason: { reason: 'SPOOL_UNAVAILABLE', message: 'the spool cannot be written (EIO); send the events again later' },
-    })))
+    expect(answers).toMatchObject(
+      answers.map(() => ({
+        status: 'rejected',
+        reason: {
+          reason: 'SPOOL_UNAVAILABLE',
+          message: 'the spool cannot be written (EIO); send the events again later',
+        },
+      })),
+    )
     expect(room.isFull()).toBe(true)
     fault = null
     // Although nobody sends any more.

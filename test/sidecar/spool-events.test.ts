@@ -33,7 +33,10 @@ describe('pushing events to a sidecar with a spool', () => {
     for (let n = 0; n < 9; n++) replies.push(await push(harness, large))
     expect(replies.map(({ transport }) => transport)).toEqual([...Array<number>(8).fill(202), 503])
     expect(replies[8]?.json).toMatchObject({
-      status: 503, code: 'spool_unavailable', error: 'spool_unavailable', title: 'Spool unavailable',
+      status: 503,
+      code: 'spool_unavailable',
+      error: 'spool_unavailable',
+      title: 'Spool unavailable',
       detail: 'the spool is full: core has not taken its events yet; send these again later',
     })
     expect(replies[8]?.headers['retry-after']).toBe('5')
@@ -59,7 +62,9 @@ describe('pushing events to a sidecar with a spool', () => {
     await push(harness, '{"id":"1"}\n{"id":"2"}')
     expect(await harness.metrics.metrics()).toMatch(/^sidecar_spool_events(\{.*\})? 2$/m)
     harness.core.script.failing = false
-    await until(async () => /^sidecar_events_total(\{.*\})? 2$/m.test(await harness.metrics.metrics()))
+    await until(async () =>
+      /^sidecar_events_total(\{.*\})? 2$/m.test(await harness.metrics.metrics()),
+    )
     expect(await harness.metrics.metrics()).toMatch(/^sidecar_spool_events(\{.*\})? 0$/m)
   })
 })

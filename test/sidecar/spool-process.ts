@@ -23,10 +23,15 @@ export async function startSpoolingSidecar(
   onTestFinished(core.stop)
   const [port = 0, adminPort = 0] = await freePorts(2)
   const process = await runProcess({
-    name: 'sidecar', ...(wrap && { wrap }),
+    name: 'sidecar',
+    ...(wrap && { wrap }),
     env: {
-      SIDECAR_PORT: String(port), SIDECAR_ADMIN_PORT: String(adminPort), CORE_TARGET: core.target,
-      CORE_TOKEN: coreToken, WEBHOOK_SECRET: secret, ...env,
+      SIDECAR_PORT: String(port),
+      SIDECAR_ADMIN_PORT: String(adminPort),
+      CORE_TARGET: core.target,
+      CORE_TOKEN: coreToken,
+      WEBHOOK_SECRET: secret,
+      ...env,
     },
   })
   onTestFinished(process.stop)
@@ -35,9 +40,16 @@ export async function startSpoolingSidecar(
   async function push(body: string) {
     try {
       const response = await fetch(`${url}/events`, {
-        method: 'POST', body, signal: AbortSignal.timeout(answerMs), headers: { authorization: `Bearer ${secret}` },
+        method: 'POST',
+        body,
+        signal: AbortSignal.timeout(answerMs),
+        headers: { authorization: `Bearer ${secret}` },
       })
-      return { status: response.status, text: await response.text(), retryAfter: response.headers.get('retry-after') }
+      return {
+        status: response.status,
+        text: await response.text(),
+        retryAfter: response.headers.get('retry-after'),
+      }
     } catch {
       return null
     }

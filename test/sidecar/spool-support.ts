@@ -43,10 +43,22 @@ export interface Opening {
 }
 
 /** A spool before a taker; it is stopped with the test at the latest. */
-export async function startSpool({ directory, taker, maxBytes = 8 * 1024 * 1024, log = silentLog() }: Opening) {
+export async function startSpool({
+  directory,
+  taker,
+  maxBytes = 8 * 1024 * 1024,
+  log = silentLog(),
+}: Opening) {
   const metrics = createMetrics('sidecar')
   const spool = await openSpool({
-    directory, maxBytes, log, metrics, now: () => new Date(), deliver: taker.deliver, onDelivered: () => {}, onFailed: () => {},
+    directory,
+    maxBytes,
+    log,
+    metrics,
+    now: () => new Date(),
+    deliver: taker.deliver,
+    onDelivered: () => {},
+    onFailed: () => {},
   })
   let stopping: Promise<void> | null = null
   const stop = (): Promise<void> => (stopping ??= spool.stop())
@@ -71,4 +83,7 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
 }
 
 export const filesOf = async (directory: string, suffix: string): Promise<string[]> =>
-  (await readdir(directory)).filter((name) => name.endsWith(suffix)).toSorted().map((name) => join(directory, name))
+  (await readdir(directory))
+    .filter((name) => name.endsWith(suffix))
+    .toSorted()
+    .map((name) => join(directory, name))

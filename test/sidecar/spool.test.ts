@@ -96,7 +96,9 @@ describe('the spool', () => {
     const file = join(await newFolder(), 'file')
     await writeFile(file, '')
     for (const directory of [file, join(file, 'below')]) {
-      await expect(startSpool({ directory, taker: createTaker() })).rejects.toThrow(/cannot use the spool .* set SPOOL_DIR/)
+      await expect(startSpool({ directory, taker: createTaker() })).rejects.toThrow(
+        /cannot use the spool .* set SPOOL_DIR/,
+      )
     }
   })
 })
@@ -110,9 +112,12 @@ describe('a full spool', () => {
     const spool = await startSpool({ directory, taker })
     let kept = 0
     const fill = async (): Promise<void> => {
-      for (;; kept++) await spool.keep(large(kept))
+      for (; ; kept++) await spool.keep(large(kept))
     }
-    await expect(fill()).rejects.toMatchObject({ reason: 'SPOOL_UNAVAILABLE', message: expect.stringContaining('spool is full') })
+    await expect(fill()).rejects.toMatchObject({
+      reason: 'SPOOL_UNAVAILABLE',
+      message: expect.stringContaining('spool is full'),
+    })
     expect(kept).toBeGreaterThan(75)
     expect([spool.isFull(), await spool.figure('sidecar_spool_full')]).toEqual([true, 1])
     expect(await spool.figure('sidecar_spool_bytes')).toBeLessThanOrEqual(8 * 1024 * 1024)
@@ -129,7 +134,9 @@ describe('a full spool', () => {
     const [directory, taker] = [await newFolder(), createTaker()]
     taker.script.away = true
     const first = await startSpool({ directory, taker })
-    const kept = await Promise.allSettled(Array.from({ length: 100 }, (_, n) => first.keep(large(n))))
+    const kept = await Promise.allSettled(
+      Array.from({ length: 100 }, (_, n) => first.keep(large(n))),
+    )
     const count = kept.filter(({ status }) => status === 'fulfilled').length
     await first.stop()
     const second = await startSpool({ directory, taker })

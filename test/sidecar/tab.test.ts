@@ -64,21 +64,28 @@ describe('a tab', () => {
   })
 
   it('is never negative and never more than was spent', () => {
-    const steps = fc.array(fc.record({
-      spend: fc.nat(1_000), arrive: fc.bigInt({ min: 0n, max: 1_500n * nano }), wait: fc.nat(30),
-    }), { maxLength: 40 })
-    fc.assert(fc.property(steps, (history) => {
-      const tab = tabs.open(0n, 0)
-      let [consumed, spent, now] = [0n, 0, 0]
-      for (const { spend, arrive, wait } of history) {
-        now += wait
-        tabs.spend(tab, spend, at(now))
-        spent += spend
-        consumed += arrive
-        const pending = tabs.pending(tab, consumed, at(now))
-        expect(pending >= 0 && pending <= spent).toBe(true)
-      }
-    }))
+    const steps = fc.array(
+      fc.record({
+        spend: fc.nat(1_000),
+        arrive: fc.bigInt({ min: 0n, max: 1_500n * nano }),
+        wait: fc.nat(30),
+      }),
+      { maxLength: 40 },
+    )
+    fc.assert(
+      fc.property(steps, (history) => {
+        const tab = tabs.open(0n, 0)
+        let [consumed, spent, now] = [0n, 0, 0]
+        for (const { spend, arrive, wait } of history) {
+          now += wait
+          tabs.spend(tab, spend, at(now))
+          spent += spend
+          consumed += arrive
+          const pending = tabs.pending(tab, consumed, at(now))
+          expect(pending >= 0 && pending <= spent).toBe(true)
+        }
+      }),
+    )
   })
 
   it('counts whole nano-dollars, and as many as a number holds', () => {

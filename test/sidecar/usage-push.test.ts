@@ -7,10 +7,15 @@ import { post, secret, startHarness, until } from './support.ts'
 const at = Date.parse('2026-11-21T23:59:58.500Z')
 const clientId = 'app_0123456789abcdef01234567'
 const data = {
-  client_id: clientId, usage_subject: 'alice', request_id: '1a2b3c4d', computed_fee: '9007199254740993', pixels: '141653333',
+  client_id: clientId,
+  usage_subject: 'alice',
+  request_id: '1a2b3c4d',
+  computed_fee: '9007199254740993',
+  pixels: '141653333',
   pipeline: 'live-video-to-video:flux',
 }
-const bodyOf = (more: object = {}): string => JSON.stringify({ type: 'create_signed_ticket', data: { ...data, ...more } })
+const bodyOf = (more: object = {}): string =>
+  JSON.stringify({ type: 'create_signed_ticket', data: { ...data, ...more } })
 
 function pushes(startMs = at) {
   const clock = { ms: startMs }
@@ -28,14 +33,27 @@ describe('a usage push', () => {
     const event = pushes().complete(bodyOf())
     const parsed = parseEvent(Buffer.from(event), new Date(at))
     expect(parsed).toMatchObject({
-      kind: 'ticket', ticket: {
-        eventId: expect.stringMatching(/^usage-push-[0-9a-f]{40}$/), clientId, externalUserId: 'alice', fee: 9_007_199_254_740_993n,
-        pixels: '141653333', pipeline: 'live-video-to-video', modelId: 'flux', requestId: '1a2b3c4d', sessionId: '1a2b3c4d', sequenceNumber: '0',
-        signedAt: '2026-11-21T23:59:58.500000Z', emittedAtMs: at,
+      kind: 'ticket',
+      ticket: {
+        eventId: expect.stringMatching(/^usage-push-[0-9a-f]{40}$/),
+        clientId,
+        externalUserId: 'alice',
+        fee: 9_007_199_254_740_993n,
+        pixels: '141653333',
+        pipeline: 'live-video-to-video',
+        modelId: 'flux',
+        requestId: '1a2b3c4d',
+        sessionId: '1a2b3c4d',
+        sequenceNumber: '0',
+        signedAt: '2026-11-21T23:59:58.500000Z',
+        emittedAtMs: at,
       },
     })
-    expect(pushes().complete('{"type":"create_signed_ticket","data":{"pixels":9007199254740993,"auth_id":"a:b","request_id":"r","computed_fee":"1"}}'))
-      .toContain('"pixels":9007199254740993')
+    expect(
+      pushes().complete(
+        '{"type":"create_signed_ticket","data":{"pixels":9007199254740993,"auth_id":"a:b","request_id":"r","computed_fee":"1"}}',
+      ),
+    ).toContain('"pixels":9007199254740993')
   })
 
   it('is the same event when it is sent again, over midnight too', () => {
@@ -47,8 +65,12 @@ describe('a usage push', () => {
 
   it('is another event when anything of it differs, and on another day', () => {
     const day = 86_400_000
-    const ids = [bodyOf(), bodyOf({ request_id: '1a2b3c4e' }), bodyOf({ computed_fee: '9007199254740994' }), bodyOf({ usage_subject: 'bob' })]
-      .map((body) => idOf(pushes().complete(body)))
+    const ids = [
+      bodyOf(),
+      bodyOf({ request_id: '1a2b3c4e' }),
+      bodyOf({ computed_fee: '9007199254740994' }),
+      bodyOf({ usage_subject: 'bob' }),
+    ].map((body) => idOf(pushes().complete(body)))
     expect(new Set([...ids, idOf(pushes(at + day).complete(bodyOf()))]).size).toBe(5)
     // What another sidecar makes of it on the same day.
     expect(idOf(pushes(at - 1_000).complete(bodyOf()))).toBe(ids[0])
@@ -58,7 +80,8 @@ describe('a usage push', () => {
     const told = { current_time: '2026-11-21T10:00:00.5Z', session_id: 's1', sequence_number: 4 }
     const { complete } = pushes()
     expect(parseEvent(Buffer.from(complete(bodyOf(told))), new Date(at))).toMatchObject({
-      kind: 'ticket', ticket: { signedAt: '2026-11-21T10:00:00.500000Z', sessionId: 's1', sequenceNumber: '4' },
+      kind: 'ticket',
+      ticket: { signedAt: '2026-11-21T10:00:00.500000Z', sessionId: 's1', sequenceNumber: '4' },
     })
     // Then the day it arrives says nothing.
     expect(pushes(at + 86_400_000).complete(bodyOf(told))).toBe(complete(bodyOf(told)))
@@ -82,16 +105,24 @@ describe('a usage push', () => {
   it('adds an id to any such object and changes no byte of anything else', () => {
     const json = fc.json({ maxDepth: 3 })
     const { complete } = pushes()
-    fc.assert(fc.property(fc.oneof(json, fc.string(), fc.uint8Array().map(String)), (text) => {
-      expect(complete(text)).toBe(text)
-    }))
-    fc.assert(fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.dictionary(fc.string(), fc.jsonValue()), (outer, inner) => {
-      const { id: _, ...others } = outer
-      const given = { ...others, type: 'create_signed_ticket', data: { ...inner, ...data } }
-      const made: unknown = JSON.parse(complete(JSON.stringify(given, null, 1)))
-      expect(made).toMatchObject(JSON.parse(JSON.stringify(given)))
-      expect(made).toMatchObject({ id: expect.stringMatching(/^usage-push-/) })
-    }))
+    fc.assert(
+      fc.property(fc.oneof(json, fc.string(), fc.uint8Array().map(String)), (text) => {
+        expect(complete(text)).toBe(text)
+      }),
+    )
+    fc.assert(
+      fc.property(
+        fc.dictionary(fc.string(), fc.jsonValue()),
+        fc.dictionary(fc.string(), fc.jsonValue()),
+        (outer, inner) => {
+          const { id: _, ...others } = outer
+          const given = { ...others, type: 'create_signed_ticket', data: { ...inner, ...data } }
+          const made: unknown = JSON.parse(complete(JSON.stringify(given, null, 1)))
+          expect(made).toMatchObject(JSON.parse(JSON.stringify(given)))
+          expect(made).toMatchObject({ id: expect.stringMatching(/^usage-push-/) })
+        },
+      ),
+    )
   })
 })
 
@@ -110,7 +141,9 @@ describe('POST /events with usage pushes', () => {
   it('answers so that the sender repeats after an outage and nothing else', async () => {
     const { sidecar, core } = await startHarness()
     const statuses = []
-    statuses.push((await post(`${sidecar.url}/events`, bodyOf(), { authorization: 'Bearer wrong' })).transport)
+    statuses.push(
+      (await post(`${sidecar.url}/events`, bodyOf(), { authorization: 'Bearer wrong' })).transport,
+    )
     statuses.push((await post(`${sidecar.url}/events`, '', caller)).transport)
     core.script.failing = true
     statuses.push((await post(`${sidecar.url}/events`, bodyOf(), caller)).transport)

@@ -26,7 +26,9 @@ export function createAllowances(apps: readonly TestApp[]) {
 
   async function provision(subject: Subject): Promise<void> {
     const { clientId, externalUserId } = subject
-    await appOf(subject).call('POST', `/api/v1/apps/${clientId}/users`, { json: { externalUserId } })
+    await appOf(subject).call('POST', `/api/v1/apps/${clientId}/users`, {
+      json: { externalUserId },
+    })
   }
 
   async function grant(subject: Subject, terms: GrantTerms): Promise<void> {
@@ -35,7 +37,11 @@ export function createAllowances(apps: readonly TestApp[]) {
     const path = `/api/v1/apps/${subject.clientId}/users/${encodeURIComponent(subject.externalUserId)}/allowances`
     await appOf(subject).call('POST', path, {
       key: encodeURIComponent(`${authIdOf(subject)}-${before.length}`),
-      json: { amountUsdMicros: String(terms.micros), featureKey: terms.featureKey, source: 'promo' },
+      json: {
+        amountUsdMicros: String(terms.micros),
+        featureKey: terms.featureKey,
+        source: 'promo',
+      },
     })
   }
 
@@ -45,16 +51,24 @@ export function createAllowances(apps: readonly TestApp[]) {
     if (!book) throw new Error(`no book of ${key}`)
     const { starterMicros } = appOf(book.subject)
     const included = starterMicros > 0n ? [{ micros: starterMicros, featureKey: null }] : []
-    const terms = [...included, ...granted.get(key) ?? []]
+    const terms = [...included, ...(granted.get(key) ?? [])]
     const left = remainders(terms, book.costs)
     const all = sumOf(terms.map(({ micros }) => micros)) * 10n ** 12n
     const balance = sumOf(left)
-    return { granted: all, consumed: book.cost, overage: book.cost - (all - balance), balance, left }
+    return {
+      granted: all,
+      consumed: book.cost,
+      overage: book.cost - (all - balance),
+      balance,
+      left,
+    }
   }
 
   /** Users that exist: they signed, or were granted something. */
   const known = (books: Books): string[] =>
-    [...books.users].filter(([key, { count }]) => count > 0n || granted.has(key)).map(([key]) => key)
+    [...books.users]
+      .filter(([key, { count }]) => count > 0n || granted.has(key))
+      .map(([key]) => key)
 
   return { appOf, provision, grant, accountOf, known, favoured: () => [...granted.keys()] }
 }

@@ -35,14 +35,25 @@ export interface Books {
 }
 
 /** Instants `[from, until)` in microseconds. */
-export interface Window { readonly from: number; readonly until: number }
+export interface Window {
+  readonly from: number
+  readonly until: number
+}
 
-export const authIdOf = ({ clientId, externalUserId }: Subject): string => `${clientId}:${externalUserId}`
+export const authIdOf = ({ clientId, externalUserId }: Subject): string =>
+  `${clientId}:${externalUserId}`
 
 export const nothing = (): Sums => ({ count: 0n, fee: 0n, cost: 0n })
 
-export const summed = (all: readonly Sums[]): Sums => all.reduce((sum, { count, fee, cost }) =>
-  ({ count: sum.count + count, fee: sum.fee + fee, cost: sum.cost + cost }), nothing())
+export const summed = (all: readonly Sums[]): Sums =>
+  all.reduce(
+    (sum, { count, fee, cost }) => ({
+      count: sum.count + count,
+      fee: sum.fee + fee,
+      cost: sum.cost + cost,
+    }),
+    nothing(),
+  )
 
 function add(to: Sums, { fee, cost }: { fee: bigint; cost: bigint }): void {
   to.count += 1n
@@ -68,7 +79,8 @@ export function keepBooks(story: Story, window: Window): Books {
     add(hour, sums)
     hour.nanos += ticket.billableNanos
     hour.pixels += BigInt(ticket.pixels)
-    if (ticket.signedAt >= window.from && ticket.signedAt < window.until) add(entry(within, ticket.subject.clientId, nothing), sums)
+    if (ticket.signedAt >= window.from && ticket.signedAt < window.until)
+      add(entry(within, ticket.subject.clientId, nothing), sums)
   }
 
   function enterUser(ticket: Ticket, cost: bigint, rate: bigint): void {
@@ -81,12 +93,23 @@ export function keepBooks(story: Story, window: Window): Books {
   function hourOf(ticket: Ticket): HourBook {
     const { subject, pipeline, modelId } = ticket
     const hour = Math.floor(ticket.signedAt / 3_600_000_000) * 3_600
-    return entry(hours, [authIdOf(subject), hour, pipeline, modelId].join('|'),
-      () => ({ subject, pipeline, modelId, ...nothing(), nanos: 0n, pixels: 0n }))
+    return entry(hours, [authIdOf(subject), hour, pipeline, modelId].join('|'), () => ({
+      subject,
+      pipeline,
+      modelId,
+      ...nothing(),
+      nanos: 0n,
+      pixels: 0n,
+    }))
   }
 }
 
-const newUser = (subject: Subject): UserBook => ({ subject, ...nothing(), fingerprint: 0n, costs: new Map() })
+const newUser = (subject: Subject): UserBook => ({
+  subject,
+  ...nothing(),
+  fingerprint: 0n,
+  costs: new Map(),
+})
 
 function entry<T>(map: Map<string, T>, key: string, make: () => T): T {
   const found = map.get(key) ?? make()
@@ -95,8 +118,21 @@ function entry<T>(map: Map<string, T>, key: string, make: () => T): T {
 }
 
 function fingerprint(ticket: Ticket, cost: bigint, rate: bigint): bigint {
-  const { eventId, signedAt, sessionId, sequence, pipeline, modelId, fee, billableNanos, pixels } = ticket
-  const text = [eventId, signedAt, sessionId, sequence, pipeline, modelId, fee, cost, rate, billableNanos, pixels].join('|')
+  const { eventId, signedAt, sessionId, sequence, pipeline, modelId, fee, billableNanos, pixels } =
+    ticket
+  const text = [
+    eventId,
+    signedAt,
+    sessionId,
+    sequence,
+    pipeline,
+    modelId,
+    fee,
+    cost,
+    rate,
+    billableNanos,
+    pixels,
+  ].join('|')
   return BigInt(`0x${hash('md5', text, 'hex').slice(0, 15)}`)
 }
 
@@ -126,13 +162,19 @@ export function countDeliveries(story: Story): Delivered {
   return { all: tickets + ignored + unusable, tickets, ignored, unusable, reasons }
 }
 
-export interface GrantTerms { readonly micros: bigint; readonly featureKey: string | null }
+export interface GrantTerms {
+  readonly micros: bigint
+  readonly featureKey: string | null
+}
 
 /**
  * What remains of each grant, in burn order, after everything was charged. Right whatever the order of the tickets,
  * as long as no grant for everything stands before one for a feature.
  */
-export function remainders(grants: readonly GrantTerms[], costs: ReadonlyMap<string, bigint>): bigint[] {
+export function remainders(
+  grants: readonly GrantTerms[],
+  costs: ReadonlyMap<string, bigint>,
+): bigint[] {
   const open = new Map(costs)
   return grants.map(({ micros, featureKey }) => {
     let left = micros * 10n ** 12n

@@ -45,20 +45,43 @@ export async function startBroker(): Promise<Broker> {
   const config = join(home, 'server.properties')
   const caFile = await makeCertificate(home, password)
   await writeFile(config, propertiesOf({ home, user, password, plain, secured, controller }))
-  await run('java', ['-Xmx128m', '-cp', classPath, 'kafka.tools.StorageTool', 'format', '-t', 'tollgate-test-cluster1', '-c', config])
+  await run('java', [
+    '-Xmx128m',
+    '-cp',
+    classPath,
+    'kafka.tools.StorageTool',
+    'format',
+    '-t',
+    'tollgate-test-cluster1',
+    '-c',
+    config,
+  ])
   let child: ChildProcess | null = null
 
   async function start(): Promise<void> {
     const log = await open(join(home, 'broker.log'), 'a')
-    child = spawn('java', [
-      '-Xms128m', '-Xmx384m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
-      '-cp', classPath, 'kafka.Kafka', config,
-    ], { stdio: ['ignore', log.fd, log.fd] })
+    child = spawn(
+      'java',
+      [
+        '-Xms128m',
+        '-Xmx384m',
+        '-XX:+UseSerialGC',
+        '-XX:TieredStopAtLevel=1',
+        '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+        '-cp',
+        classPath,
+        'kafka.Kafka',
+        config,
+      ],
+      { stdio: ['ignore', log.fd, log.fd] },
+    )
     await log.close()
     running.add(child)
-    for (const until = Date.now() + upMs; !await answers(plain); await sleep(100)) {
+    for (const until = Date.now() + upMs; !(await answers(plain)); await sleep(100)) {
       if (child.exitCode === null && Date.now() < until) continue
-      throw new Error(`the broker did not start:\n${(await readFile(join(home, 'broker.log'), 'utf8')).slice(-2_000)}`)
+      throw new Error(
+        `the broker did not start:\n${(await readFile(join(home, 'broker.log'), 'utf8')).slice(-2_000)}`,
+      )
     }
   }
 
@@ -80,16 +103,39 @@ export async function startBroker(): Promise<Broker> {
     throw error
   })
   return {
-    brokers: [`127.0.0.1:${plain}`], secured: { brokers: [`127.0.0.1:${secured}`], caFile, user, password }, kill, start, stop,
+    brokers: [`127.0.0.1:${plain}`],
+    secured: { brokers: [`127.0.0.1:${secured}`], caFile, user, password },
+    kill,
+    start,
+    stop,
   }
 }
 
 /** A certificate of its own, which is also the authority to trust. Returns the file that holds it. */
 async function makeCertificate(home: string, password: string): Promise<string> {
-  const store = ['-keystore', join(home, 'broker.p12'), '-storetype', 'PKCS12', '-storepass', password, '-alias', 'broker']
+  const store = [
+    '-keystore',
+    join(home, 'broker.p12'),
+    '-storetype',
+    'PKCS12',
+    '-storepass',
+    password,
+    '-alias',
+    'broker',
+  ]
   await run('keytool', [
-    '-genkeypair', ...store, '-keyalg', 'EC', '-groupname', 'secp256r1', '-validity', '2', '-dname', 'CN=tollgate-test',
-    '-ext', 'san=ip:127.0.0.1,dns:localhost',
+    '-genkeypair',
+    ...store,
+    '-keyalg',
+    'EC',
+    '-groupname',
+    'secp256r1',
+    '-validity',
+    '2',
+    '-dname',
+    'CN=tollgate-test',
+    '-ext',
+    'san=ip:127.0.0.1,dns:localhost',
   ])
   const caFile = join(home, 'ca.pem')
   await run('keytool', ['-exportcert', '-rfc', ...store, '-file', caFile])
@@ -135,6 +181,9 @@ share.coordinator.state.topic.min.isr=1
 function answers(port: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
   const socket = connect({ host: '127.0.0.1', port, timeout: 1_000 })
-  socket.once('connect', () => resolve(true)).once('error', () => resolve(false)).once('timeout', () => resolve(false))
+  socket
+    .once('connect', () => resolve(true))
+    .once('error', () => resolve(false))
+    .once('timeout', () => resolve(false))
   return promise.finally(() => socket.destroy())
 }

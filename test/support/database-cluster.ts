@@ -96,7 +96,8 @@ async function copyTemplate({ admin, template, name }: Copy): Promise<void> {
       return
     } catch (error) {
       // A connection to the template, such as autovacuum's, goes away by itself.
-      if (attempt === 40 || !(error instanceof Error && /being accessed/.test(error.message))) throw error
+      if (attempt === 40 || !(error instanceof Error && /being accessed/.test(error.message)))
+        throw error
       await new Promise((resolve) => setTimeout(resolve, 50))
     }
   }

@@ -64,7 +64,9 @@ export function directLine({ url, secret }: { url: string; secret: string }): Li
   async function post(body: Buffer<ArrayBuffer>): Promise<string> {
     try {
       const response = await fetch(`${url}/events`, {
-        method: 'POST', body, signal: AbortSignal.timeout(answerMs),
+        method: 'POST',
+        body,
+        signal: AbortSignal.timeout(answerMs),
         headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/x-ndjson' },
       })
       const text = await response.text()
@@ -74,31 +76,48 @@ export function directLine({ url, secret }: { url: string; secret: string }): Li
     }
   }
 
-  return { deliver, get uncertain() { return uncertain }, stored: async () => 0n, close: async () => {} }
+  return {
+    deliver,
+    get uncertain() {
+      return uncertain
+    },
+    stored: async () => 0n,
+    close: async () => {},
+  }
 }
 
 /** What a forwarder may have in its hands when it, or core, is killed. */
 const forwardedAtOnce = 1_000n
 
 /** Direct mode through a spool: the service has what was delivered when the spool is empty. */
-export function spooledLine(line: Line, sidecar: { adminUrl: string; crashes: () => number }): Line {
+export function spooledLine(
+  line: Line,
+  sidecar: { adminUrl: string; crashes: () => number },
+): Line {
   async function deliver(events: Iterable<Event>): Promise<void> {
     await line.deliver(events)
     const until = Date.now() + drainedMs
-    while (await spooled() !== '0') {
+    while ((await spooled()) !== '0') {
       if (Date.now() > until) throw new Error(`the spool still holds ${await spooled()} events`)
       await sleep(50)
     }
   }
 
   async function spooled(): Promise<string | undefined> {
-    const page = await fetch(`${sidecar.adminUrl}/metrics`).then((response) => response.text(), () => '')
+    const page = await fetch(`${sidecar.adminUrl}/metrics`).then(
+      (response) => response.text(),
+      () => '',
+    )
     return /^sidecar_spool_events(?:\{.*\})? (\d+)$/m.exec(page)?.[1]
   }
 
   return {
-    deliver, close: line.close, stored: line.stored,
-    get uncertain() { return line.uncertain + forwardedAtOnce * BigInt(sidecar.crashes()) },
+    deliver,
+    close: line.close,
+    stored: line.stored,
+    get uncertain() {
+      return line.uncertain + forwardedAtOnce * BigInt(sidecar.crashes())
+    },
   }
 }
 
@@ -109,7 +128,11 @@ export function spooledLine(line: Line, sidecar: { adminUrl: string; crashes: ()
 export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topic: string }): Line {
   let uncertain = 0n
   const producer = new Producer({
-    clientId: 'tollgate-test', bootstrapBrokers: [...brokers], serializers: stringSerializers, retries: 0, connectTimeout: 5_000,
+    clientId: 'tollgate-test',
+    bootstrapBrokers: [...brokers],
+    serializers: stringSerializers,
+    retries: 0,
+    connectTimeout: 5_000,
   })
 
   async function deliver(events: Iterable<Event>): Promise<void> {
@@ -120,7 +143,7 @@ export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topi
     const messages = batch.map(({ key, text }) => ({ topic, key, value: text }))
     for (const until = Date.now() + giveUpMs; ;) {
       try {
-        return void await producer.send({ messages, acks: -1 })
+        return void (await producer.send({ messages, acks: -1 }))
       } catch (error) {
         if (Date.now() > until) throw error
         uncertain += BigInt(batch.length)
@@ -130,11 +153,16 @@ export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topi
   }
 
   async function stored(): Promise<bigint> {
-    const admin = new Admin({ clientId: 'tollgate-test', bootstrapBrokers: [...brokers], timeout: 20_000 })
+    const admin = new Admin({
+      clientId: 'tollgate-test',
+      bootstrapBrokers: [...brokers],
+      timeout: 20_000,
+    })
     try {
       const metadata = await admin.metadata({ topics: [topic] })
-      const partitions = [...metadata.topics.get(topic)?.partitions.keys() ?? []]
-        .map((partitionIndex) => ({ partitionIndex, timestamp: ListOffsetTimestamps.LATEST }))
+      const partitions = [...(metadata.topics.get(topic)?.partitions.keys() ?? [])].map(
+        (partitionIndex) => ({ partitionIndex, timestamp: ListOffsetTimestamps.LATEST }),
+      )
       const [ends] = await admin.listOffsets({ topics: [{ name: topic, partitions }] })
       return ends?.partitions.reduce((sum, { offset }) => sum + offset, 0n) ?? 0n
     } finally {
@@ -142,5 +170,12 @@ export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topi
     }
   }
 
-  return { deliver, get uncertain() { return uncertain }, stored, close: () => producer.close(true) }
+  return {
+    deliver,
+    get uncertain() {
+      return uncertain
+    },
+    stored,
+    close: () => producer.close(true),
+  }
 }

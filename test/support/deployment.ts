@@ -25,7 +25,10 @@ export interface Deployment {
   readonly topic: string | null
   readonly pool: Pool
   /** Kills the database, or the broker, and brings it back. Null in direct mode, where both are others' as well. */
-  readonly outages: { readonly database: () => Promise<void>; readonly broker: () => Promise<void> } | null
+  readonly outages: {
+    readonly database: () => Promise<void>
+    readonly broker: () => Promise<void>
+  } | null
   /** Collectors of a group that nobody has heard of, in place of those that run; `between` they are gone. */
   regroup(between: () => Promise<void>): Promise<void>
   stop(): Promise<void>
@@ -43,7 +46,7 @@ export async function startDeployment(): Promise<Deployment> {
     for (const step of stops.splice(0).toReversed()) await step()
   }
   try {
-    return { ...await start(stops), stop }
+    return { ...(await start(stops)), stop }
   } catch (error) {
     await stop()
     throw error
@@ -55,37 +58,71 @@ type Stops = (() => Promise<unknown>)[]
 async function start(stops: Stops): Promise<Omit<Deployment, 'stop'>> {
   const { redisUrl, kafkaBrokers } = inject('parts')
   const parts = kafkaBrokers === null ? await sharedParts(stops) : await ownParts(stops)
-  const pool = createPool({ url: parts.databaseUrl, max: 4, name: 'tollgate-test', statementTimeoutMs: 60_000 })
+  const pool = createPool({
+    url: parts.databaseUrl,
+    max: 4,
+    name: 'tollgate-test',
+    statementTimeoutMs: 60_000,
+  })
   pool.on('error', () => {})
   stops.push(() => pool.end())
 
   const ports = await settingsOfPorts()
   const shared = {
-    ...ports, CORE_TARGET: `127.0.0.1:${ports.CORE_PORT}`, CORE_TOKEN: secret(), WEBHOOK_SECRET: secret(),
-    LOG_LEVEL: 'info', RATE_LIMITS: 'off', ...(redisUrl && { REDIS_URL: redisUrl }),
+    ...ports,
+    CORE_TARGET: `127.0.0.1:${ports.CORE_PORT}`,
+    CORE_TOKEN: secret(),
+    WEBHOOK_SECRET: secret(),
+    LOG_LEVEL: 'info',
+    RATE_LIMITS: 'off',
+    ...(redisUrl && { REDIS_URL: redisUrl }),
   }
   const data = { ...shared, DATABASE_URL: parts.databaseUrl, RATE_FIXED: '3000' }
   const core = await runProcess({
-    name: 'core', env: { ...data, KEY_ENCRYPTION_KEY: secret(), SECRET_PEPPERS: `p1:${secret()}`, COLLECTOR: 'off' },
+    name: 'core',
+    env: {
+      ...data,
+      KEY_ENCRYPTION_KEY: secret(),
+      SECRET_PEPPERS: `p1:${secret()}`,
+      COLLECTOR: 'off',
+    },
   }).then((one) => stopLater(stops, one))
   const spool = await mkdtemp(join(tmpdir(), 'tollgate-spool-'))
   stops.push(() => rm(spool, { recursive: true, force: true }))
   const [sidecar, gateway, collectors] = await Promise.all([
-    runProcess({ name: 'sidecar', env: { ...shared, SPOOL_DIR: spool } }).then((one) => stopLater(stops, one)),
+    runProcess({ name: 'sidecar', env: { ...shared, SPOOL_DIR: spool } }).then((one) =>
+      stopLater(stops, one),
+    ),
     runProcess({ name: 'gateway', env: shared }).then((one) => stopLater(stops, one)),
     parts.stream && startCollectors(stops, { ...data, ...parts.stream.settings }),
   ])
 
   const operator = connectCore({ target: shared.CORE_TARGET, token: shared.CORE_TOKEN })
   stops.push(async () => operator.close())
-  const line = parts.stream ? kafkaLine(parts.stream)
-    : spooledLine(directLine({ url: `http://127.0.0.1:${ports.SIDECAR_PORT}`, secret: shared.WEBHOOK_SECRET }), {
-      adminUrl: `http://127.0.0.1:${ports.SIDECAR_ADMIN_PORT}`, crashes: () => core.crashes() + sidecar.crashes(),
-    })
+  const line = parts.stream
+    ? kafkaLine(parts.stream)
+    : spooledLine(
+        directLine({
+          url: `http://127.0.0.1:${ports.SIDECAR_PORT}`,
+          secret: shared.WEBHOOK_SECRET,
+        }),
+        {
+          adminUrl: `http://127.0.0.1:${ports.SIDECAR_ADMIN_PORT}`,
+          crashes: () => core.crashes() + sidecar.crashes(),
+        },
+      )
   stops.push(line.close)
   return {
-    core, gateway, sidecar, operator, line, pool, topic: parts.stream?.topic ?? null, outages: parts.outages,
-    collectors: collectors?.running ?? [], regroup: async (between) => collectors?.regroup(between),
+    core,
+    gateway,
+    sidecar,
+    operator,
+    line,
+    pool,
+    topic: parts.stream?.topic ?? null,
+    outages: parts.outages,
+    collectors: collectors?.running ?? [],
+    regroup: async (between) => collectors?.regroup(between),
     platformUrl: `http://127.0.0.1:${ports.PLATFORM_PORT}`,
   }
 }
@@ -106,10 +143,16 @@ const awayMs = 1_500
 
 async function ownParts(stops: Stops) {
   const [postgres, broker] = await Promise.all([
-    startOwnPostgres().then((one) => stopLater(stops, one)), startBroker().then((one) => stopLater(stops, one)),
+    startOwnPostgres().then((one) => stopLater(stops, one)),
+    startBroker().then((one) => stopLater(stops, one)),
   ])
   const topic = await createTopic(partitions, broker.brokers)
-  const settings = { KAFKA_BROKERS: broker.brokers.join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic, KAFKA_SESSION_SECONDS: '6' }
+  const settings = {
+    KAFKA_BROKERS: broker.brokers.join(','),
+    KAFKA_TOPIC: topic,
+    KAFKA_GROUP: topic,
+    KAFKA_SESSION_SECONDS: '6',
+  }
   const outages = {
     database: () => postgres.restart(awayMs),
     broker: async () => {
@@ -117,7 +160,11 @@ async function ownParts(stops: Stops) {
       await broker.start()
     },
   }
-  return { databaseUrl: postgres.url, stream: { brokers: broker.brokers, topic, settings }, outages }
+  return {
+    databaseUrl: postgres.url,
+    stream: { brokers: broker.brokers, topic, settings },
+    outages,
+  }
 }
 
 const collectorCount = 2
@@ -127,7 +174,12 @@ async function startCollectors(stops: Stops, settings: Readonly<Record<string, s
   stops.push(() => Promise.all(running.map((collector) => collector.stop())))
   const startAll = async (more: Readonly<Record<string, string>>): Promise<void> => {
     for (const port of await freePorts(collectorCount)) {
-      running.push(await runProcess({ name: 'collector', env: { ...settings, ...more, COLLECTOR_ADMIN_PORT: String(port) } }))
+      running.push(
+        await runProcess({
+          name: 'collector',
+          env: { ...settings, ...more, COLLECTOR_ADMIN_PORT: String(port) },
+        }),
+      )
     }
   }
 
@@ -142,14 +194,27 @@ async function startCollectors(stops: Stops, settings: Readonly<Record<string, s
 }
 
 const portSettings = [
-  'CORE_PORT', 'PLATFORM_PORT', 'BUILDER_PORT', 'SIDECAR_PORT', 'CORE_ADMIN_PORT', 'GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT',
+  'CORE_PORT',
+  'PLATFORM_PORT',
+  'BUILDER_PORT',
+  'SIDECAR_PORT',
+  'CORE_ADMIN_PORT',
+  'GATEWAY_ADMIN_PORT',
+  'SIDECAR_ADMIN_PORT',
 ] as const
 
 async function settingsOfPorts(): Promise<Record<(typeof portSettings)[number], string>> {
-  const [core, platform, builder, sidecar, coreAdmin, gatewayAdmin, sidecarAdmin] = (await freePorts(portSettings.length)).map(String)
+  const [core, platform, builder, sidecar, coreAdmin, gatewayAdmin, sidecarAdmin] = (
+    await freePorts(portSettings.length)
+  ).map(String)
   return {
-    CORE_PORT: core ?? '', PLATFORM_PORT: platform ?? '', BUILDER_PORT: builder ?? '', SIDECAR_PORT: sidecar ?? '',
-    CORE_ADMIN_PORT: coreAdmin ?? '', GATEWAY_ADMIN_PORT: gatewayAdmin ?? '', SIDECAR_ADMIN_PORT: sidecarAdmin ?? '',
+    CORE_PORT: core ?? '',
+    PLATFORM_PORT: platform ?? '',
+    BUILDER_PORT: builder ?? '',
+    SIDECAR_PORT: sidecar ?? '',
+    CORE_ADMIN_PORT: coreAdmin ?? '',
+    GATEWAY_ADMIN_PORT: gatewayAdmin ?? '',
+    SIDECAR_ADMIN_PORT: sidecarAdmin ?? '',
   }
 }
 
@@ -157,24 +222,43 @@ export interface TestApp {
   readonly clientId: string
   readonly starterMicros: bigint
   /** One request as the app's backend, as often as it takes to get an answer that is not 503. */
-  call<Answer>(method: string, path: string, options?: { readonly json?: unknown; readonly key?: string }): Promise<Answer>
+  call<Answer>(
+    method: string,
+    path: string,
+    options?: { readonly json?: unknown; readonly key?: string },
+  ): Promise<Answer>
 }
 
 const giveUpMs = 60_000
 
 /** An app whose Starter plan includes `starterMicros`. */
-export async function createApp({ operator, platformUrl }: Deployment, starterMicros: bigint): Promise<TestApp> {
+export async function createApp(
+  { operator, platformUrl }: Deployment,
+  starterMicros: bigint,
+): Promise<TestApp> {
   const made = await operator.createApp({
-    name: `starter ${starterMicros}`, ownerEmail: undefined, ownerPassword: undefined, starterUsdMicros: String(starterMicros),
+    name: `starter ${starterMicros}`,
+    ownerEmail: undefined,
+    ownerPassword: undefined,
+    starterUsdMicros: String(starterMicros),
   })
   const authorization = basic(made.m2mClientId, made.m2mClientSecret)
 
-  async function call<Answer>(method: string, path: string, { json, key }: { json?: unknown; key?: string } = {}): Promise<Answer> {
+  async function call<Answer>(
+    method: string,
+    path: string,
+    { json, key }: { json?: unknown; key?: string } = {},
+  ): Promise<Answer> {
     const until = Date.now() + giveUpMs
     for (;;) {
       const response = await fetch(platformUrl + path, {
-        method, signal: AbortSignal.timeout(10_000),
-        headers: { authorization, ...(json !== undefined && { 'content-type': 'application/json' }), ...(key && { 'idempotency-key': key }) },
+        method,
+        signal: AbortSignal.timeout(10_000),
+        headers: {
+          authorization,
+          ...(json !== undefined && { 'content-type': 'application/json' }),
+          ...(key && { 'idempotency-key': key }),
+        },
         body: json === undefined ? null : JSON.stringify(json),
       })
       const text = await response.text()
@@ -184,8 +268,11 @@ export async function createApp({ operator, platformUrl }: Deployment, starterMi
       }
       // Core is being killed, or still has a request with this key in its hands.
       const again = response.status === 503 || (key !== undefined && response.status === 409)
-      if (!again || Date.now() > until) throw new Error(`${method} ${path}: ${response.status} ${text}`)
-      await new Promise((resolve) => { setTimeout(resolve, 100) })
+      if (!again || Date.now() > until)
+        throw new Error(`${method} ${path}: ${response.status} ${text}`)
+      await new Promise((resolve) => {
+        setTimeout(resolve, 100)
+      })
     }
   }
 

@@ -23,21 +23,33 @@ const callsPerSession = 200
  */
 export async function generateHistory(pool: Pool, habits: readonly Habit[]): Promise<number> {
   const name = `tickets_${month.replace('-', '_')}`
-  await pool.query(`create unlogged table ${name} (like tickets including defaults including constraints)`)
-  await Promise.all([0, 1].map((part) => tx(pool, async (db) => {
-    for (const habit of habits) await insertTickets(db, { ...habit, table: name, part })
-  })))
+  await pool.query(
+    `create unlogged table ${name} (like tickets including defaults including constraints)`,
+  )
+  await Promise.all(
+    [0, 1].map((part) =>
+      tx(pool, async (db) => {
+        for (const habit of habits) await insertTickets(db, { ...habit, table: name, part })
+      }),
+    ),
+  )
   await tx(pool, async (db) => {
     await db.query(sql`set local maintenance_work_mem = '512MB'`)
-    await db.query(`alter table tickets attach partition ${name} for values from ('${firstOf}') to ('${endOf}')`)
+    await db.query(
+      `alter table tickets attach partition ${name} for values from ('${firstOf}') to ('${endOf}')`,
+    )
     for (const habit of habits) await insertSums(db, habit)
   })
-  for (const table of ['tickets', 'usage_hourly', 'ticket_sessions']) await pool.query(`analyze ${table}`)
+  for (const table of ['tickets', 'usage_hourly', 'ticket_sessions'])
+    await pool.query(`analyze ${table}`)
   return habits.reduce((sum, { hours, perHour }) => sum + hours * perHour, 0)
 }
 
 // Every other hour, for two at once. Tickets of an hour come at even distances, a session has 200 of them.
-async function insertTickets(db: Db, { table, part, appId, userId, hours, perHour }: Habit & { table: string; part: number }): Promise<void> {
+async function insertTickets(
+  db: Db,
+  { table, part, appId, userId, hours, perHour }: Habit & { table: string; part: number },
+): Promise<void> {
   await db.query({
     text: `
     insert into ${table} (app_id, user_id, event_id, signed_at, session_id, sequence_number, request_id, manifest_id, app_name,

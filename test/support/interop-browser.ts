@@ -1,7 +1,11 @@
 export interface Form {
   readonly action: string
   readonly fields: Readonly<Record<string, string>>
-  readonly buttons: readonly { readonly label: string; readonly name: string; readonly value: string }[]
+  readonly buttons: readonly {
+    readonly label: string
+    readonly name: string
+    readonly value: string
+  }[]
 }
 
 export interface Page {
@@ -13,7 +17,10 @@ export interface Page {
   readonly left: URL | null
 }
 
-interface Sent { readonly method: string; readonly body?: URLSearchParams }
+interface Sent {
+  readonly method: string
+  readonly body?: URLSearchParams
+}
 
 const maxRedirects = 10
 
@@ -26,7 +33,12 @@ export function createBrowser(site: string) {
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
     const headers = new Headers(cookie === '' ? {} : { cookie })
     if (method === 'POST') headers.set('origin', origin)
-    const response = await fetch(url, { method, headers, redirect: 'manual', ...(body ? { body } : {}) })
+    const response = await fetch(url, {
+      method,
+      headers,
+      redirect: 'manual',
+      ...(body ? { body } : {}),
+    })
     for (const line of response.headers.getSetCookie()) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
       if (value === '') jar.delete(name)
@@ -44,7 +56,8 @@ export function createBrowser(site: string) {
       await response.body?.cancel()
       url = new URL(location, url)
       next = { method: 'GET' }
-      if (url.origin !== origin) return { url, status: response.status, title: '', form: null, left: url }
+      if (url.origin !== origin)
+        return { url, status: response.status, title: '', form: null, left: url }
     }
     throw new Error(`more than ${maxRedirects} redirects, the last to ${url.href}`)
   }
@@ -52,10 +65,18 @@ export function createBrowser(site: string) {
   const visit = (url: string | URL): Promise<Page> => go(new URL(url, origin), { method: 'GET' })
 
   /** Clicks the button with that label, after filling in the fields. */
-  async function click({ form, url, title }: Page, label: string, filled: Readonly<Record<string, string>> = {}): Promise<Page> {
+  async function click(
+    { form, url, title }: Page,
+    label: string,
+    filled: Readonly<Record<string, string>> = {},
+  ): Promise<Page> {
     const button = form?.buttons.find((each) => each.label === label)
     if (!form || !button) throw new Error(`the page "${title}" has no button "${label}"`)
-    const body = new URLSearchParams({ ...form.fields, ...filled, ...(button.name === '' ? {} : { [button.name]: button.value }) })
+    const body = new URLSearchParams({
+      ...form.fields,
+      ...filled,
+      ...(button.name === '' ? {} : { [button.name]: button.value }),
+    })
     return go(new URL(form.action, url), { method: 'POST', body })
   }
 
@@ -72,11 +93,20 @@ function toPage(url: URL, status: number, text: string): Page {
 }
 
 function formOf(text: string): Form | null {
-  const [, action, inside = ''] = /<form method="post" action="([^"]*)">([\s\S]*?)<\/form>/.exec(text) ?? []
+  const [, action, inside = ''] =
+    /<form method="post" action="([^"]*)">([\s\S]*?)<\/form>/.exec(text) ?? []
   if (action === undefined) return null
-  const inputs = [...inside.matchAll(/<input\b([^>]*)>/g)].map(([, attributes = '']) => [attribute(attributes, 'name'), attribute(attributes, 'value')])
-  const buttons = [...inside.matchAll(/<button\b([^>]*)>([^<]*)<\/button>/g)].map(([, attributes = '', label = '']) =>
-    ({ label: unescaped(label), name: attribute(attributes, 'name'), value: attribute(attributes, 'value') }))
+  const inputs = [...inside.matchAll(/<input\b([^>]*)>/g)].map(([, attributes = '']) => [
+    attribute(attributes, 'name'),
+    attribute(attributes, 'value'),
+  ])
+  const buttons = [...inside.matchAll(/<button\b([^>]*)>([^<]*)<\/button>/g)].map(
+    ([, attributes = '', label = '']) => ({
+      label: unescaped(label),
+      name: attribute(attributes, 'name'),
+      value: attribute(attributes, 'value'),
+    }),
+  )
   return { action: unescaped(action), fields: Object.fromEntries(inputs), buttons }
 }
 
@@ -84,4 +114,9 @@ const attribute = (attributes: string, name: string): string =>
   unescaped(new RegExp(`(?:^|\\s)${name}="([^"]*)"`).exec(attributes)?.[1] ?? '')
 
 const unescaped = (text: string): string =>
-  text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&quot;', '"').replaceAll('&#39;', '\'').replaceAll('&amp;', '&')
+  text
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&quot;', '"')
+    .replaceAll('&#39;', "'")
+    .replaceAll('&amp;', '&')

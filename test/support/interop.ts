@@ -17,10 +17,18 @@ export async function startInterop() {
   const { clientId, m2mClientId, m2mClientSecret, issuer } = quickstart
   const m2mBasic = basic(m2mClientId, m2mClientSecret)
 
-  async function call(method: string, path: string, options: { body?: unknown; headers?: Record<string, string> } = {}) {
+  async function call(
+    method: string,
+    path: string,
+    options: { body?: unknown; headers?: Record<string, string> } = {},
+  ) {
     const { body, headers = { authorization: m2mBasic } } = options
     const response = await fetch(quickstart.platformUrl + path, {
-      method, headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      method,
+      headers: {
+        ...headers,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     })
     const text = await response.text()
@@ -29,7 +37,9 @@ export async function startInterop() {
   }
 
   const client = (id: string, auth: oidc.ClientAuth) =>
-    oidc.discovery(new URL(issuer), id, {}, auth, { execute: [oidc.allowInsecureRequests, oidc.enableNonRepudiationChecks] })
+    oidc.discovery(new URL(issuer), id, {}, auth, {
+      execute: [oidc.allowInsecureRequests, oidc.enableNonRepudiationChecks],
+    })
   const browser = (): Browser => createBrowser(issuer)
   const credentials = { email: quickstart.ownerEmail, password: quickstart.ownerPassword }
 
@@ -43,14 +53,20 @@ export async function startInterop() {
     const own = browser()
     await logIn(own, await own.visit('/login'))
     const page = await own.visit('/login')
-    return { cookie: own.cookies(), origin: own.origin, 'x-csrf-token': page.form?.fields['csrf_token'] ?? '' }
+    return {
+      cookie: own.cookies(),
+      origin: own.origin,
+      'x-csrf-token': page.form?.fields['csrf_token'] ?? '',
+    }
   }
 
   await call('PUT', `/api/v1/apps/${clientId}`, {
     headers: await ownerSession(),
     body: {
-      redirectUris: [redirectUri, 'http://127.0.0.1/cb'], postLogoutRedirectUris: [loggedOutUri],
-      grantTypes: ['authorization_code', 'refresh_token', deviceGrant], allowedScopes: ['openid', 'profile', 'email', 'sign:job'],
+      redirectUris: [redirectUri, 'http://127.0.0.1/cb'],
+      postLogoutRedirectUris: [loggedOutUri],
+      grantTypes: ['authorization_code', 'refresh_token', deviceGrant],
+      allowedScopes: ['openid', 'profile', 'email', 'sign:job'],
     },
   })
   await call('POST', `/api/v1/apps/${clientId}/users`, { body: { externalUserId: 'ada' } })
@@ -58,7 +74,15 @@ export async function startInterop() {
     (await call('POST', `/api/v1/apps/${clientId}/users/ada/token`, { body: {} })).access_token
 
   return {
-    running, quickstart, issuer, call, browser, logIn, ownerSession, userToken, client,
+    running,
+    quickstart,
+    issuer,
+    call,
+    browser,
+    logIn,
+    ownerSession,
+    userToken,
+    client,
     /** The app's public client, and its backend with the secret in the header. */
     app: await client(clientId, oidc.None()),
     backend: await client(m2mClientId, oidc.ClientSecretBasic(m2mClientSecret)),
@@ -92,15 +116,28 @@ export interface Asking {
 }
 
 /** An authorization request made by openid-client, carried through the pages by the owner's browser. */
-export async function authorize(interop: Interop, { redirect = redirectUri, scope = 'openid profile email sign:job', more = {} }: Asking = {}) {
+export async function authorize(
+  interop: Interop,
+  { redirect = redirectUri, scope = 'openid profile email sign:job', more = {} }: Asking = {},
+) {
   const checks = {
-    pkceCodeVerifier: oidc.randomPKCECodeVerifier(), expectedState: oidc.randomState(), expectedNonce: oidc.randomNonce(),
+    pkceCodeVerifier: oidc.randomPKCECodeVerifier(),
+    expectedState: oidc.randomState(),
+    expectedNonce: oidc.randomNonce(),
   }
   const browser = interop.browser()
-  const asked = await browser.visit(oidc.buildAuthorizationUrl(interop.app, {
-    redirect_uri: redirect, scope, state: checks.expectedState, nonce: checks.expectedNonce, prompt: 'consent',
-    code_challenge: await oidc.calculatePKCECodeChallenge(checks.pkceCodeVerifier), code_challenge_method: 'S256', ...more,
-  }))
+  const asked = await browser.visit(
+    oidc.buildAuthorizationUrl(interop.app, {
+      redirect_uri: redirect,
+      scope,
+      state: checks.expectedState,
+      nonce: checks.expectedNonce,
+      prompt: 'consent',
+      code_challenge: await oidc.calculatePKCECodeChallenge(checks.pkceCodeVerifier),
+      code_challenge_method: 'S256',
+      ...more,
+    }),
+  )
   const consent = await interop.logIn(browser, asked)
   const pages = [asked.title, consent.title]
   const allow = () => browser.click(consent, 'Allow')
@@ -113,6 +150,9 @@ export async function logInByCode(interop: Interop, asking: Asking = {}) {
   const { browser, checks, allow } = await authorize(interop, asking)
   const { left } = await allow()
   const callback = left ?? new URL('none:')
-  const tokens = await oidc.authorizationCodeGrant(interop.app, callback, { ...checks, idTokenExpected: true })
+  const tokens = await oidc.authorizationCodeGrant(interop.app, callback, {
+    ...checks,
+    idTokenExpected: true,
+  })
   return { browser, checks, callback, tokens }
 }

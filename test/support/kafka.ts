@@ -20,10 +20,17 @@ async function untilLed(admin: Admin, topic: string): Promise<void> {
 }
 
 /** Creates a topic that no other test uses, ready for events. Throws where there is no Kafka. */
-export async function createTopic(partitions: number, brokers: readonly string[] | null = kafkaBrokers()): Promise<string> {
+export async function createTopic(
+  partitions: number,
+  brokers: readonly string[] | null = kafkaBrokers(),
+): Promise<string> {
   if (brokers === null) throw new Error('createTopic needs TEST_KAFKA_BROKERS')
   const topic = `tollgate-test-${randomBytes(6).toString('hex')}`
-  const admin = new Admin({ clientId: 'tollgate-test', bootstrapBrokers: [...brokers], timeout: 20_000 })
+  const admin = new Admin({
+    clientId: 'tollgate-test',
+    bootstrapBrokers: [...brokers],
+    timeout: 20_000,
+  })
   try {
     await admin.createTopics({ topics: [topic], partitions, replicas: 1 })
     await untilLed(admin, topic)

@@ -23,7 +23,10 @@ const known = `
   join clients c on c.app_id = u.app_id and c.kind = 'public'`
 
 /** By auth id: tickets, wei, cost and fingerprint. */
-export const ticketLines = (pool: Pool): Promise<Lines> => lines(pool, `
+export const ticketLines = (pool: Pool): Promise<Lines> =>
+  lines(
+    pool,
+    `
   select c.client_id || ':' || u.external_user_id as key, concat_ws(' ', t.count, t.fee, t.cost, t.fingerprint) as line
   ${known}
   join (
@@ -33,18 +36,26 @@ export const ticketLines = (pool: Pool): Promise<Lines> => lines(pool, `
              (t.billable_secs * 1000000000)::numeric(40, 0), t.pixels)), 15))::bit(60)::bigint) as fingerprint
     from tickets t
     left join rates r on r.id = t.rate_id
-    group by t.app_id, t.user_id) t on t.app_id = u.app_id and t.user_id = u.id`)
+    group by t.app_id, t.user_id) t on t.app_id = u.app_id and t.user_id = u.id`,
+  )
 
 /** By auth id, hour, pipeline and model. */
-export const hourLines = (pool: Pool): Promise<Lines> => lines(pool, `
+export const hourLines = (pool: Pool): Promise<Lines> =>
+  lines(
+    pool,
+    `
   select concat_ws('|', c.client_id || ':' || u.external_user_id, extract(epoch from h.hour)::bigint, h.pipeline, h.model_id) as key,
          concat_ws(' ', h.ticket_count, h.unpriced_count, h.fee_wei, h.cost_attos,
                    (h.billable_secs * 1000000000)::numeric(40, 0), h.pixels) as line
   ${known}
-  join usage_hourly h on h.app_id = u.app_id and h.user_id = u.id`)
+  join usage_hourly h on h.app_id = u.app_id and h.user_id = u.id`,
+  )
 
 /** By auth id: granted, consumed, overage, balance, expired, what remains of each grant in burn order. */
-export const balanceLines = (pool: Pool): Promise<Lines> => lines(pool, `
+export const balanceLines = (pool: Pool): Promise<Lines> =>
+  lines(
+    pool,
+    `
   select c.client_id || ':' || u.external_user_id as key,
          concat_ws(' ', b.granted_attos, b.consumed_attos, b.overage_attos, b.balance_attos, b.expired_attos,
                    '[' || coalesce(g.remaining, '') || ']') as line
@@ -54,13 +65,18 @@ export const balanceLines = (pool: Pool): Promise<Lines> => lines(pool, `
     select app_id, user_id,
            string_agg(remaining_attos::text, ' ' order by kind = 'grant', created_at, id) as remaining
     from grants
-    group by app_id, user_id) g on g.app_id = u.app_id and g.user_id = u.id`)
+    group by app_id, user_id) g on g.app_id = u.app_id and g.user_id = u.id`,
+  )
 
 /** By reason: different events and deliveries of them. */
-export const quarantineLines = (pool: Pool): Promise<Lines> => lines(pool, `
+export const quarantineLines = (pool: Pool): Promise<Lines> =>
+  lines(
+    pool,
+    `
   select reason as key, concat_ws(' ', count(*), sum(deliveries)) as line
   from quarantine
-  group by reason`)
+  group by reason`,
+  )
 
 /** Users whose head is not the fold of a gapless ledger, and charges that are not the sum of the tickets that name them. */
 export async function ledgerFaults(pool: Pool): Promise<unknown[]> {
@@ -122,12 +138,25 @@ export async function readStreams(pool: Pool): Promise<Streams> {
     from stream_offsets`)
   const count = (name: keyof Streams): bigint => BigInt(rows[0]?.[name] ?? 0)
   return {
-    tickets: count('tickets'), duplicates: count('duplicates'), ignored: count('ignored'),
-    quarantined: count('quarantined'), missing: count('missing'), offsets: count('offsets'),
+    tickets: count('tickets'),
+    duplicates: count('duplicates'),
+    ignored: count('ignored'),
+    quarantined: count('quarantined'),
+    missing: count('missing'),
+    offsets: count('offsets'),
   }
 }
 
-const tables = ['tickets', 'envelopes', 'usage_hourly', 'balances', 'ledger_entries', 'grants', 'subscriptions', 'end_users'] as const
+const tables = [
+  'tickets',
+  'envelopes',
+  'usage_hourly',
+  'balances',
+  'ledger_entries',
+  'grants',
+  'subscriptions',
+  'end_users',
+] as const
 
 // What the watch for lost tickets notes changes with the time that passes.
 const watched = ['watched', 'suspected', 'suspected_at', 'lost', 'lost_count']
@@ -135,8 +164,10 @@ const watched = ['watched', 'suspected', 'suspected_at', 'lost', 'lost_count']
 /** One line for each table, different when any byte of it is; of quarantine without how often things came. */
 export async function photograph(pool: Pool): Promise<Lines> {
   const taken = new Map<string, string>()
-  const sum = (row: string): string => `select 'all' as key, concat_ws(' ', count(*), sum(('x' || left(md5(${row}), 15))::bit(60)::bigint)) as line`
-  for (const table of tables) taken.set(table, (await lines(pool, `${sum('t::text')} from ${table} t`)).get('all') ?? '')
+  const sum = (row: string): string =>
+    `select 'all' as key, concat_ws(' ', count(*), sum(('x' || left(md5(${row}), 15))::bit(60)::bigint)) as line`
+  for (const table of tables)
+    taken.set(table, (await lines(pool, `${sum('t::text')} from ${table} t`)).get('all') ?? '')
   const sessions = `${sum(`(to_jsonb(t) - array['${watched.join("','")}'])::text`)} from ticket_sessions t`
   taken.set('ticket_sessions', (await lines(pool, sessions)).get('all') ?? '')
   const quarantine = `${sum("concat_ws('|', id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, received_at)")} from quarantine`
@@ -146,6 +177,8 @@ export async function photograph(pool: Pool): Promise<Lines> {
 /** The first lines that differ. */
 export function differing(expected: Lines, found: Lines): string[] {
   const keys = [...new Set([...expected.keys(), ...found.keys()])]
-  return keys.filter((key) => expected.get(key) !== found.get(key)).slice(0, 10)
+  return keys
+    .filter((key) => expected.get(key) !== found.get(key))
+    .slice(0, 10)
     .map((key) => `${key}: expected ${expected.get(key)}, found ${found.get(key)}`)
 }

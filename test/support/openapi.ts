@@ -3,19 +3,37 @@ import addFormats from 'ajv-formats'
 
 /** Holds requests and responses to an OpenAPI 3.0 document: what it does not describe is a problem. */
 
-interface Parameter { readonly in: string; readonly name: string; readonly required?: boolean; readonly schema: object; readonly style?: string }
+interface Parameter {
+  readonly in: string
+  readonly name: string
+  readonly required?: boolean
+  readonly schema: object
+  readonly style?: string
+}
 interface Operation {
   readonly parameters?: readonly object[]
   readonly requestBody?: { readonly content: Readonly<Record<string, unknown>> }
-  readonly responses: Readonly<Record<string, { readonly $ref?: string; readonly content?: Readonly<Record<string, unknown>> }>>
+  readonly responses: Readonly<
+    Record<string, { readonly $ref?: string; readonly content?: Readonly<Record<string, unknown>> }>
+  >
 }
 export interface Document {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
   readonly components: Readonly<Record<string, Readonly<Record<string, unknown>>>>
 }
 
-export interface SeenRequest { readonly method: string; readonly path: string; readonly search: URLSearchParams; readonly contentType: string; readonly body: unknown }
-export interface SeenResponse { readonly status: number; readonly contentType: string; readonly body: unknown }
+export interface SeenRequest {
+  readonly method: string
+  readonly path: string
+  readonly search: URLSearchParams
+  readonly contentType: string
+  readonly body: unknown
+}
+export interface SeenResponse {
+  readonly status: number
+  readonly contentType: string
+  readonly body: unknown
+}
 
 const escaped = (text: string): string => text.replaceAll('~', '~0').replaceAll('/', '~1')
 
@@ -26,11 +44,17 @@ export function createContract(document: Document) {
   const texts = compiler(closed(document), true)
 
   /** The operation of a request, with the template of its path. */
-  function operationOf(method: string, path: string): { template: string; operation: Operation } | null {
-    const templates = Object.keys(document.paths).filter((template) => patternOf(template).test(path))
+  function operationOf(
+    method: string,
+    path: string,
+  ): { template: string; operation: Operation } | null {
+    const templates = Object.keys(document.paths).filter((template) =>
+      patternOf(template).test(path),
+    )
     // A path without a hole goes before one with.
     const template = templates.toSorted((a, b) => a.split('{').length - b.split('{').length)[0]
-    const operation = template === undefined ? undefined : document.paths[template]?.[method.toLowerCase()]
+    const operation =
+      template === undefined ? undefined : document.paths[template]?.[method.toLowerCase()]
     return template === undefined || !operation ? null : { template, operation }
   }
 
@@ -40,28 +64,40 @@ export function createContract(document: Document) {
     const { template, operation } = found
     const where = `${method} ${template}`
     const problems = checkParameters(where, found, { path, search })
-    if (!operation.requestBody) return body === undefined ? problems : [...problems, `${where} takes no body`]
+    if (!operation.requestBody)
+      return body === undefined ? problems : [...problems, `${where} takes no body`]
     const type = contentType.split(';')[0] ?? ''
-    if (!operation.requestBody.content[type]) return [...problems, `${where} does not take ${type || 'a body without a type'}`]
+    if (!operation.requestBody.content[type])
+      return [...problems, `${where} does not take ${type || 'a body without a type'}`]
     const pointer = `#/paths/${escaped(template)}/${method.toLowerCase()}/requestBody/content/${escaped(type)}/schema`
     return [...problems, ...faults(where, strict(pointer), body)]
   }
 
-  function checkParameters(where: string, { template, operation }: { template: string; operation: Operation }, seen: { path: string; search: URLSearchParams }): string[] {
+  function checkParameters(
+    where: string,
+    { template, operation }: { template: string; operation: Operation },
+    seen: { path: string; search: URLSearchParams },
+  ): string[] {
     const declared = (operation.parameters ?? []).map((one) => resolved(document, one))
     const inPath = patternOf(template).exec(seen.path)?.groups ?? {}
     const given = nested(seen.search)
-    const unknown = Object.keys(given).filter((name) => !declared.some((one) => one.in === 'query' && one.name === name))
+    const unknown = Object.keys(given).filter(
+      (name) => !declared.some((one) => one.in === 'query' && one.name === name),
+    )
     const problems = unknown.map((name) => `${where} knows no parameter ${name}`)
     for (const one of declared) {
       const value = one.in === 'path' ? decodeURIComponent(inPath[one.name] ?? '') : given[one.name]
       if (value === undefined && one.required) problems.push(`${where} lacks ${one.name}`)
-      if (value !== undefined) problems.push(...faults(`${where} ${one.name}`, texts(one.schema), value))
+      if (value !== undefined)
+        problems.push(...faults(`${where} ${one.name}`, texts(one.schema), value))
     }
     return problems
   }
 
-  function checkResponse({ method, path }: Pick<SeenRequest, 'method' | 'path'>, { status, contentType, body }: SeenResponse): string[] {
+  function checkResponse(
+    { method, path }: Pick<SeenRequest, 'method' | 'path'>,
+    { status, contentType, body }: SeenResponse,
+  ): string[] {
     const found = operationOf(method, path)
     if (!found) return []
     const { template, operation } = found
@@ -70,7 +106,8 @@ export function createContract(document: Document) {
     const response = operation.responses[key]
     // What a document does not say of failures is a failure's own affair.
     if (!response) return status >= 400 ? [] : [`${where} is not in the document`]
-    const pointer = response.$ref ?? `#/paths/${escaped(template)}/${method.toLowerCase()}/responses/${key}`
+    const pointer =
+      response.$ref ?? `#/paths/${escaped(template)}/${method.toLowerCase()}/responses/${key}`
     const content = response.$ref ? refTarget(document, response.$ref) : response
     if (!content.content) return body === undefined ? [] : [`${where} has no body`]
     if (!content.content[contentType]) return [`${where} is never ${contentType}`]
@@ -81,7 +118,12 @@ export function createContract(document: Document) {
 }
 
 function compiler(document: Document, coerce: boolean) {
-  const ajv = new Ajv({ strict: false, allErrors: true, unicodeRegExp: false, coerceTypes: coerce ? 'array' : false })
+  const ajv = new Ajv({
+    strict: false,
+    allErrors: true,
+    unicodeRegExp: false,
+    coerceTypes: coerce ? 'array' : false,
+  })
   addFormats.default(ajv)
   for (const format of ['int16', 'float', 'double']) ajv.addFormat(format, true)
   ajv.addSchema(repaired(document), 'contract')
@@ -96,21 +138,29 @@ function compiler(document: Document, coerce: boolean) {
 }
 
 function faults(where: string, validate: ValidateFunction, value: unknown): string[] {
-  return validate(structuredClone(value)) ? [] : (validate.errors ?? []).map((error) => `${where}: ${told(error)}`)
+  return validate(structuredClone(value))
+    ? []
+    : (validate.errors ?? []).map((error) => `${where}: ${told(error)}`)
 }
 
-const told = ({ instancePath, message, params }: ErrorObject): string => `${instancePath || '/'} ${message} ${JSON.stringify(params)}`
+const told = ({ instancePath, message, params }: ErrorObject): string =>
+  `${instancePath || '/'} ${message} ${JSON.stringify(params)}`
 
-const patternOf = (template: string): RegExp => new RegExp(`^${template.replace(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`)
+const patternOf = (template: string): RegExp =>
+  new RegExp(`^${template.replace(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`)
 
-function refTarget(document: Document, ref: string): { content?: Readonly<Record<string, unknown>> } {
+function refTarget(
+  document: Document,
+  ref: string,
+): { content?: Readonly<Record<string, unknown>> } {
   const [section = '', name = ''] = ref.replace('#/components/', '').split('/')
   const found: unknown = document.components[section]?.[name]
   return typeof found === 'object' && found !== null ? found : {}
 }
 
 function resolved(document: Document, given: object): Parameter {
-  const found = '$ref' in given && typeof given.$ref === 'string' ? refTarget(document, given.$ref) : given
+  const found =
+    '$ref' in given && typeof given.$ref === 'string' ? refTarget(document, given.$ref) : given
   return JSON.parse(JSON.stringify(found))
 }
 
@@ -125,7 +175,11 @@ function nested(search: URLSearchParams): Record<string, unknown> {
   return root
 }
 
-function put(into: Record<string, unknown>, [first = '', ...rest]: readonly string[], value: unknown): void {
+function put(
+  into: Record<string, unknown>,
+  [first = '', ...rest]: readonly string[],
+  value: unknown,
+): void {
   if (rest.length === 0) return void (into[first] = value)
   const below: Record<string, unknown> = { ...(typeof into[first] === 'object' ? into[first] : {}) }
   put(below, rest, value)
@@ -137,21 +191,34 @@ type Change = (node: Record<string, unknown>) => Record<string, unknown>
 function changed(value: unknown, change: Change): unknown {
   if (Array.isArray(value)) return value.map((item) => changed(item, change))
   if (typeof value !== 'object' || value === null) return value
-  return change(Object.fromEntries(Object.entries(value).map(([name, item]) => [name, changed(item, change)])))
+  return change(
+    Object.fromEntries(Object.entries(value).map(([name, item]) => [name, changed(item, change)])),
+  )
 }
 
-const copy = (value: unknown, change: Change): Document => JSON.parse(JSON.stringify(changed(value, change)))
+const copy = (value: unknown, change: Change): Document =>
+  JSON.parse(JSON.stringify(changed(value, change)))
 
 /** `nullable` without a type says nothing in OpenAPI 3.0, and ajv refuses it. */
-const repaired = (document: Document): Document => copy(document, (node) => {
-  const { nullable, discriminator: _unused, ...rest } = node
-  return nullable === true && typeof node['type'] === 'string' ? { ...rest, nullable } : rest
-})
+const repaired = (document: Document): Document =>
+  copy(document, (node) => {
+    const { nullable, discriminator: _unused, ...rest } = node
+    return nullable === true && typeof node['type'] === 'string' ? { ...rest, nullable } : rest
+  })
 
 /** An object whose members are listed has no others. */
-const closed = (document: Document): Document => copy(document, (node) =>
-  (node['type'] === 'object' && typeof node['properties'] === 'object' && !('additionalProperties' in node)
-    ? { ...node, additionalProperties: false } : node))
+const closed = (document: Document): Document =>
+  copy(document, (node) =>
+    node['type'] === 'object' &&
+    typeof node['properties'] === 'object' &&
+    !('additionalProperties' in node)
+      ? { ...node, additionalProperties: false }
+      : node,
+  )
 
-const rebased = (schema: object): object => copy(schema, (node) =>
-  (typeof node['$ref'] === 'string' && node['$ref'].startsWith('#') ? { ...node, $ref: `contract${node['$ref']}` } : node))
+const rebased = (schema: object): object =>
+  copy(schema, (node) =>
+    typeof node['$ref'] === 'string' && node['$ref'].startsWith('#')
+      ? { ...node, $ref: `contract${node['$ref']}` }
+      : node,
+  )

@@ -7,9 +7,25 @@ import { type FakeEvent, type State, createState } from './openmeter/state.ts'
 import { createContract } from './openapi.ts'
 
 /** What becomes of a request: answered; refused; lost on its way there or back; done twice; answered late. */
-export type Fault = 'none' | 'lose request' | 'lose answer' | 'twice' | 'late' | 400 | 401 | 403 | 404 | 429 | 500 | 503
+export type Fault =
+  | 'none'
+  | 'lose request'
+  | 'lose answer'
+  | 'twice'
+  | 'late'
+  | 400
+  | 401
+  | 403
+  | 404
+  | 429
+  | 500
+  | 503
 
-export interface FakeRequest { readonly method: string; readonly path: string; readonly events: readonly FakeEvent[] }
+export interface FakeRequest {
+  readonly method: string
+  readonly path: string
+  readonly events: readonly FakeEvent[]
+}
 
 export interface FakeOpenMeter {
   readonly state: State
@@ -32,7 +48,11 @@ const lateMs = 150
 const maxBodyBytes = 8 * 1024 * 1024
 
 const contractOf = async (version: string) =>
-  createContract(JSON.parse(await readFile(join(import.meta.dirname, `openmeter/${version}.openapi.json`), 'utf8')))
+  createContract(
+    JSON.parse(
+      await readFile(join(import.meta.dirname, `openmeter/${version}.openapi.json`), 'utf8'),
+    ),
+  )
 // What they compile to is kept for all fakes of a test file.
 const reading = { v1: contractOf('v1'), v3: contractOf('v3') }
 
@@ -52,12 +72,18 @@ export async function startOpenMeter(): Promise<FakeOpenMeter> {
   const address = server.address()
   const origin = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
   const fake: FakeOpenMeter = {
-    state: createState(), urls: { v1: origin, v3: `${origin}/api/v3` }, violations: [], requests: [], faults: () => 'none', apiKey: null,
+    state: createState(),
+    urls: { v1: origin, v3: `${origin}/api/v3` },
+    violations: [],
+    requests: [],
+    faults: () => 'none',
+    apiKey: null,
     deafToFilters: false,
     stop: async () => {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
-      if (fake.violations.length > 0) throw new Error(`against OpenMeter's documents: ${fake.violations.join('; ')}`)
+      if (fake.violations.length > 0)
+        throw new Error(`against OpenMeter's documents: ${fake.violations.join('; ')}`)
     },
   }
 
@@ -69,24 +95,49 @@ export async function startOpenMeter(): Promise<FakeOpenMeter> {
     const parsed: unknown = raw === '' ? undefined : JSON.parse(raw)
     const method = request.method ?? ''
     const events = eventsOf(parsed)
-    const seen = { method, path, search: url.searchParams, contentType: request.headers['content-type'] ?? '', body: parsed }
+    const seen = {
+      method,
+      path,
+      search: url.searchParams,
+      contentType: request.headers['content-type'] ?? '',
+      body: parsed,
+    }
     const wrong = contracts[version].checkRequest(seen)
     fake.violations.push(...wrong)
     const noted = { method, path, events }
     fake.requests.push(noted)
-    const fault = fake.apiKey !== null && request.headers.authorization !== `Bearer ${fake.apiKey}` ? 401 : fake.faults(noted)
+    const fault =
+      fake.apiKey !== null && request.headers.authorization !== `Bearer ${fake.apiKey}`
+        ? 401
+        : fake.faults(noted)
     if (fault === 'lose request') return void response.destroy()
     const call = { ...seen, body: record(parsed), events }
-    const answer = (): Reply => version === 'v1' ? answerV1(fake.state, call)
-      : answerV3(fake.state, call, { deafToFilters: fake.deafToFilters })
-    const reply = wrong.length > 0 ? problem(400, wrong.join('; ')) : typeof fault === 'number' ? problem(fault, `told to answer ${fault}`) : answer()
+    const answer = (): Reply =>
+      version === 'v1'
+        ? answerV1(fake.state, call)
+        : answerV3(fake.state, call, { deafToFilters: fake.deafToFilters })
+    const reply =
+      wrong.length > 0
+        ? problem(400, wrong.join('; '))
+        : typeof fault === 'number'
+          ? problem(fault, `told to answer ${fault}`)
+          : answer()
     if (fault === 'twice' && wrong.length === 0) answer()
     if (fault === 'lose answer') return void response.destroy()
     if (fault === 'late') await new Promise((resolve) => setTimeout(resolve, lateMs))
     const contentType = reply.status >= 400 ? 'application/problem+json' : 'application/json'
-    fake.violations.push(...contracts[version].checkResponse(seen, { status: reply.status, contentType, body: reply.body }))
+    fake.violations.push(
+      ...contracts[version].checkResponse(seen, {
+        status: reply.status,
+        contentType,
+        body: reply.body,
+      }),
+    )
     if (fault === 429) response.setHeader('retry-after', '0')
-    response.writeHead(reply.status, reply.body === undefined ? {} : { 'content-type': contentType })
+    response.writeHead(
+      reply.status,
+      reply.body === undefined ? {} : { 'content-type': contentType },
+    )
     response.end(reply.body === undefined ? undefined : JSON.stringify(reply.body))
   }
 

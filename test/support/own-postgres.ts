@@ -24,7 +24,9 @@ export async function startOwnPostgres(): Promise<OwnPostgres> {
   const port = Number(new URL(url).port)
 
   async function restart(awayMs: number): Promise<void> {
-    const [pid = ''] = (await readFile(join(dataDir, 'cluster', 'postmaster.pid'), 'utf8')).split('\n')
+    const [pid = ''] = (await readFile(join(dataDir, 'cluster', 'postmaster.pid'), 'utf8')).split(
+      '\n',
+    )
     // Immediate shutdown: nothing is finished, and the next start recovers from the log.
     process.kill(Number(pid), 'SIGQUIT')
     await running.stop()

@@ -16,25 +16,47 @@ export interface Person {
 }
 
 /** Someone with an account who is logged in. */
-export async function logIn(core: TestCore, options: { isPlatformAdmin?: boolean } = {}): Promise<Person> {
+export async function logIn(
+  core: TestCore,
+  options: { isPlatformAdmin?: boolean } = {},
+): Promise<Person> {
   const person = {
-    accountId: randomUUID(), email: `${randomUUID()}@example.com`, csrf: randomUUID(),
+    accountId: randomUUID(),
+    email: `${randomUUID()}@example.com`,
+    csrf: randomUUID(),
     token: secretly(randomBytes(32).toString('base64url')),
   }
   const at = core.clock.now()
-  await core.sql.query('insert into accounts (id, email, name, is_platform_admin, created_at) values ($1, $2, $3, $4, $5)',
-    [person.accountId, person.email, 'Somebody', options.isPlatformAdmin ?? false, at])
-  await core.sql.query(`insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at)
+  await core.sql.query(
+    'insert into accounts (id, email, name, is_platform_admin, created_at) values ($1, $2, $3, $4, $5)',
+    [person.accountId, person.email, 'Somebody', options.isPlatformAdmin ?? false, at],
+  )
+  await core.sql.query(
+    `insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at)
     values ($1, $2, $3, $4, $4, $4, $5)`,
-    [createHash('sha256').update(person.token).digest(), person.accountId, person.csrf, at, new Date(at.getTime() + 80 * 86_400_000)])
+    [
+      createHash('sha256').update(person.token).digest(),
+      person.accountId,
+      person.csrf,
+      at,
+      new Date(at.getTime() + 80 * 86_400_000),
+    ],
+  )
   return person
 }
 
 /** The same, with a role in the app. */
-export async function logInTo(core: TestCore, app: Pick<TestApp, 'clientId'>, role: 'owner' | 'admin' | 'viewer'): Promise<Person> {
+export async function logInTo(
+  core: TestCore,
+  app: Pick<TestApp, 'clientId'>,
+  role: 'owner' | 'admin' | 'viewer',
+): Promise<Person> {
   const person = await logIn(core)
-  await core.sql.query(`insert into members (app_id, account_id, role, created_at)
-    select app_id, $2, $3, $4 from clients where client_id = $1`, [app.clientId, person.accountId, role, core.clock.now()])
+  await core.sql.query(
+    `insert into members (app_id, account_id, role, created_at)
+    select app_id, $2, $3, $4 from clients where client_id = $1`,
+    [app.clientId, person.accountId, role, core.clock.now()],
+  )
   return person
 }
 
@@ -47,12 +69,18 @@ export function manage(core: TestCore, as: { session?: string; authorization?: s
   const profiles = new catalog.CatalogServiceClient(core.core.target, insecure)
   const appKeys = new keys.KeyServiceClient(core.core.target, insecure)
   const headers = {
-    [serviceTokenHeader]: serviceToken, [correlationHeader]: 'test-1',
+    [serviceTokenHeader]: serviceToken,
+    [correlationHeader]: 'test-1',
     ...(as.session === undefined ? {} : { [sessionHeader]: as.session }),
     ...(as.authorization === undefined ? {} : { authorization: as.authorization }),
   }
-  const call = <Request extends object, Response>(empty: Request, method: Parameters<typeof unary<Request, Response>>[0]) =>
-    (request: Partial<Request> = {}): Promise<Response> => unary(method)({ ...empty, ...request }, { deadlineMs: 15_000, headers })
+  const call =
+    <Request extends object, Response>(
+      empty: Request,
+      method: Parameters<typeof unary<Request, Response>>[0],
+    ) =>
+    (request: Partial<Request> = {}): Promise<Response> =>
+      unary(method)({ ...empty, ...request }, { deadlineMs: 15_000, headers })
   return {
     createApp: call(management.CreateOwnAppRequest.fromPartial({}), apps.createOwnApp.bind(apps)),
     listApps: call(management.ListOwnAppsRequest.fromPartial({}), apps.listOwnApps.bind(apps)),
@@ -61,21 +89,51 @@ export function manage(core: TestCore, as: { session?: string; authorization?: s
     deleteApp: call(management.DeleteAppRequest.fromPartial({}), apps.deleteApp.bind(apps)),
     listMembers: call(management.ListMembersRequest.fromPartial({}), apps.listMembers.bind(apps)),
     putMember: call(management.PutMemberRequest.fromPartial({}), apps.putMember.bind(apps)),
-    removeMember: call(management.RemoveMemberRequest.fromPartial({}), apps.removeMember.bind(apps)),
-    rotateSecret: call(management.RotateClientSecretRequest.fromPartial({}), apps.rotateClientSecret.bind(apps)),
+    removeMember: call(
+      management.RemoveMemberRequest.fromPartial({}),
+      apps.removeMember.bind(apps),
+    ),
+    rotateSecret: call(
+      management.RotateClientSecretRequest.fromPartial({}),
+      apps.rotateClientSecret.bind(apps),
+    ),
     listDomains: call(management.ListDomainsRequest.fromPartial({}), apps.listDomains.bind(apps)),
     addDomain: call(management.AddDomainRequest.fromPartial({}), apps.addDomain.bind(apps)),
-    removeDomain: call(management.RemoveDomainRequest.fromPartial({}), apps.removeDomain.bind(apps)),
+    removeDomain: call(
+      management.RemoveDomainRequest.fromPartial({}),
+      apps.removeDomain.bind(apps),
+    ),
     checkOrigin: call(management.CheckOriginRequest.fromPartial({}), apps.checkOrigin.bind(apps)),
-    listAudit: call(management.ListAuditEntriesRequest.fromPartial({}), apps.listAuditEntries.bind(apps)),
+    listAudit: call(
+      management.ListAuditEntriesRequest.fromPartial({}),
+      apps.listAuditEntries.bind(apps),
+    ),
     getRouting: call(management.GetRoutingRequest.fromPartial({}), apps.getRouting.bind(apps)),
-    getManifest: call(catalog.GetManifestRequest.fromPartial({}), profiles.getManifest.bind(profiles)),
-    putManifest: call(catalog.PutManifestRequest.fromPartial({}), profiles.putManifest.bind(profiles)),
-    listProfiles: call(catalog.ListProfilesRequest.fromPartial({}), profiles.listProfiles.bind(profiles)),
+    getManifest: call(
+      catalog.GetManifestRequest.fromPartial({}),
+      profiles.getManifest.bind(profiles),
+    ),
+    putManifest: call(
+      catalog.PutManifestRequest.fromPartial({}),
+      profiles.putManifest.bind(profiles),
+    ),
+    listProfiles: call(
+      catalog.ListProfilesRequest.fromPartial({}),
+      profiles.listProfiles.bind(profiles),
+    ),
     getProfile: call(catalog.GetProfileRequest.fromPartial({}), profiles.getProfile.bind(profiles)),
-    createProfile: call(catalog.CreateProfileRequest.fromPartial({}), profiles.createProfile.bind(profiles)),
-    updateProfile: call(catalog.UpdateProfileRequest.fromPartial({}), profiles.updateProfile.bind(profiles)),
-    deleteProfile: call(catalog.DeleteProfileRequest.fromPartial({}), profiles.deleteProfile.bind(profiles)),
+    createProfile: call(
+      catalog.CreateProfileRequest.fromPartial({}),
+      profiles.createProfile.bind(profiles),
+    ),
+    updateProfile: call(
+      catalog.UpdateProfileRequest.fromPartial({}),
+      profiles.updateProfile.bind(profiles),
+    ),
+    deleteProfile: call(
+      catalog.DeleteProfileRequest.fromPartial({}),
+      profiles.deleteProfile.bind(profiles),
+    ),
     createKey: call(keys.CreateAppKeyRequest.fromPartial({}), appKeys.createAppKey.bind(appKeys)),
     listKeys: call(keys.ListAppKeysRequest.fromPartial({}), appKeys.listAppKeys.bind(appKeys)),
     revokeKey: call(keys.RevokeAppKeyRequest.fromPartial({}), appKeys.revokeAppKey.bind(appKeys)),

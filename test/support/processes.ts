@@ -29,7 +29,10 @@ export interface RunningProcess {
 
 // The collector as its command runs it, with the memory that it has then.
 const programs = {
-  core: ['core/main.ts'], gateway: ['gateway/main.ts'], sidecar: ['sidecar/main.ts'], collector: ['deploy/tollgate.mjs', 'collector'],
+  core: ['core/main.ts'],
+  gateway: ['gateway/main.ts'],
+  sidecar: ['sidecar/main.ts'],
+  collector: ['deploy/tollgate.mjs', 'collector'],
 }
 const root = join(import.meta.dirname, '..', '..')
 const startMs = 60_000
@@ -57,26 +60,35 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
   async function start(): Promise<void> {
     const [command = '', ...args] = [...wrap, process.execPath, ...programs[name]]
     const started = spawn(command, args, {
-      cwd: root, env: { PATH: process.env['PATH'], ...env }, stdio: ['ignore', 'pipe', 'pipe'],
+      cwd: root,
+      env: { PATH: process.env['PATH'], ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
     })
     child = started
     children.add(started)
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const fail = (why: string): void => reject(new Error(`${name} ${why}:\n${lines.join('\n')}`))
     const timer = setTimeout(fail, startMs, 'is not up in time')
-    createInterface(started.stdout).on('line', (line) => { if (note(line)) resolve() })
-    createInterface(started.stderr).on('line', note)
-    started.once('error', (error) => fail(error.message)).once('exit', (code) => {
-      children.delete(started)
-      fail(`ended with ${code} before it was up`)
+    createInterface(started.stdout).on('line', (line) => {
+      if (note(line)) resolve()
     })
+    createInterface(started.stderr).on('line', note)
+    started
+      .once('error', (error) => fail(error.message))
+      .once('exit', (code) => {
+        children.delete(started)
+        fail(`ended with ${code} before it was up`)
+      })
     await promise.finally(() => clearTimeout(timer))
   }
 
   /** Starts it again as a supervisor does: what it stands on may be away at the same time. */
   async function restart(): Promise<void> {
     for (const until = Date.now() + startMs; ; await sleep(500)) {
-      const failure = await start().then(() => null, (error: unknown) => error)
+      const failure = await start().then(
+        () => null,
+        (error: unknown) => error,
+      )
       if (failure === null) return
       if (Date.now() > until || child?.exitCode === null) throw failure
     }
@@ -103,11 +115,13 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
 /** Ports that are free now, all different. */
 export async function freePorts(count: number): Promise<number[]> {
   const probes = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
-  const ports = await Promise.all(probes.map(async (probe) => {
-    await once(probe, 'listening')
-    const address = probe.address()
-    return typeof address === 'object' && address ? address.port : 0
-  }))
+  const ports = await Promise.all(
+    probes.map(async (probe) => {
+      await once(probe, 'listening')
+      const address = probe.address()
+      return typeof address === 'object' && address ? address.port : 0
+    }),
+  )
   await Promise.all(probes.map((probe) => once(probe.close(), 'close')))
   return ports
 }

@@ -32,7 +32,9 @@ export function createRandom(seed: number): Random {
   }
 
   return {
-    below, hex, pick,
+    below,
+    hex,
+    pick,
     chance: (probability) => next() < probability * 2 ** 32,
     uuid: () => `${hex(8)}-${hex(4)}-4${hex(3)}-a${hex(3)}-${hex(8)}${hex(4)}`,
   }

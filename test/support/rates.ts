@@ -15,7 +15,10 @@ const maxAge = 10 * minute
  * What was observed from `start` to `end`, so that every instant from the first on has exactly one rate, known in
  * time or late: where the late ones begin, the last before them has just become too old.
  */
-export function createRates(random: Random, { start, end }: { start: number; end: number }): Observation[] {
+export function createRates(
+  random: Random,
+  { start, end }: { start: number; end: number },
+): Observation[] {
   const observations: Observation[] = []
   const lateFrom = start + (end - start) * 0.4
   const lateUntil = start + (end - start) * 0.55
@@ -35,7 +38,10 @@ export function createRates(random: Random, { start, end }: { start: number; end
 
 /** About 3000 USD, to the atto-dollar. */
 const randomRate = (random: Random): bigint =>
-  2_800n * 10n ** 18n + BigInt(random.below(400)) * 10n ** 18n + BigInt(random.below(10 ** 9)) * 10n ** 9n + BigInt(random.below(10 ** 9))
+  2_800n * 10n ** 18n +
+  BigInt(random.below(400)) * 10n ** 18n +
+  BigInt(random.below(10 ** 9)) * 10n ** 9n +
+  BigInt(random.below(10 ** 9))
 
 /** The newest observation at or before `at` that is not older than ten minutes. Throws when there is none. */
 export function rateAt(observations: readonly Observation[], at: number): Observation {

@@ -25,7 +25,9 @@ export function partsReporter(env: NodeJS.ProcessEnv, logs: string): Reporter {
       const missing = missingParts(env)
       if (missing.length > 0) lines.push(`e2e-real: not run, needs ${missing.join(', ')}`)
       const { lines: logged, secrets, leaks } = await searchRun(logs)
-      lines.push(`logs: ${logged} lines, ${leaks.length} of them with a secret; ${secrets} secrets were noted`)
+      lines.push(
+        `logs: ${logged} lines, ${leaks.length} of them with a secret; ${secrets} secrets were noted`,
+      )
       lines.push(...leaks.map(({ what, line }) => `logs: ${what} in ${line.slice(0, 500)}`))
       if (leaks.length > 0) process.exitCode = 1
       const { passed, failed, skipped } = count(modules)
@@ -69,7 +71,11 @@ function describeDatabase(parts: Parts, { given, embedded }: Clusters): string {
 }
 
 async function describeRedis(url: string): Promise<string> {
-  const redis = new Redis(url, { lazyConnect: true, connectTimeout: 2_000, retryStrategy: () => null })
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: 2_000,
+    retryStrategy: () => null,
+  })
   redis.on('error', () => {})
   try {
     const info = await redis.info('server')

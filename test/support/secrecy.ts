@@ -1,4 +1,11 @@
-import { appendFileSync, createReadStream, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs'
+import {
+  appendFileSync,
+  createReadStream,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -19,7 +26,8 @@ const folder = (): string | undefined => process.env[variable]
 /** Keeps what was logged, a line or several. */
 export function keepLog(text: string): void {
   const to = folder()
-  if (to !== undefined) appendFileSync(join(to, `${process.pid}.log`), text.endsWith('\n') ? text : `${text}\n`)
+  if (to !== undefined)
+    appendFileSync(join(to, `${process.pid}.log`), text.endsWith('\n') ? text : `${text}\n`)
 }
 
 const shortest = 8
@@ -27,7 +35,8 @@ const shortest = 8
 /** Notes a secret without a form of its own: passwords, service tokens, webhook secrets. Gives it back. */
 export function secretly<Text extends string>(text: Text): Text {
   const to = folder()
-  if (to !== undefined && text.length >= shortest) appendFileSync(join(to, `${process.pid}.secrets`), `${JSON.stringify(text)}\n`)
+  if (to !== undefined && text.length >= shortest)
+    appendFileSync(join(to, `${process.pid}.secrets`), `${JSON.stringify(text)}\n`)
   return text
 }
 
@@ -45,9 +54,10 @@ export function secretSettings(env: Readonly<Record<string, string | undefined>>
 const forms: Readonly<Record<string, RegExp>> = {
   'a secret of ours': /svc_[a-z]{2}_[0-9A-Za-z]{40}|\bsk_[0-9A-Za-z]{40}/,
   'a JWT': /\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}/,
-  'credentials': /\bbasic +[A-Za-z0-9+/]{16,}|\bbearer +[A-Za-z0-9._~+/-]{16,}/i,
+  credentials: /\bbasic +[A-Za-z0-9+/]{16,}|\bbearer +[A-Za-z0-9._~+/-]{16,}/i,
   // 256 bits in base62 with a checksum, or in base64url: sessions, codes, CSRF tokens.
-  'a random token': /(?<![\w-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)(?:[0-9A-Za-z]{49}|[\w-]{43})(?![\w-])/,
+  'a random token':
+    /(?<![\w-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])(?=[\w-]*\d)(?:[0-9A-Za-z]{49}|[\w-]{43})(?![\w-])/,
 }
 
 export interface Leak {
@@ -63,10 +73,19 @@ export function createSearch(secrets: readonly string[]): (line: string) => Leak
   const words = new Set(secrets.filter((secret) => /^[\w-]+$/.test(secret)))
   const others = secrets.filter((secret) => !words.has(secret))
   return (line) => {
-    const told = others.find((secret) => line.includes(secret)) ?? line.match(word)?.find((each) => words.has(each))
-    const known = told === undefined ? [] : [{ what: 'a secret of the tests', line: line.replaceAll(told, '***') }]
-    const shaped = Object.entries(forms).filter(([, form]) => form.test(line))
-      .map(([what, form]) => ({ what, line: line.replaceAll(new RegExp(form, `${form.flags}g`), '***') }))
+    const told =
+      others.find((secret) => line.includes(secret)) ??
+      line.match(word)?.find((each) => words.has(each))
+    const known =
+      told === undefined
+        ? []
+        : [{ what: 'a secret of the tests', line: line.replaceAll(told, '***') }]
+    const shaped = Object.entries(forms)
+      .filter(([, form]) => form.test(line))
+      .map(([what, form]) => ({
+        what,
+        line: line.replaceAll(new RegExp(form, `${form.flags}g`), '***'),
+      }))
     return [...known, ...shaped]
   }
 }
@@ -82,7 +101,13 @@ const shownMax = 20
 /** Searches everything that was kept in the folder, then removes it. */
 export async function searchRun(kept: string): Promise<Searched> {
   const files = readdirSync(kept)
-  const secrets = [...new Set(files.filter((file) => file.endsWith('.secrets')).flatMap((file) => secretsOf(join(kept, file))))]
+  const secrets = [
+    ...new Set(
+      files
+        .filter((file) => file.endsWith('.secrets'))
+        .flatMap((file) => secretsOf(join(kept, file))),
+    ),
+  ]
   const search = createSearch(secrets)
   let lines = 0
   const leaks: Leak[] = []
@@ -97,4 +122,7 @@ export async function searchRun(kept: string): Promise<Searched> {
 }
 
 const secretsOf = (file: string): string[] =>
-  readFileSync(file, 'utf8').split('\n').filter(Boolean).map((line) => String(JSON.parse(line)))
+  readFileSync(file, 'utf8')
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => String(JSON.parse(line)))

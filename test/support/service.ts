@@ -22,17 +22,33 @@ export interface TestService {
  * Starts the all-in-one service on the parts of this vitest project: its own database, free ports, a fixed rate of
  * 3000 USD for one ETH. `more` adds settings.
  */
-export async function startTestService(more: Readonly<Record<string, string>> = {}): Promise<TestService> {
+export async function startTestService(
+  more: Readonly<Record<string, string>> = {},
+): Promise<TestService> {
   const { redisUrl } = inject('parts')
   const dataDir = await mkdtemp(join(tmpdir(), 'tollgate-e2e-'))
   const database = await createDatabase()
   const brokers = inject('parts').kafkaBrokers
   const topic = brokers ? await createTopic(4) : null
   const env = {
-    TOLLGATE_DATA_DIR: dataDir, DATABASE_URL: database.url, RATE_FIXED: '3000', RATE_LIMITS: 'off', LOG_LEVEL: 'debug',
-    CORE_PORT: '0', PLATFORM_PORT: '0', BUILDER_PORT: '0', SIDECAR_PORT: '0', ADMIN_PORT: '0',
+    TOLLGATE_DATA_DIR: dataDir,
+    DATABASE_URL: database.url,
+    RATE_FIXED: '3000',
+    RATE_LIMITS: 'off',
+    LOG_LEVEL: 'debug',
+    CORE_PORT: '0',
+    PLATFORM_PORT: '0',
+    BUILDER_PORT: '0',
+    SIDECAR_PORT: '0',
+    ADMIN_PORT: '0',
     ...(redisUrl === null ? {} : { REDIS_URL: redisUrl }),
-    ...(topic === null ? {} : { KAFKA_BROKERS: (kafkaBrokers() ?? []).join(','), KAFKA_TOPIC: topic, KAFKA_GROUP: topic }),
+    ...(topic === null
+      ? {}
+      : {
+          KAFKA_BROKERS: (kafkaBrokers() ?? []).join(','),
+          KAFKA_TOPIC: topic,
+          KAFKA_GROUP: topic,
+        }),
     ...more,
   }
   secretSettings(env)
@@ -52,5 +68,13 @@ export async function startTestService(more: Readonly<Record<string, string>> = 
     await rm(dataDir, { recursive: true, force: true })
   }
 
-  return { get service() { return service }, env, topic, restart, stop }
+  return {
+    get service() {
+      return service
+    },
+    env,
+    topic,
+    restart,
+    stop,
+  }
 }

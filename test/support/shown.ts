@@ -14,7 +14,10 @@ interface UsageAnswer {
     readonly unpricedCount: number
   }
   readonly byUser?: readonly (UsageRow & { readonly externalUserId: string })[]
-  readonly byPipelineModel?: readonly (UsageRow & { readonly pipeline: string; readonly modelId: string })[]
+  readonly byPipelineModel?: readonly (UsageRow & {
+    readonly pipeline: string
+    readonly modelId: string
+  })[]
 }
 
 interface UsageRow {
@@ -32,53 +35,95 @@ const down = (attos: bigint): bigint => attos / attosPerMicro
 
 function expectTotals({ totals }: UsageAnswer, { count, fee, cost }: Sums): void {
   expect(totals).toMatchObject({
-    requestCount: Number(count), totalFeeWei: String(fee), networkFeeUsdMicros: String(up(cost)), unpricedCount: 0,
+    requestCount: Number(count),
+    totalFeeWei: String(fee),
+    networkFeeUsdMicros: String(up(cost)),
+    unpricedCount: 0,
   })
   const [whole = '', fraction = ''] = totals.totalFeeEth.split('.')
   expect(BigInt(whole) * 10n ** 18n + BigInt(fraction.padEnd(18, '0'))).toBe(fee)
 }
 
 /** The dearest first; micros rounded down, and what then lacks of the total given to the largest remainders. */
-function expectRows<Row extends UsageRow>(rows: readonly Row[], keyOf: (row: Row) => string, expected: ReadonlyMap<string, Sums>): void {
+function expectRows<Row extends UsageRow>(
+  rows: readonly Row[],
+  keyOf: (row: Row) => string,
+  expected: ReadonlyMap<string, Sums>,
+): void {
   expect(rows.map(keyOf).sort()).toEqual([...expected.keys()].sort())
   const sums = rows.map((row) => expected.get(keyOf(row)) ?? { count: 0n, fee: 0n, cost: 0n })
   expect(sums.every(({ cost }, i) => i === 0 || cost <= (sums[i - 1]?.cost ?? 0n))).toBe(true)
   const micros = sums.map(({ cost }) => down(cost))
   const total = up(sums.reduce((all, { cost }) => all + cost, 0n))
   const lacking = Number(total - micros.reduce((all, one) => all + one, 0n))
-  const byRemainder = sums.map(({ cost }, i) => ({ i, rest: cost % attosPerMicro }))
+  const byRemainder = sums
+    .map(({ cost }, i) => ({ i, rest: cost % attosPerMicro }))
     .sort((a, b) => (a.rest === b.rest ? a.i - b.i : a.rest < b.rest ? 1 : -1))
   const raised = new Set(byRemainder.slice(0, lacking).map(({ i }) => i))
-  expect(rows.map(({ requestCount, feeWei, networkFeeUsdMicros }) => ({ requestCount, feeWei, networkFeeUsdMicros })))
-    .toEqual(sums.map(({ count, fee }, i) => ({
-      requestCount: Number(count), feeWei: String(fee), networkFeeUsdMicros: String((micros[i] ?? 0n) + (raised.has(i) ? 1n : 0n)),
-    })))
+  expect(
+    rows.map(({ requestCount, feeWei, networkFeeUsdMicros }) => ({
+      requestCount,
+      feeWei,
+      networkFeeUsdMicros,
+    })),
+  ).toEqual(
+    sums.map(({ count, fee }, i) => ({
+      requestCount: Number(count),
+      feeWei: String(fee),
+      networkFeeUsdMicros: String((micros[i] ?? 0n) + (raised.has(i) ? 1n : 0n)),
+    })),
+  )
 }
 
 /** Asks for an app's usage in every grouping, and in a window that begins and ends within an hour. */
 export async function expectUsage(app: TestApp, books: Books, window: Window): Promise<void> {
-  const ask = (query: string): Promise<UsageAnswer> => app.call('GET', `/api/v1/builder/apps/${app.clientId}/usage?${query}`)
-  const of = <T extends { subject: Subject }>(all: Iterable<T>): T[] => [...all].filter(({ subject }) => subject.clientId === app.clientId)
-  const users = new Map(of(books.users.values()).filter(({ count }) => count > 0n).map((book) => [book.subject.externalUserId, book]))
+  const ask = (query: string): Promise<UsageAnswer> =>
+    app.call('GET', `/api/v1/builder/apps/${app.clientId}/usage?${query}`)
+  const of = <T extends { subject: Subject }>(all: Iterable<T>): T[] =>
+    [...all].filter(({ subject }) => subject.clientId === app.clientId)
+  const users = new Map(
+    of(books.users.values())
+      .filter(({ count }) => count > 0n)
+      .map((book) => [book.subject.externalUserId, book]),
+  )
   const models = new Map<string, Sums>()
   for (const hour of of(books.hours.values())) {
     const key = `${hour.pipeline}:${hour.modelId}`
     models.set(key, summed([models.get(key) ?? nothing(), hour]))
   }
   const [byUser, byModel] = [await ask('groupBy=user'), await ask('groupBy=pipeline_model')]
-  for (const answer of [await ask(''), byUser, byModel]) expectTotals(answer, summed([...users.values()]))
+  for (const answer of [await ask(''), byUser, byModel])
+    expectTotals(answer, summed([...users.values()]))
   expectRows(byUser.byUser ?? [], ({ externalUserId }) => externalUserId, users)
-  expectRows(byModel.byPipelineModel ?? [], ({ pipeline, modelId }) => `${pipeline}:${modelId}`, models)
-  const [from, to] = [window.from, window.until - 1_000].map((micros) => new Date(micros / 1_000).toISOString())
-  expectTotals(await ask(`startDate=${from}&endDate=${to}`), books.within.get(app.clientId) ?? nothing())
+  expectRows(
+    byModel.byPipelineModel ?? [],
+    ({ pipeline, modelId }) => `${pipeline}:${modelId}`,
+    models,
+  )
+  const [from, to] = [window.from, window.until - 1_000].map((micros) =>
+    new Date(micros / 1_000).toISOString(),
+  )
+  expectTotals(
+    await ask(`startDate=${from}&endDate=${to}`),
+    books.within.get(app.clientId) ?? nothing(),
+  )
 }
 
 /** Asks for a user's balance: consumption rounded up, what is left rounded down. */
-export async function expectBalance(app: TestApp, { externalUserId }: Subject, account: AccountBook): Promise<void> {
+export async function expectBalance(
+  app: TestApp,
+  { externalUserId }: Subject,
+  account: AccountBook,
+): Promise<void> {
   const path = `/api/v1/builder/apps/${app.clientId}/usage/balance?externalUserId=${encodeURIComponent(externalUserId)}`
   const left = String(down(account.balance))
   expect(await app.call('GET', path)).toEqual({
-    externalUserId, balanceUsdMicros: left, remainingUsdMicros: left, consumedUsdMicros: String(up(account.consumed)),
-    lifetimeGrantedUsdMicros: String(down(account.granted)), hasAccess: left !== '0', unpricedCount: 0,
+    externalUserId,
+    balanceUsdMicros: left,
+    remainingUsdMicros: left,
+    consumedUsdMicros: String(up(account.consumed)),
+    lifetimeGrantedUsdMicros: String(down(account.granted)),
+    hasAccess: left !== '0',
+    unpricedCount: 0,
   })
 }

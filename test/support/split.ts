@@ -33,36 +33,79 @@ export async function startSplit({ redisUrl, settings = {} }: SplitOptions) {
   const stop = async (): Promise<void> => {
     for (const step of stops.splice(0).toReversed()) await step()
   }
-  const names = ['CORE', 'CORE_ADMIN', 'SECOND', 'SECOND_ADMIN', 'PLATFORM', 'BUILDER', 'GATEWAY_ADMIN', 'SIDECAR', 'SIDECAR_ADMIN']
-  const ports = new Map((await freePorts(names.length)).map((port, i) => [names[i] ?? '', String(port)]))
+  const names = [
+    'CORE',
+    'CORE_ADMIN',
+    'SECOND',
+    'SECOND_ADMIN',
+    'PLATFORM',
+    'BUILDER',
+    'GATEWAY_ADMIN',
+    'SIDECAR',
+    'SIDECAR_ADMIN',
+  ]
+  const ports = new Map(
+    (await freePorts(names.length)).map((port, i) => [names[i] ?? '', String(port)]),
+  )
   const port = (name: string): string => ports.get(name) ?? ''
   const shared = {
-    CORE_TOKEN: secret(), WEBHOOK_SECRET: secret(), RATE_LIMITS: 'off', RATE_FIXED: '3000', PLATFORM_PORT: port('PLATFORM'),
-    ...(redisUrl !== null && { REDIS_URL: redisUrl }), ...settings,
+    CORE_TOKEN: secret(),
+    WEBHOOK_SECRET: secret(),
+    RATE_LIMITS: 'off',
+    RATE_FIXED: '3000',
+    PLATFORM_PORT: port('PLATFORM'),
+    ...(redisUrl !== null && { REDIS_URL: redisUrl }),
+    ...settings,
   }
   try {
     const database = await createDatabase()
     stops.push(database.drop)
-    const ofCore = { ...shared, DATABASE_URL: database.url, KEY_ENCRYPTION_KEY: secret(), SECRET_PEPPERS: `p1:${secret()}` }
+    const ofCore = {
+      ...shared,
+      DATABASE_URL: database.url,
+      KEY_ENCRYPTION_KEY: secret(),
+      SECRET_PEPPERS: `p1:${secret()}`,
+    }
     const run = async (name: 'core' | 'gateway' | 'sidecar', env: Record<string, string>) =>
       stops.push((await runProcess({ name, env })).stop)
     await run('core', { ...ofCore, CORE_PORT: port('CORE'), CORE_ADMIN_PORT: port('CORE_ADMIN') })
-    if (redisUrl !== null) await run('core', { ...ofCore, CORE_PORT: port('SECOND'), CORE_ADMIN_PORT: port('SECOND_ADMIN') })
+    if (redisUrl !== null)
+      await run('core', {
+        ...ofCore,
+        CORE_PORT: port('SECOND'),
+        CORE_ADMIN_PORT: port('SECOND_ADMIN'),
+      })
     const target = `127.0.0.1:${port('CORE')}`
     const farTarget = redisUrl === null ? target : `127.0.0.1:${port('SECOND')}`
     await run('sidecar', {
-      ...shared, CORE_TARGET: farTarget, SIDECAR_PORT: port('SIDECAR'), SIDECAR_ADMIN_PORT: port('SIDECAR_ADMIN'),
+      ...shared,
+      CORE_TARGET: farTarget,
+      SIDECAR_PORT: port('SIDECAR'),
+      SIDECAR_ADMIN_PORT: port('SIDECAR_ADMIN'),
     })
     await run('gateway', {
-      ...shared, CORE_TARGET: target, BUILDER_PORT: port('BUILDER'), GATEWAY_ADMIN_PORT: port('GATEWAY_ADMIN'),
+      ...shared,
+      CORE_TARGET: target,
+      BUILDER_PORT: port('BUILDER'),
+      GATEWAY_ADMIN_PORT: port('GATEWAY_ADMIN'),
     })
     const connect = (to: string): CoreClient => {
       const client = connectCore({ target: to, token: shared.CORE_TOKEN })
       stops.push(async () => client.close())
       return client
     }
-    const parts = { near: connect(target), far: connect(farTarget), target, serviceToken: shared.CORE_TOKEN }
-    return { ...createCalls({ shared, sidecarPort: port('SIDECAR') }), app: await createApp({ ...parts, port: port('PLATFORM') }), ...parts, stop }
+    const parts = {
+      near: connect(target),
+      far: connect(farTarget),
+      target,
+      serviceToken: shared.CORE_TOKEN,
+    }
+    return {
+      ...createCalls({ shared, sidecarPort: port('SIDECAR') }),
+      app: await createApp({ ...parts, port: port('PLATFORM') }),
+      ...parts,
+      stop,
+    }
   } catch (error) {
     await stop()
     throw error
@@ -73,35 +116,73 @@ export type Split = Awaited<ReturnType<typeof startSplit>>
 
 const password = secretly('a long enough password')
 
-async function createApp({ near, target, serviceToken, port }: { near: CoreClient; target: string; serviceToken: string; port: string }) {
+async function createApp({
+  near,
+  target,
+  serviceToken,
+  port,
+}: {
+  near: CoreClient
+  target: string
+  serviceToken: string
+  port: string
+}) {
   const email = `${secret()}@example.com`
-  const made = await near.createApp({ name: 'Split', ownerEmail: email, ownerPassword: password, starterUsdMicros: undefined })
-  const accounts = new AccountServiceClient(target, credentials.createInsecure())
-  const { sessionToken, session } = await unary(accounts.logIn.bind(accounts))({ email, password }, {
-    deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken },
+  const made = await near.createApp({
+    name: 'Split',
+    ownerEmail: email,
+    ownerPassword: password,
+    starterUsdMicros: undefined,
   })
+  const accounts = new AccountServiceClient(target, credentials.createInsecure())
+  const { sessionToken, session } = await unary(accounts.logIn.bind(accounts))(
+    { email, password },
+    {
+      deadlineMs: 10_000,
+      headers: { [serviceTokenHeader]: serviceToken },
+    },
+  )
   accounts.close()
   const owner = {
-    cookie: `tollgate_session=${sessionToken}`, origin: `http://localhost:${port}`, 'x-csrf-token': session?.csrfToken ?? '',
+    cookie: `tollgate_session=${sessionToken}`,
+    origin: `http://localhost:${port}`,
+    'x-csrf-token': session?.csrfToken ?? '',
   }
-  return { ...made, path: `/api/v1/apps/${made.clientId}`, basic: basic(made.m2mClientId, made.m2mClientSecret), owner }
+  return {
+    ...made,
+    path: `/api/v1/apps/${made.clientId}`,
+    basic: basic(made.m2mClientId, made.m2mClientSecret),
+    owner,
+  }
 }
 
-function createCalls({ shared, sidecarPort }: { shared: { PLATFORM_PORT: string; WEBHOOK_SECRET: string }; sidecarPort: string }) {
+function createCalls({
+  shared,
+  sidecarPort,
+}: {
+  shared: { PLATFORM_PORT: string; WEBHOOK_SECRET: string }
+  sidecarPort: string
+}) {
   async function send(url: string, init: RequestInit): Promise<Answer> {
     const response = await fetch(url, { ...init, signal: AbortSignal.timeout(10_000) })
     const body: Record<string, unknown> = JSON.parse(await response.text())
     return { status: response.status, body }
   }
 
-  const rest = (method: string, path: string, { authorization, headers, json, form }: Ask = {}): Promise<Answer> =>
+  const rest = (
+    method: string,
+    path: string,
+    { authorization, headers, json, form }: Ask = {},
+  ): Promise<Answer> =>
     send(`http://127.0.0.1:${shared.PLATFORM_PORT}${path}`, {
       method,
       headers: {
-        ...headers, ...(authorization !== undefined && { authorization }),
+        ...headers,
+        ...(authorization !== undefined && { authorization }),
         ...(json !== undefined && { 'content-type': 'application/json' }),
       },
-      ...(json !== undefined && { body: JSON.stringify(json) }), ...(form && { body: new URLSearchParams(form) }),
+      ...(json !== undefined && { body: JSON.stringify(json) }),
+      ...(form && { body: new URLSearchParams(form) }),
     })
 
   let calls = 0
@@ -109,11 +190,20 @@ function createCalls({ shared, sidecarPort }: { shared: { PLATFORM_PORT: string;
   async function authorize(credential: string): Promise<unknown> {
     calls += 1
     const state = {
-      StateID: calls.toString(16).padStart(8, '0'), LastUpdate: new Date().toISOString(), SequenceNumber: 0, AuthID: '',
-      Balance: '1', InitialPricePerUnit: 1, InitialPixelsPerUnit: 1, Type: 'fixed', App: 'acme/echo', AuthExpiry: 0,
+      StateID: calls.toString(16).padStart(8, '0'),
+      LastUpdate: new Date().toISOString(),
+      SequenceNumber: 0,
+      AuthID: '',
+      Balance: '1',
+      InitialPricePerUnit: 1,
+      InitialPixelsPerUnit: 1,
+      Type: 'fixed',
+      App: 'acme/echo',
+      AuthExpiry: 0,
     }
     const { body } = await send(`http://127.0.0.1:${sidecarPort}/authorize`, {
-      method: 'POST', headers: { authorization: `Bearer ${shared.WEBHOOK_SECRET}` },
+      method: 'POST',
+      headers: { authorization: `Bearer ${shared.WEBHOOK_SECRET}` },
       body: JSON.stringify({ headers: { Authorization: [`Bearer ${credential}`] }, state }),
     })
     return body['status']

@@ -6,7 +6,10 @@ export interface ServerSent {
 }
 
 /** Reads server-sent events as a browser does, until the stream ends or `signal` aborts. */
-export async function* readEvents(response: Response, signal?: AbortSignal): AsyncGenerator<ServerSent> {
+export async function* readEvents(
+  response: Response,
+  signal?: AbortSignal,
+): AsyncGenerator<ServerSent> {
   if (!response.body) throw new Error('the answer has no body')
   let text = ''
   try {
@@ -22,10 +25,16 @@ export async function* readEvents(response: Response, signal?: AbortSignal): Asy
 }
 
 function parse(block: string): ServerSent {
-  const fields = new Map(block.split('\n').map((line) => {
-    const colon = line.indexOf(': ')
-    return [line.slice(0, colon), line.slice(colon + 2)]
-  }))
+  const fields = new Map(
+    block.split('\n').map((line) => {
+      const colon = line.indexOf(': ')
+      return [line.slice(0, colon), line.slice(colon + 2)]
+    }),
+  )
   const data = fields.get('data')
-  return { id: fields.get('id') ?? '', event: fields.get('event') ?? null, data: data === undefined ? null : JSON.parse(data) }
+  return {
+    id: fields.get('id') ?? '',
+    event: fields.get('event') ?? null,
+    data: data === undefined ? null : JSON.parse(data),
+  }
 }

@@ -27,7 +27,11 @@ export function createBackfill({ pool, log, now }: { pool: Pool; log: Log; now: 
       after = page.after
     } while (after !== null && !signal.aborted)
     if (after === null) await store.setMark(pool, mark, addSeconds(startedAt, -overlapSeconds))
-    if (count > 0) log.info({ users: count }, 'users that the metering backend may not know are on their way to it')
+    if (count > 0)
+      log.info(
+        { users: count },
+        'users that the metering backend may not know are on their way to it',
+      )
     return count
   }
 

@@ -7,12 +7,22 @@ export const eventType = 'create_signed_ticket'
 export const eventSource = 'go-livepeer-remote-signer'
 
 export const meterNames = [
-  'network_fee_usd_micros', 'billable_usd_micros', 'signed_ticket_count', 'fee_wei', 'billable_secs',
+  'network_fee_usd_micros',
+  'billable_usd_micros',
+  'signed_ticket_count',
+  'fee_wei',
+  'billable_secs',
   'network_fee_usd_micros_by_manifest',
 ] as const
 export type MeterName = (typeof meterNames)[number]
 
-export const dimensions = ['client_id', 'external_user_id', 'model_id', 'pipeline', 'manifest_id'] as const
+export const dimensions = [
+  'client_id',
+  'external_user_id',
+  'model_id',
+  'pipeline',
+  'manifest_id',
+] as const
 export type Dimension = (typeof dimensions)[number]
 
 export interface Meter {
@@ -27,19 +37,40 @@ const usual: readonly Dimension[] = ['client_id', 'external_user_id', 'model_id'
 const withManifest: readonly Dimension[] = [...usual, 'manifest_id']
 
 export const meters: readonly Meter[] = [
-  { key: 'network_fee_usd_micros', name: 'Network fee, USD micros', sums: 'network_fee_usd_micros', dimensions: usual },
-  { key: 'billable_usd_micros', name: 'Billable, USD micros', sums: 'billable_usd_micros', dimensions: usual },
+  {
+    key: 'network_fee_usd_micros',
+    name: 'Network fee, USD micros',
+    sums: 'network_fee_usd_micros',
+    dimensions: usual,
+  },
+  {
+    key: 'billable_usd_micros',
+    name: 'Billable, USD micros',
+    sums: 'billable_usd_micros',
+    dimensions: usual,
+  },
   { key: 'signed_ticket_count', name: 'Signed tickets', sums: null, dimensions: usual },
   { key: 'fee_wei', name: 'Network fee, wei', sums: 'fee_wei', dimensions: withManifest },
-  { key: 'billable_secs', name: 'Billable seconds', sums: 'billable_secs', dimensions: withManifest },
   {
-    key: 'network_fee_usd_micros_by_manifest', name: 'Network fee by manifest, USD micros', sums: 'network_fee_usd_micros',
+    key: 'billable_secs',
+    name: 'Billable seconds',
+    sums: 'billable_secs',
+    dimensions: withManifest,
+  },
+  {
+    key: 'network_fee_usd_micros_by_manifest',
+    name: 'Network fee by manifest, USD micros',
+    sums: 'network_fee_usd_micros',
     dimensions: withManifest,
   },
 ]
 
 /** What allowances and credits of the backend attach to. */
-export const feature = { key: 'network_spend', name: 'Network spend', meter: 'network_fee_usd_micros' } as const
+export const feature = {
+  key: 'network_spend',
+  name: 'Network spend',
+  meter: 'network_fee_usd_micros',
+} as const
 
 /**
  * The one name under which a user's usage is sent, asked for and billed: customer key and event subject alike. It is

@@ -4,9 +4,21 @@ import type { SignedTicket, Subject } from '../types.ts'
 import { customerKey, eventSource, eventType } from './catalog.ts'
 
 /** What an event tells of a ticket. */
-export type TicketFacts = Pick<SignedTicket,
-  'eventId' | 'clientId' | 'externalUserId' | 'signedAt' | 'sessionId' | 'requestId' | 'manifestId' | 'pipeline' | 'modelId'
-  | 'fee' | 'billableSecs' | 'pixels'>
+export type TicketFacts = Pick<
+  SignedTicket,
+  | 'eventId'
+  | 'clientId'
+  | 'externalUserId'
+  | 'signedAt'
+  | 'sessionId'
+  | 'requestId'
+  | 'manifestId'
+  | 'pipeline'
+  | 'modelId'
+  | 'fee'
+  | 'billableSecs'
+  | 'pixels'
+>
 
 export interface PricedTicket {
   readonly ticket: TicketFacts
@@ -27,19 +39,31 @@ export const exactMicros = (cost: UsdAttos): string => formatDecimal18(cost * mi
 export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: EthRate): string {
   const micros = exactMicros(price.cost)
   const data = [
-    `"schema_version":"2"`, text('client_id', ticket.clientId), text('external_user_id', ticket.externalUserId),
-    text('auth_id', authId(ticket.clientId, ticket.externalUserId)), text('end_user_id', subject.userId),
-    text('pipeline', ticket.pipeline || 'unknown'), text('model_id', ticket.modelId || 'unknown'),
+    `"schema_version":"2"`,
+    text('client_id', ticket.clientId),
+    text('external_user_id', ticket.externalUserId),
+    text('auth_id', authId(ticket.clientId, ticket.externalUserId)),
+    text('end_user_id', subject.userId),
+    text('pipeline', ticket.pipeline || 'unknown'),
+    text('model_id', ticket.modelId || 'unknown'),
     text('manifest_id', ticket.manifestId || ticket.sessionId || ticket.requestId || 'unknown'),
-    text('session_id', ticket.sessionId), text('gateway_request_id', ticket.requestId),
+    text('session_id', ticket.sessionId),
+    text('gateway_request_id', ticket.requestId),
     // Until a plan sells at another price, what is billed is what the network took.
-    `"network_fee_usd_micros":${micros}`, `"billable_usd_micros":${micros}`, `"network_fee_usd_micros_exact":"${micros}"`,
-    `"fee_wei":${ticket.fee}`, `"fee_wei_exact":"${ticket.fee}"`, `"billable_secs":${ticket.billableSecs}`,
-    `"pixels":"${ticket.pixels}"`, `"eth_usd_price":"${formatDecimal18(rate)}"`,
+    `"network_fee_usd_micros":${micros}`,
+    `"billable_usd_micros":${micros}`,
+    `"network_fee_usd_micros_exact":"${micros}"`,
+    `"fee_wei":${ticket.fee}`,
+    `"fee_wei_exact":"${ticket.fee}"`,
+    `"billable_secs":${ticket.billableSecs}`,
+    `"pixels":"${ticket.pixels}"`,
+    `"eth_usd_price":"${formatDecimal18(rate)}"`,
   ]
-  return `{"specversion":"1.0","type":"${eventType}","source":"${eventSource}",${text('id', ticket.eventId)},`
-    + `"time":"${ticket.signedAt}","subject":"${customerKey(subject.userId)}","datacontenttype":"application/json",`
-    + `"data":{${data.join(',')}}}`
+  return (
+    `{"specversion":"1.0","type":"${eventType}","source":"${eventSource}",${text('id', ticket.eventId)},` +
+    `"time":"${ticket.signedAt}","subject":"${customerKey(subject.userId)}","datacontenttype":"application/json",` +
+    `"data":{${data.join(',')}}}`
+  )
 }
 
 const text = (name: string, value: string): string => `"${name}":${JSON.stringify(value)}`

@@ -20,29 +20,46 @@ export type BackendConfig =
 /** Declares and reads which metering backend stands beside the ledger (decision 4). */
 export function readBackendConfig(env: EnvReader): BackendConfig {
   const url = env.url('OPENMETER_URL', {
-    schemes: ['http', 'https'], meaning: 'Address of OpenMeter; one that ends in /v3 is spoken to in its API v3, any other in v1 below it.',
+    schemes: ['http', 'https'],
+    meaning:
+      'Address of OpenMeter; one that ends in /v3 is spoken to in its API v3, any other in v1 below it.',
   })
-  const apiKey = env.optional('OPENMETER_API_KEY', { secret: true, meaning: 'Bearer token for OpenMeter; a self-hosted one may want none.' })
+  const apiKey = env.optional('OPENMETER_API_KEY', {
+    secret: true,
+    meaning: 'Bearer token for OpenMeter; a self-hosted one may want none.',
+  })
   const timeoutMs = env.integer('OPENMETER_TIMEOUT_MS', {
-    fallback: '10000', min: 100, max: 60_000, meaning: 'How long one request to OpenMeter may take, in milliseconds.',
+    fallback: '10000',
+    min: 100,
+    max: 60_000,
+    meaning: 'How long one request to OpenMeter may take, in milliseconds.',
   })
   const batchSize = env.integer('OPENMETER_BATCH_SIZE', {
-    fallback: '1000', min: 1, max: 1_000, meaning: 'How many events one request to OpenMeter may carry.',
+    fallback: '1000',
+    min: 1,
+    max: 1_000,
+    meaning: 'How many events one request to OpenMeter may carry.',
   })
   const name = env.choice('METERING_BACKEND', {
-    of: backendNames, fallback: url === undefined ? 'embedded' : 'openmeter',
-    meaning: 'What reports usage beside the ledger: embedded (our own tables), openmeter (the default when OPENMETER_URL is set) or none.',
+    of: backendNames,
+    fallback: url === undefined ? 'embedded' : 'openmeter',
+    meaning:
+      'What reports usage beside the ledger: embedded (our own tables), openmeter (the default when OPENMETER_URL is set) or none.',
   })
   if (name !== 'openmeter') return { name }
   if (url === undefined && !env.problems.some((line) => line.startsWith('OPENMETER_URL'))) {
     env.problem('OPENMETER_URL is required when METERING_BACKEND is openmeter')
   }
   if (url !== undefined && isUnfit(new URL(url))) {
-    env.problem('OPENMETER_URL must be an address without user, query and fragment; the key goes into OPENMETER_API_KEY')
+    env.problem(
+      'OPENMETER_URL must be an address without user, query and fragment; the key goes into OPENMETER_API_KEY',
+    )
   }
   // What a header cannot carry would otherwise fail with every request.
-  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey)) env.problem('OPENMETER_API_KEY must be visible ASCII characters')
+  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
+    env.problem('OPENMETER_API_KEY must be visible ASCII characters')
   return { name, openMeter: { url: url ?? '', apiKey, timeoutMs, batchSize } }
 }
 
-const isUnfit = (url: URL): boolean => url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== ''
+const isUnfit = (url: URL): boolean =>
+  url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== ''

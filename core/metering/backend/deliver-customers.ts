@@ -16,12 +16,14 @@ const atOnce = 8
 /** Makes sure that users have a customer of the backend which their usage is attributed to. */
 export function createCustomersDestination({ ensureCustomer, ready }: CustomersDeps): Destination {
   const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Outcome[]> =>
-    Promise.all(entries.map(async (entry) => {
-      const customer = customerOf(entry)
-      if (!customer) return { kind: 'refused', why: 'the row cannot be read' }
-      const failure = await ensureCustomer(customer, signal)
-      return failure === null ? { kind: 'delivered' } : outcomeOf(failure)
-    }))
+    Promise.all(
+      entries.map(async (entry) => {
+        const customer = customerOf(entry)
+        if (!customer) return { kind: 'refused', why: 'the row cannot be read' }
+        const failure = await ensureCustomer(customer, signal)
+        return failure === null ? { kind: 'delivered' } : outcomeOf(failure)
+      }),
+    )
 
   return { kind: customerKind, itemsAtOnce: atOnce, bytesAtOnce: 64 * 1024, ready, deliver }
 }
@@ -39,7 +41,8 @@ function customerOf({ payload }: Entry): Customer | null {
   const user = textOf(value, 'userId')
   const name = textOf(value, 'name')
   const clientId = textOf(value, 'clientId')
-  return user === null || name === null || clientId === null ? null
+  return user === null || name === null || clientId === null
+    ? null
     : { key: customerKey(userId(user)), name: name.slice(0, nameLength).toWellFormed(), clientId }
 }
 

@@ -21,7 +21,10 @@ const roundMs = 120_000
 const unpack = promisify(gunzip)
 
 /** An event on its way, and the entry that it is from. */
-interface Event { readonly entry: number; readonly text: string }
+interface Event {
+  readonly entry: number
+  readonly text: string
+}
 
 interface Round {
   readonly signal: AbortSignal
@@ -39,21 +42,37 @@ interface Round {
  */
 export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps): Destination {
   async function deliver(entries: readonly Entry[], signal: AbortSignal): Promise<Outcome[]> {
-    const round: Round = { signal, endsAt: performance.now() + roundMs, splits: new Map(), away: null, left: [] }
+    const round: Round = {
+      signal,
+      endsAt: performance.now() + roundMs,
+      splits: new Map(),
+      away: null,
+      left: [],
+    }
     const read = await Promise.all(entries.map(readEvents))
     const events = read.flatMap((texts, entry) => (texts ?? []).map((text) => ({ entry, text })))
     const batches = batchesOf(events, batchSize).values()
     // Several share one queue: a far end that is far away answers slowly.
-    await Promise.all(Array.from({ length: atOnce }, async () => {
-      for (const batch of batches) await send(round, batch)
-    }))
-    return Promise.all(entries.map((_, i) => (
-      read[i] === null ? { kind: 'refused' as const, why: 'the row cannot be read' } : outcomeOf(round, i, read[i]?.length ?? 0))))
+    await Promise.all(
+      Array.from({ length: atOnce }, async () => {
+        for (const batch of batches) await send(round, batch)
+      }),
+    )
+    return Promise.all(
+      entries.map((_, i) =>
+        read[i] === null
+          ? { kind: 'refused' as const, why: 'the row cannot be read' }
+          : outcomeOf(round, i, read[i]?.length ?? 0),
+      ),
+    )
   }
 
   async function send(round: Round, events: readonly Event[]): Promise<void> {
     if (round.away || performance.now() > round.endsAt) return leave(round, events, round.away)
-    const failure = await ingest(events.map((event) => event.text), round.signal)
+    const failure = await ingest(
+      events.map((event) => event.text),
+      round.signal,
+    )
     if (failure === null) return
     if (failure.kind === 'away' || failure.kind === 'misconfigured') {
       round.away = failure
@@ -65,7 +84,13 @@ export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps
     await send(round, events.slice(cut))
   }
 
-  return { kind: eventsKind, itemsAtOnce: atOnce * batchSize, bytesAtOnce: 4 * 1024 * 1024, ready, deliver }
+  return {
+    kind: eventsKind,
+    itemsAtOnce: atOnce * batchSize,
+    bytesAtOnce: 4 * 1024 * 1024,
+    ready,
+    deliver,
+  }
 }
 
 // Entries are parted from each other first, however many are bad: a bad one costs the others nothing but time.
@@ -119,9 +144,16 @@ async function outcomeOf({ left, away }: Round, entry: number, of: number): Prom
   const mine = left.filter(({ event }) => event.entry === entry)
   if (mine.length === 0) return { kind: 'delivered' }
   const rest = mine.length === of ? {} : { rest: await restOf(mine.map(({ event }) => event.text)) }
-  if (away) return { kind: 'later', why: away.why, ...rest, ...(away.retryAfterMs === undefined ? {} : { retryAfterMs: away.retryAfterMs }) }
+  if (away)
+    return {
+      kind: 'later',
+      why: away.why,
+      ...rest,
+      ...(away.retryAfterMs === undefined ? {} : { retryAfterMs: away.retryAfterMs }),
+    }
   const refused = mine.find(({ failure }) => failure?.kind === 'refused')?.failure
-  if (mine.some(({ failure }) => failure === null)) return { kind: 'later', why: 'there was no time for all of it', ...rest }
+  if (mine.some(({ failure }) => failure === null))
+    return { kind: 'later', why: 'there was no time for all of it', ...rest }
   const why = refused?.why ?? mine[0]?.failure?.why ?? 'refused'
   return { kind: refused ? 'refused' : 'failed', why, ...rest }
 }

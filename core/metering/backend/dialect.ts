@@ -11,7 +11,9 @@ export interface FoundMeter {
   readonly groupBy: Readonly<Record<string, string>>
 }
 
-export interface FoundFeature { readonly meter: string | null }
+export interface FoundFeature {
+  readonly meter: string | null
+}
 
 export interface FoundCustomer {
   readonly id: string

@@ -29,7 +29,11 @@ export type EmitTickets = (db: Db, rows: readonly EmittedTicket[], at: Date) => 
 /** The same for tickets that are in the database and got their price in this transaction, by their keys. */
 export type EmitPriced = (db: Db, keys: readonly store.TicketKey[], at: Date) => Promise<void>
 
-export interface NewCustomer { readonly appId: AppId; readonly userId: UserId; readonly externalUserId: string }
+export interface NewCustomer {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly externalUserId: string
+}
 
 /** Puts a new user on its way to the backend, inside the transaction that provisions it. */
 export type EmitCustomer = (db: Db, user: NewCustomer, at: Date) => Promise<void>
@@ -47,12 +51,18 @@ export function createEmitter() {
   const clients = new LRUCache<string, string>({ max: clientsKept })
 
   const emitTickets: EmitTickets = async (db, rows, at) => {
-    const priced = rows.flatMap(({ ticket, subject, price }): PricedTicket[] => (price ? [{ ticket, subject, price }] : []))
+    const priced = rows.flatMap(({ ticket, subject, price }): PricedTicket[] =>
+      price ? [{ ticket, subject, price }] : [],
+    )
     if (priced.length === 0) return
     await learnRates(db, priced)
     const events = priced.map((row) => cloudEventOf(row, rateOf(row.price.rateId)))
     const entries = await Promise.all(chunksOf(events).map(packed))
-    await enqueue(db, entries.map((rest) => ({ kind: eventsKind, ...rest })), at)
+    await enqueue(
+      db,
+      entries.map((rest) => ({ kind: eventsKind, ...rest })),
+      at,
+    )
   }
 
   const emitPriced: EmitPriced = async (db, keys, at) => {
@@ -60,7 +70,7 @@ export function createEmitter() {
   }
 
   const emitCustomer: EmitCustomer = async (db, user, at) => {
-    const clientId = clients.get(user.appId) ?? await store.publicClientOf(db, user.appId)
+    const clientId = clients.get(user.appId) ?? (await store.publicClientOf(db, user.appId))
     clients.set(user.appId, clientId)
     await enqueue(db, [customerEntry({ ...user, clientId })], at)
   }
@@ -73,7 +83,8 @@ export function createEmitter() {
 
   function rateOf(id: bigint): EthRate {
     const rate = rates.get(id)
-    if (rate === undefined) throw new Error(`a ticket was priced with the rate ${id}, which there is none of`)
+    if (rate === undefined)
+      throw new Error(`a ticket was priced with the rate ${id}, which there is none of`)
     return rate
   }
 
@@ -83,13 +94,22 @@ export function createEmitter() {
 export type Emitter = ReturnType<typeof createEmitter>
 
 /** The entry that makes sure of a user's customer. */
-export const customerEntry = (user: { userId: string; externalUserId: string; clientId: string }): NewEntry => ({
-  kind: customerKind, itemCount: 1,
-  payload: Buffer.from(JSON.stringify({ userId: user.userId, name: user.externalUserId, clientId: user.clientId })),
+export const customerEntry = (user: {
+  userId: string
+  externalUserId: string
+  clientId: string
+}): NewEntry => ({
+  kind: customerKind,
+  itemCount: 1,
+  payload: Buffer.from(
+    JSON.stringify({ userId: user.userId, name: user.externalUserId, clientId: user.clientId }),
+  ),
 })
 
 /** Events as an outbox keeps them: a line each, compressed. Events hold no line breaks: JSON escapes them. */
-export async function packed(events: readonly string[]): Promise<{ payload: Buffer; itemCount: number }> {
+export async function packed(
+  events: readonly string[],
+): Promise<{ payload: Buffer; itemCount: number }> {
   return { payload: await compress(events.join('\n'), { level: 1 }), itemCount: events.length }
 }
 
@@ -106,4 +126,3 @@ function chunksOf(events: readonly string[]): string[][] {
   }
   return chunks
 }
-

@@ -20,24 +20,43 @@ const maxAnswerBytes = 32 * 1024 * 1024
 
 /** Requests with a time limit and a bounded answer. Never throws. */
 export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
-  return async ({ method, path, query, text, contentType = 'application/json', signal }: HttpRequest): Promise<HttpAnswer> => {
+  return async ({
+    method,
+    path,
+    query,
+    text,
+    contentType = 'application/json',
+    signal,
+  }: HttpRequest): Promise<HttpAnswer> => {
     const search = query === undefined ? '' : `?${new URLSearchParams(query)}`
     const limit = AbortSignal.timeout(timeoutMs)
     try {
       const response = await fetch(`${url}${path}${search}`, {
-        method, redirect: 'manual', signal: signal ? AbortSignal.any([limit, signal]) : limit,
+        method,
+        redirect: 'manual',
+        signal: signal ? AbortSignal.any([limit, signal]) : limit,
         headers: {
-          accept: 'application/json, application/problem+json', 'user-agent': 'tollgate',
+          accept: 'application/json, application/problem+json',
+          'user-agent': 'tollgate',
           ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
           ...(text === undefined ? {} : { 'content-type': contentType }),
         },
         ...(text === undefined ? {} : { body: text }),
       })
       const answer = await readBounded(response)
-      if (answer === null) return { status: null, kind: 'broken', why: `answered more than ${maxAnswerBytes} bytes` }
-      return { status: response.status, body: parsed(answer), retryAfterMs: retryAfter(response.headers.get('retry-after')) }
+      if (answer === null)
+        return { status: null, kind: 'broken', why: `answered more than ${maxAnswerBytes} bytes` }
+      return {
+        status: response.status,
+        body: parsed(answer),
+        retryAfterMs: retryAfter(response.headers.get('retry-after')),
+      }
     } catch (error) {
-      return { status: null, kind: 'away', why: limit.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error) }
+      return {
+        status: null,
+        kind: 'away',
+        why: limit.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error),
+      }
     }
   }
 }
@@ -96,16 +115,24 @@ const setting = new Set([401, 403, 404, 405, 407])
 
 /** Null when the answer is a success. */
 export function failureOf(answer: HttpAnswer): Failure | null {
-  if (answer.status === null) return { kind: answer.kind, why: answer.why, status: null, retryAfterMs: undefined }
+  if (answer.status === null)
+    return { kind: answer.kind, why: answer.why, status: null, retryAfterMs: undefined }
   const { status, body, retryAfterMs } = answer
   if (status >= 200 && status < 300) return null
-  const kind = passing.has(status) ? 'away' : setting.has(status) || status < 400 ? 'misconfigured' : status >= 500 ? 'broken' : 'refused'
+  const kind = passing.has(status)
+    ? 'away'
+    : setting.has(status) || status < 400
+      ? 'misconfigured'
+      : status >= 500
+        ? 'broken'
+        : 'refused'
   return { kind, why: `${hint(status)}${detailOf(body)}`, status, retryAfterMs }
 }
 
 function hint(status: number): string {
   if (status === 401 || status === 403) return `answered ${status}; check OPENMETER_API_KEY`
-  if (status === 404 || status === 405 || status < 400) return `answered ${status}; check OPENMETER_URL`
+  if (status === 404 || status === 405 || status < 400)
+    return `answered ${status}; check OPENMETER_URL`
   return `answered ${status}`
 }
 
@@ -113,6 +140,9 @@ const detailLength = 300
 
 // RFC 9457: what the far end has to say about it, without control characters and bounded.
 function detailOf(body: unknown): string {
-  const detail = typeof body === 'object' && body !== null && 'detail' in body ? body.detail : undefined
-  return typeof detail === 'string' ? `: ${detail.replace(/\p{Cc}+/gu, ' ').slice(0, detailLength)}` : ''
+  const detail =
+    typeof body === 'object' && body !== null && 'detail' in body ? body.detail : undefined
+  return typeof detail === 'string'
+    ? `: ${detail.replace(/\p{Cc}+/gu, ' ').slice(0, detailLength)}`
+    : ''
 }

@@ -24,7 +24,12 @@ const believedMs = 5_000
 const askMs = 2_000
 
 /** OpenMeter as the backend: events and customers from the outbox, sums for whoever asks, and whether it answers. */
-export function createOpenMeter({ config, log, metrics, pauseMs = { first: 1_000, last: 60_000 } }: OpenMeterDeps): MeteringBackend {
+export function createOpenMeter({
+  config,
+  log,
+  metrics,
+  pauseMs = { first: 1_000, last: 60_000 },
+}: OpenMeterDeps): MeteringBackend {
   const client = createOpenMeterClient(config)
   const stopping = new AbortController()
   let prepared = false
@@ -32,19 +37,32 @@ export function createOpenMeter({ config, log, metrics, pauseMs = { first: 1_000
   let seenAt = -Infinity
   let running: Promise<void> = Promise.resolve()
   let asking: Promise<unknown> | null = null
-  metrics.registerMetric(new Gauge({
-    name: 'metering_backend_up', help: '1 when the metering backend answers and its meters are as they should be', registers: [],
-    collect() { this.set(prepared && problem === null ? 1 : 0) },
-  }))
+  metrics.registerMetric(
+    new Gauge({
+      name: 'metering_backend_up',
+      help: '1 when the metering backend answers and its meters are as they should be',
+      registers: [],
+      collect() {
+        this.set(prepared && problem === null ? 1 : 0)
+      },
+    }),
+  )
 
   /** Remembers what a request showed; a problem is told once, and again when it has changed. */
   function seen<T extends Failure | { kind: 'different'; why: string } | null>(result: T): T {
     if (stopping.signal.aborted) return result
     // What is refused or broken is the matter of one request; the backend is there.
-    const bad = result !== null && (result.kind === 'away' || result.kind === 'misconfigured' || result.kind === 'different')
+    const bad =
+      result !== null &&
+      (result.kind === 'away' || result.kind === 'misconfigured' || result.kind === 'different')
     const next = bad ? result.why : null
-    if (next !== null && next !== problem) log.error({ backend: 'openmeter', problem: next }, 'the metering backend cannot be used; what is for it waits')
-    if (next === null && problem !== null) log.info({ backend: 'openmeter' }, 'the metering backend answers again')
+    if (next !== null && next !== problem)
+      log.error(
+        { backend: 'openmeter', problem: next },
+        'the metering backend cannot be used; what is for it waits',
+      )
+    if (next === null && problem !== null)
+      log.info({ backend: 'openmeter' }, 'the metering backend answers again')
     problem = next
     seenAt = performance.now()
     return result
@@ -58,19 +76,30 @@ export function createOpenMeter({ config, log, metrics, pauseMs = { first: 1_000
         log.info({ backend: 'openmeter' }, 'the meters of the metering backend are ready')
         return
       }
-      if (result.kind === 'refused' || result.kind === 'broken') log.warn({ problem: result.why }, 'the meters cannot be prepared; they are tried again')
-      const pause = Math.min(pauseMs.last, pauseMs.first * 2 ** Math.min(failures, 16)) * (0.5 + Math.random() / 2)
-      await sleep(Math.max(pause, 'retryAfterMs' in result ? result.retryAfterMs ?? 0 : 0), undefined, { signal: stopping.signal, ref: false }).catch(() => {})
+      if (result.kind === 'refused' || result.kind === 'broken')
+        log.warn({ problem: result.why }, 'the meters cannot be prepared; they are tried again')
+      const pause =
+        Math.min(pauseMs.last, pauseMs.first * 2 ** Math.min(failures, 16)) *
+        (0.5 + Math.random() / 2)
+      await sleep(
+        Math.max(pause, 'retryAfterMs' in result ? (result.retryAfterMs ?? 0) : 0),
+        undefined,
+        { signal: stopping.signal, ref: false },
+      ).catch(() => {})
     }
   }
 
   const ready = (): boolean => prepared
   const destinations = [
     createEventsDestination({
-      batchSize: config.batchSize, ready, ingest: async (events, signal) => seen(await client.ingest(events, signal)),
+      batchSize: config.batchSize,
+      ready,
+      ingest: async (events, signal) => seen(await client.ingest(events, signal)),
     }),
     createCustomersDestination({
-      ready, ensureCustomer: async (customer, signal) => seen(await client.ensureCustomer(customer, signal)),
+      ready,
+      ensureCustomer: async (customer, signal) =>
+        seen(await client.ensureCustomer(customer, signal)),
     }),
   ]
 
@@ -87,22 +116,40 @@ export function createOpenMeter({ config, log, metrics, pauseMs = { first: 1_000
 
   async function requireAnswers(): Promise<void> {
     if (performance.now() - seenAt > believedMs && prepared) await ask()
-    if (!prepared || problem !== null) throw unreachable(problem ?? 'the meters are not prepared yet')
+    if (!prepared || problem !== null)
+      throw unreachable(problem ?? 'the meters are not prepared yet')
   }
 
   // One question for all who want to know at once: the smallest sum there is, of nobody's usage.
   function ask(): Promise<unknown> {
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(askMs)])
-    asking ??= client.queryMeter({ meter: 'signed_ticket_count', clientId: 'none', groupBy: [], from: new Date(0), to: new Date(60_000) }, signal)
+    asking ??= client
+      .queryMeter(
+        {
+          meter: 'signed_ticket_count',
+          clientId: 'none',
+          groupBy: [],
+          from: new Date(0),
+          to: new Date(60_000),
+        },
+        signal,
+      )
       // Whatever is wrong with so small a question, greater ones will not be answered.
       .then((result) => seen(Array.isArray(result) ? null : { ...result, kind: 'away' }))
-      .finally(() => { asking = null })
+      .finally(() => {
+        asking = null
+      })
     return asking
   }
 
   return {
-    name: 'openmeter', destinations, query, requireAnswers,
-    start: () => { running = prepare() },
+    name: 'openmeter',
+    destinations,
+    query,
+    requireAnswers,
+    start: () => {
+      running = prepare()
+    },
     stop: async () => {
       stopping.abort()
       await running
@@ -113,4 +160,6 @@ export function createOpenMeter({ config, log, metrics, pauseMs = { first: 1_000
 
 /** What went wrong is for operators; a caller hears only that it did. */
 const unreachable = (why: string): DomainError =>
-  new DomainError('METERING_UNREACHABLE', 'the metering backend does not answer now', { cause: new Error(why) })
+  new DomainError('METERING_UNREACHABLE', 'the metering backend does not answer now', {
+    cause: new Error(why),
+  })

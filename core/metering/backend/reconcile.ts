@@ -19,11 +19,23 @@ export interface UserDay {
   readonly drifts: boolean
 }
 
-export interface AppDay { readonly clientId: string; readonly day: string; readonly users: readonly UserDay[] }
+export interface AppDay {
+  readonly clientId: string
+  readonly day: string
+  readonly users: readonly UserDay[]
+}
 
-export interface Span { readonly clientId: string | null; readonly from: Date; readonly to: Date }
+export interface Span {
+  readonly clientId: string | null
+  readonly from: Date
+  readonly to: Date
+}
 
-interface Asking { readonly app: store.ReconciledApp; readonly hours: store.Hours; readonly signal: AbortSignal | undefined }
+interface Asking {
+  readonly app: store.ReconciledApp
+  readonly hours: store.Hours
+  readonly signal: AbortSignal | undefined
+}
 
 export const hourMs = 3_600_000
 export const dayMs = 24 * hourMs
@@ -38,22 +50,40 @@ const nearPart = 1e-9
 
 export const microsOf = (cost: UsdAttos): number => Number(exactMicros(cost))
 
-export function createComparison({ pool, backend, now }: { pool: Pool; backend: Pick<MeteringBackend, 'query'>; now: Now }) {
+export function createComparison({
+  pool,
+  backend,
+  now,
+}: {
+  pool: Pool
+  backend: Pick<MeteringBackend, 'query'>
+  now: Now
+}) {
   /** An operator's question: days as YYYY-MM-DD, both inclusive. REQUEST_INVALID, or NOT_FOUND for an unknown app. */
-  async function spanOf(asked: { clientId?: string | undefined; from: string; to: string }): Promise<Span> {
+  async function spanOf(asked: {
+    clientId?: string | undefined
+    from: string
+    to: string
+  }): Promise<Span> {
     const from = parseUtcDay(asked.from)
     const last = parseUtcDay(asked.to)
-    if (!from || !last) throw new DomainError('REQUEST_INVALID', 'from and to must be UTC days such as 2026-01-31')
+    if (!from || !last)
+      throw new DomainError('REQUEST_INVALID', 'from and to must be UTC days such as 2026-01-31')
     if (last < from) throw new DomainError('REQUEST_INVALID', 'from must not be after to')
     if (last > now()) throw new DomainError('REQUEST_INVALID', 'to must not be in the future')
-    if (last.getTime() - from.getTime() >= daysMax * dayMs) throw new DomainError('REQUEST_INVALID', `ask for at most ${daysMax} days`)
+    if (last.getTime() - from.getTime() >= daysMax * dayMs)
+      throw new DomainError('REQUEST_INVALID', `ask for at most ${daysMax} days`)
     const { clientId } = asked
-    if (clientId !== undefined && !(isClientId(clientId) && await store.isClient(pool, clientId))) throw new DomainError('NOT_FOUND', 'no such app')
+    if (clientId !== undefined && !(isClientId(clientId) && (await store.isClient(pool, clientId))))
+      throw new DomainError('NOT_FOUND', 'no such app')
     return { clientId: clientId ?? null, from, to: new Date(last.getTime() + dayMs) }
   }
 
   /** Compares day by day and app by app; ends early when `signal` aborts. Throws METERING_UNREACHABLE. */
-  async function* compare({ clientId, from, to }: Span, signal?: AbortSignal): AsyncGenerator<AppDay> {
+  async function* compare(
+    { clientId, from, to }: Span,
+    signal?: AbortSignal,
+  ): AsyncGenerator<AppDay> {
     const settled = new Date(Math.floor((now().getTime() - settledAfterMs) / hourMs) * hourMs)
     for (let start = from; start < to; start = new Date(start.getTime() + dayMs)) {
       const next = new Date(start.getTime() + dayMs)
@@ -63,29 +93,56 @@ export function createComparison({ pool, backend, now }: { pool: Pool; backend: 
     }
   }
 
-  async function* compareDay(hours: store.Hours, clientId: string | null, signal?: AbortSignal): AsyncGenerator<AppDay> {
+  async function* compareDay(
+    hours: store.Hours,
+    clientId: string | null,
+    signal?: AbortSignal,
+  ): AsyncGenerator<AppDay> {
     let after: AppId | null = null
     do {
-      const apps: store.ReconciledApp[] = await store.appsWithUsage(pool, hours, { clientId, after, limit: appsAtOnce })
+      const apps: store.ReconciledApp[] = await store.appsWithUsage(pool, hours, {
+        clientId,
+        after,
+        limit: appsAtOnce,
+      })
       for (const app of apps) {
         if (signal?.aborted) return
         yield await compareApp(app, hours, signal)
       }
-      after = apps.length === appsAtOnce ? apps.at(-1)?.appId ?? null : null
+      after = apps.length === appsAtOnce ? (apps.at(-1)?.appId ?? null) : null
     } while (after !== null)
   }
 
-  async function compareApp(app: store.ReconciledApp, hours: store.Hours, signal?: AbortSignal): Promise<AppDay> {
+  async function compareApp(
+    app: store.ReconciledApp,
+    hours: store.Hours,
+    signal?: AbortSignal,
+  ): Promise<AppDay> {
     const [tickets, micros] = await Promise.all([
-      ask('signed_ticket_count', { app, hours, signal }), ask('network_fee_usd_micros', { app, hours, signal }),
+      ask('signed_ticket_count', { app, hours, signal }),
+      ask('network_fee_usd_micros', { app, hours, signal }),
     ])
     const own = await store.sumsByUser(pool, app.appId, hours)
-    return { clientId: app.clientId, day: hours.from.toISOString().slice(0, 10), users: joined(own, tickets, micros) }
+    return {
+      clientId: app.clientId,
+      day: hours.from.toISOString().slice(0, 10),
+      users: joined(own, tickets, micros),
+    }
   }
 
-  async function ask(meter: MeterName, { app, hours, signal }: Asking): Promise<Map<string, number>> {
-    const rows = await backend.query({ meter, clientId: app.clientId, ...hours, window: 'day', groupBy: ['subject'] }, signal)
-    if (rows === null) throw new DomainError('METERING_NOT_CONFIGURED', 'there is no metering backend to reconcile with')
+  async function ask(
+    meter: MeterName,
+    { app, hours, signal }: Asking,
+  ): Promise<Map<string, number>> {
+    const rows = await backend.query(
+      { meter, clientId: app.clientId, ...hours, window: 'day', groupBy: ['subject'] },
+      signal,
+    )
+    if (rows === null)
+      throw new DomainError(
+        'METERING_NOT_CONFIGURED',
+        'there is no metering backend to reconcile with',
+      )
     return bySubject(rows, hours)
   }
 
@@ -103,19 +160,35 @@ function bySubject(rows: readonly MeterRow[], hours: store.Hours): Map<string, n
   return sums
 }
 
-function joined(own: readonly store.OwnSum[], tickets: ReadonlyMap<string, number>, micros: ReadonlyMap<string, number>): UserDay[] {
+function joined(
+  own: readonly store.OwnSum[],
+  tickets: ReadonlyMap<string, number>,
+  micros: ReadonlyMap<string, number>,
+): UserDay[] {
   const known = new Map(own.map((sum) => [customerKey(sum.userId), sum]))
   return [...new Set([...known.keys(), ...tickets.keys()])].map((subject) => {
     const sum = known.get(subject)
     const day = {
-      subject, externalUserId: sum?.externalUserId ?? null, ownTickets: sum?.tickets ?? 0n, ownCost: sum?.cost ?? usdAttos(0n),
-      backendTickets: tickets.get(subject) ?? 0, backendMicros: micros.get(subject) ?? 0,
+      subject,
+      externalUserId: sum?.externalUserId ?? null,
+      ownTickets: sum?.tickets ?? 0n,
+      ownCost: sum?.cost ?? usdAttos(0n),
+      backendTickets: tickets.get(subject) ?? 0,
+      backendMicros: micros.get(subject) ?? 0,
     }
     return { ...day, drifts: isDrift(day) }
   })
 }
 
-function isDrift({ ownTickets, ownCost, backendTickets, backendMicros }: Omit<UserDay, 'drifts'>): boolean {
+function isDrift({
+  ownTickets,
+  ownCost,
+  backendTickets,
+  backendMicros,
+}: Omit<UserDay, 'drifts'>): boolean {
   const expected = microsOf(ownCost)
-  return Number(ownTickets) !== backendTickets || Math.abs(backendMicros - expected) > nearMicros + expected * nearPart
+  return (
+    Number(ownTickets) !== backendTickets ||
+    Math.abs(backendMicros - expected) > nearMicros + expected * nearPart
+  )
 }

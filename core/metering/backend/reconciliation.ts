@@ -34,15 +34,25 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
   async function tend(): Promise<void> {
     if (backend.destinations.length === 0 || running) return
     running = runWhenDue()
-      .catch((error: unknown) => log.warn({ err: error }, 'reconciling with the metering backend failed; it is tried in an hour'))
-      .finally(() => { running = null })
+      .catch((error: unknown) =>
+        log.warn(
+          { err: error },
+          'reconciling with the metering backend failed; it is tried in an hour',
+        ),
+      )
+      .finally(() => {
+        running = null
+      })
   }
 
   async function runWhenDue(): Promise<void> {
     // Also how its health is known where nobody asks and nothing is sent.
-    const answers = await backend.requireAnswers().then(() => true, () => false)
+    const answers = await backend.requireAnswers().then(
+      () => true,
+      () => false,
+    )
     const at = now()
-    if (answers && await store.takeTurn(pool, at, new Date(at.getTime() - everyMs))) await run(at)
+    if (answers && (await store.takeTurn(pool, at, new Date(at.getTime() - everyMs)))) await run(at)
   }
 
   async function run(at: Date): Promise<void> {
@@ -50,7 +60,10 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
     const today = Math.floor(at.getTime() / dayMs) * dayMs
     const days: AppDay[] = []
     let compared = 0
-    for await (const day of compare({ clientId: null, from: new Date(today - daysBack * dayMs), to: new Date(today + dayMs) }, signal)) {
+    for await (const day of compare(
+      { clientId: null, from: new Date(today - daysBack * dayMs), to: new Date(today + dayMs) },
+      signal,
+    )) {
       compared += day.users.length
       const users = day.users.filter((user) => user.drifts)
       if (users.length > 0) days.push({ ...day, users })
@@ -58,11 +71,28 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
     if (signal.aborted) throw new Error('it took too long, or the process ends')
     const drifting = days.flatMap((day) => day.users)
     await store.saveDrift(pool, {
-      compared, drifting: drifting.length, at: at.toISOString(),
-      usdMicros: drifting.reduce((sum, user) => sum + Math.abs(user.backendMicros - microsOf(user.ownCost)), 0),
-      tickets: drifting.reduce((sum, user) => sum + Math.abs(user.backendTickets - Number(user.ownTickets)), 0),
+      compared,
+      drifting: drifting.length,
+      at: at.toISOString(),
+      usdMicros: drifting.reduce(
+        (sum, user) => sum + Math.abs(user.backendMicros - microsOf(user.ownCost)),
+        0,
+      ),
+      tickets: drifting.reduce(
+        (sum, user) => sum + Math.abs(user.backendTickets - Number(user.ownTickets)),
+        0,
+      ),
     })
-    if (drifting.length > 0) log.warn({ userDays: drifting.length, first: days.slice(0, toldMax).map(({ clientId, day, users }) => ({ clientId, day, users: users.length })) }, 'the metering backend counts something else than we do; see tollgate reconcile')
+    if (drifting.length > 0)
+      log.warn(
+        {
+          userDays: drifting.length,
+          first: days
+            .slice(0, toldMax)
+            .map(({ clientId, day, users }) => ({ clientId, day, users: users.length })),
+        },
+        'the metering backend counts something else than we do; see tollgate reconcile',
+      )
   }
 
   async function stop(): Promise<void> {
@@ -76,13 +106,31 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
 export type Reconciliation = ReturnType<typeof createReconciliation>
 
 function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>): void {
-  const gauge = (name: string, help: string, of: (drift: store.Drift) => number): void => metrics.registerMetric(new Gauge({
-    name, help, registers: [],
-    // Before the first time there is nothing to say, and when the database is away the figure stays as it was.
-    collect() { return read().then((drift) => this.set(drift ? of(drift) : NaN), () => {}) },
-  }))
-  gauge('metering_drift_usd_micros', 'By how much users\' days beyond tolerance differ between our sums and the metering backend\'s', (drift) => drift.usdMicros)
+  const gauge = (name: string, help: string, of: (drift: store.Drift) => number): void =>
+    metrics.registerMetric(
+      new Gauge({
+        name,
+        help,
+        registers: [],
+        // Before the first time there is nothing to say, and when the database is away the figure stays as it was.
+        collect() {
+          return read().then(
+            (drift) => this.set(drift ? of(drift) : NaN),
+            () => {},
+          )
+        },
+      }),
+    )
+  gauge(
+    'metering_drift_usd_micros',
+    "By how much users' days beyond tolerance differ between our sums and the metering backend's",
+    (drift) => drift.usdMicros,
+  )
   gauge('metering_drift_tickets', 'By how many tickets they differ', (drift) => drift.tickets)
   gauge('metering_drift_user_days', 'Days of users beyond tolerance', (drift) => drift.drifting)
-  gauge('metering_drift_checked_timestamp_seconds', 'When they were last compared, in Unix time', (drift) => Date.parse(drift.at) / 1000)
+  gauge(
+    'metering_drift_checked_timestamp_seconds',
+    'When they were last compared, in Unix time',
+    (drift) => Date.parse(drift.at) / 1000,
+  )
 }

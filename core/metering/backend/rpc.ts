@@ -9,12 +9,19 @@ import { eventsKind } from './emit.ts'
 import { type AppDay, type UserDay, microsOf } from './reconcile.ts'
 import type { Reconciliation } from './reconciliation.ts'
 
-export function createReconciliationRpc({ pool, reconciliation }: { pool: Pool; reconciliation: Reconciliation }) {
+export function createReconciliationRpc({
+  pool,
+  reconciliation,
+}: {
+  pool: Pool
+  reconciliation: Reconciliation
+}) {
   const reconciliationService: Handlers<pb.ReconciliationServiceServer> = {
     reconcile: streamRpc(operator(), async (request: pb.ReconcileRequest, emit, { signal }) => {
       const span = await reconciliation.spanOf(request)
       const waiting = String(await countItems(pool, eventsKind))
-      for await (const day of reconciliation.compare(span, signal)) emit(toResponse(day, request.all, waiting))
+      for await (const day of reconciliation.compare(span, signal))
+        emit(toResponse(day, request.all, waiting))
     }),
   }
   return { reconciliationService }
@@ -22,22 +29,38 @@ export function createReconciliationRpc({ pool, reconciliation }: { pool: Pool; 
 
 const usersMax = 1_000
 
-function toResponse({ clientId, day, users }: AppDay, all: boolean, waiting: string): pb.ReconcileResponse {
+function toResponse(
+  { clientId, day, users }: AppDay,
+  all: boolean,
+  waiting: string,
+): pb.ReconcileResponse {
   const drifting = users.filter((user) => user.drifts)
-  const sum = (value: (user: UserDay) => bigint): bigint => users.reduce((total, user) => total + value(user), 0n)
+  const sum = (value: (user: UserDay) => bigint): bigint =>
+    users.reduce((total, user) => total + value(user), 0n)
   return {
-    clientId, day, ownTickets: String(sum((user) => user.ownTickets)),
+    clientId,
+    day,
+    ownTickets: String(sum((user) => user.ownTickets)),
     backendTickets: String(users.reduce((total, user) => total + user.backendTickets, 0)),
     ownUsdMicros: exactMicros(usdAttos(sum((user) => user.ownCost))),
     backendUsdMicros: shown(users.reduce((total, user) => total + user.backendMicros, 0)),
-    drifting: drifting.length, waitingEvents: waiting,
-    users: (all ? users : drifting).toSorted((a, b) => apart(b) - apart(a)).slice(0, usersMax).map(toUser),
+    drifting: drifting.length,
+    waitingEvents: waiting,
+    users: (all ? users : drifting)
+      .toSorted((a, b) => apart(b) - apart(a))
+      .slice(0, usersMax)
+      .map(toUser),
   }
 }
 
 const toUser = (user: UserDay): pb.ReconciledUser => ({
-  subject: user.subject, externalUserId: user.externalUserId ?? undefined, ownTickets: String(user.ownTickets),
-  backendTickets: String(user.backendTickets), ownUsdMicros: exactMicros(user.ownCost), backendUsdMicros: shown(user.backendMicros), drifts: user.drifts,
+  subject: user.subject,
+  externalUserId: user.externalUserId ?? undefined,
+  ownTickets: String(user.ownTickets),
+  backendTickets: String(user.backendTickets),
+  ownUsdMicros: exactMicros(user.ownCost),
+  backendUsdMicros: shown(user.backendMicros),
+  drifts: user.drifts,
 })
 
 const apart = (user: UserDay): number => Math.abs(user.backendMicros - microsOf(user.ownCost))

@@ -6,18 +6,36 @@ import type { BackendConfig } from './config.ts'
 import { createOpenMeter } from './openmeter.ts'
 
 /** The backend that the settings name. */
-export function createBackend(config: BackendConfig, deps: { log: Log; metrics: Metrics }): MeteringBackend {
+export function createBackend(
+  config: BackendConfig,
+  deps: { log: Log; metrics: Metrics },
+): MeteringBackend {
   if (config.name === 'openmeter') return createOpenMeter({ ...deps, config: config.openMeter })
   return config.name === 'none' ? none : embedded
 }
 
-const nothingOutside = { destinations: [], start: () => {}, stop: async () => {}, ready: () => ({}) }
+const nothingOutside = {
+  destinations: [],
+  start: () => {},
+  stop: async () => {},
+  ready: () => ({}),
+}
 
 /** Our own tables are the reports; nothing is sent anywhere. */
-const embedded: MeteringBackend = { ...nothingOutside, name: 'embedded', requireAnswers: async () => {}, query: async () => null }
+const embedded: MeteringBackend = {
+  ...nothingOutside,
+  name: 'embedded',
+  requireAnswers: async () => {},
+  query: async () => null,
+}
 
 /** Reports are switched off. The ledger, and so the gate, goes on. */
-const none: MeteringBackend = { ...nothingOutside, name: 'none', requireAnswers: refuse, query: refuse }
+const none: MeteringBackend = {
+  ...nothingOutside,
+  name: 'none',
+  requireAnswers: refuse,
+  query: refuse,
+}
 
 async function refuse(): Promise<never> {
   throw new DomainError('METERING_NOT_CONFIGURED', 'no metering backend is configured')

@@ -1,8 +1,12 @@
 /** Reading answers of another system: nothing about them is taken for granted. */
 
 export function member(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) && Object.hasOwn(value, name)
-    ? new Map(Object.entries(value)).get(name) : undefined
+  return typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.hasOwn(value, name)
+    ? new Map(Object.entries(value)).get(name)
+    : undefined
 }
 
 export function textOf(value: unknown, name: string): string | null {
@@ -19,7 +23,11 @@ export function listOf(value: unknown, name: string): readonly unknown[] {
 export function textsOf(value: unknown, name: string): Record<string, string> {
   const found = member(value, name)
   if (typeof found !== 'object' || found === null || Array.isArray(found)) return {}
-  return Object.fromEntries(Object.entries(found).filter((entry): entry is [string, string] => typeof entry[1] === 'string'))
+  return Object.fromEntries(
+    Object.entries(found).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string',
+    ),
+  )
 }
 
 /** A sum may come as number or as decimal text (billing facts 5.1); null for anything else. */
@@ -31,7 +39,9 @@ export function numberOf(value: unknown, name: string): number | null {
 
 /** The named members, as they are; absent ones stay absent. */
 export const picked = (value: unknown, names: readonly string[]): Record<string, unknown> =>
-  Object.fromEntries(names.flatMap((name) => {
-    const found = member(value, name)
-    return found === undefined || found === null ? [] : [[name, found]]
-  }))
+  Object.fromEntries(
+    names.flatMap((name) => {
+      const found = member(value, name)
+      return found === undefined || found === null ? [] : [[name, found]]
+    }),
+  )

@@ -34,24 +34,41 @@ export function createAuthorizationCodeGrant({ pool, logins, now }: Authorizatio
     return logins.redeem((db) => step(db, client, request))
   }
 
-  async function step(db: Db, client: PublicClient, request: AuthorizationCodeRequest): Promise<Redeemed> {
+  async function step(
+    db: Db,
+    client: PublicClient,
+    request: AuthorizationCodeRequest,
+  ): Promise<Redeemed> {
     const codeHash = hash('sha256', request.code, 'buffer')
     const code = await store.lockCode(db, codeHash)
     if (!code || code.client_id !== client.client_id) return { refusal: invalidCode() }
     if (code.consumed_at !== null) return logins.end(db, code.family_id, invalidCode())
-    if (code.expires_at <= now() || code.redirect_uri !== request.redirectUri || !proves(request.codeVerifier, code.code_challenge)) {
+    if (
+      code.expires_at <= now() ||
+      code.redirect_uri !== request.redirectUri ||
+      !proves(request.codeVerifier, code.code_challenge)
+    ) {
       return { refusal: invalidCode() }
     }
     const user = await findActiveUser(db, { appId: client.app_id, id: code.user_id })
-    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > code.auth_time)) return { refusal: invalidCode() }
+    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > code.auth_time))
+      return { refusal: invalidCode() }
     await store.consumeCode(db, codeHash, now())
     const expiresAt = await logins.begin(db, { id: code.family_id, user })
     const login = {
-      familyId: code.family_id, user, clientId: client.client_id, accountId: code.account_id, scope: code.scope,
-      authTime: code.auth_time, nonce: code.nonce,
+      familyId: code.family_id,
+      user,
+      clientId: client.client_id,
+      accountId: code.account_id,
+      scope: code.scope,
+      authTime: code.auth_time,
+      nonce: code.nonce,
     }
     const refreshable = client.grant_types.includes('refresh_token')
-    return { login, refreshToken: refreshable ? await logins.addRefresh(db, login, expiresAt) : undefined }
+    return {
+      login,
+      refreshToken: refreshable ? await logins.addRefresh(db, login, expiresAt) : undefined,
+    }
   }
 
   return { redeem }

@@ -15,11 +15,19 @@ export interface DeviceExchangeDeps {
 export function createDeviceExchange({ subjects, signerTokens, journal }: DeviceExchangeDeps) {
   async function exchange({ deviceToken, clientId }: ExchangeDeviceTokenRequest, context: Context) {
     const { jwt, user, caller } = await subjects.userToken(deviceToken).catch(asInvalidGrant)
-    const attempt = { appId: caller.appId, action: 'device_token_exchange', actor: { name: caller.clientId, context } }
+    const attempt = {
+      appId: caller.appId,
+      action: 'device_token_exchange',
+      actor: { name: caller.clientId, context },
+    }
     return journal.both(attempt, async () => {
       if (clientId !== undefined && clientId !== caller.clientId) throw invalidDeviceToken()
-      if (!jwt.scopes.includes('sign:job')) throw new DomainError('GRANT_INVALID', 'the device token lacks the scope sign:job')
-      const issued = await signerTokens.issue({ ...caller, tokensValidAfter: user.tokensValidAfter }, jwt.exp)
+      if (!jwt.scopes.includes('sign:job'))
+        throw new DomainError('GRANT_INVALID', 'the device token lacks the scope sign:job')
+      const issued = await signerTokens.issue(
+        { ...caller, tokensValidAfter: user.tokensValidAfter },
+        jwt.exp,
+      )
       return { ...issued, issuedTokenType: accessTokenType }
     })
   }
@@ -33,6 +41,7 @@ const invalidDeviceToken = (cause?: unknown): DomainError =>
   new DomainError('GRANT_INVALID', 'the device token is not valid here, or has expired', { cause })
 
 function asInvalidGrant(error: unknown): never {
-  if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') throw invalidDeviceToken(error)
+  if (error instanceof DomainError && error.reason === 'TOKEN_INVALID')
+    throw invalidDeviceToken(error)
   throw error
 }

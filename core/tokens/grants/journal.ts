@@ -15,12 +15,23 @@ export interface Attempt {
 
 /** Audit entries of exchanges, whichever way they end. An entry that cannot be written fails no exchange. */
 export function createJournal({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
-  async function write(attempt: Attempt, status: 'success' | 'refused', reason: string | null): Promise<void> {
+  async function write(
+    attempt: Attempt,
+    status: 'success' | 'refused',
+    reason: string | null,
+  ): Promise<void> {
     if (attempt.appId === null) return
     await audit(pool, {
-      appId: attempt.appId, actor: attempt.actor.name, action: attempt.action, status, at: now(),
-      correlationId: attempt.actor.context?.correlationId, details: reason === null ? {} : { reason },
-    }).catch((error: unknown) => log.warn({ err: error, action: attempt.action }, 'audit entry lost'))
+      appId: attempt.appId,
+      actor: attempt.actor.name,
+      action: attempt.action,
+      status,
+      at: now(),
+      correlationId: attempt.actor.context?.correlationId,
+      details: reason === null ? {} : { reason },
+    }).catch((error: unknown) =>
+      log.warn({ err: error, action: attempt.action }, 'audit entry lost'),
+    )
   }
 
   /** Nobody waits for it: a refusal takes as long for an app that is there as for one that is not. */

@@ -16,7 +16,11 @@ export interface MintSignerDeps {
 
 /** client_credentials for a signer JWT of an end user, in one call (identity facts 2.4). */
 export function createMintSigner({ issuer, users, signerTokens, journal }: MintSignerDeps) {
-  async function mint(caller: M2mCaller, request: { externalUserId: string; audiences: readonly string[] }, actor: Actor) {
+  async function mint(
+    caller: M2mCaller,
+    request: { externalUserId: string; audiences: readonly string[] },
+    actor: Actor,
+  ) {
     return journal.both({ appId: caller.appId, action: 'signer_token_minted', actor }, async () => {
       if (!caller.scopes.includes(scopeNeeded)) {
         throw new DomainError('CLIENT_SCOPE_MISSING', `the client lacks the scope ${scopeNeeded}`)

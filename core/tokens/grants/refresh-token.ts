@@ -24,7 +24,8 @@ export function createRefreshTokenGrant({ pool, logins, now }: RefreshTokenDeps)
   async function redeem(request: RefreshRequest) {
     const client = await findPublicClient(pool, request.clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
-    if (!client.grant_types.includes('refresh_token')) throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not refresh')
+    if (!client.grant_types.includes('refresh_token'))
+      throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not refresh')
     if (!isSecret(request.refreshToken, refreshPrefix)) throw invalidRefresh()
     return logins.redeem((db) => step(db, request))
   }
@@ -36,13 +37,19 @@ export function createRefreshTokenGrant({ pool, logins, now }: RefreshTokenDeps)
     if (found.rotated_at !== null) return logins.end(db, found.family_id, invalidRefresh())
     if (found.ended_at !== null || found.expires_at <= now()) return { refusal: invalidRefresh() }
     const user = await findActiveUser(db, { appId: found.app_id, id: found.user_id })
-    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at)) return { refusal: invalidRefresh() }
+    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at))
+      return { refusal: invalidRefresh() }
     const granted = splitScopes(found.scope)
     const scope = chooseScopes(request.scope, { grantable: granted, fallback: granted })
     await store.rotateRefreshToken(db, hash, now())
     const login = {
-      familyId: found.family_id, user, clientId: found.client_id, accountId: found.account_id, scope: found.scope,
-      authTime: found.auth_time, nonce: null,
+      familyId: found.family_id,
+      user,
+      clientId: found.client_id,
+      accountId: found.account_id,
+      scope: found.scope,
+      authTime: found.auth_time,
+      nonce: null,
     }
     const refreshToken = await logins.addRefresh(db, login, found.expires_at)
     return { login: { ...login, scope }, refreshToken }
@@ -53,4 +60,5 @@ export function createRefreshTokenGrant({ pool, logins, now }: RefreshTokenDeps)
 
 export type RefreshTokenGrant = ReturnType<typeof createRefreshTokenGrant>
 
-const invalidRefresh = (): DomainError => new DomainError('GRANT_INVALID', 'the refresh token is not valid, or was used before')
+const invalidRefresh = (): DomainError =>
+  new DomainError('GRANT_INVALID', 'the refresh token is not valid, or was used before')

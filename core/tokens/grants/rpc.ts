@@ -35,51 +35,80 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
   const grantService: Handlers<pb.GrantServiceServer> = {
     exchangeToken: rpc(optionalClient(), deps.tokenExchange.exchange),
     mintSignerToken: rpc(m2mSelf(), async (request: pb.MintSignerTokenRequest, caller, context) =>
-      deps.mintSigner.mint(caller, request, actor(caller, context))),
+      deps.mintSigner.mint(caller, request, actor(caller, context)),
+    ),
     redeemDeviceCode: rpc(anyone(), async (request: pb.RedeemDeviceCodeRequest) => ({
       tokens: await deps.deviceCode.redeem(request),
     })),
     redeemAuthorizationCode: rpc(anyone(), async (request: pb.RedeemAuthorizationCodeRequest) => ({
       tokens: await deps.authorizationCode.redeem(request),
     })),
-    redeemRefreshToken: rpc(anyone(), async ({ clientId, refreshToken, scope }: pb.RedeemRefreshTokenRequest) => ({
-      tokens: await deps.refreshToken.redeem({ clientId, refreshToken, scope }),
-    })),
+    redeemRefreshToken: rpc(
+      anyone(),
+      async ({ clientId, refreshToken, scope }: pb.RedeemRefreshTokenRequest) => ({
+        tokens: await deps.refreshToken.redeem({ clientId, refreshToken, scope }),
+      }),
+    ),
     introspectToken: rpc(m2mSelf(), async (request: pb.IntrospectTokenRequest, caller) =>
-      deps.introspection.introspect(caller, request.token)),
-    revokeToken: rpc(optionalClient(), async ({ token, clientId }: pb.RevokeTokenRequest, client, context) => {
-      await deps.revocation.revoke({ token, clientId }, client, context)
-      return {}
-    }),
+      deps.introspection.introspect(caller, request.token),
+    ),
+    revokeToken: rpc(
+      optionalClient(),
+      async ({ token, clientId }: pb.RevokeTokenRequest, client, context) => {
+        await deps.revocation.revoke({ token, clientId }, client, context)
+        return {}
+      },
+    ),
     getUserInfo: rpc(user(), async (_request: pb.GetUserInfoRequest, caller) => {
-      if (!caller.scopes.includes('openid')) throw new DomainError('SCOPE_MISSING', 'the token lacks the scope openid')
+      if (!caller.scopes.includes('openid'))
+        throw new DomainError('SCOPE_MISSING', 'the token lacks the scope openid')
       const account = /^user:(.+)$/.exec(caller.externalUserId)?.[1] ?? null
       const { email, email_verified, name } = await deps.logins.personal(account, caller.scopes)
       return {
-        sub: caller.userId, email: typeof email === 'string' ? email : undefined,
+        sub: caller.userId,
+        email: typeof email === 'string' ? email : undefined,
         emailVerified: typeof email_verified === 'boolean' ? email_verified : undefined,
         name: typeof name === 'string' ? name : undefined,
       }
     }),
-    exchangeDeviceToken: rpc(anyone(), async (request: pb.ExchangeDeviceTokenRequest, _caller, context) =>
-      deps.deviceToken.exchange(request, context)),
-    listSignerSessions: rpc(m2m('users:write'), async (request: pb.ListSignerSessionsRequest, caller) => {
-      const { user, items, nextCursor } = await sessions.list(caller, {
-        externalUserId: request.externalUserId, after: parseCursor(request.cursor), limit: parseLimit(request.limit),
-      })
-      return {
-        nextCursor,
-        sessions: items.map((session) => ({
-          id: session.id, externalUserId: user.externalUserId, label: session.label, scope: session.scope,
-          createdAt: session.createdAt.toISOString(), expiresAt: session.expires_at.toISOString(),
-          lastUsedAt: session.last_used_at?.toISOString(), revokedAt: session.revoked_at?.toISOString(),
-        })),
-      }
-    }),
-    revokeSignerSession: rpc(m2m('users:write'), async (request: pb.RevokeSignerSessionRequest, caller, context) => {
-      const revokedAt = await sessions.revoke(caller, request, actor(caller, context))
-      return { revokedAt: revokedAt.toISOString(), effectiveBy: addSeconds(revokedAt, deps.revocationBoundSeconds).toISOString() }
-    }),
+    exchangeDeviceToken: rpc(
+      anyone(),
+      async (request: pb.ExchangeDeviceTokenRequest, _caller, context) =>
+        deps.deviceToken.exchange(request, context),
+    ),
+    listSignerSessions: rpc(
+      m2m('users:write'),
+      async (request: pb.ListSignerSessionsRequest, caller) => {
+        const { user, items, nextCursor } = await sessions.list(caller, {
+          externalUserId: request.externalUserId,
+          after: parseCursor(request.cursor),
+          limit: parseLimit(request.limit),
+        })
+        return {
+          nextCursor,
+          sessions: items.map((session) => ({
+            id: session.id,
+            externalUserId: user.externalUserId,
+            label: session.label,
+            scope: session.scope,
+            createdAt: session.createdAt.toISOString(),
+            expiresAt: session.expires_at.toISOString(),
+            lastUsedAt: session.last_used_at?.toISOString(),
+            revokedAt: session.revoked_at?.toISOString(),
+          })),
+        }
+      },
+    ),
+    revokeSignerSession: rpc(
+      m2m('users:write'),
+      async (request: pb.RevokeSignerSessionRequest, caller, context) => {
+        const revokedAt = await sessions.revoke(caller, request, actor(caller, context))
+        return {
+          revokedAt: revokedAt.toISOString(),
+          effectiveBy: addSeconds(revokedAt, deps.revocationBoundSeconds).toISOString(),
+        }
+      },
+    ),
   }
   return { grantService }
 }

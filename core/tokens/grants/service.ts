@@ -48,18 +48,55 @@ const forgetAfterSeconds = -86_400
 
 /** Every grant of the token endpoint, and what becomes of the tokens. */
 export function createGrants(deps: GrantsDeps) {
-  const { config, pool, jwts, subjects, users, keys, sessions, allowances, invalidations, log, now } = deps
+  const {
+    config,
+    pool,
+    jwts,
+    subjects,
+    users,
+    keys,
+    sessions,
+    allowances,
+    invalidations,
+    log,
+    now,
+  } = deps
   const { issuer } = jwts
   const journal = createJournal({ pool, log, now })
-  const signerTokens = createSignerTokens({ pool, jwts, allowances, config, defaultSignerUrl: deps.defaultSignerUrl })
+  const signerTokens = createSignerTokens({
+    pool,
+    jwts,
+    allowances,
+    config,
+    defaultSignerUrl: deps.defaultSignerUrl,
+  })
   const devices = createDevices({
-    pool, users, ttlSeconds: config.deviceTtlSeconds, intervalSeconds: config.deviceIntervalSeconds, now,
+    pool,
+    users,
+    ttlSeconds: config.deviceTtlSeconds,
+    intervalSeconds: config.deviceIntervalSeconds,
+    now,
   })
   const logins = createLogins({
-    pool, jwts, invalidations, ttlSeconds: config.loginTtlSeconds, refreshTtlSeconds: config.refreshTtlSeconds, now,
+    pool,
+    jwts,
+    invalidations,
+    ttlSeconds: config.loginTtlSeconds,
+    refreshTtlSeconds: config.refreshTtlSeconds,
+    now,
   })
   const { grantService } = createGrantsRpc({
-    tokenExchange: createTokenExchange({ issuer, pool, keys, subjects, sessions, devices, signerTokens, journal, now }),
+    tokenExchange: createTokenExchange({
+      issuer,
+      pool,
+      keys,
+      subjects,
+      sessions,
+      devices,
+      signerTokens,
+      journal,
+      now,
+    }),
     mintSigner: createMintSigner({ issuer, users, signerTokens, journal }),
     deviceCode: createDeviceCodeGrant({ pool, logins, now }),
     authorizationCode: createAuthorizationCodeGrant({ pool, logins, now }),
@@ -67,9 +104,15 @@ export function createGrants(deps: GrantsDeps) {
     deviceToken: createDeviceExchange({ subjects, signerTokens, journal }),
     introspection: createIntrospection({ pool, jwts, subjects, sessions, now }),
     revocation: createRevocation({ pool, jwts, sessions, invalidations, now }),
-    logins, sessions, revocationBoundSeconds: deps.revocationBoundSeconds,
+    logins,
+    sessions,
+    revocationBoundSeconds: deps.revocationBoundSeconds,
   })
   const { deviceService } = createDevicesRpc({ devices, accountBySession: deps.accountBySession })
 
-  return { grantService, deviceService, forgetEnded: () => forgetEnded(pool, addSeconds(now(), forgetAfterSeconds)) }
+  return {
+    grantService,
+    deviceService,
+    forgetEnded: () => forgetEnded(pool, addSeconds(now(), forgetAfterSeconds)),
+  }
 }

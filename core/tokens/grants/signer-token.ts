@@ -27,7 +27,13 @@ export const jwtTokenType = 'urn:ietf:params:oauth:token-type:jwt'
 const signScope = 'sign:job'
 
 /** Signer JWTs with what a signer session tells about balance and signer (identity facts 2.5 and 6.3). */
-export function createSignerTokens({ pool, jwts, allowances, config, defaultSignerUrl }: SignerTokensDeps) {
+export function createSignerTokens({
+  pool,
+  jwts,
+  allowances,
+  config,
+  defaultSignerUrl,
+}: SignerTokensDeps) {
   /**
    * SCOPE_INVALID when the app does not let its users sign; ALLOWANCE_EXHAUSTED when that is enforced.
    * `notAfter` (Unix seconds) is the end of the token that it was given for.
@@ -42,17 +48,25 @@ export function createSignerTokens({ pool, jwts, allowances, config, defaultSign
       throw new DomainError('ALLOWANCE_EXHAUSTED', 'the allowance of this user is used up')
     }
     const token = await jwts.sign({
-      sub: subject.externalUserId, clientId: subject.clientId, externalUserId: subject.externalUserId, scope: signScope,
-      use: 'signer', ttlSeconds: config.signerTtlSeconds, voidedBefore: subject.tokensValidAfter,
+      sub: subject.externalUserId,
+      clientId: subject.clientId,
+      externalUserId: subject.externalUserId,
+      scope: signScope,
+      use: 'signer',
+      ttlSeconds: config.signerTtlSeconds,
+      voidedBefore: subject.tokensValidAfter,
       ...(notAfter === undefined ? {} : { notAfter }),
     })
     const signerUrl = client.dmz_url || defaultSignerUrl
     return {
       ...token,
       session: {
-        hasAccess: balance.hasAccess, balanceUsdMicros: balance.balanceUsdMicros,
-        lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros, signerUrl,
-        discoveryUrl: signerUrl === '' ? '' : `${signerUrl.replace(/\/+$/, '')}/discover-orchestrators`,
+        hasAccess: balance.hasAccess,
+        balanceUsdMicros: balance.balanceUsdMicros,
+        lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
+        signerUrl,
+        discoveryUrl:
+          signerUrl === '' ? '' : `${signerUrl.replace(/\/+$/, '')}/discover-orchestrators`,
       },
     }
   }
@@ -68,7 +82,10 @@ const legacyAudiences = ['livepeer-clearinghouse', 'livepeer-remote-signer']
 export function requireTargets(named: readonly string[], accepted: readonly string[]): void {
   const trimmed = accepted.map(withoutSlash)
   if (named.every((target) => trimmed.includes(withoutSlash(target)))) return
-  throw new DomainError('TARGET_INVALID', `audience and resource may only name ${accepted[0] ?? ''}`)
+  throw new DomainError(
+    'TARGET_INVALID',
+    `audience and resource may only name ${accepted[0] ?? ''}`,
+  )
 }
 
 export const signerTargets = (issuer: string): string[] => [issuer, ...legacyAudiences]

@@ -1,5 +1,8 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { ExchangeTokenRequest, ExchangeTokenResponse } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
+import type {
+  ExchangeTokenRequest,
+  ExchangeTokenResponse,
+} from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../callers.ts'
 import { appId, isClientId } from '../../ids.ts'
 import { type Keys, parseKey } from '../../keys/service.ts'
@@ -11,7 +14,14 @@ import type { Devices } from '../devices.ts'
 import type { SignerSessions } from '../signer-sessions.ts'
 import type { Subjects, UserToken } from '../subjects.ts'
 import type { Attempt, Journal } from './journal.ts'
-import { type SignerSubject, type SignerTokens, accessTokenType, jwtTokenType, requireTargets, signerTargets } from './signer-token.ts'
+import {
+  type SignerSubject,
+  type SignerTokens,
+  accessTokenType,
+  jwtTokenType,
+  requireTargets,
+  signerTargets,
+} from './signer-token.ts'
 
 const grantType = 'urn:ietf:params:oauth:grant-type:token-exchange'
 const keyTypes = ['urn:svc:oauth:token-type:api_key', 'urn:pymthouse:oauth:token-type:api_key']
@@ -41,11 +51,17 @@ interface Exchange {
 export function createTokenExchange(deps: TokenExchangeDeps) {
   const { issuer, pool, keys, subjects, sessions, devices, signerTokens, journal, now } = deps
 
-  async function exchange(request: ExchangeTokenRequest, client: ClientCaller, context: Context): Promise<ExchangeTokenResponse> {
+  async function exchange(
+    request: ExchangeTokenRequest,
+    client: ClientCaller,
+    context: Context,
+  ): Promise<ExchangeTokenResponse> {
     const app = request.clientId === undefined ? null : { clientId: request.clientId }
-    const known = app && isClientId(app.clientId) ? await findPublicClient(pool, app.clientId) : null
+    const known =
+      app && isClientId(app.clientId) ? await findPublicClient(pool, app.clientId) : null
     const opened: Attempt = {
-      appId: known && appId(known.app_id), action: 'app_oidc_token_exchange',
+      appId: known && appId(known.app_id),
+      action: 'app_oidc_token_exchange',
       actor: { name: known?.client_id ?? 'unknown', context },
     }
     const start = async () => {
@@ -60,16 +76,23 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       throw error
     })
     const attempt = caller
-      ? { ...opened, appId: caller.appId, actor: { name: caller.m2mClientId, context } } : opened
+      ? { ...opened, appId: caller.appId, actor: { name: caller.m2mClientId, context } }
+      : opened
     return choose({ request, app, caller, attempt })
   }
 
   /** Decision 12. */
   function choose(asked: Exchange): Promise<ExchangeTokenResponse> {
     const { request, app, caller, attempt } = asked
-    const code = app ? undefined : request.resources.map((resource) => deviceResource.exec(resource)?.[1]).find((found) => found !== undefined)
+    const code = app
+      ? undefined
+      : request.resources
+          .map((resource) => deviceResource.exec(resource)?.[1])
+          .find((found) => found !== undefined)
     if (code !== undefined) {
-      return journal.both({ ...attempt, action: 'device_code_approved_token_exchange' }, () => approveDevice(asked, code))
+      return journal.both({ ...attempt, action: 'device_code_approved_token_exchange' }, () =>
+        approveDevice(asked, code),
+      )
     }
     if (caller && !app && !isKey(request) && request.requestedTokenType !== jwtTokenType) {
       return openSession(asked, caller).catch((error: unknown) => {
@@ -81,29 +104,47 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
   }
 
   /** A user JWT for an opaque signer session (identity facts 2.6). */
-  async function openSession({ request, attempt }: Exchange, caller: M2mCaller): Promise<ExchangeTokenResponse> {
+  async function openSession(
+    { request, attempt }: Exchange,
+    caller: M2mCaller,
+  ): Promise<ExchangeTokenResponse> {
     requireScope(caller, ['users:token'])
     requireRequested(request.requestedTokenType, [accessTokenType])
     requireTargets([...request.resources, ...request.audiences], [issuer])
     const subject = await userOf(request.subjectToken, { app: null, caller })
     requireSigning(subject.jwt.scopes, request.scope)
-    const { token, expiresIn, scope } = await sessions.open(subject.user, 'signer_session_token_exchange', attempt.actor)
+    const { token, expiresIn, scope } = await sessions
+      .open(subject.user, 'signer_session_token_exchange', attempt.actor)
       .catch(asInvalidGrant)
-    return { accessToken: token, tokenType: 'Bearer', issuedTokenType: accessTokenType, expiresIn, scope, session: undefined }
+    return {
+      accessToken: token,
+      tokenType: 'Bearer',
+      issuedTokenType: accessTokenType,
+      expiresIn,
+      scope,
+      session: undefined,
+    }
   }
 
   /** A key or a user JWT for a signer JWT with what is left to spend (identity facts 6). */
   async function envelope({ request, app, caller }: Exchange): Promise<ExchangeTokenResponse> {
-    requireRequested(request.requestedTokenType, app ? [accessTokenType] : [accessTokenType, jwtTokenType])
+    requireRequested(
+      request.requestedTokenType,
+      app ? [accessTokenType] : [accessTokenType, jwtTokenType],
+    )
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
     const { subject, notAfter } = isKey(request)
-      ? await keyOwner(request.subjectToken, { app, caller }) : await tokenOwner(request, { app, caller })
+      ? await keyOwner(request.subjectToken, { app, caller })
+      : await tokenOwner(request, { app, caller })
     requireSigning(['sign:job'], request.scope)
     const issued = await signerTokens.issue(subject, notAfter)
     return { ...issued, issuedTokenType: request.requestedTokenType ?? accessTokenType }
   }
 
-  async function keyOwner(presented: string, asked: Asked): Promise<{ subject: SignerSubject; notAfter: undefined }> {
+  async function keyOwner(
+    presented: string,
+    asked: Asked,
+  ): Promise<{ subject: SignerSubject; notAfter: undefined }> {
     const owner = presented.includes('cs_') ? null : await keys.verify(presented)
     if (!owner) throw invalidSubject()
     requireApp(owner.clientId, asked)
@@ -124,11 +165,17 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
   }
 
   /** The app's backend says who sits before a device; the subject token itself is passed back (facts 3.4). */
-  async function approveDevice({ request, caller, attempt }: Exchange, code: string): Promise<ExchangeTokenResponse> {
+  async function approveDevice(
+    { request, caller, attempt }: Exchange,
+    code: string,
+  ): Promise<ExchangeTokenResponse> {
     if (!caller) throw new DomainError('CREDENTIAL_INVALID', 'send the M2M client id and secret')
     requireScope(caller, ['device:approve', 'users:token'])
     if (request.subjectTokenType !== accessTokenType) {
-      throw new DomainError('TOKEN_TYPE_UNSUPPORTED', `subject_token_type must be ${accessTokenType}`)
+      throw new DomainError(
+        'TOKEN_TYPE_UNSUPPORTED',
+        `subject_token_type must be ${accessTokenType}`,
+      )
     }
     requireRequested(request.requestedTokenType, [accessTokenType])
     requireTargets(request.audiences, [issuer])
@@ -138,8 +185,12 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     const { jwt, user } = await userOf(request.subjectToken, { app: null, caller })
     await devices.approveFor(user, { userCode: code, clientId: caller.clientId }, attempt.actor)
     return {
-      accessToken: request.subjectToken, tokenType: 'Bearer', issuedTokenType: accessTokenType,
-      expiresIn: jwt.exp - secondsOf(now()), scope: jwt.scopes.join(' '), session: undefined,
+      accessToken: request.subjectToken,
+      tokenType: 'Bearer',
+      issuedTokenType: accessTokenType,
+      expiresIn: jwt.exp - secondsOf(now()),
+      scope: jwt.scopes.join(' '),
+      session: undefined,
     }
   }
 
@@ -162,14 +213,18 @@ function requireApp(clientId: string, { app, caller }: Asked): void {
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
 
 const isKey = ({ subjectTokenType, subjectToken }: ExchangeTokenRequest): boolean =>
-  keyTypes.includes(subjectTokenType) || subjectToken.includes('svc_cs_') || parseKey(subjectToken) !== null
+  keyTypes.includes(subjectTokenType) ||
+  subjectToken.includes('svc_cs_') ||
+  parseKey(subjectToken) !== null
 
 function requireGrantType(given: string | undefined): void {
-  if (given !== grantType) throw new DomainError('REQUEST_INVALID', `grant_type must be ${grantType}`)
+  if (given !== grantType)
+    throw new DomainError('REQUEST_INVALID', `grant_type must be ${grantType}`)
 }
 
 function requireSubject({ subjectToken, subjectTokenType }: ExchangeTokenRequest): void {
-  if (subjectToken.trim() === '') throw new DomainError('REQUEST_INVALID', 'subject_token is required')
+  if (subjectToken.trim() === '')
+    throw new DomainError('REQUEST_INVALID', 'subject_token is required')
   if (subjectTokenType !== accessTokenType && !keyTypes.includes(subjectTokenType)) {
     throw new DomainError('TOKEN_TYPE_UNSUPPORTED', `subject_token_type must be ${accessTokenType}`)
   }
@@ -182,11 +237,15 @@ function requireScope(caller: M2mCaller, anyOf: readonly string[]): void {
 
 function requireRequested(type: string | undefined, allowed: readonly string[]): void {
   if (type === undefined || allowed.includes(type)) return
-  throw new DomainError('REQUEST_INVALID', `requested_token_type must be ${allowed.join(' or ')}, or be left out`)
+  throw new DomainError(
+    'REQUEST_INVALID',
+    `requested_token_type must be ${allowed.join(' or ')}, or be left out`,
+  )
 }
 
 function requireSigning(scopes: readonly string[], requested: string | undefined): void {
-  if (!scopes.includes('sign:job')) throw new DomainError('GRANT_INVALID', 'the subject token lacks the scope sign:job')
+  if (!scopes.includes('sign:job'))
+    throw new DomainError('GRANT_INVALID', 'the subject token lacks the scope sign:job')
   if (requested !== undefined && requested.trim() !== 'sign:job') {
     throw new DomainError('SCOPE_INVALID', 'the only scope of a signer session is sign:job')
   }
@@ -196,6 +255,10 @@ const invalidSubject = (cause?: unknown): DomainError =>
   new DomainError('GRANT_INVALID', 'the subject token is not valid here, or has expired', { cause })
 
 function asInvalidGrant(error: unknown): never {
-  if (error instanceof DomainError && (error.reason === 'TOKEN_INVALID' || error.reason === 'NOT_FOUND')) throw invalidSubject(error)
+  if (
+    error instanceof DomainError &&
+    (error.reason === 'TOKEN_INVALID' || error.reason === 'NOT_FOUND')
+  )
+    throw invalidSubject(error)
   throw error
 }

@@ -1,6 +1,13 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { activeAt, burn, credit, enterPeriod, expire, remainingAt } from '../../../core/allowances/account.ts'
+import {
+  activeAt,
+  burn,
+  credit,
+  enterPeriod,
+  expire,
+  remainingAt,
+} from '../../../core/allowances/account.ts'
 import { adjust } from '../../../core/allowances/adjustment.ts'
 import { type TicketCharge, type UserCharge, userCharges } from '../../../core/allowances/charge.ts'
 import type { Account, Grant } from '../../../core/allowances/types.ts'
@@ -12,25 +19,55 @@ const minutes = (count: number) => new Date(start.getTime() + count * 60_000)
 const zero = usdAttos(0n)
 
 const account = (): Account => ({
-  appId: appId('a'), userId: userId('u'), seq: 0n, balance: zero, granted: zero, topup: zero, consumed: zero,
-  overage: zero, expired: zero, periodStart: start, periodEnd: minutes(1000), periodCountsFrom: start,
-  periodConsumed: zero, grants: [], entries: [],
+  appId: appId('a'),
+  userId: userId('u'),
+  seq: 0n,
+  balance: zero,
+  granted: zero,
+  topup: zero,
+  consumed: zero,
+  overage: zero,
+  expired: zero,
+  periodStart: start,
+  periodEnd: minutes(1000),
+  periodCountsFrom: start,
+  periodConsumed: zero,
+  grants: [],
+  entries: [],
 })
 
 const grantOf = (id: string, amount: bigint, more: Partial<Grant> = {}): Grant => ({
-  id, kind: 'grant', source: 'manual', featureKey: null, amount: usdAttos(amount), remaining: usdAttos(amount),
-  priority: 10, effectiveAt: start, expiresAt: null, expiredAt: null, createdAt: start, state: 'new', ...more,
+  id,
+  kind: 'grant',
+  source: 'manual',
+  featureKey: null,
+  amount: usdAttos(amount),
+  remaining: usdAttos(amount),
+  priority: 10,
+  effectiveAt: start,
+  expiresAt: null,
+  expiredAt: null,
+  createdAt: start,
+  state: 'new',
+  ...more,
 })
 
 const ticket = (cost: bigint, more: Partial<TicketCharge> = {}): TicketCharge => ({
-  appId: appId('a'), userId: userId('u'), eventId: `e${cost}`, signedAt: minutes(1), pipeline: 'live', modelId: 'm',
-  cost: usdAttos(cost), ...more,
+  appId: appId('a'),
+  userId: userId('u'),
+  eventId: `e${cost}`,
+  signedAt: minutes(1),
+  pipeline: 'live',
+  modelId: 'm',
+  cost: usdAttos(cost),
+  ...more,
 })
 
 function charge(of: Account, ...tickets: TicketCharge[]): void {
   for (const charged of userCharges(tickets)) burn(of, { ...charged, id: 'c', at: minutes(2) })
 }
-const left = (of: Account) => Object.fromEntries(of.grants.map((grant) => [grant.id, grant.remaining]))
+const left = (of: Account) =>
+  Object.fromEntries(of.grants.map((grant) => [grant.id, grant.remaining]))
 
 describe('burning', () => {
   it('takes included usage first, then by priority, expiry, creation and id', () => {
@@ -39,7 +76,11 @@ describe('burning', () => {
     credit(a, grantOf('never', 10n), start)
     credit(a, grantOf('soon', 10n, { expiresAt: minutes(500) }), start)
     credit(a, grantOf('first', 10n, { priority: 1 }), start)
-    credit(a, grantOf('included', 10n, { kind: 'included', priority: 0, expiresAt: minutes(1000) }), start)
+    credit(
+      a,
+      grantOf('included', 10n, { kind: 'included', priority: 0, expiresAt: minutes(1000) }),
+      start,
+    )
     charge(a, ticket(15n))
     expect(left(a)).toEqual({ included: 0n, first: 5n, soon: 10n, late: 10n, never: 10n })
     charge(a, ticket(22n))
@@ -51,7 +92,12 @@ describe('burning', () => {
     credit(a, grantOf('g', 5n), start)
     charge(a, ticket(6n))
     expect(a).toMatchObject({ balance: 0n, overage: 1n, consumed: 6n })
-    expect(a.entries.at(-1)).toMatchObject({ kind: 'charge', amount: -5n, overage: 1n, balanceAfter: 0n })
+    expect(a.entries.at(-1)).toMatchObject({
+      kind: 'charge',
+      amount: -5n,
+      overage: 1n,
+      balanceAfter: 0n,
+    })
   })
 
   it('lets a feature-bound grant pay only for its feature', () => {
@@ -65,10 +111,14 @@ describe('burning', () => {
     expect(left(a)).toEqual({ model: 6n, pipeline: 6n, all: 6n })
   })
 
-  it('judges a grant\'s expiry by the time of the ticket, not of its arrival', () => {
+  it("judges a grant's expiry by the time of the ticket, not of its arrival", () => {
     const a = account()
     credit(a, grantOf('short', 10n, { expiresAt: minutes(2) }), start)
-    charge(a, ticket(3n, { signedAt: minutes(1) }), ticket(3n, { signedAt: minutes(2), eventId: 'after' }))
+    charge(
+      a,
+      ticket(3n, { signedAt: minutes(1) }),
+      ticket(3n, { signedAt: minutes(2), eventId: 'after' }),
+    )
     expect(left(a)).toEqual({ short: 7n })
     expect(a.overage).toBe(3n)
   })
@@ -77,8 +127,20 @@ describe('burning', () => {
     const a = account()
     credit(a, grantOf('january', 10n, { kind: 'included', expiresAt: minutes(1000) }), start)
     enterPeriod(a, { start: minutes(1000), end: minutes(2000) })
-    credit(a, grantOf('february', 10n, { kind: 'included', effectiveAt: minutes(1000), expiresAt: minutes(2000) }), minutes(1000))
-    charge(a, ticket(4n, { signedAt: minutes(999) }), ticket(4n, { signedAt: minutes(1000), eventId: 'new' }))
+    credit(
+      a,
+      grantOf('february', 10n, {
+        kind: 'included',
+        effectiveAt: minutes(1000),
+        expiresAt: minutes(2000),
+      }),
+      minutes(1000),
+    )
+    charge(
+      a,
+      ticket(4n, { signedAt: minutes(999) }),
+      ticket(4n, { signedAt: minutes(1000), eventId: 'new' }),
+    )
     expire(a, { until: minutes(1001), at: minutes(1001) })
     expect(left(a)).toEqual({ january: 0n, february: 6n })
     expect(a).toMatchObject({ expired: 6n, periodConsumed: 4n, balance: 6n })
@@ -86,99 +148,198 @@ describe('burning', () => {
 })
 
 describe('an account after any history', () => {
-  const steps = fc.array(fc.oneof(
-    fc.record({ do: fc.constant('credit' as const), amount: fc.bigInt({ min: 1n, max: 10n ** 20n }), minutes: fc.option(fc.nat(200)), included: fc.boolean(), feature: fc.constantFrom(null, 'live', 'fixed') }),
-    fc.record({ do: fc.constant('burn' as const), costs: fc.array(fc.bigInt({ min: 0n, max: 10n ** 20n }), { minLength: 1, maxLength: 5 }), at: fc.nat(200) }),
-    fc.record({ do: fc.constant('expire' as const), at: fc.nat(200) }),
-    fc.record({ do: fc.constant('adjust' as const), at: fc.nat(200), amount: fc.bigInt({ min: -(10n ** 20n), max: 10n ** 20n }).filter((amount) => amount !== 0n), feature: fc.constantFrom(null, { pipeline: 'live', modelId: 'm' }) }),
-  ), { maxLength: 30 })
+  const steps = fc.array(
+    fc.oneof(
+      fc.record({
+        do: fc.constant('credit' as const),
+        amount: fc.bigInt({ min: 1n, max: 10n ** 20n }),
+        minutes: fc.option(fc.nat(200)),
+        included: fc.boolean(),
+        feature: fc.constantFrom(null, 'live', 'fixed'),
+      }),
+      fc.record({
+        do: fc.constant('burn' as const),
+        costs: fc.array(fc.bigInt({ min: 0n, max: 10n ** 20n }), { minLength: 1, maxLength: 5 }),
+        at: fc.nat(200),
+      }),
+      fc.record({ do: fc.constant('expire' as const), at: fc.nat(200) }),
+      fc.record({
+        do: fc.constant('adjust' as const),
+        at: fc.nat(200),
+        amount: fc
+          .bigInt({ min: -(10n ** 20n), max: 10n ** 20n })
+          .filter((amount) => amount !== 0n),
+        feature: fc.constantFrom(null, { pipeline: 'live', modelId: 'm' }),
+      }),
+    ),
+    { maxLength: 30 },
+  )
 
   function play(history: typeof steps extends fc.Arbitrary<infer T> ? T : never): Account {
     const a = account()
     history.forEach((step, index) => {
       if (step.do === 'credit') {
-        credit(a, grantOf(`g${index}`, step.amount, {
-          kind: step.included ? 'included' : 'grant', expiresAt: step.minutes === null ? null : minutes(step.minutes), featureKey: step.feature,
-        }), start)
+        credit(
+          a,
+          grantOf(`g${index}`, step.amount, {
+            kind: step.included ? 'included' : 'grant',
+            expiresAt: step.minutes === null ? null : minutes(step.minutes),
+            featureKey: step.feature,
+          }),
+          start,
+        )
       } else if (step.do === 'burn') {
-        charge(a, ...step.costs.map((cost, i) => ticket(cost, { eventId: `${index}.${i}`, signedAt: minutes(step.at) })))
+        charge(
+          a,
+          ...step.costs.map((cost, i) =>
+            ticket(cost, { eventId: `${index}.${i}`, signedAt: minutes(step.at) }),
+          ),
+        )
       } else if (step.do === 'adjust') {
-        adjust(a, { id: `a${index}`, amount: usdAttos(step.amount), at: minutes(step.at), feature: step.feature })
+        adjust(a, {
+          id: `a${index}`,
+          amount: usdAttos(step.amount),
+          at: minutes(step.at),
+          feature: step.feature,
+        })
       } else expire(a, { until: minutes(step.at), at: minutes(step.at) })
     })
     return a
   }
 
   it('adds up: granted + adjusted = balance + (consumed - overage) + expired, to the last atto-dollar', () => {
-    fc.assert(fc.property(steps, (history) => {
-      const a = play(history)
-      const adjusted = history.reduce((sum, step) => sum + (step.do === 'adjust' ? step.amount : 0n), 0n)
-      expect(a.granted + adjusted).toBe(a.balance + (a.consumed - a.overage) + a.expired)
-    }))
+    fc.assert(
+      fc.property(steps, (history) => {
+        const a = play(history)
+        const adjusted = history.reduce(
+          (sum, step) => sum + (step.do === 'adjust' ? step.amount : 0n),
+          0n,
+        )
+        expect(a.granted + adjusted).toBe(a.balance + (a.consumed - a.overage) + a.expired)
+      }),
+    )
   })
 
   it('has the balance that its entries fold to and its grants hold, numbered without gaps', () => {
-    fc.assert(fc.property(steps, (history) => {
-      const a = play(history)
-      expect(a.entries.reduce((sum, entry) => sum + entry.amount, 0n)).toBe(a.balance)
-      expect(a.grants.reduce((sum, grant) => sum + grant.remaining, 0n)).toBe(a.balance)
-      expect(a.entries.map((entry) => entry.seq)).toEqual(a.entries.map((_, index) => BigInt(index + 1)))
-      for (const entry of a.entries) expect(entry.balanceAfter >= 0n).toBe(true)
-    }))
+    fc.assert(
+      fc.property(steps, (history) => {
+        const a = play(history)
+        expect(a.entries.reduce((sum, entry) => sum + entry.amount, 0n)).toBe(a.balance)
+        expect(a.grants.reduce((sum, grant) => sum + grant.remaining, 0n)).toBe(a.balance)
+        expect(a.entries.map((entry) => entry.seq)).toEqual(
+          a.entries.map((_, index) => BigInt(index + 1)),
+        )
+        for (const entry of a.entries) expect(entry.balanceAfter >= 0n).toBe(true)
+      }),
+    )
   })
 
   it('never lets more be spent than what is in effect', () => {
-    fc.assert(fc.property(steps, fc.nat(200), (history, at) => {
-      const a = play(history)
-      expect(remainingAt(a.grants, minutes(at)) <= a.balance).toBe(true)
-      expect(activeAt(a.grants, minutes(at)).every((grant) => grant.expiredAt === null)).toBe(true)
-    }))
+    fc.assert(
+      fc.property(steps, fc.nat(200), (history, at) => {
+        const a = play(history)
+        expect(remainingAt(a.grants, minutes(at)) <= a.balance).toBe(true)
+        expect(activeAt(a.grants, minutes(at)).every((grant) => grant.expiredAt === null)).toBe(
+          true,
+        )
+      }),
+    )
   })
 })
 
 describe('tickets of a batch', () => {
   const instants = fc.nat(20)
   const features = fc.constantFrom<(string | null)[]>(null, null, null, 'network_spend', 'live')
-  const grants = fc.array(fc.record({
-    amount: fc.bigInt({ min: 1n, max: 100n }), included: fc.boolean(), from: instants, until: fc.option(instants), feature: features,
-  }), { maxLength: 5 })
-  const tickets = fc.array(fc.record({
-    cost: fc.bigInt({ min: 0n, max: 60n }), at: instants, pipeline: fc.constantFrom('live', 'fixed'),
-  }), { minLength: 1, maxLength: 8 })
+  const grants = fc.array(
+    fc.record({
+      amount: fc.bigInt({ min: 1n, max: 100n }),
+      included: fc.boolean(),
+      from: instants,
+      until: fc.option(instants),
+      feature: features,
+    }),
+    { maxLength: 5 },
+  )
+  const tickets = fc.array(
+    fc.record({
+      cost: fc.bigInt({ min: 0n, max: 60n }),
+      at: instants,
+      pipeline: fc.constantFrom('live', 'fixed'),
+    }),
+    { minLength: 1, maxLength: 8 },
+  )
 
-  const never = (): never => { throw new Error('they were to burn as one') }
+  const never = (): never => {
+    throw new Error('they were to burn as one')
+  }
 
-  function after(given: typeof grants extends fc.Arbitrary<infer T> ? T : never, periodFrom: number, charged: UserCharge): Account {
+  function after(
+    given: typeof grants extends fc.Arbitrary<infer T> ? T : never,
+    periodFrom: number,
+    charged: UserCharge,
+  ): Account {
     const a = account()
     enterPeriod(a, { start: minutes(periodFrom), end: minutes(1000) })
-    given.forEach(({ amount, included, from, until, feature }, i) => credit(a, grantOf(`g${i}`, amount, {
-      kind: included ? 'included' : 'grant', effectiveAt: minutes(included ? from : 0), featureKey: included ? null : feature,
-      expiresAt: until === null ? null : minutes(until),
-    }), start))
+    given.forEach(({ amount, included, from, until, feature }, i) =>
+      credit(
+        a,
+        grantOf(`g${i}`, amount, {
+          kind: included ? 'included' : 'grant',
+          effectiveAt: minutes(included ? from : 0),
+          featureKey: included ? null : feature,
+          expiresAt: until === null ? null : minutes(until),
+        }),
+        start,
+      ),
+    )
     burn(a, { ...charged, id: 'c', at: minutes(2) })
     return a
   }
 
   it('burn together to the same end as one by one, whatever ends or begins between them', () => {
-    fc.assert(fc.property(grants, tickets, instants, (given, many, periodFrom) => {
-      const [charged] = userCharges(many.map(({ cost, at, pipeline }, i) => ticket(cost, { eventId: `e${i}`, signedAt: minutes(at), pipeline })))
-      if (!charged) throw new Error('no charge')
-      // Some grant ends in so long a time, and one is for one feature: nothing burns as one.
-      const oneByOne = { ...charged, from: new Date(0), to: minutes(10_000) }
-      const mixed = [...given, { amount: 1n, included: false, from: 0, until: 5_000, feature: 'nothing' }]
-      const [together, apart] = [after(given, periodFrom, charged), after(mixed, periodFrom, oneByOne)]
-      apart.grants.splice(apart.grants.findIndex(({ featureKey }) => featureKey === 'nothing'), 1)
-      expect(together.grants.map(({ id, remaining, state }) => ({ id, remaining, state })))
-        .toEqual(apart.grants.map(({ id, remaining, state }) => ({ id, remaining, state })))
-      for (const figure of ['consumed', 'overage', 'periodConsumed'] as const) expect(together[figure]).toBe(apart[figure])
-      expect(together.entries.at(-1)?.amount).toBe(apart.entries.at(-1)?.amount)
-    }), { numRuns: 2_000 })
+    fc.assert(
+      fc.property(grants, tickets, instants, (given, many, periodFrom) => {
+        const [charged] = userCharges(
+          many.map(({ cost, at, pipeline }, i) =>
+            ticket(cost, { eventId: `e${i}`, signedAt: minutes(at), pipeline }),
+          ),
+        )
+        if (!charged) throw new Error('no charge')
+        // Some grant ends in so long a time, and one is for one feature: nothing burns as one.
+        const oneByOne = { ...charged, from: new Date(0), to: minutes(10_000) }
+        const mixed = [
+          ...given,
+          { amount: 1n, included: false, from: 0, until: 5_000, feature: 'nothing' },
+        ]
+        const [together, apart] = [
+          after(given, periodFrom, charged),
+          after(mixed, periodFrom, oneByOne),
+        ]
+        apart.grants.splice(
+          apart.grants.findIndex(({ featureKey }) => featureKey === 'nothing'),
+          1,
+        )
+        expect(
+          together.grants.map(({ id, remaining, state }) => ({ id, remaining, state })),
+        ).toEqual(apart.grants.map(({ id, remaining, state }) => ({ id, remaining, state })))
+        for (const figure of ['consumed', 'overage', 'periodConsumed'] as const)
+          expect(together[figure]).toBe(apart[figure])
+        expect(together.entries.at(-1)?.amount).toBe(apart.entries.at(-1)?.amount)
+      }),
+      { numRuns: 2_000 },
+    )
   })
 
   it('are not looked at one by one when every grant pays for all of them', () => {
-    const [charged] = userCharges([ticket(3n), ticket(4n, { eventId: 'other', signedAt: minutes(5), pipeline: 'fixed' })])
+    const [charged] = userCharges([
+      ticket(3n),
+      ticket(4n, { eventId: 'other', signedAt: minutes(5), pipeline: 'fixed' }),
+    ])
     if (!charged) throw new Error('no charge')
-    const a = after([{ amount: 10n, included: true, from: 0, until: 900, feature: null }], 0, { ...charged, each: never })
+    const a = after([{ amount: 10n, included: true, from: 0, until: 900, feature: null }], 0, {
+      ...charged,
+      each: never,
+    })
     expect(left(a)).toEqual({ g0: 3n })
     expect(a).toMatchObject({ consumed: 7n, periodConsumed: 7n })
   })

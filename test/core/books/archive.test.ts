@@ -13,7 +13,14 @@ let world: BooksWorld
 let core: ReturnType<typeof connectCore>
 let folder: string
 let files: string[] = []
-const tables = ['usage_hourly', 'ticket_sessions', 'ledger_entries', 'grants', 'envelopes', 'rates'] as const
+const tables = [
+  'usage_hourly',
+  'ticket_sessions',
+  'ledger_entries',
+  'grants',
+  'envelopes',
+  'rates',
+] as const
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tollgate-archive-'))
@@ -21,14 +28,40 @@ beforeAll(async () => {
   core = connectCore({ target: world.core.target, token: serviceToken })
   for (const month of ['12', '01', '02']) {
     const year = month === '12' ? 2025 : 2026
-    for (const day of ['03', '28']) await core.recordRate({ usdPerEth: `3${month}1`, source: 'desk', observedAt: `${year}-${month}-${day}T10:00:00Z` })
+    for (const day of ['03', '28'])
+      await core.recordRate({
+        usdPerEth: `3${month}1`,
+        source: 'desk',
+        observedAt: `${year}-${month}-${day}T10:00:00Z`,
+      })
   }
-  const signed = ['2025-12-03T10:00:01Z', '2025-12-28T10:05:00Z', '2026-01-03T10:00:00Z', '2026-01-28T10:09:00.5Z', '2026-02-28T10:01:00Z', begin.toISOString()]
+  const signed = [
+    '2025-12-03T10:00:01Z',
+    '2025-12-28T10:05:00Z',
+    '2026-01-03T10:00:00Z',
+    '2026-01-28T10:09:00.5Z',
+    '2026-02-28T10:01:00Z',
+    begin.toISOString(),
+  ]
   // One batch is one charge for each user: charges reach over months.
-  await world.ingest(...signed.flatMap((current_time, sequence_number) => ['ada', 'bob'].map((user) => ({
-    auth_id: `${world.app.clientId}:${user}`, session_id: user, sequence_number, current_time, computed_fee: String(10n ** 14n + BigInt(sequence_number)),
-  }))))
-  await world.ingest(...signed.map((current_time, i) => ({ session_id: `own-${i}`, current_time, computed_fee: '7' })))
+  await world.ingest(
+    ...signed.flatMap((current_time, sequence_number) =>
+      ['ada', 'bob'].map((user) => ({
+        auth_id: `${world.app.clientId}:${user}`,
+        session_id: user,
+        sequence_number,
+        current_time,
+        computed_fee: String(10n ** 14n + BigInt(sequence_number)),
+      })),
+    ),
+  )
+  await world.ingest(
+    ...signed.map((current_time, i) => ({
+      session_id: `own-${i}`,
+      current_time,
+      computed_fee: '7',
+    })),
+  )
   await tollgate('rebuild')
 })
 afterAll(async () => {
@@ -39,21 +72,42 @@ afterAll(async () => {
 
 const archive = (...more: string[]) => tollgate('archive', ...more)
 const verified = async () => (await tollgate('verify')).text
-const kept = async () => Object.fromEntries(await Promise.all(tables.map(async (table) =>
-  [table, await world.rows(`select * from ${table} t order by t::text`)])))
+const kept = async () =>
+  Object.fromEntries(
+    await Promise.all(
+      tables.map(async (table) => [
+        table,
+        await world.rows(`select * from ${table} t order by t::text`),
+      ]),
+    ),
+  )
 const tickets = () => world.rows('select * from tickets order by event_id')
-const months = () => world.rows(`select to_char(signed_at at time zone 'UTC', 'YYYY-MM') as month, count(*) from tickets group by 1 order by 1`)
+const months = () =>
+  world.rows(
+    `select to_char(signed_at at time zone 'UTC', 'YYYY-MM') as month, count(*) from tickets group by 1 order by 1`,
+  )
 
 describe('tollgate archive', () => {
   it('tells what is due and touches nothing', async () => {
-    expect((await archive('--dry-run')).text).toBe(`2025-12  ${world.app.clientId}  6 tickets  is due\n2026-01  ${world.app.clientId}  6 tickets  is due\n`)
+    expect((await archive('--dry-run')).text).toBe(
+      `2025-12  ${world.app.clientId}  6 tickets  is due\n2026-01  ${world.app.clientId}  6 tickets  is due\n`,
+    )
     expect(await readdir(folder)).toEqual([])
     expect(await months()).toHaveLength(4)
   })
 
   it('lets a month wait in which a ticket waits for its rate', async () => {
-    await world.ingest({ id: 'unpriced', session_id: 'u', current_time: '2025-12-15T00:00:00Z', computed_fee: '1' })
-    expect((await archive('--dry-run')).text).toContain('2025-12  ' + world.app.clientId + '  7 tickets  waits: 1 tickets of the month wait for a rate')
+    await world.ingest({
+      id: 'unpriced',
+      session_id: 'u',
+      current_time: '2025-12-15T00:00:00Z',
+      computed_fee: '1',
+    })
+    expect((await archive('--dry-run')).text).toContain(
+      '2025-12  ' +
+        world.app.clientId +
+        '  7 tickets  waits: 1 tickets of the month wait for a rate',
+    )
     await core.recordRate({ usdPerEth: '3000', source: 'desk', observedAt: '2025-12-15T00:00:00Z' })
     await expect.poll(async () => (await archive('--dry-run')).text).toContain('7 tickets  is due')
     await tollgate('rebuild')
@@ -63,10 +117,19 @@ describe('tollgate archive', () => {
     const before = await kept()
     const balances = await world.rows('select * from balances order by user_id')
     const { code, text } = await archive()
-    expect([code, text]).toEqual([0, expect.stringContaining(`2025-12  ${world.app.clientId}  7 tickets  ${folder}`)])
+    expect([code, text]).toEqual([
+      0,
+      expect.stringContaining(`2025-12  ${world.app.clientId}  7 tickets  ${folder}`),
+    ])
     files = (await readdir(folder)).toSorted().map((name) => join(folder, name))
-    expect(files.map((file) => file.slice(folder.length + 1))).toEqual([`${world.app.clientId}.2025-12.1.ndjson.zst`, `${world.app.clientId}.2026-01.1.ndjson.zst`])
-    expect(await months()).toEqual([{ month: '2026-02', count: '3' }, { month: '2026-03', count: '3' }])
+    expect(files.map((file) => file.slice(folder.length + 1))).toEqual([
+      `${world.app.clientId}.2025-12.1.ndjson.zst`,
+      `${world.app.clientId}.2026-01.1.ndjson.zst`,
+    ])
+    expect(await months()).toEqual([
+      { month: '2026-02', count: '3' },
+      { month: '2026-03', count: '3' },
+    ])
     expect(await kept()).toEqual(before)
     expect(await world.rows('select * from balances order by user_id')).toEqual(balances)
     expect(await verified()).toContain('the books are right')
@@ -74,35 +137,72 @@ describe('tollgate archive', () => {
   })
 
   it('still finds what is wrong in an archived month, and with a charge that reaches into it', async () => {
-    await world.damage(`update usage_hourly set fee_wei = fee_wei + 3 where hour = '2026-01-28T10:00:00Z'`)
-    expect(await verified()).toMatch(/DIFFERENCE archives app_\w+ month=2026-01: fee_wei is \d+, should be \d+, by \+\d+\n/)
-    await world.damage(`update usage_hourly set fee_wei = fee_wei - 3 where hour = '2026-01-28T10:00:00Z'`)
-    await world.damage(`update archived_charges set cost_attos = cost_attos + 1 where month = '2026-01-01'`)
+    await world.damage(
+      `update usage_hourly set fee_wei = fee_wei + 3 where hour = '2026-01-28T10:00:00Z'`,
+    )
+    expect(await verified()).toMatch(
+      /DIFFERENCE archives app_\w+ month=2026-01: fee_wei is \d+, should be \d+, by \+\d+\n/,
+    )
+    await world.damage(
+      `update usage_hourly set fee_wei = fee_wei - 3 where hour = '2026-01-28T10:00:00Z'`,
+    )
+    await world.damage(
+      `update archived_charges set cost_attos = cost_attos + 1 where month = '2026-01-01'`,
+    )
     expect(await verified()).toMatch(/DIFFERENCE charges .*by -\d\n/)
-    await world.damage(`update archived_charges set cost_attos = cost_attos - 1 where month = '2026-01-01'`)
+    await world.damage(
+      `update archived_charges set cost_attos = cost_attos - 1 where month = '2026-01-01'`,
+    )
     expect((await tollgate('rebuild')).text).toContain('0 hours, 0 sessions, 0 balances repaired')
     expect(await verified()).toContain('the books are right')
   })
 
   it('knows archived events when they come again, and keeps tickets that come late', async () => {
-    const late = { id: 'late', session_id: 'late', current_time: '2026-01-28T10:04:00Z', computed_fee: '11' }
-    expect(await world.ingest({ id: 'unpriced', session_id: 'u', current_time: '2025-12-15T00:00:00Z', computed_fee: '1' }, late)).toMatchObject({ duplicates: 1, tickets: 1 })
+    const late = {
+      id: 'late',
+      session_id: 'late',
+      current_time: '2026-01-28T10:04:00Z',
+      computed_fee: '11',
+    }
+    expect(
+      await world.ingest(
+        {
+          id: 'unpriced',
+          session_id: 'u',
+          current_time: '2025-12-15T00:00:00Z',
+          computed_fee: '1',
+        },
+        late,
+      ),
+    ).toMatchObject({ duplicates: 1, tickets: 1 })
     await tollgate('rebuild')
     expect(await verified()).toContain('the books are right')
-    expect((await archive()).text).toContain(`2026-01  ${world.app.clientId}  1 tickets  ${join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`)}`)
+    expect((await archive()).text).toContain(
+      `2026-01  ${world.app.clientId}  1 tickets  ${join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`)}`,
+    )
     expect(await verified()).toContain('the books are right')
   })
 
   it('is put back by an import, exactly as it was, and nothing is charged again', async () => {
     const [december = '', january = ''] = files
     const balances = await world.rows('select * from balances order by user_id')
-    expect((await tollgate('import', january)).text).toContain('0 tickets taken in, 0 known already, 6 put back')
+    expect((await tollgate('import', january)).text).toContain(
+      '0 tickets taken in, 0 known already, 6 put back',
+    )
     expect(await verified()).toContain('the books are right')
-    expect((await tollgate('import', january)).text).toContain('0 tickets taken in, 6 known already, 0 put back')
+    expect((await tollgate('import', january)).text).toContain(
+      '0 tickets taken in, 6 known already, 0 put back',
+    )
     expect((await tollgate('import', december)).text).toContain('7 put back')
-    expect((await tollgate('import', join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`))).text).toContain('1 put back')
+    expect(
+      (await tollgate('import', join(folder, `${world.app.clientId}.2026-01.2.ndjson.zst`))).text,
+    ).toContain('1 put back')
     expect(await world.rows('select * from balances order by user_id')).toEqual(balances)
-    expect(await world.rows('select sum(tickets) as tickets, sum(cost_attos) as cost, (select count(*) from archived_charges) as charges from ticket_archives')).toEqual([{ tickets: '0', cost: '0', charges: '0' }])
+    expect(
+      await world.rows(
+        'select sum(tickets) as tickets, sum(cost_attos) as cost, (select count(*) from archived_charges) as charges from ticket_archives',
+      ),
+    ).toEqual([{ tickets: '0', cost: '0', charges: '0' }])
     expect(await months()).toHaveLength(4)
     await tollgate('rebuild')
     expect(await verified()).toContain('the books are right')
@@ -112,7 +212,9 @@ describe('tollgate archive', () => {
     const all = await tickets()
     world.clock.advance(31 * 86_400_000)
     expect((await archive()).text.split('\n')).toHaveLength(4)
-    for (const name of (await readdir(folder)).filter((file) => /2025-12\.2|2026-01\.3|2026-02\.1/.test(file))) {
+    for (const name of (await readdir(folder)).filter((file) =>
+      /2025-12\.2|2026-01\.3|2026-02\.1/.test(file),
+    )) {
       expect((await tollgate('import', join(folder, name))).text).toContain(' 0 known already')
     }
     expect(await tickets()).toEqual(all)
@@ -130,14 +232,19 @@ describe('tollgate archive', () => {
     await rm(folder)
     expect((await archive()).code).toBe(0)
     expect(await readdir(folder)).toHaveLength(4)
-    expect((await readFile(join(folder, (await readdir(folder))[0] ?? ''))).length).toBeGreaterThan(100)
+    expect((await readFile(join(folder, (await readdir(folder))[0] ?? ''))).length).toBeGreaterThan(
+      100,
+    )
     expect(await months()).toEqual([])
     expect(await verified()).toContain('the books are right')
     world.clock.set(begin)
   })
 
   it('makes the month that is and the one that comes, on the last day of a long month too', async () => {
-    const parts = async () => (await world.rows(`select relname from pg_class where relname ~ '^tickets_20' order by 1`)).map((row) => row['relname'])
+    const parts = async () =>
+      (
+        await world.rows(`select relname from pg_class where relname ~ '^tickets_20' order by 1`)
+      ).map((row) => row['relname'])
     world.clock.set(new Date('2027-01-31T23:00:00Z'))
     const another = await world.startAnother()
     expect(await parts()).toEqual(expect.arrayContaining(['tickets_2027_01', 'tickets_2027_02']))
@@ -150,7 +257,10 @@ describe('tollgate archive', () => {
     readBooksConfig(reader)
     expect(reader.problems).toEqual(['ARCHIVE_DIR must be set when RETENTION_MONTHS is not 0'])
     const other = await startBooks()
-    expect(await archive()).toEqual({ code: 1, text: 'tollgate: RETENTION_MONTHS is 0: every month is kept\n' })
+    expect(await archive()).toEqual({
+      code: 1,
+      text: 'tollgate: RETENTION_MONTHS is 0: every month is kept\n',
+    })
     await other.stop()
     expect((await archive('now')).code).toBe(2)
     expect((await archive('--help')).text).toContain('tollgate archive [--dry-run]')

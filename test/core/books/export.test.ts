@@ -18,7 +18,8 @@ const odd = 'Zoë "the\\first" 日本'
 const columns = `u.external_user_id, t.event_id, t.signed_at::text, t.session_id, t.sequence_number, t.request_id, t.manifest_id, t.app_name,
   t.pipeline, t.model_id, t.fee_wei, t.cost_attos, t.billable_secs, t.pixels, t.num_tickets, t.orch_address, t.orch_url, t.emitted_at::text,
   r.usd_attos_per_eth, r.source, r.observed_at::text`
-const ticketsOf = (world: BooksWorld) => world.rows(`select ${columns} from tickets t join end_users u on u.app_id = t.app_id and u.id = t.user_id
+const ticketsOf = (world: BooksWorld) =>
+  world.rows(`select ${columns} from tickets t join end_users u on u.app_id = t.app_id and u.id = t.user_id
   left join rates r on r.id = t.rate_id order by t.event_id`)
 
 beforeAll(async () => {
@@ -26,15 +27,28 @@ beforeAll(async () => {
   from = await startBooks()
   core = connectCore({ target: from.core.target, token: serviceToken })
   const many = Array.from({ length: 1_203 }, (_, i) => ({
-    auth_id: `${from.app.clientId}:user-${i % 7}`, session_id: `s${i % 11}`, sequence_number: i, computed_fee: String(i * 1_000),
+    auth_id: `${from.app.clientId}:user-${i % 7}`,
+    session_id: `s${i % 11}`,
+    sequence_number: i,
+    computed_fee: String(i * 1_000),
     current_time: `2026-03-10T11:${String(i % 60).padStart(2, '0')}:00.${String(i).padStart(6, '0')}Z`,
-    billable_secs: `${i}.000000001`, manifest_id: `m ${i} ${odd}`,
+    billable_secs: `${i}.000000001`,
+    manifest_id: `m ${i} ${odd}`,
   }))
   // Rates of their time: 3000 at begin, another one before.
-  await core.recordRate({ usdPerEth: '2999.000000000000000001', source: 'desk', observedAt: '2026-03-10T10:59:00.5Z' })
+  await core.recordRate({
+    usdPerEth: '2999.000000000000000001',
+    source: 'desk',
+    observedAt: '2026-03-10T10:59:00.5Z',
+  })
   await core.recordRate({ usdPerEth: '3100', source: 'desk', observedAt: '2026-03-10T11:30:00Z' })
   for (let i = 0; i < many.length; i += 400) await from.ingest(...many.slice(i, i + 400))
-  await from.ingest({ id: 'E-1', auth_id: `${from.app.clientId}:${odd}`, computed_fee: '1', current_time: at(0) })
+  await from.ingest({
+    id: 'E-1',
+    auth_id: `${from.app.clientId}:${odd}`,
+    computed_fee: '1',
+    current_time: at(0),
+  })
 })
 afterAll(async () => {
   core.close()
@@ -43,7 +57,8 @@ afterAll(async () => {
 })
 
 const run = (...argv: string[]) => tollgate(...argv)
-const exportTo = (name: string, ...more: string[]) => run('export', '--app', from.app.clientId, '--out', path(name), ...more)
+const exportTo = (name: string, ...more: string[]) =>
+  run('export', '--app', from.app.clientId, '--out', path(name), ...more)
 
 /** Another deployment, with an app of its own; the command line points at it until it is stopped. */
 async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void> {
@@ -60,22 +75,52 @@ async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void>
 describe('tollgate export', () => {
   it('writes every ticket once, with a manifest and checksums that hold', async () => {
     const { code, text } = await exportTo('all.ndjson.gz')
-    expect([code, text]).toEqual([0, expect.stringMatching(/: 1204 tickets in 3 chunks, SHA-256 [0-9a-f]{64}\n$/)])
-    const lines = gunzipSync(await readFile(path('all.ndjson.gz'))).toString().trimEnd().split('\n')
-    expect(JSON.parse(lines[0] ?? '')).toMatchObject({ kind: 'manifest', format: 'tollgate-tickets', version: 1, clientId: from.app.clientId, from: null, to: null })
+    expect([code, text]).toEqual([
+      0,
+      expect.stringMatching(/: 1204 tickets in 3 chunks, SHA-256 [0-9a-f]{64}\n$/),
+    ])
+    const lines = gunzipSync(await readFile(path('all.ndjson.gz')))
+      .toString()
+      .trimEnd()
+      .split('\n')
+    expect(JSON.parse(lines[0] ?? '')).toMatchObject({
+      kind: 'manifest',
+      format: 'tollgate-tickets',
+      version: 1,
+      clientId: from.app.clientId,
+      from: null,
+      to: null,
+    })
     const tickets = lines.filter((line) => !line.startsWith('{"kind":'))
     expect(new Set(tickets.map((line) => JSON.parse(line).id)).size).toBe(1_204)
-    const sha256 = createHash('sha256').update(tickets.map((line) => `${line}\n`).join('')).digest('hex')
-    expect(JSON.parse(lines.at(-1) ?? '')).toEqual({ kind: 'end', tickets: 1_204, chunks: 3, sha256 })
+    const sha256 = createHash('sha256')
+      .update(tickets.map((line) => `${line}\n`).join(''))
+      .digest('hex')
+    expect(JSON.parse(lines.at(-1) ?? '')).toEqual({
+      kind: 'end',
+      tickets: 1_204,
+      chunks: 3,
+      sha256,
+    })
     expect(text).toContain(sha256)
     // As zstd it is the same.
     await exportTo('all.ndjson.zst')
-    expect(zstdDecompressSync(await readFile(path('all.ndjson.zst'))).toString().split('\n').slice(1, -1)).toEqual(lines.slice(1))
+    expect(
+      zstdDecompressSync(await readFile(path('all.ndjson.zst')))
+        .toString()
+        .split('\n')
+        .slice(1, -1),
+    ).toEqual(lines.slice(1))
   })
 
   it('takes a range of signing times', async () => {
-    expect((await exportTo('range.gz', '--from', '2026-03-10T11:10:00Z', '--to', '2026-03-10T11:12:00Z')).text).toContain(': 40 tickets in 1 chunks')
-    expect((await exportTo('none.gz', '--to', '2026-03-10')).text).toContain(': 0 tickets in 0 chunks')
+    expect(
+      (await exportTo('range.gz', '--from', '2026-03-10T11:10:00Z', '--to', '2026-03-10T11:12:00Z'))
+        .text,
+    ).toContain(': 40 tickets in 1 chunks')
+    expect((await exportTo('none.gz', '--to', '2026-03-10')).text).toContain(
+      ': 0 tickets in 0 chunks',
+    )
     expect((await run('import', path('none.gz'))).text).toContain('0 tickets taken in')
   })
 
@@ -87,14 +132,27 @@ describe('tollgate export', () => {
   })
 
   it('refuses what is no app, time, cursor or file name', async () => {
-    expect((await run('export', '--app', 'app_x', '--out', path('x.gz'))).text).toBe('tollgate: no app has this client id\n')
+    expect((await run('export', '--app', 'app_x', '--out', path('x.gz'))).text).toBe(
+      'tollgate: no app has this client id\n',
+    )
     await expect(readFile(path('x.gz'))).rejects.toThrow('ENOENT')
     await expect(readFile(path('x.gz.part'))).rejects.toThrow('ENOENT')
     expect((await exportTo('x.json')).code).toBe(2)
     expect((await run('export', '--out', path('x.gz'))).code).toBe(2)
     expect((await exportTo('x.gz', '--from', 'then')).text).toContain('from must be an ISO 8601')
-    expect((await exportTo('x.gz', '--from', '2026-03-10', '--to', '2026-03-10')).text).toContain('from must be before to')
-    expect(await outcome(core.exportTickets({ clientId: from.app.clientId, from: undefined, to: undefined, cursor: 'eA' }))).toBe('REQUEST_INVALID')
+    expect((await exportTo('x.gz', '--from', '2026-03-10', '--to', '2026-03-10')).text).toContain(
+      'from must be before to',
+    )
+    expect(
+      await outcome(
+        core.exportTickets({
+          clientId: from.app.clientId,
+          from: undefined,
+          to: undefined,
+          cursor: 'eA',
+        }),
+      ),
+    ).toBe('REQUEST_INVALID')
     expect((await run('export', '--help')).text).toContain('tollgate export --app APP')
   })
 })
@@ -103,7 +161,10 @@ describe('tollgate import', () => {
   it('changes nothing where the tickets came from', async () => {
     const before = await from.rows('select * from balances order by user_id')
     await exportTo('again.zst')
-    expect(await run('import', path('again.zst'))).toEqual({ code: 0, text: `${path('again.zst')}: 0 tickets taken in, 1204 known already, 0 put back\n` })
+    expect(await run('import', path('again.zst'))).toEqual({
+      code: 0,
+      text: `${path('again.zst')}: 0 tickets taken in, 1204 known already, 0 put back\n`,
+    })
     expect(await from.rows('select * from balances order by user_id')).toEqual(before)
   })
 
@@ -112,15 +173,29 @@ describe('tollgate import', () => {
     const original = await ticketsOf(from)
     await elsewhere(async (to) => {
       expect((await run('import', path('move.zst'))).text).toContain('no app has this client id')
-      expect((await run('import', path('move.zst'), '--app', to.app.clientId)).text).toContain('1204 tickets taken in, 0 known already')
+      expect((await run('import', path('move.zst'), '--app', to.app.clientId)).text).toContain(
+        '1204 tickets taken in, 0 known already',
+      )
       expect(await ticketsOf(to)).toEqual(original)
-      expect((await run('import', path('move.zst'), '--app', to.app.clientId, '--json')).text).toContain('"duplicates": 1204')
+      expect(
+        (await run('import', path('move.zst'), '--app', to.app.clientId, '--json')).text,
+      ).toContain('"duplicates": 1204')
       await tollgate('rebuild')
       expect((await tollgate('verify')).text).toContain('8 users checked: the books are right')
-      const spent = async (world: BooksWorld) => world.rows(`select u.external_user_id, b.consumed_attos from balances b join end_users u on u.id = b.user_id order by 1`)
+      const spent = async (world: BooksWorld) =>
+        world.rows(
+          `select u.external_user_id, b.consumed_attos from balances b join end_users u on u.id = b.user_id order by 1`,
+        )
       expect(await spent(to)).toEqual(await spent(from))
       // The event itself, delivered there by a signer, is known as well.
-      expect(await from.ingest({ id: 'E-1', auth_id: `${from.app.clientId}:${odd}`, computed_fee: '1', current_time: at(0) })).toMatchObject({ duplicates: 1 })
+      expect(
+        await from.ingest({
+          id: 'E-1',
+          auth_id: `${from.app.clientId}:${odd}`,
+          computed_fee: '1',
+          current_time: at(0),
+        }),
+      ).toMatchObject({ duplicates: 1 })
     })
   })
 
@@ -129,21 +204,40 @@ describe('tollgate import', () => {
     await elsewhere(async (to) => {
       await to.ingest({ id: 'E-1', computed_fee: '5', current_time: at(0) })
       const { code, text } = await run('import', path('conflict.gz'), '--app', to.app.clientId)
-      expect([code, text]).toEqual([1, expect.stringContaining('CONFLICT another event has the id E-1 here; it stands')])
+      expect([code, text]).toEqual([
+        1,
+        expect.stringContaining('CONFLICT another event has the id E-1 here; it stands'),
+      ])
       expect(await to.rows('select fee_wei from tickets')).toEqual([{ fee_wei: '5' }])
     })
   })
 
   it('goes on where it broke off, and prices itself what had no price yet', async () => {
-    await from.ingest({ id: 'waiting', auth_id: `${from.app.clientId}:user-1`, computed_fee: '7', current_time: '2026-03-01T00:00:00Z' })
+    await from.ingest({
+      id: 'waiting',
+      auth_id: `${from.app.clientId}:user-1`,
+      computed_fee: '7',
+      current_time: '2026-03-01T00:00:00Z',
+    })
     await exportTo('unpriced.gz')
     await elsewhere(async (to) => {
       const there = connectCore({ target: to.core.target, token: serviceToken })
-      const { lines, sha256 } = await core.exportTickets({ clientId: from.app.clientId, from: undefined, to: undefined, cursor: undefined })
-      expect(await there.importTickets({ clientId: to.app.clientId, lines, sha256, fileSha256: '' })).toMatchObject({ tickets: 500 })
+      const { lines, sha256 } = await core.exportTickets({
+        clientId: from.app.clientId,
+        from: undefined,
+        to: undefined,
+        cursor: undefined,
+      })
+      expect(
+        await there.importTickets({ clientId: to.app.clientId, lines, sha256, fileSha256: '' }),
+      ).toMatchObject({ tickets: 500 })
       there.close()
-      expect((await run('import', path('unpriced.gz'), '--app', to.app.clientId)).text).toContain('705 tickets taken in, 500 known already')
-      expect(await to.rows(`select cost_attos from tickets where event_id = 'waiting'`)).toEqual([{ cost_attos: null }])
+      expect((await run('import', path('unpriced.gz'), '--app', to.app.clientId)).text).toContain(
+        '705 tickets taken in, 500 known already',
+      )
+      expect(await to.rows(`select cost_attos from tickets where event_id = 'waiting'`)).toEqual([
+        { cost_attos: null },
+      ])
     })
   })
 
@@ -153,9 +247,24 @@ describe('tollgate import', () => {
     const bytes = await readFile(path('good.gz'))
     const lines = text.split('\n')
     const damaged: Readonly<Record<string, Buffer>> = {
-      'chunk 2 is not what was written': gzipSync(lines.map((line, i) => (i === 700 ? line.replace('"feeWei" : "', '"feeWei" : "9') : line)).join('\n')),
-      'the end of the file is missing': gzipSync(lines.slice(0, -2).map((line) => `${line}\n`).join('')),
-      'the file is not as long as it was written': gzipSync(lines.filter((line, i) => i === 0 || i > lines.findIndex((one) => one.startsWith('{"kind":"chunk"'))).join('\n')),
+      'chunk 2 is not what was written': gzipSync(
+        lines
+          .map((line, i) => (i === 700 ? line.replace('"feeWei" : "', '"feeWei" : "9') : line))
+          .join('\n'),
+      ),
+      'the end of the file is missing': gzipSync(
+        lines
+          .slice(0, -2)
+          .map((line) => `${line}\n`)
+          .join(''),
+      ),
+      'the file is not as long as it was written': gzipSync(
+        lines
+          .filter(
+            (line, i) => i === 0 || i > lines.findIndex((one) => one.startsWith('{"kind":"chunk"')),
+          )
+          .join('\n'),
+      ),
       'the last line is cut off': gzipSync(text.slice(0, -10)),
       'it cannot be decompressed': bytes.subarray(0, bytes.length - 200),
       'this is no ticket file': gzipSync('{"kind":"manifest"}\n'),
@@ -174,24 +283,59 @@ describe('tollgate import', () => {
   })
 
   it('refuses lines that are not tickets, each for what is wrong, and writes none of them', async () => {
-    const good = (await core.exportTickets({ clientId: from.app.clientId, from: at(0), to: undefined, cursor: undefined })).lines.toString()
+    const good = (
+      await core.exportTickets({
+        clientId: from.app.clientId,
+        from: at(0),
+        to: undefined,
+        cursor: undefined,
+      })
+    ).lines.toString()
     const send = (text: string, sha256 = createHash('sha256').update(text).digest('hex')) =>
-      core.importTickets({ clientId: from.app.clientId, lines: Buffer.from(text), sha256, fileSha256: '' })
-    const change = (member: string, value: string) => good.replace(new RegExp(`"${member}" : ("(?:[^"\\\\]|\\\\.)*"|null)`), `"${member}" : ${value}`)
+      core.importTickets({
+        clientId: from.app.clientId,
+        lines: Buffer.from(text),
+        sha256,
+        fileSha256: '',
+      })
+    const change = (member: string, value: string) =>
+      good.replace(
+        new RegExp(`"${member}" : ("(?:[^"\\\\]|\\\\.)*"|null)`),
+        `"${member}" : ${value}`,
+      )
     const wrong: readonly (readonly [string, RegExp])[] = [
-      [change('feeWei', '"-1"'), /feeWei is not/], [change('feeWei', '"2"'), /costAttos is not the fee at its rate/],
-      [change('feeWei', `"${10n ** 28n}"`), /feeWei is not at most/], [change('costAttos', 'null'), /costAttos is not/],
-      [change('rateAttosPerEth', '"0"'), /costAttos is not/], [change('rateObservedAt', '"2026-04-10T12:00:00.000000Z"'), /rateObservedAt is not before the ticket/],
-      [change('digest', '"x"'), /digest/], [change('id', '""'), /id is not/], [change('user', '" "'), /user is not/],
-      [change('signedAt', '"2026-02-31T00:00:00.000000Z"'), /signedAt|rateObservedAt/], [change('signedAt', '"2031-01-01T00:00:00.000000Z"'), /signedAt is out of range/],
-      [change('sequence', '"9223372036854775807"'), /sequence/], [change('replayed', '"maybe"'), /replayed/],
-      [change('charge', '"x"'), /charge is not a UUID/], [change('model', '5'), /model/], [change('model', '"\\u0000"'), /model/],
-      ['null\n', /no JSON object/], ['{\n', /no JSON/], ['\n', /no JSON/], ['{}', /lines must be whole/], ['', /lines must be whole/],
+      [change('feeWei', '"-1"'), /feeWei is not/],
+      [change('feeWei', '"2"'), /costAttos is not the fee at its rate/],
+      [change('feeWei', `"${10n ** 28n}"`), /feeWei is not at most/],
+      [change('costAttos', 'null'), /costAttos is not/],
+      [change('rateAttosPerEth', '"0"'), /costAttos is not/],
+      [
+        change('rateObservedAt', '"2026-04-10T12:00:00.000000Z"'),
+        /rateObservedAt is not before the ticket/,
+      ],
+      [change('digest', '"x"'), /digest/],
+      [change('id', '""'), /id is not/],
+      [change('user', '" "'), /user is not/],
+      [change('signedAt', '"2026-02-31T00:00:00.000000Z"'), /signedAt|rateObservedAt/],
+      [change('signedAt', '"2031-01-01T00:00:00.000000Z"'), /signedAt is out of range/],
+      [change('sequence', '"9223372036854775807"'), /sequence/],
+      [change('replayed', '"maybe"'), /replayed/],
+      [change('charge', '"x"'), /charge is not a UUID/],
+      [change('model', '5'), /model/],
+      [change('model', '"\\u0000"'), /model/],
+      ['null\n', /no JSON object/],
+      ['{\n', /no JSON/],
+      ['\n', /no JSON/],
+      ['{}', /lines must be whole/],
+      ['', /lines must be whole/],
       ['{}\n'.repeat(1_001), /at most 1000 tickets/],
     ]
     for (const [text, message] of wrong) {
       const error = await refusal(send(text))
-      expect([error.reason, error.message]).toEqual(['REQUEST_INVALID', expect.stringMatching(message)])
+      expect([error.reason, error.message]).toEqual([
+        'REQUEST_INVALID',
+        expect.stringMatching(message),
+      ])
     }
     expect((await refusal(send(good, 'x'))).message).toContain('not those of their checksum')
     expect(await send(good)).toMatchObject({ tickets: 0, duplicates: 1 })

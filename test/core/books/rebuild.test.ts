@@ -12,16 +12,24 @@ const authId = (user: string) => `${world.app.clientId}:${user}`
 beforeAll(async () => {
   world = await startBooks()
   const events = Array.from({ length: 60 }, (_, i) => ({
-    auth_id: authId(['ada', 'bob', 'cy'][i % 3] ?? ''), session_id: `s${i % 5}`, sequence_number: Math.floor(i / 3),
-    computed_fee: String(10n ** 14n + BigInt(i)), current_time: at(-i * 400), pipeline: ['live', 'fixed'][i % 2],
-    billable_secs: `${i}.125`, pixels: i,
+    auth_id: authId(['ada', 'bob', 'cy'][i % 3] ?? ''),
+    session_id: `s${i % 5}`,
+    sequence_number: Math.floor(i / 3),
+    computed_fee: String(10n ** 14n + BigInt(i)),
+    current_time: at(-i * 400),
+    pipeline: ['live', 'fixed'][i % 2],
+    billable_secs: `${i}.125`,
+    pixels: i,
   }))
   await world.ingest(...events)
-  await world.as(world.app.basic).createGrant({ clientId: world.app.clientId, externalUserId: 'ada', amountUsdMicros: '77' })
+  await world
+    .as(world.app.basic)
+    .createGrant({ clientId: world.app.clientId, externalUserId: 'ada', amountUsdMicros: '77' })
 })
 afterAll(() => world.stop())
 
-const rebuild = async (...more: string[]) => JSON.parse((await tollgate('rebuild', '--json', ...more)).text).apps[0]
+const rebuild = async (...more: string[]) =>
+  JSON.parse((await tollgate('rebuild', '--json', ...more)).text).apps[0]
 const verified = async () => (await tollgate('verify')).code
 const everything = async () => ({
   hours: await world.rows(`
@@ -32,7 +40,9 @@ const everything = async () => ({
     select (to_jsonb(s) - array['manifest_id', 'app_name', 'pipeline', 'model_id']
             || jsonb_build_object('billable_secs', trim_scale(billable_secs)))::text as row
     from ticket_sessions s order by user_id, session_id`),
-  balances: await world.rows('select user_id, seq, balance_attos, granted_attos, topup_attos, adjusted_attos, consumed_attos, overage_attos, expired_attos, period_start, period_end, period_counts_from from balances order by user_id'),
+  balances: await world.rows(
+    'select user_id, seq, balance_attos, granted_attos, topup_attos, adjusted_attos, consumed_attos, overage_attos, expired_attos, period_start, period_end, period_counts_from from balances order by user_id',
+  ),
 })
 
 /** Ways to break derived rows; each keeps the table's own constraints. */
@@ -55,17 +65,30 @@ describe('tollgate rebuild', () => {
   it('makes the sessions of tickets that came before, and then has nothing to do', async () => {
     await rebuild()
     expect(await verified()).toBe(0)
-    expect(await rebuild()).toMatchObject({ clientId: world.app.clientId, usersDone: 3, usersTotal: 3, usageHourly: 0, ticketSessions: 0, balances: 0 })
+    expect(await rebuild()).toMatchObject({
+      clientId: world.app.clientId,
+      usersDone: 3,
+      usersTotal: 3,
+      usageHourly: 0,
+      ticketSessions: 0,
+      balances: 0,
+    })
   })
 
   it('restores exactly what was there, however it was damaged', async () => {
     const before = await everything()
-    await assert(asyncProperty(uniqueArray(constantFrom(...damages), { minLength: 1, maxLength: 4 }), async (chosen) => {
-      for (const damage of chosen) await world.damage(damage)
-      expect(await verified()).toBe(1)
-      await rebuild()
-      expect(await everything()).toEqual(before)
-    }), { numRuns: 12, seed })
+    await assert(
+      asyncProperty(
+        uniqueArray(constantFrom(...damages), { minLength: 1, maxLength: 4 }),
+        async (chosen) => {
+          for (const damage of chosen) await world.damage(damage)
+          expect(await verified()).toBe(1)
+          await rebuild()
+          expect(await everything()).toEqual(before)
+        },
+      ),
+      { numRuns: 12, seed },
+    )
     expect(await verified()).toBe(0)
   })
 
@@ -73,9 +96,17 @@ describe('tollgate rebuild', () => {
     const before = await everything()
     await world.damage('delete from balances')
     expect((await rebuild()).balances).toBe(3)
-    expect((await everything()).balances.map(({ period_start: _start, ...row }) => row))
-      .toEqual(before.balances.map(({ period_start: _start, ...row }) => row))
-    expect(await world.ingest({ session_id: 's0', sequence_number: 99, computed_fee: '1', current_time: at(1) })).toMatchObject({ tickets: 1 })
+    expect((await everything()).balances.map(({ period_start: _start, ...row }) => row)).toEqual(
+      before.balances.map(({ period_start: _start, ...row }) => row),
+    )
+    expect(
+      await world.ingest({
+        session_id: 's0',
+        sequence_number: 99,
+        computed_fee: '1',
+        current_time: at(1),
+      }),
+    ).toMatchObject({ tickets: 1 })
     await rebuild()
     expect(await verified()).toBe(0)
   })
@@ -84,9 +115,13 @@ describe('tollgate rebuild', () => {
     await world.damage('update usage_hourly set fee_wei = fee_wei + 1')
     const damaged = await everything()
     const hours = damaged.hours.length
-    expect((await tollgate('rebuild', '--dry-run')).text).toBe(`${world.app.clientId}  3 users: ${hours} hours, 0 sessions, 0 balances differ\n`)
+    expect((await tollgate('rebuild', '--dry-run')).text).toBe(
+      `${world.app.clientId}  3 users: ${hours} hours, 0 sessions, 0 balances differ\n`,
+    )
     expect(await everything()).toEqual(damaged)
-    expect((await tollgate('rebuild', '--app', world.app.clientId)).text).toContain(`${hours} hours, 0 sessions, 0 balances repaired`)
+    expect((await tollgate('rebuild', '--app', world.app.clientId)).text).toContain(
+      `${hours} hours, 0 sessions, 0 balances repaired`,
+    )
     expect(await verified()).toBe(0)
   })
 
@@ -94,40 +129,67 @@ describe('tollgate rebuild', () => {
     let sequence = 1_000
     const ingesting = async (user: string): Promise<void> => {
       for (let round = 0; round < 25; round++) {
-        await world.ingest(...Array.from({ length: 20 }, (_, i) => ({
-          auth_id: authId(user), session_id: `${user}-live`, sequence_number: sequence++, computed_fee: '3',
-          current_time: at(-i * 1_800), pipeline: 'live',
-        })))
+        await world.ingest(
+          ...Array.from({ length: 20 }, (_, i) => ({
+            auth_id: authId(user),
+            session_id: `${user}-live`,
+            sequence_number: sequence++,
+            computed_fee: '3',
+            current_time: at(-i * 1_800),
+            pipeline: 'live',
+          })),
+        )
       }
     }
     const rebuilding = async (): Promise<void> => {
       for (let round = 0; round < 8; round++) {
         await world.damage(damages[round % 4] ?? '')
-        for await (const message of core.rebuildBooks({ clientId: undefined, dryRun: false })) last = message.kind
+        for await (const message of core.rebuildBooks({ clientId: undefined, dryRun: false }))
+          last = message.kind
       }
     }
     const core = connectCore({ target: world.core.target, token: serviceToken })
     let last = ''
-    await Promise.all([ingesting('ada'), ingesting('bob'), ingesting('new'), rebuilding(), rebuilding()])
+    await Promise.all([
+      ingesting('ada'),
+      ingesting('bob'),
+      ingesting('new'),
+      rebuilding(),
+      rebuilding(),
+    ])
     core.close()
     expect(last).toBe('done')
     await world.damage(`delete from usage_hourly where pipeline = 'ghost'`)
     await rebuild()
     expect(await verified()).toBe(0)
-    expect(await world.rows(`select count(*) from tickets where fee_wei = 3`)).toEqual([{ count: '1500' }])
+    expect(await world.rows(`select count(*) from tickets where fee_wei = 3`)).toEqual([
+      { count: '1500' },
+    ])
   })
 
   it('does not make a balance of a ledger that contradicts itself', async () => {
     const entry = `seq = 2 and kind = 'charge' and user_id = (select id from end_users where external_user_id = 'ada')`
-    await world.damage(`update ledger_entries set amount_attos = amount_attos - 1e30 where ${entry}`)
+    await world.damage(
+      `update ledger_entries set amount_attos = amount_attos - 1e30 where ${entry}`,
+    )
     const { code, text } = await tollgate('rebuild')
-    expect([code, text]).toEqual([1, expect.stringMatching(/the log of user [\w-]{36} contradicts itself; tollgate verify tells where/)])
-    await world.damage(`update ledger_entries set amount_attos = amount_attos + 1e30 where ${entry}`)
+    expect([code, text]).toEqual([
+      1,
+      expect.stringMatching(
+        /the log of user [\w-]{36} contradicts itself; tollgate verify tells where/,
+      ),
+    ])
+    await world.damage(
+      `update ledger_entries set amount_attos = amount_attos + 1e30 where ${entry}`,
+    )
     expect(await verified()).toBe(0)
   })
 
   it('refuses an app that is not there', async () => {
-    expect(await tollgate('rebuild', '--app', 'app_x')).toEqual({ code: 1, text: 'tollgate: no app has this client id\n' })
+    expect(await tollgate('rebuild', '--app', 'app_x')).toEqual({
+      code: 1,
+      text: 'tollgate: no app has this client id\n',
+    })
     expect((await tollgate('rebuild', 'all')).code).toBe(2)
   })
 })

@@ -10,8 +10,12 @@ import { type TestApp, type TestCore, begin, serviceToken, startTestCore } from 
 export interface BooksWorld extends TestCore {
   readonly app: TestApp
   /** Takes events in, each with these members of `data`; what became of them. */
-  ingest(...events: readonly Event[]): Promise<{ tickets: number; duplicates: number; quarantined: number }>
-  ingestBytes(...envelopes: readonly Buffer[]): Promise<{ tickets: number; duplicates: number; quarantined: number }>
+  ingest(
+    ...events: readonly Event[]
+  ): Promise<{ tickets: number; duplicates: number; quarantined: number }>
+  ingestBytes(
+    ...envelopes: readonly Buffer[]
+  ): Promise<{ tickets: number; duplicates: number; quarantined: number }>
   rows(text: string, values?: readonly unknown[]): Promise<Record<string, string | null>[]>
   /** Runs SQL that the service itself refuses. */
   damage(text: string): Promise<void>
@@ -29,20 +33,29 @@ export async function startBooks(env: Readonly<Record<string, string>> = {}): Pr
   const send = unary(client.ingestEvents.bind(client))
 
   const ingestBytes = (...envelopes: readonly Buffer[]) =>
-    send({ envelopes: [...envelopes] }, { deadlineMs: 15_000, headers: { [serviceTokenHeader]: serviceToken } })
+    send(
+      { envelopes: [...envelopes] },
+      { deadlineMs: 15_000, headers: { [serviceTokenHeader]: serviceToken } },
+    )
 
   const ingest = (...events: readonly Event[]) =>
     ingestBytes(...events.map((data) => eventOf({ auth_id: `${app.clientId}:ada`, ...data })))
 
-  const rows = async (text: string, values: readonly unknown[] = []): Promise<Record<string, string | null>[]> => {
+  const rows = async (
+    text: string,
+    values: readonly unknown[] = [],
+  ): Promise<Record<string, string | null>[]> => {
     const { rows: found } = await core.sql.query<Record<string, unknown>>(text, [...values])
-    return found.map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, textOf(value)])))
+    return found.map((row) =>
+      Object.fromEntries(Object.entries(row).map(([name, value]) => [name, textOf(value)])),
+    )
   }
 
   /** Changes rows behind the triggers' back. It locks them in no order, so that it may have to try again. */
   async function damage(text: string, tries = 10): Promise<void> {
     await changeOnce(text).catch((error: unknown) => {
-      if (tries === 0 || !(error instanceof Error && 'code' in error && error.code === '40P01')) throw error
+      if (tries === 0 || !(error instanceof Error && 'code' in error && error.code === '40P01'))
+        throw error
       return damage(text, tries - 1)
     })
   }
@@ -69,13 +82,23 @@ export async function startBooks(env: Readonly<Record<string, string>> = {}): Pr
 }
 
 const textOf = (value: unknown): string | null =>
-  value === null || value === undefined ? null : value instanceof Date ? value.toISOString() : String(value)
+  value === null || value === undefined
+    ? null
+    : value instanceof Date
+      ? value.toISOString()
+      : String(value)
 
 /** The bytes of a signed-ticket event of the tests' present, with other `data` members and an id. */
-export const eventOf = ({ id = randomUUID(), ...data }: Event): Buffer => Buffer.from(JSON.stringify({
-  id, type: 'create_signed_ticket', timestamp: String(begin.getTime()), gateway: '',
-  data: { ...eventData, current_time: begin.toISOString(), ...data },
-}))
+export const eventOf = ({ id = randomUUID(), ...data }: Event): Buffer =>
+  Buffer.from(
+    JSON.stringify({
+      id,
+      type: 'create_signed_ticket',
+      timestamp: String(begin.getTime()),
+      gateway: '',
+      data: { ...eventData, current_time: begin.toISOString(), ...data },
+    }),
+  )
 
 let last: Promise<unknown> = Promise.resolve()
 

@@ -2,7 +2,16 @@ import { credentials, Metadata } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { serviceTokenHeader } from '../../../core/lib/grpc.ts'
 import { SignerServiceClient } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { type TestApp, type TestCore, day, outcome, serviceToken, startTestCore, storedHash, until } from '../support.ts'
+import {
+  type TestApp,
+  type TestCore,
+  day,
+  outcome,
+  serviceToken,
+  startTestCore,
+  storedHash,
+  until,
+} from '../support.ts'
 
 const accessToken = 'urn:ietf:params:oauth:token-type:access_token'
 const grantType = 'urn:ietf:params:oauth:grant-type:token-exchange'
@@ -18,11 +27,17 @@ beforeAll(async () => {
 afterAll(() => core?.stop())
 
 const nameOf = (externalUserId: string) => ({ clientId: app.clientId, externalUserId })
-const mint = async (user: string) => (await core.as(app.basic).mintUserToken(nameOf(user))).accessToken
+const mint = async (user: string) =>
+  (await core.as(app.basic).mintUserToken(nameOf(user))).accessToken
 
 async function open(user: string): Promise<string> {
   await core.as(app.basic).upsertUser(nameOf(user))
-  const given = { subjectToken: await mint(user), subjectTokenType: accessToken, audiences: [], resources: [] }
+  const given = {
+    subjectToken: await mint(user),
+    subjectTokenType: accessToken,
+    audiences: [],
+    resources: [],
+  }
   return (await core.as(app.basic).exchangeToken(given)).accessToken
 }
 
@@ -35,11 +50,16 @@ async function watch(): Promise<string[]> {
   metadata.set(serviceTokenHeader, serviceToken)
   const stream = client.watchInvalidations({}, metadata)
   onTestFinished(() => stream.cancel())
-  stream.on('data', ({ kind, id }: { kind: string; id: string }) => void heard.push(`${kind} ${id}`))
+  stream.on(
+    'data',
+    ({ kind, id }: { kind: string; id: string }) => void heard.push(`${kind} ${id}`),
+  )
   stream.on('error', () => undefined)
   // Nothing tells that the watch stands but what it hears.
   await until(async () => {
-    const { grant } = await core.as(app.basic).createGrant({ ...nameOf('ada'), amountUsdMicros: '1' })
+    const { grant } = await core
+      .as(app.basic)
+      .createGrant({ ...nameOf('ada'), amountUsdMicros: '1' })
     return grant !== undefined && heard.length > 0
   })
   return heard
@@ -51,20 +71,28 @@ describe('an opaque signer session', () => {
     const { identity, access, expiresAt, scope } = await core.as().verifySignerSession({ token })
     expect(identity).toMatchObject({ clientId: app.clientId, externalUserId: 'ada' })
     expect(access).toMatchObject({ active: true, remainingUsdAttos: (5n * 10n ** 18n).toString() })
-    expect([Number(expiresAt), scope]).toEqual([Math.floor((core.clock.now().getTime() + day) / 1000), 'sign:job'])
+    expect([Number(expiresAt), scope]).toEqual([
+      Math.floor((core.clock.now().getTime() + day) / 1000),
+      'sign:job',
+    ])
   })
 
   it('is stored by hash alone', async () => {
     const token = await open('ada')
-    const { rows } = await core.sql.query('select id from signer_sessions where token_hash = $1', [storedHash(token)])
+    const { rows } = await core.sql.query('select id from signer_sessions where token_hash = $1', [
+      storedHash(token),
+    ])
     expect(rows).toHaveLength(1)
-    const { rows: all } = await core.sql.query<{ text: string }>('select signer_sessions::text as text from signer_sessions')
+    const { rows: all } = await core.sql.query<{ text: string }>(
+      'select signer_sessions::text as text from signer_sessions',
+    )
     expect(all.map(({ text }) => text).join()).not.toContain(token)
   })
 
   it('ends after a day, at its revocation and with its user, and its watchers hear of it', async () => {
     const heard = await watch()
-    const idOf = async (token: string) => (await core.as().verifySignerSession({ token })).identity?.keyId ?? ''
+    const idOf = async (token: string) =>
+      (await core.as().verifySignerSession({ token })).identity?.keyId ?? ''
     const revoked = await open('bob')
     const ended = await open('bob')
     const ids = [await idOf(revoked), await idOf(ended)]
@@ -84,17 +112,28 @@ describe('an opaque signer session', () => {
     const other = await core.newApp()
     await open('ada')
     const [session] = (await core.as(app.basic).listSignerSessions(nameOf('ada'))).sessions
-    expect(await outcome(core.as(other.basic).revokeSignerSession({ ...nameOf('ada'), id: session?.id ?? '' }))).toBe('NOT_FOUND')
+    expect(
+      await outcome(
+        core.as(other.basic).revokeSignerSession({ ...nameOf('ada'), id: session?.id ?? '' }),
+      ),
+    ).toBe('NOT_FOUND')
     expect(await outcome(core.as(other.basic).listSignerSessions(nameOf('ada')))).toBe('NOT_FOUND')
   })
 
   it('leaves an audit entry when it is opened, refused and revoked', async () => {
-    const wrong = { subjectToken: 'x.y.z', subjectTokenType: accessToken, audiences: [], resources: [] }
+    const wrong = {
+      subjectToken: 'x.y.z',
+      subjectTokenType: accessToken,
+      audiences: [],
+      resources: [],
+    }
     expect(await outcome(core.as(app.basic).exchangeToken(wrong))).toBe('GRANT_INVALID')
     const { rows } = await core.sql.query<{ action: string; status: string }>(`
       select distinct action, status from audit_log where action like 'signer_session%' order by action, status`)
     expect(rows.map(({ action, status }) => `${action} ${status}`)).toEqual([
-      'signer_session_revoked success', 'signer_session_token_exchange refused', 'signer_session_token_exchange success',
+      'signer_session_revoked success',
+      'signer_session_token_exchange refused',
+      'signer_session_token_exchange success',
     ])
   })
 })
@@ -105,13 +144,21 @@ describe('an exchange for a user with nothing left', () => {
     await core.as(poor.basic).upsertUser(user)
     const { accessToken: subjectToken } = await core.as(poor.basic).mintUserToken(user)
     return to.exchangeToken({
-      clientId: poor.clientId, grantType, subjectToken, subjectTokenType: accessToken, audiences: [], resources: [],
+      clientId: poor.clientId,
+      grantType,
+      subjectToken,
+      subjectTokenType: accessToken,
+      audiences: [],
+      resources: [],
     })
   }
 
   it('answers that there is no access, unless that is enforced', async () => {
     const poor = await core.newApp({ starterUsdMicros: '0' })
-    expect((await exchange(core.as(), poor)).session).toMatchObject({ hasAccess: false, balanceUsdMicros: '0' })
+    expect((await exchange(core.as(), poor)).session).toMatchObject({
+      hasAccess: false,
+      balanceUsdMicros: '0',
+    })
     const strict = await core.startAnother({ ENFORCE_ALLOWANCE_ON_EXCHANGE: 'true' })
     expect(await outcome(exchange(strict.as(), poor))).toBe('ALLOWANCE_EXHAUSTED')
   })

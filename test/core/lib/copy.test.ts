@@ -21,47 +21,72 @@ afterAll(async () => {
 })
 
 const digits = (max: number) => fc.stringMatching(new RegExp(`^[0-9]{1,${max}}$`))
-const decimal = fc.tuple(fc.boolean(), digits(30), fc.option(digits(30))).map(([negative, whole, fraction]) =>
-  `${negative ? '-' : ''}${whole.replace(/^0+(?=\d)/, '')}${fraction === null ? '' : `.${fraction}`}`)
+const decimal = fc
+  .tuple(fc.boolean(), digits(30), fc.option(digits(30)))
+  .map(
+    ([negative, whole, fraction]) =>
+      `${negative ? '-' : ''}${whole.replace(/^0+(?=\d)/, '')}${fraction === null ? '' : `.${fraction}`}`,
+  )
 const row = fc.record({
-  words: fc.oneof(fc.string(), fc.string({ unit: 'binary', maxLength: 100 }), fc.constant('x'.repeat(5_000)))
+  words: fc
+    .oneof(
+      fc.string(),
+      fc.string({ unit: 'binary', maxLength: 100 }),
+      fc.constant('x'.repeat(5_000)),
+    )
     .map((text) => text.toWellFormed().replaceAll('\u0000', '')),
-  amount: fc.option(decimal), small: fc.integer({ min: -(2 ** 31), max: 999_999 }),
-  large: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), yes: fc.boolean(),
+  amount: fc.option(decimal),
+  small: fc.integer({ min: -(2 ** 31), max: 999_999 }),
+  large: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+  yes: fc.boolean(),
   // Of the years 1970 to 2223, all whose distance to 2000 a double holds with room to spare.
   micros: fc.integer({ min: 0, max: 8_000_000_000_000_000 }),
 })
 
 describe('rows for COPY', () => {
   it('arrive as they were, whatever they hold', async () => {
-    await fc.assert(fc.asyncProperty(fc.array(row, { maxLength: 40 }), async (given) => {
-      const rows = createRowBuffer(new ArrayBuffer(64))
-      const ids = given.map(() => randomUUID())
-      given.forEach(({ words, amount, small, large, yes, micros }, place) => {
-        rows.row(8)
-        rows.int4(place)
-        rows.text(words)
-        if (amount === null) rows.none()
-        else rows.numeric(amount)
-        rows.int4(small)
-        rows.int8(large)
-        rows.boolean(yes)
-        rows.instant(micros)
-        rows.uuid(uuidBytes(ids[place] ?? ''))
-      })
-      await tx(pool, async (db) => {
-        await db.query('delete from copied')
-        await copyRows(db, 'copied', rows.slice(0, rows.end()))
-      })
-      const read = await pool.query(`
+    await fc.assert(
+      fc.asyncProperty(fc.array(row, { maxLength: 40 }), async (given) => {
+        const rows = createRowBuffer(new ArrayBuffer(64))
+        const ids = given.map(() => randomUUID())
+        given.forEach(({ words, amount, small, large, yes, micros }, place) => {
+          rows.row(8)
+          rows.int4(place)
+          rows.text(words)
+          if (amount === null) rows.none()
+          else rows.numeric(amount)
+          rows.int4(small)
+          rows.int8(large)
+          rows.boolean(yes)
+          rows.instant(micros)
+          rows.uuid(uuidBytes(ids[place] ?? ''))
+        })
+        await tx(pool, async (db) => {
+          await db.query('delete from copied')
+          await copyRows(db, 'copied', rows.slice(0, rows.end()))
+        })
+        const read = await pool.query(
+          `
         select words, amount, small, large, yes, (extract(epoch from at) * 1000000)::bigint as micros, id,
                amount is not distinct from told as same
         from copied join unnest($1::numeric[]) with ordinality as t (told, nth) on nth = place + 1 order by place`,
-      [given.map(({ amount }) => amount)])
-      expect(read.rows).toEqual(given.map(({ words, small, large, yes, micros }, place) => ({
-        words, small, large, yes, micros: BigInt(micros), id: ids[place], same: true, amount: read.rows[place].amount,
-      })))
-    }), { numRuns: 60 })
+          [given.map(({ amount }) => amount)],
+        )
+        expect(read.rows).toEqual(
+          given.map(({ words, small, large, yes, micros }, place) => ({
+            words,
+            small,
+            large,
+            yes,
+            micros: BigInt(micros),
+            id: ids[place],
+            same: true,
+            amount: read.rows[place].amount,
+          })),
+        )
+      }),
+      { numRuns: 60 },
+    )
   })
 
   it('are refused by what Postgres says, and the connection goes on', async () => {

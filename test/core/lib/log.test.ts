@@ -6,33 +6,58 @@ import { createLog } from '../../../core/lib/log.ts'
 
 function logged(fields: object): Record<string, unknown> {
   const lines: string[] = []
-  createLog({ level: 'info', name: 'test' }, { write: (line) => void lines.push(line) }).info(fields, 'said')
+  createLog({ level: 'info', name: 'test' }, { write: (line) => void lines.push(line) }).info(
+    fields,
+    'said',
+  )
   return JSON.parse(lines.join(''))
 }
 
 it('censors what has the name of a secret, wherever in an object it stands, and changes nothing else', () => {
   const fields = {
-    token: 'a', deep: { apiKey: 'b', request: { headers: { authorization: 'c' }, cookie: 'd' } }, list: ['kept'], tokens: 3, nothing: null,
+    token: 'a',
+    deep: { apiKey: 'b', request: { headers: { authorization: 'c' }, cookie: 'd' } },
+    list: ['kept'],
+    tokens: 3,
+    nothing: null,
   }
   const before = structuredClone(fields)
   expect(logged(fields)).toMatchObject({
-    msg: 'said', name: 'test', token: '[redacted]', list: ['kept'], tokens: 3, nothing: null,
+    msg: 'said',
+    name: 'test',
+    token: '[redacted]',
+    list: ['kept'],
+    tokens: 3,
+    nothing: null,
     deep: { apiKey: '[redacted]', request: { cookie: '[redacted]' } },
   })
   expect(fields).toEqual(before)
 })
 
 it('tells an error with its stack and its members, but no secret among them', () => {
-  const err = Object.assign(new Error('broken'), { code: 'E1', token: 'a', request: { secret: 'b' } })
+  const err = Object.assign(new Error('broken'), {
+    code: 'E1',
+    token: 'a',
+    request: { secret: 'b' },
+  })
   const line = logged({ err })
-  expect(line['err']).toMatchObject({ type: 'Error', message: 'broken', stack: expect.stringContaining('log.test.ts'), code: 'E1', token: '[redacted]' })
+  expect(line['err']).toMatchObject({
+    type: 'Error',
+    message: 'broken',
+    stack: expect.stringContaining('log.test.ts'),
+    code: 'E1',
+    token: '[redacted]',
+  })
   expect(JSON.stringify(line)).not.toContain('"b"')
 })
 
 it('tells what else was thrown as it is, without its secrets', () => {
   expect(logged({ err: 'just words' })['err']).toBe('just words')
   expect(logged({ err: undefined })).not.toHaveProperty('err')
-  expect(logged({ err: { code: 7, secret: 'b' } })['err']).toEqual({ code: 7, secret: '[redacted]' })
+  expect(logged({ err: { code: 7, secret: 'b' } })['err']).toEqual({
+    code: 7,
+    secret: '[redacted]',
+  })
 })
 
 it('writes every line in its order, also what was logged right before the process exits or fails', async () => {
@@ -40,8 +65,15 @@ it('writes every line in its order, also what was logged right before the proces
     const log = createLog({ level: 'info', name: 'test' })
     log.info('one'); log.info('two')
     setTimeout(() => { log.info('three'); log.fatal('four'); log.info('five'); process.exit(3) }, 200)`
-  const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', script], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, ['--input-type=module-typescript', '-e', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   const [output, [code]] = await Promise.all([text(child.stdout), once(child, 'exit')])
   expect(code).toBe(3)
-  expect(output.trim().split('\n').map((line) => JSON.parse(line).msg)).toEqual(['one', 'two', 'three', 'four', 'five'])
+  expect(
+    output
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line).msg),
+  ).toEqual(['one', 'two', 'three', 'four', 'five'])
 })

@@ -1,8 +1,21 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
-  divCeil, divFloor, ethRate, formatDecimal18, formatEth, microsDown, microsThatAddUp, microsToAttos, microsUp,
-  parseDecimal18, parseInteger, priceOf, usdAttos, usdMicros, wei,
+  divCeil,
+  divFloor,
+  ethRate,
+  formatDecimal18,
+  formatEth,
+  microsDown,
+  microsThatAddUp,
+  microsToAttos,
+  microsUp,
+  parseDecimal18,
+  parseInteger,
+  priceOf,
+  usdAttos,
+  usdMicros,
+  wei,
 } from '../../../core/lib/money.ts'
 
 const rate = (text: string) => ethRate(parseDecimal18(text) ?? -1n)
@@ -36,38 +49,57 @@ describe('pricing', () => {
 
 describe('rounding', () => {
   it('names its direction, also below zero', () => {
-    expect([divFloor(-1n, 2n), divCeil(-1n, 2n), divFloor(1n, 2n), divCeil(1n, 2n)]).toEqual([-1n, 0n, 0n, 1n])
+    expect([divFloor(-1n, 2n), divCeil(-1n, 2n), divFloor(1n, 2n), divCeil(1n, 2n)]).toEqual([
+      -1n,
+      0n,
+      0n,
+      1n,
+    ])
   })
 
   it('makes rows add up to the total that is shown beside them', () => {
-    fc.assert(fc.property(fc.array(fc.bigInt({ min: 0n, max: 10n ** 24n }), { maxLength: 40 }), (parts) => {
-      const shown = microsThatAddUp(parts.map(usdAttos))
-      const total = microsUp(usdAttos(parts.reduce((sum, part) => sum + part, 0n)))
-      expect(shown.reduce((sum: bigint, part) => sum + part, 0n)).toBe(total)
-      shown.forEach((micros, index) => {
-        const exact = usdAttos(parts[index] ?? 0n)
-        expect(micros === microsDown(exact) || micros === microsUp(exact)).toBe(true)
-      })
-    }))
+    fc.assert(
+      fc.property(fc.array(fc.bigInt({ min: 0n, max: 10n ** 24n }), { maxLength: 40 }), (parts) => {
+        const shown = microsThatAddUp(parts.map(usdAttos))
+        const total = microsUp(usdAttos(parts.reduce((sum, part) => sum + part, 0n)))
+        expect(shown.reduce((sum: bigint, part) => sum + part, 0n)).toBe(total)
+        shown.forEach((micros, index) => {
+          const exact = usdAttos(parts[index] ?? 0n)
+          expect(micros === microsDown(exact) || micros === microsUp(exact)).toBe(true)
+        })
+      }),
+    )
   })
 
   it('shows consumption up and a balance down, so that together they are what was granted', () => {
-    fc.assert(fc.property(fc.bigInt({ min: 0n, max: 10n ** 12n }), fc.bigInt({ min: 0n, max: 10n ** 24n }), (granted, spent) => {
-      const attos = microsToAttos(usdMicros(granted))
-      fc.pre(spent <= attos)
-      expect(microsUp(usdAttos(spent)) + microsDown(usdAttos(attos - spent))).toBe(granted)
-    }))
+    fc.assert(
+      fc.property(
+        fc.bigInt({ min: 0n, max: 10n ** 12n }),
+        fc.bigInt({ min: 0n, max: 10n ** 24n }),
+        (granted, spent) => {
+          const attos = microsToAttos(usdMicros(granted))
+          fc.pre(spent <= attos)
+          expect(microsUp(usdAttos(spent)) + microsDown(usdAttos(attos - spent))).toBe(granted)
+        },
+      ),
+    )
   })
 })
 
 describe('text', () => {
-  it.each(['', ' 5', '+5', '-5', '1.0', '0x10', '007', '5 ', '1e3', 'abc', '9'.repeat(31)])('does not take %j for an integer', (text) => {
-    expect(parseInteger(text)).toBeNull()
-  })
+  it.each(['', ' 5', '+5', '-5', '1.0', '0x10', '007', '5 ', '1e3', 'abc', '9'.repeat(31)])(
+    'does not take %j for an integer',
+    (text) => {
+      expect(parseInteger(text)).toBeNull()
+    },
+  )
 
-  it.each(['', '.5', '1.', '-1', '1e3', '01', '1.0000000000000000001', 'NaN', '1,5'])('does not take %j for a decimal', (text) => {
-    expect(parseDecimal18(text)).toBeNull()
-  })
+  it.each(['', '.5', '1.', '-1', '1e3', '01', '1.0000000000000000001', 'NaN', '1,5'])(
+    'does not take %j for a decimal',
+    (text) => {
+      expect(parseDecimal18(text)).toBeNull()
+    },
+  )
 
   it('prints ETH exactly: no trailing zero, no exponent, "0" for nothing', () => {
     expect(formatEth(wei(8_420_000_000_000_000n))).toBe('0.00842')
@@ -77,8 +109,10 @@ describe('text', () => {
   })
 
   it('reads back what it prints', () => {
-    fc.assert(fc.property(fc.bigInt({ min: 0n, max: 10n ** 35n }), (value) => {
-      expect(parseDecimal18(formatDecimal18(value))).toBe(value)
-    }))
+    fc.assert(
+      fc.property(fc.bigInt({ min: 0n, max: 10n ** 35n }), (value) => {
+        expect(parseDecimal18(formatDecimal18(value))).toBe(value)
+      }),
+    )
   })
 })

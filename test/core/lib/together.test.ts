@@ -31,7 +31,9 @@ describe('looking up together', () => {
 
   it('goes on beside a look-up that is slow, with a bounded number of them', async () => {
     const gate = Promise.withResolvers<void>()
-    const { ask, batches } = recorded((asked) => (asked.includes(1) ? gate.promise : Promise.resolve()))
+    const { ask, batches } = recorded((asked) =>
+      asked.includes(1) ? gate.promise : Promise.resolve(),
+    )
     const stuck = ask(1)
     await expect.poll(() => batches.length).toBe(1)
     expect(await ask(2)).toBe(20)
@@ -42,13 +44,21 @@ describe('looking up together', () => {
   it('asks for no more at once than allowed, in as many look-ups as allowed', async () => {
     const gate = Promise.withResolvers<void>()
     const batches: (readonly number[])[] = []
-    const ask = together(async (asked: readonly number[]) => {
-      batches.push(asked)
-      await gate.promise
-      return (one) => one * 10
-    }, { batchMax: 2, lanes: 2 })
+    const ask = together(
+      async (asked: readonly number[]) => {
+        batches.push(asked)
+        await gate.promise
+        return (one) => one * 10
+      },
+      { batchMax: 2, lanes: 2 },
+    )
     const all = Promise.all([1, 2, 3, 4, 5].map(ask))
-    await expect.poll(() => batches).toEqual([[1, 2], [3, 4]])
+    await expect
+      .poll(() => batches)
+      .toEqual([
+        [1, 2],
+        [3, 4],
+      ])
     gate.resolve()
     expect(await all).toEqual([10, 20, 30, 40, 50])
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
@@ -69,7 +79,9 @@ describe('looking up together', () => {
 
   it('fails all of a batch with its look-up, and the next not', async () => {
     let fails = true
-    const { ask } = recorded(async () => { if (fails) throw new Error('down') })
+    const { ask } = recorded(async () => {
+      if (fails) throw new Error('down')
+    })
     const outcomes = await Promise.allSettled([1, 2].map(ask))
     expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected'])
     fails = false

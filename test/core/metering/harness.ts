@@ -42,7 +42,12 @@ export interface MeteringOptions {
 /** A database with one app, and everything that metering stands on, real. */
 export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const database = await createDatabase()
-  const pool = createPool({ url: database.url, max: 8, name: 'metering-test', statementTimeoutMs: 20_000 })
+  const pool = createPool({
+    url: database.url,
+    max: 8,
+    name: 'metering-test',
+    statementTimeoutMs: 20_000,
+  })
   // Connections end when the database is dropped.
   pool.on('error', () => {})
   const clock = { at: new Date(at) }
@@ -54,15 +59,40 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const secrets = createSecrets({ current: '1', byId: new Map([['1', randomBytes(32)]]) })
-  const app = await createApps({ pool, plans, secrets, now }).create({ name: 'acme', included: usdMicros(5_000_000n) })
+  const app = await createApps({ pool, plans, secrets, now }).create({
+    name: 'acme',
+    included: usdMicros(5_000_000n),
+  })
   const users = createUsers({ pool, plans, invalidations, log, now })
   let registry = createMetrics('test')
 
-  function metering({ eventSource, charge = (real) => real, fixed = true, emitter, lossGraceSeconds = 300 }: MeteringOptions = {}) {
+  function metering({
+    eventSource,
+    charge = (real) => real,
+    fixed = true,
+    emitter,
+    lossGraceSeconds = 300,
+  }: MeteringOptions = {}) {
     registry = createMetrics('test')
     return createMetering({
-      pool, now, log, metrics: registry, users, invalidations, ledger: { charge: charge(ledger.charge) }, emitter,
-      config: { kafka: null, rates: { fixed: fixed ? dollars3000 : null, urls: [], pollSeconds: 3600, maxAgeSeconds: 600 }, lossGraceSeconds },
+      pool,
+      now,
+      log,
+      metrics: registry,
+      users,
+      invalidations,
+      ledger: { charge: charge(ledger.charge) },
+      emitter,
+      config: {
+        kafka: null,
+        rates: {
+          fixed: fixed ? dollars3000 : null,
+          urls: [],
+          pollSeconds: 3600,
+          maxAgeSeconds: 600,
+        },
+        lossGraceSeconds,
+      },
       ...(eventSource && { eventSource }),
     })
   }
@@ -81,25 +111,50 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
 
 /** What an observation of the rate would have left, at `observedAt`. */
 export async function recordRate(pool: Pool, observedAt: string, usd = 3000): Promise<void> {
-  await pool.query(`insert into rates (usd_attos_per_eth, source, observed_at) values ($1::numeric * 1e18, 'test', $2)`, [usd, observedAt])
+  await pool.query(
+    `insert into rates (usd_attos_per_eth, source, observed_at) values ($1::numeric * 1e18, 'test', $2)`,
+    [usd, observedAt],
+  )
 }
 
 type Fields = Readonly<Record<string, unknown>>
 
 export const eventData: Fields = {
-  app: 'acme/echo', auth_id: 'acme:alice', billable_secs: 10, computed_fee: '120000', cost: '12000.0000000000',
-  current_time: '2026-09-14T10:15:30.123456789Z', current_time_unix: 1789380930123, manifest_id: 'sess-01J7',
-  num_tickets: 1, orch_address: '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1', orch_url: 'https://orch.example:8935',
-  pipeline: 'live', pixels: 0, pm_session_id: '0x2b1f6c0e', previous_time: '2026-09-14T10:15:30.123456789Z',
-  previous_time_unix: 1789380930123, request_id: '1a2b3c4d', sequence_number: 0, session_balance: '49999999880000',
-  session_id: '9f86d081', session_status: 'new',
+  app: 'acme/echo',
+  auth_id: 'acme:alice',
+  billable_secs: 10,
+  computed_fee: '120000',
+  cost: '12000.0000000000',
+  current_time: '2026-09-14T10:15:30.123456789Z',
+  current_time_unix: 1789380930123,
+  manifest_id: 'sess-01J7',
+  num_tickets: 1,
+  orch_address: '0x5bE44e23041E93CDF9bCd5A0968524e104e38ae1',
+  orch_url: 'https://orch.example:8935',
+  pipeline: 'live',
+  pixels: 0,
+  pm_session_id: '0x2b1f6c0e',
+  previous_time: '2026-09-14T10:15:30.123456789Z',
+  previous_time_unix: 1789380930123,
+  request_id: '1a2b3c4d',
+  sequence_number: 0,
+  session_balance: '49999999880000',
+  session_id: '9f86d081',
+  session_status: 'new',
 }
 
 /** The new live session of signer-contract 5.5 (vector K1), with other `data` members and other envelope members. */
-export const envelope = (data: Fields = {}, more: Fields = {}): Buffer => Buffer.from(JSON.stringify({
-  id: randomUUID(), type: 'create_signed_ticket', timestamp: '1789380930131', gateway: '',
-  data: { ...eventData, ...data }, ...more,
-}))
+export const envelope = (data: Fields = {}, more: Fields = {}): Buffer =>
+  Buffer.from(
+    JSON.stringify({
+      id: randomUUID(),
+      type: 'create_signed_ticket',
+      timestamp: '1789380930131',
+      gateway: '',
+      data: { ...eventData, ...data },
+      ...more,
+    }),
+  )
 
 /** Everything that architecture section 4 says must always be true of what metering wrote; differences by name. */
 export async function differences(pool: Pool): Promise<Record<string, unknown[]>> {

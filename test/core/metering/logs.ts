@@ -18,7 +18,8 @@ export interface EventLog {
 const partitions = 3
 
 export const positionsIn = (pool: Pool): Positions => ({
-  read: (source) => offsets.readPositions(pool, source), rewind: (position) => offsets.rewind(pool, position),
+  read: (source) => offsets.readPositions(pool, source),
+  rewind: (position) => offsets.rewind(pool, position),
 })
 
 /** In memory: every reader reads every partition, as two collectors do while a group rebalances. */
@@ -28,14 +29,26 @@ export function memoryLog(): EventLog {
   let turn = 0
 
   async function open(pool: Pool) {
-    const batcher = createBatcher({ maxRecords: 700, maxBytes: 1e7, lingerMs: 5, onFull: () => {}, onRoom: () => {} })
+    const batcher = createBatcher({
+      maxRecords: 700,
+      maxBytes: 1e7,
+      lingerMs: 5,
+      onFull: () => {},
+      onRoom: () => {},
+    })
     const next = new Map(await offsets.readPositions(pool, source))
     const feed = () => {
       for (const [partition, log] of logs.entries()) {
         const from = Number(next.get(partition) ?? 0n)
         next.set(partition, BigInt(log.length))
         for (const [i, bytes] of log.slice(from).entries()) {
-          batcher.push({ source, partition, offset: BigInt(from + i), bytes, producedAtMs: Date.now() })
+          batcher.push({
+            source,
+            partition,
+            offset: BigInt(from + i),
+            bytes,
+            producedAtMs: Date.now(),
+          })
         }
       }
     }
@@ -52,7 +65,9 @@ export function memoryLog(): EventLog {
   }
 
   return {
-    append: async (events) => { for (const event of events) logs[turn++ % partitions]?.push(event) },
+    append: async (events) => {
+      for (const event of events) logs[turn++ % partitions]?.push(event)
+    },
     reader: (pool) => ({ name: source, open: () => open(pool) }),
     close: async () => {},
   }
@@ -61,8 +76,19 @@ export function memoryLog(): EventLog {
 /** The real thing. */
 export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
   const topic = await createTopic(partitions)
-  const producer = new Producer({ clientId: 'tollgate-test', bootstrapBrokers: [...brokers], autocreateTopics: false })
-  const config: KafkaConfig = { brokers, topic, group: topic, tls: null, sasl: null, sessionSeconds: 10 }
+  const producer = new Producer({
+    clientId: 'tollgate-test',
+    bootstrapBrokers: [...brokers],
+    autocreateTopics: false,
+  })
+  const config: KafkaConfig = {
+    brokers,
+    topic,
+    group: topic,
+    tls: null,
+    sasl: null,
+    sessionSeconds: 10,
+  }
   let turn = 0
 
   async function append(events: readonly Buffer[]): Promise<void> {
@@ -75,10 +101,11 @@ export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
     }
   }
 
-  const reader = (pool: Pool): EventSource => createKafkaSource(config, {
-    log: silentLog(),
-    positions: positionsIn(pool),
-  })
+  const reader = (pool: Pool): EventSource =>
+    createKafkaSource(config, {
+      log: silentLog(),
+      positions: positionsIn(pool),
+    })
 
   return { append, reader, close: () => producer.close() }
 }
@@ -86,5 +113,7 @@ export async function kafkaLog(brokers: readonly string[]): Promise<EventLog> {
 /** What collectors are tested on: always the log in memory, and Kafka where it is given. */
 export const eventLogs: readonly [name: string, make: () => Promise<EventLog>][] = [
   ['a log in memory', async () => memoryLog()],
-  ...(kafkaBrokers() === null ? [] : [['Kafka', () => kafkaLog(kafkaBrokers() ?? [])] as [string, () => Promise<EventLog>]]),
+  ...(kafkaBrokers() === null
+    ? []
+    : [['Kafka', () => kafkaLog(kafkaBrokers() ?? [])] as [string, () => Promise<EventLog>]]),
 ]

@@ -11,11 +11,13 @@ beforeEach(async () => {
 afterEach(() => world.stop())
 
 type Data = Parameters<typeof envelope>[0]
-const alice = (data: Data = {}): Buffer => envelope({ auth_id: `${world.app.clientId}:alice`, ...data })
+const alice = (data: Data = {}): Buffer =>
+  envelope({ auth_id: `${world.app.clientId}:alice`, ...data })
 /** Tickets of one session, by their sequence numbers, together in one batch. */
 const arrive = (numbers: readonly (number | string)[], data: Data = {}) =>
   metering.ingestEvents(numbers.map((sequence_number) => alice({ sequence_number, ...data })))
-const rows = async (text: string): Promise<Record<string, unknown>[]> => (await world.pool.query(text)).rows
+const rows = async (text: string): Promise<Record<string, unknown>[]> =>
+  (await world.pool.query(text)).rows
 
 /** A round, so many seconds later. */
 async function look(afterSeconds = 0): Promise<void> {
@@ -23,10 +25,15 @@ async function look(afterSeconds = 0): Promise<void> {
   await metering.watchLoss()
 }
 const grace = 300
-const lossOf = async (of = world) => (await metering.losses.ofApp(of.app.id, { limit: 0 }))
-const missing = async () => (await lossOf()).sessions.map((session) =>
-  [session.sessionId, session.lost, session.missing.map(({ first, last }) => `${first}-${last}`).join(' ')])
-const value = async (name: string): Promise<number> => Number((await world.metric(`${name}{`))[0]?.split(' ').at(-1))
+const lossOf = async (of = world) => await metering.losses.ofApp(of.app.id, { limit: 0 })
+const missing = async () =>
+  (await lossOf()).sessions.map((session) => [
+    session.sessionId,
+    session.lost,
+    session.missing.map(({ first, last }) => `${first}-${last}`).join(' '),
+  ])
+const value = async (name: string): Promise<number> =>
+  Number((await world.metric(`${name}{`))[0]?.split(' ').at(-1))
 
 describe('a hole in the sequence numbers of a session', () => {
   it('is a lost ticket when it is still there after the grace time (K6)', async () => {
@@ -50,8 +57,9 @@ describe('a hole in the sequence numbers of a session', () => {
     await look(grace)
     await look(grace)
     expect(await missing()).toEqual([])
-    expect(await rows('select gapped, watched, irregular, lost_count from ticket_sessions')).toEqual([
-      { gapped: false, watched: false, irregular: false, lost_count: 0n }])
+    expect(
+      await rows('select gapped, watched, irregular, lost_count from ticket_sessions'),
+    ).toEqual([{ gapped: false, watched: false, irregular: false, lost_count: 0n }])
   })
 
   it('is lost no more when its ticket comes after all', async () => {
@@ -67,7 +75,9 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await missing()).toEqual([])
     expect(await value('metering_lost_tickets')).toBe(0)
     expect(await value('metering_lost_found_total')).toBe(2)
-    expect(await rows('select watched, lost from ticket_sessions')).toEqual([{ watched: false, lost: '{}' }])
+    expect(await rows('select watched, lost from ticket_sessions')).toEqual([
+      { watched: false, lost: '{}' },
+    ])
   })
 
   it('has its own grace time, also beside one that is lost already', async () => {
@@ -112,7 +122,9 @@ describe('a hole in the sequence numbers of a session', () => {
     metering = world.metering()
     await look()
     expect((await lossOf()).totals).toMatchObject({ sessions: 30n, lost: 30n })
-    expect((await missing()).every(([, lost, ranges]) => lost === 1n && ranges === '1-1')).toBe(true)
+    expect((await missing()).every(([, lost, ranges]) => lost === 1n && ranges === '1-1')).toBe(
+      true,
+    )
   })
 })
 
@@ -120,9 +132,13 @@ describe('a fork', () => {
   it('is flagged, counted and billed: same session and sequence number, other time (K5)', async () => {
     await arrive([0, 1])
     await arrive([1], { current_time: '2026-09-14T10:15:31Z' })
-    expect((await lossOf()).sessions).toMatchObject([{ sessionId: '9f86d081', lost: 0n, forked: 1n, tickets: 3n }])
+    expect((await lossOf()).sessions).toMatchObject([
+      { sessionId: '9f86d081', lost: 0n, forked: 1n, tickets: 3n },
+    ])
     expect(await value('metering_forked_tickets_total')).toBe(1)
-    expect(await rows('select sequence_number from tickets where replayed')).toEqual([{ sequence_number: 1n }])
+    expect(await rows('select sequence_number from tickets where replayed')).toEqual([
+      { sequence_number: 1n },
+    ])
   })
 })
 

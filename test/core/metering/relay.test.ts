@@ -4,7 +4,10 @@ import type { Begun, Ingested, Prepared } from '../../../core/metering/ingest.ts
 import { createRelay } from '../../../core/metering/relay.ts'
 
 const ingested: Ingested = {
-  counts: { ticket: 1, duplicate: 0, ignored: 0, quarantined: 0 }, quarantined: new Map(), unpriced: 0, exhausted: [],
+  counts: { ticket: 1, duplicate: 0, ignored: 0, quarantined: 0 },
+  quarantined: new Map(),
+  unpriced: 0,
+  exhausted: [],
   irregular: { forked: 0, late: 0, lost: 0n },
 }
 // The relay only tells batches from each other.
@@ -16,7 +19,8 @@ function scripted({ failing = [] as readonly string[] } = {}) {
   const said: string[] = []
   const names = new Map<Prepared, string>()
   const waits = new Map<string, PromiseWithResolvers<void>>()
-  const gate = (name: string) => waits.get(name) ?? waits.set(name, Promise.withResolvers<void>()).get(name)
+  const gate = (name: string) =>
+    waits.get(name) ?? waits.set(name, Promise.withResolvers<void>()).get(name)
   const nameOf = (prepared: Prepared): string => names.get(prepared) ?? '?'
 
   function begin(prepared: Prepared): Begun | null {
@@ -25,7 +29,8 @@ function scripted({ failing = [] as readonly string[] } = {}) {
     said.push(`begin ${name}`)
     const waiting = gate(`wait ${name}`)?.promise ?? Promise.resolve()
     return {
-      prepared, waiting,
+      prepared,
+      waiting,
       finish: async () => {
         said.push(`finish ${name}`)
         await gate(`finish ${name}`)?.promise
@@ -50,7 +55,12 @@ function scripted({ failing = [] as readonly string[] } = {}) {
     names.set(prepared, name)
     return prepared
   }
-  return { relay: createRelay({ begin, commit }, silentLog()), said, named, go: (step: string) => gate(step)?.resolve() }
+  return {
+    relay: createRelay({ begin, commit }, silentLog()),
+    said,
+    named,
+    go: (step: string) => gate(step)?.resolve(),
+  }
 }
 
 describe('the relay of batches', () => {
@@ -119,6 +129,16 @@ describe('the relay of batches', () => {
     await relay.stop()
     late.resolve(named('3'))
     await turn()
-    expect(said).toEqual(['begin 1', 'finish 1', 'begin 2', 'finished 1', 'abandon 2', 'abandoned 2', 'begin 2', 'finish 2', 'finished 2'])
+    expect(said).toEqual([
+      'begin 1',
+      'finish 1',
+      'begin 2',
+      'finished 1',
+      'abandon 2',
+      'abandoned 2',
+      'begin 2',
+      'finish 2',
+      'finished 2',
+    ])
   })
 })

@@ -7,15 +7,33 @@ import type { Rpc } from '../../../core/serve.ts'
 import { createWorld, envelope, type World } from './harness.ts'
 
 const serviceToken = 't'.repeat(32)
-const nobody = async (): Promise<never> => { throw new DomainError('CREDENTIAL_INVALID', 'nobody') }
+const nobody = async (): Promise<never> => {
+  throw new DomainError('CREDENTIAL_INVALID', 'nobody')
+}
 const deps = {
-  authenticator: { m2mByBasic: nobody, m2mByToken: nobody, userByToken: nobody, accountBySession: nobody, memberOf: nobody }, serviceToken, log: silentLog(), metrics: createMetrics('test'),
+  authenticator: {
+    m2mByBasic: nobody,
+    m2mByToken: nobody,
+    userByToken: nobody,
+    accountBySession: nobody,
+    memberOf: nobody,
+  },
+  serviceToken,
+  log: silentLog(),
+  metrics: createMetrics('test'),
   settle: () => Promise.reject(new Error('not one of many')),
 }
 
-function call<Request, Response>(handler: Rpc<Request, Response>, request: Request, token = serviceToken): Promise<Response> {
+function call<Request, Response>(
+  handler: Rpc<Request, Response>,
+  request: Request,
+  token = serviceToken,
+): Promise<Response> {
   const shown = { serviceToken: token, authorization: undefined, session: undefined }
-  return handler.unary({ request, shown, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } }, deps)
+  return handler.unary(
+    { request, shown, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } },
+    deps,
+  )
 }
 
 let world: World
@@ -32,44 +50,106 @@ describe('the metering service', () => {
     expect(await call(rpc.recordRate, { usdPerEth: '3000.50', source: 'desk' })).toEqual({
       rate: { usdPerEth: '3000.5', source: 'manual:desk', observedAt: '2026-09-14T10:20:00.000Z' },
     })
-    const event = envelope({ auth_id: `${world.app.clientId}:ada`, current_time: '2026-09-14T10:21:00Z' })
-    const envelopes = [event, event, envelope(), envelope({}, { type: 'stream_trace' }), Buffer.from('{')]
-    expect(await call(rpc.ingestEvents, { envelopes })).toEqual({ tickets: 1, duplicates: 1, ignored: 1, quarantined: 2 })
-    expect(await call(rpc.ingestEvents, { envelopes: [] })).toEqual({ tickets: 0, duplicates: 0, ignored: 0, quarantined: 0 })
+    const event = envelope({
+      auth_id: `${world.app.clientId}:ada`,
+      current_time: '2026-09-14T10:21:00Z',
+    })
+    const envelopes = [
+      event,
+      event,
+      envelope(),
+      envelope({}, { type: 'stream_trace' }),
+      Buffer.from('{'),
+    ]
+    expect(await call(rpc.ingestEvents, { envelopes })).toEqual({
+      tickets: 1,
+      duplicates: 1,
+      ignored: 1,
+      quarantined: 2,
+    })
+    expect(await call(rpc.ingestEvents, { envelopes: [] })).toEqual({
+      tickets: 0,
+      duplicates: 0,
+      ignored: 0,
+      quarantined: 0,
+    })
     expect(await call(rpc.getMeteringStatus, {})).toEqual({
-      streams: [{ source: 'direct', partition: 0, nextOffset: '5', tickets: '1', duplicates: '1', ignored: '1', quarantined: '2' }],
-      unpricedTickets: '0', quarantinedEvents: '2',
-      usableRate: { usdPerEth: '3000.5', source: 'manual:desk', observedAt: '2026-09-14T10:20:00.000Z' },
+      streams: [
+        {
+          source: 'direct',
+          partition: 0,
+          nextOffset: '5',
+          tickets: '1',
+          duplicates: '1',
+          ignored: '1',
+          quarantined: '2',
+        },
+      ],
+      unpricedTickets: '0',
+      quarantinedEvents: '2',
+      usableRate: {
+        usdPerEth: '3000.5',
+        source: 'manual:desk',
+        observedAt: '2026-09-14T10:20:00.000Z',
+      },
     })
   })
 
   it('prices what waited with a rate of its own time, recorded afterwards, and nothing that has its price', async () => {
     const metering = world.metering({ fixed: false })
     const own = createMeteringRpc({ metering }).meteringService
-    const signed = ['2026-09-14T08:59:59.999Z', '2026-09-14T09:00:00Z', '2026-09-14T09:10:00Z', '2026-09-14T09:10:00.001Z']
+    const signed = [
+      '2026-09-14T08:59:59.999Z',
+      '2026-09-14T09:00:00Z',
+      '2026-09-14T09:10:00Z',
+      '2026-09-14T09:10:00.001Z',
+    ]
     const envelopes = signed.map((current_time, sequence_number) =>
-      envelope({ auth_id: `${world.app.clientId}:bob`, computed_fee: '7', current_time, sequence_number }))
+      envelope({
+        auth_id: `${world.app.clientId}:bob`,
+        computed_fee: '7',
+        current_time,
+        sequence_number,
+      }),
+    )
     await call(own.ingestEvents, { envelopes })
-    const costs = async () => (await world.pool.query<{ cost_attos: string | null }>(
-      `select cost_attos from tickets where fee_wei = 7 order by signed_at`)).rows.map((row) => row.cost_attos)
+    const costs = async () =>
+      (
+        await world.pool.query<{ cost_attos: string | null }>(
+          `select cost_attos from tickets where fee_wei = 7 order by signed_at`,
+        )
+      ).rows.map((row) => row.cost_attos)
     expect(await costs()).toEqual([null, null, null, null])
     await metering.start()
     try {
       const at = { usdPerEth: '2', source: 'desk', observedAt: '2026-09-14T09:00:00Z' }
-      expect(await call(own.recordRate, at)).toMatchObject({ rate: { usdPerEth: '2', observedAt: '2026-09-14T09:00:00.000Z' } })
+      expect(await call(own.recordRate, at)).toMatchObject({
+        rate: { usdPerEth: '2', observedAt: '2026-09-14T09:00:00.000Z' },
+      })
       await expect.poll(costs).toEqual([null, '14', '14', null])
       await call(own.recordRate, { ...at, usdPerEth: '9', observedAt: '2026-09-14T09:05:00Z' })
       await expect.poll(costs).toEqual([null, '14', '14', '63'])
     } finally {
       await metering.stop()
     }
-    expect(await call(own.recordRate, { usdPerEth: '1', source: 'desk', observedAt: '2027-01-01T00:00:00Z' }).catch((error: DomainError) => error.reason))
-      .toBe('REQUEST_INVALID')
+    expect(
+      await call(own.recordRate, {
+        usdPerEth: '1',
+        source: 'desk',
+        observedAt: '2027-01-01T00:00:00Z',
+      }).catch((error: DomainError) => error.reason),
+    ).toBe('REQUEST_INVALID')
   })
 
   it('refuses more than 1000 envelopes, rates that are none, and strangers', async () => {
-    await expect(call(rpc.ingestEvents, { envelopes: Array.from({ length: 1_001 }, () => Buffer.from('{}')) })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
-    await expect(call(rpc.recordRate, { usdPerEth: '0', source: 'desk' })).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
-    await expect(call(rpc.getMeteringStatus, {}, 'wrong')).rejects.toMatchObject({ reason: 'SERVICE_TOKEN_INVALID' })
+    await expect(
+      call(rpc.ingestEvents, { envelopes: Array.from({ length: 1_001 }, () => Buffer.from('{}')) }),
+    ).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+    await expect(call(rpc.recordRate, { usdPerEth: '0', source: 'desk' })).rejects.toMatchObject({
+      reason: 'REQUEST_INVALID',
+    })
+    await expect(call(rpc.getMeteringStatus, {}, 'wrong')).rejects.toMatchObject({
+      reason: 'SERVICE_TOKEN_INVALID',
+    })
   })
 })

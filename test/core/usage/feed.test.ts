@@ -3,7 +3,12 @@ import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import { parseExternalUserId, userId as asUserId } from '../../../core/ids.ts'
 import { createFeed } from '../../../core/usage/feed.ts'
-import { type ChargeEntry, type ChargeKey, chargesBetween, currentSnapshot } from '../../../core/usage/feed-store.ts'
+import {
+  type ChargeEntry,
+  type ChargeKey,
+  chargesBetween,
+  currentSnapshot,
+} from '../../../core/usage/feed-store.ts'
 import { until } from '../support.ts'
 import { createWorld, type World } from '../metering/harness.ts'
 
@@ -11,7 +16,13 @@ let world: World
 let user: string
 beforeAll(async () => {
   world = await createWorld()
-  user = (await world.users.upsert(world.app.id, { externalUserId: parseExternalUserId('ann') }, { name: 'test' })).user.id
+  user = (
+    await world.users.upsert(
+      world.app.id,
+      { externalUserId: parseExternalUserId('ann') },
+      { name: 'test' },
+    )
+  ).user.id
 })
 afterAll(() => world.stop())
 
@@ -23,10 +34,22 @@ const entry = (seq: number) => ({
 
 describe('the feed of charges', () => {
   it('tells of an entry whose transaction ends long after later ones, once', async () => {
-    const feed = createFeed({ pool: world.pool, log: silentLog(), metrics: createMetrics('test'), pollMs: 20 })
+    const feed = createFeed({
+      pool: world.pool,
+      log: silentLog(),
+      metrics: createMetrics('test'),
+      pollMs: 20,
+    })
     const seen: string[] = []
     let arrived = 0
-    const follower = { appId: world.app.id, userId: null, charge: ({ key }: { key: { seq: string } }) => void seen.push(key.seq), arrived: () => { arrived++ } }
+    const follower = {
+      appId: world.app.id,
+      userId: null,
+      charge: ({ key }: { key: { seq: string } }) => void seen.push(key.seq),
+      arrived: () => {
+        arrived++
+      },
+    }
     await feed.join(follower)
     const slow = await world.pool.connect()
     await slow.query('begin')
@@ -60,14 +83,35 @@ describe('the feed of charges', () => {
       after = page.at(-1)?.key ?? null
     }
     expect(pages).toEqual([['201', '202'], ['203', '204'], ['205']])
-    const [first] = await chargesBetween(world.pool, { ...between, after: null, userId: asUserId(user) })
-    expect(first).toMatchObject({ externalUserId: 'ann', cost: 7n, overage: 2n, balanceAfter: 0n, ticketCount: 3 })
-    expect(await chargesBetween(world.pool, { ...between, after: null, userId: asUserId('11111111-1111-4111-8111-111111111111') })).toEqual([])
+    const [first] = await chargesBetween(world.pool, {
+      ...between,
+      after: null,
+      userId: asUserId(user),
+    })
+    expect(first).toMatchObject({
+      externalUserId: 'ann',
+      cost: 7n,
+      overage: 2n,
+      balanceAfter: 0n,
+      ticketCount: 3,
+    })
+    expect(
+      await chargesBetween(world.pool, {
+        ...between,
+        after: null,
+        userId: asUserId('11111111-1111-4111-8111-111111111111'),
+      }),
+    ).toEqual([])
   })
 
   it('holds only so many followers', async () => {
     const feed = createFeed({ pool: world.pool, log: silentLog(), metrics: createMetrics('test') })
-    const follower = () => ({ appId: world.app.id, userId: null, charge: () => {}, arrived: () => {} })
+    const follower = () => ({
+      appId: world.app.id,
+      userId: null,
+      charge: () => {},
+      arrived: () => {},
+    })
     const all = Array.from({ length: 100 }, follower)
     await Promise.all(all.map((each) => feed.join(each)))
     await expect(feed.join(follower())).rejects.toMatchObject({ reason: 'RATE_LIMITED' })

@@ -11,31 +11,53 @@ let total = 0
 beforeAll(async () => {
   world = await createWorld('2026-05-02T00:00:00Z')
   const habit = async (name: string, hours: number, perHour: number) => {
-    const { user } = await world.users.upsert(world.app.id, { externalUserId: parseExternalUserId(name) }, { name: 'test' })
+    const { user } = await world.users.upsert(
+      world.app.id,
+      { externalUserId: parseExternalUserId(name) },
+      { name: 'test' },
+    )
     return { appId: world.app.id, userId: user.id, hours, perHour }
   }
   // One user with most of them, and enough others.
   const others = Array.from({ length: 50 }, (_, i) => habit(`user-${i}`, 100, 10))
-  total = await generateHistory(world.pool, [await habit('ann', 720, 350), ...await Promise.all(others)])
+  total = await generateHistory(world.pool, [
+    await habit('ann', 720, 350),
+    ...(await Promise.all(others)),
+  ])
 }, 120_000)
 afterAll(() => world.stop())
 
-interface Node { readonly [key: string]: unknown }
-interface Scan { readonly node: string; readonly on: string; readonly read: number }
+interface Node {
+  readonly [key: string]: unknown
+}
+interface Scan {
+  readonly node: string
+  readonly on: string
+  readonly read: number
+}
 
 /** The same pool, which explains what it is asked, and the scans of tables that it saw. */
 function explaining(pool: Pool): { pool: Pool; scans: Scan[] } {
   const scans: Scan[] = []
-  const explain = (target: Pick<Pool, 'query'>) => async (statement: string | { text: string; values: unknown[] }) => {
-    const { text, values } = typeof statement === 'string' ? { text: statement, values: [] } : statement
-    if (/^\s*(with|select)\b/.test(text)) {
-      const { rows } = await target.query<{ 'QUERY PLAN': [{ Plan: Node }] }>(`explain (analyze, format json) ${text}`, values)
-      collect(rows[0]?.['QUERY PLAN'][0].Plan, scans)
+  const explain =
+    (target: Pick<Pool, 'query'>) =>
+    async (statement: string | { text: string; values: unknown[] }) => {
+      const { text, values } =
+        typeof statement === 'string' ? { text: statement, values: [] } : statement
+      if (/^\s*(with|select)\b/.test(text)) {
+        const { rows } = await target.query<{ 'QUERY PLAN': [{ Plan: Node }] }>(
+          `explain (analyze, format json) ${text}`,
+          values,
+        )
+        collect(rows[0]?.['QUERY PLAN'][0].Plan, scans)
+      }
+      return target.query(text, values)
     }
-    return target.query(text, values)
-  }
   const proxied = <T extends object>(target: T, replaced: Record<string, unknown>): T =>
-    new Proxy(target, { get: (of, name) => (typeof name === 'string' && name in replaced ? replaced[name] : bound(of, name)) })
+    new Proxy(target, {
+      get: (of, name) =>
+        typeof name === 'string' && name in replaced ? replaced[name] : bound(of, name),
+    })
   const connect = async () => {
     const client = await pool.connect()
     return proxied(client, { query: explain(client) })
@@ -54,9 +76,13 @@ function collect(node: Node | undefined, scans: Scan[]): void {
   if (!node) return
   const on = node['Relation Name']
   if (typeof on === 'string') {
-    const each = number(node['Actual Rows']) + number(node['Rows Removed by Filter']) + number(node['Rows Removed by Index Recheck'])
+    const each =
+      number(node['Actual Rows']) +
+      number(node['Rows Removed by Filter']) +
+      number(node['Rows Removed by Index Recheck'])
     // What was planned and never begun reads nothing.
-    if (number(node['Actual Loops']) > 0) scans.push({ node: String(node['Node Type']), on, read: each * number(node['Actual Loops']) })
+    if (number(node['Actual Loops']) > 0)
+      scans.push({ node: String(node['Node Type']), on, read: each * number(node['Actual Loops']) })
   }
   for (const child of Array.isArray(node['Plans']) ? node['Plans'] : []) collect(child, scans)
 }
@@ -64,35 +90,114 @@ function collect(node: Node | undefined, scans: Scan[]): void {
 const nothing = { startDate: undefined, endDate: undefined }
 const page = { ...nothing, manifestId: undefined, limit: 50, cursor: undefined }
 const sums = { ...nothing, groupBy: undefined, gatewayRequestId: undefined, includeRetail: false }
-const deps = (pool: Pool) => ({ pool, users: world.users, sealingKey: Buffer.alloc(32), now: () => world.clock.at })
+const deps = (pool: Pool) => ({
+  pool,
+  users: world.users,
+  sealingKey: Buffer.alloc(32),
+  now: () => world.clock.at,
+})
 const ofUser = { ...monthRange, groupBy: 'session' }
 
 /** What a call reads of tickets, and by which kinds of scans. */
-async function readOf(call: (pool: Pool) => Promise<unknown>): Promise<{ nodes: string[]; read: number }> {
+async function readOf(
+  call: (pool: Pool) => Promise<unknown>,
+): Promise<{ nodes: string[]; read: number }> {
   const { pool, scans } = explaining(world.pool)
   await call(pool)
   const tickets = scans.filter(({ on }) => on.startsWith('tickets_'))
-  return { nodes: [...new Set(tickets.map(({ node }) => node))], read: tickets.reduce((sum, { read }) => sum + read, 0) }
+  return {
+    nodes: [...new Set(tickets.map(({ node }) => node))],
+    read: tickets.reduce((sum, { read }) => sum + read, 0),
+  }
 }
 
 describe('no question reads tickets from one end to the other', () => {
   const app = () => world.app.id
   it.each<[string, number, (pool: Pool) => Promise<unknown>]>([
-    ['a page of a user', 100, (pool) => createHistory(deps(pool)).requests(app(), { ...page, startDate: '2026-01-01' }, 'ann')],
-    ['a page of the app', 5_000, (pool) => createHistory(deps(pool)).requests(app(), { ...page, startDate: '2026-01-01' })],
-    ['a page in the middle', 5_000, (pool) => createHistory(deps(pool)).requests(app(), { ...page, endDate: '2026-04-15T12:30:00Z' })],
-    ['a page of a manifest', 500, (pool) => createHistory(deps(pool)).requests(app(), { ...page, manifestId: '000186a0', startDate: '2026-01-01' }, 'ann')],
-    ['a page of sessions', 0, (pool) => createHistory(deps(pool)).sessions(app(), { ...page, startDate: '2026-01-01' })],
-    ['a user\'s page of sessions', 0, (pool) => createHistory(deps(pool)).sessions(app(), { ...page, startDate: '2026-01-01' }, 'ann')],
-    ['a month by user', 0, (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'user' })],
-    ['a month by day', 0, (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'day' })],
-    ['a month by manifest', 0, (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'manifest' })],
-    ['sessions that reach over the ends', 3_000, (pool) =>
-      createUsage(deps(pool)).query(app(), { ...sums, ...ofUser, startDate: '2026-04-10T00:20:00Z', endDate: '2026-04-12T00:20:00Z' }, 'ann')],
-    ['one gateway request', 30_000, async (pool) => {
-      const { items } = await createHistory(deps(world.pool)).requests(app(), { ...page, startDate: '2026-01-01' }, 'user-7')
-      return createUsage(deps(pool)).query(app(), { ...sums, gatewayRequestId: items[0]?.requestId })
-    }],
+    [
+      'a page of a user',
+      100,
+      (pool) =>
+        createHistory(deps(pool)).requests(app(), { ...page, startDate: '2026-01-01' }, 'ann'),
+    ],
+    [
+      'a page of the app',
+      5_000,
+      (pool) => createHistory(deps(pool)).requests(app(), { ...page, startDate: '2026-01-01' }),
+    ],
+    [
+      'a page in the middle',
+      5_000,
+      (pool) =>
+        createHistory(deps(pool)).requests(app(), { ...page, endDate: '2026-04-15T12:30:00Z' }),
+    ],
+    [
+      'a page of a manifest',
+      500,
+      (pool) =>
+        createHistory(deps(pool)).requests(
+          app(),
+          { ...page, manifestId: '000186a0', startDate: '2026-01-01' },
+          'ann',
+        ),
+    ],
+    [
+      'a page of sessions',
+      0,
+      (pool) => createHistory(deps(pool)).sessions(app(), { ...page, startDate: '2026-01-01' }),
+    ],
+    [
+      "a user's page of sessions",
+      0,
+      (pool) =>
+        createHistory(deps(pool)).sessions(app(), { ...page, startDate: '2026-01-01' }, 'ann'),
+    ],
+    [
+      'a month by user',
+      0,
+      (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'user' }),
+    ],
+    [
+      'a month by day',
+      0,
+      (pool) => createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'day' }),
+    ],
+    [
+      'a month by manifest',
+      0,
+      (pool) =>
+        createUsage(deps(pool)).query(app(), { ...sums, ...monthRange, groupBy: 'manifest' }),
+    ],
+    [
+      'sessions that reach over the ends',
+      3_000,
+      (pool) =>
+        createUsage(deps(pool)).query(
+          app(),
+          {
+            ...sums,
+            ...ofUser,
+            startDate: '2026-04-10T00:20:00Z',
+            endDate: '2026-04-12T00:20:00Z',
+          },
+          'ann',
+        ),
+    ],
+    [
+      'one gateway request',
+      30_000,
+      async (pool) => {
+        const { items } = await createHistory(deps(world.pool)).requests(
+          app(),
+          { ...page, startDate: '2026-01-01' },
+          'user-7',
+        )
+        return createUsage(deps(pool)).query(app(), {
+          ...sums,
+          gatewayRequestId: items[0]?.requestId,
+        })
+      },
+    ],
   ])('%s reads at most %i of them', async (_what, atMost, call) => {
     const { nodes, read } = await readOf(call)
     expect(nodes).not.toContain('Seq Scan')

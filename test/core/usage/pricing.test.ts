@@ -6,39 +6,98 @@ import type { UsageRow } from '../../../core/usage/types.ts'
 
 const rate = ethRate(3000n * 10n ** 18n)
 const rowOf = (fee: bigint, cost: bigint = priceOf(wei(fee), rate)): UsageRow => ({
-  rest: false, userId: null, externalUserId: null, pipeline: null, modelId: null, manifestId: null, sessionId: null, day: null,
-  requests: 1n, unpriced: 0n, fee: wei(fee), cost: usdAttos(cost), billableSecs: '0', firstAt: null, lastAt: null,
+  rest: false,
+  userId: null,
+  externalUserId: null,
+  pipeline: null,
+  modelId: null,
+  manifestId: null,
+  sessionId: null,
+  day: null,
+  requests: 1n,
+  unpriced: 0n,
+  fee: wei(fee),
+  cost: usdAttos(cost),
+  billableSecs: '0',
+  firstAt: null,
+  lastAt: null,
 })
 
-describe('the owner\'s charge (billing facts 21)', () => {
+describe("the owner's charge (billing facts 21)", () => {
   it.each([
-    [8_420_000_000_000_000n, 1_000n, { micros: 25_260_000n, platformWei: 842_000_000_000_000n, ownerWei: 9_262_000_000_000_000n, ownerMicros: 27_786_000n }],
-    [128_750_000_000_000_000n, 1_000n, { micros: 386_250_000n, ownerWei: 141_625_000_000_000_000n, ownerMicros: 424_875_000n }],
+    [
+      8_420_000_000_000_000n,
+      1_000n,
+      {
+        micros: 25_260_000n,
+        platformWei: 842_000_000_000_000n,
+        ownerWei: 9_262_000_000_000_000n,
+        ownerMicros: 27_786_000n,
+      },
+    ],
+    [
+      128_750_000_000_000_000n,
+      1_000n,
+      { micros: 386_250_000n, ownerWei: 141_625_000_000_000_000n, ownerMicros: 424_875_000n },
+    ],
     [1n, 1_500n, { platformWei: 0n, ownerWei: 1n }],
     [7n, 1_500n, { platformWei: 1n, ownerWei: 8n }],
-    [9_007_199_254_740_993n, 0n, { ownerWei: 9_007_199_254_740_993n, platformWei: 0n, platformMicros: 0n }],
+    [
+      9_007_199_254_740_993n,
+      0n,
+      { ownerWei: 9_007_199_254_740_993n, platformWei: 0n, platformMicros: 0n },
+    ],
   ])('of %s wei with a cut of %s hundredths of a percent', (fee, cutBasisPoints, expected) => {
-    expect(charged([rowOf(fee)], { cutBasisPoints, includeRetail: false }).totals).toMatchObject(expected)
+    expect(charged([rowOf(fee)], { cutBasisPoints, includeRetail: false }).totals).toMatchObject(
+      expected,
+    )
   })
 
   it('is the network fee where no cut is configured, and says so', () => {
-    expect(charged([rowOf(10n ** 15n)], { cutBasisPoints: null, includeRetail: true }).totals).toMatchObject(
-      { micros: 3_000_000n, ownerMicros: 3_000_000n, platformMicros: 0n, platformWei: 0n, cutBasisPoints: null, billableMicros: 3_000_000n })
+    expect(
+      charged([rowOf(10n ** 15n)], { cutBasisPoints: null, includeRetail: true }).totals,
+    ).toMatchObject({
+      micros: 3_000_000n,
+      ownerMicros: 3_000_000n,
+      platformMicros: 0n,
+      platformWei: 0n,
+      cutBasisPoints: null,
+      billableMicros: 3_000_000n,
+    })
   })
 
   it('and every other figure adds up from its rows, to the micro', () => {
-    const rows = fc.array(fc.tuple(fc.bigInt(0n, 10n ** 20n), fc.bigInt(0n, 10n ** 20n)), { maxLength: 30 })
-    expect(() => fc.assert(fc.property(rows, fc.bigInt(0n, 10_000n), (given, cutBasisPoints) => {
-      const { rows: shown, totals } = charged(given.map(([fee, cost]) => rowOf(fee, cost)), { cutBasisPoints, includeRetail: true })
-      const sum = (value: (row: (typeof shown)[number]) => bigint) => shown.reduce((all, row) => all + value(row), 0n)
-      return sum((row) => row.micros) === totals.micros && sum((row) => row.ownerMicros) === totals.ownerMicros
-        && sum((row) => row.billableMicros ?? 0n) === totals.billableMicros && totals.micros + totals.platformMicros === totals.ownerMicros
-        && totals.ownerWei === totals.fee + platformWei(totals.fee, cutBasisPoints)
-        && totals.micros === (totals.cost + 999_999_999_999n) / 1_000_000_000_000n
-    }))).not.toThrow()
+    const rows = fc.array(fc.tuple(fc.bigInt(0n, 10n ** 20n), fc.bigInt(0n, 10n ** 20n)), {
+      maxLength: 30,
+    })
+    expect(() =>
+      fc.assert(
+        fc.property(rows, fc.bigInt(0n, 10_000n), (given, cutBasisPoints) => {
+          const { rows: shown, totals } = charged(
+            given.map(([fee, cost]) => rowOf(fee, cost)),
+            { cutBasisPoints, includeRetail: true },
+          )
+          const sum = (value: (row: (typeof shown)[number]) => bigint) =>
+            shown.reduce((all, row) => all + value(row), 0n)
+          return (
+            sum((row) => row.micros) === totals.micros &&
+            sum((row) => row.ownerMicros) === totals.ownerMicros &&
+            sum((row) => row.billableMicros ?? 0n) === totals.billableMicros &&
+            totals.micros + totals.platformMicros === totals.ownerMicros &&
+            totals.ownerWei === totals.fee + platformWei(totals.fee, cutBasisPoints) &&
+            totals.micros === (totals.cost + 999_999_999_999n) / 1_000_000_000_000n
+          )
+        }),
+      ),
+    ).not.toThrow()
   })
 
   it('rounds a thousand tickets of one wei up once', () => {
-    expect(charged(Array.from({ length: 1_000 }, () => rowOf(1n)), { cutBasisPoints: null, includeRetail: false }).totals.micros).toBe(1n)
+    expect(
+      charged(
+        Array.from({ length: 1_000 }, () => rowOf(1n)),
+        { cutBasisPoints: null, includeRetail: false },
+      ).totals.micros,
+    ).toBe(1n)
   })
 })

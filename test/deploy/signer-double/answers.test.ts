@@ -1,8 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { SignerDoubleOptions } from '../../../deploy/signer-double/options.ts'
-import {
-  allow, answer, exchange, messageOf, parsed, startDouble, startWebhook,
-} from './support.ts'
+import { allow, answer, exchange, messageOf, parsed, startDouble, startWebhook } from './support.ts'
 import type { Script } from './support.ts'
 
 const EV = 100_000_000_000n
@@ -42,15 +40,35 @@ describe('reading a decision', () => {
   })
 
   it.each([
-    '{"status":200.0}', '{"status":2e2}', '{"status":"200"}', '{"status":true}',
-    '{"status":null}', '{}', 'null', '{"status":0}', '{"status":-1}', '{"status":0200}',
-    '[]', '""', '', '\ufeff{"status":200}', '{"status":200}{"status":200}', '{"status":200},',
-    '{"status":200,}', "{'status':200}", '{"status":200,"reason":"\n"}', '{"status":NaN}',
-    '{"status":200,"expiry":"1775574245"}', '{"status":200,"expiry":1775574245.5}',
-    '{"status":200,"expiry":1.77e9}', '{"status":200,"expiry":9223372036854775808}',
-    '{"status":403,"auth_id":123}', '{"status":403,"reason":123}',
+    '{"status":200.0}',
+    '{"status":2e2}',
+    '{"status":"200"}',
+    '{"status":true}',
+    '{"status":null}',
+    '{}',
+    'null',
+    '{"status":0}',
+    '{"status":-1}',
+    '{"status":0200}',
+    '[]',
+    '""',
+    '',
+    '\ufeff{"status":200}',
+    '{"status":200}{"status":200}',
+    '{"status":200},',
+    '{"status":200,}',
+    "{'status':200}",
+    '{"status":200,"reason":"\n"}',
+    '{"status":NaN}',
+    '{"status":200,"expiry":"1775574245"}',
+    '{"status":200,"expiry":1775574245.5}',
+    '{"status":200,"expiry":1.77e9}',
+    '{"status":200,"expiry":9223372036854775808}',
+    '{"status":403,"auth_id":123}',
+    '{"status":403,"reason":123}',
     '{"status":200,"auth_id":1,"auth_id":"A"}',
-    '{"status":200,"maxPrice":10}', '{"status":200,"maxPrice":{"price":"abc"}}',
+    '{"status":200,"maxPrice":10}',
+    '{"status":200,"maxPrice":{"price":"abc"}}',
     `{"status":200,"x":${'['.repeat(2000)}${']'.repeat(2000)}}`,
   ])('fails on %.60s', async (body) => {
     const result = await pay(answer(body))
@@ -144,14 +162,14 @@ describe('a rejection', () => {
     },
   )
 
-  it.each([[500, 'Internal Server Error'], [503, 'Service Unavailable Error']])(
-    'with %i is masked',
-    async (status, message) => {
-      const result = await pay(reject(status))
-      expect(result.status).toBe(status)
-      expect(messageOf(result.body)).toBe(message)
-    },
-  )
+  it.each([
+    [500, 'Internal Server Error'],
+    [503, 'Service Unavailable Error'],
+  ])('with %i is masked', async (status, message) => {
+    const result = await pay(reject(status))
+    expect(result.status).toBe(status)
+    expect(messageOf(result.body)).toBe(message)
+  })
 
   it('without a reason names its status', async () => {
     expect(messageOf((await pay(answer('{"status":403}'))).body)).toContain('403')
@@ -191,8 +209,7 @@ describe('other requests to the signer', () => {
   it('are answered as the Go server answers them', async () => {
     const { url } = await startDouble()
     const rest = 'HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}'
-    const send = (line: string): Promise<string> =>
-      exchange(url, `${line} ${rest}`)
+    const send = (line: string): Promise<string> => exchange(url, `${line} ${rest}`)
     expect(await send('GET /generate-live-payment')).toContain('405 Method Not Allowed')
     expect(await send('POST /elsewhere')).toContain('404 Not Found')
     expect(await send('POST /toString')).toContain('404 Not Found')

@@ -11,7 +11,9 @@ const CLI = join(import.meta.dirname, '../../../deploy/signer-double/cli.ts')
 /** Runs the program; `until` decides from its output so far when it gets a SIGTERM. */
 async function run(args: readonly string[], until: (out: string) => boolean = () => false) {
   const child = spawn(process.execPath, [CLI, ...args])
-  onTestFinished(() => { child.kill('SIGKILL') })
+  onTestFinished(() => {
+    child.kill('SIGKILL')
+  })
   let stopped = false
   let out = ''
   let err = ''
@@ -19,7 +21,9 @@ async function run(args: readonly string[], until: (out: string) => boolean = ()
     out += chunk.toString()
     if (!stopped && until(out)) stopped = child.kill('SIGTERM')
   })
-  child.stderr.on('data', (chunk: Buffer) => { err += chunk.toString() })
+  child.stderr.on('data', (chunk: Buffer) => {
+    err += chunk.toString()
+  })
   const code = await new Promise((resolve) => child.once('close', resolve))
   return { code, out, err }
 }
@@ -32,10 +36,20 @@ describe('the command line', () => {
     const file = join(folder, 'events.ndjson')
     const { code, out, err } = await run(
       [
-        '--port', '0',
-        '--webhook-url', webhook.url, '--webhook-headers', 'Authorization:Bearer whsec_test',
-        '--drive', '2', '--interval', '0.05', '--authorization', 'Bearer sk_live_alice',
-        '--file', file,
+        '--port',
+        '0',
+        '--webhook-url',
+        webhook.url,
+        '--webhook-headers',
+        'Authorization:Bearer whsec_test',
+        '--drive',
+        '2',
+        '--interval',
+        '0.05',
+        '--authorization',
+        'Bearer sk_live_alice',
+        '--file',
+        file,
       ],
       (text) => text.split(': 200 paid').length > 5,
     )
@@ -82,7 +96,11 @@ describe('the command line', () => {
 
   it('reads offsets and headers as the signer does', () => {
     const options = parseFlags([
-      '--utc-offset=-07:30', '--webhook-url', 'http://h/', '--webhook-headers', 'A: b:c ,d',
+      '--utc-offset=-07:30',
+      '--webhook-url',
+      'http://h/',
+      '--webhook-headers',
+      'A: b:c ,d',
     ])
     expect(options).toMatchObject({
       double: { utcOffsetMinutes: -450, webhook: { headers: [['A', 'b:c']] } },

@@ -101,7 +101,9 @@ describe('the direct sink', () => {
     const answers = [503, 401, 202]
     const server = http.createServer((request, response) => {
       let body = ''
-      request.on('data', (chunk: Buffer) => { body += chunk.toString() })
+      request.on('data', (chunk: Buffer) => {
+        body += chunk.toString()
+      })
       request.on('end', () => {
         expect(request.url).toBe('/events')
         expect(request.headers.authorization).toBe('Bearer whsec_test')
@@ -113,7 +115,9 @@ describe('the direct sink', () => {
       })
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    onTestFinished(() => { server.close() })
+    onTestFinished(() => {
+      server.close()
+    })
     const bound = server.address()
     const port = typeof bound === 'object' ? bound?.port : 0
     const sink = directSink({ url: `http://127.0.0.1:${port}/`, secret: 'whsec_test' })

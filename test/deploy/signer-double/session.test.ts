@@ -4,7 +4,15 @@ import { DEFAULT_ORCHESTRATOR } from '../../../deploy/signer-double/options.ts'
 import type { SignerDoubleOptions } from '../../../deploy/signer-double/options.ts'
 import type { SessionState } from '../../../deploy/signer-double/state.ts'
 import {
-  answer, decode, exchange, messageOf, parsed, startDouble, startWebhook, stateOf, T0,
+  answer,
+  decode,
+  exchange,
+  messageOf,
+  parsed,
+  startDouble,
+  startWebhook,
+  stateOf,
+  T0,
 } from './support.ts'
 
 const FEE = 100n
@@ -24,7 +32,9 @@ async function session(
     ...options,
   })
   const begun = double.seal({
-    type: 'fixed', sequenceNumber: 4n, ...state,
+    type: 'fixed',
+    sequenceNumber: 4n,
+    ...state,
   })
   const base = { type: 'fixed', manifestId: 'm', state: begun }
   const pay = (request: PayRequest = {}) => double.pay({ ...base, ...request })
@@ -51,7 +61,7 @@ describe('a cached authorization', () => {
     expect(webhook.calls).toHaveLength(1)
   })
 
-  it('follows the signer\'s clock, is kept while it holds and replaced by every call', async () => {
+  it("follows the signer's clock, is kept while it holds and replaced by every call", async () => {
     const { webhook, double, pay } = await session(`{"status":200,"expiry":${NOW + 5n}}`)
     const first = await pay()
     double.advance(5)
@@ -116,11 +126,20 @@ describe('a price ceiling of the webhook', () => {
     `{"status":200,"maxPrice":{"price":${price},"currency":"${currency}","unit":"${unit}"}}`
 
   it.each([
-    [ceiling('100'), 200], [ceiling('"100"'), 200], [ceiling('100.0'), 200], [ceiling('1e2'), 200],
-    [ceiling('100', ' WEI '), 200], [ceiling('99'), 481], [ceiling('99.999'), 481],
-    [ceiling('100', 'usd'), 502], [ceiling('100', 'wei', 'seconds'), 502], [ceiling('0'), 502],
-    [ceiling('-5'), 502], [ceiling('1e999999999'), 502],
-    ['{"status":200,"maxPrice":{}}', 502], [ceiling('100', 'wei', 'hour'), 502],
+    [ceiling('100'), 200],
+    [ceiling('"100"'), 200],
+    [ceiling('100.0'), 200],
+    [ceiling('1e2'), 200],
+    [ceiling('100', ' WEI '), 200],
+    [ceiling('99'), 481],
+    [ceiling('99.999'), 481],
+    [ceiling('100', 'usd'), 502],
+    [ceiling('100', 'wei', 'seconds'), 502],
+    [ceiling('0'), 502],
+    [ceiling('-5'), 502],
+    [ceiling('1e999999999'), 502],
+    ['{"status":200,"maxPrice":{}}', 502],
+    [ceiling('100', 'wei', 'hour'), 502],
     [ceiling('"abc"'), 500],
   ])('%s answers %i', async (body, status) => {
     const { double, pay } = await session(body)
@@ -128,7 +147,10 @@ describe('a price ceiling of the webhook', () => {
     expect(double.stats().signed.tickets).toBe(status === 200 ? 1 : 0)
   })
 
-  const units = [['live', 'seconds'], ['lv2v', '720p-pixel-seconds']]
+  const units = [
+    ['live', 'seconds'],
+    ['lv2v', '720p-pixel-seconds'],
+  ]
 
   it.each(units)('of type %s counts in %s', async (type, unit) => {
     const { double } = await session(ceiling('1', 'wei', unit), {}, { ev: 10n ** 9n })
@@ -148,8 +170,8 @@ describe('the checks before the webhook', () => {
 
   it.each<[string, PayRequest, number]>([
     ['an unknown type', { type: 'batch' }, 400],
-    ['another type than the session\'s', { type: 'live' }, 400],
-    ['another app than the session\'s', { app: 'other' }, 400],
+    ["another type than the session's", { type: 'live' }, 400],
+    ["another app than the session's", { app: 'other' }, 400],
     ['another orchestrator', { orchestrator: { address: `0x${'11'.repeat(20)}` } }, 400],
     ['no manifest id beside a state', { manifestId: '' }, 400],
     ['a state without signature', { state: { State: 'e30=', Sig: '' } }, 400],
@@ -194,19 +216,21 @@ describe('the checks before the webhook', () => {
   })
 
   it.each([
-    '', '{', '[]', '{}',
-    '{"orchestrator":5}', '{"orchestrator":"!!"}', '{"orchestrator":"CP8="}',
-  ])(
-    'answer 400 for the body %s',
-    async (body) => {
-      const { double } = await session('{"status":200}')
-      const head = 'POST /generate-live-payment HTTP/1.1\r\nHost: x\r\nConnection: close'
-      const length = `Content-Length: ${body.length}`
-      const answered = await exchange(double.url, `${head}\r\n${length}\r\n\r\n${body}`)
-      expect(answered).toContain('400 Bad Request')
-      expect(answered).toContain('{"error":{"message":"')
-    },
-  )
+    '',
+    '{',
+    '[]',
+    '{}',
+    '{"orchestrator":5}',
+    '{"orchestrator":"!!"}',
+    '{"orchestrator":"CP8="}',
+  ])('answer 400 for the body %s', async (body) => {
+    const { double } = await session('{"status":200}')
+    const head = 'POST /generate-live-payment HTTP/1.1\r\nHost: x\r\nConnection: close'
+    const length = `Content-Length: ${body.length}`
+    const answered = await exchange(double.url, `${head}\r\n${length}\r\n\r\n${body}`)
+    expect(answered).toContain('400 Bad Request')
+    expect(answered).toContain('{"error":{"message":"')
+  })
 })
 
 describe('a state', () => {

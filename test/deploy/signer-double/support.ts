@@ -21,10 +21,12 @@ export type Call = Readonly<{
 /** What the webhook shall do with a call. */
 export type Script = (call: Call, response: http.ServerResponse) => void
 
-export const answer = (body: string, status = 200): Script => (_call, response) => {
-  response.writeHead(status, { 'Content-Type': 'application/json' })
-  response.end(body)
-}
+export const answer =
+  (body: string, status = 200): Script =>
+  (_call, response) => {
+    response.writeHead(status, { 'Content-Type': 'application/json' })
+    response.end(body)
+  }
 
 export const allow = answer('{"status":200,"auth_id":"acme:alice"}')
 
@@ -144,7 +146,9 @@ export function exchange(url: string, request: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(Number(port), hostname, () => socket.write(request, 'latin1'))
     let response = ''
-    socket.on('data', (chunk) => { response += chunk.toString('latin1') })
+    socket.on('data', (chunk) => {
+      response += chunk.toString('latin1')
+    })
     socket.on('close', () => resolve(response))
     socket.on('error', reject)
   })

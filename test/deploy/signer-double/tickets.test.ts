@@ -86,8 +86,11 @@ describe('create_signed_ticket', () => {
       sequenceNumber: 10n,
     })
     const orchestrator = {
-      address, recipientRandHash: hash, url: 'https://o2.example:8935',
-      pricePerUnit: 300n, pixelsPerUnit: 7n,
+      address,
+      recipientRandHash: hash,
+      url: 'https://o2.example:8935',
+      pricePerUnit: 300n,
+      pixelsPerUnit: 7n,
     }
     await double.pay({ state, type: 'lv2v', manifestId: '4b2f', orchestrator })
     await double.flush()
@@ -104,7 +107,10 @@ describe('create_signed_ticket', () => {
     await double.flush()
     const [, second] = parsed(double.events)
     expect(second?.data).toMatchObject({
-      billable_secs: 5.003, computed_fee: '60', cost: '7.0000000000', pixels: 0,
+      billable_secs: 5.003,
+      computed_fee: '60',
+      cost: '7.0000000000',
+      pixels: 0,
     })
   })
 
@@ -116,27 +122,31 @@ describe('create_signed_ticket', () => {
     await double.flush()
     const [video, untyped] = parsed(double.events)
     expect(video?.data).toMatchObject({
-      billable_secs: 60, pixels: 1_658_880_000, computed_fee: '1658880000',
+      billable_secs: 60,
+      pixels: 1_658_880_000,
+      computed_fee: '1658880000',
     })
     expect(untyped?.data).toMatchObject({
-      billable_secs: 0, pixels: 0, computed_fee: '2', pipeline: '',
+      billable_secs: 0,
+      pixels: 0,
+      computed_fee: '2',
+      pipeline: '',
     })
   })
 
   it.each([
-    [1n, 2n, '1'], [1n, 3n, '0'], [5n, 3n, '2'],
+    [1n, 2n, '1'],
+    [1n, 3n, '0'],
+    [5n, 3n, '2'],
     [10_000_000_000_000_001n, 1n, '10000000000000001'],
-  ])(
-    'rounds a fee of %i/%i half away from zero',
-    async (pricePerUnit, pixelsPerUnit, fee) => {
-      const orchestrator = { pricePerUnit, pixelsPerUnit }
-      const double = await startDouble({ ev: 10n ** 16n, orchestrator })
-      await double.pay({ type: 'fixed' })
-      await double.flush()
-      expect(parsed(double.events)[0]?.data['computed_fee']).toBe(fee)
-      expect(double.stats().signed.fee).toBe(BigInt(fee))
-    },
-  )
+  ])('rounds a fee of %i/%i half away from zero', async (pricePerUnit, pixelsPerUnit, fee) => {
+    const orchestrator = { pricePerUnit, pixelsPerUnit }
+    const double = await startDouble({ ev: 10n ** 16n, orchestrator })
+    await double.pay({ type: 'fixed' })
+    await double.flush()
+    expect(parsed(double.events)[0]?.data['computed_fee']).toBe(fee)
+    expect(double.stats().signed.fee).toBe(BigInt(fee))
+  })
 })
 
 describe('create_new_payment', () => {
@@ -154,8 +164,12 @@ describe('create_new_payment', () => {
     const [ticket] = parsed(double.events)
     expect(Object.keys(created?.data ?? {})).toEqual(Object.keys(created?.data ?? {}).toSorted())
     expect(created?.data).toMatchObject({
-      faceValue: '0.0005 ETH', winProb: '0.1000000000', price: '12000.000 wei/pixel',
-      numTickets: '1', manifestID: 'sess-01J7', requestID: ticket?.data['request_id'],
+      faceValue: '0.0005 ETH',
+      winProb: '0.1000000000',
+      price: '12000.000 wei/pixel',
+      numTickets: '1',
+      manifestID: 'sess-01J7',
+      requestID: ticket?.data['request_id'],
     })
     expect(double.events[0]).toContain(String.raw`?a=1\u0026b=\u003c2\u003e`)
     expect(created?.timestamp).toBe(`${T0 / 1_000_000n}`)

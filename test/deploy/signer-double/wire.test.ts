@@ -35,15 +35,18 @@ describe('the webhook request on the wire', () => {
       manifestId: 'sess-01J7',
       orchestrator: { pricePerUnit: 12_000n },
     }
-    await exchange(double.url, requestBytes(request, 1184, [
-      'accept: application/json',
-      'Accept-Encoding: identity',
-      'authorization: Bearer sk_live_7Qp2mV9aXr4LtB8cYwZ0',
-      'Connection: close',
-      'Content-Length: 1184',
-      'Content-Type: application/json',
-      'User-Agent: livepeer-python-gateway/0.1',
-    ]))
+    await exchange(
+      double.url,
+      requestBytes(request, 1184, [
+        'accept: application/json',
+        'Accept-Encoding: identity',
+        'authorization: Bearer sk_live_7Qp2mV9aXr4LtB8cYwZ0',
+        'Connection: close',
+        'Content-Length: 1184',
+        'Content-Type: application/json',
+        'User-Agent: livepeer-python-gateway/0.1',
+      ]),
+    )
     const body =
       '{"headers":{"Accept":["application/json"],"Accept-Encoding":["identity"],"Authorization":["Bearer sk_live_7Qp2mV9aXr4LtB8cYwZ0"],"Connection":["close"],"Content-Length":["1184"],"Content-Type":["application/json"],"User-Agent":["livepeer-python-gateway/0.1"]},"state":{"StateID":"9f86d081","PMSessionID":"0x2b1f6c0e5d7a49a8b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7081920","LastUpdate":"2026-09-14T10:15:30.123456789Z","OrchestratorAddress":"0x5be44e23041e93cdf9bcd5a0968524e104e38ae1","App":"acme/echo","AuthExpiry":0,"SenderNonce":1,"Balance":"49999999880000","InitialPricePerUnit":12000,"InitialPixelsPerUnit":1,"Type":"live","SequenceNumber":0,"AuthID":""}}'
     expect(raw.bytes()).toBe(
@@ -93,15 +96,18 @@ describe('the webhook request on the wire', () => {
       manifestId: '4b2f',
       orchestrator: { address: orchestrator, recipientRandHash: hash },
     }
-    const response = await exchange(double.url, requestBytes(request, 2309, [
-      'X-Request-ID: gw-8842',
-      'user-agent: Go-http-client/1.1',
-      'Content-Length: 2309',
-      'x-forwarded-for: 203.0.113.7',
-      'Authorization: Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJodHRwczovL2lkcC5leGFtcGxlIiwic3ViIjoidXNlcl80MiJ9.c2ln',
-      'Content-Type: application/json',
-      'Accept-Encoding: gzip',
-    ]).replace('HTTP/1.1\r\n', 'HTTP/1.0\r\n'))
+    const response = await exchange(
+      double.url,
+      requestBytes(request, 2309, [
+        'X-Request-ID: gw-8842',
+        'user-agent: Go-http-client/1.1',
+        'Content-Length: 2309',
+        'x-forwarded-for: 203.0.113.7',
+        'Authorization: Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJodHRwczovL2lkcC5leGFtcGxlIiwic3ViIjoidXNlcl80MiJ9.c2ln',
+        'Content-Type: application/json',
+        'Accept-Encoding: gzip',
+      ]).replace('HTTP/1.1\r\n', 'HTTP/1.0\r\n'),
+    )
     expect(response).toContain('200 OK')
     expect(webhook.calls[0]?.body).toBe(
       '{"headers":{"Accept-Encoding":["gzip"],"Authorization":["Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJodHRwczovL2lkcC5leGFtcGxlIiwic3ViIjoidXNlcl80MiJ9.c2ln"],"Content-Length":["2309"],"Content-Type":["application/json"],"User-Agent":["Go-http-client/1.1"],"X-Forwarded-For":["203.0.113.7"],"X-Request-Id":["gw-8842"]},"state":{"StateID":"4e07408b","PMSessionID":"0x9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab","LastUpdate":"2026-09-14T12:16:17.123456789+02:00","OrchestratorAddress":"0x847791cbf03be716a7fe9dc8c9affe17bd49ae5e","App":"","AuthExpiry":1789380958,"SenderNonce":23,"Balance":"6000/7","InitialPricePerUnit":300,"InitialPixelsPerUnit":7,"Type":"lv2v","SequenceNumber":11,"AuthID":"tenant_a:user_42"}}',
@@ -136,19 +142,22 @@ describe('the webhook request on the wire', () => {
       manifestId: 'm-77',
       orchestrator: { recipientRandHash: hash },
     }
-    await exchange(double.url, requestBytes(request, 1040, [
-      'User-Agent: curl/8.5.0',
-      'Accept: */*',
-      'Authorization: Bearer sk_live_first',
-      'authorization: Bearer sk_live_second',
-      'Content-Type: application/json',
-      'Content-Length: 1040',
-      'Cookie: a=1',
-      'cookie: b=2',
-      'Signer-Auth-Id: tenant_evil:admin',
-      'x-html: <&>',
-      'X-Empty:',
-    ]).replace('HTTP/1.1\r\n', 'HTTP/1.0\r\n'))
+    await exchange(
+      double.url,
+      requestBytes(request, 1040, [
+        'User-Agent: curl/8.5.0',
+        'Accept: */*',
+        'Authorization: Bearer sk_live_first',
+        'authorization: Bearer sk_live_second',
+        'Content-Type: application/json',
+        'Content-Length: 1040',
+        'Cookie: a=1',
+        'cookie: b=2',
+        'Signer-Auth-Id: tenant_evil:admin',
+        'x-html: <&>',
+        'X-Empty:',
+      ]).replace('HTTP/1.1\r\n', 'HTTP/1.0\r\n'),
+    )
     expect(webhook.calls[0]?.body).toBe(
       String.raw`{"headers":{"Accept":["*/*"],"Authorization":["Bearer sk_live_first","Bearer sk_live_second"],"Content-Length":["1040"],"Content-Type":["application/json"],"Cookie":["a=1","b=2"],"Signer-Auth-Id":["tenant_evil:admin"],"User-Agent":["curl/8.5.0"],"X-Empty":[""],"X-Html":["\u003c\u0026\u003e"]},"state":{"StateID":"ef2d127d","PMSessionID":"0xe7f6c011776e8db7cd330b54174fd76f7d0216b612387a5ffcfb81e6f0919683","LastUpdate":"2026-09-14T10:16:30.123456789Z","OrchestratorAddress":"0x5be44e23041e93cdf9bcd5a0968524e104e38ae1","App":"acme/img2img","AuthExpiry":0,"SenderNonce":3,"Balance":"0","InitialPricePerUnit":2500000000000,"InitialPixelsPerUnit":1,"Type":"fixed","SequenceNumber":2,"AuthID":"tenant_a:user_42"}}`,
     )
@@ -196,14 +205,22 @@ describe('the webhook request on the wire', () => {
     await double.pay({ type: 'fixed' })
     const [call] = webhook.calls
     expect(call?.rawHeaders).toEqual([
-      'Host', new URL(webhook.url).host,
-      'User-Agent', 'Go-http-client/1.1',
-      'Content-Length', `${Buffer.byteLength(call?.body ?? '')}`,
-      'B', '2',
-      'Content-Type', 'text/plain',
-      'X-Api-Key', 'a:b c',
-      'X-Utf', '\xc3\xbc',
-      'Accept-Encoding', 'gzip',
+      'Host',
+      new URL(webhook.url).host,
+      'User-Agent',
+      'Go-http-client/1.1',
+      'Content-Length',
+      `${Buffer.byteLength(call?.body ?? '')}`,
+      'B',
+      '2',
+      'Content-Type',
+      'text/plain',
+      'X-Api-Key',
+      'a:b c',
+      'X-Utf',
+      '\xc3\xbc',
+      'Accept-Encoding',
+      'gzip',
     ])
   })
 

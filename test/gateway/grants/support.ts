@@ -26,22 +26,41 @@ export async function startGrants() {
 
   async function send(method: string, path: string, options: RequestInit = {}): Promise<Answered> {
     const response = await fetch(real.url + path, { method, ...options })
-    const body = asRecord(JSON.parse(await response.text() || '{}'))
+    const body = asRecord(JSON.parse((await response.text()) || '{}'))
     return { status: response.status, error: body['error'], body, headers: response.headers }
   }
 
   const post = (path: string, fields: Fields, authorization?: string): Promise<Answered> =>
-    send('POST', path, { body: formOf(fields), headers: authorization === undefined ? {} : { authorization } })
+    send('POST', path, {
+      body: formOf(fields),
+      headers: authorization === undefined ? {} : { authorization },
+    })
 
-  const token = (fields: Fields, authorization?: string) => post('/api/v1/oidc/token', fields, authorization)
+  const token = (fields: Fields, authorization?: string) =>
+    post('/api/v1/oidc/token', fields, authorization)
   const appToken = (fields: Fields, options: { authorization?: string; clientId?: string } = {}) =>
-    post(`/api/v1/apps/${options.clientId ?? app.clientId}/oidc/token`, fields, options.authorization)
+    post(
+      `/api/v1/apps/${options.clientId ?? app.clientId}/oidc/token`,
+      fields,
+      options.authorization,
+    )
 
   /** A user token without its scheme. */
   const userToken = async (externalUserId = 'ada', of: RealApp = app): Promise<string> =>
-    (await real.core.as(of.basic).mintUserToken({ clientId: of.clientId, externalUserId })).accessToken
+    (await real.core.as(of.basic).mintUserToken({ clientId: of.clientId, externalUserId }))
+      .accessToken
 
-  return { real, app, send, post, token, appToken, userToken, devices: deviceCalls(real), stop: real.stop }
+  return {
+    real,
+    app,
+    send,
+    post,
+    token,
+    appToken,
+    userToken,
+    devices: deviceCalls(real),
+    stop: real.stop,
+  }
 }
 
 export type Grants = Awaited<ReturnType<typeof startGrants>>
@@ -54,13 +73,15 @@ function formOf(fields: Fields): URLSearchParams {
   return form
 }
 
-export const sessionOf = (app: RealApp): string => (app.session['cookie'] ?? '').split('=').slice(1).join('=')
+export const sessionOf = (app: RealApp): string =>
+  (app.session['cookie'] ?? '').split('=').slice(1).join('=')
 
 function deviceCalls(real: Real) {
   const client = new DeviceServiceClient(real.core.core.target, credentials.createInsecure())
   const operator = { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } }
   return {
-    get: (sessionToken: string, userCode: string) => unary(client.getDevice.bind(client))({ sessionToken, userCode }, operator),
+    get: (sessionToken: string, userCode: string) =>
+      unary(client.getDevice.bind(client))({ sessionToken, userCode }, operator),
     decide: (sessionToken: string, userCode: string, action: string) =>
       unary(client.decideDevice.bind(client))({ sessionToken, userCode, action }, operator),
   }

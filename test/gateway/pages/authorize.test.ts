@@ -12,17 +12,29 @@ beforeAll(async () => {
   pages = await startPages()
   clientId = (await pages.newApp()).clientId
   await pages.createAccount({ email: ada, password })
-  await pages.sql.query('update clients set redirect_uris = $1, grant_types = $2 where client_id = $3', [
-    [redirect, 'http://127.0.0.1/cb', 'http://[::1]:1234/cb', 'com.example.app:/cb'], ['authorization_code', 'refresh_token'], clientId,
-  ])
+  await pages.sql.query(
+    'update clients set redirect_uris = $1, grant_types = $2 where client_id = $3',
+    [
+      [redirect, 'http://127.0.0.1/cb', 'http://[::1]:1234/cb', 'com.example.app:/cb'],
+      ['authorization_code', 'refresh_token'],
+      clientId,
+    ],
+  )
 })
 afterAll(() => pages.stop())
 afterEach(() => pages.sql.query('delete from consents'))
 
 const path = (change: Readonly<Record<string, string | undefined>> = {}): string => {
   const all = {
-    client_id: clientId, redirect_uri: redirect, response_type: 'code', scope: 'openid sign:job', state: 's&1', nonce: 'n-1',
-    code_challenge: challenge, code_challenge_method: 'S256', ...change,
+    client_id: clientId,
+    redirect_uri: redirect,
+    response_type: 'code',
+    scope: 'openid sign:job',
+    state: 's&1',
+    nonce: 'n-1',
+    code_challenge: challenge,
+    code_challenge_method: 'S256',
+    ...change,
   }
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(all)) if (value !== undefined) query.set(name, value)
@@ -50,30 +62,47 @@ describe('an authorization request', () => {
     const login = await browser.get(`/login${first.location?.search ?? ''}`)
     expect(login.text).toContain('An app')
     // Browsers hold the redirects that follow a form against form-action.
-    expect(login.headers.get('content-security-policy')).toContain('form-action \'self\' https://app.example;')
+    expect(login.headers.get('content-security-policy')).toContain(
+      "form-action 'self' https://app.example;",
+    )
     const back = await browser.post('/login', { ...login.fields, email: ada, password })
-    const asked = await browser.get(`${back.location?.pathname ?? ''}${back.location?.search ?? ''}`)
+    const asked = await browser.get(
+      `${back.location?.pathname ?? ''}${back.location?.search ?? ''}`,
+    )
     expect(asked.text).toContain('Allow An app to act for you?')
-    expect(asked.headers.get('content-security-policy')).toContain('form-action \'self\' https://app.example;')
+    expect(asked.headers.get('content-security-policy')).toContain(
+      "form-action 'self' https://app.example;",
+    )
     const done = await browser.post('/oidc/consent', { ...asked.fields, action: 'approve' })
     expect(done.status).toBe(303)
     const location = done.location ?? new URL('none:')
     expect(`${location.origin}${location.pathname}`).toBe('https://app.example/cb')
     expect(Object.fromEntries(location.searchParams)).toEqual({
-      tenant: '1', code: expect.stringMatching(/^[\w-]{43}$/), state: 's&1', iss: issuer,
+      tenant: '1',
+      code: expect.stringMatching(/^[\w-]{43}$/),
+      state: 's&1',
+      iss: issuer,
     })
   })
 
   it('hands out a code that is stored as a hash, with everything its redemption needs', async () => {
     const done = await consent(await loggedIn(), 'approve')
     const code = done.location?.searchParams.get('code') ?? ''
-    const { rows } = await pages.sql.query(`
+    const { rows } = await pages.sql.query(
+      `
       select c.*, u.external_user_id, c.expires_at - c.created_at = interval '60 seconds' as lives_a_minute
       from authorization_codes c join end_users u on u.id = c.user_id where c.code_hash = $1`,
-    [createHash('sha256').update(code).digest()])
+      [createHash('sha256').update(code).digest()],
+    )
     expect(rows[0]).toMatchObject({
-      client_id: clientId, redirect_uri: redirect, scope: 'openid sign:job', nonce: 'n-1', code_challenge: challenge,
-      external_user_id: `user:${rows[0].account_id}`, lives_a_minute: true, consumed_at: null,
+      client_id: clientId,
+      redirect_uri: redirect,
+      scope: 'openid sign:job',
+      nonce: 'n-1',
+      code_challenge: challenge,
+      external_user_id: `user:${rows[0].account_id}`,
+      lives_a_minute: true,
+      consumed_at: null,
     })
   })
 
@@ -100,9 +129,14 @@ describe('an authorization request', () => {
     const { fields } = await browser.get(path())
     const form = { ...fields, action: 'approve' }
     expect((await browser.post('/oidc/consent', form, 'https://evil.example')).status).toBe(403)
-    expect((await browser.post('/oidc/consent', { ...form, csrf_token: 'x'.repeat(43) })).status).toBe(403)
+    expect(
+      (await browser.post('/oidc/consent', { ...form, csrf_token: 'x'.repeat(43) })).status,
+    ).toBe(403)
     expect((await pages.browser().post('/oidc/consent', form)).status).toBe(403)
-    expect((await browser.post('/oidc/consent', { ...form, redirect_uri: 'https://evil.example/' })).status).toBe(400)
+    expect(
+      (await browser.post('/oidc/consent', { ...form, redirect_uri: 'https://evil.example/' }))
+        .status,
+    ).toBe(400)
     expect((await browser.post('/oidc/consent', { ...form, action: 'maybe' })).status).toBe(400)
   })
 
@@ -115,17 +149,24 @@ describe('an authorization request', () => {
     const fields = Object.fromEntries(new URLSearchParams(path().split('?')[1]))
     for (const at of ['/api/v1/oidc/auth', '/api/v1/oidc/authorize']) {
       const { status, location } = await pages.browser().post(at, fields, 'https://app.example')
-      expect([status, location?.pathname, Object.fromEntries(location?.searchParams ?? [])]).toEqual([303, at, fields])
+      expect([
+        status,
+        location?.pathname,
+        Object.fromEntries(location?.searchParams ?? []),
+      ]).toEqual([303, at, fields])
     }
-    expect((await pages.browser().post('/api/v1/oidc/auth', { ...fields, state: 's'.repeat(8_000) })).status).toBe(400)
+    expect(
+      (await pages.browser().post('/api/v1/oidc/auth', { ...fields, state: 's'.repeat(8_000) }))
+        .status,
+    ).toBe(400)
   })
 
   it('ends for a user whom the app has ended', async () => {
     const browser = await loggedIn()
     await consent(browser, 'approve')
-    await pages.sql.query('update end_users set status = \'inactive\', deactivated_at = now()')
+    await pages.sql.query("update end_users set status = 'inactive', deactivated_at = now()")
     expect((await browser.get(path())).location?.searchParams.get('error')).toBe('access_denied')
-    await pages.sql.query('update end_users set status = \'active\', deactivated_at = null')
+    await pages.sql.query("update end_users set status = 'active', deactivated_at = null")
   })
 })
 
@@ -140,7 +181,11 @@ describe('an untrusted request', () => {
     ['a redirect URI in other case', { redirect_uri: 'https://APP.example/cb?tenant=1' }, 400],
     ['a loopback URI with another path', { redirect_uri: 'http://127.0.0.1:5555/other' }, 400],
     ['a loopback URI with another host', { redirect_uri: 'http://localhost:5555/cb' }, 400],
-    ['a loopback URI with a user part', { redirect_uri: 'http://127.0.0.1:80@evil.example/cb' }, 400],
+    [
+      'a loopback URI with a user part',
+      { redirect_uri: 'http://127.0.0.1:80@evil.example/cb' },
+      400,
+    ],
     ['a loopback URI over https', { redirect_uri: 'https://127.0.0.1:5555/cb' }, 400],
     ['a loopback URI without a port', { redirect_uri: 'http://127.0.0.1:99999/cb' }, 400],
   ])('with %s is told on a page and sends nobody anywhere', async (_, change, status) => {
@@ -150,15 +195,20 @@ describe('an untrusted request', () => {
   })
 
   it('with a parameter of trust twice is told on a page', async () => {
-    expect((await pages.browser().get(`${path()}&redirect_uri=https://evil.example`)).status).toBe(400)
+    expect((await pages.browser().get(`${path()}&redirect_uri=https://evil.example`)).status).toBe(
+      400,
+    )
     expect((await pages.browser().get(`${path()}&client_id=${clientId}`)).status).toBe(400)
   })
 
-  it.each(['http://127.0.0.1:50123/cb', 'http://[::1]:6/cb', 'com.example.app:/cb'])('is trusted at %s', async (uri) => {
-    const browser = await loggedIn()
-    const done = await consent(browser, 'approve', path({ redirect_uri: uri }))
-    expect(done.location?.href.startsWith(`${uri}?code=`)).toBe(true)
-  })
+  it.each(['http://127.0.0.1:50123/cb', 'http://[::1]:6/cb', 'com.example.app:/cb'])(
+    'is trusted at %s',
+    async (uri) => {
+      const browser = await loggedIn()
+      const done = await consent(browser, 'approve', path({ redirect_uri: uri }))
+      expect(done.location?.href.startsWith(`${uri}?code=`)).toBe(true)
+    },
+  )
 })
 
 describe('a wrong request', () => {
@@ -184,7 +234,11 @@ describe('a wrong request', () => {
     const { status, location } = await pages.browser().get(path(change))
     expect(status).toBe(302)
     expect(location?.origin).toBe('https://app.example')
-    expect(Object.fromEntries(location?.searchParams ?? [])).toMatchObject({ error, state: 's&1', iss: issuer })
+    expect(Object.fromEntries(location?.searchParams ?? [])).toMatchObject({
+      error,
+      state: 's&1',
+      iss: issuer,
+    })
   })
 
   it('is invalid_request when a parameter stands twice', async () => {
@@ -194,7 +248,10 @@ describe('a wrong request', () => {
 
   it('is unauthorized_client for a client without the grant', async () => {
     const other = await pages.newApp()
-    await pages.sql.query('update clients set redirect_uris = $1, grant_types = \'{refresh_token}\' where client_id = $2', [[redirect], other.clientId])
+    await pages.sql.query(
+      "update clients set redirect_uris = $1, grant_types = '{refresh_token}' where client_id = $2",
+      [[redirect], other.clientId],
+    )
     const { location } = await pages.browser().get(path({ client_id: other.clientId }))
     expect(location?.searchParams.get('error')).toBe('unauthorized_client')
   })
@@ -203,20 +260,29 @@ describe('a wrong request', () => {
 describe('prompt', () => {
   it('none is consent_required before consent and a code after it', async () => {
     const browser = await loggedIn()
-    expect((await browser.get(path({ prompt: 'none' }))).location?.searchParams.get('error')).toBe('consent_required')
+    expect((await browser.get(path({ prompt: 'none' }))).location?.searchParams.get('error')).toBe(
+      'consent_required',
+    )
     await consent(browser, 'approve')
-    expect((await browser.get(path({ prompt: 'none' }))).location?.searchParams.has('code')).toBe(true)
+    expect((await browser.get(path({ prompt: 'none' }))).location?.searchParams.has('code')).toBe(
+      true,
+    )
   })
 
-  it.each([{ prompt: 'login' }, { max_age: '60' }])('%o asks for the password again, once', async (change) => {
-    const browser = await loggedIn()
-    // The gateway looks at its own clock; core's stands in the past.
-    const first = await browser.get(path(change))
-    expect(first.location?.pathname).toBe('/login')
-    const { fields } = await browser.get(`/login${first.location?.search ?? ''}`)
-    const back = await browser.post('/login', { ...fields, email: ada, password })
-    expect((await browser.get(`${back.location?.pathname ?? ''}${back.location?.search ?? ''}`)).text).toContain('to act for you?')
-  })
+  it.each([{ prompt: 'login' }, { max_age: '60' }])(
+    '%o asks for the password again, once',
+    async (change) => {
+      const browser = await loggedIn()
+      // The gateway looks at its own clock; core's stands in the past.
+      const first = await browser.get(path(change))
+      expect(first.location?.pathname).toBe('/login')
+      const { fields } = await browser.get(`/login${first.location?.search ?? ''}`)
+      const back = await browser.post('/login', { ...fields, email: ada, password })
+      expect(
+        (await browser.get(`${back.location?.pathname ?? ''}${back.location?.search ?? ''}`)).text,
+      ).toContain('to act for you?')
+    },
+  )
 
   it('none with a login that is too old is login_required', async () => {
     const browser = await loggedIn()

@@ -9,7 +9,10 @@ beforeAll(async () => {
   pages = await startPages()
   clientId = (await pages.newApp()).clientId
   await pages.createAccount({ email: ada, password })
-  await pages.sql.query('update clients set grant_types = \'{urn:ietf:params:oauth:grant-type:device_code}\' where client_id = $1', [clientId])
+  await pages.sql.query(
+    "update clients set grant_types = '{urn:ietf:params:oauth:grant-type:device_code}' where client_id = $1",
+    [clientId],
+  )
   await pages.sql.query('update apps set name = $1, color = $2', ['<b>Bold</b> & Co', '#ffcc00'])
 })
 afterAll(() => pages.stop())
@@ -21,7 +24,8 @@ async function loggedIn(email = ada) {
 }
 
 const statusOf = async (code: string) =>
-  (await pages.sql.query('select status from device_codes where user_code = $1', [code])).rows[0]?.status
+  (await pages.sql.query('select status from device_codes where user_code = $1', [code])).rows[0]
+    ?.status
 
 async function enter(browser: Awaited<ReturnType<typeof loggedIn>>, code: string) {
   const { fields } = await browser.get('/oidc/device')
@@ -61,9 +65,13 @@ describe('the verification page', () => {
     const { userCode } = await pages.startDevice(clientId)
     const browser = await loggedIn()
     const seen = await enter(browser, userCode)
-    expect((await browser.post('/oidc/device', { ...seen.fields, action: 'deny' })).text).toContain('refused')
+    expect((await browser.post('/oidc/device', { ...seen.fields, action: 'deny' })).text).toContain(
+      'refused',
+    )
     expect(await statusOf(userCode)).toBe('denied')
-    expect((await browser.post('/oidc/device', { ...seen.fields, action: 'approve' })).status).toBe(400)
+    expect((await browser.post('/oidc/device', { ...seen.fields, action: 'approve' })).status).toBe(
+      400,
+    )
     expect(await statusOf(userCode)).toBe('denied')
   })
 
@@ -91,7 +99,8 @@ describe('the verification page', () => {
     const { userCode } = await pages.startDevice(clientId)
     await pages.createAccount({ email: 'guesser@example.com', password })
     const browser = await loggedIn('guesser@example.com')
-    for (let attempt = 0; attempt < 5; attempt++) expect((await enter(browser, 'BBBB-BBBB')).status).toBe(400)
+    for (let attempt = 0; attempt < 5; attempt++)
+      expect((await enter(browser, 'BBBB-BBBB')).status).toBe(400)
     const seen = await enter(browser, userCode)
     expect(seen.status).toBe(429)
     expect(Number(seen.headers.get('retry-after'))).toBeGreaterThan(0)

@@ -9,8 +9,10 @@ const target = 'https://svc.example/oidc/device?user_code=BCDF-GHJK'
 beforeAll(async () => {
   pages = await startPages()
   clientId = (await pages.newApp()).clientId
-  await pages.sql.query('update clients set device_third_party_initiate_login = true, initiate_login_uri = $1 where client_id = $2',
-    ['https://app.example/start?from=svc', clientId])
+  await pages.sql.query(
+    'update clients set device_third_party_initiate_login = true, initiate_login_uri = $1 where client_id = $2',
+    ['https://app.example/start?from=svc', clientId],
+  )
 })
 afterAll(() => pages.stop())
 
@@ -20,8 +22,17 @@ const path = (change: Record<string, string> = {}): string =>
 describe('a login begun by a device', () => {
   it('goes to the registered address, with issuer, target and hint', async () => {
     const { status, location } = await pages.browser().get(path({ login_hint: 'ada' }))
-    expect([status, location?.origin, location?.pathname]).toEqual([302, 'https://app.example', '/start'])
-    expect(Object.fromEntries(location?.searchParams ?? [])).toEqual({ from: 'svc', iss: issuer, target_link_uri: target, login_hint: 'ada' })
+    expect([status, location?.origin, location?.pathname]).toEqual([
+      302,
+      'https://app.example',
+      '/start',
+    ])
+    expect(Object.fromEntries(location?.searchParams ?? [])).toEqual({
+      from: 'svc',
+      iss: issuer,
+      target_link_uri: target,
+      login_hint: 'ada',
+    })
   })
 
   it('does not go round in circles', async () => {
@@ -31,8 +42,12 @@ describe('a login begun by a device', () => {
   })
 
   it.each([
-    'https://evil.example/oidc/device', 'https://svc.example/login', 'https://svc.example/oidc/device#x',
-    'https://a:b@svc.example/oidc/device', '/oidc/device', '',
+    'https://evil.example/oidc/device',
+    'https://svc.example/login',
+    'https://svc.example/oidc/device#x',
+    'https://a:b@svc.example/oidc/device',
+    '/oidc/device',
+    '',
   ])('never leads to %s', async (uri) => {
     const { status, location } = await pages.browser().get(path({ target_link_uri: uri }))
     expect([status, location]).toEqual([400, null])
@@ -41,6 +56,8 @@ describe('a login begun by a device', () => {
   it('is not begun for a client that does not take it', async () => {
     const other = await pages.newApp()
     expect((await pages.browser().get(path({ client_id: other.clientId }))).status).toBe(404)
-    expect((await pages.browser().get(path({ client_id: 'm2m_ffffffffffffffffffffffff' }))).status).toBe(404)
+    expect(
+      (await pages.browser().get(path({ client_id: 'm2m_ffffffffffffffffffffffff' }))).status,
+    ).toBe(404)
   })
 })

@@ -16,9 +16,9 @@ describe('the login page', () => {
     const { status, headers, text } = await pages.browser().get('/login')
     expect(status).toBe(200)
     const policy = headers.get('content-security-policy') ?? ''
-    expect(policy).toContain('default-src \'none\'')
+    expect(policy).toContain("default-src 'none'")
     expect(policy).toMatch(/style-src 'sha256-[^']+'/)
-    expect(policy).toContain('form-action \'self\';')
+    expect(policy).toContain("form-action 'self';")
     expect(headers.get('x-frame-options')).toBe('DENY')
     expect(headers.get('cache-control')).toBe('no-store')
     expect(headers.get('referrer-policy')).toBe('same-origin')
@@ -29,7 +29,8 @@ describe('the login page', () => {
     const browser = pages.browser()
     const { status, headers, location } = await browser.logIn(ada)
     expect([status, location?.pathname]).toEqual([303, '/login'])
-    const cookie = headers.getSetCookie().find((line) => line.startsWith('__Host-tollgate_session=')) ?? ''
+    const cookie =
+      headers.getSetCookie().find((line) => line.startsWith('__Host-tollgate_session=')) ?? ''
     expect(cookie).toMatch(/; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=7776000$/)
     expect((await browser.get('/login')).text).toContain(ada)
   })
@@ -38,7 +39,10 @@ describe('the login page', () => {
     const browser = pages.browser()
     await browser.logIn(ada)
     const token = browser.jar.get('__Host-tollgate_session') ?? ''
-    const { rows } = await pages.sql.query('select count(*)::int as held from web_sessions where token_hash = sha256($1::bytea)', [token])
+    const { rows } = await pages.sql.query(
+      'select count(*)::int as held from web_sessions where token_hash = sha256($1::bytea)',
+      [token],
+    )
     expect(rows[0]).toEqual({ held: 1 })
   })
 
@@ -52,7 +56,9 @@ describe('the login page', () => {
   })
 
   it('takes no account without a password', async () => {
-    await pages.sql.query('insert into accounts (id, email, created_at) values (gen_random_uuid(), \'sso@example.com\', now())')
+    await pages.sql.query(
+      "insert into accounts (id, email, created_at) values (gen_random_uuid(), 'sso@example.com', now())",
+    )
     expect((await pages.browser().logIn('sso@example.com', '')).status).toBe(401)
   })
 
@@ -79,7 +85,13 @@ describe('the login page', () => {
   })
 
   it.each([
-    'https://evil.example/', '//evil.example/', '/\\evil.example', '/\t/evil.example', '/..//evil.example', 'javascript:alert(1)', 'login',
+    'https://evil.example/',
+    '//evil.example/',
+    '/\\evil.example',
+    '/\t/evil.example',
+    '/..//evil.example',
+    'javascript:alert(1)',
+    'login',
   ])('never leads to %s', async (returnTo) => {
     const { location } = await pages.browser().logIn(ada, password, returnTo)
     expect(location?.href).toBe('https://svc.example/login')
@@ -91,7 +103,9 @@ describe('the login page', () => {
   })
 
   it('escapes what was typed', async () => {
-    const { text } = await pages.browser().logIn('"><script>x</script>@example.com', 'nothing of importance')
+    const { text } = await pages
+      .browser()
+      .logIn('"><script>x</script>@example.com', 'nothing of importance')
     expect(text).not.toContain('<script')
   })
 })
@@ -138,12 +152,19 @@ describe('a password link', () => {
     const visitor = pages.browser()
     const { fields } = await visitor.get(`/reset-password?token=${token}`)
     const form = { ...fields, password: 'another long password', repeated: 'another long password' }
-    expect((await visitor.post('/reset-password', { ...form, repeated: 'something different' })).status).toBe(400)
-    expect((await visitor.post('/reset-password', { ...form, password: 'short', repeated: 'short' })).text).toContain('12 to 200')
+    expect(
+      (await visitor.post('/reset-password', { ...form, repeated: 'something different' })).status,
+    ).toBe(400)
+    expect(
+      (await visitor.post('/reset-password', { ...form, password: 'short', repeated: 'short' }))
+        .text,
+    ).toContain('12 to 200')
     expect((await visitor.post('/reset-password', form, 'https://evil.example')).status).toBe(403)
     expect((await visitor.post('/reset-password', form)).status).toBe(200)
     expect((await visitor.post('/reset-password', form)).status).toBe(400)
-    expect((await visitor.post('/reset-password', { ...form, token: other.token })).status).toBe(400)
+    expect((await visitor.post('/reset-password', { ...form, token: other.token })).status).toBe(
+      400,
+    )
     expect((await browser.get('/login')).text).not.toContain(email)
     expect((await pages.browser().logIn(email)).status).toBe(401)
     expect((await pages.browser().logIn(email, 'another long password')).status).toBe(303)
@@ -155,7 +176,9 @@ describe('a password link', () => {
     pages.clock.advance(3_600_000)
     const browser = pages.browser()
     const { fields } = await browser.get(`/reset-password?token=${token}`)
-    expect((await browser.post('/reset-password', { ...fields, password, repeated: password })).status).toBe(400)
+    expect(
+      (await browser.post('/reset-password', { ...fields, password, repeated: password })).status,
+    ).toBe(400)
     pages.clock.set(begin)
   })
 

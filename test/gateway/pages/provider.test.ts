@@ -15,22 +15,40 @@ let signWith: CryptoKey | null = null
 beforeAll(async () => {
   const pair = await generateKeyPair('RS256', { extractable: true })
   key = pair.privateKey
-  const jwk = { ...await exportJWK(pair.publicKey), kid: 'k1', alg: 'RS256', use: 'sig' }
+  const jwk = { ...(await exportJWK(pair.publicKey)), kid: 'k1', alg: 'RS256', use: 'sig' }
   server = createServer((request, response) => {
     const answer = async (): Promise<unknown> => {
       if (request.url === '/jwks') return { keys: [jwk] }
       if (request.url !== '/token') {
-        return { issuer, authorization_endpoint: `${issuer}/authorize?fixed=1`, token_endpoint: `${issuer}/token`, jwks_uri: `${issuer}/jwks` }
+        return {
+          issuer,
+          authorization_endpoint: `${issuer}/authorize?fixed=1`,
+          token_endpoint: `${issuer}/token`,
+          jwks_uri: `${issuer}/jwks`,
+        }
       }
       let body = ''
       for await (const part of request) body += String(part)
       asked = new URLSearchParams(body)
       asked.set('authorization', request.headers.authorization ?? '')
-      const token = await new SignJWT({ iss: issuer, aud: 'us', sub: 's1', email: 'ada@example.com', email_verified: true, name: 'Ada', ...claims })
-        .setProtectedHeader({ alg: 'RS256', kid: 'k1' }).setIssuedAt().setExpirationTime('5m').sign(signWith ?? key)
+      const token = await new SignJWT({
+        iss: issuer,
+        aud: 'us',
+        sub: 's1',
+        email: 'ada@example.com',
+        email_verified: true,
+        name: 'Ada',
+        ...claims,
+      })
+        .setProtectedHeader({ alg: 'RS256', kid: 'k1' })
+        .setIssuedAt()
+        .setExpirationTime('5m')
+        .sign(signWith ?? key)
       return { id_token: token, access_token: 'x', token_type: 'Bearer' }
     }
-    void answer().then((value) => response.setHeader('content-type', 'application/json').end(JSON.stringify(value)))
+    void answer().then((value) =>
+      response.setHeader('content-type', 'application/json').end(JSON.stringify(value)),
+    )
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const address = server.address()
@@ -49,26 +67,37 @@ async function comeBack(change: Record<string, unknown> = {}, answer: Record<str
   const sent = location?.searchParams ?? new URLSearchParams()
   claims = { nonce: sent.get('nonce'), ...change }
   const query = new URLSearchParams({ code: 'c1', state: sent.get('state') ?? '', ...answer })
-  return { browser, sent, location, seen: await browser.get(`/login/provider/callback?${query.toString()}`) }
+  return {
+    browser,
+    sent,
+    location,
+    seen: await browser.get(`/login/provider/callback?${query.toString()}`),
+  }
 }
 
 describe('logging in through an outside provider', () => {
   it('is offered on the login page', async () => {
-    expect((await pages.browser().get('/login?return_to=/oidc/device')).text)
-      .toContain('href="/login/provider?return_to=%2Foidc%2Fdevice">Continue with Example SSO')
+    expect((await pages.browser().get('/login?return_to=/oidc/device')).text).toContain(
+      'href="/login/provider?return_to=%2Foidc%2Fdevice">Continue with Example SSO',
+    )
   })
 
   it('asks with code, PKCE, state and nonce, and ends in a session', async () => {
     const { browser, sent, location, seen } = await comeBack()
     expect(location?.href.startsWith(`${issuer}/authorize?fixed=1&`)).toBe(true)
     expect(Object.fromEntries(sent)).toMatchObject({
-      client_id: 'us', redirect_uri: 'https://svc.example/login/provider/callback', response_type: 'code',
-      scope: 'openid email profile', code_challenge_method: 'S256',
+      client_id: 'us',
+      redirect_uri: 'https://svc.example/login/provider/callback',
+      response_type: 'code',
+      scope: 'openid email profile',
+      code_challenge_method: 'S256',
     })
     expect([seen.status, seen.location?.pathname]).toEqual([303, '/oidc/device'])
     expect((await browser.get('/login')).text).toContain('ada@example.com')
     expect(Object.fromEntries(asked)).toMatchObject({
-      grant_type: 'authorization_code', code: 'c1', authorization: `Basic ${Buffer.from('us:s%2Bc').toString('base64')}`,
+      grant_type: 'authorization_code',
+      code: 'c1',
+      authorization: `Basic ${Buffer.from('us:s%2Bc').toString('base64')}`,
     })
   })
 
@@ -77,8 +106,14 @@ describe('logging in through an outside provider', () => {
     ['another audience', { aud: 'them' }],
     ['another issuer', { iss: 'https://evil.example' }],
     ['another authorized party', { aud: ['us', 'them'], azp: 'them' }],
-    ['an address that is not verified', { sub: 's9', email: 'new@example.com', email_verified: false }],
-    ['an address whose verification is a word', { sub: 's9', email: 'new@example.com', email_verified: 'true' }],
+    [
+      'an address that is not verified',
+      { sub: 's9', email: 'new@example.com', email_verified: false },
+    ],
+    [
+      'an address whose verification is a word',
+      { sub: 's9', email: 'new@example.com', email_verified: 'true' },
+    ],
   ])('refuses an ID token with %s', async (_, change) => {
     const { browser, seen } = await comeBack(change)
     expect(seen.status).toBe(400)
@@ -93,7 +128,7 @@ describe('logging in through an outside provider', () => {
 
   it.each([
     ['another state', { state: 'x'.repeat(43) }],
-    ['another issuer\'s name', { iss: 'https://evil.example' }],
+    ["another issuer's name", { iss: 'https://evil.example' }],
     ['no code but an error', { code: '', error: 'access_denied' }],
   ])('refuses an answer with %s', async (_, answer) => {
     expect((await comeBack({}, answer)).seen.status).toBe(400)
@@ -102,21 +137,28 @@ describe('logging in through an outside provider', () => {
   it('refuses an answer that nobody here asked for, or that comes twice', async () => {
     expect((await pages.browser().get('/login/provider/callback?code=c&state=s')).status).toBe(400)
     const { browser, sent } = await comeBack()
-    expect((await browser.get(`/login/provider/callback?code=c1&state=${sent.get('state') ?? ''}`)).status).toBe(400)
+    expect(
+      (await browser.get(`/login/provider/callback?code=c1&state=${sent.get('state') ?? ''}`))
+        .status,
+    ).toBe(400)
   })
 
   it('never leads away from this site', async () => {
     const browser = pages.browser()
     const { location } = await browser.get('/login/provider?return_to=https%3A%2F%2Fevil.example')
     claims = { nonce: location?.searchParams.get('nonce') }
-    const seen = await browser.get(`/login/provider/callback?code=c&state=${location?.searchParams.get('state') ?? ''}`)
+    const seen = await browser.get(
+      `/login/provider/callback?code=c&state=${location?.searchParams.get('state') ?? ''}`,
+    )
     expect(seen.location?.href).toBe('https://svc.example/login')
   })
 
   it('leads to the account that already has the verified address', async () => {
     const { account } = await pages.createAccount({ email: 'bob@example.com', password })
     await comeBack({ sub: 's2', email: 'Bob@example.com' })
-    const { rows } = await pages.sql.query('select account_id from account_identities where subject = \'s2\'')
+    const { rows } = await pages.sql.query(
+      "select account_id from account_identities where subject = 's2'",
+    )
     expect(rows[0].account_id).toBe(account?.id)
   })
 })

@@ -10,9 +10,12 @@ const end = '/api/v1/oidc/session/end'
 beforeAll(async () => {
   pages = await startPages()
   clientId = (await pages.newApp()).clientId
-  for (const email of ['ada@example.com', 'bob@example.com']) await pages.createAccount({ email, password })
-  await pages.sql.query('update clients set redirect_uris = $1, post_logout_redirect_uris = $2, grant_types = $3 where client_id = $4',
-    [[redirect], [after], ['authorization_code', 'refresh_token'], clientId])
+  for (const email of ['ada@example.com', 'bob@example.com'])
+    await pages.createAccount({ email, password })
+  await pages.sql.query(
+    'update clients set redirect_uris = $1, post_logout_redirect_uris = $2, grant_types = $3 where client_id = $4',
+    [[redirect], [after], ['authorization_code', 'refresh_token'], clientId],
+  )
 })
 afterAll(() => pages.stop())
 
@@ -26,24 +29,38 @@ type Browser = Awaited<ReturnType<typeof loggedIn>>
 
 async function idTokenOf(browser: Browser): Promise<string> {
   const query = new URLSearchParams({
-    client_id: clientId, redirect_uri: redirect, response_type: 'code', scope: 'openid',
-    code_challenge: challenge, code_challenge_method: 'S256', prompt: 'consent',
+    client_id: clientId,
+    redirect_uri: redirect,
+    response_type: 'code',
+    scope: 'openid',
+    code_challenge: challenge,
+    code_challenge_method: 'S256',
+    prompt: 'consent',
   })
   const { fields } = await browser.get(`/api/v1/oidc/auth?${query.toString()}`)
   const { location } = await browser.post('/oidc/consent', { ...fields, action: 'approve' })
   const code = location?.searchParams.get('code') ?? ''
-  const { tokens } = await pages.redeem({ clientId, code, redirectUri: redirect, codeVerifier: verifier })
+  const { tokens } = await pages.redeem({
+    clientId,
+    code,
+    redirectUri: redirect,
+    codeVerifier: verifier,
+  })
   return tokens?.idToken ?? ''
 }
 
-const path = (parameters: Record<string, string>): string => `${end}?${new URLSearchParams(parameters).toString()}`
-const isLoggedIn = async (browser: Browser): Promise<boolean> => (await browser.get('/login')).text.includes('You are logged in')
+const path = (parameters: Record<string, string>): string =>
+  `${end}?${new URLSearchParams(parameters).toString()}`
+const isLoggedIn = async (browser: Browser): Promise<boolean> =>
+  (await browser.get('/login')).text.includes('You are logged in')
 
 describe('RP-initiated logout', () => {
   it('with a valid hint logs out and leads back, with the state', async () => {
     const browser = await loggedIn('ada@example.com')
     const hint = await idTokenOf(browser)
-    const { status, location } = await browser.get(path({ id_token_hint: hint, post_logout_redirect_uri: after, state: 's 1' }))
+    const { status, location } = await browser.get(
+      path({ id_token_hint: hint, post_logout_redirect_uri: after, state: 's 1' }),
+    )
     expect([status, location?.href]).toEqual([303, 'https://app.example/bye?x=1&state=s+1'])
     expect(await isLoggedIn(browser)).toBe(false)
   })
@@ -52,22 +69,36 @@ describe('RP-initiated logout', () => {
     const browser = await loggedIn('ada@example.com')
     const hint = await idTokenOf(browser)
     pages.clock.advance(7_200_000)
-    const { location } = await browser.get(path({ id_token_hint: hint, post_logout_redirect_uri: after }))
+    const { location } = await browser.get(
+      path({ id_token_hint: hint, post_logout_redirect_uri: after }),
+    )
     expect(location?.href).toBe(after)
   })
 
   it('can be posted by the application, whose form brings no cookie', async () => {
-    const { status, location } = await pages.browser().post(end, { client_id: clientId, state: 'x' }, 'https://app.example')
-    expect([status, location?.pathname, location?.search]).toEqual([303, end, `?client_id=${clientId}&state=x`])
+    const { status, location } = await pages
+      .browser()
+      .post(end, { client_id: clientId, state: 'x' }, 'https://app.example')
+    expect([status, location?.pathname, location?.search]).toEqual([
+      303,
+      end,
+      `?client_id=${clientId}&state=x`,
+    ])
   })
 
   it('asks first without a hint, and then leads back', async () => {
     const browser = await loggedIn('ada@example.com')
-    const seen = await browser.get(path({ client_id: clientId, post_logout_redirect_uri: after, state: 's' }))
+    const seen = await browser.get(
+      path({ client_id: clientId, post_logout_redirect_uri: after, state: 's' }),
+    )
     expect(seen.text).toContain('Log out?')
-    expect(seen.headers.get('content-security-policy')).toContain('form-action \'self\' https://app.example;')
+    expect(seen.headers.get('content-security-policy')).toContain(
+      "form-action 'self' https://app.example;",
+    )
     expect(await isLoggedIn(browser)).toBe(true)
-    expect((await browser.post('/oidc/logout', seen.fields, 'https://evil.example')).status).toBe(403)
+    expect((await browser.post('/oidc/logout', seen.fields, 'https://evil.example')).status).toBe(
+      403,
+    )
     const done = await browser.post('/oidc/logout', seen.fields)
     expect(done.location?.href).toBe(`${after}&state=s`)
     expect(await isLoggedIn(browser)).toBe(false)
@@ -80,7 +111,9 @@ describe('RP-initiated logout', () => {
     const other = await pages.newApp()
     const [header = '', payload = ''] = hint.split('.')
     for (const parameters of [
-      { id_token_hint: hint }, { id_token_hint: `${header}.${payload}.${'A'.repeat(342)}` }, { id_token_hint: 'rubbish' },
+      { id_token_hint: hint },
+      { id_token_hint: `${header}.${payload}.${'A'.repeat(342)}` },
+      { id_token_hint: 'rubbish' },
       { id_token_hint: await idTokenOf(ada), client_id: other.clientId },
     ]) {
       expect((await ada.get(path(parameters))).text).toContain('Log out?')

@@ -19,22 +19,42 @@ export const challenge = createHash('sha256').update(verifier).digest('base64url
 /** The gateway before a real core, on a clock that the test moves. */
 export async function startPages(loginProvider?: LoginProviderConfig) {
   const test: TestCore = await startTestCore()
-  const gateway = await startGateway({
-    host: '127.0.0.1', platformPort: 0, builderPort: 0, publicUrl, tokenAlg: 'RS256',
-    core: { target: test.core.target, token: serviceToken, deadlineMs: 10_000 },
-    edge: { limits: null, redisUrl: undefined, trustedProxyHops: 0, corsOrigins: [], ingestSecret: undefined },
-    loginProvider,
-  }, { log: silentLog(), metrics: createMetrics('gateway') })
+  const gateway = await startGateway(
+    {
+      host: '127.0.0.1',
+      platformPort: 0,
+      builderPort: 0,
+      publicUrl,
+      tokenAlg: 'RS256',
+      core: { target: test.core.target, token: serviceToken, deadlineMs: 10_000 },
+      edge: {
+        limits: null,
+        redisUrl: undefined,
+        trustedProxyHops: 0,
+        corsOrigins: [],
+        ingestSecret: undefined,
+      },
+      loginProvider,
+    },
+    { log: silentLog(), metrics: createMetrics('gateway') },
+  )
   const client = new accounts.AccountServiceClient(test.core.target, credentials.createInsecure())
-  const deviceClient = new devices.DeviceServiceClient(test.core.target, credentials.createInsecure())
+  const deviceClient = new devices.DeviceServiceClient(
+    test.core.target,
+    credentials.createInsecure(),
+  )
   const grantClient = new grants.GrantServiceClient(test.core.target, credentials.createInsecure())
   const options = { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } }
   return {
     ...test,
     url: gateway.platformUrl,
     createAccount: (request: Partial<accounts.CreateAccountRequest>) =>
-      unary(client.createAccount.bind(client))(accounts.CreateAccountRequest.fromPartial(request), options),
-    startReset: (email: string) => unary(client.startPasswordReset.bind(client))({ email }, options),
+      unary(client.createAccount.bind(client))(
+        accounts.CreateAccountRequest.fromPartial(request),
+        options,
+      ),
+    startReset: (email: string) =>
+      unary(client.startPasswordReset.bind(client))({ email }, options),
     startDevice: (clientId: string) =>
       unary(deviceClient.startDevice.bind(deviceClient))({ clientId, scope: undefined }, options),
     redeem: (request: grants.RedeemAuthorizationCodeRequest) =>
@@ -66,10 +86,17 @@ export interface Seen {
 export function createBrowser(url: string) {
   const jar = new Map<string, string>()
 
-  async function send(method: string, path: string, { body, headers }: { body?: string; headers?: Record<string, string> }): Promise<Seen> {
+  async function send(
+    method: string,
+    path: string,
+    { body, headers }: { body?: string; headers?: Record<string, string> },
+  ): Promise<Seen> {
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
     const response = await fetch(url + path, {
-      method, redirect: 'manual', headers: { ...(cookie === '' ? {} : { cookie }), ...headers }, ...(body === undefined ? {} : { body }),
+      method,
+      redirect: 'manual',
+      headers: { ...(cookie === '' ? {} : { cookie }), ...headers },
+      ...(body === undefined ? {} : { body }),
     })
     for (const line of response.headers.getSetCookie()) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
@@ -80,21 +107,34 @@ export function createBrowser(url: string) {
     const location = response.headers.get('location')
     const hidden = [...text.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)">/g)]
     return {
-      status: response.status, headers: response.headers, text,
+      status: response.status,
+      headers: response.headers,
+      text,
       location: location === null ? null : new URL(location, publicUrl),
-      fields: Object.fromEntries(hidden.map(([, name = '', value = '']) => [name, unescape(value)])),
+      fields: Object.fromEntries(
+        hidden.map(([, name = '', value = '']) => [name, unescape(value)]),
+      ),
     }
   }
 
   const get = (path: string): Promise<Seen> => send('GET', path, {})
-  const post = (path: string, fields: Record<string, string>, origin: string | null = publicUrl): Promise<Seen> =>
+  const post = (
+    path: string,
+    fields: Record<string, string>,
+    origin: string | null = publicUrl,
+  ): Promise<Seen> =>
     send('POST', path, {
       body: new URLSearchParams(fields).toString(),
-      headers: { 'content-type': 'application/x-www-form-urlencoded', ...(origin === null ? {} : { origin }) },
+      headers: {
+        'content-type': 'application/x-www-form-urlencoded',
+        ...(origin === null ? {} : { origin }),
+      },
     })
 
   async function logIn(email: string, secret: string = password, returnTo?: string): Promise<Seen> {
-    const page = await get(`/login${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}`)
+    const page = await get(
+      `/login${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}`,
+    )
     return post('/login', { ...page.fields, email, password: secret })
   }
 
@@ -102,4 +142,9 @@ export function createBrowser(url: string) {
 }
 
 const unescape = (text: string): string =>
-  text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&quot;', '"').replaceAll('&#39;', '\'').replaceAll('&amp;', '&')
+  text
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&quot;', '"')
+    .replaceAll('&#39;', "'")
+    .replaceAll('&amp;', '&')

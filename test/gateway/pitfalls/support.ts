@@ -22,23 +22,50 @@ export async function startPitfalls() {
   const path = `/api/v1/apps/${app.clientId}`
   const m2m = { authorization: app.basic }
 
-  async function ask(method: string, at: string, { headers = m2m, json, text, form }: Ask = {}): Promise<Answered> {
-    const body = text ?? (form ? new URLSearchParams(form).toString() : json === undefined ? undefined : JSON.stringify(json))
+  async function ask(
+    method: string,
+    at: string,
+    { headers = m2m, json, text, form }: Ask = {},
+  ): Promise<Answered> {
+    const body =
+      text ??
+      (form
+        ? new URLSearchParams(form).toString()
+        : json === undefined
+          ? undefined
+          : JSON.stringify(json))
     const type = form ? 'application/x-www-form-urlencoded' : 'application/json'
     const response = await fetch(real.url + at, {
-      method, redirect: 'manual', headers: { ...(body !== undefined && { 'content-type': type }), ...headers }, ...(body !== undefined && { body }),
+      method,
+      redirect: 'manual',
+      headers: { ...(body !== undefined && { 'content-type': type }), ...headers },
+      ...(body !== undefined && { body }),
     })
     const answer = await response.text()
-    const isObject = /json/.test(response.headers.get('content-type') ?? '') && answer.startsWith('{')
-    return { status: response.status, headers: response.headers, text: answer, body: isObject ? asRecord(JSON.parse(answer)) : {} }
+    const isObject =
+      /json/.test(response.headers.get('content-type') ?? '') && answer.startsWith('{')
+    return {
+      status: response.status,
+      headers: response.headers,
+      text: answer,
+      body: isObject ? asRecord(JSON.parse(answer)) : {},
+    }
   }
 
   let users = 0
   /** A user of the app that no other test has. */
-  async function newUser(): Promise<{ name: string; at: string; key: string; keyId: string; token: string }> {
+  async function newUser(): Promise<{
+    name: string
+    at: string
+    key: string
+    keyId: string
+    token: string
+  }> {
     const name = `pitfall-${++users}`
     const at = `${path}/users/${name}`
-    await ask('POST', `${path}/users`, { json: { externalUserId: name, email: `${name}@example.com` } })
+    await ask('POST', `${path}/users`, {
+      json: { externalUserId: name, email: `${name}@example.com` },
+    })
     const key = (await ask('POST', `${at}/keys`)).body
     const token = String((await ask('POST', `${at}/token`)).body['access_token'])
     return { name, at, key: String(key['apiKey']), keyId: String(key['keyId']), token }

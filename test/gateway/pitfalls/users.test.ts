@@ -3,7 +3,9 @@ import { accessToken, claimsOf, deviceGrant, exchangeGrant, sessionOf } from '..
 import { type Pitfalls, startPitfalls } from './support.ts'
 
 let p: Pitfalls
-beforeAll(async () => { p = await startPitfalls() })
+beforeAll(async () => {
+  p = await startPitfalls()
+})
 afterAll(() => p.stop())
 
 const bearer = (token: unknown) => ({ headers: { authorization: `Bearer ${String(token)}` } })
@@ -13,19 +15,37 @@ const exchange = { grant_type: exchangeGrant, subject_token_type: accessToken }
 describe('users', () => {
   it('17: ends with a deactivated user all that spoke for him, and revives no key with him', async () => {
     const { name, at, key, token } = await p.newUser()
-    const session = (await p.token({ ...exchange, subject_token: token }, p.app.basic)).body['access_token']
+    const session = (await p.token({ ...exchange, subject_token: token }, p.app.basic)).body[
+      'access_token'
+    ]
     await p.ask('DELETE', `${p.path}/users?externalUserId=${name}`)
     const dead = async () => ({
       key: (await p.ask('POST', `${p.path}/auth/api-key/token`, bearer(key))).status,
       validate: (await p.ask('GET', '/api/v1/auth/validate', bearer(key))).status,
       token: (await p.ask('GET', '/api/v1/user/usage/balance', bearer(token))).status,
       exchange: (await p.token({ ...exchange, subject_token: token }, p.app.basic)).error,
-      session: await p.real.core.as().verifySignerSession({ token: String(session) }).then(() => 'lives', () => 'ended'),
+      session: await p.real.core
+        .as()
+        .verifySignerSession({ token: String(session) })
+        .then(
+          () => 'lives',
+          () => 'ended',
+        ),
     })
-    const ended = { key: 401, validate: 401, token: 401, exchange: 'invalid_grant', session: 'ended' }
+    const ended = {
+      key: 401,
+      validate: 401,
+      token: 401,
+      exchange: 'invalid_grant',
+      session: 'ended',
+    }
     expect(await dead()).toEqual(ended)
     expect((await p.ask('POST', `${at}/token`)).status).toBe(404)
-    const mint = { grant_type: 'client_credentials', scope: 'sign:mint_user_token', external_user_id: name }
+    const mint = {
+      grant_type: 'client_credentials',
+      scope: 'sign:mint_user_token',
+      external_user_id: name,
+    }
     expect((await p.token(mint, p.app.basic)).status).toBeGreaterThanOrEqual(400)
     await p.ask('PUT', `${p.path}/users`, { json: { externalUserId: name, status: 'active' } })
     expect(await dead()).toEqual(ended)
@@ -40,48 +60,92 @@ describe('users', () => {
 
   it('19: creates one user of many that come at once, says 201 to one and 200 to the others', async () => {
     const json = { externalUserId: 'at-once' }
-    const statuses = await Promise.all(Array.from({ length: 20 }, async () => (await p.ask('POST', `${p.path}/users`, { json })).status))
+    const statuses = await Promise.all(
+      Array.from(
+        { length: 20 },
+        async () => (await p.ask('POST', `${p.path}/users`, { json })).status,
+      ),
+    )
     expect(statuses.toSorted()).toEqual([...Array.from({ length: 19 }, () => 200), 201])
   })
 
   it('20: crashes at no null, list or number, at no bad %-escape, and addresses ids with %, /, : and +', async () => {
-    for (const text of ['null', '[]', '7', '"x"', '{']) expect((await p.ask('POST', `${p.path}/users`, { text })).status).toBe(400)
+    for (const text of ['null', '[]', '7', '"x"', '{'])
+      expect((await p.ask('POST', `${p.path}/users`, { text })).status).toBe(400)
     expect((await p.ask('POST', `${p.path}/users/%zz/keys`)).status).toBe(400)
     for (const externalUserId of ['100%', 'a/b', 'a:b', 'a+b', '%2F']) {
-      expect((await p.ask('POST', `${p.path}/users`, { json: { externalUserId } })).status).toBe(201)
-      const minted = await p.ask('POST', `${p.path}/users/${encodeURIComponent(externalUserId)}/token`)
+      expect((await p.ask('POST', `${p.path}/users`, { json: { externalUserId } })).status).toBe(
+        201,
+      )
+      const minted = await p.ask(
+        'POST',
+        `${p.path}/users/${encodeURIComponent(externalUserId)}/token`,
+      )
       expect(claimsOf(minted.body['access_token'])['external_user_id']).toBe(externalUserId)
     }
   })
 
   it("21: allows no external id that is another's wallet: owner:, user:, or a control character", async () => {
-    for (const externalUserId of ['owner:1', 'user:1', 'a\u0000b', 'a\nb', '', ' ', 'é'.repeat(101)]) {
-      expect((await p.ask('POST', `${p.path}/users`, { json: { externalUserId } })).status).toBe(400)
+    for (const externalUserId of [
+      'owner:1',
+      'user:1',
+      'a\u0000b',
+      'a\nb',
+      '',
+      ' ',
+      'é'.repeat(101),
+    ]) {
+      expect((await p.ask('POST', `${p.path}/users`, { json: { externalUserId } })).status).toBe(
+        400,
+      )
     }
   })
 })
 
 describe('the device flow', () => {
-  const start = async () => (await p.ask('POST', '/api/v1/oidc/device/auth', { headers: {}, form: { client_id: p.app.clientId } })).body
-  const poll = (code: unknown) => p.token({ grant_type: deviceGrant, device_code: String(code), client_id: p.app.clientId })
+  const start = async () =>
+    (
+      await p.ask('POST', '/api/v1/oidc/device/auth', {
+        headers: {},
+        form: { client_id: p.app.clientId },
+      })
+    ).body
+  const poll = (code: unknown) =>
+    p.token({ grant_type: deviceGrant, device_code: String(code), client_id: p.app.clientId })
 
   it('22: slows down who polls too fast, redeems a code once, and reads user codes in any case, with a dash or without', async () => {
     const { device_code: code, user_code: shown } = await start()
-    expect([(await poll(code)).error, (await poll(code)).error]).toEqual(['authorization_pending', 'slow_down'])
-    await p.devices.decide(sessionOf(p.app), String(shown).toLowerCase().replace('-', ''), 'approve')
+    expect([(await poll(code)).error, (await poll(code)).error]).toEqual([
+      'authorization_pending',
+      'slow_down',
+    ])
+    await p.devices.decide(
+      sessionOf(p.app),
+      String(shown).toLowerCase().replace('-', ''),
+      'approve',
+    )
     expect([(await poll(code)).status, (await poll(code)).error]).toEqual([200, 'invalid_grant'])
-    await expect(p.devices.decide(sessionOf(p.app), String(shown), 'deny')).rejects.toMatchObject({ reason: expect.stringMatching(/NOT_FOUND|CONFLICT|GRANT_INVALID/) })
+    await expect(p.devices.decide(sessionOf(p.app), String(shown), 'deny')).rejects.toMatchObject({
+      reason: expect.stringMatching(/NOT_FOUND|CONFLICT|GRANT_INVALID/),
+    })
   })
 
   it('22: tells an expired code from an unknown one', async () => {
     const { device_code: code } = await start()
     await p.real.core.sql.query("update device_codes set expires_at = now() - interval '400 days'")
-    expect([(await poll(code)).error, (await poll('svc_dc_unknown')).error]).toEqual(['expired_token', 'invalid_grant'])
+    expect([(await poll(code)).error, (await poll('svc_dc_unknown')).error]).toEqual([
+      'expired_token',
+      'invalid_grant',
+    ])
   })
 
   it('23: approves nothing because a code was prefilled: it takes a click', async () => {
     const { device_code: code, user_code: shown } = await start()
-    const page = await p.ask('GET', `/oidc/device?user_code=${String(shown)}&client_id=${p.app.clientId}`, { headers: p.app.session })
+    const page = await p.ask(
+      'GET',
+      `/oidc/device?user_code=${String(shown)}&client_id=${p.app.clientId}`,
+      { headers: p.app.session },
+    )
     expect([page.status, (await poll(code)).error]).toEqual([200, 'authorization_pending'])
     expect(page.text).toMatch(/<button[^>]*value="approve"|<button/)
   })
@@ -89,18 +153,39 @@ describe('the device flow', () => {
 
 describe('redirects', () => {
   it('24: goes only to a redirect_uri that is registered to the letter, and takes PKCE with S256 only', async () => {
-    await p.ask('PUT', p.path, { headers: p.app.session, json: { redirectUris: ['https://app.example/callback'] } })
-    const request = (more: Record<string, string>) => p.ask('GET', `/api/v1/oidc/auth?${new URLSearchParams({
-      client_id: p.app.clientId, response_type: 'code', scope: 'openid', redirect_uri: 'https://app.example/callback', state: 's',
-      code_challenge: 'x'.repeat(43), code_challenge_method: 'S256', ...more,
-    }).toString()}`, { headers: {} })
-    for (const redirect_uri of ['https://app.example/callback/', 'https://app.example/callback?x=1', 'https://app.example.evil.example/callback', 'https://evil.example']) {
+    await p.ask('PUT', p.path, {
+      headers: p.app.session,
+      json: { redirectUris: ['https://app.example/callback'] },
+    })
+    const request = (more: Record<string, string>) =>
+      p.ask(
+        'GET',
+        `/api/v1/oidc/auth?${new URLSearchParams({
+          client_id: p.app.clientId,
+          response_type: 'code',
+          scope: 'openid',
+          redirect_uri: 'https://app.example/callback',
+          state: 's',
+          code_challenge: 'x'.repeat(43),
+          code_challenge_method: 'S256',
+          ...more,
+        }).toString()}`,
+        { headers: {} },
+      )
+    for (const redirect_uri of [
+      'https://app.example/callback/',
+      'https://app.example/callback?x=1',
+      'https://app.example.evil.example/callback',
+      'https://evil.example',
+    ]) {
       const refused = await request({ redirect_uri })
       expect([refused.status, refused.headers.get('location')]).toEqual([400, null])
     }
     for (const code_challenge_method of ['plain', 's256']) {
       const refused = await request({ code_challenge_method })
-      expect(new URL(refused.headers.get('location') ?? 'x:').searchParams.get('error')).toBe('invalid_request')
+      expect(new URL(refused.headers.get('location') ?? 'x:').searchParams.get('error')).toBe(
+        'invalid_request',
+      )
     }
   })
 })
@@ -110,22 +195,59 @@ describe('signer sessions and versions', () => {
     const poor = await p.real.core.newApp({ starterUsdMicros: '0' })
     const rpcs = p.real.core.as(poor.basic)
     await rpcs.upsertUser({ clientId: poor.clientId, externalUserId: 'poor' })
-    const jwt = (await rpcs.mintUserToken({ clientId: poor.clientId, externalUserId: 'poor' })).accessToken
-    const { body } = await p.appToken({ ...exchange, subject_token: jwt }, { clientId: poor.clientId })
+    const jwt = (await rpcs.mintUserToken({ clientId: poor.clientId, externalUserId: 'poor' }))
+      .accessToken
+    const { body } = await p.appToken(
+      { ...exchange, subject_token: jwt },
+      { clientId: poor.clientId },
+    )
     expect(body).toMatchObject({ has_access: false, balance_usd_micros: 0, balanceUsdMicros: '0' })
-    expect(Number(claimsOf(body['access_token'])['exp'])).toBeLessThanOrEqual(Number(claimsOf(jwt)['exp']))
-    expect((await p.appToken({ ...exchange, subject_token: String(body['access_token']) }, { clientId: poor.clientId })).error).toBe('invalid_grant')
-    expect((await p.appToken({ ...exchange, subject_token: jwt, client_secret: 'half' }, { clientId: poor.clientId })).status).toBe(401)
-    expect((await p.appToken({ ...exchange, subject_token: jwt }, { clientId: poor.clientId, authorization: p.app.basic })).status).toBe(404)
+    expect(Number(claimsOf(body['access_token'])['exp'])).toBeLessThanOrEqual(
+      Number(claimsOf(jwt)['exp']),
+    )
+    expect(
+      (
+        await p.appToken(
+          { ...exchange, subject_token: String(body['access_token']) },
+          { clientId: poor.clientId },
+        )
+      ).error,
+    ).toBe('invalid_grant')
+    expect(
+      (
+        await p.appToken(
+          { ...exchange, subject_token: jwt, client_secret: 'half' },
+          { clientId: poor.clientId },
+        )
+      ).status,
+    ).toBe(401)
+    expect(
+      (
+        await p.appToken(
+          { ...exchange, subject_token: jwt },
+          { clientId: poor.clientId, authorization: p.app.basic },
+        )
+      ).status,
+    ).toBe(404)
   })
 
   it('30: answers 410 with Deprecation on removed routes, 304 to a known manifest, and keeps the audit log of an app that is gone', async () => {
     const gone = await p.ask('POST', '/api/v1/subscriptions')
     expect([gone.status, gone.headers.has('deprecation')]).toEqual([410, true])
-    const made = await p.ask('POST', '/api/v1/apps', { headers: p.app.session, json: { name: 'Short-lived' } })
+    const made = await p.ask('POST', '/api/v1/apps', {
+      headers: p.app.session,
+      json: { name: 'Short-lived' },
+    })
     const path = `/api/v1/apps/${String(made.body['clientId'])}`
-    const etag = (await p.ask('GET', `${path}/manifest`, { headers: p.app.session })).headers.get('etag') ?? ''
-    expect((await p.ask('GET', `${path}/manifest`, { headers: { ...p.app.session, 'if-none-match': etag } })).status).toBe(304)
+    const etag =
+      (await p.ask('GET', `${path}/manifest`, { headers: p.app.session })).headers.get('etag') ?? ''
+    expect(
+      (
+        await p.ask('GET', `${path}/manifest`, {
+          headers: { ...p.app.session, 'if-none-match': etag },
+        })
+      ).status,
+    ).toBe(304)
     const { rows: before } = await p.real.core.sql.query('select count(*) from audit_log')
     expect((await p.ask('DELETE', path, { headers: p.app.session })).status).toBe(200)
     const { rows: after } = await p.real.core.sql.query('select count(*) from audit_log')
@@ -136,7 +258,11 @@ describe('signer sessions and versions', () => {
   it('30: takes the power of a demoted admin with the next request, whatever his cookie was', async () => {
     const { sql } = p.real.core
     const put = () => p.ask('PUT', p.path, { headers: p.app.session, json: { name: 'grants' } })
-    const role = (to: string) => sql.query(`update members set role = $1 where app_id = (select app_id from clients where client_id = $2)`, [to, p.app.clientId])
+    const role = (to: string) =>
+      sql.query(
+        `update members set role = $1 where app_id = (select app_id from clients where client_id = $2)`,
+        [to, p.app.clientId],
+      )
     expect((await put()).status).toBe(200)
     await role('viewer')
     expect((await put()).status).toBe(403)

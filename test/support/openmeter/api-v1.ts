@@ -1,18 +1,47 @@
-import { type Asked, type FakeCustomer, type FakeEvent, type FakeFeature, type FakeMeter, type State, ulid } from './state.ts'
+import {
+  type Asked,
+  type FakeCustomer,
+  type FakeEvent,
+  type FakeFeature,
+  type FakeMeter,
+  type State,
+  ulid,
+} from './state.ts'
 
-export interface Call { readonly method: string; readonly path: string; readonly search: URLSearchParams; readonly body: Body; readonly events: readonly FakeEvent[] }
+export interface Call {
+  readonly method: string
+  readonly path: string
+  readonly search: URLSearchParams
+  readonly body: Body
+  readonly events: readonly FakeEvent[]
+}
 export type Body = Readonly<Record<string, unknown>>
-export interface Reply { readonly status: number; readonly body?: unknown }
+export interface Reply {
+  readonly status: number
+  readonly body?: unknown
+}
 
-export const problem = (status: number, detail: string): Reply =>
-  ({ status, body: { type: 'about:blank', title: 'Problem', status, detail, instance: 'urn:request:fake', ...(status === 400 ? { invalid_parameters: [{ field: 'body', reason: detail }] } : {}) } })
+export const problem = (status: number, detail: string): Reply => ({
+  status,
+  body: {
+    type: 'about:blank',
+    title: 'Problem',
+    status,
+    detail,
+    instance: 'urn:request:fake',
+    ...(status === 400 ? { invalid_parameters: [{ field: 'body', reason: detail }] } : {}),
+  },
+})
 
 export const text = (value: unknown): string => (typeof value === 'string' ? value : '')
-export const texts = (value: unknown): string[] => (Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [])
-export const record = (value: unknown): Record<string, unknown> => (typeof value === 'object' && value !== null ? { ...value } : {})
+export const texts = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((item) => typeof item === 'string') : []
+export const record = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? { ...value } : {}
 export const dimensionsOf = (value: unknown): Record<string, string> =>
   Object.fromEntries(Object.entries(record(value)).map(([name, path]) => [name, String(path)]))
-export const instant = (value: unknown): Date | null => (typeof value === 'string' ? new Date(value) : null)
+export const instant = (value: unknown): Date | null =>
+  typeof value === 'string' ? new Date(value) : null
 
 const now = (): string => new Date().toISOString()
 const windows = { MINUTE: 'minute', HOUR: 'hour', DAY: 'day', MONTH: 'month' } as const
@@ -26,8 +55,15 @@ export function answerV1(state: State, { method, path, search, body, events }: C
     return { status: 204 }
   }
   if (kind === 'meters' && verb === 'query') return queryMeter(state, name, body)
-  if (kind === 'meters') return method === 'POST' ? createMeter(state, body) : found(state.meters.find((meter) => meter.key === name), showMeter)
-  if (kind === 'features') return method === 'POST' ? createFeature(state, body) : listFeatures(state, search)
+  if (kind === 'meters')
+    return method === 'POST'
+      ? createMeter(state, body)
+      : found(
+          state.meters.find((meter) => meter.key === name),
+          showMeter,
+        )
+  if (kind === 'features')
+    return method === 'POST' ? createFeature(state, body) : listFeatures(state, search)
   if (method === 'POST') return createCustomer(state, body)
   if (name === '') return listCustomers(state, search)
   const customer = state.customers.find((one) => one.key === name || one.id === name)
@@ -39,73 +75,127 @@ export function answerV1(state: State, { method, path, search, body, events }: C
 }
 
 const found = <T>(value: T | undefined, show: (value: T) => unknown): Reply =>
-  (value === undefined ? problem(404, 'not found') : { status: 200, body: show(value) })
+  value === undefined ? problem(404, 'not found') : { status: 200, body: show(value) }
 
 function createMeter(state: State, body: Body): Reply {
-  if (state.meters.some((meter) => meter.key === body['slug'])) return problem(409, 'a meter with this slug exists')
+  if (state.meters.some((meter) => meter.key === body['slug']))
+    return problem(409, 'a meter with this slug exists')
   const meter: FakeMeter = {
-    id: ulid(), key: text(body['slug']), eventType: text(body['eventType']), aggregation: body['aggregation'] === 'COUNT' ? 'count' : 'sum',
-    valueProperty: typeof body['valueProperty'] === 'string' ? body['valueProperty'] : undefined, dimensions: dimensionsOf(body['groupBy']), createdAt: now(),
+    id: ulid(),
+    key: text(body['slug']),
+    eventType: text(body['eventType']),
+    aggregation: body['aggregation'] === 'COUNT' ? 'count' : 'sum',
+    valueProperty: typeof body['valueProperty'] === 'string' ? body['valueProperty'] : undefined,
+    dimensions: dimensionsOf(body['groupBy']),
+    createdAt: now(),
   }
   state.meters.push(meter)
   return { status: 201, body: showMeter(meter) }
 }
 
 const showMeter = (meter: FakeMeter) => ({
-  id: meter.id, slug: meter.key, eventType: meter.eventType, aggregation: meter.aggregation.toUpperCase(), groupBy: meter.dimensions,
-  ...(meter.valueProperty === undefined ? {} : { valueProperty: meter.valueProperty }), createdAt: meter.createdAt, updatedAt: meter.createdAt,
+  id: meter.id,
+  slug: meter.key,
+  eventType: meter.eventType,
+  aggregation: meter.aggregation.toUpperCase(),
+  groupBy: meter.dimensions,
+  ...(meter.valueProperty === undefined ? {} : { valueProperty: meter.valueProperty }),
+  createdAt: meter.createdAt,
+  updatedAt: meter.createdAt,
 })
 
 function createFeature(state: State, body: Body): Reply {
-  if (state.features.some((feature) => feature.key === body['key'])) return problem(409, 'a feature with this key exists')
+  if (state.features.some((feature) => feature.key === body['key']))
+    return problem(409, 'a feature with this key exists')
   const meter = state.meters.find((one) => one.key === body['meterSlug'])
   if (!meter) return problem(400, 'there is no such meter')
-  const feature: FakeFeature = { id: ulid(), key: text(body['key']), name: text(body['name']), meterId: meter.id, createdAt: now() }
+  const feature: FakeFeature = {
+    id: ulid(),
+    key: text(body['key']),
+    name: text(body['name']),
+    meterId: meter.id,
+    createdAt: now(),
+  }
   state.features.push(feature)
   return { status: 201, body: showFeature(state, feature) }
 }
 
 const showFeature = (state: State, feature: FakeFeature) => ({
-  id: feature.id, key: feature.key, name: feature.name, meterSlug: state.meters.find((meter) => meter.id === feature.meterId)?.key ?? '',
-  createdAt: feature.createdAt, updatedAt: feature.createdAt,
+  id: feature.id,
+  key: feature.key,
+  name: feature.name,
+  meterSlug: state.meters.find((meter) => meter.id === feature.meterId)?.key ?? '',
+  createdAt: feature.createdAt,
+  updatedAt: feature.createdAt,
 })
 
 function listFeatures(state: State, search: URLSearchParams): Reply {
   const slugs = search.getAll('meterSlug')
-  const items = state.features.map((feature) => showFeature(state, feature)).filter((one) => slugs.length === 0 || slugs.includes(one.meterSlug))
+  const items = state.features
+    .map((feature) => showFeature(state, feature))
+    .filter((one) => slugs.length === 0 || slugs.includes(one.meterSlug))
   return { status: 200, body: { items, page: 1, pageSize: 100, totalCount: items.length } }
 }
 
 function createCustomer(state: State, body: Body): Reply {
   const subjects = texts(record(body['usageAttribution'])['subjectKeys'])
-  const taken = state.customers.some((one) => one.key === body['key'] || one.subjects.some((subject) => subjects.includes(subject)))
+  const taken = state.customers.some(
+    (one) => one.key === body['key'] || one.subjects.some((subject) => subjects.includes(subject)),
+  )
   if (taken) return problem(409, 'a customer with this key or subject exists')
-  const customer: FakeCustomer = { id: ulid(), key: text(body['key']), body, subjects, createdAt: now() }
+  const customer: FakeCustomer = {
+    id: ulid(),
+    key: text(body['key']),
+    body,
+    subjects,
+    createdAt: now(),
+  }
   state.customers.push(customer)
   return { status: 201, body: showCustomer(customer) }
 }
 
-const showCustomer = ({ id, key, body, subjects, createdAt }: FakeCustomer) =>
-  ({ ...body, id, key, usageAttribution: { subjectKeys: subjects }, createdAt, updatedAt: createdAt })
+const showCustomer = ({ id, key, body, subjects, createdAt }: FakeCustomer) => ({
+  ...body,
+  id,
+  key,
+  usageAttribution: { subjectKeys: subjects },
+  createdAt,
+  updatedAt: createdAt,
+})
 
 // The filter by key takes parts of it, in any case.
 function listCustomers(state: State, search: URLSearchParams): Reply {
   const part = (search.get('key') ?? '').toLowerCase()
-  const items = state.customers.filter((one) => one.key.toLowerCase().includes(part)).map(showCustomer)
+  const items = state.customers
+    .filter((one) => one.key.toLowerCase().includes(part))
+    .map(showCustomer)
   return { status: 200, body: { items, page: 1, pageSize: 100, totalCount: items.length } }
 }
 
 function queryMeter(state: State, key: string, body: Body): Reply {
   const meter = state.meters.find((one) => one.key === key || one.id === key)
   if (!meter) return problem(404, 'there is no such meter')
-  const windowSize = Object.entries(windows).find(([name]) => name === body['windowSize'])?.[1] ?? null
-  const filters = Object.fromEntries(Object.entries(record(body['filterGroupBy'])).map(([name, values]) => [name, texts(values)]))
+  const windowSize =
+    Object.entries(windows).find(([name]) => name === body['windowSize'])?.[1] ?? null
+  const filters = Object.fromEntries(
+    Object.entries(record(body['filterGroupBy'])).map(([name, values]) => [name, texts(values)]),
+  )
   const subjects = texts(body['subject'])
   const asked: Asked = {
-    from: instant(body['from']), to: instant(body['to']), window: windowSize, groupBy: texts(body['groupBy']),
+    from: instant(body['from']),
+    to: instant(body['to']),
+    window: windowSize,
+    groupBy: texts(body['groupBy']),
     filters: { ...filters, ...(subjects.length > 0 ? { subject: subjects } : {}) },
   }
-  const data = state.query(meter, asked).map(({ value, from, to, groups: { subject = null, ...groupBy } }) =>
-    ({ value, windowStart: from, windowEnd: to, subject, groupBy }))
+  const data = state
+    .query(meter, asked)
+    .map(({ value, from, to, groups: { subject = null, ...groupBy } }) => ({
+      value,
+      windowStart: from,
+      windowEnd: to,
+      subject,
+      groupBy,
+    }))
   return { status: 200, body: { data } }
 }

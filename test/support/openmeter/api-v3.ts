@@ -1,62 +1,125 @@
-import { type Body, type Call, type Reply, dimensionsOf, instant, problem, record, text, texts } from './api-v1.ts'
-import { type Asked, type FakeCustomer, type FakeFeature, type FakeMeter, type State, ulid } from './state.ts'
+import {
+  type Body,
+  type Call,
+  type Reply,
+  dimensionsOf,
+  instant,
+  problem,
+  record,
+  text,
+  texts,
+} from './api-v1.ts'
+import {
+  type Asked,
+  type FakeCustomer,
+  type FakeFeature,
+  type FakeMeter,
+  type State,
+  ulid,
+} from './state.ts'
 
 const now = (): string => new Date().toISOString()
 const windows = { PT1M: 'minute', PT1H: 'hour', P1D: 'day', P1M: 'month' } as const
 
 /** API v3, of which clients know the part below the address of its server. */
-export function answerV3(state: State, { method, path, search, body, events }: Call, { deafToFilters = false } = {}): Reply {
+export function answerV3(
+  state: State,
+  { method, path, search, body, events }: Call,
+  { deafToFilters = false } = {},
+): Reply {
   const [, , kind = '', id = '', verb] = path.split('/')
   const wanted = deafToFilters ? null : search.get('filter[key][eq]')
   const page = <T extends { key: string }>(all: readonly T[], show: (one: T) => unknown): Reply => {
     const data = all.filter((one) => wanted === null || one.key === wanted)
-    return { status: 200, body: { data: data.map(show), meta: { page: { number: 1, size: 100, total: data.length } } } }
+    return {
+      status: 200,
+      body: { data: data.map(show), meta: { page: { number: 1, size: 100, total: data.length } } },
+    }
   }
   if (kind === 'events') {
     state.ingest(events)
     return { status: 202 }
   }
-  if (kind === 'meters' && verb === 'query') return queryMeter(state, id, deafToFilters ? { ...body, filters: {} } : body)
-  if (kind === 'meters') return method === 'POST' ? createMeter(state, body) : page(state.meters, showMeter)
-  if (kind === 'features') return method === 'POST' ? createFeature(state, body) : page(state.features, showFeature)
+  if (kind === 'meters' && verb === 'query')
+    return queryMeter(state, id, deafToFilters ? { ...body, filters: {} } : body)
+  if (kind === 'meters')
+    return method === 'POST' ? createMeter(state, body) : page(state.meters, showMeter)
+  if (kind === 'features')
+    return method === 'POST' ? createFeature(state, body) : page(state.features, showFeature)
   if (method === 'PUT') return replaceCustomer(state, id, body)
   return method === 'POST' ? createCustomer(state, body) : page(state.customers, showCustomer)
 }
 
 function createMeter(state: State, body: Body): Reply {
-  if (state.meters.some((meter) => meter.key === body['key'])) return problem(409, 'a meter with this key exists')
+  if (state.meters.some((meter) => meter.key === body['key']))
+    return problem(409, 'a meter with this key exists')
   const meter: FakeMeter = {
-    id: ulid(), key: text(body['key']), eventType: text(body['event_type']), aggregation: body['aggregation'] === 'count' ? 'count' : 'sum',
-    valueProperty: typeof body['value_property'] === 'string' ? body['value_property'] : undefined, dimensions: dimensionsOf(body['dimensions']), createdAt: now(),
+    id: ulid(),
+    key: text(body['key']),
+    eventType: text(body['event_type']),
+    aggregation: body['aggregation'] === 'count' ? 'count' : 'sum',
+    valueProperty: typeof body['value_property'] === 'string' ? body['value_property'] : undefined,
+    dimensions: dimensionsOf(body['dimensions']),
+    createdAt: now(),
   }
   state.meters.push(meter)
   return { status: 201, body: showMeter(meter) }
 }
 
 const showMeter = (meter: FakeMeter) => ({
-  id: meter.id, key: meter.key, name: meter.key, event_type: meter.eventType, aggregation: meter.aggregation, dimensions: meter.dimensions,
-  ...(meter.valueProperty === undefined ? {} : { value_property: meter.valueProperty }), created_at: meter.createdAt, updated_at: meter.createdAt,
+  id: meter.id,
+  key: meter.key,
+  name: meter.key,
+  event_type: meter.eventType,
+  aggregation: meter.aggregation,
+  dimensions: meter.dimensions,
+  ...(meter.valueProperty === undefined ? {} : { value_property: meter.valueProperty }),
+  created_at: meter.createdAt,
+  updated_at: meter.createdAt,
 })
 
 function createFeature(state: State, body: Body): Reply {
-  if (state.features.some((feature) => feature.key === body['key'])) return problem(409, 'a feature with this key exists')
+  if (state.features.some((feature) => feature.key === body['key']))
+    return problem(409, 'a feature with this key exists')
   const meterId = text(record(body['meter'])['id'])
-  if (!state.meters.some((meter) => meter.id === meterId)) return problem(400, 'there is no such meter')
-  const feature: FakeFeature = { id: ulid(), key: text(body['key']), name: text(body['name']), meterId, createdAt: now() }
+  if (!state.meters.some((meter) => meter.id === meterId))
+    return problem(400, 'there is no such meter')
+  const feature: FakeFeature = {
+    id: ulid(),
+    key: text(body['key']),
+    name: text(body['name']),
+    meterId,
+    createdAt: now(),
+  }
   state.features.push(feature)
   return { status: 201, body: showFeature(feature) }
 }
 
-const showFeature = ({ id, key, name, meterId, createdAt }: FakeFeature) =>
-  ({ id, key, name, meter: { id: meterId }, created_at: createdAt, updated_at: createdAt })
+const showFeature = ({ id, key, name, meterId, createdAt }: FakeFeature) => ({
+  id,
+  key,
+  name,
+  meter: { id: meterId },
+  created_at: createdAt,
+  updated_at: createdAt,
+})
 
-const subjectsOf = (body: Body): string[] => texts(record(body['usage_attribution'])['subject_keys'])
+const subjectsOf = (body: Body): string[] =>
+  texts(record(body['usage_attribution'])['subject_keys'])
 
 function createCustomer(state: State, body: Body): Reply {
   const subjects = subjectsOf(body)
-  const taken = state.customers.some((one) => one.key === body['key'] || one.subjects.some((subject) => subjects.includes(subject)))
+  const taken = state.customers.some(
+    (one) => one.key === body['key'] || one.subjects.some((subject) => subjects.includes(subject)),
+  )
   if (taken) return problem(409, 'a customer with this key or subject exists')
-  const customer: FakeCustomer = { id: ulid(), key: text(body['key']), body, subjects, createdAt: now() }
+  const customer: FakeCustomer = {
+    id: ulid(),
+    key: text(body['key']),
+    body,
+    subjects,
+    createdAt: now(),
+  }
   state.customers.push(customer)
   return { status: 201, body: showCustomer(customer) }
 }
@@ -69,21 +132,35 @@ function replaceCustomer(state: State, id: string, body: Body): Reply {
   return { status: 200, body: showCustomer(customer) }
 }
 
-const showCustomer = ({ id, key, body, subjects, createdAt }: FakeCustomer) =>
-  ({ ...body, id, key, usage_attribution: { subject_keys: subjects }, created_at: createdAt, updated_at: createdAt })
+const showCustomer = ({ id, key, body, subjects, createdAt }: FakeCustomer) => ({
+  ...body,
+  id,
+  key,
+  usage_attribution: { subject_keys: subjects },
+  created_at: createdAt,
+  updated_at: createdAt,
+})
 
 function queryMeter(state: State, id: string, body: Body): Reply {
   const meter = state.meters.find((one) => one.id === id)
   if (!meter) return problem(404, 'there is no such meter')
   const dimensions = record(record(body['filters'])['dimensions'])
-  const filters = Object.fromEntries(Object.entries(dimensions).map(([name, filter]) => [name, [text(record(filter)['eq'])]]))
+  const filters = Object.fromEntries(
+    Object.entries(dimensions).map(([name, filter]) => [name, [text(record(filter)['eq'])]]),
+  )
   const asked: Asked = {
-    from: instant(body['from']), to: instant(body['to']), groupBy: texts(body['group_by_dimensions']), filters,
+    from: instant(body['from']),
+    to: instant(body['to']),
+    groupBy: texts(body['group_by_dimensions']),
+    filters,
     window: Object.entries(windows).find(([name]) => name === body['granularity'])?.[1] ?? null,
   }
-  const data = state.query(meter, asked).map(({ value, from, to, groups }) => ({ value: plain(value), from, to, dimensions: groups }))
+  const data = state
+    .query(meter, asked)
+    .map(({ value, from, to, groups }) => ({ value: plain(value), from, to, dimensions: groups }))
   return { status: 200, body: { data } }
 }
 
 /** Decimal text without an exponent. */
-const plain = (value: number): string => (Number.isInteger(value) ? BigInt(value).toString() : value.toFixed(12))
+const plain = (value: number): string =>
+  Number.isInteger(value) ? BigInt(value).toString() : value.toFixed(12)

@@ -11,7 +11,13 @@ export interface FakeMeter {
   readonly dimensions: Readonly<Record<string, string>>
   readonly createdAt: string
 }
-export interface FakeFeature { readonly id: string; readonly key: string; readonly name: string; readonly meterId: string; readonly createdAt: string }
+export interface FakeFeature {
+  readonly id: string
+  readonly key: string
+  readonly name: string
+  readonly meterId: string
+  readonly createdAt: string
+}
 export interface FakeCustomer {
   readonly id: string
   readonly key: string
@@ -21,7 +27,11 @@ export interface FakeCustomer {
   readonly createdAt: string
 }
 export interface FakeEvent {
-  readonly id: string; readonly source: string; readonly type: string; readonly subject: string; readonly time: string
+  readonly id: string
+  readonly source: string
+  readonly type: string
+  readonly subject: string
+  readonly time: string
   readonly data: Readonly<Record<string, unknown>>
 }
 
@@ -32,10 +42,16 @@ export interface Asked {
   readonly groupBy: readonly string[]
   readonly filters: Readonly<Record<string, readonly string[]>>
 }
-export interface Sum { readonly value: number; readonly from: string; readonly to: string; readonly groups: Readonly<Record<string, string>> }
+export interface Sum {
+  readonly value: number
+  readonly from: string
+  readonly to: string
+  readonly groups: Readonly<Record<string, string>>
+}
 
 const alphabet = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
-export const ulid = (): string => `0${[...randomBytes(25)].map((byte) => alphabet[byte % 32]).join('')}`
+export const ulid = (): string =>
+  `0${[...randomBytes(25)].map((byte) => alphabet[byte % 32]).join('')}`
 
 export function createState() {
   const meters: FakeMeter[] = []
@@ -54,28 +70,62 @@ export function createState() {
   }
 
   function query(meter: FakeMeter, asked: Asked): Sum[] {
-    const sums = new Map<string, { value: number; start: number; end: number; groups: Record<string, string> }>()
+    const sums = new Map<
+      string,
+      { value: number; start: number; end: number; groups: Record<string, string> }
+    >()
     for (const event of events.values()) {
       const at = Date.parse(event.time)
-      const inside = event.type === meter.eventType && at >= (asked.from?.getTime() ?? -Infinity) && at < (asked.to?.getTime() ?? Infinity)
-      if (!inside || !Object.entries(asked.filters).every(([name, values]) => values.includes(valueOf(meter, event, name)))) continue
+      const inside =
+        event.type === meter.eventType &&
+        at >= (asked.from?.getTime() ?? -Infinity) &&
+        at < (asked.to?.getTime() ?? Infinity)
+      if (
+        !inside ||
+        !Object.entries(asked.filters).every(([name, values]) =>
+          values.includes(valueOf(meter, event, name)),
+        )
+      )
+        continue
       const [start, end] = windowOf(at, asked)
-      const groups = Object.fromEntries(asked.groupBy.map((name) => [name, valueOf(meter, event, name)]))
+      const groups = Object.fromEntries(
+        asked.groupBy.map((name) => [name, valueOf(meter, event, name)]),
+      )
       const key = JSON.stringify([start, groups])
       const sum = sums.get(key) ?? { value: 0, start, end, groups }
-      sum.value += meter.aggregation === 'count' ? 1 : Number(event.data[(meter.valueProperty ?? '').replace('$.', '')])
+      sum.value +=
+        meter.aggregation === 'count'
+          ? 1
+          : Number(event.data[(meter.valueProperty ?? '').replace('$.', '')])
       sums.set(key, sum)
     }
-    return [...sums.values()].map(({ value, start, end, groups }) => ({ value, groups, from: new Date(start).toISOString(), to: new Date(end).toISOString() }))
+    return [...sums.values()].map(({ value, start, end, groups }) => ({
+      value,
+      groups,
+      from: new Date(start).toISOString(),
+      to: new Date(end).toISOString(),
+    }))
   }
 
-  return { meters, features, customers, events, ingest, query, get received() { return received } }
+  return {
+    meters,
+    features,
+    customers,
+    events,
+    ingest,
+    query,
+    get received() {
+      return received
+    },
+  }
 }
 
 export type State = ReturnType<typeof createState>
 
 const valueOf = (meter: FakeMeter, event: FakeEvent, name: string): string =>
-  name === 'subject' ? event.subject : String(event.data[(meter.dimensions[name] ?? '').replace('$.', '')] ?? '')
+  name === 'subject'
+    ? event.subject
+    : String(event.data[(meter.dimensions[name] ?? '').replace('$.', '')] ?? '')
 
 function windowOf(at: number, { window, from, to }: Asked): [number, number] {
   const day = new Date(at)

@@ -6,29 +6,62 @@ import { createOpenMeterClient } from '../../../../core/metering/backend/openmet
 import { type FakeOpenMeter, startOpenMeter } from '../../../support/openmeter-fake.ts'
 
 let fake: FakeOpenMeter
-beforeEach(async () => { fake = await startOpenMeter() })
+beforeEach(async () => {
+  fake = await startOpenMeter()
+})
 afterEach(() => fake.stop())
 
 const ada = userId('7c0e5b1e-5a0d-4a53-9a3c-5c8f2f6f0001')
 const key = customerKey(ada)
 const customer = { key, name: 'ada', clientId: 'app_0123456789abcdef01234567' }
 
-const event = (id: string, data: Record<string, unknown> = {}, time = '2026-09-14T10:15:30.123456Z'): string => JSON.stringify({
-  specversion: '1.0', type: 'create_signed_ticket', source: 'go-livepeer-remote-signer', id, time, subject: key,
-  data: { client_id: customer.clientId, external_user_id: 'ada', pipeline: 'live', model_id: 'm', manifest_id: 'x', network_fee_usd_micros: 1.5, billable_secs: 2, fee_wei: 7, ...data },
-})
+const event = (
+  id: string,
+  data: Record<string, unknown> = {},
+  time = '2026-09-14T10:15:30.123456Z',
+): string =>
+  JSON.stringify({
+    specversion: '1.0',
+    type: 'create_signed_ticket',
+    source: 'go-livepeer-remote-signer',
+    id,
+    time,
+    subject: key,
+    data: {
+      client_id: customer.clientId,
+      external_user_id: 'ada',
+      pipeline: 'live',
+      model_id: 'm',
+      manifest_id: 'x',
+      network_fee_usd_micros: 1.5,
+      billable_secs: 2,
+      fee_wei: 7,
+      ...data,
+    },
+  })
 
 it('is told of requests that the documents do not allow', async () => {
   const send = (path: string, init: RequestInit) => fetch(`${fake.urls.v1}${path}`, init)
-  await send('/api/v1/meters', { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{"slug":"Not A Slug","aggregation":"SUM"}' })
-  await send('/api/v1/events', { method: 'POST', headers: { 'content-type': 'text/plain' }, body: '[]' })
+  await send('/api/v1/meters', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{"slug":"Not A Slug","aggregation":"SUM"}',
+  })
+  await send('/api/v1/events', {
+    method: 'POST',
+    headers: { 'content-type': 'text/plain' },
+    body: '[]',
+  })
   await send('/api/v1/customers?keys=x&page=0', {})
   await send('/api/v3/openmeter/customers?filter[subjects]=x', {})
   await send('/api/v1/nowhere', {})
   expect(fake.violations.map((line) => line.slice(0, 60))).toEqual([
-    expect.stringContaining('POST /api/v1/meters: / must have required'), expect.stringContaining('POST /api/v1/meters: /slug must match pattern'),
-    'POST /api/v1/events does not take text/plain', 'GET /api/v1/customers knows no parameter keys',
-    expect.stringContaining('GET /api/v1/customers page: / must be >= 1'), expect.stringContaining('GET /openmeter/customers filter: / must NOT have additional'),
+    expect.stringContaining('POST /api/v1/meters: / must have required'),
+    expect.stringContaining('POST /api/v1/meters: /slug must match pattern'),
+    'POST /api/v1/events does not take text/plain',
+    'GET /api/v1/customers knows no parameter keys',
+    expect.stringContaining('GET /api/v1/customers page: / must be >= 1'),
+    expect.stringContaining('GET /openmeter/customers filter: / must NOT have additional'),
     'GET /api/v1/nowhere is not in the document',
   ])
   fake.violations.length = 0
@@ -37,37 +70,62 @@ it('is told of requests that the documents do not allow', async () => {
 it('does not swallow an answer without end, nor takes it for an outage', async () => {
   const flood = createServer((_request, response) => {
     const chunk = Buffer.alloc(1024 * 1024, 32)
-    const more = (): void => { if (!response.destroyed) response.write(chunk, more) }
+    const more = (): void => {
+      if (!response.destroyed) response.write(chunk, more)
+    }
     more()
   })
   await new Promise<void>((resolve) => flood.listen(0, '127.0.0.1', resolve))
   const address = flood.address()
   const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`
   const client = createOpenMeterClient({ url, apiKey: undefined, timeoutMs: 20_000, batchSize: 1 })
-  expect(await client.ingest([event('a')])).toMatchObject({ kind: 'broken', why: 'answered more than 33554432 bytes' })
+  expect(await client.ingest([event('a')])).toMatchObject({
+    kind: 'broken',
+    why: 'answered more than 33554432 bytes',
+  })
   flood.closeAllConnections()
   await new Promise((resolve) => flood.close(resolve))
 })
 
 describe.each(['v1', 'v3'] as const)('API %s', (version) => {
   const clientOf = (config = {}) =>
-    createOpenMeterClient({ url: fake.urls[version], apiKey: 'key', timeoutMs: 2_000, batchSize: 100, ...config })
+    createOpenMeterClient({
+      url: fake.urls[version],
+      apiKey: 'key',
+      timeoutMs: 2_000,
+      batchSize: 100,
+      ...config,
+    })
 
   it('creates meters and the feature, and finds them the next time', async () => {
     expect(await clientOf().provision()).toBeNull()
-    expect(fake.state.meters.map((meter) => [meter.key, meter.aggregation, meter.valueProperty, Object.keys(meter.dimensions).length])).toEqual([
-      ['network_fee_usd_micros', 'sum', '$.network_fee_usd_micros', 4], ['billable_usd_micros', 'sum', '$.billable_usd_micros', 4],
-      ['signed_ticket_count', 'count', undefined, 4], ['fee_wei', 'sum', '$.fee_wei', 5], ['billable_secs', 'sum', '$.billable_secs', 5],
+    expect(
+      fake.state.meters.map((meter) => [
+        meter.key,
+        meter.aggregation,
+        meter.valueProperty,
+        Object.keys(meter.dimensions).length,
+      ]),
+    ).toEqual([
+      ['network_fee_usd_micros', 'sum', '$.network_fee_usd_micros', 4],
+      ['billable_usd_micros', 'sum', '$.billable_usd_micros', 4],
+      ['signed_ticket_count', 'count', undefined, 4],
+      ['fee_wei', 'sum', '$.fee_wei', 5],
+      ['billable_secs', 'sum', '$.billable_secs', 5],
       ['network_fee_usd_micros_by_manifest', 'sum', '$.network_fee_usd_micros', 5],
     ])
-    expect(fake.state.features).toMatchObject([{ key: 'network_spend', meterId: fake.state.meters[0]?.id }])
+    expect(fake.state.features).toMatchObject([
+      { key: 'network_spend', meterId: fake.state.meters[0]?.id },
+    ])
     fake.requests.length = 0
     expect(await clientOf().provision()).toBeNull()
     expect(fake.requests.every(({ method }) => method === 'GET')).toBe(true)
   })
 
   it('lets several prepare the same at once', async () => {
-    expect(await Promise.all([clientOf(), clientOf(), clientOf()].map((client) => client.provision()))).toEqual([null, null, null])
+    expect(
+      await Promise.all([clientOf(), clientOf(), clientOf()].map((client) => client.provision())),
+    ).toEqual([null, null, null])
     expect(fake.state.meters).toHaveLength(meters.length)
     expect(fake.state.features).toHaveLength(1)
   })
@@ -80,11 +138,23 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
       fake.state.meters.splice(0, meters.length, { ...first, ...change }, ...others)
       return clientOf().provision()
     }
-    expect(await prepareWith({ aggregation: 'count' })).toEqual({ kind: 'different', why: expect.stringContaining('its aggregation is count, not sum') })
-    expect(await prepareWith({ eventType: 'other' })).toMatchObject({ kind: 'different', why: expect.stringContaining('counts other events') })
-    expect(await prepareWith({ valueProperty: '$.cost' })).toMatchObject({ why: expect.stringContaining('it sums $.cost') })
-    expect(await prepareWith({ dimensions: { client_id: '$.client_id' } })).toMatchObject({ why: expect.stringContaining('lacks the dimensions external_user_id, model_id, pipeline') })
-    expect(await prepareWith({ dimensions: { ...first.dimensions, region: '$.region' } })).toBeNull()
+    expect(await prepareWith({ aggregation: 'count' })).toEqual({
+      kind: 'different',
+      why: expect.stringContaining('its aggregation is count, not sum'),
+    })
+    expect(await prepareWith({ eventType: 'other' })).toMatchObject({
+      kind: 'different',
+      why: expect.stringContaining('counts other events'),
+    })
+    expect(await prepareWith({ valueProperty: '$.cost' })).toMatchObject({
+      why: expect.stringContaining('it sums $.cost'),
+    })
+    expect(await prepareWith({ dimensions: { client_id: '$.client_id' } })).toMatchObject({
+      why: expect.stringContaining('lacks the dimensions external_user_id, model_id, pipeline'),
+    })
+    expect(
+      await prepareWith({ dimensions: { ...first.dimensions, region: '$.region' } }),
+    ).toBeNull()
     expect(fake.state.meters).toHaveLength(meters.length)
   })
 
@@ -93,7 +163,10 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     const [feature] = fake.state.features
     if (!feature) throw new Error('no feature')
     fake.state.features[0] = { ...feature, meterId: fake.state.meters[3]?.id ?? '' }
-    expect(await clientOf().provision()).toMatchObject({ kind: 'different', why: expect.stringContaining('network_spend') })
+    expect(await clientOf().provision()).toMatchObject({
+      kind: 'different',
+      why: expect.stringContaining('network_spend'),
+    })
   })
 
   it('creates a customer once, with its key as its subject', async () => {
@@ -107,9 +180,23 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     await clientOf().ensureCustomer(customer)
     const [one] = fake.state.customers
     if (!one) throw new Error('no customer')
-    const kept = version === 'v1'
-      ? { name: 'Ada L.', key, metadata: { crm: '7' }, primaryEmail: 'ada@example.com', currency: 'USD', description: 'first' }
-      : { name: 'Ada L.', labels: { crm: '7' }, primary_email: 'ada@example.com', currency: 'USD', description: 'first' }
+    const kept =
+      version === 'v1'
+        ? {
+            name: 'Ada L.',
+            key,
+            metadata: { crm: '7' },
+            primaryEmail: 'ada@example.com',
+            currency: 'USD',
+            description: 'first',
+          }
+        : {
+            name: 'Ada L.',
+            labels: { crm: '7' },
+            primary_email: 'ada@example.com',
+            currency: 'USD',
+            description: 'first',
+          }
     one.body = kept
     one.subjects = ['older']
     expect(await clientOf().ensureCustomer(customer)).toBeNull()
@@ -123,32 +210,80 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     fake.deafToFilters = true
     await clientOf().ensureCustomer(customer)
     await clientOf().ensureCustomer(customer)
-    expect(fake.state.customers.map((one) => [one.key, one.subjects])).toEqual([[`${key}_old`, [`${key}_old`]], [key, [key]]])
+    expect(fake.state.customers.map((one) => [one.key, one.subjects])).toEqual([
+      [`${key}_old`, [`${key}_old`]],
+      [key, [key]],
+    ])
   })
 
   it('says when another customer holds the subject', async () => {
-    fake.state.customers.push({ id: '01G65Z755AFWAKHE12NY0CQ9FH', key: 'other', body: { name: 'other' }, subjects: [key], createdAt: '2026-01-01T00:00:00Z' })
-    expect(await clientOf().ensureCustomer(customer)).toMatchObject({ kind: 'refused', why: expect.stringContaining('another customer') })
+    fake.state.customers.push({
+      id: '01G65Z755AFWAKHE12NY0CQ9FH',
+      key: 'other',
+      body: { name: 'other' },
+      subjects: [key],
+      createdAt: '2026-01-01T00:00:00Z',
+    })
+    expect(await clientOf().ensureCustomer(customer)).toMatchObject({
+      kind: 'refused',
+      why: expect.stringContaining('another customer'),
+    })
     expect(fake.state.customers).toHaveLength(1)
   })
 
   it('sends events once and asks for their sums by day and user', async () => {
     const client = clientOf()
     await client.provision()
-    const events = [event('a'), event('b', { pipeline: 'batch' }), event('c', {}, '2026-09-15T00:00:00Z')]
+    const events = [
+      event('a'),
+      event('b', { pipeline: 'batch' }),
+      event('c', {}, '2026-09-15T00:00:00Z'),
+    ]
     expect(await client.ingest(events)).toBeNull()
     expect(await client.ingest(events)).toBeNull()
     const range = { from: new Date('2026-09-14T00:00:00Z'), to: new Date('2026-09-16T00:00:00Z') }
-    const rows = await client.queryMeter({ meter: 'network_fee_usd_micros', clientId: customer.clientId, window: 'day', groupBy: ['subject', 'pipeline'], ...range })
+    const rows = await client.queryMeter({
+      meter: 'network_fee_usd_micros',
+      clientId: customer.clientId,
+      window: 'day',
+      groupBy: ['subject', 'pipeline'],
+      ...range,
+    })
     expect(rows).toEqual([
-      { value: 1.5, windowStart: '2026-09-14T00:00:00.000Z', windowEnd: '2026-09-15T00:00:00.000Z', subject: key, groupBy: { pipeline: 'live', client_id: customer.clientId } },
-      { value: 1.5, windowStart: '2026-09-14T00:00:00.000Z', windowEnd: '2026-09-15T00:00:00.000Z', subject: key, groupBy: { pipeline: 'batch', client_id: customer.clientId } },
-      { value: 1.5, windowStart: '2026-09-15T00:00:00.000Z', windowEnd: '2026-09-16T00:00:00.000Z', subject: key, groupBy: { pipeline: 'live', client_id: customer.clientId } },
+      {
+        value: 1.5,
+        windowStart: '2026-09-14T00:00:00.000Z',
+        windowEnd: '2026-09-15T00:00:00.000Z',
+        subject: key,
+        groupBy: { pipeline: 'live', client_id: customer.clientId },
+      },
+      {
+        value: 1.5,
+        windowStart: '2026-09-14T00:00:00.000Z',
+        windowEnd: '2026-09-15T00:00:00.000Z',
+        subject: key,
+        groupBy: { pipeline: 'batch', client_id: customer.clientId },
+      },
+      {
+        value: 1.5,
+        windowStart: '2026-09-15T00:00:00.000Z',
+        windowEnd: '2026-09-16T00:00:00.000Z',
+        subject: key,
+        groupBy: { pipeline: 'live', client_id: customer.clientId },
+      },
     ])
-    expect(await client.queryMeter({ meter: 'signed_ticket_count', clientId: null, customerKey: key, groupBy: ['client_id'] }))
-      .toMatchObject([{ value: 3, groupBy: { client_id: customer.clientId } }])
+    expect(
+      await client.queryMeter({
+        meter: 'signed_ticket_count',
+        clientId: null,
+        customerKey: key,
+        groupBy: ['client_id'],
+      }),
+    ).toMatchObject([{ value: 3, groupBy: { client_id: customer.clientId } }])
     fake.deafToFilters = true
-    expect(await client.queryMeter({ meter: 'signed_ticket_count', clientId: 'app_other', groupBy: [] })).toEqual([])
+    expect(
+      await client.queryMeter({ meter: 'signed_ticket_count', clientId: 'app_other', groupBy: [] }),
+    ).toEqual([])
   })
 
   it('tells what is a matter of settings, of the request, and of the far end', async () => {
@@ -156,13 +291,25 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
       fake.faults = fault
       return clientOf({ timeoutMs }).ingest([event('a')])
     }
-    expect(await fail(() => 401)).toMatchObject({ kind: 'misconfigured', why: expect.stringContaining('check OPENMETER_API_KEY') })
-    expect(await fail(() => 404)).toMatchObject({ kind: 'misconfigured', why: expect.stringContaining('check OPENMETER_URL') })
-    expect(await fail(() => 400)).toMatchObject({ kind: 'refused', why: 'answered 400: told to answer 400' })
+    expect(await fail(() => 401)).toMatchObject({
+      kind: 'misconfigured',
+      why: expect.stringContaining('check OPENMETER_API_KEY'),
+    })
+    expect(await fail(() => 404)).toMatchObject({
+      kind: 'misconfigured',
+      why: expect.stringContaining('check OPENMETER_URL'),
+    })
+    expect(await fail(() => 400)).toMatchObject({
+      kind: 'refused',
+      why: 'answered 400: told to answer 400',
+    })
     expect(await fail(() => 429)).toMatchObject({ kind: 'away', retryAfterMs: 0 })
     expect(await fail(() => 503)).toMatchObject({ kind: 'away' })
     expect(await fail(() => 500)).toMatchObject({ kind: 'broken' })
     expect(await fail(() => 'lose answer')).toMatchObject({ kind: 'away', status: null })
-    expect(await fail(() => 'late', 100)).toMatchObject({ kind: 'away', why: 'no answer within 100 ms' })
+    expect(await fail(() => 'late', 100)).toMatchObject({
+      kind: 'away',
+      why: 'no answer within 100 ms',
+    })
   })
 })

@@ -19,28 +19,64 @@ export interface SenderOptions {
 }
 
 /** A core's part in sending: the backend, prepared, and an outbox that brings to it. */
-export async function startSender({ pool, now, url, batchSize = 1_000, timeoutMs = 5_000, apiKey }: SenderOptions) {
+export async function startSender({
+  pool,
+  now,
+  url,
+  batchSize = 1_000,
+  timeoutMs = 5_000,
+  apiKey,
+}: SenderOptions) {
   const metrics = createMetrics('test')
   const backend = createOpenMeter({
-    config: { url, apiKey, timeoutMs, batchSize }, log: silentLog(), metrics, pauseMs: { first: 5, last: 20 },
+    config: { url, apiKey, timeoutMs, batchSize },
+    log: silentLog(),
+    metrics,
+    pauseMs: { first: 5, last: 20 },
   })
-  const outbox = createOutbox({ pool, log: silentLog(), metrics, now, destinations: backend.destinations, idleMs: 10 })
+  const outbox = createOutbox({
+    pool,
+    log: silentLog(),
+    metrics,
+    now,
+    destinations: backend.destinations,
+    idleMs: 10,
+  })
   backend.start()
   const prepared = (): Promise<void> => until(() => backend.destinations.every((to) => to.ready()))
   return { backend, outbox, metrics, prepared }
 }
 
 /** A ticket as ingest would hand it over. */
-export function ticketOf(subject: Subject & { clientId: string; externalUserId: string }, of: {
-  eventId: string; signedAt?: string; fee?: bigint; cost?: bigint | null; rateId: bigint; pipeline?: string
-}): EmittedTicket {
+export function ticketOf(
+  subject: Subject & { clientId: string; externalUserId: string },
+  of: {
+    eventId: string
+    signedAt?: string
+    fee?: bigint
+    cost?: bigint | null
+    rateId: bigint
+    pipeline?: string
+  },
+): EmittedTicket {
   const { clientId, externalUserId, appId, userId } = subject
   const cost = of.cost === undefined ? 1_500_000_000_000n : of.cost
   return {
-    subject: { appId, userId }, price: cost === null ? null : { rateId: of.rateId, cost: usdAttos(cost) },
+    subject: { appId, userId },
+    price: cost === null ? null : { rateId: of.rateId, cost: usdAttos(cost) },
     ticket: {
-      eventId: of.eventId, clientId, externalUserId, signedAt: of.signedAt ?? '2026-09-14T10:15:30.123456Z', sessionId: 's', requestId: 'r',
-      manifestId: '', pipeline: of.pipeline ?? 'live', modelId: '', fee: wei(of.fee ?? 500n), billableSecs: '1.5', pixels: '7',
+      eventId: of.eventId,
+      clientId,
+      externalUserId,
+      signedAt: of.signedAt ?? '2026-09-14T10:15:30.123456Z',
+      sessionId: 's',
+      requestId: 'r',
+      manifestId: '',
+      pipeline: of.pipeline ?? 'live',
+      modelId: '',
+      fee: wei(of.fee ?? 500n),
+      billableSecs: '1.5',
+      pixels: '7',
     },
   }
 }

@@ -26,7 +26,13 @@ afterEach(async () => {
   await fake.stop()
 })
 
-const instants = ['2026-09-12T23:59:59.999999Z', '2026-09-13T00:00:00Z', '2026-09-13T12:00:00Z', '2026-09-14T08:15:00Z', '2026-09-14T10:19:00Z']
+const instants = [
+  '2026-09-12T23:59:59.999999Z',
+  '2026-09-13T00:00:00Z',
+  '2026-09-13T12:00:00Z',
+  '2026-09-14T08:15:00Z',
+  '2026-09-14T10:19:00Z',
+]
 
 /** Tickets of two users over three days, ingested and sent. */
 async function seed(): Promise<void> {
@@ -35,16 +41,32 @@ async function seed(): Promise<void> {
   let sequence_number = 0
   for (const [i, at] of instants.entries()) {
     for (const user of ['ada', 'bob']) {
-      await metering.ingestEvents([envelope({
-        auth_id: authId(world.app.clientId, user), current_time: at, computed_fee: `${1_000_000_000_000_001 + i}`, sequence_number: sequence_number++,
-      }, { id: `${user} ${i}` })])
+      await metering.ingestEvents([
+        envelope(
+          {
+            auth_id: authId(world.app.clientId, user),
+            current_time: at,
+            computed_fee: `${1_000_000_000_000_001 + i}`,
+            sequence_number: sequence_number++,
+          },
+          { id: `${user} ${i}` },
+        ),
+      ])
     }
   }
   await sender.outbox.pass()
 }
 
-const make = () => createReconciliation({ pool: world.pool, backend: sender.backend, log: silentLog(), metrics: sender.metrics, now })
-const metric = async (name: string) => (await sender.metrics.metrics()).split('\n').find((line) => line.startsWith(name))
+const make = () =>
+  createReconciliation({
+    pool: world.pool,
+    backend: sender.backend,
+    log: silentLog(),
+    metrics: sender.metrics,
+    now,
+  })
+const metric = async (name: string) =>
+  (await sender.metrics.metrics()).split('\n').find((line) => line.startsWith(name))
 
 async function compared(from: string, to: string, clientId?: string): Promise<AppDay[]> {
   const { spanOf, compare } = createComparison({ pool: world.pool, backend: sender.backend, now })
@@ -57,14 +79,29 @@ describe('reconciling', () => {
   it('finds that users and days agree, of today only what has settled', async () => {
     await seed()
     const days = await compared('2026-09-12', '2026-09-14')
-    expect(days.map(({ day, users }) => [day, users.length, users.map((user) => user.ownTickets), users.some((user) => user.drifts)])).toEqual([
-      ['2026-09-12', 2, [1n, 1n], false], ['2026-09-13', 2, [2n, 2n], false], ['2026-09-14', 2, [1n, 1n], false],
+    expect(
+      days.map(({ day, users }) => [
+        day,
+        users.length,
+        users.map((user) => user.ownTickets),
+        users.some((user) => user.drifts),
+      ]),
+    ).toEqual([
+      ['2026-09-12', 2, [1n, 1n], false],
+      ['2026-09-13', 2, [2n, 2n], false],
+      ['2026-09-14', 2, [1n, 1n], false],
     ])
-    expect(days[1]?.users[0]).toMatchObject({ backendTickets: 2, ownCost: 6000000000000015000n, backendMicros: expect.closeTo(6000000.000000015, 6) })
-    expect(new Set(days[1]?.users.map((user) => user.externalUserId))).toEqual(new Set(['ada', 'bob']))
+    expect(days[1]?.users[0]).toMatchObject({
+      backendTickets: 2,
+      ownCost: 6000000000000015000n,
+      backendMicros: expect.closeTo(6000000.000000015, 6),
+    })
+    expect(new Set(days[1]?.users.map((user) => user.externalUserId))).toEqual(
+      new Set(['ada', 'bob']),
+    )
   })
 
-  it('finds what is missing there, what is too much, and what is somebody else\'s', async () => {
+  it("finds what is missing there, what is too much, and what is somebody else's", async () => {
     await seed()
     const events = [...fake.state.events]
     const lost = events.find(([, event]) => event.id === 'ada 2')
@@ -73,9 +110,21 @@ describe('reconciling', () => {
     fake.state.events.delete(lost[0])
     fake.state.events.set(moved[0], { ...moved[1], subject: 'eu_stranger' })
     const days = await compared('2026-09-12', '2026-09-13', world.app.clientId)
-    const drifting = days.flatMap(({ day, users }) => users.filter((user) => user.drifts).map((user) =>
-      [day, user.externalUserId ?? user.subject, Number(user.ownTickets), user.backendTickets]))
-    expect(drifting.toSorted()).toEqual([['2026-09-12', 'bob', 1, 0], ['2026-09-12', 'eu_stranger', 0, 1], ['2026-09-13', 'ada', 2, 1]])
+    const drifting = days.flatMap(({ day, users }) =>
+      users
+        .filter((user) => user.drifts)
+        .map((user) => [
+          day,
+          user.externalUserId ?? user.subject,
+          Number(user.ownTickets),
+          user.backendTickets,
+        ]),
+    )
+    expect(drifting.toSorted()).toEqual([
+      ['2026-09-12', 'bob', 1, 0],
+      ['2026-09-12', 'eu_stranger', 0, 1],
+      ['2026-09-13', 'ada', 2, 1],
+    ])
   })
 
   it('bears the sums of floats, and not a whole micro', async () => {
@@ -83,8 +132,16 @@ describe('reconciling', () => {
     const [key, event] = [...fake.state.events][0] ?? []
     if (!key || !event) throw new Error('not sent')
     const change = async (by: number) => {
-      fake.state.events.set(key, { ...event, data: { ...event.data, network_fee_usd_micros: Number(event.data['network_fee_usd_micros']) + by } })
-      return (await compared('2026-09-12', '2026-09-12')).flatMap(({ users }) => users).filter((user) => user.drifts).length
+      fake.state.events.set(key, {
+        ...event,
+        data: {
+          ...event.data,
+          network_fee_usd_micros: Number(event.data['network_fee_usd_micros']) + by,
+        },
+      })
+      return (await compared('2026-09-12', '2026-09-12'))
+        .flatMap(({ users }) => users)
+        .filter((user) => user.drifts).length
     }
     expect(await change(0.9)).toBe(0)
     expect(await change(1.1)).toBe(1)
@@ -92,7 +149,8 @@ describe('reconciling', () => {
 
   it('refuses days it cannot mean, unknown apps, and a backend that is away', async () => {
     const { spanOf } = createComparison({ pool: world.pool, backend: sender.backend, now })
-    const ask = (from: string, to: string, clientId?: string) => outcome(spanOf({ clientId, from, to }))
+    const ask = (from: string, to: string, clientId?: string) =>
+      outcome(spanOf({ clientId, from, to }))
     expect(await ask('2026-09-31', '2026-09-14')).toBe('REQUEST_INVALID')
     expect(await ask('2026-09-14', '2026-09-13')).toBe('REQUEST_INVALID')
     expect(await ask('2026-09-14', '2026-09-15')).toBe('REQUEST_INVALID')
@@ -106,14 +164,25 @@ describe('reconciling', () => {
   it('is done once an hour by one of all cores, and every core tells what it found', async () => {
     await seed()
     fake.state.events.delete([...fake.state.events.keys()][0] ?? '')
-    const [one, other] = [make(), createReconciliation({ pool: world.pool, backend: sender.backend, log: silentLog(), metrics: (await startSender({ pool: world.pool, now, url: fake.urls.v3 })).metrics, now })]
+    const [one, other] = [
+      make(),
+      createReconciliation({
+        pool: world.pool,
+        backend: sender.backend,
+        log: silentLog(),
+        metrics: (await startSender({ pool: world.pool, now, url: fake.urls.v3 })).metrics,
+        now,
+      }),
+    ]
     fake.requests.length = 0
     await Promise.all([one.tend(), other.tend(), one.tend()])
     await until(async () => (await metric('metering_drift_user_days'))?.endsWith(' 1') ?? false)
     expect(await metric('metering_backend_up')).toMatch(/ 1$/)
     expect(await metric('metering_drift_tickets')).toMatch(/ 1$/)
     expect(await metric('metering_drift_usd_micros')).toMatch(/ 3000000(\.0+\d*)?$/)
-    expect(await metric('metering_drift_checked_timestamp_seconds')).toMatch(new RegExp(` ${now().getTime() / 1000}$`))
+    expect(await metric('metering_drift_checked_timestamp_seconds')).toMatch(
+      new RegExp(` ${now().getTime() / 1000}$`),
+    )
     const asked = fake.requests.filter(({ path }) => path.endsWith('/query')).length
     expect(asked).toBe(6)
     await Promise.all([one.tend(), other.tend()])
