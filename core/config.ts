@@ -14,7 +14,7 @@ import {
 } from './lib/settings.ts'
 import { type BackendConfig, readBackendConfig } from './metering/backend/config.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
-import type { Peppers } from './secrets.ts'
+import type { Peppers } from './platform/secrets.ts'
 import { type GrantsConfig, readGrantsConfig } from './tokens/grants/config.ts'
 import { type SigningAlgorithm, signingAlgorithms } from './tokens/types.ts'
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // The tollgate command. It gets everything ready on whatever Node the machine has, and then runs
-// cli.ts on a Node that can: this one, or the one among the dependencies.
+// cli/main.ts on a Node that can: this one, or the one among the dependencies.
 
 import { spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -21,7 +21,7 @@ try {
 }
 
 if (nodeMajor() >= 24) {
-  const { main } = await import('./cli.ts')
+  const { main } = await import('./cli/main.ts')
   process.exitCode = await main(process.argv.slice(2))
 } else if (existsSync(pinnedNode(root))) {
   runPinned()

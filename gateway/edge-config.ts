@@ -1,5 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import type { LimitSettings } from './limits.ts'
+import type { LimitSettings } from './limits/limiter.ts'
 
 /** What stands between the world and the routes. */
 export interface EdgeConfig {

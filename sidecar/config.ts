@@ -5,8 +5,8 @@ import {
   readRedisUrl,
   readWebhookSecrets,
 } from '../core/lib/settings.ts'
-import { readIdentity } from './identity-config.ts'
-import { maxSecretBytes } from './secrets.ts'
+import { readIdentity } from './identity/config.ts'
+import { maxSecretBytes } from './http/caller.ts'
 
 /**
  * Everything the sidecar is told from outside, read once. Seconds and atto-dollars are in the

@@ -1,4 +1,4 @@
-import { type AppId, appId } from '../ids.ts'
+import { type AppId, appId } from '../platform/ids.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import { type Db, maybeOne, one, sql } from '../lib/sql.ts'
 import type { Account } from './types.ts'

@@ -1,8 +1,8 @@
 import { DomainError } from '../../proto/errors.ts'
-import { audit } from '../audit.ts'
-import type { Idempotency } from '../idempotency.ts'
-import type { Users } from '../identity/service.ts'
-import type { Invalidations } from '../invalidations.ts'
+import { audit } from '../platform/audit.ts'
+import type { Idempotency } from '../platform/idempotency.ts'
+import type { Users } from '../identity/users/users.ts'
+import type { Invalidations } from '../platform/invalidations.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import {

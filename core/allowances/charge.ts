@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 
 /** What one priced ticket takes from its user's allowances. */

@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import { type Db, maybeOne, sql } from '../lib/sql.ts'
 import type { Period } from '../plans/period.ts'

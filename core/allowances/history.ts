@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import { microsDown, microsUp } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, parseInstant } from '../lib/time.ts'

@@ -1,4 +1,4 @@
-import { type AppId, type UserId } from '../ids.ts'
+import { type AppId, type UserId } from '../platform/ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'

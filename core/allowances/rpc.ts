@@ -1,8 +1,8 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
-import { type Metered, m2m, m2mBasic, operator, user } from '../callers.ts'
-import { parseIdempotencyKey } from '../idempotency.ts'
+import { type Metered, m2m, m2mBasic, operator, user } from '../rpc/callers.ts'
+import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { actor } from '../identity/rpc.ts'
-import { type Handlers, rpc } from '../serve.ts'
+import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Adjustments } from './adjustments.ts'
 import type { Allowances } from './service.ts'
 

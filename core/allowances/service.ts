@@ -1,11 +1,11 @@
 import { DomainError } from '../../proto/errors.ts'
-import { audit } from '../audit.ts'
-import type { M2mCaller } from '../callers.ts'
-import type { Idempotency } from '../idempotency.ts'
-import type { Actor, Users } from '../identity/service.ts'
+import { audit } from '../platform/audit.ts'
+import type { M2mCaller } from '../rpc/callers.ts'
+import type { Idempotency } from '../platform/idempotency.ts'
+import type { Actor, Users } from '../identity/users/users.ts'
 import type { User } from '../identity/types.ts'
-import type { AppId, UserId } from '../ids.ts'
-import type { Invalidations } from '../invalidations.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
+import type { Invalidations } from '../platform/invalidations.ts'
 import type { Log } from '../lib/log.ts'
 import {
   type UsdMicros,

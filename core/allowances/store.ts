@@ -1,4 +1,4 @@
-import { type AppId, type UserId, appId, userId } from '../ids.ts'
+import { type AppId, type UserId, appId, userId } from '../platform/ids.ts'
 import { usdAttos } from '../lib/money.ts'
 import { plainArray } from '../lib/arrays.ts'
 import { type Db, many, prepared, sql } from '../lib/sql.ts'

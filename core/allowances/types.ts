@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import type { UsdAttos } from '../lib/money.ts'
 
 /**

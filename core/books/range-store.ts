@@ -1,4 +1,4 @@
-import { type AppId, appId } from '../ids.ts'
+import { type AppId, appId } from '../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
 import type { BookedApp } from './types.ts'
 

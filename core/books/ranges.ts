@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import type { AppId } from '../ids.ts'
+import type { AppId } from '../platform/ids.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import * as store from './range-store.ts'
 import type { BookedApp, UserRange } from './types.ts'

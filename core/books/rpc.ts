@@ -1,12 +1,12 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { operator } from '../callers.ts'
-import { type Handlers, rpc, streamRpc } from '../serve.ts'
-import type { Archive } from './archive.ts'
-import type { TicketExport } from './export.ts'
-import type { TicketImport } from './import.ts'
-import type { Rebuild, RebuildProgress } from './rebuild.ts'
+import { operator } from '../rpc/callers.ts'
+import { type Handlers, rpc, streamRpc } from '../rpc/serve.ts'
+import type { Archive } from './archive/archive.ts'
+import type { TicketExport } from './transfer/export.ts'
+import type { TicketImport } from './transfer/import.ts'
+import type { Rebuild, RebuildProgress } from './rebuild/rebuild.ts'
 import type { Difference } from './types.ts'
-import type { Progress, Verify } from './verify.ts'
+import type { Progress, Verify } from './verify/verify.ts'
 
 export interface BooksRpcDeps {
   readonly verify: Verify

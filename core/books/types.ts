@@ -1,4 +1,4 @@
-import type { AppId } from '../ids.ts'
+import type { AppId } from '../platform/ids.ts'
 
 /**
  * The books: what must follow from the tickets and the ledger (architecture, section 4, invariants 1 to 4).

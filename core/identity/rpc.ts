@@ -13,14 +13,14 @@ import {
   service,
   session,
   user as userGuard,
-} from '../callers.ts'
-import { parseCursor, parseLimit } from '../cursor.ts'
-import { type ClientId, isClientId, parseExternalUserId } from '../ids.ts'
+} from '../rpc/callers.ts'
+import { parseCursor, parseLimit } from '../platform/cursor.ts'
+import { type ClientId, isClientId, parseExternalUserId } from '../platform/ids.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
 import { addSeconds } from '../lib/time.ts'
-import { type Context, type Handlers, rpc } from '../serve.ts'
-import type { Apps } from './apps.ts'
-import type { Actor, Users } from './service.ts'
+import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
+import type { Apps } from './apps/apps.ts'
+import type { Actor, Users } from './users/users.ts'
 import { type User, type UserChange, type UserState, userStates } from './types.ts'
 
 export interface IdentityRpcDeps {

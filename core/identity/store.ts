@@ -6,8 +6,8 @@ import {
   appId,
   externalUserId,
   userId,
-} from '../ids.ts'
-import type { Cursor } from '../cursor.ts'
+} from '../platform/ids.ts'
+import type { Cursor } from '../platform/cursor.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
 import type { User, UserState } from './types.ts'
 

@@ -1,4 +1,4 @@
-import type { AppId, ClientId, ExternalUserId, UserId } from '../ids.ts'
+import type { AppId, ClientId, ExternalUserId, UserId } from '../platform/ids.ts'
 
 export const userStates = ['active', 'inactive'] as const
 /** active -> inactive (deactivation, credentials end) -> active (explicit only; no credential comes back). */

@@ -1,5 +1,5 @@
-import type { Cursor } from '../cursor.ts'
-import { type AppId, type KeyId, keyId } from '../ids.ts'
+import type { Cursor } from '../platform/cursor.ts'
+import { type AppId, type KeyId, keyId } from '../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
 import type { Key, KeyState } from './types.ts'
 

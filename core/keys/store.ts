@@ -1,4 +1,4 @@
-import type { Cursor } from '../cursor.ts'
+import type { Cursor } from '../platform/cursor.ts'
 import {
   type AppId,
   type ClientId,
@@ -9,7 +9,7 @@ import {
   isClientId,
   keyId,
   userId,
-} from '../ids.ts'
+} from '../platform/ids.ts'
 import { type Db, many, maybeOne, prepared, sql } from '../lib/sql.ts'
 import type { Key, KeyOwner, KeyState } from './types.ts'
 

@@ -1,4 +1,4 @@
-import type { AppId, ClientId, ExternalUserId, KeyId, UserId } from '../ids.ts'
+import type { AppId, ClientId, ExternalUserId, KeyId, UserId } from '../platform/ids.ts'
 
 /** active -> revoked, for good. */
 export type KeyState = 'active' | 'revoked'

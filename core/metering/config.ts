@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { EnvReader } from '../lib/env.ts'
 import type { EthRate } from '../lib/money.ts'
-import { parseRate } from './rate-sources.ts'
+import { parseRate } from './rates/sources.ts'
 
 export interface KafkaConfig {
   readonly brokers: readonly string[]

@@ -1,8 +1,8 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
-import { operator, service } from '../callers.ts'
+import { operator, service } from '../rpc/callers.ts'
 import { formatDecimal18 } from '../lib/money.ts'
-import { type Handlers, rpc } from '../serve.ts'
+import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Metering } from './service.ts'
 import type { Rate } from './types.ts'
 

@@ -1,30 +1,30 @@
 import { DomainError } from '../../proto/errors.ts'
-import type { UserId } from '../ids.ts'
+import type { UserId } from '../platform/ids.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Emitter } from './backend/emit.ts'
-import { createCollector } from './collector.ts'
+import { createCollector } from './collector/collector.ts'
 import type { MeteringConfig } from './config.ts'
-import { type Ingested, createIngest } from './ingest.ts'
-import { createIntake } from './intake.ts'
-import { type Loop, startLoop } from './loop.ts'
-import { createLossWatch } from './loss.ts'
-import { createLossMetrics } from './loss-metrics.ts'
-import { createLossReports } from './loss-report.ts'
+import { type Ingested, createIngest } from './ingest/ingest.ts'
+import { createIntake } from './ingest/retry.ts'
+import { type Loop, startLoop } from '../lib/loop.ts'
+import { createLossWatch } from './loss/watch.ts'
+import { createLossMetrics } from './loss/metrics.ts'
+import { createLossReports } from './loss/report.ts'
 import { createMeteringMetrics } from './metrics.ts'
-import * as offsets from './offset-store.ts'
-import { createPartitions } from './partitions.ts'
-import { sumCounts } from './positions.ts'
-import { createPricing } from './pricing.ts'
-import { countQuarantined, countUnpriced } from './pricing-store.ts'
-import { type RateSource, fixedRateSource, httpRateSource } from './rate-sources.ts'
-import { type ManualRate, createRates } from './rates.ts'
-import { createRelay } from './relay.ts'
-import { createSorting } from './sorting.ts'
-import { rememberSubjects } from './subjects.ts'
+import * as offsets from './ingest/offset-store.ts'
+import { createPartitions } from './ingest/partitions.ts'
+import { sumCounts } from './ingest/offsets.ts'
+import { createPricing } from './rates/pricing.ts'
+import { countQuarantined, countUnpriced } from './rates/pricing-store.ts'
+import { type RateSource, fixedRateSource, httpRateSource } from './rates/sources.ts'
+import { type ManualRate, createRates } from './rates/rates.ts'
+import { createRelay } from './ingest/pipeline.ts'
+import { createSorting } from './batch/parse-pool.ts'
+import { rememberSubjects } from './ingest/subjects.ts'
 import type { Charge, Counts, EventSource, Rate, ResolveSubjects } from './types.ts'
 
 export interface MeteringDeps {
@@ -126,7 +126,7 @@ export function createMetering(deps: MeteringDeps) {
     const { kafka } = config
     if (kafka === null) return null
     // Its library takes 50 MB, which a service without Kafka need not have.
-    const source = import('./kafka.ts').then(({ createKafkaSource, lean, roomy }) =>
+    const source = import('./collector/kafka.ts').then(({ createKafkaSource, lean, roomy }) =>
       createKafkaSource(kafka, { positions, log, bounds: deps.lean ? lean : roomy }),
     )
     return { name: `kafka:${kafka.topic}`, open: async () => (await source).open() }

@@ -1,5 +1,5 @@
 import type { UserCharge } from '../allowances/charge.ts'
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import type { EthRate, UsdAttos, Wei } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'
 

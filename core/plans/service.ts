@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdMicros, microsToAttos } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'

@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import { type Db, sql } from '../lib/sql.ts'
 
 export interface NewStarter {

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { service } from '../callers.ts'
-import type { Invalidations } from '../invalidations.ts'
-import { type Handlers, rpc, streamRpc } from '../serve.ts'
+import { service } from '../rpc/callers.ts'
+import type { Invalidations } from '../platform/invalidations.ts'
+import { type Handlers, rpc, streamRpc } from '../rpc/serve.ts'
 import type { Signer } from './service.ts'
 
 export interface SignerRpcDeps {

@@ -1,15 +1,15 @@
 import { DomainError } from '../../proto/errors.ts'
 import { spendableAt } from '../allowances/account.ts'
 import type { Ledger } from '../allowances/ledger.ts'
-import type { Users } from '../identity/service.ts'
+import type { Users } from '../identity/users/users.ts'
 import type { User } from '../identity/types.ts'
-import { type AppId, type UserId, authId, isUuid } from '../ids.ts'
+import { type AppId, type UserId, authId, isUuid } from '../platform/ids.ts'
 import type { Keys } from '../keys/service.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
 import { together } from '../lib/together.ts'
-import type { SignerSessions } from '../tokens/signer-sessions.ts'
+import type { SignerSessions } from '../tokens/sessions/signer-sessions.ts'
 
 export interface SignerDeps {
   readonly pool: Pool

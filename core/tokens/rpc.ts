@@ -1,10 +1,10 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { type M2mCaller, anyone, bearer, m2m, m2mSelf, operator } from '../callers.ts'
-import { type Handlers, rpc } from '../serve.ts'
-import { rpcMany } from '../serve-many.ts'
-import type { KeyRotation } from './key-rotation.ts'
+import { type M2mCaller, anyone, bearer, m2m, m2mSelf, operator } from '../rpc/callers.ts'
+import { type Handlers, rpc } from '../rpc/serve.ts'
+import { rpcMany } from '../rpc/batched.ts'
+import type { KeyRotation } from './issuer/rotation.ts'
 import type { Tokens } from './service.ts'
-import type { SigningKeys } from './signing-keys.ts'
+import type { SigningKeys } from './issuer/signing-keys.ts'
 
 interface TokensRpcDeps {
   readonly tokens: Tokens

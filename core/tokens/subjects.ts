@@ -1,10 +1,10 @@
-import type { UserCaller } from '../callers.ts'
-import type { Apps } from '../identity/apps.ts'
-import type { Users } from '../identity/service.ts'
+import type { UserCaller } from '../rpc/callers.ts'
+import type { Apps } from '../identity/apps/apps.ts'
+import type { Users } from '../identity/users/users.ts'
 import type { User } from '../identity/types.ts'
-import { appId, isClientId, isUuid, userId } from '../ids.ts'
+import { appId, isClientId, isUuid, userId } from '../platform/ids.ts'
 import { secondsOf } from '../lib/time.ts'
-import { type Jwts, type VerifiedJwt, invalidToken } from './jwt.ts'
+import { type Jwts, type VerifiedJwt, invalidToken } from './issuer/jwt.ts'
 
 export interface SubjectsDeps {
   readonly jwts: Jwts

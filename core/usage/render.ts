@@ -1,6 +1,6 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import { formatDecimal18, formatEth, microsDown, microsUp } from '../lib/money.ts'
-import type { Said } from './follow.ts'
+import type { Said } from './feed/follow.ts'
 import type { UsageQuery } from './service.ts'
 import type { RequestItem, SessionItem, Shown, Totals, UsageReport } from './types.ts'
 

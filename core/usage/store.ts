@@ -1,4 +1,4 @@
-import { type AppId, type UserId, userId } from '../ids.ts'
+import { type AppId, type UserId, userId } from '../platform/ids.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import { type Db, type Pool, type Statement, many, one, sql, tx } from '../lib/sql.ts'
 import { selectedHours, selectedRequest, selectedSessions } from './selection-store.ts'

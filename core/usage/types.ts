@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../ids.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
 import type { UsdAttos, UsdMicros, Wei } from '../lib/money.ts'
 
 /** Instants `[start, end)`; an open side is null. */

@@ -1,5 +1,5 @@
-import { basic } from '../core-client.ts'
-import type { Quickstart } from '../data-dir.ts'
+import { basic } from '../cli/client.ts'
+import type { Quickstart } from '../all-in-one/data-dir.ts'
 
 export interface Balance {
   readonly balanceUsdMicros: string

@@ -12,9 +12,9 @@ import {
   usdMicros,
   wei,
 } from '../../core/lib/money.ts'
-import { UsageError, parse, withCore } from '../commands/command.ts'
-import { type Quickstart, dataDirOf, readQuickstart } from '../data-dir.ts'
-import { directSink } from '../signer-double/direct-sink.ts'
+import { UsageError, parse, withCore } from '../cli/command.ts'
+import { type Quickstart, dataDirOf, readQuickstart } from '../all-in-one/data-dir.ts'
+import { directSink } from '../signer-double/events/direct-sink.ts'
 import { type SignerDouble, createSignerDouble } from '../signer-double/signer-double.ts'
 import { type DemoApi, createDemoApi } from './api.ts'
 import { createScreen, type Screen, usd } from './screen.ts'

@@ -1,12 +1,12 @@
 import { parseArgs } from 'node:util'
 import { DIALECTS, isMode, MODES } from './dialect.ts'
-import { directSink } from './direct-sink.ts'
+import { directSink } from './events/direct-sink.ts'
 import type { DriveOptions } from './drive.ts'
-import { parseHeaderFlag } from './go-headers.ts'
-import type { Sink } from './lossy-queue.ts'
+import { parseHeaderFlag } from './wire/go-headers.ts'
+import type { Sink } from './events/lossy-queue.ts'
 import { DEFAULT_EV, DEFAULT_ORCHESTRATOR } from './options.ts'
 import type { SignerDoubleOptions } from './options.ts'
-import { fileSink, kafkaSink } from './sinks.ts'
+import { fileSink, kafkaSink } from './events/sinks.ts'
 
 export const HELP = `Usage: tollgate signer-double [flags]
 

@@ -1,12 +1,12 @@
 import http from 'node:http'
-import { membersOf, object, text } from './decode.ts'
-import type { HeaderLine } from './go-headers.ts'
-import { readJson } from './json-reader.ts'
-import { writeJson } from './json-writer.ts'
-import type { JsonOut } from './json-writer.ts'
-import { encodeOrchestrator } from './protobuf.ts'
-import type { Orchestrator } from './protobuf.ts'
-import type { SignedState } from './state.ts'
+import { membersOf, object, text } from './wire/decode.ts'
+import type { HeaderLine } from './wire/go-headers.ts'
+import { readJson } from './wire/json-reader.ts'
+import { writeJson } from './wire/json-writer.ts'
+import type { JsonOut } from './wire/json-writer.ts'
+import { encodeOrchestrator } from './wire/protobuf.ts'
+import type { Orchestrator } from './wire/protobuf.ts'
+import type { SignedState } from './payment/state.ts'
 
 /** What a gateway asks the signer for; everything has a default. */
 export type PayRequest = Readonly<{

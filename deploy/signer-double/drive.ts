@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PayResult } from './client.ts'
 import type { SignerDouble } from './signer-double.ts'
-import type { SignedState } from './state.ts'
+import type { SignedState } from './payment/state.ts'
 
 export type DriveOptions = Readonly<{
   sessions: number

@@ -1,8 +1,8 @@
-import type { HeaderLine } from './go-headers.ts'
+import type { HeaderLine } from './wire/go-headers.ts'
 import type { Mode } from './dialect.ts'
-import type { Faults, Sink } from './lossy-queue.ts'
-import type { Orchestrator } from './protobuf.ts'
-import type { Clock } from './time.ts'
+import type { Faults, Sink } from './events/lossy-queue.ts'
+import type { Orchestrator } from './wire/protobuf.ts'
+import type { Clock } from './wire/time.ts'
 
 export type SignerDoubleOptions = Readonly<{
   /** Default `go-livepeer`. */

@@ -1,8 +1,8 @@
 import http from 'node:http'
-import { toHeaderMap } from './go-headers.ts'
-import type { Inbound } from './authorize.ts'
-import { writeJson } from './json-writer.ts'
-import type { JsonOut } from './json-writer.ts'
+import { toHeaderMap } from './wire/go-headers.ts'
+import type { Inbound } from './webhook/authorize.ts'
+import { writeJson } from './wire/json-writer.ts'
+import type { JsonOut } from './wire/json-writer.ts'
 import { isRefusal, refusal } from './refusal.ts'
 import type { Refusal } from './refusal.ts'
 

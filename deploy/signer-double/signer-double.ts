@@ -2,13 +2,13 @@ import { callSigner, payBody } from './client.ts'
 import type { PayRequest, PayResult } from './client.ts'
 import { DEFAULT_ORCHESTRATOR } from './options.ts'
 import type { SignerDoubleOptions } from './options.ts'
-import { openState } from './payment.ts'
+import { openState } from './payment/payment.ts'
 import { close, createSignerServer, listen } from './server.ts'
 import { createSigner } from './signer.ts'
-import type { SessionState, SignedState } from './state.ts'
+import type { SessionState, SignedState } from './payment/state.ts'
 import { createRecorder } from './stats.ts'
 import type { Stats } from './stats.ts'
-import { createClock, systemClock } from './time.ts'
+import { createClock, systemClock } from './wire/time.ts'
 
 export type SignerDouble = Readonly<{
   /** Promise: the double listens. Rejects when the port is taken. */

@@ -1,7 +1,7 @@
-import type { QueueStats } from './lossy-queue.ts'
-import type { Payment } from './payment.ts'
-import { round } from './rational.ts'
-import type { SessionState } from './state.ts'
+import type { QueueStats } from './events/lossy-queue.ts'
+import type { Payment } from './payment/payment.ts'
+import { round } from './wire/rational.ts'
+import type { SessionState } from './payment/state.ts'
 
 /** One create_signed_ticket, with what a test needs to check sums against a ledger. */
 export type TicketRecord = Readonly<{

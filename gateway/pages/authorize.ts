@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../listener.ts'
+import type { App } from '../http/listener.ts'
 import {
   type AskedAuthorization,
   type Parameters,

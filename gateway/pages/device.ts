@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../listener.ts'
+import type { App } from '../http/listener.ts'
 import { createAttempts } from './attempts.ts'
 import { type Visitor, field, parameter, posterOf, toLogin, visitorOf } from './forms.ts'
 import { html } from './html.ts'

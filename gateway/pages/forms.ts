@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import { textMember } from '../body.ts'
-import { cookieName, cookieOf, requireSameOrigin, sessionOf, setCookie } from '../session.ts'
+import { textMember } from '../http/body.ts'
+import { cookieName, cookieOf, requireSameOrigin, sessionOf, setCookie } from '../auth/session.ts'
 
 const formCookie = 'tollgate_form'
 const tokenSyntax = /^[A-Za-z0-9_-]{43}$/

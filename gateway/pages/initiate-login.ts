@@ -1,8 +1,8 @@
 import type { FastifyReply } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../listener.ts'
-import { cookieName, cookieOf, setCookie } from '../session.ts'
+import type { App } from '../http/listener.ts'
+import { cookieName, cookieOf, setCookie } from '../auth/session.ts'
 import { parameter } from './forms.ts'
 import { type PagesDeps, pageRoute } from './routes.ts'
 

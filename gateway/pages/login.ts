@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../listener.ts'
-import { endedSessionCookie, sessionCookie, sessionOf } from '../session.ts'
+import type { App } from '../http/listener.ts'
+import { endedSessionCookie, sessionCookie, sessionOf } from '../auth/session.ts'
 import { type Destination, destinationOf } from './destination.ts'
 import {
   field,

@@ -1,6 +1,6 @@
 import { createRemoteJWKSet, errors, jwtVerify } from 'jose'
 import { DomainError } from '../../proto/errors.ts'
-import { textMember } from '../body.ts'
+import { textMember } from '../http/body.ts'
 import type { LoginProviderConfig } from '../login-config.ts'
 
 const timeoutMs = 5_000

@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import type { LoginProviderConfig } from '../login-config.ts'
-import type { RouteRules } from '../route.ts'
+import type { RouteRules } from '../http/route.ts'
 
 export interface PagesDeps {
   readonly publicUrl: string

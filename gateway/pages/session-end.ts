@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { App } from '../listener.ts'
-import { endedSessionCookie } from '../session.ts'
+import type { App } from '../http/listener.ts'
+import { endedSessionCookie } from '../auth/session.ts'
 import { type Visitor, field, parameter, posterOf, visitorOf } from './forms.ts'
 import { html } from './html.ts'
 import { hidden, sendPage } from './page.ts'

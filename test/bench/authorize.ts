@@ -1,5 +1,5 @@
 import { newSecret } from '../../core/lib/crypto.ts'
-import { startCoreDouble } from '../sidecar/core-double.ts'
+import { startCoreDouble } from '../fakes/sidecar-core.ts'
 import { type Helper, figure, startHelper } from './helper.ts'
 import type { Bench, Finding } from './row.ts'
 import { median, pairedRatio } from './stats.ts'

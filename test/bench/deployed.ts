@@ -1,5 +1,5 @@
 import { newSecret } from '../../core/lib/crypto.ts'
-import { type CoreClient, connectCore } from '../../deploy/core-client.ts'
+import { type CoreClient, connectCore } from '../../deploy/cli/client.ts'
 import { freePorts, runProcess } from '../support/processes.ts'
 import type { Bench } from './row.ts'
 

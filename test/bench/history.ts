@@ -1,6 +1,6 @@
 import { createPool } from '../../core/lib/sql.ts'
-import type { AppId } from '../../core/ids.ts'
-import type { M2mCaller } from '../../core/callers.ts'
+import type { AppId } from '../../core/platform/ids.ts'
+import type { M2mCaller } from '../../core/rpc/callers.ts'
 import { type Habit, generateHistory } from '../support/history.ts'
 import { type Wired, wireCore } from './core.ts'
 import type { Bench } from './row.ts'

@@ -1,4 +1,4 @@
-import { maxBatch } from '../../core/metering/ingest.ts'
+import { maxBatch } from '../../core/metering/ingest/ingest.ts'
 import { openCopy } from './copy.ts'
 import { wireCore } from './core.ts'
 import { createFeed } from './feed.ts'

@@ -1,4 +1,4 @@
-import type { M2mCaller } from '../../core/callers.ts'
+import type { M2mCaller } from '../../core/rpc/callers.ts'
 import { type Wired, wireCore } from './core.ts'
 import { startHelper } from './helper.ts'
 import type { Bench } from './row.ts'

@@ -1,7 +1,7 @@
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { availableParallelism } from 'node:os'
 import { promisify } from 'node:util'
-import { basic } from '../../deploy/core-client.ts'
+import { basic } from '../../deploy/cli/client.ts'
 import { startDeployed } from './deployed.ts'
 import { type Drive, drive } from './drive.ts'
 import type { Bench, Finding } from './row.ts'

@@ -6,7 +6,7 @@ import {
   credentials,
 } from '@grpc/grpc-js'
 import { serviceTokenHeader } from '../../core/lib/grpc.ts'
-import { basic } from '../../deploy/core-client.ts'
+import { basic } from '../../deploy/cli/client.ts'
 import { SignerServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { startDeployed } from './deployed.ts'
 import type { Bench, Finding } from './row.ts'

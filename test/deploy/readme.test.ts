@@ -17,7 +17,7 @@ interface Listed {
 }
 
 it('lists in the README every setting that there is, and no other', async () => {
-  const program = `import { main } from './deploy/cli.ts'; process.exitCode = await main(['config', '--json'])`
+  const program = `import { main } from './deploy/cli/main.ts'; process.exitCode = await main(['config', '--json'])`
   const { stdout } = await promisify(execFile)(
     process.execPath,
     ['--input-type=module', '--eval', program],

@@ -11,11 +11,11 @@ import {
   usdAttos,
   wei,
 } from '../../core/lib/money.ts'
-import { basic } from '../../deploy/core-client.ts'
-import { quickstartPath } from '../../deploy/data-dir.ts'
-import { directSink } from '../../deploy/signer-double/direct-sink.ts'
+import { basic } from '../../deploy/cli/client.ts'
+import { quickstartPath } from '../../deploy/all-in-one/data-dir.ts'
+import { directSink } from '../../deploy/signer-double/events/direct-sink.ts'
 import { type SignerDouble, createSignerDouble } from '../../deploy/signer-double/signer-double.ts'
-import { kafkaSink } from '../../deploy/signer-double/sinks.ts'
+import { kafkaSink } from '../../deploy/signer-double/events/sinks.ts'
 import { type TestService, startTestService } from '../support/service.ts'
 
 const rate = ethRate(parseDecimal18('3000') ?? 0n)

@@ -2,7 +2,7 @@ import { createRemoteJWKSet, jwtVerify } from 'jose'
 import * as oauth from 'oauth4webapi'
 import * as oidc from 'openid-client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { basic } from '../../deploy/core-client.ts'
+import { basic } from '../../deploy/cli/client.ts'
 import type { Page } from '../support/interop-browser.ts'
 import {
   type Interop,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { basic } from '../../deploy/core-client.ts'
-import { type RedisProxy, startRedisProxy } from '../support/redis-proxy.ts'
+import { basic } from '../../deploy/cli/client.ts'
+import { type RedisProxy, startRedisProxy } from '../fakes/redis-proxy.ts'
 import { redisUrl } from '../support/redis.ts'
 import { type Split, startSplit } from '../support/split.ts'
 

@@ -6,7 +6,7 @@ import { createMetrics } from '../../core/lib/metrics.ts'
 import type { EdgeConfig } from '../../gateway/edge-config.ts'
 import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
 import { secretly } from '../support/secrecy.ts'
-import { startCoreDouble } from './core-double.ts'
+import { startCoreDouble } from '../fakes/gateway-core.ts'
 
 export const publicUrl = 'https://svc.example'
 export const serviceToken = secretly('service-token-of-at-least-32-characters')

@@ -6,9 +6,9 @@ import { type Log, silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { type SidecarConfig, readSidecarConfig } from '../../sidecar/config.ts'
 import { type Sidecar, startSidecar } from '../../sidecar/server.ts'
-import type { KeyShape } from '../../sidecar/verifiers/api-key.ts'
+import type { KeyShape } from '../../sidecar/identity/verifiers/api-key.ts'
 import { secretly } from '../support/secrecy.ts'
-import { type CoreDouble, startCoreDouble } from './core-double.ts'
+import { type CoreDouble, startCoreDouble } from '../fakes/sidecar-core.ts'
 
 export const secret = secretly('whsec_test')
 export const oldSecret = secretly('whsec_old')

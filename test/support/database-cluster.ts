@@ -59,7 +59,7 @@ export async function openCluster(url: string): Promise<Cluster> {
 
 /** The same on an embedded PostgreSQL of its own, whose files are removed afterwards. */
 export async function embeddedCluster(): Promise<Cluster> {
-  const { startEmbeddedPostgres } = await import('../../core/db/embedded.ts')
+  const { startEmbeddedPostgres } = await import('../../core/db/embedded/embedded.ts')
   const directory = await mkdtemp(join(tmpdir(), 'tollgate-test-'))
   // Root's PostgreSQL runs as another user, who must be able to enter.
   await chmod(directory, 0o711)

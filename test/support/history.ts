@@ -1,4 +1,4 @@
-import type { AppId, UserId } from '../../core/ids.ts'
+import type { AppId, UserId } from '../../core/platform/ids.ts'
 import { type Db, type Pool, sql, tx } from '../../core/lib/sql.ts'
 
 /** A user with so many tickets in each of so many hours of the month, spread evenly over it. */

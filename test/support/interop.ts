@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as oidc from 'openid-client'
-import { basic } from '../../deploy/core-client.ts'
+import { basic } from '../../deploy/cli/client.ts'
 import { type Browser, type Page, createBrowser } from './interop-browser.ts'
 import { startTestService } from './service.ts'
 

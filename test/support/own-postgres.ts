@@ -2,7 +2,7 @@ import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startEmbeddedPostgres } from '../../core/db/embedded.ts'
+import { startEmbeddedPostgres } from '../../core/db/embedded/embedded.ts'
 
 /** A PostgreSQL of a test's own, migrated by whoever comes first, to be brought down. */
 export interface OwnPostgres {

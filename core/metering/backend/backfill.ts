@@ -1,7 +1,7 @@
 import type { Log } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { enqueue } from '../../outbox/outbox.ts'
+import { enqueue } from '../../platform/outbox/outbox.ts'
 import { customerEntry } from './emit.ts'
 import * as store from './emit-store.ts'
 

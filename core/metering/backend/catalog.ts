@@ -1,4 +1,4 @@
-import type { UserId } from '../../ids.ts'
+import type { UserId } from '../../platform/ids.ts'
 
 /** What the backend counts (billing facts 4), and under which name a user is known there. */
 

@@ -1,4 +1,4 @@
-import { authId } from '../../ids.ts'
+import { authId } from '../../platform/ids.ts'
 import { type EthRate, type UsdAttos, formatDecimal18 } from '../../lib/money.ts'
 import type { SignedTicket, Subject } from '../types.ts'
 import { customerKey, eventSource, eventType } from './catalog.ts'

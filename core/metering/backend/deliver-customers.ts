@@ -1,10 +1,10 @@
-import { userId } from '../../ids.ts'
-import type { Destination, Entry, Outcome } from '../../outbox/types.ts'
+import { userId } from '../../platform/ids.ts'
+import type { Destination, Entry, Outcome } from '../../platform/outbox/types.ts'
 import type { Customer } from './backend.ts'
 import { customerKey } from './catalog.ts'
 import { customerKind } from './emit.ts'
-import type { Failure } from './http.ts'
-import { textOf } from './values.ts'
+import type { Failure } from './openmeter/http.ts'
+import { textOf } from './openmeter/values.ts'
 
 export interface CustomersDeps {
   readonly ensureCustomer: (customer: Customer, signal: AbortSignal) => Promise<Failure | null>

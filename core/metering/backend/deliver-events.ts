@@ -1,8 +1,8 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
-import type { Destination, Entry, Outcome, Rest } from '../../outbox/types.ts'
+import type { Destination, Entry, Outcome, Rest } from '../../platform/outbox/types.ts'
 import { eventsKind, packed } from './emit.ts'
-import type { Failure } from './http.ts'
+import type { Failure } from './openmeter/http.ts'
 
 export interface EventsDeps {
   /** Null: all of them were taken. */

@@ -1,4 +1,4 @@
-import { appId, userId } from '../../ids.ts'
+import { appId, userId } from '../../platform/ids.ts'
 import { type EthRate, ethRate, usdAttos, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import type { Subject } from '../types.ts'

@@ -1,4 +1,4 @@
-import { type AppId, type UserId, appId, userId } from '../../ids.ts'
+import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 

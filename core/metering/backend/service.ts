@@ -3,7 +3,7 @@ import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { MeteringBackend } from './backend.ts'
 import type { BackendConfig } from './config.ts'
-import { createOpenMeter } from './openmeter.ts'
+import { createOpenMeter } from './openmeter/openmeter.ts'
 
 /** The backend that the settings name. */
 export function createBackend(

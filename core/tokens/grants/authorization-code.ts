@@ -3,9 +3,9 @@ import { DomainError } from '../../../proto/errors.ts'
 import { equalSecrets } from '../../lib/crypto.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type PublicClient, findActiveUser, findPublicClient } from '../client-store.ts'
-import * as store from '../family-store.ts'
-import type { Logins, Redeemed } from '../login.ts'
+import { type PublicClient, findActiveUser, findPublicClient } from '../login/client-store.ts'
+import * as store from '../login/family-store.ts'
+import type { Logins, Redeemed } from '../login/login.ts'
 
 export interface AuthorizationCodeRequest {
   readonly clientId: string

@@ -2,10 +2,10 @@ import { DomainError } from '../../../proto/errors.ts'
 import { isSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type PublicClient, findActiveUser, findPublicClient } from '../client-store.ts'
-import * as store from '../device-store.ts'
-import { deviceGrant, deviceHash, devicePrefix } from '../devices.ts'
-import type { Logins, Redeemed } from '../login.ts'
+import { type PublicClient, findActiveUser, findPublicClient } from '../login/client-store.ts'
+import * as store from '../devices/store.ts'
+import { deviceGrant, deviceHash, devicePrefix } from '../devices/devices.ts'
+import type { Logins, Redeemed } from '../login/login.ts'
 
 // RFC 8628 section 3.5.
 const slowDownSeconds = 5

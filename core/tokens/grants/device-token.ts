@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { ExchangeDeviceTokenRequest } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
-import type { Context } from '../../serve.ts'
+import type { Context } from '../../rpc/serve.ts'
 import type { Subjects } from '../subjects.ts'
 import type { Journal } from './journal.ts'
 import { type SignerTokens, accessTokenType } from './signer-token.ts'

@@ -1,7 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
-import type { M2mCaller } from '../../callers.ts'
-import type { Actor, Users } from '../../identity/service.ts'
-import { authId, parseExternalUserId } from '../../ids.ts'
+import type { M2mCaller } from '../../rpc/callers.ts'
+import type { Actor, Users } from '../../identity/users/users.ts'
+import { authId, parseExternalUserId } from '../../platform/ids.ts'
 import type { Journal } from './journal.ts'
 import { type SignerTokens, requireTargets, signerTargets } from './signer-token.ts'
 

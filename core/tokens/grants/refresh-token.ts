@@ -2,9 +2,9 @@ import { DomainError } from '../../../proto/errors.ts'
 import { isSecret } from '../../lib/crypto.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { findActiveUser, findPublicClient } from '../client-store.ts'
-import * as store from '../family-store.ts'
-import { type Logins, type Redeemed, refreshHash, refreshPrefix } from '../login.ts'
+import { findActiveUser, findPublicClient } from '../login/client-store.ts'
+import * as store from '../login/family-store.ts'
+import { type Logins, type Redeemed, refreshHash, refreshPrefix } from '../login/login.ts'
 import { chooseScopes, splitScopes } from '../scopes.ts'
 
 export interface RefreshRequest {

@@ -1,9 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { Allowances } from '../../allowances/service.ts'
-import type { ClientId, ExternalUserId, AppId, UserId } from '../../ids.ts'
+import type { ClientId, ExternalUserId, AppId, UserId } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
-import { findPublicClient } from '../client-store.ts'
-import type { Jwts } from '../jwt.ts'
+import { findPublicClient } from '../login/client-store.ts'
+import type { Jwts } from '../issuer/jwt.ts'
 import type { GrantsConfig } from './config.ts'
 
 export interface SignerTokensDeps {

@@ -3,15 +3,15 @@ import type {
   ExchangeTokenRequest,
   ExchangeTokenResponse,
 } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
-import type { ClientCaller, M2mCaller } from '../../callers.ts'
-import { appId, isClientId } from '../../ids.ts'
+import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
+import { appId, isClientId } from '../../platform/ids.ts'
 import { type Keys, parseKey } from '../../keys/service.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
-import type { Context } from '../../serve.ts'
-import { findPublicClient } from '../client-store.ts'
-import type { Devices } from '../devices.ts'
-import type { SignerSessions } from '../signer-sessions.ts'
+import type { Context } from '../../rpc/serve.ts'
+import { findPublicClient } from '../login/client-store.ts'
+import type { Devices } from '../devices/devices.ts'
+import type { SignerSessions } from '../sessions/signer-sessions.ts'
 import type { Subjects, UserToken } from '../subjects.ts'
 import type { Attempt, Journal } from './journal.ts'
 import {

@@ -11,7 +11,7 @@ import {
 import { adjust } from '../../../core/allowances/adjustment.ts'
 import { type TicketCharge, type UserCharge, userCharges } from '../../../core/allowances/charge.ts'
 import type { Account, Grant } from '../../../core/allowances/types.ts'
-import { appId, userId } from '../../../core/ids.ts'
+import { appId, userId } from '../../../core/platform/ids.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 
 const start = new Date('2026-01-01T00:00:00Z')

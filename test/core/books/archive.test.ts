@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readBooksConfig } from '../../../core/books/config.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
-import { connectCore } from '../../../deploy/core-client.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 

@@ -1,6 +1,6 @@
 import { assert, asyncProperty, constantFrom, uniqueArray } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectCore } from '../../../deploy/core-client.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 

@@ -3,7 +3,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import { createMeteringRpc } from '../../../core/metering/rpc.ts'
-import type { Rpc } from '../../../core/serve.ts'
+import type { Rpc } from '../../../core/rpc/serve.ts'
 import { createWorld, envelope, type World } from './harness.ts'
 
 const serviceToken = 't'.repeat(32)

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
-import { parseExternalUserId, userId as asUserId } from '../../../core/ids.ts'
-import { createFeed } from '../../../core/usage/feed.ts'
+import { parseExternalUserId, userId as asUserId } from '../../../core/platform/ids.ts'
+import { createFeed } from '../../../core/usage/feed/feed.ts'
 import {
   type ChargeEntry,
   type ChargeKey,
   chargesBetween,
   currentSnapshot,
-} from '../../../core/usage/feed-store.ts'
+} from '../../../core/usage/feed/store.ts'
 import { until } from '../support.ts'
 import { createWorld, type World } from '../metering/harness.ts'
 

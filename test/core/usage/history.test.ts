@@ -1,5 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createHistory, type History, type HistoryQuery } from '../../../core/usage/history.ts'
+import {
+  createHistory,
+  type History,
+  type HistoryQuery,
+} from '../../../core/usage/history/history.ts'
 import { createWorld, envelope, recordRate, type World } from '../metering/harness.ts'
 
 let world: World

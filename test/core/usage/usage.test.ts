@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import * as fc from 'fast-check'
-import { parseExternalUserId } from '../../../core/ids.ts'
+import { parseExternalUserId } from '../../../core/platform/ids.ts'
 import { daysOf, splitAtHours } from '../../../core/usage/range.ts'
 import { createUsage, type Usage, type UsageQuery } from '../../../core/usage/service.ts'
 import { sums } from '../../../core/usage/store.ts'

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { PayRequest } from '../../../deploy/signer-double/client.ts'
 import { DEFAULT_ORCHESTRATOR } from '../../../deploy/signer-double/options.ts'
 import type { SignerDoubleOptions } from '../../../deploy/signer-double/options.ts'
-import type { SessionState } from '../../../deploy/signer-double/state.ts'
+import type { SessionState } from '../../../deploy/signer-double/payment/state.ts'
 import {
   answer,
   decode,

@@ -6,8 +6,8 @@ import type { PayResult } from '../../../deploy/signer-double/client.ts'
 import { createSignerDouble } from '../../../deploy/signer-double/signer-double.ts'
 import type { SignerDouble } from '../../../deploy/signer-double/signer-double.ts'
 import type { SignerDoubleOptions } from '../../../deploy/signer-double/options.ts'
-import { callbackSink } from '../../../deploy/signer-double/sinks.ts'
-import type { SignedState } from '../../../deploy/signer-double/state.ts'
+import { callbackSink } from '../../../deploy/signer-double/events/sinks.ts'
+import type { SignedState } from '../../../deploy/signer-double/payment/state.ts'
 
 export type Call = Readonly<{
   method: string

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { rational } from '../../../deploy/signer-double/rational.ts'
-import type { SignedState } from '../../../deploy/signer-double/state.ts'
+import { rational } from '../../../deploy/signer-double/wire/rational.ts'
+import type { SignedState } from '../../../deploy/signer-double/payment/state.ts'
 import { answer, fixedPrice, parsed, startDouble, startWebhook, stateOf, T0 } from './support.ts'
 
 const NOW = 1_789_380_977_123_456_789n

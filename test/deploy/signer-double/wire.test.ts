@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { payBody } from '../../../deploy/signer-double/client.ts'
 import type { PayRequest } from '../../../deploy/signer-double/client.ts'
-import { parseHeaderFlag } from '../../../deploy/signer-double/go-headers.ts'
+import { parseHeaderFlag } from '../../../deploy/signer-double/wire/go-headers.ts'
 import { DEFAULT_ORCHESTRATOR } from '../../../deploy/signer-double/options.ts'
-import { rational } from '../../../deploy/signer-double/rational.ts'
+import { rational } from '../../../deploy/signer-double/wire/rational.ts'
 import { answer, exchange, startDouble, startRawWebhook, startWebhook } from './support.ts'
 
 const OK = '{"status":200,"auth_id":"acme:alice"}'

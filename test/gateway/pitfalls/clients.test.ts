@@ -1,6 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basicOf } from '../../core/support.ts'
-import { accessToken, claimsOf, exchangeGrant, headerOf, issuer } from '../grants/support.ts'
+import {
+  accessToken,
+  claimsOf,
+  exchangeGrant,
+  headerOf,
+  issuer,
+} from '../platform-api/oidc/support.ts'
 import { type RealApp } from '../real.ts'
 import { publicUrl } from '../support.ts'
 import { type Pitfalls, startPitfalls } from './support.ts'

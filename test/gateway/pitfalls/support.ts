@@ -1,4 +1,4 @@
-import { startGrants } from '../grants/support.ts'
+import { startGrants } from '../platform-api/oidc/support.ts'
 import { asRecord } from '../support.ts'
 
 export interface Answered {

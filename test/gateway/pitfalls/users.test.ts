@@ -1,5 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { accessToken, claimsOf, deviceGrant, exchangeGrant, sessionOf } from '../grants/support.ts'
+import {
+  accessToken,
+  claimsOf,
+  deviceGrant,
+  exchangeGrant,
+  sessionOf,
+} from '../platform-api/oidc/support.ts'
 import { type Pitfalls, startPitfalls } from './support.ts'
 
 let p: Pitfalls

@@ -1,9 +1,9 @@
 import { createServer } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { userId } from '../../../../core/ids.ts'
+import { userId } from '../../../../core/platform/ids.ts'
 import { customerKey, meters } from '../../../../core/metering/backend/catalog.ts'
-import { createOpenMeterClient } from '../../../../core/metering/backend/openmeter-client.ts'
-import { type FakeOpenMeter, startOpenMeter } from '../../../support/openmeter-fake.ts'
+import { createOpenMeterClient } from '../../../../core/metering/backend/openmeter/client.ts'
+import { type FakeOpenMeter, startOpenMeter } from '../../../fakes/openmeter/openmeter.ts'
 
 let fake: FakeOpenMeter
 beforeEach(async () => {

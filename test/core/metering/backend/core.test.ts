@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { readCoreConfig } from '../../../../core/config.ts'
 import { createEnvReader } from '../../../../core/lib/env.ts'
-import { type FakeOpenMeter, startOpenMeter } from '../../../support/openmeter-fake.ts'
+import { type FakeOpenMeter, startOpenMeter } from '../../../fakes/openmeter/openmeter.ts'
 import {
   type TestApp,
   type TestCore,

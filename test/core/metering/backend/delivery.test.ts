@@ -1,17 +1,21 @@
 import * as fc from 'fast-check'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { parseExternalUserId } from '../../../../core/ids.ts'
+import { parseExternalUserId } from '../../../../core/platform/ids.ts'
 import { tx } from '../../../../core/lib/sql.ts'
 import { customerKey } from '../../../../core/metering/backend/catalog.ts'
 import { createBackfill } from '../../../../core/metering/backend/backfill.ts'
 import { createEmitter, eventsKind } from '../../../../core/metering/backend/emit.ts'
-import { createUsers } from '../../../../core/identity/service.ts'
+import { createUsers } from '../../../../core/identity/users/users.ts'
 import { createLedger } from '../../../../core/allowances/ledger.ts'
-import { createInvalidations } from '../../../../core/invalidations.ts'
+import { createInvalidations } from '../../../../core/platform/invalidations.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
 import { createPlans } from '../../../../core/plans/service.ts'
-import { retrySetAside } from '../../../../core/outbox/outbox.ts'
-import { type FakeOpenMeter, type Fault, startOpenMeter } from '../../../support/openmeter-fake.ts'
+import { retrySetAside } from '../../../../core/platform/outbox/outbox.ts'
+import {
+  type FakeOpenMeter,
+  type Fault,
+  startOpenMeter,
+} from '../../../fakes/openmeter/openmeter.ts'
 import { createWorld, envelope, recordRate, type World } from '../harness.ts'
 import { startSender, ticketOf } from './harness.ts'
 

@@ -4,9 +4,9 @@ import { usdAttos, wei } from '../../../../core/lib/money.ts'
 import type { Pool } from '../../../../core/lib/sql.ts'
 import type { Now } from '../../../../core/lib/time.ts'
 import type { EmittedTicket } from '../../../../core/metering/backend/emit.ts'
-import { createOpenMeter } from '../../../../core/metering/backend/openmeter.ts'
+import { createOpenMeter } from '../../../../core/metering/backend/openmeter/openmeter.ts'
 import type { Subject } from '../../../../core/metering/types.ts'
-import { createOutbox } from '../../../../core/outbox/outbox.ts'
+import { createOutbox } from '../../../../core/platform/outbox/outbox.ts'
 import { until } from '../../support.ts'
 
 export interface SenderOptions {

@@ -1,0 +1,234 @@
+import { randomUUID } from 'node:crypto'
+import { mkdir, open, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { DomainError } from '../../../proto/errors.ts'
+import { appId } from '../../platform/ids.ts'
+import type { Log } from '../../lib/log.ts'
+import { type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import * as store from './store.ts'
+import type { BooksConfig } from '../config.ts'
+import type { TicketExport } from '../transfer/export.ts'
+import { allowLongStatements } from '../range-store.ts'
+import {
+  type FileSums,
+  checkTicketFile,
+  readTicketFile,
+  writeTicketFile,
+} from '../transfer/ticket-file.ts'
+import { parseTicketLine } from '../transfer/ticket-line.ts'
+
+export interface ArchiveDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly log: Log
+  readonly config: BooksConfig
+  readonly pages: TicketExport['pages']
+}
+
+/** What became of an app's tickets of a month. */
+export interface ArchiveStep {
+  /** `due`: would be archived. `waits`: cannot be yet, for the reason in `detail`. */
+  readonly kind: 'due' | 'archived' | 'waits'
+  readonly month: string
+  readonly clientId: string
+  readonly tickets: bigint
+  readonly file: string
+  readonly sha256: string
+  readonly detail: string
+}
+
+interface Written {
+  readonly sums: store.MonthSums
+  readonly part: string
+  readonly file: FileSums
+}
+
+/** A month that was put back stays so long. */
+const restoredSeconds = 30 * 86_400
+
+/**
+ * Writes months that are over to files and drops their tickets. A month goes only when every file of it was read back,
+ * and holds, under a lock that keeps new tickets out, as many tickets and as much money as the month does.
+ */
+export function createArchive({ pool, now, log, config, pages }: ArchiveDeps) {
+  const { retentionMonths, archiveDir } = config
+
+  /** CONFLICT when no retention is set. */
+  async function run({
+    dryRun,
+    signal,
+    tell,
+  }: {
+    dryRun: boolean
+    signal: AbortSignal
+    tell: (step: ArchiveStep) => void
+  }): Promise<void> {
+    if (archiveDir === null || retentionMonths === 0)
+      throw new DomainError('CONFLICT', 'RETENTION_MONTHS is 0: every month is kept')
+    const at = now()
+    const before = new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() - retentionMonths, 1))
+    for (const month of await store.monthsToArchive(pool, {
+      before,
+      restoredBefore: addSeconds(at, -restoredSeconds),
+    })) {
+      if (signal.aborted) return
+      const sums = await sumsOf(month)
+      const unpriced = sums.reduce((count, app) => count + app.unpriced, 0n)
+      if (unpriced > 0n)
+        tellAll(sums, {
+          kind: 'waits',
+          month,
+          detail: `${unpriced} tickets of the month wait for a rate`,
+        })
+      else if (dryRun) tellAll(sums, { kind: 'due', month, detail: '' })
+      else if (sums.length > 0) await archiveMonth(archiveDir, { month, sums, tell })
+    }
+
+    function tellAll(
+      apps: readonly store.MonthSums[],
+      step: Pick<ArchiveStep, 'kind' | 'month' | 'detail'>,
+    ): void {
+      for (const { clientId, tickets } of apps)
+        tell({ ...step, clientId, tickets, file: '', sha256: '' })
+    }
+  }
+
+  const sumsOf = (month: string): Promise<store.MonthSums[]> =>
+    tx(pool, async (db) => {
+      await allowLongStatements(db)
+      return store.monthSums(db, spanOf(month))
+    })
+
+  interface Month {
+    readonly month: string
+    readonly sums: readonly store.MonthSums[]
+    readonly tell: (step: ArchiveStep) => void
+  }
+
+  async function archiveMonth(dir: string, { month, sums, tell }: Month): Promise<void> {
+    await mkdir(dir, { recursive: true, mode: 0o700 })
+    const written: Written[] = []
+    try {
+      for (const app of sums) written.push(await writeApp(dir, { month, app }))
+      for (const step of await drop(dir, { month, written })) {
+        log.info({ ...step, tickets: String(step.tickets) }, 'tickets archived')
+        tell(step)
+      }
+    } finally {
+      for (const { part } of written) await rm(part, { force: true })
+    }
+  }
+
+  async function writeApp(
+    dir: string,
+    { month, app }: { month: string; app: store.MonthSums },
+  ): Promise<Written> {
+    const span = spanOf(month)
+    const part = join(dir, `.${app.clientId}.${month}.${randomUUID()}.part`)
+    const manifest = {
+      format: 'tollgate-tickets',
+      version: 1,
+      clientId: app.clientId,
+      from: span.from.toISOString(),
+      to: span.to.toISOString(),
+      exportedAt: now().toISOString(),
+    } as const
+    try {
+      await writeTicketFile(part, manifest, {
+        name: 'archive.zst',
+        chunks: pages({ appId: appId(app.appId), ...span }),
+      })
+      return { sums: app, part, file: await readBack(part, app) }
+    } catch (error) {
+      await rm(part, { force: true })
+      throw error
+    }
+  }
+
+  /** All of it or nothing: the files get their names, are noted, and the tickets go. */
+  async function drop(
+    dir: string,
+    { month, written }: { month: string; written: readonly Written[] },
+  ): Promise<ArchiveStep[]> {
+    return tx(pool, async (db) => {
+      await allowLongStatements(db)
+      await store.lockMonth(db, month)
+      refuseChanged(await store.monthSums(db, spanOf(month)), written)
+      const steps: ArchiveStep[] = []
+      for (const { sums, part, file } of written) {
+        const number = await store.nextPart(db, sums.appId, month)
+        const name = `${sums.clientId}.${month}.${number}.ndjson.zst`
+        await store.insertArchive(db, {
+          sums,
+          month,
+          part: number,
+          file: name,
+          sha256: file.sha256,
+          at: now(),
+        })
+        await rename(part, join(dir, name))
+        steps.push({
+          kind: 'archived',
+          month,
+          clientId: sums.clientId,
+          tickets: sums.tickets,
+          file: join(dir, name),
+          sha256: file.sha256,
+          detail: '',
+        })
+      }
+      await syncFolder(dir)
+      await store.dropMonth(db, month)
+      return steps
+    })
+  }
+
+  return { run }
+}
+
+export type Archive = ReturnType<typeof createArchive>
+
+function spanOf(month: string): { from: Date; to: Date } {
+  const [year, index] = [Number(month.slice(0, 4)), Number(month.slice(5)) - 1]
+  return { from: new Date(Date.UTC(year, index, 1)), to: new Date(Date.UTC(year, index + 1, 1)) }
+}
+
+/** Reads a written file whole, as an import would. */
+async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
+  const { sums } = await checkTicketFile(path)
+  let [fee, cost] = [0n, 0n]
+  for await (const chunk of readTicketFile(path)) {
+    if ('format' in chunk) continue
+    for (const line of chunk.lines.toString('utf8').trimEnd().split('\n')) {
+      const ticket = parseTicketLine(line)
+      if (typeof ticket === 'string')
+        throw new Error(`an archived ticket cannot be read back: ${ticket}`)
+      fee += ticket.fee
+      cost += ticket.price?.cost ?? 0n
+    }
+  }
+  if (BigInt(sums.tickets) !== app.tickets || fee !== app.fee || cost !== app.cost) throw changed()
+  return sums
+}
+
+function refuseChanged(found: readonly store.MonthSums[], written: readonly Written[]): void {
+  const textOf = (sums: readonly store.MonthSums[]): string =>
+    sums
+      .map(({ appId: app, tickets, unpriced, fee, cost }) =>
+        [app, tickets, unpriced, fee, cost].join(' '),
+      )
+      .join('; ')
+  if (textOf(found) !== textOf(written.map(({ sums }) => sums))) throw changed()
+}
+
+const changed = (): DomainError =>
+  new DomainError(
+    'CONFLICT',
+    'tickets came for the month while it was written; it stays until the next time',
+  )
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r')
+  await folder.sync().finally(() => folder.close())
+}

@@ -1,0 +1,175 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import { headDifferences } from '../verify/ledger-store.ts'
+import { archivedMonths, countUsers, holdArchive } from '../range-store.ts'
+import { forApps, userRanges } from '../ranges.ts'
+import * as store from './store.ts'
+import type { BookedApp, DifferentRow, UserRange } from '../types.ts'
+import { type Asked, hourDifferences, sessionDifferences } from '../verify/usage-store.ts'
+
+/** Rows that differed. */
+export type RebuiltRows = Readonly<Record<'usage_hourly' | 'ticket_sessions' | 'balances', number>>
+
+export interface RebuildProgress {
+  readonly clientId: string
+  readonly usersDone: number
+  readonly usersTotal: number
+  readonly rows: RebuiltRows
+}
+
+export interface RebuildOptions {
+  /** One app; all when undefined. */
+  readonly clientId: string | undefined
+  /** Only counts what differs. */
+  readonly dryRun: boolean
+  readonly signal: AbortSignal
+  readonly tell: (kind: 'progress' | 'done', progress: RebuildProgress) => void
+}
+
+interface Table {
+  readonly name: keyof RebuiltRows
+  readonly differences: (db: Db, asked: Asked) => Promise<DifferentRow[]>
+  readonly repair: (db: Db, of: store.OfUser, rows: readonly DifferentRow[]) => Promise<void>
+}
+
+const rowsAtOnce = 1_000
+/** What one transaction repairs, all of one user: its locks are held for moments. */
+const rowsPerTransaction = 100
+const checkViolation = '23514'
+const deadlock = '40P01'
+const tries = 5
+
+/**
+ * Makes the derived rows what the log says: hours and sessions from tickets, heads from ledger entries. Ingest goes on
+ * meanwhile. Months with archived tickets stay as they are. Entries, grants and tickets are never touched: what is wrong
+ * with them `verify` still says.
+ */
+export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
+  const tables: readonly Table[] = [
+    {
+      name: 'usage_hourly',
+      differences: hourDifferences,
+      repair: (db, of, rows) =>
+        store.rebuildHours(
+          db,
+          of,
+          rows.map(({ key }) => ({
+            hour: key['hour'] ?? '',
+            pipeline: key['pipeline'] ?? '',
+            modelId: key['model_id'] ?? '',
+          })),
+        ),
+    },
+    {
+      name: 'ticket_sessions',
+      differences: sessionDifferences,
+      repair: (db, of, rows) =>
+        store.rebuildSessions(
+          db,
+          of,
+          rows.map(({ key }) => key['session_id'] ?? ''),
+        ),
+    },
+    {
+      name: 'balances',
+      differences: headDifferences,
+      repair: (db, of) => store.rebuildHead(db, of, now()),
+    },
+  ]
+
+  /** NOT_FOUND for an app that is not there. One app at a time: repairs are rare and need not hurry. */
+  async function rebuild({ clientId, dryRun, signal, tell }: RebuildOptions): Promise<void> {
+    await forApps(pool, { clientId, parallel: 1, signal }, async (app) => {
+      const rows = { usage_hourly: 0, ticket_sessions: 0, balances: 0 }
+      const progress = {
+        clientId: app.clientId,
+        usersDone: 0,
+        usersTotal: await countUsers(pool, app.id),
+        rows,
+      }
+      for await (const range of userRanges(pool, app.id)) {
+        for (const table of tables) {
+          if (signal.aborted) return
+          rows[table.name] += await rebuildRange(app, { table, range, dryRun })
+        }
+        progress.usersDone += range.users
+        tell('progress', progress)
+      }
+      tell('done', progress)
+    })
+  }
+
+  interface Part {
+    readonly table: Table
+    readonly range: UserRange
+    readonly dryRun: boolean
+  }
+
+  async function rebuildRange(app: BookedApp, { table, range, dryRun }: Part): Promise<number> {
+    let found = 0
+    for (;;) {
+      const { rows, archived } = await tx(pool, async (db) => {
+        await holdArchive(db)
+        const months = await archivedMonths(db, app.id)
+        return {
+          rows: await table.differences(db, { ...range, archived: months, limit: rowsAtOnce }),
+          archived: months,
+        }
+      })
+      const repaired = dryRun || (await repair(app, { table, rows, archived }))
+      if (repaired) found += rows.length
+      if (repaired && (dryRun || rows.length < rowsAtOnce)) return found
+    }
+  }
+
+  interface Repair {
+    readonly table: Table
+    readonly rows: readonly DifferentRow[]
+    readonly archived: readonly string[]
+  }
+
+  /** False when a month was archived since the rows were found: what differed may be right without its tickets. */
+  async function repair(app: BookedApp, { table, rows, archived }: Repair): Promise<boolean> {
+    for (const [userId, all] of Map.groupBy(rows, (row) => row.userId)) {
+      if (userId === null) continue
+      for (let i = 0; i < all.length; i += rowsPerTransaction) {
+        const repaired = await refusingContradictions(userId, () =>
+          tx(pool, async (db) => {
+            await holdArchive(db)
+            if ((await archivedMonths(db, app.id)).join() !== archived.join()) return false
+            await table.repair(db, { appId: app.id, userId }, all.slice(i, i + rowsPerTransaction))
+            return true
+          }),
+        )
+        if (!repaired) return false
+      }
+    }
+    return true
+  }
+
+  return { rebuild }
+}
+
+export type Rebuild = ReturnType<typeof createRebuild>
+
+/**
+ * Tries again after a deadlock. Where what follows from the log breaks a rule of the table, the log itself is wrong, and is
+ * not ours to mend: CONFLICT.
+ */
+async function refusingContradictions<T>(userId: string, work: () => Promise<T>): Promise<T> {
+  for (let tried = 1; ; tried++) {
+    try {
+      return await work()
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? error.code : null
+      if (code === deadlock && tried < tries) continue
+      if (code !== checkViolation) throw error
+      throw new DomainError(
+        'CONFLICT',
+        `the log of user ${userId} contradicts itself; tollgate verify tells where`,
+        { cause: error },
+      )
+    }
+  }
+}

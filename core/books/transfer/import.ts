@@ -1,0 +1,151 @@
+import { hash } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import { authId, isClientId } from '../../platform/ids.ts'
+import { type Pool, tx } from '../../lib/sql.ts'
+import type { Log } from '../../lib/log.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import type { Arrival, Door } from '../../metering/ingest/manual-ingest.ts'
+import { instantOf } from '../../metering/events/fields.ts'
+import type { SignedTicket } from '../../metering/types.ts'
+import { type ArchivedPart, archiveOf, restoreTickets } from '../archive/store.ts'
+import { findApp } from '../range-store.ts'
+import { type TicketRecord, parseTicketLine } from './ticket-line.ts'
+import type { BookedApp } from '../types.ts'
+
+export interface ImportDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly log: Log
+  readonly door: Door
+  readonly refusingPoison: <T>(work: () => Promise<T>) => Promise<T>
+  readonly invalidations: {
+    publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
+  }
+}
+
+export interface ImportRequest {
+  readonly clientId: string
+  readonly lines: Buffer
+  readonly sha256: string
+  readonly fileSha256: string
+}
+
+export interface Imported {
+  readonly tickets: number
+  readonly duplicates: number
+  readonly conflictingEventIds: readonly string[]
+  readonly restored: number
+}
+
+const maxTickets = 1_000
+const maxBytes = 8 * 1024 * 1024
+const earliest = '2020-01-01'
+
+/** Takes tickets of files in: into any deployment once, by their event ids; an archive of this one back to where it was. */
+export function createImport({ pool, now, log, door, refusingPoison, invalidations }: ImportDeps) {
+  /**
+   * All of the lines in one transaction. REQUEST_INVALID when they are not those of their checksum or any is no ticket:
+   * nothing is written then. NOT_FOUND for an unknown app.
+   */
+  async function importLines({
+    clientId,
+    lines,
+    sha256,
+    fileSha256,
+  }: ImportRequest): Promise<Imported> {
+    const app = isClientId(clientId) ? await findApp(pool, clientId) : null
+    if (!app) throw new DomainError('NOT_FOUND', 'no app has this client id')
+    const texts = checkedLines(lines, sha256)
+    const records = texts.map(readRecord)
+    const archive = await archiveOf(pool, app.id, fileSha256)
+    const imported = archive ? await restore(texts, archive) : await enter(app, records)
+    log.info(
+      { appId: app.id, ...imported, conflictingEventIds: imported.conflictingEventIds.length },
+      'tickets imported',
+    )
+    return imported
+  }
+
+  /** They had been charged here: only their rows come back. */
+  async function restore(texts: readonly string[], archive: ArchivedPart): Promise<Imported> {
+    const restored = await refusingPoison(() =>
+      tx(pool, (db) => restoreTickets(db, archive, { lines: texts, at: now() })),
+    )
+    return { tickets: 0, duplicates: texts.length - restored, conflictingEventIds: [], restored }
+  }
+
+  /** Their users are made when they are new, their prices kept, and their costs charged now. */
+  async function enter(app: BookedApp, records: readonly TicketRecord[]): Promise<Imported> {
+    const tickets = records.map((record) => toTicket(app.clientId, record))
+    const subjects = await door.prepare(tickets)
+    const arrivals = records.map((record, i): Arrival => {
+      const subject = subjects.get(authId(app.clientId, record.externalUserId))
+      const ticket = tickets[i]
+      if (!subject || !ticket)
+        throw new DomainError(
+          'CONFLICT',
+          `the app has no user ${record.externalUserId} and can have none now`,
+        )
+      return { ticket, subject, digest: record.digest, price: record.price ?? undefined }
+    })
+    const { fresh, repeats, conflicts, exhausted } = await refusingPoison(() =>
+      tx(pool, (db) => door.admit(db, arrivals, now())),
+    )
+    for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
+    return {
+      tickets: fresh.length,
+      duplicates: repeats.length,
+      restored: 0,
+      conflictingEventIds: conflicts.flatMap((index) => records[index]?.eventId ?? []),
+    }
+  }
+
+  function readRecord(text: string, index: number): TicketRecord {
+    const record = parseTicketLine(text)
+    if (typeof record === 'string') throw invalid(`line ${index + 1} is no ticket: ${record}`)
+    if (record.signedAt < earliest || record.signedAt > addSeconds(now(), 86_400).toISOString()) {
+      throw invalid(`line ${index + 1} is no ticket: signedAt is out of range`)
+    }
+    return record
+  }
+
+  return { importLines }
+}
+
+export type TicketImport = ReturnType<typeof createImport>
+
+const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
+
+function checkedLines(lines: Buffer, sha256: string): string[] {
+  if (lines.length > maxBytes) throw invalid(`send at most ${maxBytes} bytes at once`)
+  if (hash('sha256', lines, 'hex') !== sha256)
+    throw invalid('the lines are not those of their checksum')
+  const texts = lines.toString('utf8').split('\n')
+  if (texts.pop() !== '' || texts.length === 0) throw invalid('lines must be whole, at least one')
+  if (texts.length > maxTickets) throw invalid(`send at most ${maxTickets} tickets at once`)
+  return texts
+}
+
+const toTicket = (clientId: string, record: TicketRecord): SignedTicket => ({
+  eventId: record.eventId,
+  clientId,
+  externalUserId: record.externalUserId,
+  signedAt: record.signedAt,
+  signedAtMs: Date.parse(record.signedAt),
+  signedAtMicros: instantOf(record.signedAt)?.micros ?? 0,
+  sessionId: record.sessionId,
+  sequenceNumber: record.sequenceNumber,
+  requestId: record.requestId,
+  manifestId: record.manifestId,
+  appName: record.appName,
+  pipeline: record.pipeline,
+  modelId: record.modelId,
+  fee: record.fee,
+  billableSecs: record.billableSecs,
+  pixels: record.pixels,
+  numTickets: record.numTickets,
+  orchAddress: record.orchAddress,
+  orchUrl: record.orchUrl,
+  statedUsd: record.statedUsd,
+  emittedAtMs: record.emittedAt === null ? null : Date.parse(record.emittedAt),
+})

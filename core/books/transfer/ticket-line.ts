@@ -1,0 +1,160 @@
+import {
+  type EthRate,
+  type UsdAttos,
+  type Wei,
+  ethRate,
+  priceOf,
+  usdAttos,
+  wei,
+} from '../../lib/money.ts'
+import { isUuid, subjectProblem } from '../../platform/ids.ts'
+
+/** A line of a ticket file: a ticket of some deployment, with the price that it has. */
+export interface TicketRecord {
+  readonly eventId: string
+  /** The first 128 bits of the SHA-256 of its event's bytes, in hexadecimal. */
+  readonly digest: string
+  readonly externalUserId: string
+  readonly signedAt: string
+  readonly sessionId: string
+  readonly sequenceNumber: string
+  readonly requestId: string
+  readonly manifestId: string
+  readonly appName: string
+  readonly pipeline: string
+  readonly modelId: string
+  readonly fee: Wei
+  readonly price: {
+    readonly cost: UsdAttos
+    readonly rate: { usdAttosPerEth: EthRate; source: string; observedAt: string }
+  } | null
+  readonly chargeId: string | null
+  readonly billableSecs: string
+  readonly pixels: string
+  readonly numTickets: number
+  readonly orchAddress: string
+  readonly orchUrl: string
+  readonly replayed: boolean
+  readonly emittedAt: string | null
+  readonly statedUsd: string | null
+  readonly receivedAt: string
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+const instant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$/
+const maxFee = 10n ** 27n
+const maxSequence = 2n ** 63n - 2n
+const maxTextBytes = 1_024
+
+/** The ticket of a line, or what is wrong with it. Strict: our own exports are the only ones that there are. */
+export function parseTicketLine(line: string): TicketRecord | string {
+  try {
+    const value: unknown = JSON.parse(line)
+    return isFields(value) ? readTicket(value) : 'it is no JSON object'
+  } catch (error) {
+    return error instanceof SyntaxError ? 'it is no JSON' : messageOf(error)
+  }
+}
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const messageOf = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.message : String(thrown)
+
+// Thrown by the readers below and caught above, nowhere else.
+const fault = (name: string, wanted: string): Error => new Error(`${name} is not ${wanted}`)
+
+function readTicket(fields: Fields): TicketRecord {
+  const fee = wei(integer(fields, 'feeWei', maxFee))
+  const externalUserId = matching(fields, 'user', /^[^]+$/)
+  const problem = subjectProblem(externalUserId)
+  if (problem !== null || externalUserId !== externalUserId.trim())
+    throw fault('user', 'an external user id')
+  return {
+    eventId: matching(fields, 'id', /^[^]{1,200}$/),
+    digest: matching(fields, 'digest', /^[0-9a-f]{32}$/),
+    externalUserId,
+    signedAt: time(fields, 'signedAt'),
+    sessionId: matching(fields, 'session', /^[^]{1,128}$/),
+    sequenceNumber: integer(fields, 'sequence', maxSequence).toString(),
+    requestId: text(fields, 'request'),
+    manifestId: text(fields, 'manifest'),
+    appName: text(fields, 'app'),
+    pipeline: text(fields, 'pipeline'),
+    modelId: text(fields, 'model'),
+    fee,
+    price: priceIn(fields, fee),
+    chargeId: chargeIn(fields),
+    billableSecs: matching(fields, 'billableSecs', /^-?\d{1,12}(?:\.\d{1,30})?$/),
+    pixels: matching(fields, 'pixels', /^-?\d{1,19}$/),
+    numTickets: Number(integer(fields, 'tickets', 0x7fff_ffffn)),
+    orchAddress: text(fields, 'orchAddress'),
+    orchUrl: text(fields, 'orchUrl'),
+    replayed: matching(fields, 'replayed', /^(?:true|false)$/) === 'true',
+    statedUsd:
+      fields['statedUsd'] === null
+        ? null
+        : matching(fields, 'statedUsd', /^\d{1,30}(?:\.\d{1,18})?$/),
+    emittedAt: fields['emittedAt'] === null ? null : time(fields, 'emittedAt'),
+    receivedAt: time(fields, 'receivedAt'),
+  }
+}
+
+/** What was paid is the fee at the rate, or the line was changed. */
+function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
+  const names = ['costAttos', 'rateAttosPerEth', 'rateSource', 'rateObservedAt']
+  if (names.every((name) => fields[name] === null)) return null
+  const rate = {
+    usdAttosPerEth: ethRate(integer(fields, 'rateAttosPerEth', 10n ** 37n)),
+    source: matching(fields, 'rateSource', /^[^]{1,300}$/),
+    observedAt: time(fields, 'rateObservedAt'),
+  }
+  const cost = usdAttos(integer(fields, 'costAttos', 10n ** 38n - 1n))
+  if (rate.usdAttosPerEth === 0n || priceOf(fee, rate.usdAttosPerEth) !== cost)
+    throw fault('costAttos', 'the fee at its rate')
+  if (rate.observedAt > time(fields, 'signedAt')) throw fault('rateObservedAt', 'before the ticket')
+  return { cost, rate }
+}
+
+function chargeIn(fields: Fields): string | null {
+  const charge = fields['charge']
+  if (charge === null) return null
+  if (typeof charge !== 'string' || !isUuid(charge)) throw fault('charge', 'a UUID')
+  return charge
+}
+
+function matching(fields: Fields, name: string, syntax: RegExp): string {
+  const value = fields[name]
+  if (
+    typeof value !== 'string' ||
+    !syntax.test(value) ||
+    !value.isWellFormed() ||
+    value.includes('\u0000')
+  )
+    throw fault(name, 'what it should be')
+  return value
+}
+
+function text(fields: Fields, name: string): string {
+  const value = matching(fields, name, /^[^]*$/)
+  if (Buffer.byteLength(value) > maxTextBytes) throw fault(name, `at most ${maxTextBytes} bytes`)
+  return value
+}
+
+function integer(fields: Fields, name: string, max: bigint): bigint {
+  const value = BigInt(matching(fields, name, /^(?:0|[1-9]\d{0,39})$/))
+  if (value > max) throw fault(name, `at most ${max}`)
+  return value
+}
+
+function time(fields: Fields, name: string): string {
+  const value = matching(fields, name, instant)
+  if (
+    Number.isNaN(Date.parse(value)) ||
+    new Date(value).toISOString().slice(0, 19) !== value.slice(0, 19)
+  )
+    throw fault(name, 'an instant')
+  return value
+}

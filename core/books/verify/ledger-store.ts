@@ -1,0 +1,184 @@
+import { type Db, many, sql } from '../../lib/sql.ts'
+import { type Asked, toDifferent } from './usage-store.ts'
+import type { Columns, DifferentRow } from '../types.ts'
+
+/** What the ledger says against its tickets, its grants and itself. */
+
+interface Row {
+  user_id: string
+  external_user_id: string | null
+  key: Record<string, string>
+  stored: Columns | null
+  expected: Columns | null
+}
+
+/** Charges that are not the sum of the tickets that name them, archived ones included (invariant 1). */
+export async function chargeDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
+    with named as (
+      select user_id, charge_id, cost_attos
+      from tickets
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and charge_id is not null
+      union all
+      select user_id, charge_id, cost_attos
+      from archived_charges
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+    ), expected as (
+      select user_id, charge_id, sum(cost_attos) as cost
+      from named
+      group by user_id, charge_id
+    ), stored as (
+      select user_id, cause_id as charge_id, sum(overage_attos - amount_attos) as cost, count(*) as entries
+      from ledger_entries
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and kind = 'charge'
+      group by user_id, cause_id
+    )
+    select user_id, u.external_user_id, jsonb_build_object('charge_id', charge_id::text) as key,
+           case when s.cost is not null then jsonb_build_object('cost_attos', s.cost::text, 'entries', s.entries::text) end as stored,
+           case when e.cost is not null then jsonb_build_object('cost_attos', e.cost::text, 'entries', '1') end as expected
+    from expected e
+    full join stored s using (user_id, charge_id)
+    left join end_users u on u.app_id = ${appId} and u.id = user_id
+    where (e.cost, 1) is distinct from (s.cost, s.entries)
+    order by user_id, charge_id
+    limit ${limit}`,
+  )
+  return rows.map(toDifferent)
+}
+
+/** Entries that are not numbered on from the one before, or whose balance does not follow from it. */
+export async function entryDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
+    select e.user_id, u.external_user_id, jsonb_build_object('seq', e.seq::text) as key,
+           jsonb_build_object('seq', e.seq::text, 'balance_after_attos', e.balance_after_attos::text) as stored,
+           jsonb_build_object('seq', e.next_seq::text, 'balance_after_attos', e.follows::text) as expected
+    from (
+      select user_id, seq, balance_after_attos, lag(seq, 1, 0::bigint) over entries + 1 as next_seq,
+             lag(balance_after_attos, 1, 0::numeric) over entries + amount_attos as follows
+      from ledger_entries
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+      window entries as (partition by user_id order by seq)) e
+    left join end_users u on u.app_id = ${appId} and u.id = e.user_id
+    where e.seq <> e.next_seq or e.balance_after_attos <> e.follows
+    order by e.user_id, e.seq
+    limit ${limit}`,
+  )
+  return rows.map(toDifferent)
+}
+
+/** Heads that are not the fold of their entries (invariant 2). What the period consumed is judged by no entry. */
+export async function headDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
+    with topups as (
+      select user_id, sum(amount_attos) as topup
+      from grants
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and kind = 'grant'
+      group by user_id
+    ), folded as (
+      select user_id, max(seq) as seq, sum(amount_attos) as balance,
+             coalesce(sum(amount_attos) filter (where kind = 'grant'), 0) as granted,
+             coalesce(sum(amount_attos - overage_attos) filter (where kind = 'adjustment'), 0) as adjusted,
+             coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge'), 0) as consumed,
+             sum(overage_attos) as overage,
+             coalesce(-sum(amount_attos) filter (where kind = 'expire'), 0) as expired
+      from ledger_entries
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+      group by user_id
+    ), expected as (
+      select u.id as user_id, coalesce(f.seq, 0) as seq, coalesce(f.balance, 0) as balance, coalesce(f.granted, 0) as granted,
+             coalesce(t.topup, 0) as topup, coalesce(f.adjusted, 0) as adjusted, coalesce(f.consumed, 0) as consumed,
+             coalesce(f.overage, 0) as overage, coalesce(f.expired, 0) as expired
+      from end_users u
+      left join folded f on f.user_id = u.id
+      left join topups t on t.user_id = u.id
+      where u.app_id = ${appId} and u.id > ${after} and u.id <= ${upTo}
+    )
+    select e.user_id, u.external_user_id, '{}'::jsonb as key,
+           case when b.seq is not null then jsonb_build_object(
+             'seq', b.seq::text, 'balance_attos', b.balance_attos::text, 'granted_attos', b.granted_attos::text,
+             'topup_attos', b.topup_attos::text, 'adjusted_attos', b.adjusted_attos::text,
+             'consumed_attos', b.consumed_attos::text, 'overage_attos', b.overage_attos::text,
+             'expired_attos', b.expired_attos::text) end as stored,
+           jsonb_build_object(
+             'seq', e.seq::text, 'balance_attos', e.balance::text, 'granted_attos', e.granted::text,
+             'topup_attos', e.topup::text, 'adjusted_attos', e.adjusted::text, 'consumed_attos', e.consumed::text,
+             'overage_attos', e.overage::text, 'expired_attos', e.expired::text) as expected
+    from expected e
+    left join balances b on b.app_id = ${appId} and b.user_id = e.user_id
+    left join end_users u on u.app_id = ${appId} and u.id = e.user_id
+    where (e.seq, e.balance, e.granted, e.topup, e.adjusted, e.consumed, e.overage, e.expired) is distinct from
+          (b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.adjusted_attos, b.consumed_attos, b.overage_attos,
+           b.expired_attos)
+    order by e.user_id
+    limit ${limit}`,
+  )
+  return rows.map(toDifferent)
+}
+
+/**
+ * Grants and adjustments without the entry that books them or with another amount, and grants whose money does not
+ * add up: what remains of all of them is the balance (invariant 3), what is expired has nothing left.
+ */
+export async function grantDifferences(
+  db: Db,
+  { appId, after, upTo, limit }: Asked,
+): Promise<DifferentRow[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
+    with given as (
+      select user_id, id, amount_attos
+      from grants
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and kind <> 'adjustment'
+      union all
+      select user_id, id, amount_attos
+      from adjustments
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+    ), booked as (
+      select user_id, cause_id as id, sum(amount_attos - overage_attos) as amount_attos
+      from ledger_entries
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and kind in ('grant', 'adjustment')
+      group by user_id, cause_id
+    ), left_over as (
+      select user_id, sum(remaining_attos) as remaining, coalesce(sum(remaining_attos) filter (where expired_at is not null), 0) as dead
+      from grants
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+      group by user_id
+    ), found as (
+      select user_id, jsonb_build_object('cause_id', id::text) as key,
+             case when b.id is not null then jsonb_build_object('booked_attos', b.amount_attos::text) end as stored,
+             case when g.id is not null then jsonb_build_object('booked_attos', g.amount_attos::text) end as expected
+      from given g
+      full join booked b using (user_id, id)
+      where g.amount_attos is distinct from b.amount_attos
+      union all
+      select b.user_id, '{}', jsonb_build_object('remaining_attos', coalesce(l.remaining, 0)::text, 'remaining_of_expired_attos', coalesce(l.dead, 0)::text),
+             jsonb_build_object('remaining_attos', b.balance_attos::text, 'remaining_of_expired_attos', '0')
+      from balances b
+      left join left_over l on l.user_id = b.user_id
+      where b.app_id = ${appId} and b.user_id > ${after} and b.user_id <= ${upTo}
+        and (coalesce(l.remaining, 0) <> b.balance_attos or coalesce(l.dead, 0) <> 0)
+    )
+    select f.user_id, u.external_user_id, f.key, f.stored, f.expected
+    from found f
+    left join end_users u on u.app_id = ${appId} and u.id = f.user_id
+    order by f.user_id
+    limit ${limit}`,
+  )
+  return rows.map(toDifferent)
+}

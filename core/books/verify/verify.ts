@@ -1,0 +1,133 @@
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { archiveDifferences, countEnvelopes } from './archive-store.ts'
+import { differencesOf } from './differences.ts'
+import {
+  chargeDifferences,
+  entryDifferences,
+  grantDifferences,
+  headDifferences,
+} from './ledger-store.ts'
+import { archivedMonths, beginSnapshot, countUsers } from '../range-store.ts'
+import { forApps, userRanges } from '../ranges.ts'
+import type { BookedApp, Check, Difference, DifferentRow } from '../types.ts'
+import {
+  type Asked,
+  envelopeDifferences,
+  hourDifferences,
+  priceDifferences,
+  sessionDifferences,
+} from './usage-store.ts'
+
+export interface Progress {
+  /** Empty for what belongs to no app. */
+  readonly clientId: string
+  readonly usersChecked: number
+  readonly usersTotal: number
+  readonly differences: number
+}
+
+export interface VerifyListener {
+  progress(of: Progress): void
+  difference(of: Progress, difference: Difference): void
+  done(of: Progress): void
+}
+
+export interface VerifyOptions {
+  /** One app; all when undefined. */
+  readonly clientId: string | undefined
+  readonly signal: AbortSignal
+  readonly listener: VerifyListener
+}
+
+/** Nobody reads more; what is wrong that often has one cause. */
+export const maxDifferences = 1_000
+
+const userChecks: readonly (readonly [Check, (db: Db, asked: Asked) => Promise<DifferentRow[]>])[] =
+  [
+    ['usage_hourly', hourDifferences],
+    ['ticket_sessions', sessionDifferences],
+    ['charges', chargeDifferences],
+    ['ledger_entries', entryDifferences],
+    ['balances', headDifferences],
+    ['grants', grantDifferences],
+    ['prices', priceDifferences],
+    ['envelopes', envelopeDifferences],
+  ]
+
+/** Recomputes the books from the log. Reads only, each app from one snapshot, so that a running service is no hindrance. */
+export function createVerify({ pool }: { pool: Pool }) {
+  // Each app holds a connection for as long as it takes; the service needs the others.
+  const parallel = Math.max(1, Math.min(4, Math.floor((pool.options.max ?? 2) / 4)))
+
+  /** Tells the listener of every difference. NOT_FOUND for an app that is not there. */
+  async function verify({ clientId, signal, listener }: VerifyOptions): Promise<void> {
+    await forApps(pool, { clientId, parallel, signal }, (app) => verifyApp(app, signal, listener))
+    if (clientId === undefined && !signal.aborted) await verifyEnvelopes(listener)
+  }
+
+  async function verifyApp(
+    app: BookedApp,
+    signal: AbortSignal,
+    listener: VerifyListener,
+  ): Promise<void> {
+    await tx(pool, async (db) => {
+      await beginSnapshot(db)
+      const archived = await archivedMonths(db, app.id)
+      const state = {
+        clientId: app.clientId,
+        usersChecked: 0,
+        usersTotal: await countUsers(db, app.id),
+        differences: 0,
+      }
+      report(state, listener, { check: 'archives', rows: await archiveDifferences(db, app.id) })
+      for await (const range of userRanges(db, app.id)) {
+        for (const [check, differences] of userChecks) {
+          if (signal.aborted) return
+          const limit = maxDifferences - state.differences
+          if (limit > 0)
+            report(state, listener, {
+              check,
+              rows: await differences(db, { ...range, archived, limit }),
+            })
+        }
+        state.usersChecked += range.users
+        if (state.differences >= maxDifferences) break
+        listener.progress({ ...state })
+      }
+      listener.done({ ...state })
+    })
+  }
+
+  /** An envelope stands for one ticket of one app, and which is told by the ticket alone. */
+  async function verifyEnvelopes(listener: VerifyListener): Promise<void> {
+    const { envelopes, tickets } = await tx(pool, async (db) => {
+      await beginSnapshot(db)
+      return countEnvelopes(db)
+    })
+    const state = { clientId: '', usersChecked: 0, usersTotal: 0, differences: 0 }
+    const counted = { stored: { count: String(envelopes) }, expected: { count: String(tickets) } }
+    report(state, listener, {
+      check: 'envelopes',
+      rows: [{ userId: null, externalUserId: null, key: {}, ...counted }],
+    })
+    listener.done(state)
+  }
+
+  return { verify }
+}
+
+export type Verify = ReturnType<typeof createVerify>
+
+type State = { -readonly [Field in keyof Progress]: Progress[Field] }
+
+function report(
+  state: State,
+  listener: VerifyListener,
+  { check, rows }: { check: Check; rows: readonly DifferentRow[] },
+): void {
+  for (const difference of rows.flatMap((row) => differencesOf(check, row))) {
+    if (state.differences >= maxDifferences) return
+    state.differences += 1
+    listener.difference({ ...state }, difference)
+  }
+}

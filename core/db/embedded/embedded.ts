@@ -1,0 +1,210 @@
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { chown, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { join, resolve } from 'node:path'
+import { Client } from 'pg'
+import type { Log } from '../../lib/log.ts'
+import { silentLog } from '../../lib/log.ts'
+import { lockDirectory } from '../../lib/directory-lock.ts'
+import { locatePostgres } from './binaries.ts'
+import { stopLeftOver } from './left-over.ts'
+import {
+  complaint,
+  openServerLog,
+  runInitdb,
+  runsAs,
+  spawnPostgres,
+  type Cluster,
+  type PostgresProcess,
+} from './process.ts'
+
+export type EmbeddedPostgresOptions = {
+  /** Holds the cluster, its password and its log. Created when missing; one process at a time. */
+  readonly dataDir: string
+  /** A free port when absent. */
+  readonly port?: number
+  readonly log?: Log
+  /** Further server settings, by their postgresql.conf names. */
+  readonly settings?: Readonly<Record<string, string>>
+  /** Called when the server ends although nobody stopped it. */
+  readonly onUnexpectedExit?: (reason: string) => void
+}
+
+export type EmbeddedPostgres = { readonly url: string; stop: () => Promise<void> }
+
+const DATABASE = 'tollgate'
+const START_ATTEMPTS = 5
+const READY_TIMEOUT_MS = 60_000
+
+/** Small enough for a laptop, durable like any other PostgreSQL. */
+const SETTINGS = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  shared_buffers: '128MB',
+  max_connections: '60',
+  max_wal_size: '1GB',
+  fsync: 'on',
+  jit: 'off',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+  log_checkpoints: 'off',
+}
+
+/**
+ * Starts PostgreSQL from the dependencies on `dataDir`, listening on loopback only, and creates the
+ * database `tollgate`. What a killed predecessor left running there is stopped first. `stop` waits
+ * for a clean shutdown and may be called again. Fails with one clear line when another process
+ * uses the directory or this platform has no binaries.
+ */
+export async function startEmbeddedPostgres(
+  options: EmbeddedPostgresOptions,
+): Promise<EmbeddedPostgres> {
+  const dataDir = resolve(options.dataDir)
+  await mkdir(dataDir, { recursive: true, mode: 0o711 })
+  const unlock = await lockDirectory(dataDir, 'TOLLGATE_DATA_DIR')
+  try {
+    const { url, stop } = await startLocked({ ...options, dataDir })
+    let stopping: Promise<void> | undefined
+    return { url, stop: () => (stopping ??= stop().finally(unlock)) }
+  } catch (error) {
+    await unlock()
+    throw error
+  }
+}
+
+async function startLocked(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
+  const log = options.log ?? silentLog()
+  const directory = join(options.dataDir, 'cluster')
+  const cluster: Cluster = {
+    directory,
+    user: await runsAs(directory),
+    binaries: await locatePostgres(),
+    serverLog: await openServerLog(join(options.dataDir, 'postgres.log')),
+  }
+  try {
+    await stopLeftOver(directory, log)
+    const settings = { ...SETTINGS, ...options.settings }
+    const password = await initialise(cluster, options.dataDir, settings.fsync !== 'off')
+    const server = await startServer({ cluster, password, settings, port: options.port })
+    server.process.onUnexpectedExit((reason) => {
+      log.error({ reason }, 'embedded PostgreSQL ended unexpectedly')
+      options.onUnexpectedExit?.(reason)
+    })
+    return { url: server.url, stop: server.process.stop }
+  } finally {
+    await cluster.serverLog.file.close()
+  }
+}
+
+/**
+ * Creates the cluster unless it is there, and returns its password. It is made beside its place
+ * and moved there whole, so a start that was killed leaves nothing half made.
+ */
+async function initialise(cluster: Cluster, dataDir: string, sync: boolean): Promise<string> {
+  const passwordFile = join(dataDir, 'password')
+  if (await exists(join(cluster.directory, 'PG_VERSION'))) {
+    return (await readFile(passwordFile, 'utf8')).trim()
+  }
+  const password = randomBytes(24).toString('base64url')
+  await writeFile(passwordFile, `${password}\n`, { mode: 0o600 })
+  const unfinished = { ...cluster, directory: `${cluster.directory}.new` }
+  await rm(unfinished.directory, { recursive: true, force: true })
+  await mkdir(unfinished.directory, { mode: 0o700 })
+  if (cluster.user) await chown(unfinished.directory, cluster.user.uid, cluster.user.gid)
+
+  const handover = join(dataDir, 'password.new')
+  await writeFile(handover, password, { mode: 0o600 })
+  if (cluster.user) await chown(handover, cluster.user.uid, cluster.user.gid)
+  const opened = await open(handover, 'r')
+  try {
+    await rm(handover)
+    await runInitdb(unfinished, opened.fd, sync)
+  } finally {
+    await opened.close()
+  }
+  await rename(unfinished.directory, cluster.directory)
+  return password
+}
+
+type ServerOptions = {
+  cluster: Cluster
+  password: string
+  settings: Record<string, string>
+  port: number | undefined
+}
+
+async function startServer({ cluster, password, settings, port: wanted }: ServerOptions) {
+  for (let attempt = 1; ; attempt++) {
+    const port = wanted ?? (await freePort())
+    const process = spawnPostgres(cluster, { ...settings, port: String(port) })
+    const url = `postgres://${DATABASE}:${password}@127.0.0.1:${port}/${DATABASE}`
+    const problem = await ready(process, url)
+    if (problem === null) return { process, url }
+    await process.stop()
+    const failure = `${problem}: ${await complaint(cluster.serverLog)}`
+    // The port was taken in between, or a killed predecessor's children are still leaving.
+    const passing = /Address already in use|pre-existing shared memory block/.test(failure)
+    if (attempt === START_ATTEMPTS || !passing) {
+      throw new Error(`embedded PostgreSQL did not start: ${failure}`)
+    }
+    await delay(200 * attempt)
+  }
+}
+
+/** Null as soon as the database is there and answers; otherwise why the server did not start. */
+async function ready(process: PostgresProcess, url: string): Promise<string | null> {
+  const deadline = Date.now() + READY_TIMEOUT_MS
+  for (;;) {
+    const problem = await createDatabase(url).then(
+      () => null,
+      (error: Error) => error.message,
+    )
+    if (problem === null) return null
+    const ended = process.ended()
+    if (ended !== null) return ended
+    // Refused: not listening yet. Starting up, not yet accepting, in recovery: recovering. Anything else will not pass.
+    if (!/ECONNREFUSED|starting up|shutting down|not yet accepting|in recovery/.test(problem))
+      return problem
+    if (Date.now() > deadline) return `no answer within ${READY_TIMEOUT_MS / 1000} s`
+    await delay(20)
+  }
+}
+
+async function createDatabase(url: string): Promise<void> {
+  const client = new Client({
+    connectionString: Object.assign(new URL(url), { pathname: '/postgres' }).href,
+    connectionTimeoutMillis: 10_000,
+  })
+  client.on('error', () => {})
+  await client.connect()
+  try {
+    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [
+      DATABASE,
+    ])
+    if (rowCount === 0) await client.query(`create database ${DATABASE}`)
+  } finally {
+    await client.end()
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  if (address === null || typeof address === 'string') throw new Error('no free port')
+  return address.port
+}
+
+function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+function delay(ms: number): Promise<void> {
+  return new Promise((done) => setTimeout(done, ms))
+}

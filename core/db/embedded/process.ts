@@ -1,0 +1,177 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { open, readFile, rename, stat, type FileHandle } from 'node:fs/promises'
+import type { Binaries } from './binaries.ts'
+
+export type Cluster = {
+  readonly directory: string
+  /** Whom root runs it as; null when this process is not root's. */
+  readonly user: { readonly uid: number; readonly gid: number } | null
+  readonly binaries: Binaries
+  readonly serverLog: ServerLog
+}
+
+/** Where the server and initdb write; `from` is where this start's lines begin. */
+export type ServerLog = {
+  readonly path: string
+  readonly file: FileHandle
+  readonly from: number
+}
+
+export type PostgresProcess = {
+  /** Why it ended, or null while it runs. */
+  ended: () => string | null
+  onUnexpectedExit: (callback: (reason: string) => void) => void
+  stop: () => Promise<void>
+}
+
+const NOBODY = { uid: 65534, gid: 65534 }
+const LOG_BYTES = 1024 * 1024
+const INITDB_TIMEOUT_MS = 60_000
+
+/** The environment of the parent could redirect the server (PGDATA, PGPORT) and is not passed. */
+const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
+
+/** PostgreSQL's fast and immediate shutdown, then no choice, each with the time it gets. */
+const SHUTDOWN = [
+  ['SIGINT', 10_000],
+  ['SIGQUIT', 5_000],
+  ['SIGKILL', 5_000],
+] as const
+
+/**
+ * PostgreSQL refuses to run as root: root runs it as the cluster's owner, or as nobody. Throws when
+ * the cluster belongs to somebody else and this process may not become them.
+ */
+export async function runsAs(directory: string): Promise<Cluster['user']> {
+  const uid = process.getuid?.()
+  const owner = await stat(directory).catch(() => null)
+  if (uid === 0) return owner && owner.uid !== 0 ? { uid: owner.uid, gid: owner.gid } : NOBODY
+  if (owner && owner.uid !== uid) {
+    throw new Error(
+      `${directory} belongs to user ${owner.uid}: start tollgate as that user or as root`,
+    )
+  }
+  return null
+}
+
+/** The server's own log, started anew when it has grown past 1 MiB; one older file is kept. */
+export async function openServerLog(path: string): Promise<ServerLog> {
+  const size = await stat(path).then(
+    (file) => file.size,
+    () => 0,
+  )
+  if (size > LOG_BYTES) await rename(path, `${path}.1`)
+  return { path, file: await open(path, 'a', 0o600), from: size > LOG_BYTES ? 0 : size }
+}
+
+/** What the server said last in this start: its complaint, when it did not come up. */
+export async function complaint({ path, from }: ServerLog): Promise<string> {
+  const lines = (await readFile(path)).subarray(from).toString('utf8').trim().split('\n')
+  const said = lines.findLast((line) => /FATAL|PANIC|error:/.test(line)) ?? lines.at(-1) ?? ''
+  return `${said.slice(0, 500) || 'no reason given'} (${path})`
+}
+
+/** Fills the cluster's empty directory; the superuser's password is read from `passwordFd`. */
+export async function runInitdb(
+  cluster: Cluster,
+  passwordFd: number,
+  sync: boolean,
+): Promise<void> {
+  const options = [
+    `--pgdata=${reachable(cluster)}`,
+    '--username=tollgate',
+    '--pwfile=/dev/fd/3',
+    '--auth=scram-sha-256',
+    '--encoding=UTF8',
+    '--locale=C',
+    '--locale-provider=builtin',
+    '--builtin-locale=C.UTF-8',
+    ...(sync ? [] : ['--no-sync']),
+  ]
+  const { fd } = cluster.serverLog.file
+  const child = spawn(cluster.binaries.initdb, options, {
+    ...surroundings(cluster),
+    stdio: ['ignore', fd, fd, passwordFd],
+    timeout: INITDB_TIMEOUT_MS,
+  })
+  const [code] = await once(child, 'exit')
+  if (code === 0) return
+  throw new Error(`embedded PostgreSQL's initdb failed: ${await complaint(cluster.serverLog)}`)
+}
+
+/**
+ * Starts the server. A watcher beside it holds a pipe from this process and stops the server when
+ * the pipe breaks, so that the server ends with this process however that ends.
+ */
+export function spawnPostgres(cluster: Cluster, settings: Record<string, string>): PostgresProcess {
+  const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  // Forked twice: the server restarts its sessions when a child it does not know is killed.
+  const script = '( { read -r _ <&3 || kill -INT $$; } & ); exec "$@" 3<&-'
+  const command = [cluster.binaries.postgres, '-D', reachable(cluster), ...flags]
+  const { fd } = cluster.serverLog.file
+  const child = spawn('/bin/sh', ['-c', script, 'postgres', ...command], {
+    ...surroundings(cluster),
+    stdio: ['ignore', fd, fd, 'pipe'],
+    // A session of its own: Ctrl-C in the terminal reaches this process first, which then stops it.
+    detached: true,
+  })
+  const [, , , watcher] = child.stdio
+  let reason: string | null = null
+  let stopping: Promise<void> | undefined
+  let report: (reason: string) => void = () => {}
+  const exited = new Promise<void>((resolve) => {
+    const ended = (why: string) => {
+      reason ??= why
+      // Tells the watcher that there is nothing left to stop.
+      if (watcher && 'end' in watcher) watcher.end('\n')
+      process.off('exit', interrupt)
+      resolve()
+      if (stopping === undefined) report(why)
+    }
+    child.once('error', (error) => ended(error.message))
+    child.once('exit', (code, signal) => ended(`exited with ${signal ?? `code ${code}`}`))
+  })
+  const interrupt = () => child.kill('SIGINT')
+  process.once('exit', interrupt)
+  watcher?.on('error', () => {})
+  child.unref()
+  if (watcher && 'unref' in watcher && typeof watcher.unref === 'function') watcher.unref()
+  return {
+    ended: () => reason,
+    onUnexpectedExit: (callback) => {
+      report = callback
+      if (reason !== null) callback(reason)
+    },
+    stop: () => (stopping ??= shutDown((signal) => child.kill(signal), exited)),
+  }
+}
+
+type Send = (signal: NodeJS.Signals) => unknown
+
+/** Asks with each signal of the shutdown in turn until `exited`. */
+export async function shutDown(send: Send, exited: Promise<void>): Promise<void> {
+  for (const [signal, patienceMs] of SHUTDOWN) {
+    send(signal)
+    let timer: NodeJS.Timeout | undefined
+    const timeout = new Promise<'late'>((resolve) => {
+      timer = setTimeout(resolve, patienceMs, 'late')
+    })
+    const outcome = await Promise.race([exited, timeout])
+    clearTimeout(timer)
+    if (outcome !== 'late') return
+  }
+}
+
+function surroundings({ directory, user }: Cluster) {
+  return { cwd: directory, env: ENVIRONMENT, ...user }
+}
+
+/**
+ * The directory's name for the server. Root's server may be barred from a directory above it (a
+ * project under /root), but not from the working directory it was started in, and every process of
+ * PostgreSQL stays there.
+ */
+function reachable({ directory, user }: Cluster): string {
+  return user !== null && process.platform === 'linux' ? '/proc/self/cwd' : directory
+}

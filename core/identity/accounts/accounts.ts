@@ -1,0 +1,246 @@
+import { hash, randomBytes } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
+import { type ClientId, accountId } from '../../platform/ids.ts'
+import { newSecret, uuidV7 } from '../../lib/crypto.ts'
+import { type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
+import * as store from './store.ts'
+import { createTurns } from '../../lib/concurrency.ts'
+
+export interface AccountsDeps {
+  readonly pool: Pool
+  readonly now: Now
+  /** A session nobody uses for so long is over. */
+  readonly idleSeconds: number
+}
+
+const daySeconds = 86_400
+/** However much it is used, a session ends after this. */
+const absoluteSeconds = 90 * daySeconds
+const resetSeconds = 3_600
+const touchEveryMs = 60_000
+const newToken = (): string => randomBytes(32).toString('base64url')
+const hashOf = (token: string): Buffer => hash('sha256', token, 'buffer')
+
+export interface LiveSession {
+  readonly account: store.Account
+  readonly csrfToken: string
+  readonly authTime: Date
+  readonly expiresAt: Date
+}
+
+/** Dashboard people and their server-side sessions (decision 16). Tokens are kept as SHA-256 hashes only. */
+export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
+  // argon2 takes 19 MiB and a thread of four: a crowd must neither fill the memory nor starve the rest.
+  const turns = createTurns({ running: 2, waiting: 64 })
+
+  /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
+  async function logIn(email: string, password: string) {
+    const found = email.length > 320 ? null : await store.findByEmail(pool, email.trim())
+    // What is longer than any password can be is not worth hashing.
+    const stored = password.length > passwordMax ? null : (found?.passwordHash ?? null)
+    const matches = await turns(() => passwordMatches(password.slice(0, passwordMax), stored))
+    if (!found || !matches)
+      throw new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
+    return begin(found)
+  }
+
+  /** The account behind an outside provider's subject; a verified address leads to the account that has it. */
+  async function logInWithIdentity(identity: {
+    issuer: string
+    subject: string
+    email: string
+    emailVerified: boolean
+    name: string
+  }) {
+    const known = await store.findByIdentity(pool, identity.issuer, identity.subject)
+    if (known) return begin(known)
+    if (!identity.emailVerified)
+      throw new DomainError('ACCESS_DENIED', 'the provider has not verified your e-mail address')
+    const email = parseEmail(identity.email)
+    const at = now()
+    const id = await tx(pool, async (db) => {
+      const made = await store.insertAccount(db, {
+        id: accountId(uuidV7(at.getTime())),
+        email,
+        name: identity.name.slice(0, 100),
+        isPlatformAdmin: false,
+        passwordHash: null,
+        at,
+      })
+      const account = made ?? (await store.findByEmail(db, email))
+      if (!account) throw new Error('an account that exists cannot be found')
+      return store.linkIdentity(db, {
+        issuer: identity.issuer,
+        subject: identity.subject,
+        accountId: account.id,
+        at,
+      })
+    })
+    const account = await store.findByIdentity(pool, identity.issuer, identity.subject)
+    if (account?.id !== id) throw new Error('an identity that was linked cannot be found')
+    return begin(account)
+  }
+
+  async function begin(account: store.Account): Promise<{ token: string; session: LiveSession }> {
+    const at = now()
+    const token = newToken()
+    const csrfToken = newToken()
+    await store.insertSession(pool, {
+      tokenHash: hashOf(token),
+      accountId: account.id,
+      csrfToken,
+      at,
+      expiresAt: addSeconds(at, absoluteSeconds),
+    })
+    return {
+      token,
+      session: { account, csrfToken, authTime: at, expiresAt: addSeconds(at, idleSeconds) },
+    }
+  }
+
+  const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashOf(token))
+
+  /** The live session of that token; being used keeps it alive. TOKEN_INVALID when it is over. */
+  async function session(token: string): Promise<LiveSession> {
+    const at = now()
+    const tokenHash = hashOf(token)
+    const found = await store.findSession(pool, tokenHash, {
+      at,
+      idleSince: addSeconds(at, -idleSeconds),
+    })
+    if (!found) throw new DomainError('TOKEN_INVALID', 'the session is over; log in again')
+    if (at.getTime() - found.lastSeenAt.getTime() >= touchEveryMs)
+      await store.touchSession(pool, tokenHash, at)
+    const idleEnd = addSeconds(at, idleSeconds)
+    const { account, csrfToken, authTime, expiresAt } = found
+    return { account, csrfToken, authTime, expiresAt: idleEnd < expiresAt ? idleEnd : expiresAt }
+  }
+
+  async function bySession(token: string): Promise<AccountCaller> {
+    const { account } = await session(token)
+    return {
+      kind: 'account',
+      accountId: account.id,
+      email: account.email,
+      isPlatformAdmin: account.isPlatformAdmin,
+    }
+  }
+
+  /** The account as a member of the app; null when there is no such app or the account may not see it. */
+  async function memberOf(
+    account: AccountCaller,
+    clientId: ClientId,
+  ): Promise<MemberCaller | null> {
+    const found = await store.findMembership(pool, account.accountId, clientId)
+    const role = account.isPlatformAdmin
+      ? 'owner'
+      : roles.find((known): known is Role => known === found?.role)
+    return found && role ? { ...account, kind: 'member', appId: found.appId, clientId, role } : null
+  }
+
+  /** CONFLICT when the address is taken. Without a password one is chosen, and told once. */
+  async function create(request: {
+    email: string
+    password: string | undefined
+    name: string
+    isPlatformAdmin: boolean
+  }) {
+    const at = now()
+    const email = parseEmail(request.email)
+    const name = parseName(request.name)
+    const password =
+      request.password === undefined ? newSecret('').slice(0, 20) : parsePassword(request.password)
+    const passwordHash = await turns(() => hashPassword(password))
+    const account = await store.insertAccount(pool, {
+      id: accountId(uuidV7(at.getTime())),
+      email,
+      name,
+      isPlatformAdmin: request.isPlatformAdmin,
+      passwordHash,
+      at,
+    })
+    if (!account)
+      throw new DomainError('CONFLICT', 'there is an account with this e-mail address already')
+    return { account, password: request.password === undefined ? password : undefined }
+  }
+
+  /** A token that sets a new password, once, within the hour. NOT_FOUND for an unknown address: operators only. */
+  async function startReset(email: string): Promise<{ token: string; expiresAt: Date }> {
+    const account = await store.findByEmail(pool, email.trim())
+    if (!account) throw new DomainError('NOT_FOUND', 'there is no account with this e-mail address')
+    const at = now()
+    const token = newToken()
+    const expiresAt = addSeconds(at, resetSeconds)
+    await store.insertReset(pool, {
+      tokenHash: hashOf(token),
+      accountId: account.id,
+      at,
+      expiresAt,
+    })
+    return { token, expiresAt }
+  }
+
+  /** Sets the password and ends every session of the account. GRANT_INVALID for a token that is used or too old. */
+  async function reset(token: string, password: string): Promise<void> {
+    const passwordHash = await turns(() => hashPassword(parsePassword(password)))
+    await tx(pool, async (db) => {
+      const at = now()
+      const account = await store.useReset(db, hashOf(token), at)
+      if (!account)
+        throw new DomainError(
+          'GRANT_INVALID',
+          'this link was used already, or is too old; ask for a new one',
+        )
+      await store.setPassword(db, account, passwordHash)
+      await store.endResets(db, account, at)
+      await store.deleteSessionsOf(db, account)
+    })
+  }
+
+  const forgetEnded = (): Promise<void> => store.forgetEnded(pool, now())
+
+  return {
+    logIn,
+    logInWithIdentity,
+    logOut,
+    session,
+    bySession,
+    memberOf,
+    create,
+    startReset,
+    reset,
+    forgetEnded,
+  }
+}
+
+export type Accounts = ReturnType<typeof createAccounts>
+
+const passwordMin = 12
+const passwordMax = 200
+const emailSyntax = /^[^\s@\p{Cc}]{1,64}@[^\s@\p{Cc}]{1,255}$/u
+
+function parsePassword(password: string): string {
+  if (password.length >= passwordMin && password.length <= passwordMax) return password
+  throw new DomainError(
+    'REQUEST_INVALID',
+    `the password must have ${passwordMin} to ${passwordMax} characters`,
+  )
+}
+
+function parseEmail(text: string): string {
+  const email = text.trim()
+  if (emailSyntax.test(email)) return email
+  throw new DomainError('REQUEST_INVALID', 'email must be an e-mail address')
+}
+
+function parseName(text: string): string {
+  const name = text.trim()
+  if (name.length <= 100 && !/\p{Cc}/u.test(name)) return name
+  throw new DomainError(
+    'REQUEST_INVALID',
+    'name must have at most 100 characters, none of them a control character',
+  )
+}

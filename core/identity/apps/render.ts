@@ -1,0 +1,67 @@
+import type { AppView } from './management.ts'
+import type { AuditRow, ClientRow, DomainRow, OwnAppRow } from './management-store.ts'
+import type { MemberRow } from '../members/store.ts'
+
+export const ownApp = (row: OwnAppRow) => ({
+  clientId: row.client_id,
+  name: row.name,
+  // A platform admin sees apps that it is no member of.
+  role: row.role ?? '',
+  isOwner: row.role === 'owner',
+  createdAt: row.created_at.toISOString(),
+})
+
+export const app = (
+  { app: row, publicClient, m2mClient, domains }: AppView,
+  { role, defaultDmzUrl }: { role: string; defaultDmzUrl: string },
+) => ({
+  clientId: publicClient.client_id,
+  name: row.name,
+  status: row.status === 'active' ? 'approved' : row.status,
+  color: row.color,
+  developerName: row.developer_name,
+  websiteUrl: row.website_url,
+  createdAt: row.created_at.toISOString(),
+  oidcClient: client(publicClient),
+  m2mOidcClient: client(m2mClient),
+  domains: domains.map(domain),
+  dmzUrl: row.dmz_url || defaultDmzUrl,
+  meteringMode: row.metering_mode,
+  role,
+})
+
+const client = (row: ClientRow) => ({
+  clientId: row.client_id,
+  redirectUris: row.redirect_uris,
+  postLogoutRedirectUris: row.post_logout_redirect_uris,
+  allowedScopes: row.scopes,
+  grantTypes: row.grant_types,
+  tokenEndpointAuthMethod: row.kind === 'public' ? 'none' : 'client_secret_basic',
+  hasSecret: row.has_secret,
+  initiateLoginUri: row.initiate_login_uri ?? undefined,
+  deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
+})
+
+export const domain = (row: DomainRow) => ({
+  id: row.id,
+  origin: row.origin,
+  createdAt: row.created_at.toISOString(),
+})
+
+export const member = (row: MemberRow) => ({
+  accountId: row.account_id,
+  email: row.email,
+  name: row.name,
+  role: row.role,
+  createdAt: row.created_at.toISOString(),
+})
+
+export const auditEntry = (row: AuditRow) => ({
+  id: row.id,
+  actor: row.actor,
+  action: row.action,
+  status: row.status,
+  correlationId: row.correlation_id ?? undefined,
+  detailsJson: JSON.stringify(row.details),
+  createdAt: row.created_at.toISOString(),
+})

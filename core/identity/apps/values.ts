@@ -1,0 +1,143 @@
+import { isIP } from 'node:net'
+import { DomainError } from '../../../proto/errors.ts'
+import { publicVocabulary } from '../../../proto/scopes.ts'
+import { type Role, roles } from '../../rpc/callers.ts'
+import { publicGrants } from '../types.ts'
+
+/** What an app's people may type in, or REQUEST_INVALID with the reason. */
+
+const uriMax = 2_000
+const urisMax = 20
+const controls = /\p{Cc}|\p{Cs}/u
+const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
+
+/** 1 to 100 characters after trimming. */
+export function parseName(text: string, field = 'name'): string {
+  const name = text.trim()
+  if (name === '' || name.length > 100 || controls.test(name)) {
+    throw invalid(`${field} must have 1 to 100 characters, none of them a control character`)
+  }
+  return name
+}
+
+/** As a name, and empty clears it. */
+export const parseOptionalName = (text: string, field: string): string =>
+  text.trim() === '' ? '' : parseName(text, field)
+
+export function parseColor(text: string): string {
+  const color = text.trim().toLowerCase()
+  if (!/^#[0-9a-f]{6}$/.test(color)) throw invalid('color must be #rrggbb')
+  return color
+}
+
+/** An http or https URL without credentials; empty clears it. */
+export function parseWebUrl(text: string, field: string): string {
+  if (text.trim() === '') return ''
+  const url = parseUrl(text.trim(), field)
+  if (url.protocol !== 'https:' && url.protocol !== 'http:')
+    throw invalid(`${field} must be an http or https URL`)
+  return url.href.replace(/\/$/, '')
+}
+
+export function parseMeteringMode(text: string): 'stream' | 'direct' {
+  if (text !== 'stream' && text !== 'direct')
+    throw invalid('meteringMode must be one of: stream, direct')
+  return text
+}
+
+export function parseRole(text: string): Role {
+  const role = roles.find((known) => known === text)
+  if (!role) throw invalid(`role must be one of: ${roles.join(', ')}`)
+  return role
+}
+
+/**
+ * Addresses to redirect to, kept as they were written because they are compared as text (RFC 9700 section 2.1):
+ * https, http on the loopback (RFC 8252 section 7.3), or a private-use scheme with a dot (section 7.1).
+ */
+export function parseRedirectUris(values: readonly string[], field: string): string[] {
+  if (values.length > urisMax) throw invalid(`${field} may have at most ${urisMax} entries`)
+  for (const value of values) checkRedirectUri(value, field)
+  return [...new Set(values)]
+}
+
+function checkRedirectUri(value: string, field: string): void {
+  const url = parseUrl(value, field)
+  if (value.includes('#')) throw invalid(`${field}: a redirect URI has no fragment`)
+  if (value.includes('*')) throw invalid(`${field}: a redirect URI has no wildcard`)
+  const scheme = url.protocol.slice(0, -1)
+  if (scheme === 'https') return
+  const isPrivateUse = scheme.includes('.') && scheme !== '.'
+  if (!isPrivateUse && !(scheme === 'http' && loopbackHosts.has(url.hostname))) {
+    throw invalid(
+      `${field} must be https, http on localhost, or a private-use scheme such as com.example.app:/done`,
+    )
+  }
+}
+
+/** Where a third party starts a login; https, or http on localhost. Empty clears it. */
+export function parseInitiateLoginUri(text: string): string | null {
+  if (text.trim() === '') return null
+  const url = parseUrl(text.trim(), 'initiateLoginUri')
+  const fits =
+    url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
+  if (!fits || text.includes('#'))
+    throw invalid('initiateLoginUri must be https, or http on localhost, without a fragment')
+  return text.trim()
+}
+
+export const parseScopes = (values: readonly string[]): string[] =>
+  parseWords(values, { field: 'allowedScopes', known: publicVocabulary })
+
+export const parseGrantTypes = (values: readonly string[]): string[] =>
+  parseWords(values, { field: 'grantTypes', known: publicGrants })
+
+function parseWords(
+  values: readonly string[],
+  { field, known }: { field: string; known: readonly string[] },
+): string[] {
+  if (values.some((value) => !known.includes(value)))
+    throw invalid(`${field} may hold only: ${known.join(', ')}`)
+  return [...new Set(values)]
+}
+
+/** An origin as browsers send it (RFC 6454 section 6.1): https, or http on localhost. A bare host means https. */
+export function parseOrigin(text: string): string {
+  const given = text.trim()
+  const url = parseUrl(
+    /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : `https://${given}`,
+    'domain',
+  )
+  if (
+    url.pathname !== '/' ||
+    url.search !== '' ||
+    url.hash !== '' ||
+    given.includes('*') ||
+    given.includes('#')
+  ) {
+    throw invalid(
+      'domain must be an origin such as https://app.example.com, without a path or wildcard',
+    )
+  }
+  const fits =
+    url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
+  if (!fits) throw invalid('domain must be https, or http on localhost')
+  const isName =
+    url.hostname.includes('.') ||
+    loopbackHosts.has(url.hostname) ||
+    isIP(url.hostname.replace(/[[\]]/g, '')) > 0
+  if (!isName) throw invalid('domain must name a whole host')
+  return url.origin
+}
+
+function parseUrl(text: string, field: string): URL {
+  if (text.length > uriMax || controls.test(text) || /\s/.test(text) || !URL.canParse(text)) {
+    throw invalid(`${field} must be absolute and at most ${uriMax} characters`)
+  }
+  const url = new URL(text)
+  if (url.username !== '' || url.password !== '')
+    throw invalid(`${field} must not hold credentials`)
+  return url
+}

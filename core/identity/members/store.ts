@@ -1,0 +1,61 @@
+import type { AppId } from '../../platform/ids.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { Role } from '../../rpc/callers.ts'
+
+export interface MemberRow {
+  account_id: string
+  email: string
+  name: string
+  role: Role
+  created_at: Date
+}
+
+export const listMembers = (db: Db, app: AppId): Promise<MemberRow[]> =>
+  many<MemberRow>(
+    db,
+    sql`
+    select m.account_id, a.email, a.name, m.role, m.created_at
+    from members m
+    join accounts a on a.id = m.account_id
+    where m.app_id = ${app}
+    order by m.created_at, m.account_id`,
+  )
+
+export const findMember = (db: Db, app: AppId, account: string): Promise<MemberRow | null> =>
+  maybeOne<MemberRow>(
+    db,
+    sql`
+    select m.account_id, a.email, a.name, m.role, m.created_at
+    from members m
+    join accounts a on a.id = m.account_id
+    where m.app_id = ${app} and m.account_id = ${account}`,
+  )
+
+export const findAccount = (db: Db, email: string): Promise<{ id: string } | null> =>
+  maybeOne<{ id: string }>(db, sql`select id from accounts where lower(email) = lower(${email})`)
+
+export async function countMembers(
+  db: Db,
+  app: AppId,
+): Promise<{ members: number; owners: number }> {
+  return one<{ members: number; owners: number }>(
+    db,
+    sql`
+    select count(*)::int as members, (count(*) filter (where role = 'owner'))::int as owners
+    from members where app_id = ${app}`,
+  )
+}
+
+export async function putMember(
+  db: Db,
+  member: { app: AppId; account: string; role: Role; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into members (app_id, account_id, role, created_at)
+    values (${member.app}, ${member.account}, ${member.role}, ${member.at})
+    on conflict (app_id, account_id) do update set role = excluded.role`)
+}
+
+export async function deleteMember(db: Db, app: AppId, account: string): Promise<void> {
+  await db.query(sql`delete from members where app_id = ${app} and account_id = ${account}`)
+}

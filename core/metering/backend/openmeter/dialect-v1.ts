@@ -1,0 +1,126 @@
+import type { MeterRow } from '../backend.ts'
+import { eventType, pathOf } from '../catalog.ts'
+import type { Dialect } from './dialect.ts'
+import { listOf, member, numberOf, picked, textOf, textsOf } from './values.ts'
+
+const windows = { hour: 'HOUR', day: 'DAY', month: 'MONTH' } as const
+const replaced = [
+  'name',
+  'description',
+  'metadata',
+  'key',
+  'usageAttribution',
+  'primaryEmail',
+  'currency',
+  'billingAddress',
+]
+
+const isLive = (value: unknown): boolean =>
+  textOf(value, 'deletedAt') === null && textOf(value, 'archivedAt') === null
+
+/** API v1 of a self-hosted OpenMeter and of OpenMeter Cloud. */
+export const v1: Dialect = {
+  eventsPath: '/api/v1/events',
+
+  findMeter: (key) => ({ method: 'GET', path: `/api/v1/meters/${key}` }),
+  readMeter: (body, key) => {
+    const id = textOf(body, 'id')
+    if (id === null || textOf(body, 'slug') !== key || !isLive(body)) return null
+    return {
+      id,
+      eventType: textOf(body, 'eventType') ?? '',
+      aggregation: (textOf(body, 'aggregation') ?? '').toLowerCase(),
+      valueProperty: textOf(body, 'valueProperty'),
+      groupBy: textsOf(body, 'groupBy'),
+    }
+  },
+  createMeter: (meter) => ({
+    method: 'POST',
+    path: '/api/v1/meters',
+    text: JSON.stringify({
+      slug: meter.key,
+      name: meter.name,
+      eventType,
+      aggregation: meter.sums === null ? 'COUNT' : 'SUM',
+      ...(meter.sums === null ? {} : { valueProperty: pathOf(meter.sums) }),
+      groupBy: Object.fromEntries(meter.dimensions.map((name) => [name, pathOf(name)])),
+    }),
+  }),
+  createdMeter: (body) => textOf(body, 'id'),
+
+  findFeature: (_key, meter) => ({
+    method: 'GET',
+    path: '/api/v1/features',
+    query: { meterSlug: meter.key, page: '1', pageSize: '100' },
+  }),
+  readFeature: (body, key) => {
+    const items = Array.isArray(body) ? listOf(body, '') : listOf(body, 'items')
+    const found = items.find((item) => textOf(item, 'key') === key && isLive(item))
+    return found === undefined ? null : { meter: textOf(found, 'meterSlug') }
+  },
+  createFeature: (feature, meter) => ({
+    method: 'POST',
+    path: '/api/v1/features',
+    text: JSON.stringify({ key: feature.key, name: feature.name, meterSlug: meter.key }),
+  }),
+  isOf: (feature, meter) => feature.meter === meter.key,
+
+  createCustomer: ({ key, name, clientId }) => ({
+    method: 'POST',
+    path: '/api/v1/customers',
+    text: JSON.stringify({
+      key,
+      name,
+      metadata: { client_id: clientId },
+      usageAttribution: { subjectKeys: [key] },
+    }),
+  }),
+  // By its key, which is exact: the list's filter by key takes parts of keys, too.
+  findCustomer: (key) => ({ method: 'GET', path: `/api/v1/customers/${encodeURIComponent(key)}` }),
+  readCustomer: (body, key) => {
+    const id = textOf(body, 'id')
+    if (id === null || textOf(body, 'key') !== key || !isLive(body)) return null
+    const subjects = listOf(member(body, 'usageAttribution'), 'subjectKeys').filter(
+      (subject) => typeof subject === 'string',
+    )
+    return { id, subjects, raw: body }
+  },
+  attribute: (found, subject) => ({
+    method: 'PUT',
+    path: `/api/v1/customers/${found.id}`,
+    text: JSON.stringify({
+      ...picked(found.raw, replaced),
+      usageAttribution: { subjectKeys: [...found.subjects, subject] },
+    }),
+  }),
+
+  queryMeter: (meter, { clientId, customerKey, from, to, window, groupBy }) => ({
+    method: 'POST',
+    path: `/api/v1/meters/${meter.key}/query`,
+    text: JSON.stringify({
+      ...(from && { from: from.toISOString() }),
+      ...(to && { to: to.toISOString() }),
+      ...(window && { windowSize: windows[window], windowTimeZone: 'UTC' }),
+      ...(customerKey === undefined ? {} : { subject: [customerKey] }),
+      // Not `clientId`, which only names the query.
+      ...(clientId === null ? {} : { filterGroupBy: { client_id: [clientId] } }),
+      groupBy,
+    }),
+  }),
+  readRows: (body) => {
+    const rows = listOf(body, 'data').map((row): MeterRow | null => {
+      const value = numberOf(row, 'value')
+      const windowStart = textOf(row, 'windowStart')
+      const windowEnd = textOf(row, 'windowEnd')
+      if (value === null || windowStart === null || windowEnd === null) return null
+      return {
+        value,
+        windowStart,
+        windowEnd,
+        subject: textOf(row, 'subject'),
+        groupBy: textsOf(row, 'groupBy'),
+      }
+    })
+    return Array.isArray(member(body, 'data')) && rows.every((row) => row !== null) ? rows : null
+  },
+}

@@ -1,0 +1,121 @@
+import type { MeterRow } from '../backend.ts'
+import { eventType, pathOf } from '../catalog.ts'
+import type { Dialect } from './dialect.ts'
+import { listOf, member, numberOf, picked, textOf, textsOf } from './values.ts'
+
+const granularities = { hour: 'PT1H', day: 'P1D', month: 'P1M' } as const
+const replaced = ['name', 'description', 'labels', 'primary_email', 'currency', 'billing_address']
+
+/** The documented filter is exact, but one that a server does not know is ignored: whoever reads compares again. */
+const byKey = (path: string, key: string) =>
+  ({
+    method: 'GET',
+    path,
+    query: { 'filter[key][eq]': key, 'page[size]': '100', 'page[number]': '1' },
+  }) as const
+
+const listed = (body: unknown, key: string): unknown =>
+  listOf(body, 'data').find(
+    (item) => textOf(item, 'key') === key && textOf(item, 'deleted_at') === null,
+  )
+
+/** API v3, the one that Konnect and newer servers speak; its address ends in /v3. */
+export const v3: Dialect = {
+  eventsPath: '/openmeter/events',
+
+  findMeter: (key) => byKey('/openmeter/meters', key),
+  readMeter: (body, key) => {
+    const found = listed(body, key)
+    const id = textOf(found, 'id')
+    if (id === null) return null
+    return {
+      id,
+      eventType: textOf(found, 'event_type') ?? '',
+      aggregation: textOf(found, 'aggregation') ?? '',
+      valueProperty: textOf(found, 'value_property'),
+      groupBy: textsOf(found, 'dimensions'),
+    }
+  },
+  createMeter: (meter) => ({
+    method: 'POST',
+    path: '/openmeter/meters',
+    text: JSON.stringify({
+      key: meter.key,
+      name: meter.name,
+      event_type: eventType,
+      aggregation: meter.sums === null ? 'count' : 'sum',
+      ...(meter.sums === null ? {} : { value_property: pathOf(meter.sums) }),
+      dimensions: Object.fromEntries(meter.dimensions.map((name) => [name, pathOf(name)])),
+    }),
+  }),
+  createdMeter: (body) => textOf(body, 'id'),
+
+  findFeature: (key) => byKey('/openmeter/features', key),
+  readFeature: (body, key) => {
+    const found = listed(body, key)
+    return found === undefined ? null : { meter: textOf(member(found, 'meter'), 'id') }
+  },
+  createFeature: (feature, meter) => ({
+    method: 'POST',
+    path: '/openmeter/features',
+    text: JSON.stringify({ key: feature.key, name: feature.name, meter: { id: meter.id } }),
+  }),
+  isOf: (feature, meter) => feature.meter === meter.id,
+
+  createCustomer: ({ key, name, clientId }) => ({
+    method: 'POST',
+    path: '/openmeter/customers',
+    text: JSON.stringify({
+      key,
+      name,
+      labels: { client_id: clientId },
+      usage_attribution: { subject_keys: [key] },
+    }),
+  }),
+  findCustomer: (key) => byKey('/openmeter/customers', key),
+  readCustomer: (body, key) => {
+    const found = listed(body, key)
+    const id = textOf(found, 'id')
+    if (id === null) return null
+    const subjects = listOf(member(found, 'usage_attribution'), 'subject_keys').filter(
+      (subject) => typeof subject === 'string',
+    )
+    return { id, subjects, raw: found }
+  },
+  attribute: (found, subject) => ({
+    method: 'PUT',
+    path: `/openmeter/customers/${found.id}`,
+    text: JSON.stringify({
+      ...picked(found.raw, replaced),
+      usage_attribution: { subject_keys: [...found.subjects, subject] },
+    }),
+  }),
+
+  queryMeter: (meter, { clientId, customerKey, from, to, window, groupBy }) => ({
+    method: 'POST',
+    path: `/openmeter/meters/${meter.id}/query`,
+    text: JSON.stringify({
+      ...(from && { from: from.toISOString() }),
+      ...(to && { to: to.toISOString() }),
+      ...(window && { granularity: granularities[window], time_zone: 'UTC' }),
+      filters: {
+        dimensions: {
+          ...(clientId === null ? {} : { client_id: { eq: clientId } }),
+          ...(customerKey === undefined ? {} : { subject: { eq: customerKey } }),
+        },
+      },
+      group_by_dimensions: groupBy,
+    }),
+  }),
+  readRows: (body) => {
+    const rows = listOf(body, 'data').map((row): MeterRow | null => {
+      const value = numberOf(row, 'value')
+      const windowStart = textOf(row, 'from')
+      const windowEnd = textOf(row, 'to')
+      if (value === null || windowStart === null || windowEnd === null) return null
+      const { subject = null, ...groupBy } = textsOf(row, 'dimensions')
+      return { value, windowStart, windowEnd, subject, groupBy }
+    })
+    return Array.isArray(member(body, 'data')) && rows.every((row) => row !== null) ? rows : null
+  },
+}

@@ -1,0 +1,148 @@
+import type { OpenMeterConfig } from '../config.ts'
+
+export interface HttpRequest {
+  readonly method: 'GET' | 'POST' | 'PUT'
+  /** Below the address of the settings; its parts are encoded already. */
+  readonly path: string
+  readonly query?: Readonly<Record<string, string>>
+  /** Sent as it is. */
+  readonly text?: string
+  readonly contentType?: string
+  readonly signal?: AbortSignal | undefined
+}
+
+/** An answer, or why there is none. `why` never holds a credential. */
+export type HttpAnswer =
+  | { readonly status: number; readonly body: unknown; readonly retryAfterMs: number | undefined }
+  | { readonly status: null; readonly kind: 'away' | 'broken'; readonly why: string }
+
+const maxAnswerBytes = 32 * 1024 * 1024
+
+/** Requests with a time limit and a bounded answer. Never throws. */
+export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
+  return async ({
+    method,
+    path,
+    query,
+    text,
+    contentType = 'application/json',
+    signal,
+  }: HttpRequest): Promise<HttpAnswer> => {
+    const search = query === undefined ? '' : `?${new URLSearchParams(query)}`
+    const limit = AbortSignal.timeout(timeoutMs)
+    try {
+      const response = await fetch(`${url}${path}${search}`, {
+        method,
+        redirect: 'manual',
+        signal: signal ? AbortSignal.any([limit, signal]) : limit,
+        headers: {
+          accept: 'application/json, application/problem+json',
+          'user-agent': 'tollgate',
+          ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+          ...(text === undefined ? {} : { 'content-type': contentType }),
+        },
+        ...(text === undefined ? {} : { body: text }),
+      })
+      const answer = await readBounded(response)
+      if (answer === null)
+        return { status: null, kind: 'broken', why: `answered more than ${maxAnswerBytes} bytes` }
+      return {
+        status: response.status,
+        body: parsed(answer),
+        retryAfterMs: retryAfter(response.headers.get('retry-after')),
+      }
+    } catch (error) {
+      return {
+        status: null,
+        kind: 'away',
+        why: limit.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error),
+      }
+    }
+  }
+}
+
+/** Null when it is too much. */
+async function readBounded(response: Response): Promise<string | null> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length
+    if (size > maxAnswerBytes) return null
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+const retryAfterMaxSeconds = 3_600
+
+/** Whole seconds; what is said as a date (RFC 9110 section 10.2.3) is left to our own back-off. */
+function retryAfter(value: string | null): number | undefined {
+  const seconds = value !== null && /^\d{1,9}$/.test(value) ? Number(value) : null
+  return seconds === null ? undefined : Math.min(seconds, retryAfterMaxSeconds) * 1000
+}
+
+// fetch wraps what went wrong with the connection.
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
+  if (!(cause instanceof Error)) return 'unknown failure'
+  return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
+}
+
+/** How a request that did not succeed is to be taken. */
+export interface Failure {
+  /**
+   * - `away`: no answer, or none now.
+   * - `misconfigured`: wrong address or key; an operator's to mend.
+   * - `refused`: this request is refused for what it says.
+   * - `broken`: the far end broke over it.
+   */
+  readonly kind: 'away' | 'misconfigured' | 'refused' | 'broken'
+  readonly why: string
+  readonly status: number | null
+  readonly retryAfterMs: number | undefined
+}
+
+const passing = new Set([408, 425, 429, 502, 503, 504])
+const setting = new Set([401, 403, 404, 405, 407])
+
+/** Null when the answer is a success. */
+export function failureOf(answer: HttpAnswer): Failure | null {
+  if (answer.status === null)
+    return { kind: answer.kind, why: answer.why, status: null, retryAfterMs: undefined }
+  const { status, body, retryAfterMs } = answer
+  if (status >= 200 && status < 300) return null
+  const kind = passing.has(status)
+    ? 'away'
+    : setting.has(status) || status < 400
+      ? 'misconfigured'
+      : status >= 500
+        ? 'broken'
+        : 'refused'
+  return { kind, why: `${hint(status)}${detailOf(body)}`, status, retryAfterMs }
+}
+
+function hint(status: number): string {
+  if (status === 401 || status === 403) return `answered ${status}; check OPENMETER_API_KEY`
+  if (status === 404 || status === 405 || status < 400)
+    return `answered ${status}; check OPENMETER_URL`
+  return `answered ${status}`
+}
+
+const detailLength = 300
+
+// RFC 9457: what the far end has to say about it, without control characters and bounded.
+function detailOf(body: unknown): string {
+  const detail =
+    typeof body === 'object' && body !== null && 'detail' in body ? body.detail : undefined
+  return typeof detail === 'string'
+    ? `: ${detail.replace(/\p{Cc}+/gu, ' ').slice(0, detailLength)}`
+    : ''
+}

@@ -1,0 +1,255 @@
+import {
+  Admin,
+  type BaseOptions,
+  type ConnectionPool,
+  Consumer,
+  type ConsumerOptions,
+  type MessagesStream,
+} from '@platformatic/kafka'
+import { isIP } from 'node:net'
+import type { Log } from '../../lib/log.ts'
+import { type Batcher, createBatcher } from './batcher.ts'
+import type { KafkaConfig } from '../config.ts'
+import { maxBatch } from '../ingest/ingest.ts'
+import { kafkaProblem } from './kafka-problems.ts'
+import type { EventSession, EventSource, StreamRecord } from '../types.ts'
+
+/** Where the stream was taken to; Postgres keeps it, in the transactions that took it there. */
+export interface Positions {
+  read(source: string): Promise<ReadonlyMap<number, bigint>>
+  rewind(position: { source: string; partition: number; nextOffset: bigint }): Promise<void>
+}
+
+export interface KafkaDeps {
+  readonly positions: Positions
+  readonly log: Log
+  readonly bounds?: KafkaBounds
+}
+
+/**
+ * What bounds the memory of collecting: at most one batch waits, two are prepared (one, where memory is short), of which
+ * the first has begun to be written, and one is finished; a fetch brings a part of one. A message beyond a bound comes
+ * alone.
+ */
+export interface KafkaBounds {
+  readonly maxRecords: number
+  readonly maxBatchBytes: number
+  readonly fetchBytes: number
+  readonly fetchPartitionBytes: number
+}
+
+const mib = 1024 * 1024
+
+/** The larger a batch, the less each of its events costs: a user's balance, hour and session are written once for all. */
+export const roomy: KafkaBounds = {
+  maxRecords: maxBatch,
+  maxBatchBytes: 24 * mib,
+  fetchBytes: 4 * mib,
+  fetchPartitionBytes: mib,
+}
+
+/** For a collector by itself, of which many may run beside each other. */
+export const lean: KafkaBounds = {
+  maxRecords: 1_500,
+  maxBatchBytes: 2 * mib,
+  fetchBytes: mib / 2,
+  fetchPartitionBytes: mib / 8,
+}
+
+const lingerMs = 50
+const heartbeatMs = 1_000
+const latestOffset = -1n
+const closeMs = 2_000
+
+type Stream = MessagesStream<Buffer, Buffer, Buffer, Buffer>
+
+/** The signer's topic, read by a consumer group that goes on where Postgres says. */
+export function createKafkaSource(
+  config: KafkaConfig,
+  { positions, log, bounds = roomy }: KafkaDeps,
+): EventSource {
+  const { topic } = config
+
+  async function open(): Promise<EventSession> {
+    const consumer = new Consumer(consumerOptions(config, bounds))
+    survive(consumer.connections)
+    try {
+      return await openWith(consumer)
+    } catch (error) {
+      await closeConsumer(consumer)
+      throw explained(error)
+    }
+  }
+
+  async function openWith(consumer: Consumer): Promise<EventSession> {
+    // Without a listener an error event would end the process; every operation reports its own failure besides.
+    let failed: (error: unknown) => void = (error) => log.debug({ err: error }, 'Kafka consumer')
+    consumer.on('error', (error: Error) => failed(error))
+    const source = await sourceOf(consumer)
+    const stream = await consumer.consume({
+      topics: [topic],
+      mode: 'manual',
+      fallbackMode: 'earliest',
+      autocommit: false,
+      offsets: await offsetsOf(consumer, source),
+    })
+    survive(stream.connections)
+    const batcher = feed(stream, source, bounds)
+    failed = (error) => batcher.fail(explained(error))
+    consumer.on('consumer:group:join', () => void catchUp(stream, source).catch(failed))
+    return {
+      next: batcher.next,
+      committed: (records) => commitToGroup(consumer, records),
+      close: async () => {
+        batcher.fail(new Error('the session is closed'))
+        await closeConsumer(consumer)
+      },
+    }
+  }
+
+  // A partition that comes from another collector goes on where that one left it. What is read twice is skipped by
+  // position in the database; opening a new stream instead would make the whole group rebalance again.
+  async function catchUp(stream: Stream, source: string): Promise<void> {
+    for (const [partition, offset] of await positions.read(source)) {
+      const key = `${topic}:${partition}`
+      if (offset > (stream.offsetsToFetch.get(key) ?? 0n)) stream.offsetsToFetch.set(key, offset)
+    }
+  }
+
+  // A topic that was deleted and made again starts at 0 again: its id tells the two apart.
+  async function sourceOf(consumer: Consumer): Promise<string> {
+    const find = () => consumer.metadata({ topics: [topic], forceUpdate: true })
+    const metadata = await find().catch((error: unknown) => {
+      if (!(error instanceof Error && /unknown topic/i.test(error.message))) throw error
+      return createTopic(config).then(find)
+    })
+    const id = metadata.topics.get(topic)?.id
+    if (id === undefined) throw new Error(`there is no topic ${topic}`)
+    return `kafka:${topic}:${id}`
+  }
+
+  async function offsetsOf(consumer: Consumer, source: string) {
+    const known = await positions.read(source)
+    const ends =
+      (await consumer.listOffsets({ topics: [topic], timestamp: latestOffset })).get(topic) ?? []
+    const offsets: { topic: string; partition: number; offset: bigint }[] = []
+    for (const [partition, offset] of known) {
+      const end = ends[partition]
+      if (end === undefined) continue
+      if (offset > end) {
+        log.error(
+          { source, partition, offset: String(offset), end: String(end) },
+          'the broker has lost events that were taken',
+        )
+        await positions.rewind({ source, partition, nextOffset: end })
+      }
+      offsets.push({ topic, partition, offset: offset > end ? end : offset })
+    }
+    return offsets
+  }
+
+  function commitToGroup(consumer: Consumer, records: readonly StreamRecord[]): void {
+    const next = new Map<number, bigint>()
+    for (const { partition, offset } of records)
+      if (offset !== null) next.set(partition, offset + 1n)
+    if (!consumer.isActive()) return
+    consumer
+      .commit({
+        offsets: [...next].map(([partition, offset]) => ({
+          topic,
+          partition,
+          offset,
+          leaderEpoch: -1,
+        })),
+      })
+      .catch((error: unknown) =>
+        log.debug({ err: error }, 'Kafka does not know how far the group is; Postgres does'),
+      )
+  }
+
+  async function closeConsumer(consumer: Consumer): Promise<void> {
+    const timer = new Promise<void>((resolve) => {
+      setTimeout(resolve, closeMs).unref()
+    })
+    await Promise.race([consumer.close(true).catch(() => {}), timer])
+  }
+
+  return { name: `kafka:${topic}`, open }
+}
+
+// The signer does not create its topic (signer-contract 5.1). With the broker's own numbers of partitions and copies.
+async function createTopic(config: KafkaConfig): Promise<void> {
+  const admin = new Admin(connectionOptions(config))
+  survive(admin.connections)
+  try {
+    await admin.createTopics({ topics: [config.topic], partitions: -1, replicas: -1 })
+  } finally {
+    await admin.close()
+  }
+}
+
+function feed(stream: Stream, source: string, { maxRecords, maxBatchBytes }: KafkaBounds): Batcher {
+  const batcher = createBatcher({
+    maxRecords,
+    maxBytes: maxBatchBytes,
+    lingerMs,
+    onFull: () => void stream.pause(),
+    onRoom: () => void stream.resume(),
+  })
+  stream.on('data', ({ partition, offset, value, timestamp }) =>
+    batcher.push({
+      // A record without a value is bytes that are no event, like any other.
+      source,
+      partition,
+      offset,
+      bytes: value ?? Buffer.alloc(0),
+      producedAtMs: Number(timestamp),
+    }),
+  )
+  stream.on('error', (error) => batcher.fail(explained(error)))
+  stream.on('close', () => batcher.fail(new Error('the Kafka stream has ended')))
+  return batcher
+}
+
+// Whoever asked for a connection hears of its first failure; a second one, which a login that is cut off brings, would
+// find no listener and end the process.
+function survive(pool: ConnectionPool): void {
+  pool.on('connecting', ({ connection }) => void connection.on('error', () => {}))
+}
+
+const explained = (error: unknown): Error => new Error(kafkaProblem(error), { cause: error })
+
+function consumerOptions(
+  config: KafkaConfig,
+  { fetchBytes, fetchPartitionBytes }: KafkaBounds,
+): ConsumerOptions<Buffer, Buffer, Buffer, Buffer> {
+  return {
+    ...connectionOptions(config),
+    groupId: config.group,
+    sessionTimeout: config.sessionSeconds * 1_000,
+    rebalanceTimeout: 60_000,
+    heartbeatInterval: heartbeatMs,
+    maxBytes: fetchBytes,
+    maxBytesPerPartition: fetchPartitionBytes,
+    maxWaitTime: 500,
+  }
+}
+
+function connectionOptions(config: KafkaConfig): BaseOptions {
+  return {
+    clientId: 'tollgate',
+    bootstrapBrokers: [...config.brokers],
+    connectTimeout: 5_000,
+    timeout: 10_000,
+    retries: 3,
+    retryDelay: 250,
+    ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
+    ...(config.tls && {
+      tls: { minVersion: 'TLSv1.2', ...(config.tls.ca !== null && { ca: config.tls.ca }) },
+      // A name is what a broker behind a balancer is found by; an address is none (RFC 6066 section 3).
+      tlsServerName: config.brokers.every(
+        (broker) => isIP(broker.replace(/:\d+$/, '').replace(/^\[|\]$/g, '')) === 0,
+      ),
+    }),
+  }
+}

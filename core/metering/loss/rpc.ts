@@ -1,0 +1,75 @@
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import { type Metered, m2mBasic, operator } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Period } from './query.ts'
+import type { LossReports, SessionLoss } from './report.ts'
+import type { AppLoss, LossSums } from './report-store.ts'
+
+export function createLossRpc({ losses, metered }: { losses: LossReports; metered: Metered }) {
+  const lossService: Handlers<pb.LossServiceServer> = {
+    listLoss: rpc(metered(m2mBasic()), async (request: pb.ListLossRequest, caller) => {
+      const { startDate, endDate, cursor, limit } = request
+      const found = await losses.ofApp(caller.appId, { startDate, endDate, cursor, limit })
+      return {
+        clientId: caller.clientId,
+        period: toPeriod(found.period),
+        totals: toTotals(found.totals),
+        sessions: found.sessions.map(toSession),
+        nextCursor: found.nextCursor,
+      }
+    }),
+
+    getLossReport: rpc(
+      operator(),
+      async ({ clientId, startDate, endDate }: pb.GetLossReportRequest) => {
+        const { period, totals, apps, sessions, unattributed } = await losses.report(clientId, {
+          startDate,
+          endDate,
+        })
+        return {
+          period: toPeriod(period),
+          totals: toTotals(totals),
+          apps: apps.map(toApp),
+          sessions: sessions.map(toSession),
+          unattributedEvents: String(unattributed.events),
+          unattributedFeeWei: String(unattributed.fee),
+        }
+      },
+    ),
+  }
+  return { lossService }
+}
+
+// Inside, periods are half-open; outside they end in their last millisecond (decision 36).
+const toPeriod = ({ start, end }: Period): pb.LossPeriod => ({
+  start: start?.toISOString(),
+  end: end ? new Date(end.getTime() - 1).toISOString() : undefined,
+})
+
+const toTotals = ({ sessions, lost, estimate, forked, late }: LossSums): pb.LossTotals => ({
+  sessionCount: String(sessions),
+  lostCount: String(lost),
+  estimatedUsdMicros: String(estimate),
+  forkedCount: String(forked),
+  lateCount: String(late),
+})
+
+const toApp = (app: AppLoss): pb.AppLoss => ({
+  clientId: app.clientId ?? undefined,
+  totals: toTotals(app),
+})
+
+const toSession = (session: SessionLoss): pb.SessionLoss => ({
+  externalUserId: session.externalUserId ?? undefined,
+  manifestId: session.manifestId,
+  sessionId: session.sessionId,
+  startedAt: session.startedAt.toISOString(),
+  lastAt: session.lastAt.toISOString(),
+  requestCount: String(session.tickets),
+  lostCount: String(session.lost),
+  forkedCount: String(session.forked),
+  lateCount: String(session.late),
+  estimatedUsdMicros: session.estimate === null ? undefined : String(session.estimate),
+  missing: session.missing.map(({ first, last }) => ({ first: String(first), last: String(last) })),
+  missingMore: session.missingMore,
+})

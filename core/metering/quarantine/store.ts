@@ -1,0 +1,173 @@
+import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+
+/** Events in quarantine, and what was decided about them. Their bytes are never written again. */
+
+export const statuses = ['open', 'redriven', 'discarded'] as const
+export type Status = (typeof statuses)[number]
+
+export interface Quarantined {
+  readonly id: string
+  readonly status: string
+  readonly reason: string
+  readonly detail: string
+  readonly eventId: string | null
+  readonly authId: string | null
+  readonly fee: bigint | null
+  readonly receivedAt: Date
+  readonly source: string
+  readonly partition: number
+  readonly offset: bigint | null
+  readonly deliveries: bigint
+  readonly byteCount: number
+  readonly resolvedAt: Date | null
+  readonly resolvedBy: string | null
+  readonly resolution: string | null
+  readonly attributedTo: string | null
+  readonly ticketEventId: string | null
+}
+
+interface Row {
+  id: string
+  status: string
+  reason: string
+  detail: string
+  event_id: string | null
+  auth_id: string | null
+  fee_wei: string | null
+  received_at: Date
+  source: string
+  partition: number
+  stream_offset: bigint | null
+  deliveries: bigint
+  byte_count: number
+  resolved_at: Date | null
+  resolved_by: string | null
+  resolution: string | null
+  attributed_to: string | null
+  ticket_event_id: string | null
+}
+
+const fromRow = (row: Row): Quarantined => ({
+  id: row.id,
+  status: row.status,
+  reason: row.reason,
+  detail: row.detail,
+  eventId: row.event_id,
+  authId: row.auth_id,
+  fee: row.fee_wei === null ? null : BigInt(row.fee_wei),
+  receivedAt: row.received_at,
+  source: row.source,
+  partition: row.partition,
+  offset: row.stream_offset,
+  deliveries: row.deliveries,
+  byteCount: row.byte_count,
+  resolvedAt: row.resolved_at,
+  resolvedBy: row.resolved_by,
+  resolution: row.resolution,
+  attributedTo: row.attributed_to,
+  ticketEventId: row.ticket_event_id,
+})
+
+export interface Filter {
+  readonly status: Status
+  readonly reason: string | null
+  readonly authId: string | null
+  readonly from: Date | null
+  readonly to: Date | null
+  readonly after: { readonly createdAt: Date; readonly id: string } | null
+  readonly limit: number
+}
+
+/** The oldest first. */
+export async function list(
+  db: Db,
+  { status, reason, authId, from, to, after, limit }: Filter,
+): Promise<Quarantined[]> {
+  const rows = await many<Row>(
+    db,
+    sql`
+    select id, status, reason, detail, event_id, auth_id, fee_wei, received_at, source, partition, stream_offset, deliveries,
+           byte_count, resolved_at, resolved_by, resolution, attributed_to, ticket_event_id
+    from quarantine
+    where status = ${status} and (${reason}::text is null or reason = ${reason})
+      and (${authId}::text is null or auth_id = ${authId})
+      and received_at >= coalesce(${from}::timestamptz, '-infinity') and received_at <= coalesce(${to}::timestamptz, 'infinity')
+      and (${after?.id ?? null}::uuid is null
+           or (received_at, id) > (${after?.createdAt ?? null}::timestamptz, ${after?.id ?? null}::uuid))
+    order by received_at, id
+    limit ${limit}`,
+  )
+  return rows.map(fromRow)
+}
+
+// Beyond this many the exact number says nothing more.
+const countBound = 1_000_000
+
+/** What waits for a decision, by reason. Counts at most the million oldest. */
+export async function waiting(db: Db): Promise<{ reason: string; events: bigint; fee: bigint }[]> {
+  const rows = await many<{ reason: string; events: bigint; fee: string }>(
+    db,
+    sql`
+    select reason, count(*) as events, coalesce(sum(fee_wei), 0) as fee
+    from (
+      select reason, fee_wei
+      from quarantine
+      where status = 'open'
+      order by received_at, id
+      limit ${countBound}) open
+    group by reason
+    order by reason`,
+  )
+  return rows.map((row) => ({ ...row, fee: BigInt(row.fee) }))
+}
+
+export interface Held extends Quarantined {
+  /** SHA-256 of all of its bytes, in hexadecimal. */
+  readonly digest: string
+  readonly bytes: Buffer
+}
+
+export async function find(db: Db, id: string): Promise<Held | null> {
+  const row = await maybeOne<Row & { digest: Buffer; bytes: Buffer }>(
+    db,
+    sql`
+    select id, status, reason, detail, event_id, auth_id, fee_wei, received_at, source, partition, stream_offset, deliveries,
+           byte_count, resolved_at, resolved_by, resolution, attributed_to, ticket_event_id, digest, bytes
+    from quarantine
+    where id = ${id}`,
+  )
+  return row && { ...fromRow(row), digest: row.digest.toString('hex'), bytes: row.bytes }
+}
+
+/** Locks an event and tells how it stands: of two decisions the second finds the first. */
+export async function lockStatus(db: Db, id: string): Promise<string | null> {
+  const row = await maybeOne<{ status: string }>(
+    db,
+    sql`
+    select status
+    from quarantine
+    where id = ${id}
+    for update`,
+  )
+  return row?.status ?? null
+}
+
+export interface Outcome {
+  readonly id: string
+  readonly status: 'redriven' | 'discarded'
+  readonly at: Date
+  readonly by: string
+  readonly resolution: string
+  readonly attributedTo: string | null
+  readonly ticketEventId: string | null
+}
+
+/** Writes what was decided about a locked, open event. */
+export async function resolve(db: Db, outcome: Outcome): Promise<void> {
+  const { rowCount } = await db.query(sql`
+    update quarantine
+    set status = ${outcome.status}, resolved_at = ${outcome.at}, resolved_by = ${outcome.by},
+        resolution = ${outcome.resolution}, attributed_to = ${outcome.attributedTo}, ticket_event_id = ${outcome.ticketEventId}
+    where id = ${outcome.id} and status = 'open'`)
+  if (rowCount !== 1) throw new Error('a locked event is no longer open')
+}

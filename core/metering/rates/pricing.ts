@@ -1,0 +1,85 @@
+import { userCharges } from '../../allowances/charge.ts'
+import type { UserId } from '../../platform/ids.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import { priceOf } from '../../lib/money.ts'
+import { type Pool, tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import type { EmitPriced } from '../backend/emit.ts'
+import { ratesAt } from './store.ts'
+import * as store from './pricing-store.ts'
+import type { Charge } from '../types.ts'
+
+export interface PricingDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly charge: Charge
+  readonly rateMaxAgeSeconds: number
+  /** Told, in the transaction, which tickets have got their price. */
+  readonly emit?: EmitPriced | undefined
+  readonly onPriced: (count: number) => void
+  readonly onExhausted: (users: readonly UserId[]) => Promise<void>
+}
+
+const batchSize = 1_000
+/** Numbers are drawn before they are committed: a slow observation may show up below newer ones. */
+const lateObservations = 100n
+
+/** Prices tickets that came when their rate was not known, each from its own time and only once. */
+export function createPricing({
+  pool,
+  now,
+  charge,
+  rateMaxAgeSeconds,
+  emit,
+  onPriced,
+  onExhausted,
+}: PricingDeps) {
+  let looked = 0n
+
+  /** Prices everything that observations since the last pass allow; the first pass looks at all of them. */
+  async function pass(signal?: AbortSignal): Promise<number> {
+    const span = await store.pricedSpan(pool, looked - lateObservations, rateMaxAgeSeconds)
+    if (!span) return 0
+    let total = 0
+    for (;;) {
+      const priced = await priceBatch(span)
+      total += priced
+      if (priced < batchSize) break
+      if (signal?.aborted) return total
+    }
+    looked = span.newestId
+    return total
+  }
+
+  async function priceBatch(span: store.Window): Promise<number> {
+    const { count, exhausted } = await tx(pool, async (db) => {
+      const waiting = await store.lockWaiting(db, span, {
+        maxAgeSeconds: rateMaxAgeSeconds,
+        limit: batchSize,
+      })
+      if (waiting.length === 0) return { count: 0, exhausted: [] }
+      const rates = await ratesAt(
+        db,
+        waiting.map((ticket) => ticket.signedAtMicros),
+        rateMaxAgeSeconds,
+      )
+      const priced = waiting.flatMap((ticket, i) => {
+        const rate = rates[i]
+        return rate
+          ? [{ ...ticket, rateId: rate.id, cost: priceOf(ticket.fee, rate.usdAttosPerEth) }]
+          : []
+      })
+      const at = now()
+      const id = uuidV7(at.getTime())
+      await store.savePrices(db, priced, id)
+      await emit?.(db, priced, at)
+      const charges = priced.map((ticket) => ({ ...ticket, signedAt: new Date(ticket.signedAt) }))
+      return { count: priced.length, exhausted: await charge(db, userCharges(charges), { id, at }) }
+    })
+    if (count > 0) onPriced(count)
+    if (exhausted.length > 0) await onExhausted(exhausted)
+    return count
+  }
+
+  return { pass }
+}

@@ -1,0 +1,124 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { type EthRate, formatDecimal18 } from '../../lib/money.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Pool } from '../../lib/sql.ts'
+import { type Now, addSeconds, parseInstant } from '../../lib/time.ts'
+import { insertRate, rateAt } from './store.ts'
+import { type RateSource, parseRate } from './sources.ts'
+import type { Rate } from '../types.ts'
+
+export interface RatesDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly log: Log
+  /** Asked in order until one gives a usable rate. */
+  readonly sources: readonly RateSource[]
+  readonly maxAgeSeconds: number
+  readonly onRejected: (why: 'unusable' | 'jump') => void
+}
+
+export interface ManualRate {
+  readonly usdPerEth: string
+  readonly source: string
+  readonly observedAt?: string | undefined
+}
+
+// Older tickets than this nobody bills any more.
+const oldestDays = 400
+const oldestSeconds = oldestDays * 86_400
+
+/** Observations of the price of one ETH: append-only, each valid from its instant on (decision 31). */
+export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected }: RatesDeps) {
+  let doubted: EthRate | null = null
+
+  /** The newest observation that may still price a ticket signed now. */
+  const usable = (): Promise<Rate | null> => rateAt(pool, now(), addSeconds(now(), -maxAgeSeconds))
+
+  /** Asks the sources and records what the first usable one says; null when none was usable. */
+  async function observe(): Promise<Rate | null> {
+    const last = await usable()
+    for (const source of sources) {
+      const rate = await readFrom(source)
+      if (rate === null) continue
+      if (last && isJump(last.usdAttosPerEth, rate) && !confirms(rate)) {
+        log.warn(
+          {
+            source: source.name,
+            rate: formatDecimal18(rate),
+            last: formatDecimal18(last.usdAttosPerEth),
+          },
+          'a rate jumped by more than half; not recorded unless it is observed again',
+        )
+        onRejected('jump')
+        doubted = rate
+        continue
+      }
+      doubted = null
+      return insertRate(pool, { usdAttosPerEth: rate, source: source.name }, now())
+    }
+    return null
+  }
+
+  async function readFrom(source: RateSource): Promise<EthRate | null> {
+    try {
+      return await source.read()
+    } catch (error) {
+      log.warn(
+        { source: source.name, err: error instanceof Error ? error.message : 'unknown' },
+        'no rate from this source',
+      )
+      onRejected('unusable')
+      return null
+    }
+  }
+
+  const confirms = (rate: EthRate): boolean => doubted !== null && !isJump(doubted, rate)
+
+  /**
+   * An operator's own observation, valid from `observedAt` (ISO 8601, now when absent) on. REQUEST_INVALID unless the
+   * rate is a positive decimal and the instant neither in the future nor more than 400 days back.
+   */
+  async function record({ usdPerEth, source, observedAt }: ManualRate): Promise<Rate> {
+    const rate = parseRate(usdPerEth)
+    if (rate === null)
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'usdPerEth must be a positive decimal of USD for one ETH',
+      )
+    const name = source.trim()
+    if (name === '' || name.length > 100 || /\p{Cc}/u.test(name)) {
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'source must say in 1 to 100 characters where the rate comes from',
+      )
+    }
+    const at = observedAt === undefined ? now() : instantOf(observedAt)
+    return insertRate(pool, { usdAttosPerEth: rate, source: `manual:${name}` }, at)
+  }
+
+  function instantOf(text: string): Date {
+    const instant = parseInstant(text)
+    if (instant === null) {
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'observedAt must be an ISO 8601 instant such as 2026-01-31T12:00:00Z',
+      )
+    }
+    if (instant > now())
+      throw new DomainError('REQUEST_INVALID', 'observedAt must not be in the future')
+    if (instant < addSeconds(now(), -oldestSeconds)) {
+      throw new DomainError('REQUEST_INVALID', `observedAt must be at most ${oldestDays} days back`)
+    }
+    return instant
+  }
+
+  return { observe, record, usable }
+}
+
+export type Rates = ReturnType<typeof createRates>
+
+/** More than half away from the other. */
+function isJump(from: EthRate, to: EthRate): boolean {
+  const distance = from > to ? from - to : to - from
+  return distance * 2n > from
+}

@@ -1,0 +1,80 @@
+import { type EthRate, ethRate, parseDecimal18 } from '../../lib/money.ts'
+import { type Json, isNumber, isObject, readJson } from '../events/json.ts'
+
+/** Where the price of one ETH comes from. `read` throws with a reason when there is no usable answer. */
+export interface RateSource {
+  readonly name: string
+  read(): Promise<EthRate>
+}
+
+const timeoutMs = 3_000
+const maxAnswerBytes = 64 * 1024
+/** Ten million dollars for an ETH is a broken source; the bound also keeps every cost within its column. */
+const highestRate = 10n ** 25n
+
+/** A rate that can be true. Null for anything else. */
+export function parseRate(text: string): EthRate | null {
+  const [whole = '', fraction = ''] = text.split('.')
+  const attos = parseDecimal18(fraction === '' ? text : `${whole}.${fraction.slice(0, 18)}`)
+  return attos === null || attos <= 0n || attos > highestRate ? null : ethRate(attos)
+}
+
+/** Always the same rate: for tests and demonstrations (`RATE_FIXED`). */
+export const fixedRateSource = (rate: EthRate): RateSource => ({
+  name: 'fixed',
+  read: async () => rate,
+})
+
+/** Asks `url` and understands the Coinbase, the Kraken and the `{"price": ...}` shape. */
+export function httpRateSource(url: string): RateSource {
+  const name = new URL(url).host
+  return { name, read: async () => rateOf(await fetchText(url)) }
+}
+
+async function fetchText(url: string): Promise<string> {
+  const response = await fetch(url, {
+    signal: AbortSignal.timeout(timeoutMs),
+    redirect: 'error',
+    headers: { accept: 'application/json' },
+  })
+  if (!response.ok) throw new Error(`answered ${response.status}`)
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length
+    if (size > maxAnswerBytes) throw new Error(`answered more than ${maxAnswerBytes} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function rateOf(text: string): EthRate {
+  const read = readJson(text)
+  const price = 'value' in read ? priceOf(read.value) : undefined
+  const decimal = isNumber(price) ? price.literal : price
+  const rate = typeof decimal === 'string' ? parseRate(decimal) : null
+  if (rate === null) throw new Error('answered no usable price')
+  return rate
+}
+
+const member = (value: Json | undefined, name: string): Json | undefined =>
+  isObject(value) ? value.get(name) : undefined
+
+function priceOf(answer: Json): Json | undefined {
+  const plain = member(answer, 'price')
+  if (plain !== undefined) return plain
+  const coinbase = member(answer, 'data')
+  if (coinbase !== undefined) return isDollars(coinbase) ? member(coinbase, 'amount') : undefined
+  return krakenPrice(answer)
+}
+
+const isDollars = (data: Json): boolean => (member(data, 'currency') ?? 'USD') === 'USD'
+
+// {"error":[],"result":{"XETHZUSD":{"c":["3012.34","0.01"]}}}: `c` is the last trade, its price first.
+function krakenPrice(answer: Json): Json | undefined {
+  const result = member(answer, 'result')
+  if (!isObject(result) || result.size !== 1) return undefined
+  const [pair] = result.values()
+  const last = member(pair, 'c')
+  return Array.isArray(last) ? last[0] : undefined
+}

@@ -1,0 +1,177 @@
+import { type EthRate, ethRate } from '../../lib/money.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import { plainArray } from '../../lib/arrays.ts'
+import type { NewRate, Rate } from '../types.ts'
+
+interface RateRow {
+  id: bigint
+  usd_attos_per_eth: string
+  source: string
+  observed_at: Date
+}
+
+const fromRow = (row: RateRow): Rate => ({
+  id: row.id,
+  usdAttosPerEth: ethRate(BigInt(row.usd_attos_per_eth)),
+  source: row.source,
+  observedAt: row.observed_at,
+})
+
+/** Records an observation. */
+export async function insertRate(db: Db, rate: NewRate, observedAt: Date): Promise<Rate> {
+  return fromRow(
+    await one<RateRow>(
+      db,
+      sql`
+    insert into rates (usd_attos_per_eth, source, observed_at)
+    values (${rate.usdAttosPerEth}, ${rate.source}, ${observedAt})
+    returning id, usd_attos_per_eth, source, observed_at`,
+    ),
+  )
+}
+
+/** The newest observation at or before `at` and not before `since`. */
+export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null> {
+  const row = await maybeOne<RateRow>(
+    db,
+    sql`
+    select id, usd_attos_per_eth, source, observed_at
+    from rates
+    where observed_at <= ${at} and observed_at >= ${since}
+    order by observed_at desc, id desc
+    limit 1`,
+  )
+  return row && fromRow(row)
+}
+
+// A batch spans seconds, or months when a topic is read from its beginning; a rate comes each half minute or so.
+const maxRead = 20_000
+
+/** Microseconds since 1970, the resolution of timestamptz. */
+export type Micros = number
+
+/**
+ * The rate of each instant: the newest observation at or before it, at most `maxAge` old; null where there is none
+ * (decision 31). Reads the table each time: what another process recorded counts at once.
+ */
+export async function ratesAt(
+  db: Db,
+  instants: readonly Micros[],
+  maxAgeSeconds: number,
+): Promise<(Rate | null)[]> {
+  if (instants.length === 0) return []
+  const maxAge = maxAgeSeconds * 1_000_000
+  const first = instants.reduce((a, b) => Math.min(a, b)) - maxAge
+  const last = instants.reduce((a, b) => Math.max(a, b))
+  const observed = await ratesBetween(db, first, last)
+  if (observed.length === maxRead) return ratesOneByOne(db, instants, maxAgeSeconds)
+  return instants.map((instant) => {
+    const found = newestAt(observed, instant)
+    return found && found.micros >= instant - maxAge ? found.rate : null
+  })
+}
+
+async function ratesOneByOne(
+  db: Db,
+  instants: readonly Micros[],
+  maxAgeSeconds: number,
+): Promise<(Rate | null)[]> {
+  const rows = await many<RateRow | { id: null }>(
+    db,
+    sql`
+    select r.id, r.usd_attos_per_eth, r.source, r.observed_at
+    from (
+      select timestamptz 'epoch' + micros * interval '1 microsecond' as at, position
+      from unnest(${plainArray(instants)}::bigint[]) with ordinality as given (micros, position)) wanted
+    left join lateral (
+      select *
+      from rates
+      where observed_at <= wanted.at and observed_at >= wanted.at - make_interval(secs => ${maxAgeSeconds})
+      order by observed_at desc, id desc
+      limit 1) r on true
+    order by wanted.position`,
+  )
+  return rows.map((row) => (row.id === null ? null : fromRow(row)))
+}
+
+interface Observed {
+  readonly micros: Micros
+  readonly rate: Rate
+}
+
+async function ratesBetween(db: Db, from: Micros, to: Micros): Promise<Observed[]> {
+  const rows = await many<RateRow & { micros: bigint }>(
+    db,
+    sql`
+    select id, usd_attos_per_eth, source, observed_at, (extract(epoch from observed_at) * 1000000)::bigint as micros
+    from rates
+    where observed_at >= timestamptz 'epoch' + ${from}::bigint * interval '1 microsecond'
+      and observed_at <= timestamptz 'epoch' + ${to}::bigint * interval '1 microsecond'
+    order by observed_at, id
+    limit ${maxRead}`,
+  )
+  return rows.map((row) => ({ micros: Number(row.micros), rate: fromRow(row) }))
+}
+
+/** The last of `observed`, which is in order, that is not after `at`. */
+function newestAt(observed: readonly Observed[], at: Micros): Observed | null {
+  let low = 0
+  let high = observed.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if ((observed[middle]?.micros ?? 0) <= at) low = middle + 1
+    else high = middle
+  }
+  return observed[low - 1] ?? null
+}
+
+/** An observation as it is told to others: the instant is ISO 8601 with microseconds. */
+export interface ObservedRate {
+  readonly usdAttosPerEth: EthRate
+  readonly source: string
+  readonly observedAt: string
+}
+
+const factsOf = ({ usdAttosPerEth, source, observedAt }: ObservedRate): string =>
+  `${usdAttosPerEth} ${observedAt} ${source}`
+
+/** Records those observations that are not there yet; returns the number of each. */
+export async function ensureRates(
+  db: Db,
+  rates: readonly ObservedRate[],
+): Promise<(rate: ObservedRate) => bigint> {
+  const distinct = [...new Map(rates.map((rate) => [factsOf(rate), rate])).values()]
+  const ids = new Map<string, bigint>()
+  if (distinct.length > 0) {
+    const [values, sources, times] = [
+      distinct.map((rate) => rate.usdAttosPerEth),
+      distinct.map((rate) => rate.source),
+      distinct.map((rate) => rate.observedAt),
+    ]
+    await db.query(sql`
+      insert into rates (usd_attos_per_eth, source, observed_at)
+      select value, source, at
+      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) as told (value, source, at)
+      where not exists (
+        select 1
+        from rates r
+        where r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value)`)
+    const rows = await many<{ id: bigint; place: bigint }>(
+      db,
+      sql`
+      select min(r.id) as id, told.place
+      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) with ordinality as told (value, source, at, place)
+      join rates r on r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value
+      group by told.place`,
+    )
+    for (const { id, place } of rows) {
+      const rate = distinct[Number(place) - 1]
+      if (rate) ids.set(factsOf(rate), id)
+    }
+  }
+  return (rate) => {
+    const id = ids.get(factsOf(rate))
+    if (id === undefined) throw new Error('a recorded rate cannot be found')
+    return id
+  }
+}

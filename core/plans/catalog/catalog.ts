@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import { audit } from '../../platform/audit.ts'
+import type { MemberCaller } from '../../rpc/callers.ts'
+import { type AppId, isUuid } from '../../platform/ids.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import type { Context } from '../../rpc/serve.ts'
+import * as store from './store.ts'
+import type { Capability, Manifest, Profile } from './types.ts'
+
+const profilesMax = 100
+
+/** What is wanted of a profile: absent means as it is. */
+export type ProfileChange = Partial<Pick<Profile, 'name' | 'policy' | 'capabilities'>>
+
+/** What an app does not offer, and its named discovery policies (legacy, functional). */
+export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
+  const manifest = async (app: AppId): Promise<Manifest> =>
+    toManifest((await store.findExcluded(pool, app)) ?? [])
+
+  /** Replaces the exclusions; `excluded` is in its fixed order. */
+  async function putManifest(
+    caller: MemberCaller,
+    excluded: readonly Capability[],
+    context: Context,
+  ): Promise<Manifest> {
+    const next = toManifest(excluded)
+    await tx(pool, async (db) => {
+      await store.putExcluded(db, caller.appId, { excluded, at: now() })
+      await note(
+        db,
+        { caller, context, action: 'manifest_updated' },
+        { manifestVersion: next.version },
+      )
+    })
+    return next
+  }
+
+  const listProfiles = (app: AppId): Promise<Profile[]> => store.listProfiles(pool, app)
+
+  async function getProfile(app: AppId, id: string): Promise<Profile> {
+    const found = isUuid(id) ? await store.findProfile(pool, app, id) : null
+    if (!found) throw noSuchProfile()
+    return found
+  }
+
+  async function createProfile(
+    caller: MemberCaller,
+    given: Required<ProfileChange>,
+    context: Context,
+  ): Promise<Profile> {
+    return tx(pool, async (db) => {
+      await store.lockCatalog(db, caller.appId)
+      const { length } = await store.listProfiles(db, caller.appId)
+      if (length >= profilesMax)
+        throw new DomainError('CONFLICT', `an app may have ${profilesMax} discovery profiles`)
+      const at = now()
+      const made = await store.insertProfile(db, caller.appId, {
+        ...given,
+        id: uuidV7(at.getTime()),
+        createdAt: at,
+        updatedAt: at,
+      })
+      if (!made) throw nameTaken(given.name)
+      await note(
+        db,
+        { caller, context, action: 'discovery_profile_created' },
+        { profileId: made.id, name: made.name },
+      )
+      return made
+    })
+  }
+
+  async function updateProfile(
+    caller: MemberCaller,
+    { id, ...change }: ProfileChange & { id: string },
+    context: Context,
+  ): Promise<Profile> {
+    return tx(pool, async (db) => {
+      await store.lockCatalog(db, caller.appId)
+      const before = isUuid(id) ? await store.lockProfile(db, caller.appId, id) : null
+      if (!before) throw noSuchProfile()
+      const next = { ...before, ...change, updatedAt: now() }
+      if (await store.isNameTaken(db, caller.appId, { name: next.name, but: id }))
+        throw nameTaken(next.name)
+      await note(
+        db,
+        { caller, context, action: 'discovery_profile_updated' },
+        { profileId: id, name: next.name },
+      )
+      return store.updateProfile(db, caller.appId, next)
+    })
+  }
+
+  async function deleteProfile(caller: MemberCaller, id: string, context: Context): Promise<void> {
+    await tx(pool, async (db) => {
+      if (!isUuid(id) || !(await store.deleteProfile(db, caller.appId, id))) throw noSuchProfile()
+      await note(db, { caller, context, action: 'discovery_profile_deleted' }, { profileId: id })
+    })
+  }
+
+  async function note(
+    db: Db,
+    { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
+    details: Readonly<Record<string, string>>,
+  ): Promise<void> {
+    await audit(db, {
+      appId: caller.appId,
+      actor: caller.accountId,
+      action,
+      status: 'success',
+      correlationId: context.correlationId,
+      details,
+      at: now(),
+    })
+  }
+
+  return {
+    manifest,
+    putManifest,
+    listProfiles,
+    getProfile,
+    createProfile,
+    updateProfile,
+    deleteProfile,
+  }
+}
+
+export type Catalog = ReturnType<typeof createCatalog>
+
+const noSuchProfile = (): DomainError =>
+  new DomainError('NOT_FOUND', 'the app has no such discovery profile')
+const nameTaken = (name: string): DomainError =>
+  new DomainError('REQUEST_INVALID', `the app has a discovery profile named ${name}`)
+
+/** The version names the content, so that the same exclusions have the same one everywhere (facts 9.3). */
+function toManifest(excluded: readonly Capability[]): Manifest {
+  if (excluded.length === 0) return { excluded, version: 'empty' }
+  const content = JSON.stringify(excluded.map(({ pipeline, modelId }) => [pipeline, modelId]))
+  return { excluded, version: createHash('sha256').update(content).digest('hex').slice(0, 24) }
+}

@@ -1,0 +1,59 @@
+import { Counter, Gauge } from 'prom-client'
+import type { Metrics } from '../../lib/metrics.ts'
+
+/** What is read when somebody looks. Each may fail; the figure then stays as it was. */
+export interface OutboxFigures {
+  readonly rows: () => Promise<{ readonly waiting: number; readonly setAside: number }>
+  readonly ageSeconds: () => Promise<number>
+}
+
+/** The meters of the outbox; alert on its age and on what was set aside. */
+export function createOutboxMetrics(registry: Metrics, figures: OutboxFigures) {
+  const registers = [registry]
+  const deliveries = new Counter({
+    name: 'outbox_deliveries_total',
+    help: 'Things that reached the other system, by kind',
+    labelNames: ['kind'],
+    registers,
+  })
+  const failures = new Counter({
+    name: 'outbox_failures_total',
+    help: 'Deliveries of a row that failed, by kind and how',
+    labelNames: ['kind', 'how'],
+    registers,
+  })
+  registry.registerMetric(
+    new Gauge({
+      name: 'outbox_age_seconds',
+      help: 'Age of the oldest row that waits',
+      registers: [],
+      collect() {
+        return figures.ageSeconds().then(
+          (seconds) => this.set(seconds),
+          () => {},
+        )
+      },
+    }),
+  )
+  registry.registerMetric(
+    new Gauge({
+      name: 'outbox_rows',
+      help: 'Rows that wait to be delivered, and rows set aside for an operator',
+      labelNames: ['state'],
+      registers: [],
+      collect() {
+        return figures.rows().then(
+          ({ waiting, setAside }) => {
+            this.set({ state: 'waiting' }, waiting)
+            this.set({ state: 'set_aside' }, setAside)
+          },
+          () => {},
+        )
+      },
+    }),
+  )
+  return {
+    delivered: (kind: string, items: number) => deliveries.inc({ kind }, items),
+    failed: (kind: string, how: string) => failures.inc({ kind, how }),
+  }
+}

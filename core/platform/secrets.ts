@@ -1,0 +1,81 @@
+import { type KeyObject, argon2, createSecretKey, randomBytes, timingSafeEqual } from 'node:crypto'
+import { promisify } from 'node:util'
+import { pepperedHash } from '../lib/crypto.ts'
+
+export interface Peppers {
+  /** The id under which new secrets are stored. */
+  readonly current: string
+  readonly byId: ReadonlyMap<string, Buffer>
+}
+
+/** How client secrets and keys are stored and found: HMAC-SHA-256 under a pepper with an id (decision 7). */
+export function createSecrets(peppers: Peppers) {
+  // Made once: of bytes, node would make a key for each hash, which takes ten times as long as the hash.
+  const keys = new Map([...peppers.byId].map(([id, bytes]) => [id, createSecretKey(bytes)]))
+
+  function pepper(id: string): KeyObject {
+    const found = keys.get(id)
+    if (!found)
+      throw new Error(
+        `no pepper with the id ${id}; keep old peppers in SECRET_PEPPERS until their secrets are gone`,
+      )
+    return found
+  }
+
+  /** The stored form of a new secret. */
+  const store = (secret: string) => ({
+    hash: pepperedHash(secret, pepper(peppers.current)),
+    pepperId: peppers.current,
+  })
+
+  /** Every form under which an existing secret may be stored: one for each pepper. */
+  const candidates = (secret: string): Buffer[] =>
+    [...keys.values()].map((value) => pepperedHash(secret, value))
+
+  /** Compares in constant time. */
+  function matches(secret: string, stored: { hash: Buffer; pepperId: string }): boolean {
+    const value = keys.get(stored.pepperId)
+    return value !== undefined && timingSafeEqual(pepperedHash(secret, value), stored.hash)
+  }
+
+  return { store, candidates, matches }
+}
+
+export type Secrets = ReturnType<typeof createSecrets>
+
+// OWASP's second choice for argon2id: 19 MiB, 2 passes, 1 lane.
+const argon = { memory: 19_456, passes: 2, parallelism: 1, tagLength: 32 }
+const argon2Async = promisify(argon2)
+
+/** A password's stored form in PHC notation: argon2id with its parameters and salt. */
+export async function hashPassword(password: string): Promise<string> {
+  const nonce = randomBytes(16)
+  const tag = await argon2Async('argon2id', { ...argon, message: password, nonce })
+  const text = (bytes: Buffer): string => bytes.toString('base64').replace(/=+$/, '')
+  return `$argon2id$v=19$m=${argon.memory},t=${argon.passes},p=${argon.parallelism}$${text(nonce)}$${text(tag)}`
+}
+
+const phc =
+  /^\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{22,64})\$([A-Za-z0-9+/]{43})$/
+
+/** Whether the password is the stored one. Without a usable stored form the answer is no, after the same work. */
+export async function passwordMatches(password: string, stored: string | null): Promise<boolean> {
+  const [
+    ,
+    memory = argon.memory,
+    passes = argon.passes,
+    parallelism = argon.parallelism,
+    salt,
+    tag,
+  ] = phc.exec(stored ?? '') ?? []
+  const nonce = salt === undefined ? randomBytes(16) : Buffer.from(salt, 'base64')
+  const made = await argon2Async('argon2id', {
+    memory: Number(memory),
+    passes: Number(passes),
+    parallelism: Number(parallelism),
+    tagLength: 32,
+    message: password,
+    nonce,
+  })
+  return tag !== undefined && timingSafeEqual(made, Buffer.from(tag, 'base64'))
+}

@@ -1,0 +1,193 @@
+import { hash, randomInt } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import { audit } from '../../platform/audit.ts'
+import type { AccountCaller } from '../../rpc/callers.ts'
+import type { Actor, Users } from '../../identity/users/users.ts'
+import type { User } from '../../identity/types.ts'
+import { appId, authId, isClientId } from '../../platform/ids.ts'
+import { newSecret } from '../../lib/crypto.ts'
+import { type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import { type PublicClient, findPublicClient } from '../login/client-store.ts'
+import * as store from './store.ts'
+import { chooseScopes } from '../scopes.ts'
+
+export const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code'
+// RFC 8628 section 6.1: no vowels, so that no words come up.
+const letters = 'BCDFGHJKLMNPQRSTVWXZ'
+const half = 4
+const attemptsMax = 5
+
+export interface DevicesDeps {
+  readonly pool: Pool
+  readonly users: Users
+  readonly ttlSeconds: number
+  readonly intervalSeconds: number
+  readonly now: Now
+}
+
+export const devicePrefix = 'svc_dc_'
+export const deviceHash = (code: string): Buffer => hash('sha256', code, 'buffer')
+
+/** Devices that ask to be logged in, and who says yes (RFC 8628). */
+export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }: DevicesDeps) {
+  async function start(clientId: string, requested: string | undefined) {
+    const client = isClientId(clientId) ? await findPublicClient(pool, clientId) : null
+    if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
+    if (!client.grant_types.includes(deviceGrant)) {
+      throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not log in devices')
+    }
+    const scope = chooseScopes(requested, { grantable: client.scopes, fallback: client.scopes })
+    const deviceCode = newSecret(devicePrefix)
+    const userCode = await keep({ clientId, scope, deviceCode })
+    return { deviceCode, userCode, expiresIn: ttlSeconds, interval: intervalSeconds }
+  }
+
+  async function keep(device: {
+    clientId: string
+    scope: string
+    deviceCode: string
+  }): Promise<string> {
+    for (let attempt = 0; attempt < attemptsMax; attempt++) {
+      const userCode = newUserCode()
+      const at = now()
+      const kept = await store.insertDeviceCode(pool, {
+        hash: deviceHash(device.deviceCode),
+        userCode,
+        clientId: device.clientId,
+        scope: device.scope,
+        intervalSeconds,
+        at,
+        expiresAt: addSeconds(at, ttlSeconds),
+      })
+      if (kept) return userCode
+    }
+    throw new DomainError('UNAVAILABLE', 'no user code is free now; try again')
+  }
+
+  /** What a code asks for. GRANT_INVALID when unknown or used, DEVICE_CODE_EXPIRED. */
+  async function get(text: string) {
+    const { device, client } = await findOpen(text)
+    return {
+      clientId: client.client_id,
+      appName: client.name,
+      appColor: client.color,
+      userCode: device.user_code,
+      scopes: device.scope.split(' ').filter(Boolean),
+    }
+  }
+
+  async function findOpen(
+    text: string,
+  ): Promise<{ device: store.DeviceCodeRow; client: PublicClient }> {
+    const code = parseUserCode(text)
+    const device = code === null ? null : await store.findDevice(pool, code)
+    const client = device && (await findPublicClient(pool, device.client_id))
+    if (!device || !client || device.status === 'consumed') throw unknownCode()
+    if (device.expires_at <= now())
+      throw new DomainError(
+        'DEVICE_CODE_EXPIRED',
+        'the code has expired; start again on the device',
+      )
+    return { device, client }
+  }
+
+  /** The click of a person who is logged in; the first decision stands. */
+  async function decide(
+    account: AccountCaller,
+    request: { userCode: string; action: string },
+    actor: Actor,
+  ) {
+    if (request.action !== 'approve' && request.action !== 'deny') {
+      throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
+    }
+    const { device, client } = await findOpen(request.userCode)
+    if (request.action === 'deny') {
+      await bind(
+        device,
+        { client, status: 'denied', userId: null, accountId: account.accountId },
+        actor,
+      )
+      return 'denied'
+    }
+    const user = await userOfAccount(client, account)
+    await bind(
+      device,
+      { client, status: 'approved', userId: user.id, accountId: account.accountId },
+      actor,
+    )
+    return 'authorized'
+  }
+
+  async function userOfAccount(client: PublicClient, account: AccountCaller): Promise<User> {
+    const name = { clientId: client.client_id, externalUserId: `user:${account.accountId}` }
+    const subject = (await users.resolveSubjects([name])).get(
+      authId(name.clientId, name.externalUserId),
+    )
+    const user = subject ? await users.findById(subject.appId, subject.userId) : null
+    if (user?.status !== 'active')
+      throw new DomainError('ACCESS_DENIED', 'this account may not use the app')
+    return user
+  }
+
+  /** An approval by the app's own backend, for a user whose token it holds. */
+  async function approveFor(
+    user: User,
+    request: { userCode: string; clientId: string },
+    actor: Actor,
+  ): Promise<void> {
+    const { device, client } = await findOpen(request.userCode)
+    if (client.client_id !== request.clientId) throw unknownCode()
+    await bind(device, { client, status: 'approved', userId: user.id, accountId: null }, actor)
+  }
+
+  interface Binding {
+    client: PublicClient
+    status: 'approved' | 'denied'
+    userId: string | null
+    accountId: string | null
+  }
+
+  async function bind(device: store.DeviceCodeRow, to: Binding, actor: Actor): Promise<void> {
+    const at = now()
+    const won = await tx(pool, async (db) => {
+      const decided = await store.decideDevice(db, { hash: device.code_hash, ...to, at })
+      if (decided) {
+        await audit(db, {
+          appId: appId(to.client.app_id),
+          actor: actor.name,
+          action: `device_${to.status}`,
+          status: 'success',
+          at,
+          correlationId: actor.context?.correlationId,
+          details: { userId: to.userId, accountId: to.accountId },
+        })
+      }
+      return decided
+    })
+    if (won) return
+    // Saying the same twice changes nothing; anything else comes too late.
+    const current = await store.findDevice(pool, device.user_code)
+    if (current?.status !== to.status || current.user_id !== to.userId) throw unknownCode()
+  }
+
+  return { start, get, decide, approveFor }
+}
+
+export type Devices = ReturnType<typeof createDevices>
+
+const unknownCode = (): DomainError =>
+  new DomainError('GRANT_INVALID', 'the code is unknown, or has been used')
+
+function newUserCode(): string {
+  const text = Array.from({ length: 2 * half }, () => letters[randomInt(letters.length)]).join('')
+  return `${text.slice(0, half)}-${text.slice(half)}`
+}
+
+/** However it was typed: case, dashes and blanks do not count. Null when it cannot be one. */
+export function parseUserCode(text: string): string | null {
+  const typed = text.slice(0, 64).toUpperCase().replace(/[\W_]/g, '')
+  if (typed.length !== 2 * half || [...typed].some((letter) => !letters.includes(letter)))
+    return null
+  return `${typed.slice(0, half)}-${typed.slice(half)}`
+}

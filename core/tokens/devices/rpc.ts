@@ -1,0 +1,32 @@
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
+import { type AccountCaller, anyone, service } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Devices } from './devices.ts'
+
+export interface DevicesRpcDeps {
+  readonly devices: Devices
+  /** TOKEN_INVALID when the session is over. */
+  readonly accountBySession: (token: string) => Promise<AccountCaller>
+}
+
+export function createDevicesRpc({ devices, accountBySession }: DevicesRpcDeps) {
+  const deviceService: Handlers<pb.DeviceServiceServer> = {
+    startDevice: rpc(anyone(), async ({ clientId, scope }: pb.StartDeviceRequest) =>
+      devices.start(clientId, scope),
+    ),
+    getDevice: rpc(service(), async ({ sessionToken, userCode }: pb.GetDeviceRequest) => {
+      await accountBySession(sessionToken)
+      return devices.get(userCode)
+    }),
+    decideDevice: rpc(
+      service(),
+      async ({ sessionToken, ...request }: pb.DecideDeviceRequest, _caller, context) => {
+        const account = await accountBySession(sessionToken)
+        return {
+          status: await devices.decide(account, request, { name: account.accountId, context }),
+        }
+      },
+    ),
+  }
+  return { deviceService }
+}

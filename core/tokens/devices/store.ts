@@ -1,0 +1,109 @@
+import { type Db, maybeOne, sql } from '../../lib/sql.ts'
+
+export type DeviceState = 'pending' | 'approved' | 'denied' | 'consumed'
+
+export interface NewDeviceCode {
+  readonly hash: Buffer
+  readonly userCode: string
+  readonly clientId: string
+  readonly scope: string
+  readonly intervalSeconds: number
+  readonly at: Date
+  readonly expiresAt: Date
+}
+
+/** False when another device has that user code. */
+export async function insertDeviceCode(db: Db, code: NewDeviceCode): Promise<boolean> {
+  const row = await maybeOne(
+    db,
+    sql`
+    insert into device_codes (code_hash, user_code, client_id, scope, status, interval_seconds, created_at, expires_at)
+    values (${code.hash}, ${code.userCode}, ${code.clientId}, ${code.scope}, 'pending', ${code.intervalSeconds},
+            ${code.at}, ${code.expiresAt})
+    on conflict (user_code) do nothing
+    returning user_code`,
+  )
+  return row !== null
+}
+
+export interface DeviceCodeRow {
+  code_hash: Buffer
+  user_code: string
+  client_id: string
+  scope: string
+  status: DeviceState
+  user_id: string | null
+  account_id: string | null
+  family_id: string | null
+  decided_at: Date | null
+  interval_seconds: number
+  last_polled_at: Date | null
+  expires_at: Date
+}
+
+/** By user code: what the person sees. */
+export const findDevice = (db: Db, userCode: string): Promise<DeviceCodeRow | null> =>
+  maybeOne<DeviceCodeRow>(
+    db,
+    sql`
+    select code_hash, user_code, client_id, scope, status, user_id, account_id, family_id, decided_at, interval_seconds,
+           last_polled_at, expires_at
+    from device_codes
+    where user_code = ${userCode}`,
+  )
+
+/** By device code, held until the transaction ends. */
+export const lockDevice = (db: Db, hash: Buffer): Promise<DeviceCodeRow | null> =>
+  maybeOne<DeviceCodeRow>(
+    db,
+    sql`
+    select code_hash, user_code, client_id, scope, status, user_id, account_id, family_id, decided_at, interval_seconds,
+           last_polled_at, expires_at
+    from device_codes
+    where code_hash = ${hash}
+    for update`,
+  )
+
+export interface Decision {
+  readonly hash: Buffer
+  readonly status: 'approved' | 'denied'
+  readonly userId: string | null
+  readonly accountId: string | null
+  readonly at: Date
+}
+
+/** Of two decisions one wins; false for the other. */
+export async function decideDevice(db: Db, decision: Decision): Promise<boolean> {
+  const row = await maybeOne(
+    db,
+    sql`
+    update device_codes
+    set status = ${decision.status}, user_id = ${decision.userId}, account_id = ${decision.accountId}, decided_at = ${decision.at}
+    where code_hash = ${decision.hash} and status = 'pending' and expires_at > ${decision.at}
+    returning user_code`,
+  )
+  return row !== null
+}
+
+export async function notePoll(
+  db: Db,
+  poll: { hash: Buffer; intervalSeconds: number; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    update device_codes set last_polled_at = ${poll.at}, interval_seconds = ${poll.intervalSeconds} where code_hash = ${poll.hash}`)
+}
+
+/** approved -> consumed, once. */
+export async function consumeDevice(
+  db: Db,
+  device: { hash: Buffer; familyId: string },
+): Promise<boolean> {
+  const row = await maybeOne(
+    db,
+    sql`
+    update device_codes set status = 'consumed', family_id = ${device.familyId}
+    where code_hash = ${device.hash} and status = 'approved'
+    returning user_code`,
+  )
+  return row !== null
+}

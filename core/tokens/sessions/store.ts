@@ -1,0 +1,117 @@
+import type { Cursor } from '../../platform/cursor.ts'
+import {
+  type AppId,
+  type UserId,
+  appId,
+  externalUserId,
+  isClientId,
+  userId,
+} from '../../platform/ids.ts'
+import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+
+export interface NewSignerSession {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly id: string
+  readonly hash: Buffer
+  readonly pepperId: string
+  readonly scope: string
+  readonly label: string
+  readonly at: Date
+  readonly expiresAt: Date
+}
+
+export async function insertSession(db: Db, session: NewSignerSession): Promise<void> {
+  await db.query(sql`
+    insert into signer_sessions (app_id, id, user_id, token_hash, pepper_id, scope, label, created_at, expires_at)
+    values (${session.appId}, ${session.id}, ${session.userId}, ${session.hash}, ${session.pepperId}, ${session.scope},
+            ${session.label}, ${session.at}, ${session.expiresAt})`)
+}
+
+export interface SessionRow {
+  id: string
+  label: string
+  scope: string
+  created_at: Date
+  expires_at: Date
+  last_used_at: Date | null
+  revoked_at: Date | null
+}
+
+export interface SessionFilter {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly after: Cursor | null
+  readonly limit: number
+}
+
+/** One row more than `limit` when there is more. */
+export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[]> =>
+  many<SessionRow>(
+    db,
+    sql`
+    select id, label, scope, created_at, expires_at, last_used_at, revoked_at
+    from signer_sessions
+    where app_id = ${filter.appId} and user_id = ${filter.userId}
+      and (${filter.after?.id ?? null}::uuid is null
+           or (created_at, id) > (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
+    order by created_at, id
+    limit ${filter.limit + 1}`,
+  )
+
+/** The instant of the revocation, the first one when it was revoked before; null when there is no such session. */
+export async function revokeSession(
+  db: Db,
+  session: { appId: AppId; userId: UserId; id: string; at: Date },
+): Promise<Date | null> {
+  const row = await maybeOne<{ revoked_at: Date }>(
+    db,
+    sql`
+    update signer_sessions
+    set revoked_at = coalesce(revoked_at, ${session.at})
+    where app_id = ${session.appId} and user_id = ${session.userId} and id = ${session.id}
+    returning revoked_at`,
+  )
+  return row?.revoked_at ?? null
+}
+
+/** A session that works, whose app and user are active. Notes the use at most once a minute. */
+export async function findSession(db: Db, hashes: readonly Buffer[], at: Date) {
+  const row = await maybeOne<{
+    id: string
+    app_id: string
+    client_id: string
+    user_id: string
+    external_user_id: string
+    scope: string
+    created_at: Date
+    expires_at: Date
+    stale: boolean
+  }>(
+    db,
+    sql`
+    select s.id, s.app_id, c.client_id, s.user_id, u.external_user_id, s.scope, s.created_at, s.expires_at,
+           s.last_used_at is null or s.last_used_at < ${new Date(at.getTime() - 60_000)} as stale
+    from signer_sessions s
+    join end_users u on u.app_id = s.app_id and u.id = s.user_id and u.status = 'active'
+    join apps a on a.id = s.app_id and a.status = 'active'
+    join clients c on c.app_id = s.app_id and c.kind = 'public'
+    where s.token_hash = any(${hashes}::bytea[]) and s.revoked_at is null and s.expires_at > ${at}`,
+  )
+  if (!row || !isClientId(row.client_id)) return null
+  if (row.stale) {
+    await db.query(
+      sql`update signer_sessions set last_used_at = ${at} where app_id = ${row.app_id} and id = ${row.id}`,
+    )
+  }
+  return {
+    id: row.id,
+    appId: appId(row.app_id),
+    clientId: row.client_id,
+    userId: userId(row.user_id),
+    externalUserId: externalUserId(row.external_user_id),
+    scope: row.scope,
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+  }
+}

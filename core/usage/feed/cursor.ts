@@ -1,0 +1,38 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { seal, unseal } from '../../lib/crypto.ts'
+
+const longest = 4_096
+
+/**
+ * Where a list or a stream goes on, for the caller to keep: sealed, so that nobody makes one up, and bound to `context`,
+ * so that it opens nowhere else.
+ */
+export function createCursors(sealingKey: Buffer) {
+  const format = (parts: readonly string[], context: string): string =>
+    seal(Buffer.from(JSON.stringify(parts)), sealingKey, `usage-cursor:${context}`).toString(
+      'base64url',
+    )
+
+  /** Null without a cursor; REQUEST_INVALID for one that was not made for this context. */
+  function parse(text: string | undefined, context: string): string[] | null {
+    if (text === undefined || text === '') return null
+    try {
+      if (text.length > longest) throw new Error('too long')
+      const parts: unknown = JSON.parse(
+        unseal(Buffer.from(text, 'base64url'), sealingKey, `usage-cursor:${context}`).toString(
+          'utf8',
+        ),
+      )
+      if (!Array.isArray(parts)) throw new Error('no list')
+      return parts.map(String)
+    } catch (error) {
+      throw new DomainError('REQUEST_INVALID', 'the cursor is not one that was returned here', {
+        cause: error,
+      })
+    }
+  }
+
+  return { format, parse }
+}
+
+export type Cursors = ReturnType<typeof createCursors>

@@ -1,0 +1,98 @@
+import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import { type Db, many, one, sql } from '../../lib/sql.ts'
+
+/** The ledger's charges in the order in which the database let them be seen. */
+
+/** A `pg_snapshot` as text: which transactions had been committed when it was taken. */
+export type Snapshot = string
+
+export interface ChargeKey {
+  readonly xact: string
+  readonly userId: string
+  readonly seq: string
+}
+
+export interface ChargeEntry {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly externalUserId: string
+  readonly chargeId: string
+  readonly cost: UsdAttos
+  readonly overage: UsdAttos
+  readonly balanceAfter: UsdAttos
+  /** Null of a charge from before tickets were counted. */
+  readonly ticketCount: number | null
+  readonly createdAt: Date
+  readonly key: ChargeKey
+}
+
+/** What is committed now. */
+export const currentSnapshot = async (db: Db): Promise<Snapshot> =>
+  (await one<{ snapshot: string }>(db, sql`select pg_current_snapshot()::text as snapshot`))
+    .snapshot
+
+export interface Between {
+  /** Seen before. */
+  readonly from: Snapshot
+  /** To be seen now. */
+  readonly to: Snapshot
+  /** Where the page before ended. */
+  readonly after: ChargeKey | null
+  readonly apps: readonly AppId[]
+  readonly userId: UserId | null
+  readonly limit: number
+}
+
+const first: ChargeKey = { xact: '0', userId: '00000000-0000-0000-0000-000000000000', seq: '0' }
+
+/**
+ * Charges that are committed in `to` and were not in `from`, however long their transactions took: each is between
+ * exactly one pair of snapshots that follow each other.
+ */
+export async function chargesBetween(
+  db: Db,
+  { from, to, after, apps, userId: user, limit }: Between,
+): Promise<ChargeEntry[]> {
+  const { xact, userId: last, seq } = after ?? first
+  const rows = await many<{
+    app_id: string
+    user_id: string
+    seq: bigint
+    xact: bigint
+    cause_id: string
+    external_user_id: string | null
+    amount_attos: string
+    overage_attos: string
+    balance_after_attos: string
+    ticket_count: number | null
+    created_at: Date
+  }>(
+    db,
+    sql`
+    select e.app_id, e.user_id, e.seq, e.xact, e.cause_id, u.external_user_id, e.amount_attos, e.overage_attos,
+           e.balance_after_attos, e.ticket_count, e.created_at
+    from ledger_entries e
+    left join end_users u on u.app_id = e.app_id and u.id = e.user_id
+    where e.app_id = any(${apps}::uuid[]) and (${user}::uuid is null or e.user_id = ${user}) and e.kind = 'charge'
+      and e.xact >= pg_snapshot_xmin(${from}::pg_snapshot)::text::bigint
+      and e.xact < pg_snapshot_xmax(${to}::pg_snapshot)::text::bigint and e.xact >= ${xact}::bigint
+      and not pg_visible_in_snapshot(e.xact::text::xid8, ${from}::pg_snapshot)
+      and pg_visible_in_snapshot(e.xact::text::xid8, ${to}::pg_snapshot)
+      and (e.xact, e.user_id, e.seq) > (${xact}::bigint, ${last}::uuid, ${seq}::bigint)
+    order by e.xact, e.user_id, e.seq
+    limit ${limit}`,
+  )
+  return rows.map((row) => ({
+    appId: appId(row.app_id),
+    userId: userId(row.user_id),
+    externalUserId: row.external_user_id ?? 'unknown',
+    chargeId: row.cause_id,
+    cost: usdAttos(BigInt(row.overage_attos) - BigInt(row.amount_attos)),
+    overage: usdAttos(BigInt(row.overage_attos)),
+    balanceAfter: usdAttos(BigInt(row.balance_after_attos)),
+    ticketCount: row.ticket_count,
+    createdAt: row.created_at,
+    key: { xact: String(row.xact), userId: row.user_id, seq: String(row.seq) },
+  }))
+}

@@ -1,0 +1,154 @@
+import { hash } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import type { AppId } from '../../platform/ids.ts'
+import type { Dates } from '../../lib/date-range.ts'
+import type { Pool } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import { type Cursors, createCursors } from '../feed/cursor.ts'
+import { type Page, type Place, listRequests, listSessions } from './store.ts'
+import { parseHistoryRange } from '../range.ts'
+import type { RequestItem, SessionItem } from '../types.ts'
+import { type KnownUser, type UsageUsers, createUserFinder } from '../users.ts'
+
+export interface HistoryDeps {
+  readonly pool: Pool
+  readonly users: UsageUsers
+  readonly sealingKey: Buffer
+  readonly now: Now
+}
+
+export interface HistoryQuery extends Dates {
+  readonly manifestId: string | undefined
+  /** 0: the usual number. */
+  readonly limit: number
+  readonly cursor: string | undefined
+}
+
+export interface Listed<Item> {
+  readonly items: readonly Item[]
+  readonly nextCursor: string | undefined
+}
+
+const limitUsual = 25
+const limitMax = 50
+const idleMs = 5 * 60_000
+
+/** Tickets and sessions one by one, the newest first, in pages that neither skip nor repeat a row. */
+export function createHistory({ pool, users, sealingKey, now }: HistoryDeps) {
+  const findUser = createUserFinder(users)
+  const cursors = createCursors(sealingKey)
+
+  /** REQUEST_INVALID for dates, limit or cursor; NOT_FOUND for an unknown user. `of` narrows to one user. */
+  async function requests(
+    appId: AppId,
+    query: HistoryQuery,
+    of?: string,
+  ): Promise<Listed<RequestItem>> {
+    return requestsOf(appId, query, of === undefined ? null : () => findUser(appId, of))
+  }
+
+  const ownRequests = (
+    user: { appId: AppId } & KnownUser,
+    query: HistoryQuery,
+  ): Promise<Listed<RequestItem>> => requestsOf(user.appId, query, async () => user)
+
+  async function requestsOf(
+    appId: AppId,
+    query: HistoryQuery,
+    user: Lookup,
+  ): Promise<Listed<RequestItem>> {
+    const { page, context } = await pageOf(appId, query, { list: 'requests', user })
+    return cut(await listRequests(pool, { ...page, limit: page.limit + 1 }), page.limit, (last) =>
+      cursors.format([last.signedAt, last.eventId, last.userId], context),
+    )
+  }
+
+  async function sessions(
+    appId: AppId,
+    query: HistoryQuery,
+    of?: string,
+  ): Promise<Listed<SessionItem>> {
+    return sessionsOf(appId, query, of === undefined ? null : () => findUser(appId, of))
+  }
+
+  const ownSessions = (
+    user: { appId: AppId } & KnownUser,
+    query: HistoryQuery,
+  ): Promise<Listed<SessionItem>> => sessionsOf(user.appId, query, async () => user)
+
+  async function sessionsOf(
+    appId: AppId,
+    query: HistoryQuery,
+    user: Lookup,
+  ): Promise<Listed<SessionItem>> {
+    const { page, context } = await pageOf(appId, query, { list: 'sessions', user })
+    return cut(await listSessions(pool, { ...page, limit: page.limit + 1 }), page.limit, (last) =>
+      cursors.format([last.startedAt, last.sessionId, last.userId], context),
+    )
+  }
+
+  async function pageOf(
+    appId: AppId,
+    query: HistoryQuery,
+    { list, user }: { list: string; user: Lookup },
+  ): Promise<{ page: Page; context: string }> {
+    const limit = parseLimit(query.limit)
+    parseHistoryRange(query, now())
+    const found = user && (await user())
+    // A cursor goes on with the list that it came from and with no other.
+    const { manifestId, startDate, endDate } = query
+    const context = hash(
+      'sha256',
+      JSON.stringify([list, appId, found?.id, manifestId, startDate, endDate]),
+    )
+    const before = placeOf(cursors.parse(query.cursor, context))
+    // Who began with the current month stays in it, also when the next one has begun.
+    const range = parseHistoryRange(query, before ? new Date(before.at) : now())
+    return {
+      page: {
+        appId,
+        userId: found?.id ?? null,
+        manifestId: manifestId ?? null,
+        range,
+        before,
+        limit,
+      },
+      context,
+    }
+  }
+
+  /** When a session ended: at its last ticket, once it has been idle for five minutes. */
+  const endOf = ({ lastAt }: SessionItem): Date | null =>
+    now().getTime() - lastAt.getTime() >= idleMs ? lastAt : null
+
+  return { requests, ownRequests, sessions, ownSessions, endOf }
+}
+
+export type History = ReturnType<typeof createHistory>
+
+type Lookup = (() => Promise<KnownUser>) | null
+
+function parseLimit(limit: number): number {
+  if (limit < 0 || limit > limitMax)
+    throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${limitMax}`)
+  return limit === 0 ? limitUsual : limit
+}
+
+function placeOf(parts: ReturnType<Cursors['parse']>): Place | null {
+  if (parts === null) return null
+  const [at = '', id = '', userId = ''] = parts
+  return { at, id, userId }
+}
+
+function cut<Item>(
+  rows: readonly Item[],
+  limit: number,
+  cursorOf: (last: Item) => string,
+): Listed<Item> {
+  const items = rows.slice(0, limit)
+  const last = items.at(-1)
+  return {
+    items,
+    nextCursor: rows.length > limit && last !== undefined ? cursorOf(last) : undefined,
+  }
+}

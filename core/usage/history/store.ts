@@ -1,0 +1,252 @@
+import { type AppId, type UserId, userId } from '../../platform/ids.ts'
+import { usdAttos, wei } from '../../lib/money.ts'
+import { type Db, type Statement, many, sql } from '../../lib/sql.ts'
+import { after } from '../store.ts'
+import type { Range, RequestItem, Selection, SessionItem } from '../types.ts'
+
+/** Tickets and sessions one by one, the newest first. Every list reads along a key and stops at its limit. */
+
+/** Instants are texts with microseconds, as the keys have them. */
+export interface Place {
+  readonly at: string
+  readonly id: string
+  readonly userId: string
+}
+
+export interface Page {
+  readonly appId: AppId
+  readonly userId: UserId | null
+  readonly manifestId: string | null
+  readonly range: Range
+  /** The last row of the page before. */
+  readonly before: Place | null
+  readonly limit: number
+}
+
+const microText = (column: string): string =>
+  `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
+
+interface TicketRow {
+  signed_at: string
+  event_id: string
+  request_id: string
+  user_id: string
+  external_user_id: string | null
+  app_name: string
+  pipeline: string
+  model_id: string
+  manifest_id: string
+  session_id: string
+  sequence_number: bigint
+  fee_wei: string
+  cost_attos: string | null
+  usd_attos_per_eth: string | null
+  billable_secs: string
+  pixels: string
+}
+
+const toRequest = (row: TicketRow): RequestItem => ({
+  signedAt: row.signed_at,
+  eventId: row.event_id,
+  requestId: row.request_id,
+  userId: userId(row.user_id),
+  externalUserId: row.external_user_id,
+  appName: row.app_name,
+  pipeline: row.pipeline,
+  modelId: row.model_id,
+  manifestId: row.manifest_id,
+  sessionId: row.session_id,
+  sequenceNumber: row.sequence_number,
+  fee: wei(BigInt(row.fee_wei)),
+  cost: row.cost_attos === null ? null : usdAttos(BigInt(row.cost_attos)),
+  usdAttosPerEth: row.usd_attos_per_eth === null ? null : BigInt(row.usd_attos_per_eth),
+  billableSecs: row.billable_secs,
+  pixels: row.pixels,
+})
+
+/** Puts users' names and rates beside the common table `found` of tickets. */
+const shownTickets = (
+  found: Statement,
+  { appId, limit }: { appId: AppId; limit: number },
+): Statement =>
+  after(found, {
+    text: `
+    select ${microText('t.signed_at')} as signed_at, t.event_id, t.request_id, t.user_id, u.external_user_id, t.app_name,
+           t.pipeline, t.model_id, coalesce(nullif(t.manifest_id, '') collate "C", t.session_id) as manifest_id, t.session_id,
+           t.sequence_number, t.fee_wei, t.cost_attos, r.usd_attos_per_eth, t.billable_secs, t.pixels
+    from found t
+    left join end_users u on u.app_id = $1 and u.id = t.user_id
+    left join rates r on r.id = t.rate_id
+    order by t.signed_at desc, t.event_id desc
+    limit $2`,
+    values: [appId, limit],
+  })
+
+/** Tickets of a page: of a user along the key, of a manifest along its sessions, of an app along its latest hours. */
+export async function listRequests(db: Db, page: Page): Promise<RequestItem[]> {
+  const found =
+    page.manifestId !== null
+      ? ofManifest(page)
+      : page.userId !== null
+        ? ofUser(page, page.userId)
+        : ofApp(page)
+  return (await many<TicketRow>(db, shownTickets(found, page))).map(toRequest)
+}
+
+const bounds = ({ range: { start, end }, before }: Page) => ({
+  from: start?.toISOString() ?? '-infinity',
+  to: end?.toISOString() ?? 'infinity',
+  at: before?.at ?? 'infinity',
+  id: before?.id ?? '',
+})
+
+function ofUser(page: Page, user: UserId): Statement {
+  const { from, to, at, id } = bounds(page)
+  return sql`
+    with found as (
+      select *
+      from tickets
+      where app_id = ${page.appId} and user_id = ${user} and signed_at >= ${from}::timestamptz
+        and signed_at < ${to}::timestamptz and signed_at <= ${at}::timestamptz
+        and (signed_at, event_id) < (${at}::timestamptz, ${id}::text)
+      order by signed_at desc, event_id desc
+      limit ${page.limit}
+    )`
+}
+
+function ofManifest(page: Page): Statement {
+  const { from, to, at, id } = bounds(page)
+  return sql`
+    with found as (
+      select t.*
+      from ticket_sessions s
+      cross join lateral (
+        select *
+        from tickets
+        where app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
+          and coalesce(nullif(manifest_id, '') collate "C", session_id) = ${page.manifestId}
+          and signed_at >= s.started_at and signed_at <= s.last_at
+          and signed_at >= ${from}::timestamptz and signed_at < ${to}::timestamptz and signed_at <= ${at}::timestamptz
+          and (signed_at, event_id) < (${at}::timestamptz, ${id}::text)
+        order by signed_at desc, event_id desc
+        limit ${page.limit}) t
+      where s.app_id = ${page.appId} and (${page.userId}::uuid is null or s.user_id = ${page.userId})
+        and coalesce(nullif(s.manifest_id, '') collate "C", s.session_id) = ${page.manifestId}
+        and s.started_at < ${to}::timestamptz and s.started_at <= ${at}::timestamptz and s.last_at >= ${from}::timestamptz
+    )`
+}
+
+// Every row of usage_hourly stands for a ticket at least, so that so many rows of whole hours are enough, besides the
+// hour that the page begins in.
+function ofApp(page: Page): Statement {
+  const { from, to, at, id } = bounds(page)
+  return sql`
+    with top as (
+      select least(${at}::timestamptz, ${to}::timestamptz) as at
+    ), hours as (
+      select user_id, hour
+      from usage_hourly
+      where app_id = ${page.appId} and hour = (select date_trunc('hour', at, 'UTC') from top where at < 'infinity')
+      union
+      select user_id, hour
+      from (
+        select user_id, hour
+        from usage_hourly
+        where app_id = ${page.appId} and hour < (select case when at < 'infinity' then date_trunc('hour', at, 'UTC') else at end from top)
+          and hour > ${from}::timestamptz - interval '1 hour'
+        order by hour desc
+        fetch first ${page.limit} rows with ties) whole
+    ), found as (
+      select t.*
+      from hours h
+      cross join lateral (
+        select *
+        from tickets
+        where app_id = ${page.appId} and user_id = h.user_id
+          and signed_at >= h.hour and signed_at < h.hour + interval '1 hour'
+          and signed_at >= ${from}::timestamptz and signed_at < ${to}::timestamptz and signed_at <= ${at}::timestamptz
+          and (signed_at, event_id) < (${at}::timestamptz, ${id}::text)
+        order by signed_at desc, event_id desc
+        limit ${page.limit}) t
+    )`
+}
+
+/** The tickets of one gateway request, the newest first. Runs inside `inRequest`. */
+export async function requestEvents(
+  db: Db,
+  { appId, userId, range: { start, end }, requestId }: Selection,
+  limit: number,
+): Promise<RequestItem[]> {
+  const found = sql`
+    with found as (
+      select *
+      from tickets
+      where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
+        and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
+    )`
+  return (await many<TicketRow>(db, shownTickets(found, { appId, limit }))).map(toRequest)
+}
+
+interface SessionRow {
+  session_id: string
+  user_id: string
+  external_user_id: string | null
+  manifest_id: string
+  app_name: string
+  pipeline: string
+  model_id: string
+  started_at: string
+  last_at: Date
+  ticket_count: bigint
+  unpriced_count: bigint
+  fee_wei: string
+  cost_attos: string
+  billable_secs: string
+  pixels: string
+}
+
+const toSession = (row: SessionRow): SessionItem => ({
+  startedAt: row.started_at,
+  lastAt: row.last_at,
+  sessionId: row.session_id,
+  manifestId: row.manifest_id,
+  userId: userId(row.user_id),
+  externalUserId: row.external_user_id,
+  appName: row.app_name,
+  pipeline: row.pipeline,
+  modelId: row.model_id,
+  requests: row.ticket_count,
+  unpriced: row.unpriced_count,
+  fee: wei(BigInt(row.fee_wei)),
+  cost: usdAttos(BigInt(row.cost_attos)),
+  billableSecs: row.billable_secs,
+  pixels: row.pixels,
+})
+
+/** Sessions that began in the range, the latest to begin first. */
+export async function listSessions(db: Db, page: Page): Promise<SessionItem[]> {
+  const { from, to, at, id } = bounds(page)
+  const rows = await many<SessionRow>(
+    db,
+    sql`
+    select s.session_id, s.user_id, u.external_user_id,
+           coalesce(nullif(s.manifest_id, '') collate "C", s.session_id) as manifest_id, s.app_name, s.pipeline, s.model_id,
+           to_char(s.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as started_at, s.last_at, s.ticket_count,
+           s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels
+    from (
+      select *
+      from ticket_sessions
+      where app_id = ${page.appId} and (${page.userId}::uuid is null or user_id = ${page.userId})
+        and (${page.manifestId}::text is null or coalesce(nullif(manifest_id, '') collate "C", session_id) = ${page.manifestId})
+        and started_at >= ${from}::timestamptz and started_at < ${to}::timestamptz and started_at <= ${at}::timestamptz
+        and (started_at, session_id, user_id) < (${at}::timestamptz, ${id}::text, ${page.before?.userId ?? zeroUuid}::uuid)
+      order by started_at desc, session_id desc, user_id desc
+      limit ${page.limit}) s
+    left join end_users u on u.app_id = ${page.appId} and u.id = s.user_id
+    order by s.started_at desc, s.session_id desc, s.user_id desc`,
+  )
+  return rows.map(toSession)
+}
+
+// Before it comes nothing: without a page before, the time alone decides.
+const zeroUuid = '00000000-0000-0000-0000-000000000000'

@@ -1,0 +1,144 @@
+import { chmod, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { newSecret } from '../../core/lib/crypto.ts'
+import type { Env } from '../../core/lib/env.ts'
+
+/** The folder in which the all-in-one process keeps its data, its secrets and what a script needs to know. */
+export const dataDirOf = (env: Env): string =>
+  resolve(env['TOLLGATE_DATA_DIR']?.trim() || '.tollgate')
+
+export const quickstartPath = (dataDir: string): string => join(dataDir, 'quickstart.json')
+const secretsPath = (dataDir: string): string => join(dataDir, 'secrets.json')
+
+/** Everything a script needs to use a running all-in-one service. */
+export interface Quickstart {
+  readonly platformUrl: string
+  readonly builderUrl: string
+  readonly sidecarUrl: string
+  readonly adminUrl: string
+  readonly issuer: string
+  readonly coreTarget: string
+  readonly clientId: string
+  readonly m2mClientId: string
+  readonly m2mClientSecret: string
+  readonly webhookSecret: string
+  readonly ownerEmail: string
+  readonly ownerPassword: string
+}
+
+const generated = ['CORE_TOKEN', 'KEY_ENCRYPTION_KEY', 'SECRET_PEPPERS', 'WEBHOOK_SECRET'] as const
+export type Secrets = Readonly<Record<(typeof generated)[number], string>>
+
+/** Makes the folder. Rejects with one clear line when it cannot be written. */
+export async function openDataDir(dataDir: string): Promise<void> {
+  try {
+    await makeFolder(dataDir)
+    await writeFile(join(dataDir, '.writable'), '')
+    await rm(join(dataDir, '.writable'))
+  } catch (error) {
+    const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+    throw new Error(
+      `cannot write to ${dataDir} (${why}); set TOLLGATE_DATA_DIR to a folder that this user may write`,
+      { cause: error },
+    )
+  }
+}
+
+// One folder at a time: Node's recursive mkdir never returns where the system says that there is no such place (/proc).
+async function makeFolder(path: string): Promise<void> {
+  const make = (): Promise<void> =>
+    mkdir(path, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error
+    })
+  await make().catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT' || dirname(path) === path) throw error
+    await makeFolder(dirname(path))
+    await make()
+  })
+}
+
+/** Secrets as a new deployment gets them. */
+export const newSecrets = (): Secrets => ({
+  CORE_TOKEN: newSecret(''),
+  KEY_ENCRYPTION_KEY: newSecret(''),
+  SECRET_PEPPERS: `p1:${newSecret('')}`,
+  WEBHOOK_SECRET: newSecret('whsec_'),
+})
+
+/** The secrets of this deployment: made once, kept in `secrets.json`, mode 0600. */
+export async function loadSecrets(dataDir: string): Promise<Secrets> {
+  const kept = await readJson(secretsPath(dataDir))
+  const made = newSecrets()
+  const secrets = {
+    CORE_TOKEN: textOf(kept, 'CORE_TOKEN') ?? made.CORE_TOKEN,
+    KEY_ENCRYPTION_KEY: textOf(kept, 'KEY_ENCRYPTION_KEY') ?? made.KEY_ENCRYPTION_KEY,
+    SECRET_PEPPERS: textOf(kept, 'SECRET_PEPPERS') ?? made.SECRET_PEPPERS,
+    WEBHOOK_SECRET: textOf(kept, 'WEBHOOK_SECRET') ?? made.WEBHOOK_SECRET,
+  }
+  if (generated.some((name) => textOf(kept, name) === undefined))
+    await writePrivate(secretsPath(dataDir), secrets)
+  return secrets
+}
+
+/** The token a command needs to speak to the core of this folder, when it has been started there before. */
+export async function findServiceToken(dataDir: string): Promise<string | undefined> {
+  return textOf(await readJson(secretsPath(dataDir)), 'CORE_TOKEN')
+}
+
+const quickstartFields = [
+  'platformUrl',
+  'builderUrl',
+  'sidecarUrl',
+  'adminUrl',
+  'issuer',
+  'coreTarget',
+  'clientId',
+  'm2mClientId',
+  'm2mClientSecret',
+  'webhookSecret',
+  'ownerEmail',
+  'ownerPassword',
+] as const satisfies readonly (keyof Quickstart)[]
+
+/** The quickstart file, or null when there is none that is whole. */
+export async function readQuickstart(dataDir: string): Promise<Quickstart | null> {
+  const value = await readJson(quickstartPath(dataDir))
+  if (value === null || quickstartFields.some((field) => textOf(value, field) === undefined))
+    return null
+  const fields = quickstartFields.map((field) => [field, textOf(value, field) ?? ''] as const)
+  return Object.fromEntries(fields) as Record<keyof Quickstart, string>
+}
+
+export const writeQuickstart = (dataDir: string, quickstart: Quickstart): Promise<void> =>
+  writePrivate(quickstartPath(dataDir), quickstart)
+
+async function writePrivate(path: string, value: object): Promise<void> {
+  const draft = `${path}.${process.pid}`
+  await writeFile(draft, JSON.stringify(value, null, 2) + '\n', { mode: 0o600 })
+  await chmod(draft, 0o600)
+  // A reader sees the old file or the new one, never half of one.
+  await rename(draft, path)
+}
+
+async function readJson(path: string): Promise<object | null> {
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return null
+    throw new Error(`cannot read ${path} (${error.code ?? error.message})`, { cause: error })
+  })
+  if (text === null) return null
+  try {
+    const value: unknown = JSON.parse(text)
+    if (typeof value === 'object' && value !== null) return value
+  } catch (error) {
+    throw new Error(
+      `${path} is not JSON; restore it from a copy, or remove it to have it made anew`,
+      { cause: error },
+    )
+  }
+  throw new Error(`${path} does not hold an object; remove it to have it made anew`)
+}
+
+function textOf(value: object | null, field: string): string | undefined {
+  const found: unknown = value === null ? undefined : Reflect.get(value, field)
+  return typeof found === 'string' && found !== '' ? found : undefined
+}

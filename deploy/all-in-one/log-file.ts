@@ -1,0 +1,53 @@
+import { once } from 'node:events'
+import { renameSync, statSync } from 'node:fs'
+import pino from 'pino'
+import { type Log, createLog } from '../../core/lib/log.ts'
+
+const sizeMax = 64 * 1024 * 1024
+const checkEveryMs = 60_000
+
+export interface LogFile {
+  readonly log: Log
+  readonly path: string
+  /** Writes out what was logged. */
+  flush(): void
+  /** The last word. Who was left behind by a stop that could not wait may still log; that is lost. */
+  close(): void
+}
+
+/**
+ * The log as a file of bounded size: at 64 MiB it becomes `….1`, which replaces the one before. Resolves when it is
+ * open; rejects with one clear line when it cannot be.
+ */
+export async function openLogFile(path: string, level: string): Promise<LogFile> {
+  try {
+    rotate(path)
+    const destination = pino.destination({ dest: path, sync: false, mkdir: true, mode: 0o600 })
+    // It cannot be flushed before: a start that fails early would end with that complaint.
+    await once(destination, 'ready')
+    const timer = setInterval(() => {
+      if (rotate(path)) destination.reopen()
+    }, checkEveryMs)
+    timer.unref()
+    const flush = (): void => destination.flushSync()
+    let isOpen = true
+    const write = (line: string): void => void (isOpen && destination.write(line))
+    const close = (): void => {
+      isOpen = false
+      clearInterval(timer)
+      flush()
+      destination.end()
+    }
+    return { log: createLog({ level, name: 'tollgate' }, { write }), path, flush, close }
+  } catch (error) {
+    const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+    throw new Error(`cannot write the log ${path} (${why})`, { cause: error })
+  }
+}
+
+function rotate(path: string): boolean {
+  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0
+  if (size < sizeMax) return false
+  renameSync(path, `${path}.1`)
+  return true
+}

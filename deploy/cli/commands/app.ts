@@ -1,0 +1,79 @@
+import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+
+export const app: Command = {
+  summary: 'creates and lists apps',
+  help: `tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--json]
+  Creates an app with its public client (app_…), its M2M client (m2m_…) and secret, a Starter plan, and, with
+  --owner, the owner's account. The secret and a new owner's password are shown once.
+
+tollgate app list [--limit N] [--cursor TEXT] [--json]
+  Lists apps, oldest first.
+`,
+  run: async (argv) => {
+    const [verb, ...rest] = argv
+    if (verb === 'create') return create(rest)
+    if (verb === 'list') return list(rest)
+    throw new UsageError('app takes "create" or "list"')
+  },
+}
+
+async function create(argv: readonly string[]): Promise<number> {
+  const { values } = parse(argv, {
+    name: { type: 'string' },
+    owner: { type: 'string' },
+    'starter-usd-micros': { type: 'string' },
+    json: { type: 'boolean' },
+  })
+  const { name, owner } = values
+  if (name === undefined) throw new UsageError('app create needs --name')
+  const created = await withCore((core) =>
+    core.createApp({
+      name,
+      ownerEmail: owner,
+      ownerPassword: undefined,
+      starterUsdMicros: values['starter-usd-micros'],
+    }),
+  )
+  if (values.json) printJson(created)
+  else {
+    printLines([
+      `App ${created.name}`,
+      `  clientId         ${created.clientId}`,
+      `  m2mClientId      ${created.m2mClientId}`,
+      `  m2mClientSecret  ${created.m2mClientSecret}   (shown once)`,
+      ...(created.ownerPassword
+        ? [
+            `  owner            ${created.ownerEmail} with password ${created.ownerPassword}   (shown once)`,
+          ]
+        : []),
+    ])
+  }
+  return 0
+}
+
+async function list(argv: readonly string[]): Promise<number> {
+  const { values } = parse(argv, {
+    limit: { type: 'string' },
+    cursor: { type: 'string' },
+    json: { type: 'boolean' },
+  })
+  const limit = Number(values.limit ?? '100')
+  if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
+    throw new UsageError('--limit must be from 1 to 1000')
+  const { apps, nextCursor } = await withCore((core) =>
+    core.listApps({ limit, cursor: values.cursor }),
+  )
+  if (values.json) printJson({ apps, nextCursor })
+  else if (apps.length === 0)
+    printLines(['No apps yet; make one with: npx tollgate app create --name NAME'])
+  else {
+    printLines(
+      apps.map(
+        (item) =>
+          `${item.clientId}  ${item.m2mClientId}  ${item.createdAt.slice(0, 10)}  ${item.name}`,
+      ),
+    )
+    if (nextCursor) printLines([`more: npx tollgate app list --cursor ${nextCursor}`])
+  }
+  return 0
+}

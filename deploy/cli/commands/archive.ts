@@ -1,0 +1,35 @@
+import type { ArchiveMonthsResponse } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+
+export const archive: Command = {
+  summary: 'writes old months of tickets to files and drops them',
+  help: `tollgate archive [--dry-run] [--json]
+  Does now what core does by itself every hour when RETENTION_MONTHS is set: months older than that are written to
+  ARCHIVE_DIR, on core's machine, one file for each app, in the format of "tollgate export"; each file is read back,
+  and only then are the tickets dropped. Hourly sums, sessions and the ledger stay. A month with tickets that wait for
+  a rate waits, too. "tollgate import FILE" puts a month back, for 30 days. --dry-run only tells what is due.
+`,
+  run: async (argv) => {
+    const { values, positionals } = parse(argv, {
+      'dry-run': { type: 'boolean' },
+      json: { type: 'boolean' },
+    })
+    if (positionals.length > 0) throw new UsageError('archive takes no arguments, only options')
+    const steps = await withCore(async (core) => {
+      const all: ArchiveMonthsResponse[] = []
+      for await (const step of core.archiveMonths({ dryRun: values['dry-run'] ?? false })) {
+        all.push(step)
+        if (!values.json) printLines([lineOf(step)])
+      }
+      return all
+    })
+    if (values.json) printJson(steps)
+    else if (steps.length === 0) printLines(['Nothing is due.'])
+    return 0
+  },
+}
+
+function lineOf({ kind, month, clientId, tickets, file, detail }: ArchiveMonthsResponse): string {
+  const what = kind === 'archived' ? file : kind === 'waits' ? `waits: ${detail}` : 'is due'
+  return `${month}  ${clientId}  ${tickets} tickets  ${what}`
+}

@@ -1,0 +1,94 @@
+import { rename, rm, stat } from 'node:fs/promises'
+import {
+  type Chunk,
+  isTicketFileName,
+  writeTicketFile,
+} from '../../../core/books/transfer/ticket-file.ts'
+import type { CoreClient } from '../client.ts'
+import { type Command, UsageError, parse, printJson, withCore } from '../command.ts'
+import { patiently } from '../retry.ts'
+import { type ProgressBar, createProgressBar } from '../progress.ts'
+
+export const exportTickets: Command = {
+  summary: 'writes the tickets of an app to a file',
+  help: `tollgate export --app APP --out FILE [--from TIME] [--to TIME] [--force] [--json]
+  Writes tickets, signed from TIME on and before TIME (ISO 8601; all without), to FILE: compressed NDJSON, by its name
+  .ndjson.gz or .ndjson.zst, with a manifest and SHA-256 checksums of each chunk and of all. Every ticket stands with
+  its price, so that "tollgate import" needs no rate and changes none. Tickets that come while it runs may be in it or
+  not. FILE appears when it is whole; broken off, it can be run again. An existing FILE is kept unless --force.
+`,
+  run: async (argv) => {
+    const { values, positionals } = parse(argv, {
+      app: { type: 'string' },
+      out: { type: 'string' },
+      from: { type: 'string' },
+      to: { type: 'string' },
+      force: { type: 'boolean' },
+      json: { type: 'boolean' },
+    })
+    const { app, out, from, to } = values
+    if (app === undefined || out === undefined || positionals.length > 0)
+      throw new UsageError('export needs --app and --out')
+    if (!isTicketFileName(out)) throw new UsageError('--out must end with .gz or .zst')
+    if (
+      !values.force &&
+      (await stat(out).then(
+        () => true,
+        () => false,
+      ))
+    )
+      throw new Error(`${out} exists; --force replaces it`)
+    const bar = createProgressBar()
+    const sums = await withCore((core) => write(out, { app, from, to }, { core, bar })).finally(
+      bar.end,
+    )
+    if (values.json) printJson({ file: out, ...sums })
+    else
+      process.stdout.write(
+        `${out}: ${sums.tickets} tickets in ${sums.chunks} chunks, SHA-256 ${sums.sha256}\n`,
+      )
+    return 0
+  },
+}
+
+interface Selection {
+  readonly app: string
+  readonly from: string | undefined
+  readonly to: string | undefined
+}
+
+async function write(
+  out: string,
+  { app, from, to }: Selection,
+  { core, bar }: { core: CoreClient; bar: ProgressBar },
+) {
+  const part = `${out}.part`
+  async function* chunks(): AsyncGenerator<Chunk> {
+    let [done, total] = [0, 0]
+    for (let cursor: string | undefined; ;) {
+      const page = await patiently(() => core.exportTickets({ clientId: app, from, to, cursor }))
+      if (cursor === undefined) total = Number(page.totalTickets)
+      done += page.tickets
+      bar.update({ name: 'tickets', done, total: Math.max(total, done) })
+      if (page.tickets > 0) yield page
+      cursor = page.nextCursor
+      if (cursor === undefined) return
+    }
+  }
+  try {
+    const manifest = {
+      format: 'tollgate-tickets',
+      version: 1,
+      clientId: app,
+      from: from ?? null,
+      to: to ?? null,
+      exportedAt: new Date().toISOString(),
+    } as const
+    const sums = await writeTicketFile(part, manifest, { name: out, chunks: chunks() })
+    await rename(part, out)
+    return sums
+  } catch (error) {
+    await rm(part, { force: true })
+    throw error
+  }
+}

@@ -1,0 +1,83 @@
+import { messageOf } from '../../core/lib/process.ts'
+import { account } from './commands/account.ts'
+import { adjust } from './commands/adjust.ts'
+import { app } from './commands/app.ts'
+import { archive } from './commands/archive.ts'
+import { collector } from './commands/collector.ts'
+import { config } from './commands/config.ts'
+import { exportTickets } from './commands/export.ts'
+import { importTickets } from './commands/import.ts'
+import { keys } from './commands/keys.ts'
+import { loss } from './commands/loss.ts'
+import { demo, signerDouble, start } from './commands/programs.ts'
+import { quarantine } from './commands/quarantine.ts'
+import { rate } from './commands/rate.ts'
+import { rebuild } from './commands/rebuild.ts'
+import { outbox } from './commands/outbox.ts'
+import { reconcile } from './commands/reconcile.ts'
+import { status } from './commands/status.ts'
+import { verify } from './commands/verify.ts'
+import { type Command, UsageError } from './command.ts'
+
+const commands: Readonly<Record<string, Command>> = {
+  start,
+  collector,
+  demo,
+  app,
+  account,
+  keys,
+  rate,
+  status,
+  adjust,
+  quarantine,
+  verify,
+  rebuild,
+  outbox,
+  reconcile,
+  loss,
+  export: exportTickets,
+  import: importTickets,
+  archive,
+  config,
+  'signer-double': signerDouble,
+}
+
+const help = `tollgate: identity, metering and billing beside a remote signer
+
+  npx tollgate <command> [options]
+
+${Object.entries(commands)
+  .map(([name, { summary }]) => `  ${name.padEnd(14)} ${summary}`)
+  .join('\n')}
+  help           this text; "tollgate <command> --help" tells more
+
+Commands that speak to a running core find it through CORE_TARGET and CORE_TOKEN, or in the data directory
+of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate).
+`
+
+/** Runs one command; resolves to the exit code: 0 done, 1 failed, 2 used wrongly. */
+export async function main(argv: readonly string[]): Promise<number> {
+  const [name = 'help', ...rest] = argv
+  if (name === 'help' || name === '--help' || name === '-h') return print(help, 0)
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (!command)
+    return print(
+      `tollgate: there is no command "${name.slice(0, 40)}"; see npx tollgate --help\n`,
+      2,
+    )
+  // Programs of their own print their own help.
+  if (!command.ownHelp && (rest.includes('--help') || rest.includes('-h')))
+    return print(command.help, 0)
+  try {
+    return await command.run(rest)
+  } catch (error) {
+    const hint = error instanceof UsageError ? `; see npx tollgate ${name} --help` : ''
+    return print(`tollgate: ${messageOf(error)}${hint}\n`, error instanceof UsageError ? 2 : 1)
+  }
+}
+
+function print(text: string, code: number): number {
+  const stream = code === 0 ? process.stdout : process.stderr
+  stream.write(text)
+  return code
+}

@@ -1,0 +1,30 @@
+import { int64, membersOf, object, text } from '../wire/decode.ts'
+import { readJson } from '../wire/json-reader.ts'
+import { readMaxPrice } from '../payment/price-ceiling.ts'
+import type { MaxPrice } from '../payment/price-ceiling.ts'
+
+/** What the signer reads from the webhook's body (signer contract 2.2). */
+export type Answer = Readonly<{
+  status: number
+  reason: string
+  /** Unix seconds; 0 asks again on every call. */
+  expiry: bigint
+  authId: string
+  maxPrice: MaxPrice | undefined
+}>
+
+/** Promise: the answer exactly as table 2.3 reads it. Throws where the signer answers 500. */
+export function decodeAnswer(body: string): Answer {
+  const members = membersOf(readJson(body))
+  const status = int64(members, 'status') ?? 0n
+  const answer = {
+    status: Number(status),
+    reason: text(members, 'reason') ?? '',
+    expiry: int64(members, 'expiry') ?? 0n,
+    authId: text(members, 'auth_id') ?? '',
+  }
+  const ceiling = object(members, 'maxPrice')
+  const maxPrice = ceiling === undefined ? undefined : readMaxPrice(ceiling)
+  if (status <= 0n) throw new RangeError('the webhook answered without a positive status')
+  return { ...answer, maxPrice }
+}

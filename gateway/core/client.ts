@@ -1,0 +1,186 @@
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { createClient } from '@connectrpc/connect'
+import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
+import { serviceTokenHeader } from '../../core/lib/grpc.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { AllowanceService } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
+import {
+  AppService,
+  CallerService,
+  UserService,
+} from '../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
+import { ManagementService } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
+import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
+import { KeyService } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
+import { AuthorizationService } from '../../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
+import { DeviceService } from '../../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
+import { GrantService } from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
+import {
+  type MintUserTokenRequestSchema,
+  type MintUserTokenResponse,
+  TokenService,
+} from '../../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
+import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
+import { UsageService } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
+import { type Asking, type OnBehalfOf, createAsking, lazily, rethrow } from './call-context.ts'
+import type { CoreAddress } from '../config.ts'
+import { joinCalls } from './batched-calls.ts'
+
+const maxAnswerBytes = 16 * 1024 * 1024
+
+/**
+ * One connection to core for this process. `callsFor` gives the calls on behalf of one request; each has a
+ * deadline and throws only DomainErrors: the reason that core gave, UNAVAILABLE when it does not answer.
+ */
+export function connectCore({ target, token, deadlineMs }: CoreAddress) {
+  const baseUrl = `http://${target}`
+  const sessionManager = new Http2SessionManager(baseUrl, { pingIntervalMs: 30_000 })
+  const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
+  const callers = createClient(CallerService, transport)
+  const users = createClient(UserService, transport)
+  const keys = createClient(KeyService, transport)
+  const tokens = createClient(TokenService, transport)
+  const allowances = createClient(AllowanceService, transport)
+  const usage = createClient(UsageService, transport)
+  const losses = createClient(LossService, transport)
+  const accounts = createClient(AccountService, transport)
+  const apps = createClient(AppService, transport)
+  const management = createClient(ManagementService, transport)
+  const catalog = createClient(CatalogService, transport)
+  const authorization = createClient(AuthorizationService, transport)
+  const devices = createClient(DeviceService, transport)
+  const grants = createClient(GrantService, transport)
+
+  // Batches small enough, and several under way, so that core signs one while another comes and goes.
+  const mintUserToken = joinCalls<
+    MessageInitShape<typeof MintUserTokenRequestSchema>,
+    MintUserTokenResponse
+  >(
+    async (calls) => {
+      const headers = { [serviceTokenHeader]: token }
+      return (
+        await tokens.mintUserTokens({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)
+      ).answers
+    },
+    { batchMax: 128, lanes: 3, waitMs: deadlineMs },
+  )
+
+  const groups = {
+    /** Whether core has already seen this caller's credential. */
+    wasAsked: (own: Asking) => () => own.asked,
+    checkCaller: ({ call }: Asking) => call(callers.checkCaller),
+    apps: ({ call }: Asking) => ({ find: call(apps.findApp) }),
+    origins: ({ call }: Asking) => ({ check: call(management.checkOrigin) }),
+    management: ({ call }: Asking) => ({
+      createApp: call(management.createOwnApp),
+      listApps: call(management.listOwnApps),
+      getApp: call(management.getApp),
+      updateApp: call(management.updateApp),
+      deleteApp: call(management.deleteApp),
+      listMembers: call(management.listMembers),
+      putMember: call(management.putMember),
+      removeMember: call(management.removeMember),
+      rotateSecret: call(management.rotateClientSecret),
+      listDomains: call(management.listDomains),
+      addDomain: call(management.addDomain),
+      removeDomain: call(management.removeDomain),
+      listAudit: call(management.listAuditEntries),
+      getRouting: call(management.getRouting),
+    }),
+    catalog: ({ call }: Asking) => ({
+      getManifest: call(catalog.getManifest),
+      putManifest: call(catalog.putManifest),
+      listProfiles: call(catalog.listProfiles),
+      getProfile: call(catalog.getProfile),
+      createProfile: call(catalog.createProfile),
+      updateProfile: call(catalog.updateProfile),
+      deleteProfile: call(catalog.deleteProfile),
+    }),
+    appKeys: ({ call }: Asking) => ({
+      create: call(keys.createAppKey),
+      list: call(keys.listAppKeys),
+      revoke: call(keys.revokeAppKey),
+      validate: call(keys.validateKey),
+    }),
+    users: ({ call }: Asking) => ({
+      upsert: call(users.upsertUser),
+      update: call(users.updateUser),
+      deactivate: call(users.deactivateUser),
+      list: call(users.listUsers),
+    }),
+    keys: ({ call }: Asking) => ({
+      create: call(keys.createKey),
+      list: call(keys.listKeys),
+      revoke: call(keys.revokeKey),
+    }),
+    tokens: ({ call, joined }: Asking) => ({
+      issueMachineToken: call(tokens.issueMachineToken),
+      mintUserToken: joined(mintUserToken),
+      exchangeApiKey: call(tokens.exchangeApiKey),
+      jwks: call(tokens.getJwks),
+    }),
+    allowances: ({ call }: Asking) => ({
+      read: call(allowances.getAllowance),
+      grant: call(allowances.createGrant),
+      balance: call(allowances.getBalance),
+      ownBalance: call(allowances.getOwnBalance),
+    }),
+    accounts: ({ call }: Asking) => ({
+      logIn: call(accounts.logIn),
+      logInWithIdentity: call(accounts.logInWithIdentity),
+      logOut: call(accounts.logOut),
+      session: call(accounts.getSession),
+      resetPassword: call(accounts.resetPassword),
+    }),
+    authorization: ({ call }: Asking) => ({
+      check: call(authorization.checkAuthorization),
+      grant: call(authorization.grantAuthorization),
+      checkLogout: call(authorization.checkLogout),
+      initiateLogin: call(authorization.getInitiateLogin),
+    }),
+    devices: ({ call }: Asking) => ({
+      start: call(devices.startDevice),
+      get: call(devices.getDevice),
+      decide: call(devices.decideDevice),
+    }),
+    grants: ({ call }: Asking) => ({
+      exchange: call(grants.exchangeToken),
+      mintSigner: call(grants.mintSignerToken),
+      redeemDevice: call(grants.redeemDeviceCode),
+      redeemCode: call(grants.redeemAuthorizationCode),
+      redeemRefresh: call(grants.redeemRefreshToken),
+      introspect: call(grants.introspectToken),
+      revoke: call(grants.revokeToken),
+      userInfo: call(grants.getUserInfo),
+      exchangeDevice: call(grants.exchangeDeviceToken),
+      sessions: call(grants.listSignerSessions),
+      revokeSession: call(grants.revokeSignerSession),
+    }),
+    losses: ({ call }: Asking) => ({ list: call(losses.listLoss) }),
+    usage: ({ call, follow }: Asking) => ({
+      query: call(usage.queryUsage),
+      queryOwn: call(usage.queryOwnUsage),
+      requests: call(usage.listUsageRequests),
+      ownRequests: call(usage.listOwnUsageRequests),
+      sessions: call(usage.listUsageSessions),
+      ownSessions: call(usage.listOwnUsageSessions),
+      follow: follow(usage.streamUsage),
+      followOwn: follow(usage.streamOwnUsage),
+    }),
+  }
+
+  const callsOf = lazily(groups)
+  const callsFor = (who: OnBehalfOf) => callsOf(createAsking(who, { token, deadlineMs }))
+
+  return { callsFor, close: () => sessionManager.abort() }
+}
+
+export type Core = ReturnType<typeof connectCore>
+export type CoreCalls = ReturnType<Core['callsFor']>
+
+/** What a message must contain by contract; its absence is core's bug. */
+export function present<T>(value: T | undefined, name: string): T {
+  if (value === undefined) throw new DomainError('INTERNAL', `core's answer lacks ${name}`)
+  return value
+}

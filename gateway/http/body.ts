@@ -1,0 +1,90 @@
+import { DomainError } from '../../proto/errors.ts'
+
+/** The most that a request body may have. */
+export const maxBodyBytes = 1_048_576
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+/** A JSON object. REQUEST_INVALID for all else; no body is the empty object. */
+export function parseJson(bytes: Buffer, contentType: string | undefined): object {
+  if (bytes.length === 0) return {}
+  if (contentType !== undefined && mediaType(contentType) !== 'application/json') {
+    throw new DomainError('MEDIA_TYPE_UNSUPPORTED', 'send the body as application/json')
+  }
+  const value = readJson(bytes)
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new DomainError('REQUEST_INVALID', 'the body must be a JSON object')
+  }
+  return value
+}
+
+export interface FormOptions {
+  readonly contentType: string | undefined
+  /** Fields that may come several times; they are always lists. */
+  readonly repeatable?: readonly string[] | undefined
+}
+
+/** The fields of a form; each at most once (RFC 6749 section 3.2), blank ones count as absent (3.1). */
+export function parseForm(
+  bytes: Buffer,
+  { contentType, repeatable = [] }: FormOptions,
+): Record<string, string | string[]> {
+  if (!isFormType(contentType)) {
+    throw new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
+  }
+  const fields = new Map<string, string>()
+  const lists = new Map<string, string[]>()
+  for (const [name, value] of new URLSearchParams(bytes.toString('utf8'))) {
+    if (repeatable.includes(name)) {
+      if (value !== '') lists.set(name, [...(lists.get(name) ?? []), usable(value, name)])
+      continue
+    }
+    if (fields.has(name)) throw new DomainError('REQUEST_INVALID', `${quoted(name)} is given twice`)
+    fields.set(name, usable(value, name))
+  }
+  return Object.fromEntries<string | string[]>([
+    ...[...fields].filter(([, value]) => value !== ''),
+    ...lists,
+  ])
+}
+
+/** `text` itself. REQUEST_INVALID when no database or wire could carry it: a NUL or half a surrogate pair. */
+export function usable(text: string, name: string): string {
+  if (text.isWellFormed() && !text.includes('\0')) return text
+  throw new DomainError(
+    'REQUEST_INVALID',
+    `${quoted(name)} contains a character that is not allowed`,
+  )
+}
+
+/** A name that the caller chose, short and printable. */
+export const quoted = (name: string): string =>
+  name
+    .toWellFormed()
+    .replace(/[^\x20-\x7e]/g, '?')
+    .slice(0, 64)
+
+export const isFormType = (contentType: string | undefined): boolean =>
+  mediaType(contentType ?? '') === 'application/x-www-form-urlencoded'
+
+const mediaType = (contentType: string): string =>
+  contentType.split(';')[0]?.trim().toLowerCase() ?? ''
+
+function readJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(utf8.decode(bytes), (name: string, value: unknown) =>
+      typeof value === 'string' ? usable(value, name) : value,
+    )
+  } catch (error) {
+    // A document nested too deep to walk ends here too, as a RangeError.
+    if (error instanceof DomainError) throw error
+    throw new DomainError('REQUEST_INVALID', 'the body is not valid JSON', { cause: error })
+  }
+}
+
+/** A string member of something that has no type yet. */
+export function textMember(value: unknown, name: string): string | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const member: unknown = Object.getOwnPropertyDescriptor(value, name)?.value
+  return typeof member === 'string' ? member : undefined
+}

@@ -1,0 +1,90 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { LRUCache } from 'lru-cache'
+import type { Core } from '../core/client.ts'
+
+export interface CorsDeps {
+  readonly core: Core
+  readonly publicUrl: string
+  /** Origins that may call what belongs to no app. */
+  readonly origins: readonly string[]
+}
+
+const methods = 'GET, POST, PUT, PATCH, DELETE, OPTIONS'
+const requestHeaders =
+  'Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, Last-Event-ID, X-Correlation-Id'
+const exposed =
+  'X-Correlation-Id, ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, WWW-Authenticate'
+const maxAgeSeconds = '86400'
+const rememberMs = 60_000
+const originMax = 260
+
+const appPath = /^\/api\/v1\/(?:builder\/)?apps\/(?<clientId>[^/?]+)/
+const oidcPath = /^\/(?:api\/v1\/oidc|\.well-known)\//
+
+/**
+ * Who may read our answers in a browser (identity facts 11.3): on an app's routes the origins that it named, on OIDC
+ * routes those of any app, elsewhere the deployment's. Cookies never come along: no credentials are allowed.
+ */
+export function createCors({ core, publicUrl, origins }: CorsDeps) {
+  const ownOrigin = new URL(publicUrl).origin
+  const remembered = new LRUCache<string, { allowed: boolean }>({ max: 10_000, ttl: rememberMs })
+
+  /** Writes the headers; true when the request was a preflight and has been answered. */
+  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
+    void reply.header('vary', 'Origin')
+    const { origin } = request.headers
+    if (origin === undefined) return false
+    const asked = request.headers['access-control-request-method'] !== undefined
+    const preflight = request.method === 'OPTIONS' && asked
+    if (await isAllowed(request, origin)) allow(reply, { origin, preflight })
+    if (preflight) void reply.code(204).send()
+    return preflight
+  }
+
+  async function isAllowed(request: FastifyRequest, origin: string): Promise<boolean> {
+    if (origin === ownOrigin) return true
+    if (!isOrigin(origin)) return false
+    const path = request.raw.url ?? ''
+    const clientId = appPath.exec(path)?.groups?.['clientId']
+    if (clientId === undefined && !oidcPath.test(path)) return origins.includes(origin)
+    return mayCall(request, { origin, clientId })
+  }
+
+  async function mayCall(
+    { correlationId }: FastifyRequest,
+    asked: { origin: string; clientId: string | undefined },
+  ) {
+    const key = `${asked.clientId ?? '*'} ${asked.origin}`
+    const known = remembered.get(key)
+    if (known) return known.allowed
+    try {
+      const { allowed } = await core.callsFor({ correlationId }).origins.check(asked)
+      remembered.set(key, { allowed })
+      return allowed
+    } catch {
+      // Core is away, and says so itself to the request that this is about.
+      return false
+    }
+  }
+
+  return { answer }
+}
+
+export type Cors = ReturnType<typeof createCors>
+
+/** Scheme, host and port exactly as a browser sends them; never `null`. */
+const isOrigin = (text: string): boolean =>
+  text.length <= originMax && URL.canParse(text) && new URL(text).origin === text && text !== 'null'
+
+function allow(
+  reply: FastifyReply,
+  { origin, preflight }: { origin: string; preflight: boolean },
+): void {
+  void reply.header('access-control-allow-origin', origin)
+  if (!preflight) return void reply.header('access-control-expose-headers', exposed)
+  void reply.headers({
+    'access-control-allow-methods': methods,
+    'access-control-allow-headers': requestHeaders,
+    'access-control-max-age': maxAgeSeconds,
+  })
+}

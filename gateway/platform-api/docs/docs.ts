@@ -1,0 +1,115 @@
+import swagger from '@fastify/swagger'
+import swaggerUi, { type FastifySwaggerUiOptions } from '@fastify/swagger-ui'
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import type { App, ListenerDeps } from '../../http/listener.ts'
+import { route } from '../../http/route.ts'
+import { sessionOf } from '../../auth/session.ts'
+import { documentOptions } from './openapi.ts'
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The document with the routes that are not for integrators. */
+    internalSwagger(): object
+  }
+}
+
+/** Routes with this tag stand in the internal document alone. */
+export const internalTag = 'internal'
+
+const Document = Type.Object({}, { additionalProperties: true, description: 'OpenAPI 3.0.3' })
+
+/** Collects the documents. Before the routes: what is registered earlier is in neither. */
+export async function collectDocuments(app: App, publicUrl: string): Promise<void> {
+  await app.register(swagger, { ...documentOptions(publicUrl), hiddenTag: internalTag })
+  const internal = { ...documentOptions(publicUrl), decorator: 'internalSwagger' as const }
+  await app.register(swagger, internal)
+}
+
+/** The documents and their pages; every script and style comes from here (service specification, surface B). */
+export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void> {
+  app.get(
+    '/api/v1/openapi.json',
+    route(
+      { guard: { kind: 'none' } },
+      {
+        summary: 'This document',
+        tags: ['service'],
+        response: { 200: Document },
+      },
+    ),
+    async (_, reply) =>
+      reply
+        .header('cache-control', 'public, max-age=300')
+        .type('application/json')
+        .send(JSON.stringify(app.swagger())),
+  )
+
+  app.get(
+    '/api/v1/internal/openapi.json',
+    route(
+      { guard: { kind: 'session' } },
+      {
+        summary: 'This document, with the routes that are not for integrators',
+        tags: [internalTag],
+        response: { 200: Document },
+      },
+    ),
+    async ({ core }, reply) => {
+      await core.checkCaller({ kind: 'session' })
+      return reply.type('application/json').send(JSON.stringify(app.internalSwagger()))
+    },
+  )
+
+  await page(app, pageOptions(deps, { routePrefix: '/api/v1/docs', url: '/api/v1/openapi.json' }))
+  await page(app, {
+    ...pageOptions(deps, {
+      routePrefix: '/api/v1/internal/docs',
+      url: '/api/v1/internal/openapi.json',
+    }),
+    transformSpecificationClone: false,
+    transformSpecification: () => Object.fromEntries(Object.entries(app.internalSwagger())),
+    uiHooks: { onRequest: (request: FastifyRequest) => requireSession(request, deps) },
+  })
+}
+
+// Each in a scope of its own: the plugin may stand once in one.
+async function page(app: App, options: FastifySwaggerUiOptions): Promise<void> {
+  await app.register(async (scope) => void (await scope.register(swaggerUi, options)))
+}
+
+function pageOptions(
+  { publicUrl }: ListenerDeps,
+  at: { routePrefix: string; url: string },
+): FastifySwaggerUiOptions {
+  return {
+    routePrefix: at.routePrefix,
+    staticCSP: contentPolicy(publicUrl),
+    theme: { title: 'tollgate API' },
+    // No validator: it would send the document's address to another host.
+    uiConfig: { url: at.url, validatorUrl: null, deepLinking: true, persistAuthorization: false },
+  }
+}
+
+// The page styles itself through the DOM; its scripts are files of ours, and nothing goes to another host.
+const contentPolicy = (publicUrl: string): string =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data:",
+    `connect-src 'self' ${new URL(publicUrl).origin}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; ')
+
+async function requireSession(
+  request: FastifyRequest,
+  { core, publicUrl }: ListenerDeps,
+): Promise<void> {
+  const session = sessionOf(request, publicUrl)
+  await core
+    .callsFor({ session, correlationId: request.correlationId })
+    .checkCaller({ kind: 'session' })
+}

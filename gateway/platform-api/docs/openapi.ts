@@ -1,0 +1,75 @@
+import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
+import { examples } from './examples.ts'
+
+const description = [
+  'Identity, metering and billing beside a remote signer.',
+  'Money is integer strings: wei, and USD micros (1000000 is one USD).',
+  'Every answer carries X-Correlation-Id.',
+  'Errors are problem documents (RFC 9457), on token routes OAuth errors (RFC 6749).',
+].join(' ')
+
+/** How the OpenAPI 3.0 document of surface B is made from the routes' schemas. */
+export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions {
+  return {
+    openapi: {
+      openapi: '3.0.3',
+      info: { title: 'tollgate platform API', version: '1.0.0', description },
+      servers: [{ url: publicUrl }],
+      components: {
+        securitySchemes: {
+          m2mBasic: { type: 'http', scheme: 'basic', description: 'M2M client id and secret' },
+          machineToken: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'A token of the client_credentials grant',
+          },
+          session: {
+            type: 'apiKey',
+            in: 'cookie',
+            name: 'tollgate_session',
+            description: 'A dashboard session; changes also need X-CSRF-Token',
+          },
+          userToken: { type: 'http', scheme: 'bearer', description: 'A user JWT' },
+          sharedSecret: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'A secret of the deployment',
+          },
+          apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
+        },
+      },
+    },
+    transformObject: (made) =>
+      'openapiObject' in made ? withExamples(made.openapiObject) : made.swaggerObject,
+    refResolver: {
+      buildLocalReference: (json, ...[, , index]) =>
+        typeof json.$id === 'string' ? json.$id : `def-${index}`,
+    },
+  }
+}
+
+type Transform = NonNullable<FastifyDynamicSwaggerOptions['transformObject']>
+type Document = Extract<Parameters<Transform>[0], { openapiObject: unknown }>['openapiObject']
+
+// At the media types and not in the schemas: the validator refuses words that it does not know.
+function withExamples(document: Document): Document {
+  for (const [path, item] of Object.entries(document.paths ?? {})) {
+    for (const [method, operation] of Object.entries(item ?? {})) {
+      const { body, answers = {} } = examples[`${method} ${path}`] ?? {}
+      addExample(member(operation, 'requestBody'), body)
+      for (const [status, response] of Object.entries(Object(member(operation, 'responses'))))
+        addExample(response, answers[status])
+    }
+  }
+  return document
+}
+
+function member(value: unknown, name: string): unknown {
+  return Object.getOwnPropertyDescriptor(Object(value), name)?.value
+}
+
+function addExample(holder: unknown, example: object | undefined): void {
+  if (example === undefined) return
+  for (const media of Object.values(Object(member(holder, 'content'))))
+    Object.assign(Object(media), { example })
+}

@@ -1,0 +1,92 @@
+import { Type } from 'typebox'
+import { DomainError } from '../../proto/errors.ts'
+import type { App } from '../http/listener.ts'
+import { route } from '../http/route.ts'
+import { LegacySubscriptions, ref } from './schemas.ts'
+
+const tags = ['removed']
+
+interface Removed {
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly url: string
+  readonly instead: string
+}
+
+const signer =
+  'read GET /api/v1/apps/{clientId}/signer/routing, call the remote signer itself, and let it ask the identity webhook'
+const plans =
+  'use /api/v1/apps/{clientId}/plans and GET /api/v1/apps/{clientId}/users/{externalUserId}/subscription'
+
+/** Service specification, Versioning. */
+const removed: readonly Removed[] = [
+  { method: 'POST', url: '/api/signer/generate-live-payment', instead: signer },
+  { method: 'POST', url: '/api/signer/sign-orchestrator-info', instead: signer },
+  { method: 'POST', url: '/api/signer/sign-byoc-job', instead: signer },
+  { method: 'GET', url: '/api/signer/discover-orchestrators', instead: signer },
+  {
+    method: 'POST',
+    url: '/api/v1/apps/:clientId/usage/signed-tickets',
+    instead: "send nothing: usage is metered from the signer's event stream",
+  },
+  {
+    method: 'POST',
+    url: '/api/v1/apps/:clientId/users/:externalUserId/credits',
+    instead: 'use POST /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+  },
+  { method: 'POST', url: '/api/v1/subscriptions', instead: plans },
+  { method: 'DELETE', url: '/api/v1/subscriptions', instead: plans },
+]
+
+/** Routes that are no more: 410 to everyone, before any credential or body is looked at (identity facts 9.6). */
+export function goneRoutes(app: App): void {
+  for (const { method, url, instead } of removed) {
+    app.route({
+      ...route(
+        { guard: { kind: 'none' }, gone: true },
+        {
+          summary: `Removed: ${instead}`,
+          tags,
+          ...(url.includes(':') ? { params: paramsOf(url) } : {}),
+          response: {},
+        },
+      ),
+      method,
+      url,
+      onRequest: async (_, reply) => {
+        void reply.header('deprecation', 'true')
+        throw new DomainError('ROUTE_GONE', `this route was removed; ${instead}`)
+      },
+      handler: async () => undefined,
+    })
+  }
+
+  app.get(
+    '/api/v1/subscriptions',
+    route(
+      { guard: { kind: 'session' } },
+      {
+        summary: 'Deprecated: nothing is kept here any more',
+        tags,
+        response: { 200: ref(LegacySubscriptions) },
+      },
+    ),
+    async ({ core }, reply) => {
+      await core.checkCaller({ kind: 'session' })
+      void reply.header('deprecation', 'true')
+      return {
+        subscriptions: [],
+        deprecation: `Subscriptions are not kept here any more; ${plans}.`,
+      }
+    },
+  )
+}
+
+const paramsOf = (url: string) =>
+  Type.Object(
+    Object.fromEntries(
+      url
+        .split('/')
+        .filter((part) => part.startsWith(':'))
+        .map((part) => [part.slice(1), Type.String()]),
+    ),
+  )

@@ -1,0 +1,109 @@
+import { Type } from 'typebox'
+import { m2mScopes, publicVocabulary } from '../../../proto/scopes.ts'
+import type { App } from '../../http/listener.ts'
+import { route } from '../../http/route.ts'
+
+const strings = Type.Array(Type.String())
+
+const Discovery = Type.Object({
+  issuer: Type.String(),
+  authorization_endpoint: Type.String(),
+  token_endpoint: Type.String(),
+  userinfo_endpoint: Type.String(),
+  jwks_uri: Type.String(),
+  device_authorization_endpoint: Type.String(),
+  introspection_endpoint: Type.String(),
+  revocation_endpoint: Type.String(),
+  end_session_endpoint: Type.String(),
+  authorization_response_iss_parameter_supported: Type.Boolean(),
+  response_types_supported: strings,
+  response_modes_supported: strings,
+  grant_types_supported: strings,
+  scopes_supported: strings,
+  subject_types_supported: strings,
+  id_token_signing_alg_values_supported: strings,
+  token_endpoint_auth_methods_supported: strings,
+  introspection_endpoint_auth_methods_supported: strings,
+  revocation_endpoint_auth_methods_supported: strings,
+  code_challenge_methods_supported: strings,
+  claims_supported: strings,
+})
+
+/** Every scope that a client may be given. */
+const scopes = [...publicVocabulary, ...m2mScopes]
+const secretMethods = ['client_secret_basic', 'client_secret_post']
+
+export interface DiscoveryDeps {
+  readonly publicUrl: string
+  readonly tokenAlg: string
+  readonly grantTypes: string[]
+}
+
+// RFC 8414 section 3.1 puts the well-known part before the issuer's path, OpenID Connect Discovery after it.
+const paths = [
+  '/api/v1/oidc/.well-known/openid-configuration',
+  '/.well-known/openid-configuration',
+  '/.well-known/oauth-authorization-server/api/v1/oidc',
+]
+
+/** OpenID Connect Discovery, at the issuer and at the origin's root, and RFC 8414. */
+export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
+  const document = documentOf(deps)
+  for (const path of paths) {
+    app.get(
+      path,
+      route(
+        { guard: { kind: 'none' } },
+        {
+          summary: 'Discovery document',
+          tags: ['oidc'],
+          response: { 200: Discovery },
+        },
+      ),
+      async (_, reply) => {
+        void reply.header('cache-control', 'public, max-age=3600')
+        return document
+      },
+    )
+  }
+}
+
+/** Only what works now (identity facts 1.2). */
+function documentOf({ publicUrl, tokenAlg, grantTypes }: DiscoveryDeps) {
+  const issuer = `${publicUrl}/api/v1/oidc`
+  return {
+    issuer,
+    authorization_endpoint: `${issuer}/auth`,
+    token_endpoint: `${issuer}/token`,
+    userinfo_endpoint: `${issuer}/me`,
+    jwks_uri: `${issuer}/jwks`,
+    device_authorization_endpoint: `${issuer}/device/auth`,
+    introspection_endpoint: `${issuer}/token/introspection`,
+    revocation_endpoint: `${issuer}/token/revocation`,
+    end_session_endpoint: `${issuer}/session/end`,
+    // RFC 9207 section 3.
+    authorization_response_iss_parameter_supported: true,
+    response_types_supported: ['code'],
+    response_modes_supported: ['query'],
+    grant_types_supported: grantTypes,
+    scopes_supported: scopes,
+    subject_types_supported: ['public'],
+    id_token_signing_alg_values_supported: [tokenAlg],
+    token_endpoint_auth_methods_supported: ['none', ...secretMethods],
+    introspection_endpoint_auth_methods_supported: secretMethods,
+    revocation_endpoint_auth_methods_supported: ['none', ...secretMethods],
+    code_challenge_methods_supported: ['S256'],
+    claims_supported: [
+      'sub',
+      'iss',
+      'aud',
+      'exp',
+      'iat',
+      'auth_time',
+      'nonce',
+      'email',
+      'email_verified',
+      'name',
+    ],
+  }
+}

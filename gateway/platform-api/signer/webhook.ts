@@ -1,0 +1,97 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import { DomainError } from '../../../proto/errors.ts'
+import type { App, ListenerDeps } from '../../http/listener.ts'
+import { renderError } from '../../http/errors.ts'
+import { route } from '../../http/route.ts'
+
+const Decision = Type.Object(
+  {
+    status: Type.Optional(
+      Type.Integer({
+        description: '200, or why not (413 and 431 too): the HTTP status is 200 either way.',
+      }),
+    ),
+    auth_id: Type.Optional(Type.String({ description: 'Absent from a refusal.' })),
+    externalUserId: Type.Optional(Type.String()),
+    expiry: Type.Optional(
+      Type.Unsafe<number | null>({ type: 'integer', nullable: true, description: 'Unix seconds' }),
+    ),
+    reason: Type.Optional(Type.String({ description: 'Of a refusal.' })),
+    code: Type.Optional(Type.String({ description: 'Of a refusal.' })),
+  },
+  { additionalProperties: true, description: 'The decision' },
+)
+const Question = Type.Unsafe<object>({
+  type: 'object',
+  additionalProperties: true,
+  description: 'headers and state, as the signer sends them; or authorization and payload',
+  properties: {
+    headers: {
+      type: 'object',
+      additionalProperties: true,
+      description: "Of the end user's request",
+    },
+    state: { type: 'object', additionalProperties: true, description: "The signer's session" },
+    authorization: { type: 'string', description: "The end user's credential" },
+    payload: { type: 'object', additionalProperties: true },
+  },
+})
+const Refused = (description: string) =>
+  Type.Object({ status: Type.Integer(), reason: Type.String() }, { description })
+
+/** Answers one request of the remote signer, body unread. */
+export type Webhook = (request: IncomingMessage, response: ServerResponse) => unknown
+
+/** The embedded identity webhook: the sidecar's handler at the platform's address. */
+export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): void {
+  app.post(
+    '/webhooks/remote-signer',
+    {
+      ...route(
+        { guard: { kind: 'none' }, apart: true },
+        {
+          summary: 'Identity webhook of the remote signer',
+          tags: ['signer'],
+          body: Question,
+          response: {
+            200: Decision,
+            400: Refused('No JSON object'),
+            401: Refused('The transport secret is wrong'),
+          },
+        },
+      ),
+      // Before any parser, so that the handler reads the body itself.
+      onRequest: async (request, reply) => {
+        reply.hijack()
+        for (const [name, value] of Object.entries(reply.getHeaders())) {
+          if (value !== undefined) reply.raw.setHeader(name, value)
+        }
+        try {
+          await webhook(request.raw, reply.raw)
+        } catch (cause) {
+          fail(request, reply, { deps, cause })
+        }
+      },
+    },
+    async () => undefined,
+  )
+}
+
+interface Failure {
+  readonly deps: ListenerDeps
+  readonly cause: unknown
+}
+
+// The framework has let go of this answer, so it is written here.
+function fail(request: FastifyRequest, { raw }: FastifyReply, { deps, cause }: Failure): void {
+  const { correlationId } = request
+  const { publicUrl } = deps
+  const error = new DomainError('INTERNAL', 'the webhook failed', { cause })
+  request.reason = error.reason
+  deps.observe.failed(request, error)
+  if (raw.headersSent) return void raw.destroy()
+  const { status, type, body } = renderError({ error, wire: 'problem', correlationId, publicUrl })
+  raw.writeHead(status, { 'content-type': type }).end(JSON.stringify(body))
+}

@@ -1,0 +1,218 @@
+import { Type } from 'typebox'
+import { Instant, Micros, Wei, named, nullable, ref } from '../schemas.ts'
+
+/** The public JSON of usage. */
+
+const requestCount = Type.Integer({ description: 'Tickets.' })
+const currency = Type.String()
+const feeWei = Wei('Sum of the tickets.')
+const networkFeeUsdMicros = Micros('Priced at signing time.')
+const ownerChargeUsdMicros = Micros('Network fee and platform cut.')
+const retail = {
+  endUserBillableUsdMicros: Type.Optional(
+    Micros('What end users are billed; with include=retail.'),
+  ),
+}
+const retailRate = {
+  retailRateUsd: Type.Optional(
+    Type.String({
+      description: 'USD for each micro of network fee, decimal; with include=retail.',
+    }),
+  ),
+}
+const exact = Type.String({ description: 'Decimal USD, not rounded.' })
+
+const pipelineFields = {
+  pipeline: Type.String(),
+  modelId: Type.String(),
+  requestCount,
+  currency,
+  feeWei,
+  feeEth: Type.String({ description: 'Decimal.' }),
+  networkFeeWei: Wei('The same as feeWei.'),
+  networkFeeEth: Type.String({ description: 'The same as feeEth.' }),
+  networkFeeUsdMicros,
+  ownerChargeUsdMicros,
+  ...retailRate,
+  ...retail,
+}
+
+const sessionFields = {
+  manifestId: Type.String({
+    description:
+      "The session's own id where the signer named no manifest; other for what is beyond the rows.",
+  }),
+  pipeline: Type.String(),
+  modelId: Type.String(),
+  requestCount,
+  currency,
+  feeWei,
+  networkFeeUsdMicros,
+  networkFeeUsdExact: exact,
+  ownerChargeUsdMicros,
+  billableSecs: Type.String({ description: 'Decimal.' }),
+  firstAt: Type.Optional(Instant('First ticket in the range.')),
+  lastAt: Type.Optional(Instant('Last ticket in the range.')),
+  ...retailRate,
+  ...retail,
+}
+
+const date = Type.String({ description: 'YYYY-MM-DD in UTC.' })
+
+export const UsageRequest = named(
+  Type.Object({
+    time: Instant('When the ticket was signed.'),
+    clientId: Type.String(),
+    appName: Type.String(),
+    endUserId: Type.String(),
+    externalUserId: nullable({}),
+    eventId: Type.String(),
+    gatewayRequestId: Type.String({
+      description: 'Not unique: a request may have several tickets.',
+    }),
+    pipeline: Type.String(),
+    modelId: Type.String(),
+    manifestId: Type.String(),
+    sessionId: Type.String(),
+    sequenceNumber: Type.String(),
+    feeWei: Wei('What the signer signed for.'),
+    networkFeeUsdMicros: nullable({
+      description: 'Rounded up; null while the ticket waits for a rate.',
+    }),
+    networkFeeUsdExact: nullable({
+      description: 'Decimal USD, not rounded; null while the ticket waits for a rate.',
+    }),
+    ethUsdPrice: nullable({
+      description: 'The stored rate that priced it, decimal; null while it waits for one.',
+    }),
+    billableSecs: Type.String({ description: 'Decimal.' }),
+    pixels: Type.String(),
+  }),
+  'UsageRequest',
+)
+
+export const UsageSession = named(
+  Type.Object({
+    sessionId: Type.String(),
+    manifestId: Type.String(),
+    clientId: Type.String(),
+    appName: Type.String(),
+    endUserId: Type.String(),
+    externalUserId: nullable({}),
+    pipeline: Type.String(),
+    modelId: Type.String(),
+    requestCount,
+    unpricedCount: Type.Integer({ description: 'Tickets in wei but not yet in USD.' }),
+    feeWei,
+    networkFeeUsdMicros: Micros('Rounded up once, over the session.'),
+    networkFeeUsdExact: exact,
+    billableSecs: Type.String({ description: 'Decimal.' }),
+    pixels: Type.String(),
+    startedAt: Instant('First ticket.'),
+    endedAt: Type.Optional(
+      Instant('Last ticket, once the session has been idle for five minutes.'),
+    ),
+  }),
+  'UsageSession',
+)
+
+export const UsageHistory = named(
+  Type.Object({
+    clientId: Type.String(),
+    externalUserId: Type.Optional(
+      Type.String({ description: "Of the token's user; absent in an app's list." }),
+    ),
+    groupBy: Type.String(),
+    openMeterConfigured: Type.Boolean({
+      description: 'Whether usage is metered: always true, the answer is 503 otherwise.',
+    }),
+    items: Type.Array(Type.Union([ref(UsageRequest), ref(UsageSession)]), {
+      description: 'UsageRequest, or UsageSession with groupBy=session.',
+    }),
+    nextCursor: Type.Optional(
+      Type.String({ description: 'Where the next page begins; absent on the last one.' }),
+    ),
+  }),
+  'UsageHistory',
+)
+
+export const Usage = named(
+  Type.Object({
+    clientId: Type.String(),
+    source: Type.String(),
+    period: Type.Object({
+      start: nullable({ description: 'startDate as it was asked for.' }),
+      end: nullable({ description: 'endDate as it was asked for.' }),
+    }),
+    totals: Type.Object({
+      requestCount,
+      currency,
+      totalFeeWei: feeWei,
+      totalFeeEth: Type.String({ description: 'Decimal.' }),
+      networkFeeUsdMicros,
+      ownerChargeWei: Wei('Network fee and platform cut.'),
+      ownerChargeUsdMicros,
+      platformFeeWei: Wei("The platform's cut; 0 when none is configured."),
+      platformFeeUsdMicros: Micros("The platform's cut; 0 when none is configured."),
+      platformCutPercent: nullable({ description: 'Decimal; null when none is configured.' }),
+      unpricedCount: Type.Integer({ description: 'Tickets in wei but not yet in USD.' }),
+      ...retail,
+    }),
+    byUser: Type.Optional(
+      Type.Array(
+        Type.Object({
+          endUserId: Type.String({
+            description: 'A UUID, unknown, or other for what is beyond the rows.',
+          }),
+          externalUserId: nullable({}),
+          userType: Type.String(),
+          identifier: Type.String(),
+          requestCount,
+          currency,
+          feeWei,
+          networkFeeUsdMicros,
+          ownerChargeUsdMicros,
+          ...retail,
+        }),
+      ),
+    ),
+    byPipelineModel: Type.Optional(Type.Array(Type.Object(pipelineFields))),
+    byDailyPipeline: Type.Optional(Type.Array(Type.Object({ date, ...pipelineFields }))),
+    byManifest: Type.Optional(Type.Array(Type.Object(sessionFields))),
+    bySession: Type.Optional(
+      Type.Array(
+        Type.Object({
+          sessionId: Type.String({
+            description: 'A session id, or other for what is beyond the rows.',
+          }),
+          endUserId: Type.String(),
+          externalUserId: nullable({}),
+          ...sessionFields,
+        }),
+      ),
+    ),
+    byDay: Type.Optional(
+      Type.Array(
+        Type.Object({
+          date,
+          requestCount,
+          currency,
+          feeWei,
+          networkFeeUsdMicros,
+          ownerChargeUsdMicros,
+          ...retail,
+        }),
+        { description: 'Every UTC day of the range.' },
+      ),
+    ),
+    events: Type.Optional(
+      Type.Array(ref(UsageRequest), {
+        description:
+          'With gatewayRequestId: its tickets, the newest first, at most 1000; the totals are of all.',
+      }),
+    ),
+  }),
+  'Usage',
+)
+
+export const usageSchemas = [UsageRequest, UsageSession, UsageHistory, Usage]

@@ -1,0 +1,167 @@
+import { once } from 'node:events'
+import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FastifyReply } from 'fastify'
+import { Type } from 'typebox'
+import { DomainError } from '../../../proto/errors.ts'
+import type {
+  StreamOwnUsageResponse,
+  StreamUsageResponse,
+} from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
+import type { App } from '../../http/listener.ts'
+import { AppParams, text } from '../request-schemas.ts'
+import { route } from '../../http/route.ts'
+import { refuseOtherUser } from '../users/end-user.ts'
+import { toCharge } from './reply.ts'
+
+type Said = StreamUsageResponse | StreamOwnUsageResponse
+
+const firstMs = 10_000
+const retryMs = 2_000
+const busySeconds = '10'
+
+const description = [
+  'Server-sent events. `charge`: what one batch of tickets took from one user, with chargeId, endUserId, externalUserId,',
+  'costUsdMicros, costUsdExact, balanceUsdMicros, balanceUsdExact, overageUsdExact, ticketCount and time.',
+  'Send the last id as Last-Event-ID to go on from there: nothing is missed, and what comes twice has the same chargeId',
+  'and endUserId. `reset`: that id was too old (a day), and what was between is missing here. `end`: the stream is over,',
+  'with the code of the reason. An id without an event comes every ten seconds.',
+].join(' ')
+
+const example = `retry: 2000
+id: djE6MTIzNDU2
+event: charge
+data: {"chargeId":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","endUserId":"4f6c1a0e-8d3b-4c57-9a21-6e0f5b7d8c94",\
+"externalUserId":"ada","costUsdMicros":"360","costUsdExact":"0.00036","balanceUsdMicros":"4999640",\
+"balanceUsdExact":"4.99964","overageUsdExact":"0","ticketCount":3,"time":"2026-04-02T10:00:01.250Z"}
+
+`.replaceAll('\\\n', '')
+const response = {
+  200: { description, content: { 'text/event-stream': { schema: { type: 'string' }, example } } },
+}
+const StreamHeaders = Type.Object({
+  'last-event-id': Type.Optional(
+    Type.String({ maxLength: 4_096, description: 'The last id that arrived.' }),
+  ),
+})
+const AppQuery = Type.Object({ userId: Type.Optional(text('an endUserId or an externalUserId')) })
+const refuses = ['RATE_LIMITED'] as const
+
+/** Live spend as server-sent events. Every stream ends when this process does. */
+export function usageStreamRoutes(app: App): void {
+  const stopping = new AbortController()
+  app.addHook('preClose', async () => stopping.abort())
+
+  app.get(
+    '/api/v1/builder/apps/:clientId/usage/stream',
+    {
+      ...route(
+        { guard: { kind: 'm2m_basic' }, metered: true, refuses },
+        {
+          summary: 'Live spend of the app',
+          tags: ['usage'],
+          params: AppParams,
+          querystring: AppQuery,
+          headers: StreamHeaders,
+          response,
+        },
+      ),
+      exposeHeadRoute: false,
+    },
+    async ({ params, query, headers, core }, reply) => {
+      const after = headers['last-event-id']
+      return stream(reply, {
+        stopping: stopping.signal,
+        open: (signal) => core.usage.follow({ ...params, ...query, after }, signal),
+      })
+    },
+  )
+
+  app.get(
+    '/api/v1/user/usage/stream',
+    {
+      ...route(
+        { guard: { kind: 'user' }, metered: true, refuses },
+        {
+          summary: 'Own live spend',
+          tags: ['end user'],
+          querystring: Type.Object({}),
+          headers: StreamHeaders,
+          response,
+        },
+      ),
+      exposeHeadRoute: false,
+    },
+    async ({ query, headers, core }, reply) => {
+      refuseOtherUser(query)
+      const after = headers['last-event-id']
+      return stream(reply, {
+        stopping: stopping.signal,
+        open: (signal) => core.usage.followOwn({ after }, signal),
+      })
+    },
+  )
+}
+
+interface Streaming {
+  readonly stopping: AbortSignal
+  open(signal: AbortSignal): AsyncGenerator<Said>
+}
+
+/** Answers when core has let the caller in: until then a refusal is an answer like any other. */
+async function stream(reply: FastifyReply, { stopping, open }: Streaming): Promise<FastifyReply> {
+  const gone = new AbortController()
+  reply.raw.once('close', () => gone.abort())
+  const signal = AbortSignal.any([gone.signal, stopping])
+  const messages = open(signal)
+  try {
+    const first = await within(firstMs, messages.next())
+    void reply.type('text/event-stream; charset=utf-8').header('x-accel-buffering', 'no')
+    return reply.send(Readable.from(events({ first, messages, signal }), { objectMode: false }))
+  } catch (error) {
+    gone.abort()
+    if (error instanceof DomainError && error.reason === 'RATE_LIMITED')
+      void reply.header('retry-after', busySeconds)
+    throw error
+  }
+}
+
+async function within<T>(ms: number, work: Promise<T>): Promise<T> {
+  const timer = new AbortController()
+  const late = sleep(ms, undefined, { signal: timer.signal }).then(() => {
+    throw new DomainError('UNAVAILABLE', 'the service does not answer now')
+  })
+  late.catch(() => {})
+  return Promise.race([work, late]).finally(() => timer.abort())
+}
+
+interface Events {
+  readonly first: IteratorResult<Said>
+  readonly messages: AsyncGenerator<Said>
+  readonly signal: AbortSignal
+}
+
+async function* events({ first, messages, signal }: Events): AsyncGenerator<string> {
+  yield `retry: ${retryMs}\n`
+  if (!first.done) yield eventOf(first.value)
+  const over = once(signal, 'abort').then(() => null)
+  try {
+    for (;;) {
+      const next = await Promise.race([messages.next(), over])
+      if (next === null || next.done) return
+      yield eventOf(next.value)
+    }
+  } catch (error) {
+    if (!signal.aborted && error instanceof DomainError)
+      yield `event: end\ndata: ${JSON.stringify({ code: error.reason.toLowerCase() })}\n\n`
+  }
+}
+
+// A cursor is base64url, and JSON has no line breaks: neither can end a line early.
+function eventOf({ cursor, charge, reset }: Said): string {
+  const id = `id: ${cursor}\n`
+  if (reset) return `event: reset\n${id}data: {}\n\n`
+  return charge === undefined
+    ? `${id}\n`
+    : `event: charge\n${id}data: ${JSON.stringify(toCharge(charge))}\n\n`
+}

@@ -1,0 +1,65 @@
+import { Type } from 'typebox'
+import type { App } from '../../http/listener.ts'
+import { AppParams, UserParams, required } from '../request-schemas.ts'
+import { route } from '../../http/route.ts'
+import { KeyToken, UserToken, ref } from '../schemas.ts'
+
+const tags = ['tokens']
+const ScopeBody = Type.Object({
+  scope: Type.Optional(required('Space-separated; sign:job when absent.')),
+})
+
+/** User JWTs: minted by the app's backend, or given in exchange for an API key. */
+export function tokenRoutes(app: App): void {
+  app.post(
+    '/api/v1/apps/:clientId/users/:externalUserId/token',
+    route(
+      { guard: { kind: 'm2m', scope: 'users:token' }, wire: 'oauth', limit: 'token' },
+      {
+        summary: 'Mint a user token',
+        tags,
+        params: UserParams,
+        body: ScopeBody,
+        response: { 200: ref(UserToken) },
+      },
+    ),
+    async ({ params, body: { scope }, core, correlationId }) => {
+      const token = await core.tokens.mintUserToken({ ...params, scope })
+      return { ...toToken(token, correlationId), subject_type: 'app_user' }
+    },
+  )
+
+  app.post(
+    '/api/v1/apps/:clientId/auth/api-key/token',
+    route(
+      { guard: { kind: 'key' }, wire: 'oauth', limit: 'exchange' },
+      {
+        summary: 'Exchange an API key for a user token',
+        tags,
+        params: AppParams,
+        body: ScopeBody,
+        response: { 200: ref(KeyToken) },
+      },
+    ),
+    async ({ params, body: { scope }, core, correlationId }) => {
+      const token = await core.tokens.exchangeApiKey({ ...params, scope })
+      return { ...toToken(token, correlationId), externalUserId: token.externalUserId }
+    },
+  )
+}
+
+interface TokenMessage {
+  accessToken: string
+  tokenType: string
+  expiresIn: number
+  scope: string
+}
+
+/** The wire shape of RFC 6749 section 5.1. */
+export const toToken = (token: TokenMessage, correlationId: string) => ({
+  access_token: token.accessToken,
+  token_type: token.tokenType,
+  expires_in: token.expiresIn,
+  scope: token.scope,
+  correlation_id: correlationId,
+})

@@ -1,0 +1,90 @@
+import { type JsonObject, isObject, parseObject } from '../http/json.ts'
+import { type Session, readSession } from '../accounts/session.ts'
+
+/** The headers that the end user sent to the signer, as the signer passed them on. */
+export type HeaderMap = JsonObject
+
+export type Credential =
+  | { readonly kind: 'given'; readonly text: string }
+  | { readonly kind: 'missing' | 'malformed' | 'ambiguous' }
+
+/** One request for a decision, of either shape (decision 25). */
+export interface AuthorizeBody {
+  readonly credential: Credential
+  readonly headers: HeaderMap | null
+  readonly session: Session | null
+}
+
+const missing: Credential = { kind: 'missing' }
+const malformed: Credential = { kind: 'malformed' }
+const ambiguous: Credential = { kind: 'ambiguous' }
+
+// RFC 6750 section 2.1: the characters of a b64token. The scheme is case-insensitive (RFC 9110
+// section 11.1).
+const bearer = /^bearer +[A-Za-z0-9\-._~+/]+=*$/i
+const bare = /^[A-Za-z0-9\-._~+/]+=*$/
+const maxCredential = 16_384
+
+/**
+ * Parses the text of a request; null when it is not one JSON object. Never throws on hostile
+ * content.
+ */
+export function parseBody(text: string): AuthorizeBody | null {
+  const body = parseObject(text)
+  if (!body) return null
+  const payload = objectOf(body['payload'])
+  const headers = objectOf(body['headers']) ?? objectOf(payload?.['headers'])
+  return {
+    credential: credentialOf(headers, body['authorization'], payload?.['authorization']),
+    headers,
+    session: readSession(body['state'] ?? payload?.['state'], text),
+  }
+}
+
+const objectOf = (value: unknown): JsonObject | null => (isObject(value) ? value : null)
+
+// The header map goes first; a bare credential is accepted only in the fields made for one.
+function credentialOf(headers: HeaderMap | null, ...fields: readonly unknown[]): Credential {
+  const inHeaders = headers ? readValues(headerValues(headers, 'authorization')) : missing
+  if (inHeaders.kind !== 'missing') return inHeaders
+  for (const field of fields) {
+    if (field === undefined || field === null || field === '') continue
+    if (typeof field !== 'string') return malformed
+    const text = field.trim()
+    return readValue(text, bare.test(text) ? bare : bearer)
+  }
+  return missing
+}
+
+function readValues(values: readonly string[] | null): Credential {
+  if (!values) return malformed
+  const first = values[0]
+  if (first === undefined) return missing
+  if (values.length > 1 && values.some((value) => value !== first)) return ambiguous
+  return readValue(first, bearer)
+}
+
+function readValue(value: string, form: RegExp): Credential {
+  if (value.length > maxCredential || !form.test(value)) return malformed
+  return { kind: 'given', text: value.slice(value.lastIndexOf(' ') + 1) }
+}
+
+/**
+ * The non-empty values of a header, whatever the casing of its name, trimmed; null when one is not
+ * text. `name` is in lower case.
+ */
+export function headerValues(headers: HeaderMap, name: string): readonly string[] | null {
+  let values: string[] = []
+  for (const key in headers) {
+    if (key.length !== name.length || key.toLowerCase() !== name) continue
+    const given = headers[key]
+    for (const value of Array.isArray(given) ? given : [given]) {
+      if (typeof value !== 'string') return null
+      const text = value.trim()
+      if (text === '') continue
+      if (values.length === 0) values = [text]
+      else values.push(text)
+    }
+  }
+  return values
+}

@@ -1,0 +1,134 @@
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import { performance } from 'node:perf_hooks'
+import type { Log } from '../../core/lib/log.ts'
+import type { AuthorizeBody } from './request.ts'
+import { parseBody } from './request.ts'
+import type { Decision } from './decision.ts'
+import type { Meters } from '../metrics.ts'
+import { refusals } from './refusals.ts'
+import { declaredLength, endPolitely, receive } from '../http/body.ts'
+
+export interface WebhookDeps {
+  readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
+  readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
+  /** Decisions at work at the same time; one more is refused with body status 503 at once. */
+  readonly maxInFlight: number
+  readonly meters: Meters
+  readonly log: Log
+}
+
+const maxBody = 1024 * 1024
+const answerOf = (body: string): Answer => ({ body, bytes: Buffer.byteLength(body) })
+const unauthorized = answerOf('{"status":401,"reason":"unauthorized webhook caller"}')
+const invalidJson = answerOf('{"status":400,"reason":"invalid request json"}')
+const json = 'application/json'
+
+/**
+ * The decision call as a raw handler for node:http; the caller routes `POST` to it. Decisions are
+ * HTTP 200 with a `status` in the body; HTTP 401 and 400 tell a caller that is not our signer, or
+ * not speaking its language.
+ */
+export function createWebhook(
+  deps: WebhookDeps,
+): (request: IncomingMessage, response: ServerResponse) => void {
+  const { authorize, isKnownCaller, maxInFlight, meters, log } = deps
+  let inFlight = 0
+  const isVerbose = log.isLevelEnabled('debug')
+
+  return (request, response) => {
+    if (!isKnownCaller(request.headers)) return turnAway(request, response)
+    if (inFlight >= maxInFlight) return answerUnread({ request, response, ...refuse('overloaded') })
+    receive(request, maxBody, {
+      received: (body) => void decide(body, response),
+      tooLarge: () => answerUnread({ request, response, ...refuse('tooLarge') }),
+    })
+  }
+
+  function refuse(name: 'overloaded' | 'tooLarge'): Answer {
+    const { code, body, bytes } = refusals[name]
+    meters.decided({ code, source: 'none' }, 0)
+    return { body, bytes }
+  }
+
+  function decide(bytes: Buffer, response: ServerResponse): void {
+    const started = performance.now()
+    const body = parseBody(bytes.toString('utf8'))
+    if (!body) return send(response, 400, invalidJson)
+    try {
+      const decision = authorize(body)
+      if (!(decision instanceof Promise)) return answer({ decision, body, response, started })
+      inFlight++
+      decision
+        .then((known) => answer({ decision: known, body, response, started }))
+        .catch((error: unknown) => fault(error, response))
+        .finally(() => inFlight--)
+    } catch (error) {
+      fault(error, response)
+    }
+  }
+
+  function answer({ decision, body, response, started }: Answering): void {
+    send(response, 200, decision)
+    const ms = performance.now() - started
+    meters.decided(decision, ms)
+    if (isVerbose) log.debug(lineOf(decision, body, ms), 'authorize')
+  }
+
+  function fault(error: unknown, response: ServerResponse): void {
+    log.error({ err: error }, 'authorize failed')
+    if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable)
+  }
+}
+
+interface Answering {
+  readonly decision: Decision
+  readonly body: AuthorizeBody
+  readonly response: ServerResponse
+  /** performance.now() when the whole body was here. */
+  readonly started: number
+}
+
+function lineOf(
+  { status, code, source, authId }: Decision,
+  { session }: AuthorizeBody,
+  ms: number,
+): object {
+  return { status, code, source, authId, sessionId: session?.id, sequence: session?.sequence, ms }
+}
+
+function turnAway(request: IncomingMessage, response: ServerResponse): void {
+  response.setHeader('www-authenticate', 'Bearer')
+  answerUnread({ request, response, ...unauthorized, status: 401 })
+}
+
+interface Answer {
+  readonly body: string
+  /** Length of the body in UTF-8: counting it anew would copy a body that is still in pieces. */
+  readonly bytes: number
+}
+
+function send(response: ServerResponse, status: number, { body, bytes }: Answer): void {
+  response.writeHead(status, { 'content-type': json, 'content-length': bytes })
+  // Where a byte is a character, Node writes the pieces of a body without joining them first.
+  response.end(body, bytes === body.length ? 'latin1' : 'utf8')
+}
+
+interface Unread extends Answer {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly status?: number
+}
+
+// Node reads and drops a small body by itself and keeps the connection; a large or endless one
+// costs it.
+function answerUnread({ request, response, body, bytes, status = 200 }: Unread): void {
+  if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])
+    return send(response, status, { body, bytes })
+  response.writeHead(status, {
+    'content-type': json,
+    'content-length': bytes,
+    connection: 'close',
+  })
+  response.write(body)
+  endPolitely(request, response)
+}

@@ -1,0 +1,71 @@
+import { Redis } from 'ioredis'
+import { LRUCache } from 'lru-cache'
+import type { Log } from '../../core/lib/log.ts'
+
+/**
+ * What several sidecars share. Any method may fail or be slow-limited; whoever asks goes on
+ * without.
+ */
+export interface Cache {
+  get(key: string): Promise<string | null>
+  set(key: string, value: string, ttlSeconds: number): Promise<void>
+  del(key: string): Promise<void>
+  /** Drops what this process alone has kept; what others share keeps its own marks of what ended. */
+  forget(): void
+  ready(): Promise<boolean>
+  stop(): Promise<void>
+}
+
+/** The embedded adapter: this process alone, bounded. */
+export function createMemoryCache({ max }: { max: number }): Cache {
+  const entries = new LRUCache<string, string>({ max })
+  return {
+    get: async (key) => entries.get(key) ?? null,
+    set: async (key, value, ttlSeconds) => void entries.set(key, value, { ttl: ttlSeconds * 1000 }),
+    del: async (key) => void entries.delete(key),
+    forget: () => entries.clear(),
+    ready: async () => true,
+    stop: async () => entries.clear(),
+  }
+}
+
+const commandTimeoutMs = 50
+
+/** Connects to Redis for ever with growing pauses; says once for each outage that it is away. */
+export function connectRedis(url: string, log: Log): Redis {
+  const redis = new Redis(url, {
+    connectTimeout: 1_000,
+    commandTimeout: commandTimeoutMs,
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+    enableAutoPipelining: true,
+    retryStrategy: (attempt: number) => Math.min(attempt * 100, 2_000),
+  })
+  let away = false
+  redis.on('error', (error: Error) => {
+    if (!away) log.warn({ err: error.message }, 'Redis is away')
+    away = true
+  })
+  redis.on('ready', () => void (away = false))
+  return redis
+}
+
+/**
+ * The Redis adapter: one key per command, so that a cluster can hold it; 50 ms, then it counts
+ * as away.
+ */
+export function createRedisCache({ url, log }: { url: string; log: Log }): Cache {
+  const redis = connectRedis(url, log)
+  return {
+    get: (key) => redis.get(key),
+    set: async (key, value, ttlSeconds) => void (await redis.set(key, value, 'EX', ttlSeconds)),
+    del: async (key) => void (await redis.del(key)),
+    forget: () => undefined,
+    ready: () =>
+      redis.ping().then(
+        () => true,
+        () => false,
+      ),
+    stop: async () => redis.disconnect(),
+  }
+}

@@ -1,0 +1,65 @@
+import type { EnvReader } from '../../core/lib/env.ts'
+import { issuerPath, readPublicUrl } from '../../core/lib/settings.ts'
+
+const modes = ['api_key', 'oidc', 'composite', 'trusted_headers'] as const
+const custom = /^custom:(.+)$/
+
+export type AuthMode = (typeof modes)[number] | 'custom'
+
+/** How end users are verified, and whose tokens are believed. */
+export function readIdentity(env: EnvReader) {
+  const ownIssuer = readPublicUrl(env) + issuerPath
+  const { mode, module } = readMode(env)
+  const issuer = env.url('JWT_ISSUER', {
+    meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.',
+    schemes: ['http', 'https'],
+  })
+  const proxySecret = env.optional('TRUSTED_PROXY_SECRET', {
+    meaning: 'What the reverse proxy sends as X-Livepeer-Proxy-Secret in trusted_headers mode.',
+    secret: true,
+  })
+  if (mode === 'trusted_headers' && (proxySecret ?? '').length < 32) {
+    env.problem('TRUSTED_PROXY_SECRET of at least 32 characters is needed for trusted_headers')
+  }
+  return {
+    mode,
+    module,
+    ownIssuer,
+    issuer: issuer === ownIssuer ? undefined : issuer,
+    audience: env.optional('JWT_AUDIENCE', {
+      meaning: 'Audience its tokens must name; the issuer when unset.',
+    }),
+    jwksUrl: env.url('JWT_JWKS_URL', {
+      meaning: 'Keys of the foreign issuer; found through its discovery document when unset.',
+      schemes: ['http', 'https'],
+    }),
+    clientIdClaim: env.text('CLAIM_CLIENT_ID', {
+      meaning: 'Claim that names the app; then client_id.',
+      fallback: 'azp',
+    }),
+    subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {
+      meaning: 'Claim that names the user.',
+      fallback: 'external_user_id',
+    }),
+    proxySecret,
+    ttlSeconds: env.integer('IDENTITY_TTL_SECONDS', {
+      meaning:
+        'How long a verified key is remembered, and the bound on a revocation that gets lost.',
+      fallback: '300',
+      min: 1,
+      max: 3600,
+    }),
+  } as const
+}
+
+function readMode(env: EnvReader): { mode: AuthMode; module: string | undefined } {
+  const text = env.text('IDENTITY_AUTH_MODE', {
+    meaning: `How end users are verified: ${modes.join(', ')} or custom:<module>.`,
+    fallback: 'composite',
+  })
+  const module = custom.exec(text)?.[1]
+  if (module !== undefined) return { mode: 'custom', module }
+  const mode = modes.find((known) => known === text)
+  if (!mode) env.problem(`IDENTITY_AUTH_MODE must be one of ${modes.join(', ')} or custom:<module>`)
+  return { mode: mode ?? 'composite', module }
+}

@@ -1,0 +1,230 @@
+import {
+  type Arbitrary,
+  array,
+  assert,
+  asyncProperty,
+  constant,
+  integer,
+  nat,
+  oneof,
+  record,
+} from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import type { Balance } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { type Rpcs, begin, bearerOf, day, outcome, refusal, serviceToken } from '../support.ts'
+import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
+
+const seed = 4_711
+const minute = 60_000
+let world: BooksWorld
+let core: ReturnType<typeof connectCore>
+let m2m: Rpcs
+let users = 0
+beforeAll(async () => {
+  world = await startBooks()
+  core = connectCore({ target: world.core.target, token: serviceToken })
+  m2m = world.as(world.app.basic)
+})
+afterAll(async () => {
+  core.close()
+  await world.stop()
+})
+
+const who = (user: string) => ({ clientId: world.app.clientId, externalUserId: user })
+const balance = async (user: string, asOf?: string) =>
+  (await m2m.getBalance({ ...who(user), asOf })).balance
+const at = () => world.clock.now().toISOString()
+
+async function newUser(): Promise<string> {
+  const user = `user-${users++}`
+  await m2m.upsertUser(who(user))
+  return user
+}
+
+async function pass(milliseconds: number): Promise<void> {
+  world.clock.advance(milliseconds)
+  await core.recordRate({ usdPerEth: '3000', source: 'test', observedAt: undefined })
+}
+
+type Step =
+  | { readonly do: 'grant' | 'spend'; readonly micros: number }
+  | { readonly do: 'adjust'; readonly micros: number }
+  | { readonly do: 'wait'; readonly minutes: number }
+
+const steps: Arbitrary<Step[]> = array(
+  oneof(
+    record({ do: constant('grant' as const), micros: integer({ min: 1, max: 9_000_000 }) }),
+    record({ do: constant('spend' as const), micros: nat(6_000_000) }),
+    record({
+      do: constant('adjust' as const),
+      micros: integer({ min: -3_000_000, max: 3_000_000 }).filter((micros) => micros !== 0),
+    }),
+    record({ do: constant('wait' as const), minutes: oneof(nat(20), nat(60 * 24 * 50)) }),
+  ),
+  { minLength: 3, maxLength: 14 },
+)
+
+async function take(user: string, step: Step, turn: number): Promise<void> {
+  await pass(1 + turn)
+  if (step.do === 'wait') return pass(step.minutes * minute)
+  if (step.do === 'grant')
+    return void (await m2m.createGrant({ ...who(user), amountUsdMicros: String(step.micros) }))
+  if (step.do === 'spend') {
+    // A micro is a third of 10^9 wei; rounded up to the wei it is spent to within an atto-dollar of the micro.
+    const fee = (BigInt(step.micros) * 10n ** 9n + 2n) / 3n
+    return void (await world.ingest({
+      auth_id: `${world.app.clientId}:${user}`,
+      computed_fee: String(fee),
+      current_time: at(),
+      session_id: user,
+      sequence_number: turn,
+    }))
+  }
+  await core.createAdjustment({
+    ...who(user),
+    amountUsdMicros: String(step.micros),
+    reason: 'r',
+    author: 'a',
+    eventId: undefined,
+    uncovered: 'overage',
+    idempotencyKey: undefined,
+  })
+}
+
+describe('the balance as of a past instant', () => {
+  it('is what was answered then, whatever came later', async () => {
+    await assert(
+      asyncProperty(steps, async (history) => {
+        const user = await newUser()
+        const read: { asOf: string; answered: Balance | undefined }[] = []
+        for (const [turn, step] of history.entries()) {
+          await take(user, step, turn)
+          read.push({ asOf: at(), answered: await balance(user) })
+        }
+        await pass(1)
+        for (const { asOf, answered } of read)
+          expect(await balance(user, asOf)).toEqual({ ...answered, asOf })
+      }),
+      { numRuns: 25, seed },
+    )
+  }, 120_000)
+
+  it('changes with an entry, at the instant it was booked', async () => {
+    const user = await newUser()
+    const came = at()
+    await pass(minute)
+    await m2m.createGrant({ ...who(user), amountUsdMicros: '250000' })
+    const granted = world.clock.now()
+    await pass(minute)
+    expect(await balance(user, came)).toMatchObject({
+      balanceUsdMicros: '5000000',
+      lifetimeGrantedUsdMicros: '5000000',
+    })
+    expect(await balance(user, new Date(granted.getTime() - 1).toISOString())).toMatchObject({
+      balanceUsdMicros: '5000000',
+    })
+    expect(await balance(user, granted.toISOString())).toMatchObject({
+      balanceUsdMicros: '5250000',
+      lifetimeGrantedUsdMicros: '5250000',
+    })
+    // The same instant, in another zone.
+    const [date, time] = new Date(granted.getTime() + 2 * 60 * minute)
+      .toISOString()
+      .replace('Z', '')
+      .split('T')
+    expect(await balance(user, `${date}T${time}+02:00`)).toMatchObject({
+      balanceUsdMicros: '5250000',
+      asOf: granted.toISOString(),
+    })
+  })
+
+  it('counts what a ticket of the past costs from when it was booked, not from when it was signed', async () => {
+    const user = await newUser()
+    const signed = at()
+    await pass(5 * minute)
+    await world.ingest({
+      auth_id: `${world.app.clientId}:${user}`,
+      computed_fee: '1000000000000000',
+      current_time: signed,
+      session_id: user,
+    })
+    const booked = at()
+    await pass(1)
+    expect(await balance(user, signed)).toMatchObject({
+      balanceUsdMicros: '5000000',
+      consumedUsdMicros: '0',
+    })
+    expect(await balance(user, booked)).toMatchObject({
+      balanceUsdMicros: '2000000',
+      consumedUsdMicros: '3000000',
+    })
+  })
+
+  it('lets included usage end with its period, booked or not', async () => {
+    const user = await newUser()
+    const start = world.clock.now().getTime()
+    await pass(70 * day)
+    const between = new Date(start + 45 * day).toISOString()
+    // Nobody had opened the second period by then: by the time of booking there was nothing.
+    expect(await balance(user, between)).toMatchObject({
+      balanceUsdMicros: '0',
+      hasAccess: false,
+      lifetimeGrantedUsdMicros: '0',
+    })
+    expect(await balance(user)).toMatchObject({ balanceUsdMicros: '5000000' })
+    expect(await balance(user, between)).toMatchObject({ balanceUsdMicros: '0' })
+    expect(await balance(user, new Date(start + 20 * day).toISOString())).toMatchObject({
+      balanceUsdMicros: '5000000',
+    })
+  })
+
+  it('is refused before the user was there, in the future, and for what is no instant', async () => {
+    const user = await newUser()
+    await pass(1)
+    expect(await outcome(m2m.getBalance({ ...who(user), asOf: begin.toISOString() }))).toBe(
+      'NOT_FOUND',
+    )
+    expect(
+      (
+        await refusal(
+          m2m.getBalance({
+            ...who(user),
+            asOf: new Date(world.clock.now().getTime() + 1).toISOString(),
+          }),
+        )
+      ).message,
+    ).toBe('asOf must not be in the future')
+    for (const asOf of [
+      '',
+      'now',
+      '2026-02-30T00:00:00Z',
+      '2026-03-10',
+      '2026-03-10T12:00:00',
+      '1773144000',
+    ]) {
+      expect(await outcome(m2m.getBalance({ ...who(user), asOf }))).toBe('REQUEST_INVALID')
+    }
+    expect(await outcome(m2m.getBalance({ ...who('nobody'), asOf: at() }))).toBe('NOT_FOUND')
+  })
+
+  it('is told to users about themselves', async () => {
+    const user = await newUser()
+    const came = at()
+    const { accessToken } = await m2m.mintUserToken(who(user))
+    await pass(1)
+    await m2m.createGrant({ ...who(user), amountUsdMicros: '1' })
+    const own = world.as(bearerOf(accessToken))
+    expect((await own.getOwnBalance({ asOf: came })).balance).toMatchObject({
+      externalUserId: user,
+      balanceUsdMicros: '5000000',
+      asOf: came,
+    })
+    expect((await own.getOwnBalance()).balance).toMatchObject({ balanceUsdMicros: '5000001' })
+  })
+
+  it('leaves books that verify', async () => {
+    await tollgate('rebuild')
+    expect((await tollgate('verify')).text).toContain('the books are right')
+  })
+})

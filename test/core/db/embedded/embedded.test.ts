@@ -1,0 +1,165 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readFile, readdir, readlink, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client } from 'pg'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { startEmbeddedPostgres } from '../../../../core/db/embedded/embedded.ts'
+
+const module = new URL('../../../../core/db/embedded/embedded.ts', import.meta.url).href
+const children: ChildProcess[] = []
+let root: string
+let dataDir: string
+
+beforeEach(async () => {
+  // Made with mode 0700: root's PostgreSQL, which runs as another user, must still get in.
+  root = await mkdtemp(join(tmpdir(), 'tollgate-embedded-'))
+  dataDir = join(root, 'postgres')
+})
+
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+  await vi.waitUntil(async () => (await serverPid()) === null, 10_000)
+  await rm(root, { recursive: true, force: true })
+})
+
+/** Starts it in another process, which then does what `after` says. Resolves with its URL. */
+async function startElsewhere(after: string): Promise<{ url: string; child: ChildProcess }> {
+  const code = `
+    const { startEmbeddedPostgres } = await import(${JSON.stringify(module)})
+    const { url, stop } = await startEmbeddedPostgres({ dataDir: ${JSON.stringify(dataDir)} })
+    process.stdout.write(url)
+    ${after}`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', code], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  children.push(child)
+  const [url] = await once(child.stdout, 'data')
+  return { url: String(url), child }
+}
+
+async function query(url: string, text: string): Promise<unknown[]> {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  try {
+    return (await client.query(text)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** The processes that work in the cluster's directory, by name. */
+async function processes(name: string): Promise<number[]> {
+  const found: number[] = []
+  for (const pid of await readdir('/proc')) {
+    const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => '')
+    const comm = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '')
+    if (cwd === join(dataDir, 'cluster') && comm.trim() === name) found.push(Number(pid))
+  }
+  return found
+}
+
+async function serverPid(): Promise<number | null> {
+  const content = await readFile(join(dataDir, 'cluster', 'postmaster.pid'), 'utf8').catch(() => '')
+  return Number(content.split('\n')[0]) || null
+}
+
+describe('the embedded PostgreSQL', () => {
+  it('keeps its data over a restart, and stops once however often it is told to', async () => {
+    const first = await startEmbeddedPostgres({ dataDir })
+    await query(first.url, 'create table kept as select 42 as answer')
+    await Promise.all([first.stop(), first.stop()])
+    const second = await startEmbeddedPostgres({ dataDir })
+    expect(await query(second.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+    await second.stop()
+    await second.stop()
+    await expect(query(second.url, 'select 1')).rejects.toThrow('ECONNREFUSED')
+  })
+
+  it('waits for the disk, and lets nobody in without the password', async () => {
+    const { url, stop } = await startEmbeddedPostgres({ dataDir })
+    expect(await query(url, 'show fsync')).toEqual([{ fsync: 'on' }])
+    const stranger = Object.assign(new URL(url), { password: 'guess' })
+    await expect(query(stranger.href, 'select 1')).rejects.toThrow('password authentication failed')
+    await stop()
+  })
+
+  it('ends with its process when that is killed, and loses nothing it acknowledged', async () => {
+    const { url, child } = await startElsewhere('setInterval(() => {}, 1000)')
+    await query(url, 'create table kept as select 42 as answer')
+    child.kill('SIGKILL')
+    await vi.waitFor(async () => expect(await processes('postgres')).toEqual([]), 10_000)
+    const next = await startEmbeddedPostgres({ dataDir })
+    expect(await query(next.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+    await next.stop()
+  })
+
+  it('ends with its process when that exits without stopping it', async () => {
+    const { child } = await startElsewhere('process.exit(3)')
+    await once(child, 'exit')
+    await vi.waitFor(async () => expect(await processes('postgres')).toEqual([]), 10_000)
+  })
+
+  it('stops the server that a killed process left running', async () => {
+    const { url, child } = await startElsewhere('setInterval(() => {}, 1000)')
+    await query(url, 'create table kept as select 42 as answer')
+    const leftOver = await serverPid()
+    for (const watcher of await processes('sh')) process.kill(watcher, 'SIGKILL')
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    expect(await query(url, 'select 1 as alive')).toEqual([{ alive: 1 }])
+    const next = await startEmbeddedPostgres({ dataDir })
+    expect(await serverPid()).not.toBe(leftOver)
+    expect(await query(next.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+    await next.stop()
+  })
+
+  it('refuses a second process on its directory and names the first', async () => {
+    const { url, child } = await startElsewhere('setInterval(() => {}, 1000)')
+    await expect(startEmbeddedPostgres({ dataDir })).rejects.toThrow(
+      `${dataDir} is in use by process ${child.pid}`,
+    )
+    expect(await query(url, 'select 1 as alive')).toEqual([{ alive: 1 }])
+  })
+
+  it('refuses a second start in the same process', async () => {
+    const { stop } = await startEmbeddedPostgres({ dataDir })
+    await expect(startEmbeddedPostgres({ dataDir })).rejects.toThrow(`process ${process.pid}`)
+    await stop()
+  })
+
+  it('does not mistake another process with a recorded pid for a holder or a server', async () => {
+    const first = await startEmbeddedPostgres({ dataDir })
+    await first.stop()
+    await writeFile(join(dataDir, 'tollgate.pid'), `${process.ppid} 1\n`)
+    await writeFile(join(dataDir, 'cluster', 'postmaster.pid'), `${process.ppid}\n`)
+    const second = await startEmbeddedPostgres({ dataDir })
+    expect(await query(second.url, 'select 1 as alive')).toEqual([{ alive: 1 }])
+    await second.stop()
+  })
+
+  it('tells when the server ends although nobody stopped it', async () => {
+    const ended = Promise.withResolvers<string>()
+    const { stop } = await startEmbeddedPostgres({ dataDir, onUnexpectedExit: ended.resolve })
+    process.kill((await serverPid()) ?? 0, 'SIGQUIT')
+    expect(await ended.promise).toMatch('exited with')
+    await stop()
+  })
+
+  it('says in one line why it cannot start', async () => {
+    const settings = { shared_buffers: 'none' }
+    const failure = startEmbeddedPostgres({ dataDir, settings })
+    await expect(failure).rejects.toThrow(/^embedded PostgreSQL did not start: .*shared_buffers.*$/)
+    const { stop } = await startEmbeddedPostgres({ dataDir })
+    await stop()
+  })
+
+  it('names DATABASE_URL where there are no binaries for the platform', async () => {
+    const arch = vi.spyOn(process, 'arch', 'get').mockReturnValue('mips')
+    await expect(startEmbeddedPostgres({ dataDir })).rejects.toThrow(
+      'no embedded PostgreSQL for linux-mips: set DATABASE_URL',
+    )
+    arch.mockRestore()
+  })
+})

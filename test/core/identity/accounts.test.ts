@@ -1,0 +1,273 @@
+import { credentials } from '@grpc/grpc-js'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { serviceTokenHeader, sessionHeader, unary } from '../../../core/lib/grpc.ts'
+import { createTurns } from '../../../core/lib/concurrency.ts'
+import { isRegistered } from '../../../core/tokens/login/redirect-uris.ts'
+import * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
+import * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import {
+  type TestApp,
+  type TestCore,
+  atOnce,
+  outcome,
+  refusal,
+  serviceToken,
+  startTestCore,
+} from '../support.ts'
+
+let test: TestCore
+let app: TestApp
+let client: pb.AccountServiceClient
+let callers: identity.CallerServiceClient
+const password = 'a long enough password'
+
+beforeAll(async () => {
+  test = await startTestCore()
+  app = await test.newApp()
+  client = new pb.AccountServiceClient(test.core.target, credentials.createInsecure())
+  callers = new identity.CallerServiceClient(test.core.target, credentials.createInsecure())
+})
+afterAll(async () => {
+  client.close()
+  callers.close()
+  await test.stop()
+})
+
+const options = (headers: Record<string, string> = {}) => ({
+  deadlineMs: 15_000,
+  headers: { [serviceTokenHeader]: serviceToken, ...headers },
+})
+const create = (request: Partial<pb.CreateAccountRequest>) =>
+  unary(client.createAccount.bind(client))(pb.CreateAccountRequest.fromPartial(request), options())
+const logIn = (email: string, secret = password) =>
+  unary(client.logIn.bind(client))({ email, password: secret }, options())
+const withIdentity = (request: Partial<pb.LogInWithIdentityRequest>) =>
+  unary(client.logInWithIdentity.bind(client))(
+    pb.LogInWithIdentityRequest.fromPartial({ issuer: 'https://idp.example', ...request }),
+    options(),
+  )
+const check = (
+  kind: string,
+  session: string | undefined,
+  clientId: string | undefined = app.clientId,
+) =>
+  outcome(
+    unary(callers.checkCaller.bind(callers))(
+      { kind, clientId, scope: undefined },
+      options(session === undefined ? {} : { [sessionHeader]: session }),
+    ),
+  )
+
+describe('an account', () => {
+  it('is made once for an address, in any case', async () => {
+    const made = await create({ email: 'Ada@example.com' })
+    expect(made.password).toMatch(/^\w{20}$/)
+    expect(await outcome(logIn('ada@EXAMPLE.com', made.password))).toBe('OK')
+    expect(await outcome(create({ email: 'ada@example.com', password }))).toBe('CONFLICT')
+  })
+
+  it('has a password of 12 to 200 characters and a real address', async () => {
+    for (const secret of ['x'.repeat(11), 'x'.repeat(201)]) {
+      expect(await outcome(create({ email: 'short@example.com', password: secret }))).toBe(
+        'REQUEST_INVALID',
+      )
+    }
+    expect(await outcome(create({ email: 'nobody', password }))).toBe('REQUEST_INVALID')
+    expect(await outcome(create({ email: 'long@example.com', password: 'x'.repeat(200) }))).toBe(
+      'OK',
+    )
+    expect(await outcome(logIn('long@example.com', `${'x'.repeat(200)}y`))).toBe(
+      'CREDENTIAL_INVALID',
+    )
+  })
+
+  it('keeps its password as argon2id', async () => {
+    await create({ email: 'hash@example.com', password })
+    const { rows } = await test.sql.query(
+      "select password_hash from accounts where email = 'hash@example.com'",
+    )
+    expect(rows[0].password_hash).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+  })
+
+  it('is refused in about the same time whether it exists or not', async () => {
+    await create({ email: 'timed@example.com', password })
+    const median = async (email: string) => {
+      const times: number[] = []
+      for (let i = 0; i < 9; i++) {
+        const begin = performance.now()
+        await refusal(logIn(email, 'a wrong but long password'))
+        times.push(performance.now() - begin)
+      }
+      return times.sort((a, b) => a - b)[4] ?? 0
+    }
+    const [known, unknown] = [
+      await median('timed@example.com'),
+      await median('unknown@example.com'),
+    ]
+    // argon2 takes tens of milliseconds; skipping it would show as a factor of ten.
+    expect(Math.max(known, unknown) / Math.min(known, unknown)).toBeLessThan(3)
+  })
+
+  it('lets a crowd in, two at a time', async () => {
+    await create({ email: 'crowd@example.com', password })
+    const all = await atOnce(20, () => outcome(logIn('crowd@example.com')))
+    expect(new Set(all)).toEqual(new Set(['OK']))
+  })
+})
+
+describe('an outside identity', () => {
+  it('makes an account for a verified address, and finds it again by subject alone', async () => {
+    const first = await withIdentity({
+      subject: 's1',
+      email: 'new@example.com',
+      emailVerified: true,
+      name: 'New',
+    })
+    const second = await withIdentity({
+      subject: 's1',
+      email: 'changed@example.com',
+      emailVerified: false,
+    })
+    expect(second.session?.account?.id).toBe(first.session?.account?.id)
+    expect(second.session?.account?.email).toBe('new@example.com')
+    expect(await outcome(logIn('new@example.com', ''))).toBe('CREDENTIAL_INVALID')
+  })
+
+  it('leads to the account that has the address only when the address is verified', async () => {
+    const { account } = await create({ email: 'owner@example.com', password })
+    expect(
+      await outcome(
+        withIdentity({ subject: 's2', email: 'owner@example.com', emailVerified: false }),
+      ),
+    ).toBe('ACCESS_DENIED')
+    const found = await withIdentity({
+      subject: 's2',
+      email: 'OWNER@example.com',
+      emailVerified: true,
+    })
+    expect(found.session?.account?.id).toBe(account?.id)
+  })
+
+  it('makes one account when it arrives twice at once', async () => {
+    const all = await atOnce(6, () =>
+      withIdentity({ subject: 's3', email: 'twice@example.com', emailVerified: true }),
+    )
+    expect(new Set(all.map(({ session }) => session?.account?.id)).size).toBe(1)
+  })
+
+  it('of another issuer is another', async () => {
+    const first = await withIdentity({
+      subject: 's4',
+      email: 'a4@example.com',
+      emailVerified: true,
+    })
+    const other = await withIdentity({
+      issuer: 'https://other.example',
+      subject: 's4',
+      email: 'b4@example.com',
+      emailVerified: true,
+    })
+    expect(other.session?.account?.id).not.toBe(first.session?.account?.id)
+  })
+})
+
+describe('a member', () => {
+  async function memberWith(role: string | null, isPlatformAdmin = false): Promise<string> {
+    const email = `${role ?? 'none'}-${isPlatformAdmin}@example.com`
+    const { account } = await create({ email, password, isPlatformAdmin })
+    if (role !== null) {
+      await test.sql.query(
+        `insert into members (app_id, account_id, role, created_at)
+        select app_id, $1, $2, now() from clients where client_id = $3`,
+        [account?.id, role, app.clientId],
+      )
+    }
+    return (await logIn(email)).sessionToken
+  }
+
+  it('may what its role allows, and a stranger not even know', async () => {
+    const [viewer, admin, owner, stranger] = [
+      await memberWith('viewer'),
+      await memberWith('admin'),
+      await memberWith('owner'),
+      await memberWith(null),
+    ]
+    const of = async (session: string) => [
+      await check('member_read', session),
+      await check('member_edit', session),
+      await check('member_own', session),
+    ]
+    expect(await of(viewer)).toEqual(['OK', 'EDIT_FORBIDDEN', 'EDIT_FORBIDDEN'])
+    expect(await of(admin)).toEqual(['OK', 'OK', 'EDIT_FORBIDDEN'])
+    expect(await of(owner)).toEqual(['OK', 'OK', 'OK'])
+    expect(await of(stranger)).toEqual(['NOT_FOUND', 'NOT_FOUND', 'NOT_FOUND'])
+    const unknown = 'app_ffffffffffffffffffffffff'
+    expect(await check('member_read', owner, unknown)).toBe('NOT_FOUND')
+    expect(await check('m2m_or_member', viewer)).toBe('OK')
+    expect(await check('m2m_or_member', undefined)).toBe('NOT_FOUND')
+    expect(await check('session', stranger)).toBe('OK')
+  })
+
+  it('loses what its role gave at once, without a new login', async () => {
+    const { account } = await create({ email: 'demoted@example.com', password })
+    await test.sql.query(
+      `insert into members (app_id, account_id, role, created_at)
+      select app_id, $1, 'owner', now() from clients where client_id = $2`,
+      [account?.id, app.clientId],
+    )
+    const { sessionToken } = await logIn('demoted@example.com')
+    expect(await check('member_own', sessionToken)).toBe('OK')
+    await test.sql.query("update members set role = 'viewer' where account_id = $1", [account?.id])
+    expect(await check('member_own', sessionToken)).toBe('EDIT_FORBIDDEN')
+  })
+
+  it('is everyone who administers the platform, of every app that is there', async () => {
+    const session = await memberWith(null, true)
+    expect(await check('member_own', session)).toBe('OK')
+    expect(await check('member_own', session, 'app_ffffffffffffffffffffffff')).toBe('NOT_FOUND')
+  })
+
+  it('is nobody without a session', async () => {
+    expect(await check('member_read', undefined)).toBe('TOKEN_INVALID')
+    expect(await check('session', 'x'.repeat(43))).toBe('TOKEN_INVALID')
+  })
+})
+
+describe('turns', () => {
+  it('run so many at once, let so many wait and refuse the rest', async () => {
+    const turns = createTurns({ running: 2, waiting: 3 })
+    const gate = Promise.withResolvers<void>()
+    let most = 0
+    let now = 0
+    const all = Array.from({ length: 7 }, () =>
+      outcome(
+        turns(async () => {
+          most = Math.max(most, ++now)
+          await gate.promise
+          now--
+        }),
+      ),
+    )
+    gate.resolve()
+    const ends = await Promise.all(all)
+    expect(ends.filter((end) => end === 'RATE_LIMITED')).toHaveLength(2)
+    expect(most).toBe(2)
+    expect(await outcome(turns(async () => {}))).toBe('OK')
+  })
+})
+
+describe('a redirect URI', () => {
+  it.each([
+    ['http://127.0.0.1:5/cb', 'http://127.0.0.1/cb', true],
+    ['http://localhost:5/cb', 'http://localhost:9/cb', true],
+    ['http://127.0.0.1/cb', 'http://127.0.0.1:7/cb', true],
+    ['http://127.0.0.1:5/cb?a=1', 'http://127.0.0.1/cb?a=1', true],
+    ['http://127.0.0.1:5/cb', 'http://127.0.0.1/cb/', false],
+    ['http://127.0.0.2:5/cb', 'http://127.0.0.1/cb', false],
+    ['http://127.0.0.1.evil.example/cb', 'http://127.0.0.1/cb', false],
+    ['https://app.example:444/cb', 'https://app.example/cb', false],
+    ['http://app.example:81/cb', 'http://app.example/cb', false],
+  ])('%s, where %s is registered: %s', (requested, registered, expected) => {
+    expect(isRegistered(requested, [registered])).toBe(expected)
+  })
+})

@@ -1,0 +1,554 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { UpdateAppRequest } from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import { type Managing, type Person, logIn, logInTo, manage } from '../../support/people.ts'
+import {
+  type TestApp,
+  type TestCore,
+  atOnce,
+  basicOf,
+  bearerOf,
+  day,
+  outcome,
+  refusal,
+  startTestCore,
+} from '../support.ts'
+
+let core: TestCore
+let app: TestApp
+let ada: Person
+let owner: Managing
+beforeAll(async () => {
+  core = await startTestCore()
+})
+afterAll(() => core.stop())
+beforeEach(async () => {
+  app = await core.newApp()
+  ada = await logInTo(core, app, 'owner')
+  owner = manage(core, { session: ada.token })
+})
+
+const named = () => ({ clientId: app.clientId })
+const as = async (role: 'owner' | 'admin' | 'viewer') =>
+  manage(core, { session: (await logInTo(core, app, role)).token })
+const update = (change: Partial<UpdateAppRequest>) => owner.updateApp({ ...named(), ...change })
+/** What is on record, in alphabetical order: the test's clock stands still. */
+const actions = async () =>
+  (await owner.listAudit(named())).entries.map(({ action }) => action).toSorted()
+
+/** Every RPC about one app, with the least role that may call it. */
+const guarded: [
+  name: keyof Managing,
+  role: 'viewer' | 'admin' | 'owner',
+  call: (by: Managing) => Promise<unknown>,
+][] = [
+  ['getApp', 'viewer', (by) => by.getApp(named())],
+  ['getRouting', 'viewer', (by) => by.getRouting(named())],
+  ['listMembers', 'viewer', (by) => by.listMembers(named())],
+  ['listDomains', 'viewer', (by) => by.listDomains(named())],
+  ['getManifest', 'viewer', (by) => by.getManifest(named())],
+  ['listProfiles', 'viewer', (by) => by.listProfiles(named())],
+  ['listKeys', 'viewer', (by) => by.listKeys(named())],
+  ['updateApp', 'admin', (by) => by.updateApp({ ...named(), name: 'Other' })],
+  [
+    'putMember',
+    'admin',
+    async (by) => by.putMember({ ...named(), email: (await logIn(core)).email, role: 'viewer' }),
+  ],
+  [
+    'removeMember',
+    'admin',
+    async (by) =>
+      by.removeMember({ ...named(), accountId: (await logInTo(core, app, 'viewer')).accountId }),
+  ],
+  ['rotateSecret', 'admin', (by) => by.rotateSecret(named())],
+  [
+    'addDomain',
+    'admin',
+    (by) => by.addDomain({ ...named(), origin: `https://${randomUUID()}.example` }),
+  ],
+  ['listAudit', 'admin', (by) => by.listAudit(named())],
+  ['putManifest', 'admin', (by) => by.putManifest(named())],
+  ['createProfile', 'admin', (by) => by.createProfile({ ...named(), name: randomUUID() })],
+  ['createKey', 'admin', (by) => by.createKey(named())],
+  ['deleteApp', 'owner', (by) => by.deleteApp(named())],
+]
+
+describe.each(guarded)('%s', (name, least, call) => {
+  it(`is for the role ${least} and those above, and nobody else`, async () => {
+    const ladder = ['viewer', 'admin', 'owner'] as const
+    for (const role of ladder) {
+      const allowed = ladder.indexOf(role) >= ladder.indexOf(least)
+      expect([role, await outcome(call(await as(role)))]).toEqual([
+        role,
+        allowed ? 'OK' : 'EDIT_FORBIDDEN',
+      ])
+    }
+  })
+
+  it('is not found by a member of another app, and needs somebody', async () => {
+    const other = await core.newApp()
+    const stranger = manage(core, { session: (await logInTo(core, other, 'owner')).token })
+    expect(await outcome(call(stranger))).toBe('NOT_FOUND')
+    const nobody = ['getApp', 'getRouting', 'getManifest', 'listProfiles'].includes(name)
+      ? 'NOT_FOUND'
+      : 'TOKEN_INVALID'
+    expect(await outcome(call(manage(core)))).toBe(nobody)
+    expect(await outcome(call(manage(core, { session: 'x'.repeat(43) })))).toBe('TOKEN_INVALID')
+  })
+
+  it('lets a platform admin do what an owner may', async () => {
+    const admin = manage(core, { session: (await logIn(core, { isPlatformAdmin: true })).token })
+    expect(await outcome(call(admin))).toBe('OK')
+  })
+})
+
+describe('an app of one’s own', () => {
+  it('comes with both clients, a secret that works, and the maker as its owner', async () => {
+    const made = await owner.createApp({
+      name: ' Mine ',
+      developerName: 'Ada',
+      websiteUrl: 'https://ada.example/',
+    })
+    const { app: shown } = await owner.getApp({ clientId: made.clientId })
+    expect(made.status).toBe('approved')
+    expect(shown).toMatchObject({
+      name: 'Mine',
+      developerName: 'Ada',
+      websiteUrl: 'https://ada.example',
+      role: 'owner',
+      status: 'approved',
+    })
+    const m2m = core.as(basicOf(made.m2mClientId, made.m2mClientSecret))
+    expect(await outcome(m2m.upsertUser({ clientId: made.clientId, externalUserId: 'a' }))).toBe(
+      'OK',
+    )
+    const { entries } = await owner.listAudit({ clientId: made.clientId, action: 'app_created' })
+    expect(
+      entries.map(({ actor, action, correlationId }) => [actor, action, correlationId]),
+    ).toEqual([[ada.accountId, 'app_created', 'test-1']])
+  })
+
+  it('needs a name', async () => {
+    for (const name of ['', '  ', 'x'.repeat(101), 'a\u0007b'])
+      expect(await outcome(owner.createApp({ name }))).toBe('REQUEST_INVALID')
+    expect(await outcome(owner.createApp({ name: 'x', websiteUrl: 'javascript:alert(1)' }))).toBe(
+      'REQUEST_INVALID',
+    )
+  })
+
+  it('is listed to its people, page by page, and every app only to a platform admin', async () => {
+    for (let i = 0; i < 3; i++) await owner.createApp({ name: `App ${i}` })
+    const first = await owner.listApps({ limit: 3 })
+    const second = await owner.listApps({ limit: 3, cursor: first.nextCursor })
+    expect([first.apps.length, second.apps.length, second.nextCursor]).toEqual([3, 1, undefined])
+    expect(first.apps.every(({ isOwner, role }) => isOwner && role === 'owner')).toBe(true)
+    expect(await outcome(owner.listApps({ all: true }))).toBe('EDIT_FORBIDDEN')
+    const admin = manage(core, { session: (await logIn(core, { isPlatformAdmin: true })).token })
+    expect((await admin.listApps({ all: true })).apps.map(({ clientId }) => clientId)).toContain(
+      app.clientId,
+    )
+    expect((await admin.listApps()).apps).toEqual([])
+    expect(await outcome(manage(core).listApps())).toBe('TOKEN_INVALID')
+  })
+
+  it('shows its M2M client nothing that only people may do', async () => {
+    const { app: shown } = await manage(core, { authorization: app.basic }).getApp(named())
+    expect([shown?.role, shown?.clientId]).toEqual(['', app.clientId])
+    const other = await core.newApp()
+    expect(await outcome(manage(core, { authorization: other.basic }).getApp(named()))).toBe(
+      'NOT_FOUND',
+    )
+    expect(await outcome(manage(core, { authorization: app.basic }).updateApp(named()))).toBe(
+      'TOKEN_INVALID',
+    )
+    expect(
+      await outcome(
+        manage(core, { authorization: basicOf(app.m2mClientId, 'wrong') }).getApp(named()),
+      ),
+    ).toBe('CREDENTIAL_INVALID')
+    expect(
+      await outcome(
+        manage(core, { authorization: app.basic }).getApp({ clientId: app.m2mClientId }),
+      ),
+    ).toBe('NOT_FOUND')
+  })
+})
+
+describe('an update', () => {
+  it('changes what is named and nothing else', async () => {
+    await update({
+      name: 'New',
+      color: '#ABCDEF',
+      dmzUrl: 'https://signer.example:8935/',
+      meteringMode: 'direct',
+    })
+    const { app: shown } = await update({
+      redirectUris: {
+        values: [
+          'https://a.example/cb',
+          'http://127.0.0.1:7777/cb',
+          'http://localhost/cb',
+          'http://[::1]/x',
+          'com.example.app:/done',
+        ],
+      },
+      allowedScopes: { values: ['openid', 'sign:job'] },
+      grantTypes: { values: ['authorization_code'] },
+    })
+    expect(shown).toMatchObject({
+      name: 'New',
+      color: '#abcdef',
+      dmzUrl: 'https://signer.example:8935',
+      meteringMode: 'direct',
+    })
+    expect(shown?.oidcClient).toMatchObject({
+      grantTypes: ['authorization_code'],
+      tokenEndpointAuthMethod: 'none',
+      hasSecret: false,
+    })
+    expect(shown?.oidcClient?.redirectUris).toHaveLength(5)
+    expect(shown?.m2mOidcClient).toMatchObject({ clientId: app.m2mClientId, hasSecret: true })
+    expect(await actions()).toEqual(['app_created', 'app_updated', 'app_updated'])
+  })
+
+  it.each([
+    'http://a.example/cb',
+    'https://a.example/cb#x',
+    'https://a.example/cb#',
+    'https://*.example/cb',
+    '/cb',
+    'a.example',
+    'javascript:alert(1)',
+    'data:text/html,x',
+    'custom:/cb',
+    'https://u:p@a.example/',
+    'https://a.example/ b',
+    `https://a.example/${'x'.repeat(2_000)}`,
+    '',
+  ])('refuses the redirect URI %s', async (uri) => {
+    expect(await outcome(update({ redirectUris: { values: [uri] } }))).toBe('REQUEST_INVALID')
+    expect(await outcome(update({ postLogoutRedirectUris: { values: [uri] } }))).toBe(
+      'REQUEST_INVALID',
+    )
+  })
+
+  it.each<[string, Partial<UpdateAppRequest>]>([
+    [
+      '21 redirect URIs',
+      { redirectUris: { values: Array.from({ length: 21 }, (_, i) => `https://a.example/${i}`) } },
+    ],
+    ['an unknown scope', { allowedScopes: { values: ['admin'] } }],
+    ['a scope of the M2M client', { allowedScopes: { values: ['users:write'] } }],
+    ['an unknown grant', { grantTypes: { values: ['password'] } }],
+    ['a grant of the M2M client', { grantTypes: { values: ['client_credentials'] } }],
+    ['a plain initiate_login_uri', { initiateLoginUri: 'http://a.example/' }],
+    ['a color by name', { color: 'red' }],
+    ['an ftp page', { websiteUrl: 'ftp://a' }],
+    ['an unknown metering mode', { meteringMode: 'kafka' }],
+    ['a login by a third party without an address', { deviceThirdPartyInitiateLogin: true }],
+    ['no name', { name: ' ' }],
+  ])('refuses %s', async (_, change) => {
+    expect(await outcome(update(change))).toBe('REQUEST_INVALID')
+  })
+
+  it('takes a third party’s login with its address, and clears it', async () => {
+    await update({
+      initiateLoginUri: 'http://localhost:3000/start',
+      deviceThirdPartyInitiateLogin: true,
+    })
+    expect(await outcome(update({ initiateLoginUri: '' }))).toBe('REQUEST_INVALID')
+    const { app: shown } = await update({
+      initiateLoginUri: '',
+      deviceThirdPartyInitiateLogin: false,
+    })
+    expect(shown?.oidcClient?.initiateLoginUri).toBeUndefined()
+  })
+
+  it('takes scopes away from tokens that are minted later', async () => {
+    await core.as(app.basic).upsertUser({ ...named(), externalUserId: 'ada' })
+    await update({ allowedScopes: { values: ['openid'] } })
+    expect(
+      await outcome(
+        core.as(app.basic).mintUserToken({ ...named(), externalUserId: 'ada', scope: 'sign:job' }),
+      ),
+    ).toBe('SCOPE_INVALID')
+  })
+})
+
+describe('the people of an app', () => {
+  it('are added, changed and removed, each change on record', async () => {
+    const bob = await logIn(core)
+    const added = await owner.putMember({
+      ...named(),
+      email: bob.email.toUpperCase(),
+      role: 'viewer',
+    })
+    const changed = await owner.putMember({ ...named(), email: bob.email, role: 'admin' })
+    expect([added.created, changed.created, changed.member?.role]).toEqual([true, false, 'admin'])
+    expect(
+      (await owner.listMembers(named())).members
+        .map(({ email, role }) => `${role} ${email}`)
+        .toSorted(),
+    ).toEqual([`admin ${bob.email}`, `owner ${ada.email}`])
+    await owner.removeMember({ ...named(), accountId: bob.accountId })
+    expect(await outcome(manage(core, { session: bob.token }).getApp(named()))).toBe('NOT_FOUND')
+    expect(await actions()).toEqual([
+      'app_created',
+      'member_added',
+      'member_removed',
+      'member_role_changed',
+    ])
+  })
+
+  it('are never without an owner, not even when two leave at once', async () => {
+    const email = ada.email
+    expect(await outcome(owner.putMember({ ...named(), email, role: 'admin' }))).toBe('CONFLICT')
+    expect(await outcome(owner.removeMember({ ...named(), accountId: ada.accountId }))).toBe(
+      'CONFLICT',
+    )
+    const bob = await logInTo(core, app, 'owner')
+    const both = await Promise.all(
+      [ada, bob].map(({ token, accountId }) =>
+        outcome(manage(core, { session: token }).removeMember({ ...named(), accountId })),
+      ),
+    )
+    expect(both.toSorted()).toEqual(['CONFLICT', 'OK'])
+  })
+
+  it('let only an owner make or unmake an owner', async () => {
+    const admin = await logInTo(core, app, 'admin')
+    const by = manage(core, { session: admin.token })
+    expect(await outcome(by.putMember({ ...named(), email: admin.email, role: 'owner' }))).toBe(
+      'EDIT_FORBIDDEN',
+    )
+    expect(await outcome(by.putMember({ ...named(), email: ada.email, role: 'viewer' }))).toBe(
+      'EDIT_FORBIDDEN',
+    )
+    expect(await outcome(by.removeMember({ ...named(), accountId: ada.accountId }))).toBe(
+      'EDIT_FORBIDDEN',
+    )
+  })
+
+  it('must exist and have a known role', async () => {
+    expect(
+      await outcome(owner.putMember({ ...named(), email: 'nobody@example.com', role: 'viewer' })),
+    ).toBe('NOT_FOUND')
+    expect(await outcome(owner.putMember({ ...named(), email: ada.email, role: 'king' }))).toBe(
+      'REQUEST_INVALID',
+    )
+    expect(await outcome(owner.removeMember({ ...named(), accountId: 'x' }))).toBe('NOT_FOUND')
+    expect(
+      await outcome(owner.removeMember({ ...named(), accountId: (await logIn(core)).accountId })),
+    ).toBe('NOT_FOUND')
+  })
+
+  it('are judged anew with each request', async () => {
+    const bob = await logInTo(core, app, 'admin')
+    const by = manage(core, { session: bob.token })
+    await by.updateApp({ ...named(), name: 'One' })
+    await owner.putMember({ ...named(), email: bob.email, role: 'viewer' })
+    expect(await outcome(by.updateApp({ ...named(), name: 'Two' }))).toBe('EDIT_FORBIDDEN')
+  })
+})
+
+describe('a new secret', () => {
+  const works = (secret: string) =>
+    outcome(core.as(basicOf(app.m2mClientId, secret)).listUsers(named()))
+
+  it('works at once, beside the old one until the overlap is over', async () => {
+    const made = await owner.rotateSecret(named())
+    expect(made).toMatchObject({
+      m2mClientId: app.m2mClientId,
+      oldSecretsExpireAt: new Date(core.clock.now().getTime() + day).toISOString(),
+    })
+    expect([await works(made.clientSecret), await works(app.secret)]).toEqual(['OK', 'OK'])
+    core.clock.advance(day)
+    expect([await works(made.clientSecret), await works(app.secret)]).toEqual([
+      'OK',
+      'CREDENTIAL_INVALID',
+    ])
+    expect(await actions()).toContain('client_secret_rotated')
+  })
+
+  it('ends the others now when asked', async () => {
+    const made = await owner.rotateSecret({ ...named(), revokeOld: true })
+    expect([await works(made.clientSecret), await works(app.secret)]).toEqual([
+      'OK',
+      'CREDENTIAL_INVALID',
+    ])
+  })
+
+  it('does not let an old one live longer than it was told', async () => {
+    await owner.rotateSecret(named())
+    core.clock.advance(day / 2)
+    await owner.rotateSecret(named())
+    core.clock.advance(day / 2)
+    expect(await works(app.secret)).toBe('CREDENTIAL_INVALID')
+  })
+
+  it('is made once for an idempotency key', async () => {
+    const [one, two] = await atOnce(2, () =>
+      owner.rotateSecret({ ...named(), idempotencyKey: 'k' }).catch(() => null),
+    )
+    const again = await owner.rotateSecret({ ...named(), idempotencyKey: 'k' })
+    expect([one, two].some((made) => made?.clientSecret === again.clientSecret)).toBe(true)
+    expect(
+      await outcome(owner.rotateSecret({ ...named(), idempotencyKey: 'k', revokeOld: true })),
+    ).toBe('IDEMPOTENCY_CONFLICT')
+    expect(await outcome(owner.rotateSecret({ ...named(), idempotencyKey: 'a b' }))).toBe(
+      'REQUEST_INVALID',
+    )
+  })
+
+  it('is the fifth that works at most', async () => {
+    for (let i = 0; i < 4; i++) await owner.rotateSecret(named())
+    expect(await outcome(owner.rotateSecret(named()))).toBe('CONFLICT')
+    expect(await outcome(owner.rotateSecret({ ...named(), revokeOld: true }))).toBe('OK')
+  })
+
+  it('is nowhere in the audit log', async () => {
+    const { clientSecret } = await owner.rotateSecret(named())
+    const { rows } = await core.sql.query('select details::text as details from audit_log')
+    expect(JSON.stringify(rows)).not.toContain(clientSecret)
+  })
+})
+
+describe('a domain', () => {
+  it.each([
+    ['https://App.Example', 'https://app.example'],
+    ['app.example', 'https://app.example'],
+    ['https://app.example:443/', 'https://app.example'],
+    ['https://app.example:8443', 'https://app.example:8443'],
+    ['http://localhost:3000', 'http://localhost:3000'],
+    [' https://bücher.example ', 'https://xn--bcher-kva.example'],
+  ])('%s is kept as the origin %s, once', async (given, origin) => {
+    const { domain } = await owner.addDomain({ ...named(), origin: given })
+    expect(domain?.origin).toBe(origin)
+    expect(await outcome(owner.addDomain({ ...named(), origin }))).toBe('CONFLICT')
+    expect((await owner.checkOrigin({ ...named(), origin })).allowed).toBe(true)
+    expect((await owner.checkOrigin({ origin })).allowed).toBe(true)
+    await owner.removeDomain({ ...named(), id: domain?.id ?? '' })
+    expect((await owner.checkOrigin({ ...named(), origin })).allowed).toBe(false)
+    expect(await outcome(owner.removeDomain({ ...named(), id: domain?.id ?? '' }))).toBe(
+      'NOT_FOUND',
+    )
+    expect(await actions()).toEqual(['app_created', 'domain_added', 'domain_removed'])
+  })
+
+  it.each([
+    'http://app.example',
+    'https://app.example/path',
+    'https://*.example',
+    'https://app.example?x',
+    'https://app.example#',
+    'ftp://app.example',
+    'null',
+    '',
+    ' ',
+    'https://u@app.example',
+    'justahost',
+  ])('%s is refused', async (origin) => {
+    expect(await outcome(owner.addDomain({ ...named(), origin }))).toBe('REQUEST_INVALID')
+  })
+
+  it('of another app allows nothing here', async () => {
+    const other = await core.newApp()
+    await owner.addDomain({ ...named(), origin: 'https://only.example' })
+    expect(
+      (await owner.checkOrigin({ clientId: other.clientId, origin: 'https://only.example' }))
+        .allowed,
+    ).toBe(false)
+    expect(
+      (await owner.checkOrigin({ clientId: 'nonsense', origin: 'https://only.example' })).allowed,
+    ).toBe(false)
+  })
+
+  it('is not needed at the issuer for the origin of a redirect URI', async () => {
+    await update({ redirectUris: { values: ['https://spa.example/cb'] } })
+    expect((await owner.checkOrigin({ origin: 'https://spa.example' })).allowed).toBe(true)
+    expect((await owner.checkOrigin({ origin: 'https://spa.exampl' })).allowed).toBe(false)
+    expect((await owner.checkOrigin({ ...named(), origin: 'https://spa.example' })).allowed).toBe(
+      false,
+    )
+  })
+})
+
+describe('the audit log', () => {
+  it('goes from the newest to the oldest, page by page, or by action', async () => {
+    for (const name of ['a', 'b', 'c']) {
+      core.clock.advance(1_000)
+      await update({ name })
+    }
+    const first = await owner.listAudit({ ...named(), limit: 2 })
+    const second = await owner.listAudit({ ...named(), limit: 2, cursor: first.nextCursor })
+    const times = [...first.entries, ...second.entries].map(({ createdAt }) => createdAt)
+    expect(times).toHaveLength(4)
+    expect(times).toEqual(times.toSorted().toReversed())
+    expect(second.nextCursor).toBeUndefined()
+    expect((await owner.listAudit({ ...named(), action: 'app_created' })).entries).toHaveLength(1)
+    for (const bad of [{ cursor: 'x' }, { limit: 1_001 }, { action: 'no such' }]) {
+      expect(await outcome(owner.listAudit({ ...named(), ...bad }))).toBe('REQUEST_INVALID')
+    }
+  })
+})
+
+describe('routing', () => {
+  it('is built from the configuration, with the app’s own signer first', async () => {
+    const routing = await manage(core, { authorization: app.basic }).getRouting(named())
+    expect(routing).toEqual({
+      dmzUrl: 'http://localhost:8935',
+      jwksUrl: 'https://svc.example/api/v1/oidc/jwks',
+      webhookUrl: 'https://svc.example/webhooks/remote-signer',
+      meteringMode: 'stream',
+    })
+    await update({ dmzUrl: 'https://mine.example', meteringMode: 'direct' })
+    expect(await owner.getRouting(named())).toMatchObject({
+      dmzUrl: 'https://mine.example',
+      meteringMode: 'direct',
+    })
+    await update({ dmzUrl: '' })
+    expect((await owner.getRouting(named())).dmzUrl).toBe('http://localhost:8935')
+  })
+})
+
+describe('an app that was deleted', () => {
+  it('is found by nobody, its credentials work no more, and its records stay', async () => {
+    const m2m = core.as(app.basic)
+    await m2m.upsertUser({ ...named(), externalUserId: 'ada' })
+    const { apiKey } = await m2m.createKey({ ...named(), externalUserId: 'ada' })
+    const user = await m2m.mintUserToken({ ...named(), externalUserId: 'ada' })
+    const machine = await m2m.issueMachineToken({})
+    const count = async () =>
+      (
+        await core.sql.query(
+          `select (select count(*) from ledger_entries l join clients c using (app_id) where c.client_id = $1)
+      + (select count(*) from end_users u join clients c using (app_id) where c.client_id = $1) as rows`,
+          [app.clientId],
+        )
+      ).rows[0].rows
+    const before = await count()
+    await owner.deleteApp(named())
+    expect(await count()).toEqual(before)
+    expect(await outcome(owner.getApp(named()))).toBe('NOT_FOUND')
+    expect((await owner.listApps()).apps).toEqual([])
+    expect(
+      (await core.as().listApps({ limit: 1_000 })).apps.map(({ clientId }) => clientId),
+    ).not.toContain(app.clientId)
+    expect(await outcome(m2m.listUsers(named()))).toBe('CREDENTIAL_INVALID')
+    expect(await outcome(core.as(bearerOf(machine.accessToken)).listUsers(named()))).toBe(
+      'TOKEN_INVALID',
+    )
+    expect(await outcome(core.as(bearerOf(user.accessToken)).getOwnBalance())).toBe('TOKEN_INVALID')
+    expect(await outcome(core.as().verifyApiKey({ apiKey }))).toBe('TOKEN_INVALID')
+    expect(await outcome(owner.validateKey({ key: apiKey }))).toBe('TOKEN_INVALID')
+    const { access } = await core.as().getAccess({ ...named(), externalUserId: 'ada' })
+    expect(access?.active).toBe(false)
+    const { rows } = await core.sql.query(
+      `select action from audit_log a join clients c using (app_id) where c.client_id = $1`,
+      [app.clientId],
+    )
+    expect(rows.map(({ action }) => action)).toContain('app_deleted')
+    expect((await refusal(owner.deleteApp(named()))).reason).toBe('NOT_FOUND')
+  })
+})

@@ -1,0 +1,371 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { CreateKeyRequest } from '../../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import {
+  type Rpcs,
+  type TestApp,
+  type TestCore,
+  atOnce,
+  bearerOf,
+  day,
+  outcome,
+  refusal,
+  second,
+  startTestCore,
+  storedHash,
+} from '../support.ts'
+
+let core: TestCore
+let app: TestApp
+let m2m: Rpcs
+beforeAll(async () => {
+  core = await startTestCore()
+})
+afterAll(() => core.stop())
+beforeEach(async () => {
+  app = await core.newApp()
+  m2m = core.as(app.basic)
+  await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+})
+
+const createKey = (request: Partial<CreateKeyRequest> = {}) =>
+  m2m.createKey({ clientId: app.clientId, externalUserId: 'ada', ...request })
+const listKeys = (externalUserId = 'ada') =>
+  m2m.listKeys({ clientId: app.clientId, externalUserId })
+const revoke = (keyId: string, externalUserId = 'ada') =>
+  m2m.revokeKey({ clientId: app.clientId, externalUserId, keyId })
+const verify = (apiKey: string) => outcome(core.as().verifyApiKey({ apiKey }))
+const secretOf = (apiKey: string): string => apiKey.slice(app.clientId.length + 1)
+
+describe('a key', () => {
+  it('is presented with its app and shown once', async () => {
+    const made = await createKey({ label: 'laptop' })
+    expect(made.apiKey).toMatch(new RegExp(`^${app.clientId}_svc_ak_[0-9A-Za-z]{49}$`))
+    expect(made).toMatchObject({
+      clientId: app.clientId,
+      externalUserId: 'ada',
+      label: 'laptop',
+      createdAt: core.clock.now().toISOString(),
+    })
+    const { keys } = await listKeys()
+    expect(keys).toEqual([
+      {
+        keyId: made.keyId,
+        createdAt: made.createdAt,
+        status: 'active',
+        revokedAt: undefined,
+        lastUsedAt: undefined,
+        prefix: secretOf(made.apiKey).slice(0, 'svc_ak_'.length + 6),
+        label: 'laptop',
+      },
+    ])
+  })
+
+  it('is verified in all three forms', async () => {
+    const { apiKey, keyId } = await createKey()
+    const secret = secretOf(apiKey)
+    const bare = secret.slice('svc_ak_'.length)
+    for (const form of [apiKey, secret, bare, `${app.clientId}_${bare}`]) {
+      const { identity, access } = await core.as().verifyApiKey({ apiKey: form })
+      expect(identity).toMatchObject({ clientId: app.clientId, externalUserId: 'ada', keyId })
+      expect(access).toMatchObject({
+        active: true,
+        userId: identity?.userId,
+        remainingUsdAttos: '5000000000000000000',
+      })
+    }
+  })
+
+  it('is refused under another app, mistyped, or of another kind', async () => {
+    const { apiKey } = await createKey()
+    const other = await core.newApp()
+    const secret = secretOf(apiKey)
+    const refused = [
+      `${other.clientId}_${secret}`,
+      `app_${'0'.repeat(24)}_${secret}`,
+      `${app.m2mClientId}_${secret}`,
+      apiKey.slice(0, -1),
+      `${apiKey}0`,
+      ` ${apiKey}`,
+      `${apiKey}\u0000`,
+      apiKey.toLowerCase(),
+      app.secret,
+      `${app.clientId}_${app.secret}`,
+      app.secret.slice('svc_cs_'.length),
+      '',
+      'svc_ak_',
+      `${app.clientId}_`,
+      'x'.repeat(10_000),
+    ]
+    for (const form of refused)
+      expect([form.slice(0, 90), await verify(form)]).toEqual([form.slice(0, 90), 'TOKEN_INVALID'])
+  })
+
+  it('costs no look-up when its checksum is wrong', async () => {
+    const { apiKey } = await createKey()
+    const last = apiKey.at(-1) === '0' ? '1' : '0'
+    // What would look a key up fails from here on.
+    await core.sql.query('alter table api_keys rename to api_keys_away')
+    try {
+      expect(await verify(apiKey.slice(0, -1) + last)).toBe('TOKEN_INVALID')
+      expect(await verify('svc_ak_unheard-of')).toBe('TOKEN_INVALID')
+      expect(await verify(apiKey)).toBe('INTERNAL')
+    } finally {
+      await core.sql.query('alter table api_keys_away rename to api_keys')
+    }
+    expect(await verify(apiKey)).toBe('OK')
+  })
+
+  it('notes its use, at most once a minute', async () => {
+    const { apiKey } = await createKey()
+    const lastUsed = async () => (await listKeys()).keys[0]?.lastUsedAt
+    const first = core.clock.now().toISOString()
+    await verify(apiKey)
+    core.clock.advance(59 * second)
+    await verify(apiKey)
+    expect(await lastUsed()).toBe(first)
+    core.clock.advance(2 * second)
+    await verify(apiKey)
+    expect(await lastUsed()).toBe(core.clock.now().toISOString())
+  })
+
+  it.each([
+    ['a long label, cut', 'x'.repeat(300), 'x'.repeat(100)],
+    ['control characters, replaced', 'a\u0000b\nc', 'a b c'],
+    ['half a character, replaced', `${'x'.repeat(99)}😀`, `${'x'.repeat(99)}\ufffd`],
+    ['nothing', '', ''],
+  ])('takes %s', async (_what, label, kept) => {
+    expect((await createKey({ label })).label).toBe(kept)
+    expect((await listKeys()).keys[0]?.label).toBe(kept)
+  })
+})
+
+describe('revoking a key', () => {
+  it('ends it at once, and keeps the first instant', async () => {
+    const { apiKey, keyId } = await createKey()
+    const at = core.clock.now().toISOString()
+    const first = await revoke(keyId)
+    expect(first).toMatchObject({
+      revokedAt: at,
+      effectiveBy: new Date(Date.parse(at) + 360 * second).toISOString(),
+    })
+    expect(await verify(apiKey)).toBe('TOKEN_INVALID')
+    expect(
+      await outcome(core.as(bearerOf(apiKey)).exchangeApiKey({ clientId: app.clientId })),
+    ).toBe('CREDENTIAL_INVALID')
+    core.clock.advance(5 * second)
+    expect(await revoke(keyId)).toEqual(first)
+    expect((await listKeys()).keys).toMatchObject([{ status: 'revoked', revokedAt: at }])
+  })
+
+  it('works for a user who has ended, and keeps that first instant too', async () => {
+    const { keyId } = await createKey()
+    await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
+    const at = core.clock.now().toISOString()
+    core.clock.advance(5 * second)
+    expect(await revoke(keyId)).toMatchObject({ revokedAt: at })
+  })
+
+  it('finds no key of another user, of another app, or of no form', async () => {
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
+    const other = await core.newApp()
+    const theirs = core.as(other.basic)
+    await theirs.upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
+    const foreign = await theirs.createKey({ clientId: other.clientId, externalUserId: 'ada' })
+    const { keyId, apiKey } = await createKey()
+    const refusals = await Promise.all([
+      refusal(revoke(keyId, 'bob')),
+      refusal(revoke(foreign.keyId)),
+      refusal(revoke('0197aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee')),
+      refusal(revoke('')),
+      refusal(revoke('x\u0000')),
+    ])
+    expect(refusals.map(({ reason }) => reason)).toEqual(refusals.map(() => 'NOT_FOUND'))
+    expect(new Set(refusals.map(({ message }) => message)).size).toBe(1)
+    expect(await verify(apiKey)).toBe('OK')
+    expect(await verify(foreign.apiKey)).toBe('OK')
+  })
+})
+
+describe('listing keys', () => {
+  it('shows the keys of one user in the order of their making, and no secret', async () => {
+    const made = [await createKey()]
+    core.clock.advance(1)
+    made.push(await createKey())
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
+    expect((await listKeys()).keys.map(({ keyId }) => keyId)).toEqual(
+      made.map(({ keyId }) => keyId),
+    )
+    expect((await listKeys('bob')).keys).toEqual([])
+    const shown = JSON.stringify(await listKeys())
+    for (const { apiKey } of made) expect(shown).not.toContain(secretOf(apiKey).slice(0, 20))
+  })
+
+  it('goes on after a cursor', async () => {
+    await atOnce(5, () => createKey())
+    const first = await m2m.listKeys({ clientId: app.clientId, externalUserId: 'ada', limit: 3 })
+    const rest = await m2m.listKeys({
+      clientId: app.clientId,
+      externalUserId: 'ada',
+      limit: 3,
+      cursor: first.nextCursor,
+    })
+    expect(new Set([...first.keys, ...rest.keys].map(({ keyId }) => keyId)).size).toBe(5)
+    expect(rest.nextCursor).toBeUndefined()
+  })
+
+  it('finds no user who is unknown or has ended', async () => {
+    expect(await outcome(listKeys('nobody'))).toBe('NOT_FOUND')
+    await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
+    expect(await outcome(listKeys())).toBe('NOT_FOUND')
+  })
+})
+
+describe('creating a key with an Idempotency-Key', () => {
+  it('answers the same secret again, and makes one key', async () => {
+    const first = await createKey({ idempotencyKey: 'k-1', label: 'a' })
+    core.clock.advance(3 * day)
+    expect(await createKey({ idempotencyKey: 'k-1', label: 'a' })).toEqual(first)
+    expect((await listKeys()).keys).toHaveLength(1)
+  })
+
+  it('makes one key when twenty callers come at once, and tells the others to wait or the same', async () => {
+    const ended = await atOnce(20, () =>
+      createKey({ idempotencyKey: 'k-1' }).then(
+        ({ apiKey }) => apiKey,
+        (error: Error) => ('reason' in error ? error.reason : error),
+      ),
+    )
+    const answers = new Set(ended.filter((answer) => answer !== 'IDEMPOTENCY_CONFLICT'))
+    expect(answers.size).toBe(1)
+    expect((await listKeys()).keys).toHaveLength(1)
+    expect(await verify(String([...answers][0]))).toBe('OK')
+  })
+
+  it('refuses a repeat while the first is running', async () => {
+    const blocker = await core.sql.connect()
+    await blocker.query('begin')
+    await blocker.query(`select 1 from end_users where external_user_id = 'ada' for update`)
+    const running = createKey({ idempotencyKey: 'k-1' })
+    await expect
+      .poll(async () => (await blocker.query(`select 1 from pg_locks where not granted`)).rowCount)
+      .toBeGreaterThan(0)
+    expect(await outcome(createKey({ idempotencyKey: 'k-1' }))).toBe('IDEMPOTENCY_CONFLICT')
+    await blocker.query('commit')
+    blocker.release()
+    const made = await running
+    expect(await createKey({ idempotencyKey: 'k-1' })).toEqual(made)
+  })
+
+  it('refuses another body', async () => {
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
+    await createKey({ idempotencyKey: 'k-1' })
+    expect(await outcome(createKey({ idempotencyKey: 'k-1', label: 'x' }))).toBe(
+      'IDEMPOTENCY_CONFLICT',
+    )
+    expect(await outcome(createKey({ idempotencyKey: 'k-1', externalUserId: 'bob' }))).toBe(
+      'IDEMPOTENCY_CONFLICT',
+    )
+    expect((await listKeys()).keys).toHaveLength(1)
+  })
+
+  it('is another key in another app and for another operation', async () => {
+    const other = await core.newApp()
+    const theirs = core.as(other.basic)
+    await theirs.upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
+    const mine = await createKey({ idempotencyKey: 'k-1' })
+    const foreign = await theirs.createKey({
+      clientId: other.clientId,
+      externalUserId: 'ada',
+      idempotencyKey: 'k-1',
+    })
+    expect(foreign.keyId).not.toBe(mine.keyId)
+    expect(
+      await outcome(
+        m2m.createGrant({
+          clientId: app.clientId,
+          externalUserId: 'ada',
+          amountUsdMicros: '1',
+          idempotencyKey: 'k-1',
+        }),
+      ),
+    ).toBe('OK')
+  })
+
+  it('keeps nothing of a refused request', async () => {
+    expect(await outcome(createKey({ externalUserId: 'bob', idempotencyKey: 'k-1' }))).toBe(
+      'NOT_FOUND',
+    )
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
+    expect(await outcome(createKey({ externalUserId: 'bob', idempotencyKey: 'k-1' }))).toBe('OK')
+  })
+
+  it.each([
+    ['', 'empty'],
+    ['x'.repeat(256), 'too long'],
+    ['a b', 'with a blank'],
+    ['é', 'not ASCII'],
+    ['a\u0000', 'with a NUL'],
+  ])('refuses the key %j: %s', async (idempotencyKey) => {
+    expect(await outcome(createKey({ idempotencyKey }))).toBe('REQUEST_INVALID')
+  })
+})
+
+describe('the most keys a user may have', () => {
+  it('is kept when many are made at once, and one more fits after a revocation', async () => {
+    await atOnce(95, () => createKey())
+    const ends = await atOnce(20, () => outcome(createKey()))
+    expect(ends.filter((end) => end === 'OK')).toHaveLength(5)
+    expect(ends.filter((end) => end === 'CONFLICT')).toHaveLength(15)
+    const { keys } = await listKeys()
+    expect(keys).toHaveLength(100)
+    await revoke(keys[0]?.keyId ?? '')
+    expect(await outcome(createKey())).toBe('OK')
+  })
+})
+
+describe('what is stored', () => {
+  it('holds no secret in clear anywhere in the database', async () => {
+    const { apiKey } = await createKey({ idempotencyKey: 'k-1' })
+    await verify(apiKey)
+    const machine = await m2m.issueMachineToken()
+    const user = await m2m.mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })
+    const { ownerPassword = '' } = await core
+      .as()
+      .createApp({ name: 'x', ownerEmail: 'secret@example.com' })
+    const bare = secretOf(apiKey).slice('svc_ak_'.length)
+    const everything = await dump()
+    expect(everything).toContain(storedHash(secretOf(apiKey)).toString('hex'))
+    // The shown prefix of a key is public; what follows it is not.
+    const secrets = [
+      bare,
+      bare.slice(6, 26),
+      app.secret,
+      app.secret.slice(20, 40),
+      ownerPassword,
+      machine.accessToken,
+      user.accessToken,
+      'PRIVATE KEY',
+    ]
+    for (const secret of secrets) {
+      expect(secret.length).toBeGreaterThan(10)
+      expect(everything.includes(secret)).toBe(false)
+      expect(everything.includes(Buffer.from(secret).toString('hex'))).toBe(false)
+      expect(everything.includes(Buffer.from(secret).toString('base64').replace(/=+$/, ''))).toBe(
+        false,
+      )
+    }
+  })
+})
+
+/** Every row of every table as text; bytea comes out in hex. */
+async function dump(): Promise<string> {
+  const { rows: tables } = await core.sql.query<{ name: string }>(
+    `select format('%I.%I', schemaname, tablename) as name from pg_tables where schemaname not in ('pg_catalog', 'information_schema')`,
+  )
+  const texts: string[] = []
+  for (const { name } of tables) {
+    const { rows } = await core.sql.query<{ row: string }>(`select t::text as row from ${name} t`)
+    texts.push(...rows.map(({ row }) => row))
+  }
+  return texts.join('\n')
+}

@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { wei } from '../../../../core/lib/money.ts'
+import {
+  byKey,
+  createColumns,
+  keyOf,
+  quickPixelsOf,
+  sequenceOf,
+} from '../../../../core/metering/batch/columns.ts'
+import { digestOf, halfDigest } from '../../../../core/metering/events/event-id.ts'
+
+const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
+
+function columnsOf(ids: readonly string[], { pixels = '0', sequence = '0' } = {}) {
+  const columns = createColumns(ids.length)
+  ids.forEach((eventId, index) =>
+    columns.add({
+      index,
+      eventId,
+      pixels,
+      sequence,
+      session: 0,
+      feature: 0,
+      from: 0,
+      to: 0,
+      signedAtMicros: 0,
+      fee: wei(1n),
+      billableSecs: '1',
+      digest: digestOf(eventId),
+    }),
+  )
+  return columns.read()
+}
+
+const keyIn = (id: string): Buffer => Buffer.from(keyOf(columnsOf([id]), 0), 'latin1')
+
+describe('what an event is known by', () => {
+  it('is its id, when that is a UUID in small letters', () => {
+    fc.assert(
+      fc.property(fc.uuid(), (id) => {
+        expect(keyIn(id)).toEqual(Buffer.from(id.replaceAll('-', ''), 'hex'))
+      }),
+    )
+  })
+
+  it('is the hash of any other id, one that differs by a character or in case too', () => {
+    const near = fc
+      .record({
+        id: fc.uuid(),
+        at: fc.nat(36),
+        put: fc.constantFrom('', 'A', 'F', 'g', '-', '--', '/', ':', '`', '0a', 'é'),
+      })
+      .map(({ id, at, put }) => id.slice(0, at) + put + id.slice(at + 1))
+    fc.assert(
+      fc.property(fc.oneof(near, fc.string({ minLength: 1 })), (id) => {
+        fc.pre(!/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id))
+        expect(keyIn(id)).toEqual(sha256(id).subarray(0, 16))
+      }),
+      { numRuns: 1_000 },
+    )
+  })
+
+  it('has a digest of 128 bits, the same from the bytes and from their whole hash', () => {
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        expect(Buffer.from(digestOf(text), 'latin1')).toEqual(sha256(text).subarray(0, 16))
+        expect(halfDigest(sha256(text).toString('hex'))).toBe(digestOf(text))
+      }),
+    )
+  })
+})
+
+describe('tickets in the order of their keys', () => {
+  // Of few different characters, so that many begin alike and some are the same.
+  const ids = fc.array(fc.stringMatching(/^0000000[0-3]-0[01]00-0000-0000-00000000000[0-3]$/), {
+    maxLength: 60,
+  })
+  const inOrder = (given: readonly string[]): number[] =>
+    [...given.keys()].sort((a, b) =>
+      given[a] === given[b] ? a - b : (given[a] ?? '') < (given[b] ?? '') ? -1 : 1,
+    )
+  const places = (count: number) => Uint32Array.from({ length: count }, (_, place) => place)
+
+  it('stand as their bytes do, those of one key as they came', () => {
+    fc.assert(
+      fc.property(ids, (given) => {
+        expect([...byKey(columnsOf(given), places(given.length))]).toEqual(inOrder(given))
+      }),
+    )
+  })
+
+  it('do so in a batch that is larger than any other', () => {
+    const given = Array.from(
+      { length: 33_000 },
+      (_, n) => `${sha256(String(n % 32_900)).toString('hex', 0, 4)}-0000-0000-0000-000000000000`,
+    )
+    for (const count of [32_768, 33_000]) {
+      expect([...byKey(columnsOf(given), places(count))]).toEqual(inOrder(given.slice(0, count)))
+    }
+  })
+})
+
+describe('an integer of a ticket', () => {
+  it('is exact, whether a double holds it or not', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: 0n, max: 2n ** 63n - 2n }), fc.integer(), (sequence, pixels) => {
+        const tickets = columnsOf(['x'], { sequence: String(sequence), pixels: String(pixels) })
+        expect(sequenceOf(tickets, 0)).toBe(sequence)
+        expect(tickets.odd.get(0)?.pixels ?? BigInt(quickPixelsOf(tickets, 0))).toBe(BigInt(pixels))
+      }),
+    )
+  })
+})

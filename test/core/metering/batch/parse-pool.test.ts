@@ -1,0 +1,128 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { silentLog } from '../../../../core/lib/log.ts'
+import {
+  billionthsOf,
+  digestOf,
+  featureOf,
+  feeOf,
+  fromOf,
+  indexOf,
+  keyOf,
+  microsOf,
+  quickPixelsOf,
+  sequenceOf,
+  sessionOf,
+  toOf,
+} from '../../../../core/metering/batch/columns.ts'
+import { type Sorted, createSorting } from '../../../../core/metering/batch/parse-pool.ts'
+import type { StreamRecord } from '../../../../core/metering/types.ts'
+import { envelope } from '../harness.ts'
+
+const at = new Date('2026-09-14T10:20:00Z')
+const stops: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop()
+})
+
+function sorter(threads: boolean) {
+  const sorting = createSorting({ log: silentLog(), threads })
+  stops.push(sorting.stop)
+  return sorting
+}
+
+const garbage = [
+  '',
+  '{',
+  '[]',
+  '{"type":"discovery_results","data":[]}',
+  '{"id":"x","type":"create_signed_ticket"}',
+]
+
+const records = (count: number): StreamRecord[] =>
+  Array.from({ length: count }, (_, i) => ({
+    source: 'test',
+    partition: 0,
+    offset: BigInt(i),
+    producedAtMs: 0,
+    bytes:
+      i % 10 === 9
+        ? Buffer.from(garbage[Math.floor(i / 10) % garbage.length] ?? '')
+        : envelope(
+            {
+              auth_id: i % 7 === 0 ? '' : `app_0123456789abcdef01234567:user-${i % 13}`,
+              session_id: `s${i % 29}`,
+              sequence_number: i,
+              computed_fee: String(2n ** BigInt(i % 80)),
+              billable_secs: i % 3 === 0 ? 5.123456789 : -i,
+              pixels: i * 1_000,
+              pipeline: i % 2 === 0 ? 'live' : `live-video-to-video:модель "${i % 3}"`,
+              manifest_id: `m\n${i % 5}`,
+            },
+            i % 4 === 0 ? { id: `not a uuid ${i}` } : {},
+          ),
+  }))
+
+/** All that a batch is, without the objects that stand for the same payer or session. */
+function plain({ batch, rows }: Sorted) {
+  const { tickets, sessions, features, problems, ignored, payers } = batch
+  return {
+    problems,
+    ignored,
+    features,
+    odd: [...tickets.odd],
+    payers: [...payers].map(([key, { clientId, externalUserId, sessions: of }]) => [
+      key,
+      clientId,
+      externalUserId,
+      [...of],
+    ]),
+    sessions: sessions.map(({ payer, ...session }, place) => ({
+      ...session,
+      payer: payer.externalUserId,
+      known: payer.sessions.get(session.sessionId) === place,
+    })),
+    tickets: Array.from({ length: tickets.count }, (_, place) => ({
+      index: indexOf(tickets, place),
+      session: sessionOf(tickets, place),
+      feature: featureOf(tickets, place),
+      micros: microsOf(tickets, place),
+      billionths: billionthsOf(tickets, place),
+      pixels: quickPixelsOf(tickets, place),
+      fee: feeOf(tickets, place),
+      sequence: sequenceOf(tickets, place),
+      key: keyOf(tickets, place),
+      digest: digestOf(tickets, place),
+      row: rows.subarray(fromOf(tickets, place), toOf(tickets, place)).toString('hex'),
+    })),
+  }
+}
+
+describe('sorting a batch', () => {
+  it('comes to the same in a thread of its own', async () => {
+    const given = records(1_500)
+    const here = plain(await sorter(false).sort(given, at))
+    expect(here.tickets.length).toBeGreaterThan(1_000)
+    expect([here.problems.length, here.ignored.length].every((length) => length > 20)).toBe(true)
+    const threaded = sorter(true)
+    const [first, second] = await Promise.all([
+      threaded.sort(given, at),
+      threaded.sort(given.toReversed(), at),
+    ])
+    expect(plain(first)).toEqual(here)
+    expect(plain(second)).toEqual(plain(await sorter(false).sort(given.toReversed(), at)))
+    first.release()
+    second.release()
+    expect(plain(await threaded.sort(given, at))).toEqual(here)
+  })
+
+  it('is done here when the thread goes', async () => {
+    const given = records(5_000)
+    const threaded = sorter(true)
+    const sorted = threaded.sort(given, at)
+    await threaded.stop()
+    expect((await sorted).batch.tickets.count).toBeGreaterThan(3_000)
+    expect((await threaded.sort(given.slice(0, 1_200), at)).batch.tickets.count).toBeGreaterThan(
+      700,
+    )
+  })
+})

@@ -1,0 +1,430 @@
+import { inspect, isDeepStrictEqual } from 'node:util'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  createWorld,
+  differences,
+  envelope,
+  noDifferences,
+  recordRate,
+  type World,
+} from '../harness.ts'
+
+let world: World
+beforeEach(async () => {
+  world = await createWorld()
+  await recordRate(world.pool, '2026-09-14T10:15:00Z')
+})
+afterEach(async () => {
+  const found = await differences(world.pool)
+  await world.stop()
+  if (!isDeepStrictEqual(found, noDifferences))
+    throw new Error(`the books differ: ${inspect(found)}`)
+})
+
+type Data = Parameters<typeof envelope>
+const alice = (data: Data[0] = {}, more: Data[1] = {}): Buffer =>
+  envelope({ auth_id: `${world.app.clientId}:alice`, ...data }, more)
+const ingest = (...events: Buffer[]) => world.metering().ingestEvents(events)
+const rows = async (text: string): Promise<Record<string, unknown>[]> =>
+  (await world.pool.query(text)).rows
+const counts = (...[ticket, duplicate = 0, ignored = 0, quarantined = 0]: number[]) => ({
+  ticket,
+  duplicate,
+  ignored,
+  quarantined,
+})
+const quarantine = () =>
+  rows(
+    'select event_id, reason, auth_id, fee_wei, deliveries from quarantine order by reason, event_id',
+  )
+
+describe('ingesting', () => {
+  it('keeps what the signer says it cost, exactly, and charges by the fee and the rate (K20)', async () => {
+    const stated = [
+      '0.750000000000000001',
+      null,
+      undefined,
+      0.25,
+      '-1',
+      '1e3',
+      '0.1234567890123456789',
+    ]
+    await ingest(
+      ...stated.map((computed_fee_usd, sequence_number) =>
+        alice({ computed_fee_usd, sequence_number }),
+      ),
+    )
+    expect(
+      await rows(
+        'select trim_scale(stated_usd)::text as stated, cost_attos from tickets order by sequence_number',
+      ),
+    ).toEqual(
+      stated.map((value) => ({
+        stated: value === '0.750000000000000001' ? value : null,
+        cost_attos: '360000000',
+      })),
+    )
+  })
+
+  it('keeps when an event was emitted, to be held against its signing (K21)', async () => {
+    await ingest(
+      envelope({ auth_id: `${world.app.clientId}:alice` }, { timestamp: '1789380930131' }),
+      envelope(
+        { auth_id: `${world.app.clientId}:alice`, sequence_number: 1 },
+        { timestamp: 'soon' },
+      ),
+    )
+    expect(
+      await rows(`select (extract(epoch from emitted_at) * 1000)::bigint as ms, emitted_at - signed_at < interval '8 ms' as soon
+      from tickets order by sequence_number`),
+    ).toEqual([
+      { ms: 1789380930131n, soon: true },
+      { ms: null, soon: null },
+    ])
+  })
+
+  it('makes one ticket of an event, priced from its own time, and charges its user (K1)', async () => {
+    await recordRate(world.pool, '2026-09-14T10:15:30.123Z', 2000)
+    await recordRate(world.pool, '2026-09-14T10:15:30.124Z', 9999)
+    expect(await ingest(alice())).toEqual(counts(1))
+    expect(
+      await rows(`select fee_wei, cost_attos, session_id, sequence_number, billable_secs, replayed, pipeline, model_id,
+      to_char(signed_at at time zone 'UTC', 'HH24:MI:SS.US') as signed from tickets`),
+    ).toEqual([
+      {
+        fee_wei: '120000',
+        cost_attos: '240000000',
+        session_id: '9f86d081',
+        sequence_number: 0n,
+        billable_secs: '10',
+        replayed: false,
+        pipeline: 'live',
+        model_id: 'unknown',
+        signed: '10:15:30.123456',
+      },
+    ])
+    expect(await rows('select consumed_attos, period_consumed_attos from balances')).toEqual([
+      { consumed_attos: '240000000', period_consumed_attos: '240000000' },
+    ])
+    expect((await world.users.get(world.app.id, 'alice')).status).toBe('active')
+  })
+
+  it('takes identical bytes once, in one batch and in the next (K2)', async () => {
+    const event = alice()
+    expect(await ingest(event, event)).toEqual(counts(1, 1))
+    expect(await ingest(event)).toEqual(counts(0, 1))
+    expect(await rows('select tickets, duplicates, next_offset from stream_offsets')).toEqual([
+      { tickets: 1n, duplicates: 2n, next_offset: 3n },
+    ])
+  })
+
+  it('quarantines other bytes under a known id and leaves the first untouched (K3)', async () => {
+    const first = alice({}, { id: 'e-1' })
+    expect(await ingest(first, alice({ computed_fee: '1' }, { id: 'e-1' }))).toEqual(
+      counts(1, 0, 0, 1),
+    )
+    expect(await ingest(alice({ computed_fee: '2' }, { id: 'e-1' }), first)).toEqual(
+      counts(0, 1, 0, 1),
+    )
+    expect(await rows('select fee_wei from tickets')).toEqual([{ fee_wei: '120000' }])
+    expect(await quarantine()).toMatchObject([
+      { reason: 'same_id_other_bytes', fee_wei: '1' },
+      { reason: 'same_id_other_bytes', fee_wei: '2' },
+    ])
+  })
+
+  it('tells ids apart that are no UUID or differ only in how one is written', async () => {
+    const id = '0b1e7c52-9a4d-4f63-8e21-5d3c7a90bf14'
+    const ids = [id, id.toUpperCase(), id.replaceAll('-', ''), `{${id}}`, 'e-1', 'E-1', 'é']
+    const events = ids.map((text, sequence_number) => alice({ sequence_number }, { id: text }))
+    expect(await ingest(...events)).toEqual(counts(7))
+    expect(await ingest(...events)).toEqual(counts(0, 7))
+  })
+
+  it('lets no event pass for another whose key it shares', async () => {
+    await world.pool.query(
+      `insert into envelopes (key, digest) values (left(encode(sha256('e-1'), 'hex'), 32)::uuid, gen_random_uuid())`,
+    )
+    expect(await ingest(alice({}, { id: 'e-1' }))).toEqual(counts(0, 0, 0, 1))
+    expect(await quarantine()).toMatchObject([
+      { event_id: 'e-1', reason: 'same_id_other_bytes', fee_wei: '120000' },
+    ])
+    await world.pool.query('delete from envelopes')
+  })
+
+  it('keeps two events with one request_id (K4)', async () => {
+    expect(await ingest(alice({ session_id: 'a' }), alice({ session_id: 'b' }))).toEqual(counts(2))
+  })
+
+  it('bills a replayed state and flags it, in one batch and across batches (K5)', async () => {
+    expect(await ingest(alice(), alice({ current_time: '2026-09-14T10:15:31Z' }))).toEqual(
+      counts(2),
+    )
+    expect(
+      await ingest(alice({ current_time: '2026-09-14T10:15:32Z' }), alice({ sequence_number: 1 })),
+    ).toEqual(counts(2))
+    expect(
+      await rows(
+        'select sequence_number, replayed from tickets order by sequence_number, signed_at',
+      ),
+    ).toEqual([
+      { sequence_number: 0n, replayed: false },
+      { sequence_number: 0n, replayed: true },
+      { sequence_number: 0n, replayed: true },
+      { sequence_number: 1n, replayed: false },
+    ])
+  })
+
+  it('quarantines what belongs to nobody with its amount, and goes on (K8, K10)', async () => {
+    const unknown = `app_${'0'.repeat(24)}:alice`
+    expect(
+      await ingest(
+        envelope({ auth_id: '' }),
+        envelope({ auth_id: 'alice' }),
+        envelope({ auth_id: unknown }),
+        envelope({ auth_id: 'acme:alice' }),
+        envelope({ auth_id: `${world.app.clientId}:\u0007` }),
+        alice(),
+      ),
+    ).toEqual(counts(1, 0, 0, 5))
+    expect(await quarantine()).toMatchObject(
+      [
+        { reason: 'invalid_subject', fee_wei: '120000' },
+        { reason: 'unattributed', auth_id: '', fee_wei: '120000' },
+        { reason: 'unknown_client' },
+        { reason: 'unknown_client' },
+        { reason: 'unknown_client' },
+      ].toSorted((a, b) => a.reason.localeCompare(b.reason)),
+    )
+  })
+
+  it('gives a subject with colons to one user, split at the first (K9)', async () => {
+    await ingest(alice({ auth_id: `${world.app.clientId}:user:42` }))
+    expect(await rows('select external_user_id from end_users')).toEqual([
+      { external_user_id: 'user:42' },
+    ])
+  })
+
+  it('keeps fees exact beyond 2^53 and zero ones (K11, K12)', async () => {
+    expect(
+      await ingest(
+        alice({ computed_fee: '9007199254740993' }),
+        alice({ computed_fee: '0', sequence_number: 1 }),
+      ),
+    ).toEqual(counts(2))
+    expect(await rows('select fee_wei, cost_attos from tickets order by fee_wei')).toEqual([
+      { fee_wei: '0', cost_attos: '0' },
+      { fee_wei: '9007199254740993', cost_attos: '27021597764222979000' },
+    ])
+  })
+
+  it('quarantines fees that are none (K13)', async () => {
+    const fees = ['-1', '1.5', '1e3', undefined, null]
+    expect(await ingest(...fees.map((computed_fee) => alice({ computed_fee })))).toEqual(
+      counts(0, 0, 0, 5),
+    )
+    expect(await rows('select distinct reason from quarantine')).toEqual([
+      { reason: 'invalid_fee' },
+    ])
+  })
+
+  it('keeps billable seconds as decimals, negative ones too (K14)', async () => {
+    const seconds = [60, 5.123456789, -0.0015, 1e-9, 0]
+    await ingest(
+      ...seconds.map((billable_secs, sequence_number) => alice({ billable_secs, sequence_number })),
+    )
+    expect(
+      (await rows('select billable_secs from tickets order by sequence_number')).map(
+        (row) => row['billable_secs'],
+      ),
+    ).toEqual(['60', '5.123456789', '-0.0015', '0.000000001', '0'])
+    expect(await rows('select billable_secs from usage_hourly')).toEqual([
+      { billable_secs: '65.12195679' },
+    ])
+  })
+
+  it('ignores other types and counts them (K15, K16)', async () => {
+    expect(
+      await ingest(
+        alice({}, { type: 'create_new_payment' }),
+        envelope({}, { type: 'discovery_results', data: [1] }),
+        envelope({}, { type: 'x', data: null }),
+      ),
+    ).toEqual(counts(0, 0, 3))
+  })
+
+  it('quarantines unreadable bytes as they are, once, however often they come (K17)', async () => {
+    const huge = Buffer.alloc(1024 * 1024 + 5, 0x41)
+    const bad = [
+      Buffer.from('not json \u0000'),
+      Buffer.from('{"type":"create_signed_ticket","data":{}}'),
+      huge,
+    ]
+    expect(await ingest(...bad, ...bad, alice())).toEqual(counts(1, 0, 0, 6))
+    expect(await ingest(...bad)).toEqual(counts(0, 0, 0, 3))
+    expect(
+      await rows(
+        'select reason, deliveries, byte_count, length(bytes) as kept from quarantine order by reason',
+      ),
+    ).toEqual([
+      { reason: 'no_id', deliveries: 3n, byte_count: 41, kept: 41 },
+      { reason: 'not_json', deliveries: 3n, byte_count: 10, kept: 10 },
+      { reason: 'too_large', deliveries: 3n, byte_count: 1024 * 1024 + 5, kept: 1024 * 1024 },
+    ])
+    expect(await rows('select quarantined, next_offset from stream_offsets')).toEqual([
+      { quarantined: 9n, next_offset: 10n },
+    ])
+  })
+
+  it('takes older events and splits base:model (K18, K19)', async () => {
+    await ingest(
+      alice({ app: undefined, cost: undefined, cost_per_pixel: '1.0' }),
+      alice({ sequence_number: 1, pipeline: 'live-video-to-video:streamdiffusion' }),
+    )
+    expect(
+      await rows('select pipeline, model_id, ticket_count from usage_hourly order by pipeline'),
+    ).toEqual([
+      { pipeline: 'live', model_id: 'unknown', ticket_count: 1n },
+      { pipeline: 'live-video-to-video', model_id: 'streamdiffusion', ticket_count: 1n },
+    ])
+  })
+
+  it('sums the same whatever the order of arrival (K7)', async () => {
+    const events = [0, 1, 2, 3].map((n) =>
+      alice({
+        sequence_number: n,
+        computed_fee: String(10 ** n),
+        current_time: `2026-09-14T10:1${5 + n}:00Z`,
+      }),
+    )
+    for (const i of [1, 0, 2, 3]) await ingest(...events.slice(i, i + 1))
+    expect(await rows('select ticket_count, fee_wei from usage_hourly')).toEqual([
+      { ticket_count: 4n, fee_wei: '1111' },
+    ])
+  })
+
+  it('writes tickets of any month since 2020, each beside its own', async () => {
+    const times = ['2020-01-01T00:00:00Z', '2024-02-29T23:59:59.999999Z', '2026-09-15T10:00:00Z']
+    expect(await ingest(...times.map((current_time) => alice({ current_time })))).toEqual(counts(3))
+    expect(
+      (await rows(`select distinct tableoid::regclass::text as part from tickets`))
+        .map((row) => row['part'])
+        .toSorted(),
+    ).toEqual(['tickets_2020_01', 'tickets_2024_02', 'tickets_2026_09'])
+  })
+
+  it('tells of users who have nothing left, after the commit', async () => {
+    await ingest(alice({ computed_fee: '1' }))
+    expect(world.published).toEqual([])
+    await ingest(alice({ computed_fee: String(10n ** 18n), sequence_number: 1 }))
+    const { id } = await world.users.get(world.app.id, 'alice')
+    expect(world.published).toEqual([`access ${id}`])
+  })
+
+  it('refuses to rewrite or delete a ticket', async () => {
+    await ingest(alice())
+    await expect(world.pool.query('update tickets set cost_attos = 0')).rejects.toThrow(
+      'priced once',
+    )
+    await expect(world.pool.query('delete from tickets')).rejects.toThrow('priced once')
+  })
+
+  it('counts what it did for whoever watches', async () => {
+    const metering = world.metering()
+    await metering.ingestEvents([alice(), alice({ auth_id: '' })])
+    expect(await world.metric('metering_events_total')).toContain(
+      'metering_events_total{outcome="ticket",process="test"} 1',
+    )
+    expect(await world.metric('metering_quarantined')).toEqual(
+      expect.arrayContaining([
+        'metering_quarantined{process="test"} 1',
+        'metering_quarantined_total{reason="unattributed",process="test"} 1',
+      ]),
+    )
+    const { streams, quarantined, unpriced } = await metering.status()
+    expect([streams, quarantined, unpriced]).toEqual([
+      [
+        {
+          source: 'direct',
+          partition: 0,
+          nextOffset: 2n,
+          tickets: 1n,
+          duplicates: 0n,
+          ignored: 0n,
+          quarantined: 1n,
+        },
+      ],
+      1n,
+      0n,
+    ])
+  })
+})
+
+describe('without a usable rate', () => {
+  it('stores the wei, and prices it once and exactly when the rate of that time is known (K23)', async () => {
+    const late = alice({ current_time: '2026-09-14T10:28:00Z', computed_fee: '7' })
+    expect(await ingest(alice(), late)).toEqual(counts(2))
+    expect(await rows('select unpriced_count, fee_wei, cost_attos from usage_hourly')).toEqual([
+      { unpriced_count: 1n, fee_wei: '120007', cost_attos: '360000000' },
+    ])
+    const metering = world.metering({ fixed: false })
+    world.clock.at = new Date('2026-09-14T10:27:59Z')
+    await metering.start()
+    try {
+      // An observation after the ticket's time would not do; this one is a second before it.
+      await metering.recordRate({ usdPerEth: '0.000000000000000001', source: 'desk' })
+      await expect
+        .poll(() => rows('select cost_attos from tickets order by signed_at'))
+        .toEqual([{ cost_attos: '360000000' }, { cost_attos: '1' }])
+    } finally {
+      await metering.stop()
+    }
+    expect(await rows('select unpriced_count, cost_attos from usage_hourly')).toEqual([
+      { unpriced_count: 0n, cost_attos: '360000001' },
+    ])
+  })
+
+  it('never prices from an observation made after the ticket or more than the age before it', async () => {
+    await recordRate(world.pool, '2026-09-14T11:00:00Z')
+    const times = [
+      '2026-09-14T10:14:59.999999Z',
+      '2026-09-14T10:25:00Z',
+      '2026-09-14T10:25:00.000001Z',
+      '2026-09-14T10:59:59.999Z',
+      '2026-09-14T11:10:00Z',
+    ]
+    await ingest(
+      ...times.map((current_time, sequence_number) => alice({ current_time, sequence_number })),
+    )
+    expect(
+      (await rows('select rate_id from tickets order by sequence_number')).map(
+        (row) => row['rate_id'] !== null,
+      ),
+    ).toEqual([false, true, false, false, true])
+    const metering = world.metering({ fixed: false })
+    await metering.start()
+    await metering.stop()
+    expect(await rows('select count(*) as n from tickets where rate_id is null')).toEqual([
+      { n: 3n },
+    ])
+  })
+
+  it('prices in many batches what waited, and says how many wait', async () => {
+    const events = Array.from({ length: 2_500 }, (_, n) =>
+      alice({ sequence_number: n, current_time: '2026-09-14T09:05:00Z' }),
+    )
+    const metering = world.metering()
+    await metering.ingestEvents(events)
+    expect(await world.metric('metering_unpriced_tickets{')).toEqual([
+      'metering_unpriced_tickets{process="test"} 2500',
+    ])
+    await recordRate(world.pool, '2026-09-14T09:00:00Z')
+    const rival = world.metering()
+    await Promise.all([metering.start(), rival.start()])
+    await expect.poll(async () => (await metering.status()).unpriced, { timeout: 15_000 }).toBe(0n)
+    expect(await rows('select count(distinct charge_id) >= 3 as batches from tickets')).toEqual([
+      { batches: true },
+    ])
+    await Promise.all([metering.stop(), rival.stop()])
+  })
+})

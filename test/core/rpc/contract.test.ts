@@ -1,0 +1,249 @@
+import { join } from 'node:path'
+import {
+  type Client,
+  credentials,
+  loadPackageDefinition,
+  makeGenericClientConstructor,
+  Metadata,
+  type ServiceDefinition,
+  type ServiceError,
+} from '@grpc/grpc-js'
+import { loadSync } from '@grpc/proto-loader'
+import { globSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { protoFiles } from '../../../core/rpc/health.ts'
+import { serviceTokenHeader } from '../../../core/lib/grpc.ts'
+import { isReason, reasons, reasonTrailer } from '../../../proto/errors.ts'
+import {
+  type TestApp,
+  type TestCore,
+  bearerOf,
+  createCaller,
+  outcome,
+  serviceToken,
+  startTestCore,
+} from '../support.ts'
+
+const protoRoot = join(import.meta.dirname, '../../../proto')
+const files = globSync('tollgate/*/v1/*.proto', { cwd: protoRoot }).toSorted()
+const loaded = loadSync(files, { includeDirs: [protoRoot], longs: String, defaults: true })
+
+/** Every service of the contract, as proto-loader sees it. */
+const services = Object.entries(loaded).flatMap(([name, definition]) =>
+  'format' in definition ? [] : [{ name, definition: definition satisfies ServiceDefinition }],
+)
+const methods = services.flatMap(({ name, definition }) =>
+  Object.entries(definition).map(([method, spec]) => ({
+    name: `${name}/${method}`,
+    service: definition,
+    method,
+    streams: spec.responseStream,
+  })),
+)
+const unaryMethods = methods.filter(({ streams }) => !streams)
+
+interface Answer {
+  readonly code: number
+  readonly reason: string | undefined
+  readonly details: string
+}
+
+let core: TestCore
+let app: TestApp
+beforeAll(async () => {
+  core = await startTestCore()
+  app = await core.newApp()
+})
+afterAll(() => core.stop())
+
+describe('the contract', () => {
+  it('is loaded by proto-loader, every file of it', () => {
+    expect(files).toEqual(protoFiles.toSorted())
+    expect(methods.length).toBeGreaterThan(20)
+  })
+
+  it.each(unaryMethods)(
+    '$name answers an empty request or refuses it with a known reason',
+    async ({ service, method }) => {
+      for (const authorization of [undefined, app.basic, bearerOf('x'), 'Basic !', '']) {
+        const answer = await callEmpty(service, method, {
+          [serviceTokenHeader]: serviceToken,
+          ...(authorization === undefined ? {} : { authorization }),
+        })
+        expectKnown(answer)
+        expect(answer.reason).not.toBe('INTERNAL')
+      }
+    },
+  )
+
+  it.each(methods)(
+    '$name refuses a caller without the service token, or with a wrong one',
+    async ({ service, method, streams }) => {
+      const ask = streams ? streamEmpty : callEmpty
+      for (const headers of [
+        {},
+        { [serviceTokenHeader]: '' },
+        { [serviceTokenHeader]: `${serviceToken}x` },
+      ]) {
+        const answer = await ask(service, method, { ...headers, authorization: app.basic })
+        expectKnown(answer)
+        expect(answer.reason).toBe('SERVICE_TOKEN_INVALID')
+      }
+    },
+  )
+})
+
+describe('health and reflection', () => {
+  it('answers the health check without a service token', async () => {
+    const health = loadSync(
+      join(
+        import.meta.dirname,
+        '../../../node_modules/grpc-health-check/proto/health/v1/health.proto',
+      ),
+    )
+    const definition = health['grpc.health.v1.Health']
+    if (!definition || 'format' in definition) throw new Error('no health service')
+    const answer = await callForMessage(definition, 'Check')
+    expect(answer).toMatchObject({ status: 'SERVING' })
+  })
+
+  it('lists every service by reflection without a service token', async () => {
+    const listed = await listByReflection()
+    expect(listed).toEqual(expect.arrayContaining(services.map(({ name }) => name)))
+  })
+
+  it('makes a caller without a token no wiser than one with a wrong token', async () => {
+    const callers = [
+      createCaller(core.core.target, null),
+      createCaller(core.core.target, 'x'.repeat(40)),
+    ]
+    for (const caller of callers) {
+      expect(await outcome(caller.as(app.basic).listUsers({ clientId: app.clientId }))).toBe(
+        'SERVICE_TOKEN_INVALID',
+      )
+      caller.close()
+    }
+  })
+})
+
+function expectKnown({ code, reason, details }: Answer): void {
+  if (code === 0) return
+  if (!isReason(reason)) throw new Error(`code ${code}, reason ${reason}: ${details}`)
+  expect(code).toBe(reasons[reason].grpc)
+}
+
+function connectTo(
+  service: ServiceDefinition,
+  headers: Readonly<Record<string, string>>,
+): { client: Client; metadata: Metadata } {
+  const client = new (makeGenericClientConstructor(service, 'service'))(
+    core.core.target,
+    credentials.createInsecure(),
+  )
+  const metadata = new Metadata()
+  for (const [name, value] of Object.entries(headers)) metadata.set(name, value)
+  return { client, metadata }
+}
+
+const answerOf = (error: ServiceError | null): Answer => ({
+  code: error?.code ?? 0,
+  reason: error?.metadata?.get(reasonTrailer)[0]?.toString(),
+  details: error?.details ?? '',
+})
+
+async function callEmpty(
+  service: ServiceDefinition,
+  method: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<Answer> {
+  const { client, metadata } = connectTo(service, headers)
+  const spec = specOf(service, method)
+  const { promise, resolve } = Promise.withResolvers<Answer>()
+  client.makeUnaryRequest(
+    spec.path,
+    spec.requestSerialize,
+    spec.responseDeserialize,
+    {},
+    metadata,
+    { deadline: Date.now() + 10_000 },
+    (error) => resolve(answerOf(error)),
+  )
+  return promise.finally(() => client.close())
+}
+
+async function streamEmpty(
+  service: ServiceDefinition,
+  method: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<Answer> {
+  const { client, metadata } = connectTo(service, headers)
+  const spec = specOf(service, method)
+  const { promise, resolve } = Promise.withResolvers<Answer>()
+  const stream = client.makeServerStreamRequest(
+    spec.path,
+    spec.requestSerialize,
+    spec.responseDeserialize,
+    {},
+    metadata,
+    { deadline: Date.now() + 10_000 },
+  )
+  stream.on('error', (error: ServiceError) => resolve(answerOf(error)))
+  stream.on('end', () => resolve(answerOf(null)))
+  stream.resume()
+  return promise.finally(() => client.close())
+}
+
+async function callForMessage(service: ServiceDefinition, method: string): Promise<unknown> {
+  const { client, metadata } = connectTo(service, {})
+  const spec = specOf(service, method)
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+  client.makeUnaryRequest(
+    spec.path,
+    spec.requestSerialize,
+    (bytes) => spec.responseDeserialize(bytes),
+    {},
+    metadata,
+    { deadline: Date.now() + 10_000 },
+    (error, message) => (error ? reject(error) : resolve(enumNames(message))),
+  )
+  return promise.finally(() => client.close())
+}
+
+// proto-loader gives enum values by number unless told otherwise.
+const enumNames = (message: unknown): unknown =>
+  typeof message === 'object' && message !== null && 'status' in message && message.status === 1
+    ? { status: 'SERVING' }
+    : message
+
+function specOf(service: ServiceDefinition, method: string) {
+  const spec = service[method]
+  if (!spec) throw new Error(`no method ${method}`)
+  return spec
+}
+
+async function listByReflection(): Promise<string[]> {
+  const file = join(
+    import.meta.dirname,
+    '../../../node_modules/@grpc/reflection/build/proto/grpc/reflection/v1/reflection.proto',
+  )
+  const reflection = loadSync(file)
+  expect(loadPackageDefinition(reflection)).toBeDefined()
+  const definition = reflection['grpc.reflection.v1.ServerReflection']
+  if (!definition || 'format' in definition) throw new Error('no reflection service')
+  const { client, metadata } = connectTo(definition, {})
+  const spec = specOf(definition, 'ServerReflectionInfo')
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+  const stream = client.makeBidiStreamRequest(
+    spec.path,
+    spec.requestSerialize,
+    spec.responseDeserialize,
+    metadata,
+    { deadline: Date.now() + 10_000 },
+  )
+  stream.on('data', resolve)
+  stream.on('error', reject)
+  stream.write({ listServices: '' })
+  const message = await promise.finally(() => stream.end())
+  client.close()
+  return [...JSON.stringify(message).matchAll(/"name":"([^"]+)"/g)].map((match) => match[1] ?? '')
+}

@@ -1,0 +1,198 @@
+import { createHash } from 'node:crypto'
+import { type JSONWebKeySet, createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createKeyRotation } from '../../../core/tokens/issuer/rotation.ts'
+import { createSigningKeys } from '../../../core/tokens/issuer/signing-keys.ts'
+import {
+  type Rpcs,
+  type TestApp,
+  type TestCore,
+  atOnce,
+  bearerOf,
+  day,
+  issuer,
+  outcome,
+  refusal,
+  second,
+  startTestCore,
+} from '../support.ts'
+
+let core: TestCore
+let app: TestApp
+beforeEach(async () => {
+  core = await startTestCore({ SIGNING_KEY_ROTATION_DAYS: '90' })
+  app = await core.newApp()
+  await core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+})
+afterEach(() => core.stop())
+
+const minutes = (count: number) => count * 60 * second
+const states = async () =>
+  (await core.as().listSigningKeys()).keys.map(({ kid, status }) => ({ kid, status }))
+const kidOf = (token: string) => String(decodeProtectedHeader(token).kid)
+const mint = (rpcs: Rpcs) =>
+  rpcs.mintUserToken({ clientId: app.clientId, externalUserId: 'ada', scope: undefined })
+
+async function keySet(rpcs: Rpcs): Promise<JSONWebKeySet> {
+  const { keys } = await rpcs.getJwks()
+  return {
+    keys: keys.map(({ kty, kid, alg, use, n, e }) => ({
+      kty,
+      kid,
+      alg,
+      use,
+      n: n ?? '',
+      e: e ?? '',
+    })),
+  }
+}
+
+/** A verifier that fetches the key set when its copy is five minutes old, and never because a key is unknown. */
+function verifier(sources: readonly Rpcs[]) {
+  let held: { at: number; keys: JSONWebKeySet } | null = null
+  let turn = 0
+  return async (token: string): Promise<void> => {
+    const currentDate = core.clock.now()
+    if (!held || currentDate.getTime() - held.at >= minutes(5)) {
+      const source = sources[turn++ % sources.length]
+      if (source) held = { at: currentDate.getTime(), keys: await keySet(source) }
+    }
+    await jwtVerify(token, createLocalJWKSet(held?.keys ?? { keys: [] }), {
+      issuer,
+      audience: issuer,
+      currentDate,
+    })
+  }
+}
+
+describe('rotating the signing keys', () => {
+  it('lets the next key sign, keeps the retired one published, and makes a new next one', async () => {
+    const before = await states()
+    expect(before.map(({ status }) => status)).toEqual(['active', 'next'])
+    core.clock.advance(minutes(7))
+    const { activeKid, nextKid } = await core.as().rotateSigningKeys()
+    expect(activeKid).toBe(before[1]?.kid)
+    expect(await states()).toEqual(
+      expect.arrayContaining([
+        { kid: activeKid, status: 'active' },
+        { kid: nextKid, status: 'next' },
+        { kid: before[0]?.kid, status: 'retired' },
+      ]),
+    )
+    expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
+  })
+
+  it('is refused until every verifier can know the next key, unless forced', async () => {
+    core.clock.advance(minutes(5))
+    const refused = await refusal(core.as().rotateSigningKeys())
+    expect(refused).toMatchObject({
+      reason: 'CONFLICT',
+      message: expect.stringContaining('2026-03-10T12:06:00.250Z'),
+    })
+    const { activeKid } = await core.as().rotateSigningKeys({ force: true })
+    expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
+  })
+
+  it('takes the retired key from the set when its last token is dead, and its private part from the database', async () => {
+    core.clock.advance(minutes(7))
+    const [old] = await states()
+    await core.as().rotateSigningKeys()
+    const { keys } = await core.as().listSigningKeys()
+    const retireAt = new Date(keys.find(({ status }) => status === 'retired')?.retireAt ?? '')
+    // The longest token, the longest cache of the key set, and a minute.
+    expect(retireAt.getTime()).toBe(core.clock.now().getTime() + (3_600 + 300 + 60) * second)
+    core.clock.set(new Date(retireAt.getTime() - second))
+    expect((await keySet(core.as())).keys.map(({ kid }) => kid)).toContain(old?.kid)
+    core.clock.advance(31 * second)
+    expect((await keySet(core.as())).keys.map(({ kid }) => kid)).not.toContain(old?.kid)
+  })
+
+  it('is written into the audit log without an app', async () => {
+    core.clock.advance(minutes(7))
+    const { activeKid } = await core.as().rotateSigningKeys()
+    const { rows } = await core.sql.query(
+      `select app_id, actor, details ->> 'to' as "to" from audit_log where action = 'signing_keys_rotated'`,
+    )
+    expect(rows).toEqual([{ app_id: null, actor: 'operator', to: activeKid }])
+  })
+
+  it('lets another core honour a key that it has never loaded, without waiting', async () => {
+    const other = await core.startAnother()
+    await core.as().rotateSigningKeys({ force: true })
+    await core.as().rotateSigningKeys({ force: true })
+    const { accessToken } = await mint(core.as(app.basic))
+    expect(await outcome(other.as(bearerOf(accessToken)).getOwnBalance())).toBe('OK')
+  })
+
+  it('happens one after the other when many ask at once', async () => {
+    const other = await core.startAnother()
+    core.clock.advance(minutes(7))
+    const asked = await atOnce(6, (index) =>
+      outcome((index % 2 ? core : other).as().rotateSigningKeys()),
+    )
+    // The first makes a next key that is too young for the others.
+    expect(asked.filter((each) => each === 'OK')).toHaveLength(1)
+    expect(asked.filter((each) => each === 'CONFLICT')).toHaveLength(5)
+    const { rows } = await core.sql.query(
+      `select status, count(*)::int as keys from signing_keys group by status order by status`,
+    )
+    expect(rows).toEqual([
+      { status: 'active', keys: 1 },
+      { status: 'next', keys: 1 },
+      { status: 'retired', keys: 1 },
+    ])
+  })
+})
+
+describe('1,000 tokens of two cores while the keys rotate three times', () => {
+  it('all verify, at once and until their last second, at a verifier that caches the key set for five minutes', async () => {
+    const other = await core.startAnother()
+    const cores = [core.as(), other.as()]
+    const verify = verifier(cores)
+    const late = verifier(cores.toReversed())
+    const kids = new Set<string>()
+    let made = 0
+
+    for (let step = 0; step < 20; step++) {
+      const tokens = await atOnce(
+        50,
+        async (index) => (await mint((index % 2 ? core : other).as(app.basic))).accessToken,
+      )
+      made += tokens.length
+      for (const token of tokens) {
+        kids.add(kidOf(token))
+        await verify(token)
+      }
+      if (step === 5 || step === 10 || step === 15) await cores[step % 2]?.rotateSigningKeys()
+      core.clock.advance(90 * second)
+      for (const token of tokens) await late(token)
+    }
+    expect(made).toBe(1_000)
+    expect(kids.size).toBe(4)
+  })
+})
+
+describe('the schedule', () => {
+  it('rotates when the active key is old enough, and only one of two cores does it', async () => {
+    const sealingKey = createHash('sha256')
+      .update('sealing-key-of-the-core-tests-0123456789')
+      .digest()
+    const rotationOf = (everyDays: number) => {
+      const shared = { pool: core.sql, now: core.clock.now }
+      const signingKeys = createSigningKeys({ ...shared, sealingKey, alg: 'RS256' })
+      return createKeyRotation({ ...shared, signingKeys, tokenTtlSecondsMax: 3_600, everyDays })
+    }
+    core.clock.advance(89 * day)
+    expect(await rotationOf(90).rotateIfDue()).toBe(false)
+    core.clock.advance(day)
+    expect(await rotationOf(0).rotateIfDue()).toBe(false)
+    const [one, two] = [rotationOf(90), rotationOf(90)]
+    expect(
+      (await Promise.all([one.rotateIfDue(), two.rotateIfDue()])).filter(Boolean),
+    ).toHaveLength(1)
+    expect(await one.rotateIfDue()).toBe(false)
+    core.clock.advance(day)
+    await one.tend()
+    expect((await states()).map(({ status }) => status)).toEqual(['active', 'next'])
+  })
+})

@@ -1,0 +1,184 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { connect as connectHttp2 } from 'node:http2'
+import { type Socket, connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { keepLog, secretly } from '../../support/secrecy.ts'
+
+const root = join(import.meta.dirname, '../../..')
+let folder: string
+const children = new Set<ChildProcess>()
+const sockets = new Set<Socket>()
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tollgate-start-'))
+})
+afterEach(async () => {
+  for (const socket of sockets) socket.destroy()
+  sockets.clear()
+  await Promise.all(
+    [...children].map(async (child) => {
+      if (child.exitCode !== null || child.signalCode !== null) return
+      const gone = once(child, 'exit')
+      child.kill('SIGKILL')
+      await gone
+    }),
+  )
+  children.clear()
+  await keepWhatItSaid()
+  await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
+})
+
+/** Its log, and the secrets that it made for itself. */
+async function keepWhatItSaid(): Promise<void> {
+  const read = (file: string) => readFile(join(folder, 'data', file), 'utf8').catch(() => '')
+  keepLog(await read('tollgate.log'))
+  for (const [, secret = ''] of (await read('quickstart.json')).matchAll(
+    /"\w*(?:Secret|Password)": *"([^"]+)"/g,
+  ))
+    secretly(secret)
+}
+
+const ports = {
+  CORE_PORT: '0',
+  PLATFORM_PORT: '0',
+  BUILDER_PORT: '0',
+  SIDECAR_PORT: '0',
+  ADMIN_PORT: '0',
+}
+
+/** `npm start` as an operator runs it, with nothing else in its environment. */
+function start(env: Readonly<Record<string, string>>, program = 'deploy/all-in-one/main.ts') {
+  const child = spawn(process.execPath, [program], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: {
+      PATH: process.env['PATH'],
+      TOLLGATE_DATA_DIR: join(folder, 'data'),
+      RATE_FIXED: '3000',
+      ...ports,
+      ...env,
+    },
+  })
+  children.add(child)
+  let said = ''
+  child.stderr.on('data', (chunk) => {
+    said += String(chunk)
+  })
+  child.stdout.resume()
+  return { child, ended: once(child, 'close').then(([code]) => ({ code, said })) }
+}
+
+describe('a start that fails', () => {
+  it.each([
+    [
+      { LOG_LEVEL: 'verbose' },
+      ['LOG_LEVEL must be one of trace, debug, info, warn, error, fatal, silent'],
+    ],
+    [
+      { DATABASE_URL: 'nonsense' },
+      ['DATABASE_URL must be a URL that starts with postgres:// or postgresql://'],
+    ],
+    [
+      { DATABASE_URL: 'nonsense', RATE_FIXED: 'abc', LOG_LEVEL: 'verbose' },
+      ['DATABASE_URL must', 'LOG_LEVEL must', 'RATE_FIXED must'],
+    ],
+  ])('says in one line each what is wrong with %j, and makes nothing', async (env, problems) => {
+    const { code, said } = await start(env).ended
+    expect(code).toBe(1)
+    expect(said).toMatch(/\n$/)
+    expect(said.trimEnd().split('\n').toSorted()).toEqual(
+      problems.map((problem) => expect.stringContaining(`tollgate: ${problem}`)),
+    )
+    expect(existsSync(join(folder, 'data'))).toBe(false)
+  })
+
+  it.each([
+    [
+      { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' },
+      /^tollgate: .*ECONNREFUSED 127\.0\.0\.1:1\n$/,
+    ],
+    [
+      { TOLLGATE_DATA_DIR: '/proc/nope/deeper' },
+      /^tollgate: cannot write to \/proc\/nope\/deeper \(ENOENT\); set TOLLGATE_DATA_DIR .*\n$/,
+    ],
+    [
+      { TOLLGATE_DATA_DIR: '/dev/null/below' },
+      /^tollgate: cannot write to \/dev\/null\/below \(ENOTDIR\); .*\n$/,
+    ],
+  ])('says in one line why it cannot run with %j', async (env, line) => {
+    const { code, said } = await start(env).ended
+    expect(said).toMatch(line)
+    expect(code).toBe(1)
+  })
+
+  it.each(['core', 'gateway', 'sidecar'])(
+    'names a log level that is none, also where %s runs apart',
+    async (name) => {
+      const { code, said } = await start({ LOG_LEVEL: 'verbose' }, `${name}/main.ts`).ended
+      expect(code).toBe(1)
+      expect(said).toContain('tollgate: LOG_LEVEL must be one of trace, ')
+      expect(said).toMatch(/^(tollgate: .*\n)+$/)
+    },
+  )
+})
+
+describe('Ctrl-C', () => {
+  type Addresses = Record<
+    'platformUrl' | 'builderUrl' | 'sidecarUrl' | 'adminUrl' | 'coreTarget',
+    string
+  >
+
+  async function addresses(ended: Promise<{ code: number; said: string }>): Promise<Addresses> {
+    const file = join(folder, 'data', 'quickstart.json')
+    let end = ''
+    void ended.then(({ code, said }) => {
+      end = `ended with ${code}: ${said}`
+    })
+    await expect.poll(() => existsSync(file) || end, { timeout: 25_000, interval: 50 }).toBe(true)
+    return JSON.parse(await readFile(file, 'utf8'))
+  }
+
+  async function half(url: string, request: string): Promise<void> {
+    const { hostname, port } = new URL(url)
+    const socket = connect(Number(port), hostname)
+    sockets.add(socket)
+    socket.on('error', () => {})
+    await once(socket, 'connect')
+    socket.write(request)
+  }
+
+  const halfPost = (path: string): string =>
+    `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"a":`
+
+  it('ends with 0 within about four seconds, although uploads and gRPC calls stall on every port', async () => {
+    const { child, ended } = start({})
+    const at = await addresses(ended)
+    await half(at.platformUrl, halfPost('/api/v1/apps/x/users'))
+    await half(at.builderUrl, halfPost('/health'))
+    await half(at.sidecarUrl, halfPost('/events'))
+    await half(at.sidecarUrl, halfPost('/authorize'))
+    await half(at.adminUrl, 'GET /metrics HTTP/1.1\r\n')
+    await half(`http://${at.coreTarget}`, 'PRI * HTTP/2.0\r\n')
+    const session = connectHttp2(`http://${at.coreTarget}`)
+    session.on('error', () => {})
+    const call = session.request({
+      ':method': 'POST',
+      ':path': '/tollgate.signer.v1.SignerService/GetAccess',
+      'content-type': 'application/grpc',
+      te: 'trailers',
+    })
+    call.on('error', () => {})
+    call.write(Buffer.from([0, 0, 0, 1, 0, 1]))
+    await new Promise((done) => setTimeout(done, 300))
+    const begunAt = performance.now()
+    child.kill('SIGINT')
+    expect(await ended).toEqual({ code: 0, said: '' })
+    expect(performance.now() - begunAt).toBeLessThan(4_500)
+    session.destroy()
+  }, 60_000)
+})

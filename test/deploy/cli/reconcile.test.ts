@@ -1,0 +1,144 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { main } from '../../../deploy/cli/main.ts'
+import {
+  type TestApp,
+  type TestCore,
+  serviceToken,
+  startTestCore,
+  until,
+} from '../../core/support.ts'
+import { type FakeOpenMeter, startOpenMeter } from '../../fakes/openmeter/openmeter.ts'
+
+let fake: FakeOpenMeter
+let core: TestCore
+let app: TestApp
+beforeAll(async () => {
+  fake = await startOpenMeter()
+  core = await startTestCore({ OPENMETER_URL: fake.urls.v1 })
+  app = await core.newApp()
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  for (const [user, tickets] of [
+    ['ada', 3],
+    ['bob\u001b[2J', 2],
+  ] as const)
+    await sign(user, tickets)
+  await until(async () => (await core.core.ready())['openmeter'] === true)
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+  await fake.stop()
+})
+afterEach(() => vi.restoreAllMocks())
+
+/** A user with so many tickets of a dollar on the 9th of March, here and there. */
+async function sign(user: string, tickets: number): Promise<void> {
+  const id = (
+    await core.sql.query(
+      `insert into end_users (app_id, id, external_user_id, status, created_at, updated_at)
+     select app_id, gen_random_uuid(), $2, 'active', now(), now() from clients where client_id = $1 returning id, app_id`,
+      [app.clientId, user],
+    )
+  ).rows[0]
+  await core.sql.query(
+    `insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, pixels)
+     values ($1, $2, '2026-03-09T10:00:00Z', 'live', '', $3, 1, 0, $4, 0, 0)`,
+    [id.app_id, id.id, tickets + 1, `${tickets}000000000000000000`],
+  )
+  fake.state.ingest(
+    Array.from({ length: tickets }, (_, i) => ({
+      id: `${user} ${i}`,
+      source: 'go-livepeer-remote-signer',
+      type: 'create_signed_ticket',
+      subject: `eu_${id.id}`,
+      time: '2026-03-09T10:30:00Z',
+      data: { client_id: app.clientId, network_fee_usd_micros: 1_000_000 },
+    })),
+  )
+}
+
+/** Runs the command; what it printed, and how it ended. */
+async function tollgate(...argv: string[]) {
+  const printed: string[] = []
+  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
+  const code = await main(argv)
+  vi.restoreAllMocks()
+  return { code, text: printed.join('') }
+}
+
+const days = ['--from', '2026-03-08', '--to', '2026-03-10']
+
+describe('tollgate reconcile', () => {
+  it('shows days that agree, and their users when asked', async () => {
+    const { code, text } = await tollgate('reconcile', ...days)
+    expect(text).toMatch(
+      new RegExp(`2026-03-09 +${app.clientId} +\\(all\\) +5 +5 +5000000 +5000000 +same`),
+    )
+    expect(text).toContain('Every user and day agrees.')
+    expect(code).toBe(0)
+    const all = await tollgate('reconcile', ...days, '--all', '--app', app.clientId)
+    expect(all.text).toMatch(/ada +3 +3 +3000000 +3000000\n/)
+    expect(all.text).toMatch(/bob\?\[2J +2 +2 +2000000 +2000000\n/)
+  })
+
+  it('shows what differs, and ends with 1 then', async () => {
+    fake.state.events.delete('go-livepeer-remote-signer ada 1')
+    const { code, text } = await tollgate('reconcile', ...days)
+    expect([code, text]).toEqual([
+      1,
+      expect.stringMatching(/ada +3 +2 +3000000 +2000000 +differs\n/),
+    ])
+    expect(text).toContain("Users' days that differ: 1")
+    expect(text).not.toContain('bob')
+    const json = JSON.parse((await tollgate('reconcile', ...days, '--json')).text)
+    expect(json.days).toMatchObject([
+      {
+        day: '2026-03-09',
+        drifting: 1,
+        users: [{ externalUserId: 'ada', ownTickets: '3', backendTickets: '2', drifts: true }],
+      },
+    ])
+  })
+
+  it('refuses what it cannot mean, in one line', async () => {
+    const bad = async (...options: string[]) => (await tollgate('reconcile', ...options)).text
+    expect(await bad('--from', 'yesterday', '--to', '2026-03-10')).toContain(
+      'from and to must be UTC days',
+    )
+    expect(await bad(...days, '--app', 'app_1')).toContain('no such app')
+    expect((await tollgate('reconcile', 'now')).code).toBe(2)
+    expect((await tollgate('reconcile', '--help')).text).toContain('Exits 1')
+  })
+
+  it('is told apart from what only waits, or was refused', async () => {
+    fake.faults = ({ path }) => (path.endsWith('/customers') ? 400 : 'none')
+    expect((await tollgate('outbox', 'list')).text).toBe('Rows that wait: 0\nRows set aside: 0\n')
+    await core.sql.query(
+      `insert into outbox (kind, payload, item_count, attempts, last_error, due_at, set_aside_at, created_at)
+       values ('openmeter.customer', '{}', 1, 8, $1, now(), '2026-03-10T11:00:00Z', '2026-03-10T10:00:00Z')`,
+      ['answered 400:\u001bno'],
+    )
+    expect((await tollgate('outbox', 'list')).text).toMatch(
+      /Rows set aside: 1\n {2}\d+ {2}openmeter.customer, 1 in it, of 2026-03-10T10:00:00.000Z: answered 400: no\n/,
+    )
+    expect(await tollgate('outbox', 'retry')).toEqual({
+      code: 0,
+      text: 'Rows to be tried again: 1\n',
+    })
+    expect(JSON.parse((await tollgate('outbox', 'list', '--json')).text)).toMatchObject({
+      setAside: '0',
+      rows: [],
+    })
+    expect((await tollgate('outbox')).code).toBe(2)
+    expect((await tollgate('outbox', 'list', 'all')).code).toBe(2)
+  })
+
+  it('says that OpenMeter is away', async () => {
+    fake.faults = () => 'lose request'
+    const { code, text } = await tollgate('reconcile', ...days)
+    expect([code, text]).toEqual([1, 'tollgate: the metering backend does not answer now\n'])
+  })
+})

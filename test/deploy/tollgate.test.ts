@@ -1,0 +1,69 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+const deploy = join(import.meta.dirname, '../../deploy')
+const cli = `
+  export async function main(argv: string[]): Promise<number> {
+    const timer = setInterval(() => {}, 1000)
+    const ended = new Promise<number>((resolve) => {
+      if (argv[0] !== 'wait') resolve(Number(argv[0]))
+      process.once('SIGTERM', () => resolve(17)).once('SIGINT', () => resolve(18))
+    })
+    process.stdout.write((process.execArgv.length === 0 ? 'pinned ' : 'host ') + argv.join(' '))
+    return ended.finally(() => clearInterval(timer))
+  }`
+/** Makes this Node look like another, and no Node that it starts. */
+const looksLike = (version: string) => `data:text/javascript,Object.defineProperty(process,
+  'versions', { value: { ...process.versions, node: '${version}' } })`
+let root: string
+
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'tollgate-bin-'))
+  for (const name of ['setup.mjs', 'tollgate.mjs']) {
+    await cp(join(deploy, name), join(root, 'deploy', name))
+  }
+  await mkdir(join(root, 'deploy/cli'), { recursive: true })
+  await writeFile(join(root, 'deploy/cli/main.ts'), cli)
+  await mkdir(join(root, 'node_modules/.bin'), { recursive: true })
+  await symlink(process.execPath, join(root, 'node_modules/.bin/node'))
+})
+
+afterEach(() => rm(root, { recursive: true, force: true }))
+
+function tollgate(version: string, ...args: string[]): ChildProcess {
+  const options = ['--import', looksLike(version), join(root, 'deploy/tollgate.mjs'), ...args]
+  return spawn(process.execPath, options, { stdio: ['ignore', 'pipe', 'inherit'] })
+}
+
+async function said(child: ChildProcess): Promise<string> {
+  const [text] = await once(child.stdout ?? child, 'data')
+  return String(text)
+}
+
+describe('the tollgate command', () => {
+  it('runs on the Node it is given when that is new enough', async () => {
+    const child = tollgate('24.0.0', '3', 'more')
+    expect(await said(child)).toMatch(/^host /)
+    expect(await once(child, 'exit')).toEqual([3, null])
+  })
+
+  it('runs on the pinned Node otherwise, with the same arguments and exit code', async () => {
+    const child = tollgate('20.20.2', '5')
+    expect(await said(child)).toMatch(/^pinned /)
+    expect(await once(child, 'exit')).toEqual([5, null])
+  })
+
+  it.each([
+    ['SIGTERM', 17],
+    ['SIGINT', 18],
+  ] as const)('passes %s on to the pinned Node and its answer back', async (signal, code) => {
+    const child = tollgate('20.20.2', 'wait')
+    expect(await said(child)).toBe('pinned wait')
+    child.kill(signal)
+    expect(await once(child, 'exit')).toEqual([code, null])
+  })
+})

@@ -1,0 +1,82 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, it } from 'vitest'
+import { type JoinedCall, joinCalls } from '../../../gateway/core/batched-calls.ts'
+import { DomainError } from '../../../proto/errors.ts'
+
+const call = (request: number): JoinedCall<number> => ({
+  request,
+  authorization: `Basic ${request}`,
+  correlationId: `c${request}`,
+})
+const bounds = { batchMax: 10, lanes: 1, waitMs: 1_000 }
+const outcomes = async (calls: Promise<unknown>[]) =>
+  (await Promise.allSettled(calls)).map((one) =>
+    one.status === 'fulfilled'
+      ? one.value
+      : one.reason instanceof DomainError
+        ? `${one.reason.reason}: ${one.reason.message}`
+        : one.reason,
+  )
+
+it('sends what is asked at once in one go, with the credential of each, and gives each its own answer or refusal', async () => {
+  const asked: JoinedCall<number>[][] = []
+  const join = joinCalls<number, string>(async (calls) => {
+    asked.push(calls)
+    return calls.map(({ request }) =>
+      request % 2 === 0
+        ? { response: `even ${request}` }
+        : { refusal: { reason: 'NOT_FOUND', details: `no ${request}` } },
+    )
+  }, bounds)
+  expect(await outcomes([2, 3, 4].map((n) => join(call(n))))).toEqual([
+    'even 2',
+    'NOT_FOUND: no 3',
+    'even 4',
+  ])
+  expect(asked).toEqual([[call(2), call(3), call(4)]])
+})
+
+it('is INTERNAL when an answer is missing, empty or of no known reason', async () => {
+  const join = joinCalls<number, string>(
+    async () => [{}, { refusal: { reason: 'WHIM', details: '' } }],
+    bounds,
+  )
+  const says = "INTERNAL: core's answer is neither a response nor a refusal"
+  expect(await outcomes([1, 2, 3].map((n) => join(call(n))))).toEqual([says, says, says])
+})
+
+it('fails all of one go with it, and the next not', async () => {
+  let fails = true
+  const join = joinCalls<number, string>(async (calls) => {
+    if (fails) throw new DomainError('UNAVAILABLE', 'away')
+    return calls.map(() => ({ response: 'back' }))
+  }, bounds)
+  expect(await outcomes([1, 2].map((n) => join(call(n))))).toEqual([
+    'UNAVAILABLE: away',
+    'UNAVAILABLE: away',
+  ])
+  fails = false
+  expect(await join(call(3))).toBe('back')
+})
+
+it('refuses a call that could not leave in time, without asking for it', async () => {
+  const gate = Promise.withResolvers<void>()
+  const asked: number[] = []
+  const join = joinCalls<number, string>(
+    async (calls) => {
+      asked.push(...calls.map(({ request }) => request))
+      await gate.promise
+      return calls.map(() => ({ response: 'late' }))
+    },
+    { batchMax: 1, lanes: 1, waitMs: 400 },
+  )
+  const all = outcomes([1, 2, 3, 4, 5].map((n) => join(call(n))))
+  await sleep(500)
+  gate.resolve()
+  // Beside one in time there are three more because they were slow.
+  expect(await all).toEqual([
+    ...Array(4).fill('late'),
+    'UNAVAILABLE: the service does not answer now',
+  ])
+  expect(asked).toEqual([1, 2, 3, 4])
+})

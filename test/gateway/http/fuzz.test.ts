@@ -1,0 +1,155 @@
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { asRecord, type Ask, basic, type Harness, startHarness } from '../support.ts'
+
+let harness: Harness
+beforeAll(async () => {
+  harness = await startHarness()
+})
+afterAll(() => harness.stop())
+beforeEach(() => harness.core.reset())
+
+const seed = Number(process.env['FUZZ_SEED'] ?? Date.now() % 2 ** 31)
+
+/** Text that has broken parsers before, beside any text. */
+const text = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 30 }),
+  fc.constantFrom(
+    '',
+    ' ',
+    '\0',
+    '%',
+    '%zz',
+    '..',
+    '/',
+    '__proto__',
+    'constructor',
+    '\ud800',
+    '🤡',
+    "'",
+    '9'.repeat(400),
+    'null',
+    'toString',
+  ),
+)
+
+const names = [
+  'externalUserId',
+  'email',
+  'status',
+  'label',
+  'scope',
+  'amountUsdMicros',
+  'source',
+  'featureKey',
+  'grant_type',
+  'client_id',
+  'client_secret',
+  'limit',
+  'cursor',
+  'keyId',
+  'groupBy',
+  'startDate',
+  'endDate',
+  'userId',
+  'include',
+  'includeRetail',
+  'gatewayRequestId',
+  'manifestId',
+  '__proto__',
+  'x',
+]
+
+const json = fc.oneof(
+  fc
+    .dictionary(fc.constantFrom(...names), fc.oneof(text, fc.jsonValue()), { maxKeys: 5 })
+    .map((value) => JSON.stringify(value)),
+  fc.json(),
+  text,
+)
+
+const query = fc
+  .array(
+    fc.tuple(fc.constantFrom(...names), fc.oneof(text, fc.constantFrom('1', 'user', 'active'))),
+    { maxLength: 4 },
+  )
+  .map((pairs) =>
+    pairs.map(([name, value]) => `${name}=${encodeURIComponent(value.toWellFormed())}`).join('&'),
+  )
+
+const headers = fc.record(
+  {
+    'content-type': fc.constantFrom(
+      'application/json',
+      'application/x-www-form-urlencoded',
+      'text/plain',
+      'a',
+      'application/json; charset=',
+    ),
+    'idempotency-key': fc.stringMatching(/^[\x20-\x7e]{0,40}$/),
+    'x-correlation-id': fc.stringMatching(/^[\x20-\x7e]{0,80}$/),
+  },
+  { requiredKeys: [] },
+)
+
+const authorization = fc.oneof(
+  fc.constantFrom(basic, 'Bearer a.b.c', 'Bearer', 'Basic ', 'Basic Og==', null),
+  fc.stringMatching(/^[\x21-\x7e ]{0,40}$/),
+)
+
+const statuses = new Set([200, 201, 304, 400, 401, 403, 404, 405, 409, 410, 413, 415, 422])
+
+describe(`any input (FUZZ_SEED=${seed})`, () => {
+  it('gets a documented answer that is no fault of ours', async () => {
+    const paths = Object.entries(asRecord(harness.document['paths'])).flatMap(([path, item]) =>
+      Object.keys(asRecord(item)).map((method) => ({ method: method.toUpperCase(), path })),
+    )
+    const request = fc.record({
+      route: fc.constantFrom(...paths),
+      segments: fc.tuple(text, text),
+      query,
+      headers,
+      authorization,
+      body: json,
+    })
+    await fc.assert(
+      fc.asyncProperty(
+        request,
+        async ({ route, segments, query, headers, authorization, body }) => {
+          const path = route.path
+            .replace(/\{[^}]+\}/g, () => '\u0000')
+            .split('\u0000')
+            .reduce(
+              (left, right, index) =>
+                left + encodeURIComponent(segments[index - 1]?.toWellFormed() ?? '') + right,
+            )
+          const ask: Ask = {
+            headers,
+            authorization,
+            ...(route.method === 'GET' ? {} : { text: body }),
+          }
+          const { status } = await harness.ask(route.method, `${path}?${query}`, ask)
+          expect(statuses).toContain(status)
+        },
+      ),
+      { seed, numRuns: 1500 },
+    )
+  }, 120_000)
+
+  it('on the wire gets an answer or a closed connection', async () => {
+    const bytes = fc
+      .uint8Array({ maxLength: 60 })
+      .map((each) => Buffer.from(each).toString('latin1'))
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom('GET', 'POST', 'DELETE'), bytes, async (method, path) => {
+        const answer = await harness.raw(
+          `${method} /${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n\r\n`,
+        )
+        expect(answer === '' || /^HTTP\/1\.1 (200|400|401|404|405|413|415|431) /.test(answer)).toBe(
+          true,
+        )
+      }),
+      { seed, numRuns: 300 },
+    )
+  }, 60_000)
+})

@@ -1,0 +1,487 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Reason, reasons } from '../../../proto/errors.ts'
+import { type Rpc, clientId } from '../../fakes/gateway-core.ts'
+import { type Answer, type Ask, type Harness, publicUrl, startHarness } from '../support.ts'
+
+let harness: Harness
+beforeAll(async () => {
+  harness = await startHarness()
+})
+afterAll(() => harness.stop())
+beforeEach(() => harness.core.reset())
+
+const app = `/api/v1/apps/${clientId}`
+const builder = `/api/v1/builder/apps/${clientId}`
+
+/** Every route that core guards, with a good request, a bad one, and what CheckCaller is asked about it. */
+const guarded: {
+  method: string
+  path: string
+  rpc: Rpc
+  good?: Ask
+  query?: string
+  bad: { query?: string; ask?: Ask; status?: number }
+  kind: string
+  scope?: string
+  oauth?: boolean
+}[] = [
+  {
+    method: 'GET',
+    path: `${app}/users`,
+    rpc: 'listUsers',
+    bad: { query: '?limit=0' },
+    kind: 'm2m',
+    scope: 'users:read',
+  },
+  {
+    method: 'POST',
+    path: `${app}/users`,
+    rpc: 'upsertUser',
+    good: { json: { externalUserId: 'a' } },
+    bad: { ask: { json: {} } },
+    kind: 'm2m',
+    scope: 'users:write',
+  },
+  {
+    method: 'PUT',
+    path: `${app}/users`,
+    rpc: 'updateUser',
+    good: { json: { externalUserId: 'a' } },
+    bad: { ask: { text: '{', headers: { 'content-type': 'application/json' } } },
+    kind: 'm2m',
+    scope: 'users:write',
+  },
+  {
+    method: 'DELETE',
+    path: `${app}/users`,
+    query: '?externalUserId=a',
+    rpc: 'deactivateUser',
+    bad: {},
+    kind: 'm2m',
+    scope: 'users:write',
+  },
+  {
+    method: 'POST',
+    path: `${app}/users/a/token`,
+    rpc: 'mintUserToken',
+    bad: { ask: { json: null } },
+    kind: 'm2m',
+    scope: 'users:token',
+    oauth: true,
+  },
+  {
+    method: 'GET',
+    path: `${app}/users/a/keys`,
+    rpc: 'listKeys',
+    bad: { query: '?limit=1001' },
+    kind: 'm2m',
+    scope: 'users:write',
+  },
+  {
+    method: 'POST',
+    path: `${app}/users/a/keys`,
+    rpc: 'createKey',
+    bad: { ask: { headers: { 'idempotency-key': 'a b' } } },
+    kind: 'm2m',
+    scope: 'users:write',
+  },
+  {
+    method: 'DELETE',
+    path: `${app}/users/a/keys`,
+    query: '?keyId=k',
+    rpc: 'revokeKey',
+    bad: {},
+    kind: 'm2m',
+    scope: 'users:write',
+  },
+  {
+    method: 'GET',
+    path: `${app}/users/a/allowances`,
+    rpc: 'getAllowance',
+    bad: { query: '?x=%00' },
+    kind: 'm2m',
+    scope: 'users:read',
+  },
+  {
+    method: 'POST',
+    path: `${app}/users/a/allowances`,
+    rpc: 'createGrant',
+    good: { json: { amountUsdMicros: '1' } },
+    bad: { ask: { json: { amountUsdMicros: '0' } }, status: 422 },
+    kind: 'm2m',
+    scope: 'users:write',
+  },
+  {
+    method: 'GET',
+    path: `${builder}/usage/loss`,
+    rpc: 'listLoss',
+    bad: { query: '?limit=0' },
+    kind: 'm2m_basic',
+  },
+  {
+    method: 'GET',
+    path: `${builder}/usage`,
+    rpc: 'queryUsage',
+    bad: { query: '?groupBy=week' },
+    kind: 'm2m_basic',
+  },
+  {
+    method: 'GET',
+    path: `${builder}/usage/requests`,
+    rpc: 'listUsageRequests',
+    bad: { query: '?limit=51' },
+    kind: 'm2m_basic',
+  },
+  {
+    method: 'GET',
+    path: `${builder}/usage/requests`,
+    query: '?groupBy=session',
+    rpc: 'listUsageSessions',
+    bad: { query: '?userId=a&externalUserId=a' },
+    kind: 'm2m_basic',
+  },
+  {
+    method: 'GET',
+    path: `${builder}/usage/balance`,
+    query: '?externalUserId=a',
+    rpc: 'getBalance',
+    bad: {},
+    kind: 'm2m_basic',
+  },
+  {
+    method: 'GET',
+    path: `${app}/usage`,
+    rpc: 'queryUsage',
+    bad: { query: '?groupBy=none&groupBy=user' },
+    kind: 'm2m_basic',
+  },
+  {
+    method: 'GET',
+    path: `${app}/usage/balance`,
+    query: '?externalUserId=a',
+    rpc: 'getBalance',
+    bad: { query: '?externalUserId=' },
+    kind: 'm2m_basic',
+  },
+  {
+    method: 'GET',
+    path: '/api/v1/user/usage',
+    rpc: 'queryOwnUsage',
+    bad: { query: '?userId=a' },
+    kind: 'user',
+  },
+  {
+    method: 'GET',
+    path: '/api/v1/user/usage/requests',
+    rpc: 'listOwnUsageRequests',
+    bad: { query: '?limit=10abc' },
+    kind: 'user',
+  },
+  {
+    method: 'GET',
+    path: '/api/v1/user/usage/requests',
+    query: '?groupBy=session',
+    rpc: 'listOwnUsageSessions',
+    bad: { query: '?groupBy=user' },
+    kind: 'user',
+  },
+  {
+    method: 'GET',
+    path: '/api/v1/user/usage/balance',
+    rpc: 'getOwnBalance',
+    bad: { query: '?external_user_id=a' },
+    kind: 'user',
+  },
+]
+
+/** The word and status of a refusal whose body is as documented. */
+function refusal({ status, body, headers }: Answer): [unknown, number] {
+  const { type, code, error, correlation_id: correlationId } = body
+  const isProblem = headers.get('content-type')?.startsWith('application/problem+json')
+  const wellFormed =
+    correlationId === headers.get('x-correlation-id') &&
+    (isProblem
+      ? type === `${publicUrl}/problems/${String(code).replaceAll('_', '-')}` &&
+        code === error &&
+        body['status'] === status
+      : Object.keys(body).sort().join() === 'correlation_id,error,error_description')
+  return [wellFormed ? error : 'malformed', status]
+}
+
+function wordOf(reason: Reason, oauth: boolean): string {
+  if (!oauth) return reason.toLowerCase()
+  return reason === 'NOT_FOUND' ? 'not_found' : reasons[reason].oauth
+}
+
+describe.each(guarded)(
+  '$method $path',
+  ({ method, path, query = '', rpc, good = {}, bad, kind, scope, oauth = false }) => {
+    const send = (ask: Ask = good) => harness.ask(method, path + query, ask)
+    const sendBad = (more: Ask = {}) =>
+      harness.ask(method, path + (bad.query ?? ''), { ...bad.ask, ...more })
+
+    it('asks core once and nothing besides when the request is good', async () => {
+      expect((await send()).status).toBeLessThan(300)
+      expect(harness.core.names()).toEqual([rpc])
+    })
+
+    it.each([
+      ['CREDENTIAL_INVALID', 401],
+      ['TOKEN_INVALID', 401],
+      ['NOT_FOUND', 404],
+      ['SCOPE_MISSING', 403],
+      ['REQUEST_INVALID', 400],
+      ['CONFLICT', 409],
+      ['IDEMPOTENCY_CONFLICT', 409],
+      ['RATE_LIMITED', 429],
+    ] satisfies [Reason, number][])('passes core’s %s on as %i', async (reason, status) => {
+      harness.core.refuse(rpc, reason)
+      const answer = await send()
+      expect(refusal(answer)).toEqual([wordOf(reason, oauth), status])
+      expect(answer.body[oauth ? 'error_description' : 'detail']).toBe(`because of ${reason}`)
+    })
+
+    it('names its challenges in a 401', async () => {
+      harness.core.refuse(rpc, 'TOKEN_INVALID')
+      const challenge = (await send()).headers.get('www-authenticate') ?? ''
+      expect([/Basic realm=/.test(challenge), /Bearer realm=/.test(challenge)]).toEqual([
+        kind !== 'user',
+        kind !== 'm2m_basic',
+      ])
+    })
+
+    it('asks about the caller before it finds fault with the request', async () => {
+      const reason = bad.status === 422 ? 'AMOUNT_INVALID' : 'REQUEST_INVALID'
+      expect(refusal(await sendBad())).toEqual([wordOf(reason, oauth), reasons[reason].http])
+      expect(harness.core.names()).toEqual(['checkCaller'])
+      expect(harness.core.last().request).toEqual({
+        clientId: kind === 'user' ? undefined : clientId,
+        kind,
+        scope,
+        metered: kind === 'm2m' ? undefined : true,
+      })
+      for (const [reason, status] of [
+        ['CREDENTIAL_INVALID', 401],
+        ['NOT_FOUND', 404],
+        ['SCOPE_MISSING', 403],
+        ['UNAVAILABLE', 503],
+        ['METERING_NOT_CONFIGURED', 503],
+      ] as const) {
+        harness.core.refuse('checkCaller', reason)
+        expect(refusal(await sendBad())).toEqual([wordOf(reason, oauth), status])
+      }
+    })
+
+    it('answers 503 when core is away, and 500 without details when core fails', async () => {
+      harness.core.fail(rpc, 14)
+      const away = await send()
+      expect([away.status, away.headers.get('retry-after')]).toEqual([503, '1'])
+      harness.core.refuse(rpc, 'SERVICE_TOKEN_INVALID', 'CORE_TOKEN is wrong')
+      const unknown = await send()
+      expect([unknown.status, unknown.text.includes('CORE_TOKEN')]).toEqual([503, false])
+      for (const break_ of [
+        () => harness.core.fail(rpc, 2),
+        () => harness.core.refuse(rpc, 'INTERNAL', 'secret detail'),
+      ]) {
+        break_()
+        const broken = await send()
+        expect([broken.status, broken.text.includes('secret')]).toEqual([500, false])
+      }
+    })
+
+    it('answers 405 with Allow to another method', async () => {
+      const { status, headers } = await harness.ask('PATCH', path + query, { text: '{' })
+      expect(status).toBe(405)
+      expect(headers.get('allow')?.split(', ')).toContain(method)
+      expect(harness.core.names()).toEqual([])
+    })
+  },
+)
+
+describe.each(['', '/balance', '/requests', '/stream'].map((path) => `/api/v1/user/usage${path}`))(
+  '%s',
+  (path) => {
+    it.each(['userId', 'endUserId', 'externalUserId', 'external_user_id'])(
+      'may not name a user by %s',
+      async (name) => {
+        const answer = await harness.ask('GET', `${path}?${name}=a`)
+        expect(refusal(answer)).toEqual(['request_invalid', 400])
+        expect(answer.body['detail']).toContain(name)
+      },
+    )
+  },
+)
+
+describe('a JSON body', () => {
+  const url = `${app}/users`
+  const good = '{"externalUserId":"a"}'
+  const post = (text: string | Uint8Array<ArrayBuffer>, type: string) =>
+    harness.ask('POST', url, { text, headers: { 'content-type': type } })
+
+  it.each(['application/json', 'application/json;charset=utf-8', 'Application/JSON ; x=y'])(
+    'may be %s',
+    async (type) => {
+      expect((await post(good, type)).status).toBe(201)
+    },
+  )
+
+  it.each(['text/plain', 'application/xml', 'application/x-www-form-urlencoded', 'nonsense'])(
+    'may not be %s',
+    async (type) => {
+      expect(refusal(await post(good, type))).toEqual(['media_type_unsupported', 415])
+      expect(harness.core.names()).toEqual(['checkCaller'])
+    },
+  )
+
+  it.each([
+    'null',
+    '[]',
+    '1',
+    '"x"',
+    'true',
+    '{',
+    '{"externalUserId":"a"',
+    '{"a":1,}',
+    '\u00a0',
+    'NaN',
+    '{"externalUserId":"\\ud800"}',
+    '{"externalUserId":"a\\u0000"}',
+    '['.repeat(200_000),
+  ])('is refused when it is %j', async (text) => {
+    expect(refusal(await post(text.slice(0, 400_000), 'application/json'))).toEqual([
+      'request_invalid',
+      400,
+    ])
+  })
+
+  it('must be UTF-8', async () => {
+    expect((await post(new Uint8Array([0x7b, 0xff, 0x7d]), 'application/json')).status).toBe(400)
+  })
+
+  it('has at most 1 MiB', async () => {
+    const limit = 1_048_576
+    const padded = (length: number) => good + ' '.repeat(length - good.length)
+    expect((await post(padded(limit), 'application/json')).status).toBe(201)
+    expect(refusal(await post(padded(limit + 1), 'application/json'))).toEqual([
+      'body_too_large',
+      413,
+    ])
+  })
+
+  it.each([
+    [{}, 'externalUserId is required'],
+    [{ externalUserId: ' ' }, 'externalUserId is required'],
+    [{ externalUserId: 5 }, 'externalUserId must be a string'],
+    [{ externalUserId: 'a', email: 5 }, 'email must be a string'],
+    [{ externalUserId: 'a', status: 'gone' }, 'status must be one of: active, inactive'],
+    [{ externalUserId: 'a', status: null }, 'status must be a string'],
+  ])('of a user %j is refused: %s', async (json, detail) => {
+    expect((await harness.ask('POST', url, { json })).body['detail']).toBe(detail)
+  })
+})
+
+describe('a grant', () => {
+  const post = (json: unknown, headers = {}) =>
+    harness.ask('POST', `${app}/users/ada/allowances`, { json, headers })
+
+  it.each([
+    '0',
+    '-1',
+    '1.5',
+    'abc',
+    '',
+    ' 5',
+    '5 ',
+    '+5',
+    '05',
+    '1e3',
+    '9'.repeat(31),
+    5,
+    0,
+    true,
+    null,
+    [],
+    {},
+  ])('of %j is 422', async (amountUsdMicros) => {
+    expect(refusal(await post({ amountUsdMicros }))).toEqual(['amount_invalid', 422])
+  })
+
+  it('without an amount is 422', async () => {
+    expect(refusal(await post({}))).toEqual(['amount_invalid', 422])
+  })
+
+  it.each([
+    [{ source: 'gift' }, 'source must be one of: trial, manual, promo, plan_adjustment'],
+    [{ source: '' }, /^source must be one of/],
+    [{ source: null }, /^source must be/],
+    [{ featureKey: 5 }, 'featureKey must be a string'],
+    [{ amount: '5' }, 'unknown field amount'],
+    [{ ['x'.repeat(300)]: 1 }, `unknown field ${'x'.repeat(64)}`],
+  ])('with %j is 400', async (more, detail) => {
+    const answer = await post({ amountUsdMicros: '1', ...more })
+    expect(refusal(answer)).toEqual(['request_invalid', 400])
+    expect(answer.body['detail']).toMatch(detail)
+  })
+
+  it.each(['', 'a b', 'x'.repeat(256), 'ä'])('with the idempotency key %j is 400', async (key) => {
+    const answer = await post({ amountUsdMicros: '1' }, { 'idempotency-key': key })
+    expect([answer.status, answer.body['detail']]).toEqual([
+      400,
+      'idempotency-key must be 1 to 255 visible ASCII characters',
+    ])
+  })
+})
+
+describe('an address', () => {
+  it.each([
+    '/',
+    '/api',
+    '/api/v1',
+    `${app}/users/`,
+    `${app}/users/a`,
+    `${app}/users/a/keys/b`,
+    '/API/v1/oidc/jwks',
+    '/webhooks/remote-signer',
+  ])('%s is unknown, whatever is sent there', async (path) => {
+    expect(refusal(await harness.ask('GET', path))).toEqual(['not_found', 404])
+    expect(
+      refusal(
+        await harness.ask('POST', path, { text: 'x', headers: { 'content-type': 'nonsense' } }),
+      ),
+    ).toEqual(['not_found', 404])
+    expect(harness.core.names()).toEqual([])
+  })
+
+  it.each([
+    ['GET', '/api/v1/oidc/token', 'POST'],
+    ['POST', '/health', 'GET, HEAD'],
+    ['OPTIONS', `${app}/users`, 'DELETE, GET, HEAD, POST, PUT'],
+    ['DELETE', '/api/v1/oidc/jwks', 'GET, HEAD'],
+  ])('refuses %s %s and allows %s', async (method, path, allow) => {
+    const { status, headers } = await harness.ask(method, path)
+    expect([status, headers.get('allow')]).toEqual([405, allow])
+  })
+
+  it('answers HEAD where it answers GET', async () => {
+    const { status, text } = await harness.ask('HEAD', '/health')
+    expect([status, text]).toEqual([200, ''])
+  })
+
+  it('of the builder listener answers health and nothing else yet', async () => {
+    const { builderUrl } = harness.gateway
+    const health = await fetch(`${builderUrl}/health`)
+    expect([health.status, health.headers.get('content-type'), await health.text()]).toEqual([
+      200,
+      'text/plain; charset=utf-8',
+      'ok',
+    ])
+    const other = await fetch(`${builderUrl}${app}/users`, { method: 'POST' })
+    expect([other.status, other.headers.get('content-type')]).toEqual([
+      404,
+      'application/problem+json; charset=utf-8',
+    ])
+    expect((await harness.ask('GET', '/health', { authorization: null })).body).toEqual({
+      status: 'ok',
+    })
+  })
+})

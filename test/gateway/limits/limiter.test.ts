@@ -1,0 +1,275 @@
+import { Redis } from 'ioredis'
+import { afterEach, describe, expect, inject, it } from 'vitest'
+import { createEnvReader } from '../../../core/lib/env.ts'
+import { silentLog } from '../../../core/lib/log.ts'
+import { addressOf, networkOf } from '../../../gateway/limits/address.ts'
+import { createCounters } from '../../../gateway/limits/counters.ts'
+import { type EdgeConfig, readEdgeConfig } from '../../../gateway/edge-config.ts'
+import type { LimitSettings } from '../../../gateway/limits/limiter.ts'
+import { startProxy } from '../../core/support.ts'
+import { clientId } from '../../fakes/gateway-core.ts'
+import { type Harness, asRecord, publicUrl, startHarness } from '../support.ts'
+
+let harness: Harness
+afterEach(() => harness?.stop())
+
+const wide: LimitSettings = {
+  perAddress: 100,
+  perClient: 100,
+  loginPerAddress: 100,
+  failuresPerAddress: 100,
+  failuresPerClient: 100,
+}
+const halfPast = Date.parse('2026-03-10T12:00:30.000Z')
+let at = halfPast
+
+async function limited(
+  limits: Partial<LimitSettings>,
+  edge: Partial<EdgeConfig> = {},
+): Promise<Harness> {
+  at = halfPast
+  harness = await startHarness({
+    now: () => new Date(at),
+    edge: { limits: { ...wide, ...limits }, ...edge },
+  })
+  return harness
+}
+
+const basicOf = (id: string) => `Basic ${Buffer.from(`${id}:svc_cs_x`).toString('base64')}`
+const token = (more: { headers?: Record<string, string>; id?: string } = {}) =>
+  harness.ask('POST', '/api/v1/oidc/token', {
+    form: 'grant_type=client_credentials',
+    authorization: basicOf(more.id ?? 'm2m_1'),
+    headers: more.headers ?? {},
+  })
+const limitHeaders = ({ headers }: { headers: Headers }) =>
+  ['limit', 'remaining', 'reset'].map((name) => headers.get(`ratelimit-${name}`))
+
+describe('a rate limit', () => {
+  it('tells what is left, then answers 429 in the words of RFC 6749 until the minute is over', async () => {
+    await limited({ perAddress: 3 })
+    expect(limitHeaders(await token())).toEqual(['3', '2', '30'])
+    expect(limitHeaders(await token())).toEqual(['3', '1', '30'])
+    expect((await token()).status).toBe(200)
+    const refused = await token()
+    expect(refused.status).toBe(429)
+    expect(refused.body).toMatchObject({
+      error: 'temporarily_unavailable',
+      error_description: 'too many requests; try again in 30 s',
+    })
+    expect(refused.headers.get('retry-after')).toBe('30')
+    expect(limitHeaders(refused)).toEqual(['3', '0', '30'])
+    expect(harness.core.calls).toHaveLength(3)
+    at += 30_000
+    expect((await token()).status).toBe(200)
+  })
+
+  it('is told as such where core judges the caller, and core is not asked', async () => {
+    await limited({ perAddress: 1 })
+    const mint = () =>
+      harness.ask('POST', `/api/v1/apps/${clientId}/users/ada/token`, {
+        authorization: basicOf('m2m_1'),
+        json: {},
+      })
+    expect((await mint()).status).toBe(200)
+    harness.core.refuse('checkCaller', 'CREDENTIAL_INVALID')
+    expect((await mint()).status).toBe(429)
+    expect(harness.core.names()).toEqual(['mintUserToken'])
+  })
+
+  it('counts each kind of route by itself, and routes without one not at all', async () => {
+    await limited({ perAddress: 1 })
+    expect((await token()).status).toBe(200)
+    expect((await token()).status).toBe(429)
+    const exchange = await harness.ask('POST', `/api/v1/apps/${clientId}/auth/api-key/token`, {
+      authorization: 'Bearer svc_ak_x',
+      json: {},
+    })
+    expect(exchange.status).toBe(200)
+    const list = await harness.ask('GET', `/api/v1/apps/${clientId}/users`)
+    expect([list.status, list.headers.get('ratelimit-limit')]).toEqual([200, null])
+  })
+
+  it('holds for a client, by Basic and by form, and leaves others alone', async () => {
+    await limited({ perClient: 2 })
+    expect((await token()).status).toBe(200)
+    const form = await harness.ask('POST', '/api/v1/oidc/token', {
+      form: 'grant_type=client_credentials&client_id=m2m_1&client_secret=svc_cs_x',
+      authorization: null,
+    })
+    expect([form.status, ...limitHeaders(form)]).toEqual([200, '2', '0', '30'])
+    expect((await token()).status).toBe(429)
+    expect((await token({ id: 'm2m_2' })).status).toBe(200)
+  })
+
+  it('does not count refused requests against the client that they name', async () => {
+    await limited({ perClient: 2 }, { trustedProxyHops: 1 })
+    harness.core.refuse('issueMachineToken', 'CREDENTIAL_INVALID')
+    for (let i = 0; i < 5; i++)
+      expect((await token({ headers: { 'x-forwarded-for': '203.0.113.9' } })).status).toBe(401)
+    harness.core.reset()
+    expect((await token()).status).toBe(200)
+  })
+
+  it('has a tighter bucket for failed authentication, of the address and of the client at this address', async () => {
+    await limited({ failuresPerClient: 2, failuresPerAddress: 3 }, { trustedProxyHops: 1 })
+    harness.core.refuse('issueMachineToken', 'CREDENTIAL_INVALID')
+    const from = (address: string, id = 'm2m_1') =>
+      token({ id, headers: { 'x-forwarded-for': address } })
+    expect([(await from('203.0.113.9')).status, (await from('203.0.113.9')).status]).toEqual([
+      401, 401,
+    ])
+    expect((await from('203.0.113.9')).status).toBe(429)
+    expect((await from('203.0.113.9', 'm2m_2')).status).toBe(401)
+    // The third failure was the address's last: it waits whoever it says that it is.
+    harness.core.reset()
+    expect((await from('203.0.113.9', 'm2m_3')).status).toBe(429)
+    // Whom it has tried to be is not kept out.
+    expect((await from('203.0.113.8')).status).toBe(200)
+  })
+
+  it('holds for an account that is guessed at, from each address and from all of them', async () => {
+    await limited({ failuresPerClient: 2, failuresPerAddress: 3 }, { trustedProxyHops: 1 })
+    harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
+    const page = `${harness.gateway.platformUrl}/login`
+    const form = (await fetch(page)).headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const logIn = async (address: string, email = 'ada@example.com') =>
+      (
+        await fetch(page, {
+          method: 'POST',
+          body: new URLSearchParams({
+            email,
+            password: 'wrong',
+            csrf_token: form.split('=')[1] ?? '',
+          }),
+          headers: { cookie: form, origin: publicUrl, 'x-forwarded-for': address },
+        })
+      ).status
+    expect([
+      await logIn('203.0.113.1'),
+      await logIn('203.0.113.1'),
+      await logIn('203.0.113.1', ' Ada@example.com'),
+    ]).toEqual([401, 401, 429])
+    expect([
+      await logIn('203.0.113.2'),
+      await logIn('203.0.113.3'),
+      await logIn('203.0.113.4', 'ADA@EXAMPLE.COM'),
+    ]).toEqual([401, 429, 429])
+    expect(await logIn('203.0.113.3', 'bob@example.com')).toBe(401)
+  })
+
+  it('is documented where it holds, and nowhere else', async () => {
+    await limited({})
+    const paths = asRecord(harness.document['paths'])
+    const responses = (path: string, method: string) =>
+      Object.keys(asRecord(asRecord(asRecord(paths[path])[method])['responses']))
+    expect(responses('/api/v1/oidc/token', 'post')).toContain('429')
+    expect(responses('/api/v1/apps/{clientId}/users', 'get')).not.toContain('429')
+  })
+})
+
+describe('the address of a request', () => {
+  const request = (forwarded: string | undefined, remoteAddress = '10.0.0.1') => ({
+    raw: { socket: { remoteAddress }, headers: { 'x-forwarded-for': forwarded } },
+  })
+
+  it.each([
+    [0, '203.0.113.1', '10.0.0.1'],
+    [1, '198.51.100.1, 203.0.113.1', '203.0.113.1'],
+    [2, 'made up, 198.51.100.1, 203.0.113.1', '198.51.100.1'],
+    [3, '198.51.100.1, 203.0.113.1', '198.51.100.1'],
+    [1, undefined, '10.0.0.1'],
+    [1, 'nonsense', '10.0.0.1'],
+    [1, '2001:db8:1:2::5', '2001:db8:1:2::/64'],
+  ])('behind %i trusted proxies with X-Forwarded-For %s is %s', (hops, forwarded, expected) => {
+    expect(addressOf(request(forwarded), hops)).toBe(expected)
+  })
+
+  it.each([
+    ['::ffff:192.0.2.1', '192.0.2.1'],
+    ['2001:0db8:0000:0042::1', '2001:db8:0:42::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['2001:db8::', '2001:db8:0:0::/64'],
+  ])('%s counts as %s', (address, expected) => {
+    expect(networkOf(address)).toBe(expected)
+  })
+})
+
+const now = () => new Date(at)
+
+describe('the settings of the edge', () => {
+  it('can switch limits off, and are refused when they are wrong', () => {
+    expect(readEdgeConfig(createEnvReader({ RATE_LIMITS: 'off' })).limits).toBeNull()
+    const env = createEnvReader({
+      RATE_LIMITS: 'maybe',
+      RATE_LIMIT_CLIENT: '0',
+      TRUSTED_PROXY_HOPS: '-1',
+      CORS_ORIGINS: 'https://a.example,a.example/x',
+      INGEST_SHARED_SECRET: 'short',
+    })
+    readEdgeConfig(env)
+    expect(env.problems.map((line) => line.split(' ')[0]).toSorted()).toEqual([
+      'CORS_ORIGINS',
+      'INGEST_SHARED_SECRET',
+      'RATE_LIMITS',
+      'RATE_LIMIT_CLIENT',
+      'TRUSTED_PROXY_HOPS',
+    ])
+  })
+})
+
+describe('counters', () => {
+  it('of this process forget when the minute is over', async () => {
+    const counters = createCounters({ redisUrl: undefined, log: silentLog(), now })
+    expect([
+      await counters.add('x'),
+      await counters.add('x'),
+      await counters.read('x'),
+      await counters.read('y'),
+    ]).toEqual([1, 2, 2, 0])
+    at += 60_000
+    expect(await counters.read('x')).toBe(0)
+  })
+})
+
+// Where there is no Redis there are no such tests, and none is skipped.
+describe.each([inject('parts').redisUrl ?? []].flat())('counters at %s', (redisUrl) => {
+  it('are shared through Redis, and each key there ends by itself', async () => {
+    const name = `test-${Math.random()}`
+    const [one, two] = [0, 1].map(() => createCounters({ redisUrl, log: silentLog(), now }))
+    const probe = new Redis(redisUrl)
+    await probe.ping()
+    // Each counts by itself until it is connected.
+    await expect
+      .poll(async () => (await one?.add(name)) !== undefined && (await two?.read(name)), {
+        timeout: 10_000,
+      })
+      .toBeGreaterThan(0)
+    const before = Number(await two?.read(name))
+    expect(await one?.add(name)).toBe(before + 1)
+    const [key = ''] = await probe.keys(`tollgate:limit:*:${name}`)
+    expect(await probe.ttl(key)).toBeGreaterThan(0)
+    for (const each of [one, two]) each?.stop()
+    probe.disconnect()
+  })
+
+  it('go on in this process while Redis hangs, and wait for it at most once a second', async () => {
+    const { hostname, port } = new URL(redisUrl)
+    const proxy = await startProxy({ host: hostname, port: Number(port) })
+    const counters = createCounters({
+      redisUrl: `redis://127.0.0.1:${proxy.port}`,
+      log: silentLog(),
+      now,
+    })
+    const name = `test-${Math.random()}`
+    await expect.poll(() => counters.add(name)).toBeGreaterThan(0)
+    const seen = await counters.read(name)
+    proxy.mode('hang')
+    const began = performance.now()
+    for (let i = 1; i <= 20; i++) expect(await counters.add(name)).toBe(seen + i)
+    expect(performance.now() - began).toBeLessThan(600)
+    counters.stop()
+    proxy.stop()
+  })
+})

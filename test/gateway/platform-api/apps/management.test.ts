@@ -1,0 +1,428 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type TestApp, basicOf, bearerOf } from '../../../core/support.ts'
+import { type Person, logIn, logInTo } from '../../../support/people.ts'
+import { type Asked, type Console, startConsole } from '../../console.ts'
+
+let console: Console
+let app: TestApp
+let owner: Person
+let base: string
+beforeAll(async () => {
+  console = await startConsole()
+})
+afterAll(() => console.stop())
+beforeEach(async () => {
+  app = await console.newApp()
+  owner = await logInTo(console, app, 'owner')
+  base = `/api/v1/apps/${app.clientId}`
+})
+
+const ask = (method: string, path: string, asked: Asked = { person: owner }) =>
+  console.ask(method, base + path, asked)
+const status = async (method: string, path: string, asked?: Asked) =>
+  (await ask(method, path, asked)).status
+
+/** Every route of an app's people: a good request, a bad one, the least role, and what nobody is answered. */
+const routes: {
+  method: string
+  path: string
+  good?: Asked
+  bad?: { path?: string; json?: unknown }
+  least: 'viewer' | 'admin' | 'owner'
+  nobody: 401 | 404
+}[] = [
+  { method: 'GET', path: '', least: 'viewer', nobody: 404 },
+  {
+    method: 'PUT',
+    path: '',
+    good: { json: { name: 'Other' } },
+    bad: { json: { name: 5 } },
+    least: 'admin',
+    nobody: 401,
+  },
+  { method: 'GET', path: '/admins', least: 'viewer', nobody: 401 },
+  {
+    method: 'PUT',
+    path: '/admins',
+    bad: { json: { email: 'x', role: 'king' } },
+    least: 'admin',
+    nobody: 401,
+  },
+  {
+    method: 'DELETE',
+    path: '/admins?accountId=00000000-0000-0000-0000-000000000000',
+    bad: { path: '/admins' },
+    least: 'admin',
+    nobody: 401,
+  },
+  {
+    method: 'POST',
+    path: '/credentials?target=m2m',
+    bad: { path: '/credentials?target=m2m&revokeOld=maybe' },
+    least: 'admin',
+    nobody: 401,
+  },
+  { method: 'GET', path: '/domains', least: 'viewer', nobody: 401 },
+  { method: 'POST', path: '/domains', bad: { json: {} }, least: 'admin', nobody: 401 },
+  {
+    method: 'DELETE',
+    path: '/domains?domainId=x',
+    bad: { path: '/domains' },
+    least: 'admin',
+    nobody: 401,
+  },
+  { method: 'GET', path: '/audit', bad: { path: '/audit?limit=0' }, least: 'admin', nobody: 401 },
+  { method: 'GET', path: '/signer/routing', least: 'viewer', nobody: 404 },
+  { method: 'GET', path: '/manifest', least: 'viewer', nobody: 404 },
+  {
+    method: 'PUT',
+    path: '/manifest',
+    good: { json: { excludedCapabilities: [] } },
+    bad: { json: { excludedCapabilities: 'all' } },
+    least: 'admin',
+    nobody: 401,
+  },
+  { method: 'GET', path: '/discovery-profiles', least: 'viewer', nobody: 404 },
+  {
+    method: 'POST',
+    path: '/discovery-profiles',
+    bad: { json: { name: 'x', topN: 5 } },
+    least: 'admin',
+    nobody: 401,
+  },
+  { method: 'GET', path: '/discovery-profiles/x', least: 'viewer', nobody: 404 },
+  {
+    method: 'PUT',
+    path: '/discovery-profiles/x',
+    good: { json: {} },
+    bad: { json: { name: null } },
+    least: 'admin',
+    nobody: 401,
+  },
+  { method: 'DELETE', path: '/discovery-profiles/x', least: 'admin', nobody: 401 },
+  { method: 'GET', path: '/keys', bad: { path: '/keys?limit=1001' }, least: 'viewer', nobody: 401 },
+  { method: 'POST', path: '/keys', bad: { json: { label: 5 } }, least: 'admin', nobody: 401 },
+  { method: 'DELETE', path: '/keys?keyId=x', bad: { path: '/keys' }, least: 'admin', nobody: 401 },
+  { method: 'DELETE', path: '', least: 'owner', nobody: 401 },
+]
+
+type Refused = [who: string, status: number]
+const outsiders: Record<401 | 404, Refused[]> = {
+  /** M2M or session: nobody is told that there is anything, and a wrong secret is a wrong secret. */
+  404: [
+    ['nobody', 404],
+    ['its client with a wrong secret', 401],
+    ['another client', 404],
+  ],
+  401: [
+    ['nobody', 401],
+    ['its client', 401],
+    ['another client', 401],
+  ],
+}
+const lesser: Record<'viewer' | 'admin' | 'owner', Refused[]> = {
+  viewer: [],
+  admin: [['a viewer', 403]],
+  owner: [
+    ['a viewer', 403],
+    ['an admin', 403],
+  ],
+}
+
+async function credentialOf(who: string): Promise<Asked> {
+  if (who === 'its client') return { authorization: app.basic }
+  if (who === 'its client with a wrong secret')
+    return { authorization: basicOf(app.m2mClientId, 'wrong') }
+  if (who === 'another client') return { authorization: (await console.newApp()).basic }
+  if (who === 'a session that is over') return { person: { ...owner, token: 'x'.repeat(43) } }
+  if (who === 'a member of another app')
+    return { person: await logInTo(console, await console.newApp(), 'owner') }
+  if (who === 'a viewer') return { person: await logInTo(console, app, 'viewer') }
+  if (who === 'an admin') return { person: await logInTo(console, app, 'admin') }
+  return {}
+}
+
+describe.each(routes)('$method $path', ({ method, path, good = {}, least, nobody }) => {
+  const send = (asked: Asked) => status(method, path, { ...good, ...asked })
+
+  it.each<Refused>([
+    ...outsiders[nobody],
+    ...lesser[least],
+    ['a session that is over', 401],
+    ['a member of another app', 404],
+  ])('is refused to %s with %i', async (who, expected) => {
+    expect(await send(await credentialOf(who))).toBe(expected)
+  })
+
+  it('answers another’s app, an unknown one and an m2m_ id alike', async () => {
+    const stranger = await logIn(console)
+    const bodies = await Promise.all(
+      [app.clientId, `app_${'0'.repeat(24)}`, app.m2mClientId, 'x'].map(async (clientId) => {
+        const answer = await console.ask(method, `/api/v1/apps/${clientId}${path}`, {
+          ...good,
+          person: stranger,
+        })
+        return { ...answer.body, status: answer.status, correlation_id: '' }
+      }),
+    )
+    expect(new Set(bodies.map((body) => JSON.stringify(body))).size).toBe(1)
+    expect(bodies[0]).toMatchObject({ status: 404, code: 'not_found' })
+  })
+})
+
+describe.each(routes.filter(({ method }) => method !== 'GET'))(
+  '$method $path',
+  ({ method, path, good = {} }) => {
+    it.each<Record<string, string>>([
+      { origin: 'https://evil.example' },
+      { origin: '' },
+      { origin: 'null' },
+      { 'x-csrf-token': '' },
+      { 'x-csrf-token': 'wrong' },
+    ])('wants a request of our own pages, not one with %j', async (headers) => {
+      expect(await status(method, path, { ...good, person: owner, headers })).toBe(403)
+    })
+  },
+)
+
+const faulty = routes.flatMap(({ bad, ...rest }) => (bad ? [{ ...rest, bad }] : []))
+
+describe.each(faulty)('a faulty $method $path', ({ method, path, bad, least, nobody }) => {
+  it.each<Refused>([['nobody', nobody], ['a member of another app', 404], ...lesser[least]])(
+    'is not judged for %s, but refused with %i',
+    async (who, expected) => {
+      const asked = {
+        ...(bad.json === undefined ? {} : { json: bad.json }),
+        ...(await credentialOf(who)),
+      }
+      expect(await status(method, bad.path ?? path, asked)).toBe(expected)
+    },
+  )
+
+  it('is refused with 400 to whoever may send it', async () => {
+    expect(
+      await status(method, bad.path ?? path, {
+        person: owner,
+        ...(bad.json === undefined ? {} : { json: bad.json }),
+      }),
+    ).toBe(400)
+  })
+})
+
+describe.each(routes.filter(({ nobody, path }) => nobody === 404 && !path.endsWith('/x')))(
+  '$method $path',
+  ({ method, path }) => {
+    it('is open to the app’s own client', async () => {
+      expect(await status(method, path, { authorization: app.basic })).toBe(200)
+    })
+  },
+)
+
+describe('apps', () => {
+  const all = '/api/v1/apps'
+
+  it('are made, listed, read, changed and ended by a session', async () => {
+    const person = await logIn(console)
+    const made = await console.ask('POST', all, { person, json: { name: 'Mine' } })
+    expect([made.status, made.headers.get('cache-control'), made.body['id']]).toEqual([
+      201,
+      'no-store',
+      made.body['clientId'],
+    ])
+    expect(made.body).toMatchObject({
+      status: 'approved',
+      m2mClientSecret: expect.stringMatching(/^svc_cs_/),
+    })
+    const one = `${all}/${String(made.body['clientId'])}`
+    const listed = await console.ask('GET', `${all}?limit=1`, { person })
+    expect(listed.body['apps']).toEqual([
+      expect.objectContaining({ clientId: made.body['clientId'], isOwner: true, role: 'owner' }),
+    ])
+    const changed = await console.ask('PUT', one, {
+      person,
+      json: { redirectUris: ['https://a.example/cb'], websiteUrl: null },
+    })
+    expect(changed.body).toMatchObject({
+      success: true,
+      oidcClient: { redirectUris: ['https://a.example/cb'] },
+    })
+    const read = await console.ask('GET', one, { person })
+    expect(read.body).toMatchObject({
+      name: 'Mine',
+      canEdit: true,
+      canDeleteApp: true,
+      billingPattern: 'per_user',
+      allowedScopes: 'openid sign:job',
+      m2mOidcClient: { clientId: made.body['m2mClientId'], hasSecret: true },
+      oidcClient: { hasSecret: false },
+    })
+    expect((await console.ask('DELETE', one, { person })).status).toBe(200)
+    expect((await console.ask('GET', one, { person })).status).toBe(404)
+    const basic = basicOf(String(made.body['m2mClientId']), String(made.body['m2mClientSecret']))
+    expect((await console.ask('GET', one, { authorization: basic })).status).toBe(401)
+  })
+
+  it('show an M2M client only what is meant for it', async () => {
+    const { body } = await ask('GET', '', { authorization: app.basic })
+    expect(body).toEqual({
+      clientId: app.clientId,
+      name: 'An app',
+      status: 'approved',
+      billingPattern: 'per_user',
+      allowedScopes: 'openid sign:job',
+      links: { manifest: `${base}/manifest` },
+    })
+    const token = await console.as(app.basic).issueMachineToken({})
+    expect((await ask('GET', '', { authorization: bearerOf(token.accessToken) })).body).toEqual(
+      body,
+    )
+  })
+
+  it('are nobody’s to make or list without a session', async () => {
+    expect((await console.ask('POST', all, { json: { name: 'x' } })).status).toBe(401)
+    expect((await console.ask('GET', all)).status).toBe(401)
+    expect((await console.ask('GET', `${all}?all=true`, { person: owner })).status).toBe(403)
+    for (const json of [
+      {},
+      { name: ' ' },
+      { name: 5 },
+      { name: 'x', allowedScopes: ['admin'] },
+      null,
+      [],
+    ]) {
+      expect((await console.ask('POST', all, { person: owner, json })).status).toBe(400)
+    }
+  })
+
+  it('take no more than the twentieth redirect URI, no fragment and no wildcard', async () => {
+    const uris = Array.from({ length: 21 }, (_, i) => `https://a.example/${i}`)
+    for (const redirectUris of [
+      uris,
+      ['https://a.example/#x'],
+      ['https://*.example/'],
+      'https://a.example/',
+      [5],
+    ]) {
+      expect(await status('PUT', '', { person: owner, json: { redirectUris } })).toBe(400)
+    }
+    expect(await status('PUT', '', { person: owner, json: { redirectUris: uris.slice(1) } })).toBe(
+      200,
+    )
+  })
+})
+
+describe('members', () => {
+  it('are added and changed by their address, and removed', async () => {
+    const { email, accountId } = await logIn(console)
+    const put = (role: string) => ask('PUT', '/admins', { person: owner, json: { email, role } })
+    expect([(await put('viewer')).status, (await put('admin')).status]).toEqual([201, 200])
+    expect((await ask('GET', '/admins')).body['members']).toHaveLength(2)
+    expect(await status('DELETE', `/admins?accountId=${accountId}`)).toBe(200)
+    expect(await status('DELETE', `/admins?accountId=${accountId}`)).toBe(404)
+    expect(await status('DELETE', `/admins?accountId=${owner.accountId}`)).toBe(409)
+    expect(
+      await status('PUT', '/admins', {
+        person: owner,
+        json: { email: 'nobody@example.com', role: 'admin' },
+      }),
+    ).toBe(404)
+  })
+})
+
+describe('credentials', () => {
+  it('rotate with an overlap, or at once, and never for the public client', async () => {
+    const first = await ask('POST', '/credentials?target=m2m')
+    expect(first.body).toMatchObject({
+      clientId: app.m2mClientId,
+      target: 'm2m',
+      clientSecret: expect.stringMatching(/^svc_cs_/),
+    })
+    expect(first.headers.get('cache-control')).toBe('no-store')
+    const works = async (secret: string) =>
+      (
+        await console.ask('GET', `${base}/users`, {
+          authorization: basicOf(app.m2mClientId, secret),
+        })
+      ).status
+    expect([await works(app.secret), await works(String(first.body['clientSecret']))]).toEqual([
+      200, 200,
+    ])
+    await ask('POST', '/credentials?target=m2m&revokeOld=true')
+    expect([await works(app.secret), await works(String(first.body['clientSecret']))]).toEqual([
+      401, 401,
+    ])
+    for (const query of ['', '?target=public', '?target=x', '?target=m2m&target=m2m']) {
+      expect(await status('POST', `/credentials${query}`)).toBe(400)
+    }
+  })
+
+  it('are made once for an Idempotency-Key', async () => {
+    const send = (query: string) =>
+      ask('POST', `/credentials?target=m2m${query}`, {
+        person: owner,
+        headers: { 'idempotency-key': 'one' },
+      })
+    const [first, again, other] = [await send(''), await send(''), await send('&revokeOld=true')]
+    expect(again.body['clientSecret']).toBe(first.body['clientSecret'])
+    expect([other.status, other.body['code']]).toEqual([409, 'idempotency_conflict'])
+  })
+})
+
+describe('domains', () => {
+  it('are normalised origins, each once', async () => {
+    const made = await ask('POST', '/domains', { person: owner, json: { domain: 'App.Example' } })
+    expect([made.status, made.body['origin']]).toEqual([201, 'https://app.example'])
+    const again = await ask('POST', '/domains', {
+      person: owner,
+      json: { domain: 'https://app.example/' },
+    })
+    expect([again.status, again.body['code']]).toEqual([409, 'conflict'])
+    expect(
+      await status('POST', '/domains', { person: owner, json: { domain: 'http://app.example' } }),
+    ).toBe(400)
+    expect((await ask('GET', '/domains')).body['domains']).toHaveLength(1)
+    expect(await status('DELETE', `/domains?domainId=${String(made.body['id'])}`)).toBe(200)
+    expect(await status('DELETE', `/domains?domainId=${String(made.body['id'])}`)).toBe(404)
+  })
+})
+
+describe('the audit log', () => {
+  it('tells who did what', async () => {
+    await ask('PUT', '', {
+      person: owner,
+      json: { name: 'New' },
+      headers: { 'x-correlation-id': 'corr-1' },
+    })
+    const { body } = await ask('GET', '/audit?action=app_updated')
+    expect(body['entries']).toEqual([
+      expect.objectContaining({
+        actor: owner.accountId,
+        action: 'app_updated',
+        status: 'success',
+        correlationId: 'corr-1',
+        details: { changed: 'name' },
+      }),
+    ])
+    expect(await status('GET', '/audit?cursor=x')).toBe(400)
+  })
+})
+
+describe('routing', () => {
+  it('is flat first, and nested once more for clients that read it there', async () => {
+    const flat = {
+      dmzUrl: 'http://localhost:8935',
+      jwksUrl: 'https://svc.example/api/v1/oidc/jwks',
+      webhookUrl: 'https://svc.example/webhooks/remote-signer',
+      meteringMode: 'stream',
+    }
+    const { text, body } = await ask('GET', '/signer/routing', { authorization: app.basic })
+    expect(text.startsWith('{"dmzUrl":')).toBe(true)
+    expect(body).toMatchObject({
+      ...flat,
+      clientId: app.clientId,
+      routing: { remoteDmzUrl: flat.dmzUrl, jwksUri: flat.jwksUrl },
+      patterns: { directDmz: flat },
+    })
+    expect((await ask('GET', '/signer/routing')).body).toEqual(body)
+  })
+})

@@ -1,0 +1,186 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { TestApp } from '../../core/support.ts'
+import { type Person, logInTo } from '../../support/people.ts'
+import { type Asked, type Console, startConsole } from '../console.ts'
+import { asRecord } from '../support.ts'
+
+let console: Console
+let app: TestApp
+let person: Person
+beforeAll(async () => {
+  console = await startConsole()
+})
+afterAll(() => console.stop())
+beforeEach(async () => {
+  app = await console.newApp()
+  person = await logInTo(console, app, 'admin')
+})
+
+const ask = (method: string, path: string, asked: Asked = { person }) =>
+  console.ask(method, `/api/v1/apps/${app.clientId}${path}`, asked)
+const read = (headers: Readonly<Record<string, string>> = {}) =>
+  ask('GET', '/manifest', { authorization: app.basic, headers })
+const exclude = (...pairs: object[]) =>
+  ask('PUT', '/manifest', { person, json: { excludedCapabilities: pairs } })
+
+describe('the manifest', () => {
+  it('is a stub with a strong ETag, on its way out', async () => {
+    const { status, body, headers } = await read()
+    expect([status, body]).toEqual([
+      200,
+      { capabilities: [], excludedCapabilities: [], manifestVersion: 'empty' },
+    ])
+    expect([headers.get('etag'), headers.get('deprecation'), headers.get('cache-control')]).toEqual(
+      ['"empty"', 'true', 'private, no-cache'],
+    )
+  })
+
+  it.each([
+    ['"empty"', 304, 0],
+    ['W/"empty"', 304, 0],
+    ['*', 304, 0],
+    ['"other", W/"empty"', 304, 0],
+    ['"other"', 200, 71],
+    ['empty', 200, 71],
+    ['', 200, 71],
+  ])('answers If-None-Match %s with %i and %i bytes', async (given, status, bytes) => {
+    const answer = await read({ 'if-none-match': given })
+    expect([answer.status, answer.headers.get('etag'), answer.text.length]).toEqual([
+      status,
+      '"empty"',
+      bytes,
+    ])
+  })
+
+  it('gives HEAD the same headers and no body', async () => {
+    const { status, text, headers } = await ask('HEAD', '/manifest', { authorization: app.basic })
+    expect([status, text, headers.get('etag'), headers.get('deprecation')]).toEqual([
+      200,
+      '',
+      '"empty"',
+      'true',
+    ])
+  })
+
+  it('changes its version with its content', async () => {
+    const { status, body, headers } = await exclude(
+      { pipeline: 'b', modelId: '*' },
+      { pipeline: 'a', modelId: 'm' },
+    )
+    expect([status, body['excludedCapabilities']]).toEqual([
+      200,
+      [
+        { pipeline: 'a', modelId: 'm' },
+        { pipeline: 'b', modelId: '*' },
+      ],
+    ])
+    expect(headers.get('etag')).toBe(`"${String(body['manifestVersion'])}"`)
+    expect((await read({ 'if-none-match': '"empty"' })).body).toEqual(body)
+    for (const wrong of [
+      [{ pipeline: 'a' }],
+      [{ pipeline: '', modelId: '*' }],
+      [5],
+      [{ pipeline: 'a', modelId: 'b', c: 1 }],
+    ]) {
+      expect(
+        (await ask('PUT', '/manifest', { person, json: { excludedCapabilities: wrong } })).status,
+      ).toBe(400)
+    }
+    expect((await ask('PUT', '/manifest', { person, json: {} })).status).toBe(400)
+  })
+})
+
+describe('discovery profiles', () => {
+  it('are created, listed, read, changed and deleted', async () => {
+    const made = await ask('POST', '/discovery-profiles', {
+      person,
+      json: {
+        name: 'Fast',
+        policy: { topN: 3, sortBy: 'price' },
+        capabilities: [
+          { pipeline: 'p', modelId: 'm', discoveryPolicy: { topN: 1 } },
+          { pipeline: 'p', modelId: 'n' },
+        ],
+      },
+    })
+    const path = `/discovery-profiles/${String(made.body['id'])}`
+    expect([made.status, Object.keys(made.body)]).toEqual([201, ['id']])
+    const profile = asRecord((await ask('GET', path, { authorization: app.basic })).body['profile'])
+    expect(profile).toMatchObject({
+      id: made.body['id'],
+      clientId: app.clientId,
+      name: 'Fast',
+      policy: { topN: 3, sortBy: 'price' },
+      capabilities: [
+        { pipeline: 'p', modelId: 'm', discoveryPolicy: { topN: 1 } },
+        { pipeline: 'p', modelId: 'n', discoveryPolicy: null },
+      ],
+    })
+    expect(
+      (await ask('GET', '/discovery-profiles', { authorization: app.basic })).body['profiles'],
+    ).toEqual([profile])
+    expect(
+      (await ask('PUT', path, { person, json: { policy: {}, capabilities: [] } })).body['success'],
+    ).toBe(true)
+    expect(asRecord((await ask('GET', path)).body['profile'])).toMatchObject({
+      name: 'Fast',
+      policy: {},
+      capabilities: [],
+    })
+    expect((await ask('DELETE', path)).body['success']).toBe(true)
+    for (const method of ['GET', 'DELETE']) expect((await ask(method, path)).status).toBe(404)
+    expect((await ask('PUT', path, { person, json: {} })).status).toBe(404)
+  })
+
+  it.each([
+    {},
+    { name: '' },
+    { name: 5 },
+    { name: 'x', policy: [] },
+    { name: 'x', policy: { topN: 0 } },
+    { name: 'x', policy: { sortBy: 'x' } },
+    { name: 'x', policy: { filters: { maxSwapRatio: 2 } } },
+    { name: 'x', capabilities: [{ pipeline: 'p' }] },
+    {
+      name: 'x',
+      capabilities: [
+        { pipeline: 'p', modelId: 'm' },
+        { pipeline: 'p', modelId: 'm' },
+      ],
+    },
+    { name: 'taken' },
+  ])('are refused with 400 for %j', async (json) => {
+    await ask('POST', '/discovery-profiles', { person, json: { name: 'Taken' } })
+    expect((await ask('POST', '/discovery-profiles', { person, json })).status).toBe(400)
+  })
+})
+
+describe('app-level keys', () => {
+  it('are made, listed and revoked, on their way out', async () => {
+    const made = await ask('POST', '/keys', { person, json: { label: 'ci' } })
+    expect([
+      made.status,
+      made.headers.get('deprecation'),
+      made.headers.get('cache-control'),
+    ]).toEqual([201, 'true', 'no-store'])
+    expect(made.body).toMatchObject({
+      id: made.body['keyId'],
+      apiKey: expect.stringMatching(/^svc_ak_/),
+      label: 'ci',
+    })
+    const listed = await ask('GET', '/keys')
+    expect(listed.text).not.toContain(String(made.body['apiKey']))
+    expect(listed.body['keys']).toEqual([
+      expect.objectContaining({
+        keyId: made.body['keyId'],
+        clientId: app.clientId,
+        status: 'active',
+        subscriptionId: null,
+      }),
+    ])
+    const gone = await ask('DELETE', `/keys?keyId=${String(made.body['keyId'])}`)
+    expect([gone.body['success'], gone.headers.get('deprecation')]).toEqual([true, 'true'])
+    expect((await ask('DELETE', '/keys?keyId=x')).status).toBe(404)
+    expect((await ask('POST', '/keys', { person, json: { subscriptionId: 'x' } })).status).toBe(404)
+  })
+})

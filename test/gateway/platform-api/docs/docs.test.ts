@@ -1,0 +1,76 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Harness, asRecord, startHarness } from '../../support.ts'
+
+let harness: Harness
+beforeAll(async () => {
+  harness = await startHarness()
+})
+afterAll(() => harness.stop())
+beforeEach(() => harness.core.reset())
+
+const session = { cookie: `__Host-tollgate_session=${'s'.repeat(43)}` }
+const get = (path: string, headers: Record<string, string> = {}) =>
+  harness.ask('GET', path, { authorization: null, headers })
+
+/** What a page loads, followed as a browser would. */
+async function loaded(page: string) {
+  const { text } = await get(page)
+  return [...text.matchAll(/(?:src|href)="(?<path>[^"]+)"/g)].map(
+    ({ groups }) => new URL(groups?.['path'] ?? '', `https://svc.example${page}`),
+  )
+}
+
+describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
+  it('is interactive, and every script, style and picture comes from here', async () => {
+    const { status, headers } = await get(page)
+    expect([status, headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8'])
+    const policy = headers.get('content-security-policy') ?? ''
+    expect(policy).toContain("default-src 'none'; script-src 'self';")
+    expect(policy.match(/https?:\S+/g)).toEqual(['https://svc.example;'])
+    const files = await loaded(page)
+    expect(files.length).toBeGreaterThan(4)
+    for (const { host, pathname } of files) {
+      expect(host).toBe('svc.example')
+      expect((await get(pathname)).status).toBe(200)
+    }
+  })
+
+  it('shows the document, and sends it to no validator elsewhere', async () => {
+    const script = (await loaded(page)).find(({ pathname }) =>
+      pathname.endsWith('swagger-initializer.js'),
+    )
+    const { text } = await get(script?.pathname ?? '')
+    expect(text).toContain('"validatorUrl":null')
+    expect((await get('/api/v1/docs/json')).text).toBe((await get('/api/v1/openapi.json')).text)
+  })
+})
+
+describe('the internal documents', () => {
+  const all = [
+    '/api/v1/internal/openapi.json',
+    '/api/v1/internal/docs',
+    '/api/v1/internal/docs/json',
+  ]
+
+  it.each(all)('%s is 401 without a session and never stored', async (path) => {
+    harness.core.refuse('checkCaller', 'TOKEN_INVALID')
+    for (const headers of [{}, session]) {
+      const answer = await get(path, headers)
+      expect([answer.status, answer.headers.get('cache-control')]).toEqual([401, 'no-store'])
+      expect(answer.body).toMatchObject({ code: 'token_invalid' })
+    }
+  })
+
+  it.each(all)('%s opens to a session, which core has judged', async (path) => {
+    const answer = await get(path, session)
+    expect([answer.status, answer.headers.get('cache-control')]).toEqual([200, 'no-store'])
+    expect(harness.core.last()).toMatchObject({ rpc: 'checkCaller', request: { kind: 'session' } })
+  })
+
+  it('list what the public one does not', async () => {
+    const { body } = await get('/api/v1/internal/openapi.json', session)
+    const internal = '/api/v1/internal/openapi.json'
+    expect(Object.keys(asRecord(body['paths']))).toContain(internal)
+    expect(Object.keys(asRecord(harness.document['paths']))).not.toContain(internal)
+  })
+})

@@ -1,0 +1,186 @@
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { hostileText, spoiltJson } from '../../../support/hostile.ts'
+import {
+  type Operation,
+  type Real,
+  type RealApp,
+  addressFor,
+  bodyFor,
+  operationsOf,
+  sample,
+  startReal,
+} from '../../real.ts'
+import { asRecord, documentChecker } from '../../support.ts'
+
+const seed = Number(process.env['FUZZ_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
+
+let real: Real
+let app: RealApp
+let other: RealApp
+let operations: readonly Operation[]
+let check: Awaited<ReturnType<typeof documentChecker>>
+beforeAll(async () => {
+  real = await startReal()
+  app = await real.newApp('documented')
+  other = await real.newApp('other')
+  const found = await operationsOf(real.url, app.session)
+  operations = found.operations
+  check = await documentChecker(found.document, { strict: true })
+})
+afterAll(() => real.stop())
+
+interface Sent extends RequestInit {
+  readonly path: string
+  readonly method: string
+}
+
+async function ask({ path, ...init }: Sent): Promise<number> {
+  const response = await fetch(real.url + path, { redirect: 'manual', ...init })
+  const text = await textOf(response)
+  const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
+  const body: unknown = json ? JSON.parse(text) : {}
+  const answer = {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: Array.isArray(body) ? {} : asRecord(body),
+  }
+  if (!Array.isArray(body))
+    check({ method: init.method, path: new URL(response.url).pathname, answer })
+  return response.status
+}
+
+/** A stream has no end to wait for. */
+async function textOf(response: Response): Promise<string> {
+  if (!response.headers.get('content-type')?.startsWith('text/event-stream')) return response.text()
+  await response.body?.cancel()
+  return ''
+}
+
+const credentials = (): Readonly<Record<string, string>>[] => [
+  {},
+  { authorization: app.basic },
+  { authorization: app.machineToken },
+  { authorization: app.userToken },
+  { authorization: app.apiKey },
+  app.session,
+  other.session,
+  { cookie: app.session['cookie'] ?? '' },
+  { authorization: other.basic },
+  { authorization: 'Basic nonsense' },
+  { authorization: 'Bearer nonsense' },
+  { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
+]
+
+const headersOf = ({ headers }: RequestInit): Record<string, string> =>
+  Object.fromEntries(new Headers(headers))
+
+/** All but the deletion of the app that the others need. */
+const keeping = () =>
+  operations.filter(({ method, path }) => method !== 'DELETE' || path !== '/api/v1/apps/{clientId}')
+
+describe('every route', () => {
+  it('is in the document that this test is made from', () => {
+    expect(operations.length).toBeGreaterThan(30)
+  })
+
+  it('answers whoever calls it only as it is documented', async () => {
+    const good = new Set<string>()
+    const clientIds = [app.clientId, other.m2mClientId]
+    const callers = credentials().flatMap((credential) =>
+      clientIds.map((clientId) => ({ credential, clientId })),
+    )
+    const calls = keeping().flatMap((operation) =>
+      callers.map((caller) => ({ operation, ...caller })),
+    )
+    for (const { operation, credential, clientId } of calls) {
+      const body = bodyFor(operation)
+      const path = addressFor(operation, { clientId })
+      const status = await ask({
+        method: operation.method,
+        path,
+        ...body,
+        headers: { ...headersOf(body), ...credential },
+      })
+      if (status < 300) good.add(`${operation.method} ${operation.path}`)
+    }
+    // What is only ever refused is not much of a test.
+    expect(good.size).toBeGreaterThan(operations.length / 3)
+  }, 120_000)
+
+  it('answers bad bodies only as it is documented', async () => {
+    const bodies = [
+      '',
+      '{',
+      'null',
+      '[]',
+      '1',
+      '"x"',
+      '{"a":{"b":[1]}}',
+      `{"name":"${'x'.repeat(3_000)}"}`,
+      'a=b&a=b',
+    ]
+    const types = ['application/json', 'application/x-www-form-urlencoded', 'text/plain']
+    const sent = bodies.flatMap((body) =>
+      types.flatMap((type) =>
+        [{ authorization: app.basic }, app.session].map((credential) => ({
+          body,
+          headers: { 'content-type': type, ...credential },
+        })),
+      ),
+    )
+    const statuses = new Set<number>()
+    for (const operation of keeping().filter(({ body }) => body !== null)) {
+      const path = addressFor(operation, { clientId: app.clientId })
+      for (const each of sent) statuses.add(await ask({ method: operation.method, path, ...each }))
+    }
+    expect([...statuses]).toEqual(expect.arrayContaining([400, 415]))
+    expect(statuses).not.toContain(500)
+  }, 120_000)
+
+  it(`answers what nobody would send only as it is documented (FUZZ_SEED=${seed})`, async () => {
+    const chosen = fc
+      .record({
+        operation: fc.constantFrom(...keeping()),
+        text: hostileText,
+        credential: fc.constantFrom(...credentials()),
+      })
+      .chain(({ operation, ...rest }) =>
+        fc.record({
+          operation: fc.constant(operation),
+          rest: fc.constant(rest),
+          body:
+            operation.body === null
+              ? fc.constant(null)
+              : spoiltJson({ x: 1, ...Object(sample(operation.body)) }),
+        }),
+      )
+    const statuses = new Set<number>()
+    await fc.assert(
+      fc.asyncProperty(chosen, async ({ operation, rest, body }) => {
+        const clientId = app.clientId
+        const text = rest.text.toWellFormed()
+        const values = {
+          clientId,
+          externalUserId: text || 'x',
+          id: text || 'x',
+          domainId: text || 'x',
+          memberId: text || 'x',
+        }
+        const path = addressFor(operation, values)
+        // Dot segments would make it another route.
+        if (/\/(\.|%2e){1,2}(\/|$|\?)/i.test(path)) return
+        const status = await ask({
+          method: operation.method,
+          path: path.slice(0, 8_000),
+          ...(body === null ? {} : { body: body.toWellFormed() }),
+          headers: { 'content-type': 'application/json', ...rest.credential },
+        })
+        statuses.add(status)
+      }),
+      { seed, numRuns: 600 },
+    )
+    expect(statuses).not.toContain(500)
+  }, 120_000)
+})

@@ -1,0 +1,269 @@
+import { randomUUID } from 'node:crypto'
+import { type Grants, sessionOf } from '../oidc/support.ts'
+import { asRecord } from '../../support.ts'
+
+type Headers = Readonly<Record<string, string>>
+
+/** One call of the story: everything that an example cannot know beforehand. */
+export interface Step {
+  readonly operation: string
+  readonly status: number
+  readonly headers?: Headers
+  readonly query?: Readonly<Record<string, string>>
+  readonly path?: Readonly<Record<string, string>>
+  /** Members of the example body that must be real. */
+  readonly real?: Readonly<Record<string, string>>
+}
+
+export interface Told {
+  readonly step: Step
+  readonly status: number
+  readonly answer: unknown
+}
+
+export type Bodies = (operation: string) => object | undefined
+
+const apps = '/api/v1/apps/{clientId}'
+const user = `${apps}/users/{externalUserId}`
+const oidc = '/api/v1/oidc'
+const form = 'application/x-www-form-urlencoded'
+
+/** Calls every operation of the document once, the bodies being its examples; gives the answers. */
+export async function tellStory(
+  grants: Grants,
+  { bodies, forms }: { bodies: Bodies; forms: ReadonlySet<string> },
+) {
+  const { app, real } = grants
+  const told: Told[] = []
+  const m2m = { authorization: app.basic }
+  const owner = app.session
+  const grace = { externalUserId: 'grace' }
+  const noted = new Map<string, string>()
+  const note = (name: string): string => noted.get(name) ?? 'missing'
+
+  async function step(given: Step): Promise<Record<string, unknown>> {
+    const { operation, status, headers = m2m, query, path, real: realBody } = given
+    const [method = '', template = ''] = operation.split(' ')
+    const values: Record<string, string> = {
+      clientId: app.clientId,
+      externalUserId: 'ada',
+      ...path,
+    }
+    const address = template.replace(/\{(\w+)\}/g, (_, name: string) => values[name] ?? name)
+    const example = bodies(operation)
+    const body = example && { ...example, ...realBody }
+    const isForm = forms.has(operation)
+    const response = await fetch(
+      `${real.url}${address}${query ? `?${new URLSearchParams(query)}` : ''}`,
+      {
+        method: method.toUpperCase(),
+        headers: {
+          ...headers,
+          ...(body && { 'content-type': isForm ? form : 'application/json' }),
+        },
+        ...(body && {
+          body: isForm
+            ? new URLSearchParams(
+                Object.fromEntries(
+                  Object.entries(body).map(([name, value]) => [name, String(value)]),
+                ),
+              )
+            : JSON.stringify(body),
+        }),
+      },
+    )
+    const answer: unknown = JSON.parse(await response.text())
+    if (response.status !== status)
+      throw new Error(`${operation}: ${response.status} ${JSON.stringify(answer)}`)
+    told.push({ step: given, status: response.status, answer })
+    return Array.isArray(answer) ? {} : asRecord(answer)
+  }
+
+  const secret = {
+    client_id: app.m2mClientId,
+    client_secret: Buffer.from(app.basic.slice(6), 'base64').toString().split(':')[1] ?? '',
+  }
+  await step({ operation: 'get /health', status: 200, headers: {} })
+  for (const path of [
+    '/api/v1/openapi.json',
+    `${oidc}/.well-known/openid-configuration`,
+    '/.well-known/openid-configuration',
+    '/.well-known/oauth-authorization-server/api/v1/oidc',
+    `${oidc}/jwks`,
+  ]) {
+    await step({ operation: `get ${path}`, status: 200 })
+  }
+  await step({ operation: 'get /api/v1/subscriptions', status: 200, headers: owner })
+
+  await step({ operation: `post ${apps}/users`, status: 201 })
+  await step({ operation: `post ${apps}/users`, status: 200 })
+  await step({ operation: `put ${apps}/users`, status: 200 })
+  await step({ operation: `get ${apps}/users`, status: 200 })
+  const token = String(
+    (await step({ operation: `post ${user}/token`, status: 200 }))['access_token'],
+  )
+  const key = await step({ operation: `post ${user}/keys`, status: 201 })
+  await step({
+    operation: `post ${apps}/auth/api-key/token`,
+    status: 200,
+    headers: { authorization: `Bearer ${key['apiKey']}` },
+  })
+  await step({
+    operation: 'get /api/v1/auth/validate',
+    status: 200,
+    headers: { authorization: `Bearer ${key['apiKey']}` },
+  })
+  await step({ operation: `get ${user}/keys`, status: 200 })
+  await step({
+    operation: `delete ${user}/keys`,
+    status: 200,
+    query: { keyId: String(key['keyId']) },
+  })
+  await step({ operation: `post ${user}/allowances`, status: 200 })
+  for (const name of ['allowances', 'credits'])
+    await step({ operation: `get ${user}/${name}`, status: 200 })
+  for (const base of ['/api/v1/builder/apps/{clientId}', apps]) {
+    await step({ operation: `get ${base}/usage`, status: 200, query: { groupBy: 'user' } })
+    await step({
+      operation: `get ${base}/usage/balance`,
+      status: 200,
+      query: { externalUserId: 'ada' },
+    })
+  }
+  for (const name of ['requests', 'loss'])
+    await step({ operation: `get /api/v1/builder/apps/{clientId}/usage/${name}`, status: 200 })
+  const own = { authorization: `Bearer ${token}` }
+  await step({ operation: 'get /api/v1/user/usage/requests', status: 200, headers: own })
+  await step({ operation: 'get /api/v1/user/usage', status: 200, headers: own })
+  await step({ operation: 'get /api/v1/user/usage/balance', status: 200, headers: own })
+
+  await step({ operation: `post ${oidc}/token`, status: 200, headers: {}, real: secret })
+  for (const path of ['device/auth', 'device_authorization']) {
+    const started = await step({
+      operation: `post ${oidc}/${path}`,
+      status: 200,
+      headers: {},
+      real: { client_id: app.clientId },
+    })
+    noted
+      .set('userCode', String(started['user_code']))
+      .set('deviceCode', String(started['device_code']))
+  }
+  await grants.devices.decide(sessionOf(app), note('userCode'), 'approve')
+  const login = await grants.token({
+    grant_type: 'urn:ietf:params:oauth:grant-type:device_code',
+    device_code: note('deviceCode'),
+    client_id: app.clientId,
+  })
+  const loggedIn = { authorization: `Bearer ${String(login.body['access_token'])}` }
+  for (const method of ['get', 'post']) {
+    for (const path of ['me', 'userinfo'])
+      await step({ operation: `${method} ${oidc}/${path}`, status: 200, headers: loggedIn })
+  }
+  await step({
+    operation: 'post /api/signer/device/exchange',
+    status: 200,
+    headers: {},
+    real: { deviceToken: String(login.body['access_token']), clientId: app.clientId },
+  })
+  await step({
+    operation: `post ${apps}/oidc/token`,
+    status: 200,
+    headers: {},
+    real: { subject_token: token },
+  })
+  await grants.token(
+    {
+      grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+      subject_token: token,
+      subject_token_type: 'urn:ietf:params:oauth:token-type:access_token',
+    },
+    app.basic,
+  )
+  const listed = await step({ operation: `get ${user}/signer-sessions`, status: 200 })
+  const [session] = Array.isArray(listed['sessions']) ? listed['sessions'].map(asRecord) : []
+  await step({
+    operation: `delete ${user}/signer-sessions`,
+    status: 200,
+    query: { sessionId: String(session?.['sessionId']) },
+  })
+  for (const path of ['introspection', 'revocation']) {
+    await step({
+      operation: `post ${oidc}/token/${path}`,
+      status: 200,
+      headers: {},
+      real: { ...secret, token },
+    })
+  }
+  await step({ operation: `delete ${apps}/users`, status: 200, query: grace })
+
+  const made = await step({ operation: 'post /api/v1/apps', status: 201, headers: owner })
+  const mine = { clientId: String(made['clientId']) }
+  const managed = { headers: owner, path: mine }
+  await step({ operation: 'get /api/v1/apps', status: 200, headers: owner })
+  await step({ operation: `put ${apps}`, status: 200, ...managed })
+  await step({ operation: `get ${apps}`, status: 200, ...managed })
+  const colleague = await real.newAccount(`${randomUUID()}@example.com`)
+  const member = await step({
+    operation: `put ${apps}/admins`,
+    status: 201,
+    ...managed,
+    real: { email: colleague },
+  })
+  await step({
+    operation: `put ${apps}/admins`,
+    status: 200,
+    ...managed,
+    real: { email: colleague },
+  })
+  await step({ operation: `get ${apps}/admins`, status: 200, ...managed })
+  await step({
+    operation: `delete ${apps}/admins`,
+    status: 200,
+    ...managed,
+    query: { accountId: String(member['accountId']) },
+  })
+  await step({
+    operation: `post ${apps}/credentials`,
+    status: 200,
+    ...managed,
+    query: { target: 'm2m' },
+  })
+  const domain = await step({ operation: `post ${apps}/domains`, status: 201, ...managed })
+  await step({ operation: `get ${apps}/domains`, status: 200, ...managed })
+  await step({
+    operation: `delete ${apps}/domains`,
+    status: 200,
+    ...managed,
+    query: { domainId: String(domain['id']) },
+  })
+  await step({ operation: `get ${apps}/signer/routing`, status: 200, ...managed })
+  await step({ operation: `put ${apps}/manifest`, status: 200, ...managed })
+  await step({ operation: `get ${apps}/manifest`, status: 200, ...managed })
+  const profile = await step({
+    operation: `post ${apps}/discovery-profiles`,
+    status: 201,
+    ...managed,
+  })
+  const one = { ...managed, path: { ...mine, id: String(profile['id']) } }
+  await step({ operation: `get ${apps}/discovery-profiles`, status: 200, ...managed })
+  for (const method of ['put', 'get', 'delete'])
+    await step({ operation: `${method} ${apps}/discovery-profiles/{id}`, status: 200, ...one })
+  const appKey = await step({ operation: `post ${apps}/keys`, status: 201, ...managed })
+  await step({ operation: `get ${apps}/keys`, status: 200, ...managed })
+  await step({
+    operation: `delete ${apps}/keys`,
+    status: 200,
+    ...managed,
+    query: { keyId: String(appKey['keyId']) },
+  })
+  await step({ operation: `get ${apps}/audit`, status: 200, ...managed })
+  await step({ operation: `delete ${apps}`, status: 200, ...managed })
+  await step({
+    operation: 'post /api/v1/ingest/events',
+    status: 200,
+    headers: { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
+    real: { client_id: app.clientId, usage_subject: 'ada' },
+  })
+  return told
+}

@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { examples } from '../../../../gateway/platform-api/docs/examples.ts'
+import { type Told, tellStory } from './examples-story.ts'
+import { type Grants, startGrants } from '../oidc/support.ts'
+import { asRecord, documentChecker } from '../../support.ts'
+
+let grants: Grants
+let document: Record<string, unknown>
+let told: readonly Told[]
+beforeAll(async () => {
+  grants = await startGrants()
+  document = asRecord(await (await fetch(`${grants.real.url}/api/v1/openapi.json`)).json())
+  const forms = new Set(
+    operations()
+      .filter(({ types }) => types.includes('application/x-www-form-urlencoded'))
+      .map(({ name }) => name),
+  )
+  told = await tellStory(grants, { forms, bodies: (operation) => examples[operation]?.body })
+})
+afterAll(() => grants.stop())
+
+// Its answer is the document that the examples stand in.
+const itself = 'get /api/v1/openapi.json'
+
+/** The operations of the document: the content types of the body, and the statuses of success that have a body. */
+function operations() {
+  return Object.entries(asRecord(document['paths'])).flatMap(([path, item]) =>
+    Object.entries(asRecord(item)).map(([method, value]) => {
+      const operation = asRecord(value)
+      const content =
+        operation['requestBody'] === undefined
+          ? {}
+          : asRecord(asRecord(operation['requestBody'])['content'])
+      const statuses = Object.entries(asRecord(operation['responses']))
+        // An event stream shows its own; it has no end that could be compared.
+        .filter(
+          ([status, response]) =>
+            status.startsWith('2') &&
+            'application/json' in asRecord(asRecord(response)['content'] ?? {}),
+        )
+        .map(([status]) => status)
+      return {
+        name: `${method} ${path}`,
+        types: Object.keys(content),
+        content,
+        statuses,
+        responses: asRecord(operation['responses']),
+      }
+    }),
+  )
+}
+
+const shown = (media: unknown): unknown[] =>
+  Object.values(asRecord(media)).map((each) => asRecord(each)['example'])
+
+/** The kind of a text, so that an id is not taken for a time. */
+const kinds: readonly [string, RegExp][] = [
+  ['uuid', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/],
+  ['time', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/],
+  ['digits', /^\d+$/],
+  ['app', /^app_[0-9a-f]{24}$/],
+  ['m2m', /^m2m_[0-9a-f]{24}$/],
+  ['secret', /svc_[a-z]{2}_/],
+  ['jwt', /^[\w-]+\.[\w-]+\.[\w-]+$/],
+  ['url', /^https?:\/\//],
+  ['email', /@/],
+]
+
+function kindOf(value: unknown): string {
+  if (typeof value !== 'string') return value === null ? 'null' : typeof value
+  return kinds.find(([, form]) => form.test(value))?.[0] ?? 'text'
+}
+
+/** Where an example is not like what was answered: another name or another kind. What a list shows must be in the list. */
+function differences(example: unknown, real: unknown, at: string): string[] {
+  if (Array.isArray(example) && Array.isArray(real)) {
+    if (example.length === 0 || real.length === 0)
+      return example.length === real.length ? [] : [`${at}: one list is empty`]
+    return example.flatMap((each: unknown, i) =>
+      real.some((other) => differences(each, other, at).length === 0)
+        ? []
+        : differences(each, real[0], `${at}[${i}]`),
+    )
+  }
+  if (kindOf(example) !== kindOf(real)) return [`${at}: ${kindOf(example)}, but ${kindOf(real)}`]
+  if (typeof example !== 'object' || example === null) return []
+  const [shownNames, realNames] = [
+    Object.keys(example).toSorted(),
+    Object.keys(asRecord(real)).toSorted(),
+  ]
+  if (shownNames.join() !== realNames.join())
+    return [`${at}: ${shownNames.join()}, but ${realNames.join()}`]
+  return Object.entries(example).flatMap(([name, each]) =>
+    differences(each, asRecord(real)[name], `${at}.${name}`),
+  )
+}
+
+describe('the examples of the document', () => {
+  it('are there for every body and every answer of success, and for nothing else', () => {
+    const lacking = operations()
+      .filter(({ name }) => name !== itself)
+      .flatMap(({ name, types, content, statuses, responses }) => [
+        ...(types.length > 0 && !shown(content).every(Boolean) ? [`${name}: body`] : []),
+        ...statuses
+          .filter((status) => !shown(asRecord(responses[status])['content']).every(Boolean))
+          .map((status) => `${name}: ${status}`),
+      ])
+    expect(lacking).toEqual([])
+    const names = new Set(operations().map(({ name }) => name))
+    // Only where the sidecar's handler is mounted.
+    expect(Object.keys(examples).filter((name) => !names.has(name))).toEqual([
+      'post /webhooks/remote-signer',
+    ])
+  })
+
+  it('satisfy the schemas that they stand beside', async () => {
+    const check = await documentChecker(document, { strict: true })
+    expect(Object.keys(examples).length).toBeGreaterThan(50)
+    for (const { name, statuses } of operations().filter((each) => each.name !== itself)) {
+      const [method = '', template = ''] = name.split(' ')
+      for (const status of statuses) {
+        const headers = new Headers({ 'content-type': 'application/json' })
+        const body = asRecord(examples[name]?.answers[status])
+        check({
+          method: method.toUpperCase(),
+          path: template.replace(/\{\w+\}/g, 'x'),
+          answer: { status: Number(status), headers, text: '', body },
+        })
+      }
+    }
+  })
+
+  it('are what a real core answers to them, name by name and kind by kind', () => {
+    const seen = told.filter(({ step }) => step.operation !== itself)
+    expect(seen.length).toBeGreaterThan(60)
+    expect(
+      seen.flatMap(({ step, status, answer }) =>
+        differences(
+          examples[step.operation]?.answers[status],
+          answer,
+          `${step.operation} ${status}`,
+        ),
+      ),
+    ).toEqual([])
+    const covered = new Set(seen.map(({ step, status }) => `${step.operation} ${status}`))
+    const all = operations()
+      .filter(({ name }) => name !== itself)
+      .flatMap(({ name, statuses }) => statuses.map((status) => `${name} ${status}`))
+    expect(all.filter((each) => !covered.has(each))).toEqual([])
+  })
+})

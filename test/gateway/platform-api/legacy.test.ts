@@ -1,0 +1,151 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { clientId } from '../../fakes/gateway-core.ts'
+import { type Harness, publicUrl, startHarness } from '../support.ts'
+
+const secret = 'ingest-secret-of-at-least-32-characters'
+let harness: Harness
+let closed: Harness
+beforeAll(async () => {
+  harness = await startHarness({ edge: { ingestSecret: secret } })
+  closed = await startHarness()
+})
+afterAll(() => Promise.all([harness.stop(), closed.stop()]))
+beforeEach(() => harness.core.reset())
+
+const app = `/api/v1/apps/${clientId}`
+const session = { cookie: `__Host-tollgate_session=${'s'.repeat(43)}` }
+
+describe('a removed route', () => {
+  it.each([
+    ['POST', '/api/signer/generate-live-payment', 'signer/routing'],
+    ['POST', '/api/signer/sign-orchestrator-info', 'signer/routing'],
+    ['POST', '/api/signer/sign-byoc-job', 'signer/routing'],
+    ['GET', '/api/signer/discover-orchestrators', 'signer/routing'],
+    ['POST', `${app}/usage/signed-tickets`, 'event stream'],
+    ['POST', `${app}/users/ada/credits`, 'allowances'],
+    ['POST', '/api/v1/subscriptions', 'plans'],
+    ['DELETE', '/api/v1/subscriptions', 'plans'],
+  ])(
+    '%s %s is 410 to everyone, whatever they send, and names what to use instead',
+    async (method, path, instead) => {
+      for (const given of [
+        { authorization: null },
+        { authorization: 'Basic broken' },
+        ...(method === 'GET' ? [] : [{ text: '{', headers: { 'content-type': 'text/plain' } }]),
+      ]) {
+        const { status, headers, body } = await harness.ask(method, path, given)
+        expect([status, headers.get('deprecation'), headers.get('content-type')]).toEqual([
+          410,
+          'true',
+          'application/problem+json; charset=utf-8',
+        ])
+        expect(body).toMatchObject({
+          code: 'route_gone',
+          error: 'route_gone',
+          status: 410,
+          type: `${publicUrl}/problems/route-gone`,
+        })
+        expect(body['detail']).toContain(instead)
+      }
+      expect(harness.core.calls).toEqual([])
+    },
+  )
+})
+
+describe('GET /api/v1/subscriptions', () => {
+  it('answers a session with an empty list and a word about it', async () => {
+    const { status, headers, body } = await harness.ask('GET', '/api/v1/subscriptions', {
+      authorization: null,
+      headers: session,
+    })
+    expect([status, headers.get('deprecation')]).toEqual([200, 'true'])
+    expect(body).toEqual({ subscriptions: [], deprecation: expect.stringContaining('plans') })
+  })
+
+  it('is 401 to everyone else', async () => {
+    harness.core.refuse('checkCaller', 'TOKEN_INVALID')
+    expect((await harness.ask('GET', '/api/v1/subscriptions')).status).toBe(401)
+    expect(
+      (await harness.ask('GET', '/api/v1/subscriptions', { authorization: null, headers: session }))
+        .status,
+    ).toBe(401)
+  })
+})
+
+describe('POST /api/v1/ingest/events', () => {
+  const url = '/api/v1/ingest/events'
+  const event = {
+    id: 'e-1',
+    type: 'create_signed_ticket',
+    data: { auth_id: `${clientId}:ada`, request_id: 'r-1' },
+  }
+  const send = (json: unknown, authorization: string | null = `Bearer ${secret}`) =>
+    harness.ask('POST', url, { json, authorization })
+
+  it('says what it would make of an event, and keeps nothing', async () => {
+    const { status, body } = await send(event)
+    expect(status).toBe(200)
+    expect(body).toEqual({
+      ok: true,
+      diagnostic: true,
+      ingested: false,
+      duplicate: false,
+      requestId: 'r-1',
+      clientId,
+      externalUserId: 'ada',
+      correlation_id: expect.any(String),
+    })
+    expect(harness.core.names()).toEqual(['findApp'])
+    const flat = await send({
+      type: 'create_signed_ticket',
+      client_id: clientId,
+      usage_subject: 'bob',
+      id: 'e-2',
+    })
+    expect(flat.body).toMatchObject({ externalUserId: 'bob', requestId: 'e-2' })
+  })
+
+  it.each([
+    ['another type', { ...event, type: 'x' }, 'type must be create_signed_ticket'],
+    ['no client', { ...event, data: { request_id: 'r' } }, 'client_id is required'],
+    [
+      'no user',
+      { ...event, data: { client_id: clientId } },
+      'usage_subject or external_user_id is required',
+    ],
+    ['no id', { type: event.type, data: { auth_id: 'a:b' } }, 'request_id or id is required'],
+    ['no object', [1], 'the body must be a JSON object'],
+  ])('is 400 for %s', async (_, json, detail) => {
+    expect((await send(json)).body).toMatchObject({ status: 400, detail })
+  })
+
+  it('is 404 for an app that is not there', async () => {
+    harness.core.refuse('findApp', 'NOT_FOUND')
+    expect((await send(event)).status).toBe(404)
+  })
+
+  it.each([null, 'Bearer wrong', `Basic ${secret}`, 'Bearer undefined'])(
+    'is 401 for %s, before the body is looked at',
+    async (authorization) => {
+      expect((await send('not an object', authorization)).status).toBe(401)
+      expect(harness.core.calls).toEqual([])
+    },
+  )
+
+  it('refuses everyone where no secret is set', async () => {
+    for (const authorization of [null, 'Bearer undefined', 'Bearer ', `Bearer ${secret}`]) {
+      expect((await closed.ask('POST', url, { json: event, authorization })).status).toBe(401)
+    }
+  })
+})
+
+describe('GET …/users/{externalUserId}/credits', () => {
+  it('reads the allowance under its old name, and says where it is now', async () => {
+    const { status, headers, body } = await harness.ask('GET', `${app}/users/a%2Fb/credits`)
+    expect([status, headers.get('deprecation')]).toEqual([200, 'true'])
+    expect(headers.get('link')).toBe(
+      `<${publicUrl}${app}/users/a%2Fb/allowances>; rel="successor-version"`,
+    )
+    expect(body).toEqual((await harness.ask('GET', `${app}/users/a%2Fb/allowances`)).body)
+  })
+})

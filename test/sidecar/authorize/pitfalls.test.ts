@@ -1,0 +1,96 @@
+import { SignJWT } from 'jose'
+import { describe, expect, it } from 'vitest'
+import { newSecret } from '../../../core/lib/crypto.ts'
+import { firstCall, laterCall } from '../signer-bodies.ts'
+import { secret, startHarness, vectorNow } from '../support.ts'
+import { issuer, newSigningKey, sign } from '../identity/tokens.ts'
+
+const key = await newSigningKey('k1')
+const free = { AuthID: '' }
+
+/** Identity facts, section 15: what a toy implementation gets wrong, by its numbers and in its words. */
+describe('the webhook', () => {
+  it('25: signals a rejection over HTTP 200 with status in the body, without auth_id; and answers nobody when WEBHOOK_SECRET is unset', async () => {
+    const { authorize } = await startHarness()
+    const refused = await authorize(firstCall({ key: 'sk_live_unknown' }))
+    expect([refused.transport, refused.json['status'], 'auth_id' in refused.json]).toEqual([
+      200,
+      401,
+      false,
+    ])
+    const closed = await startHarness({ env: { WEBHOOK_SECRET: '' } })
+    expect((await closed.authorize(firstCall())).transport).toBe(401)
+    expect((await closed.authorize(firstCall(), { authorization: 'Bearer ' })).transport).toBe(401)
+  })
+
+  it('26: understands both body shapes, header names in any case, and every transport-secret header', async () => {
+    const { authorize } = await startHarness()
+    const { headers, state } = firstCall()
+    const shapes = [
+      { headers, state },
+      { authorization: headers.Authorization[0], payload: { state } },
+      { headers: { aUTHORIZATION: headers.Authorization }, state },
+    ]
+    for (const body of shapes) expect((await authorize(body)).json['status']).toBe(200)
+    for (const name of [
+      'authorization',
+      'x-api-key',
+      'x-webhook-secret',
+      'livepeer-clearinghouse-token',
+    ]) {
+      const value = name === 'authorization' ? `Bearer ${secret}` : secret
+      expect((await authorize(firstCall(), { [name]: value })).json['status']).toBe(200)
+      expect((await authorize(firstCall(), { [name]: `${value}x` })).transport).toBe(401)
+    }
+  })
+
+  it("27: returns an expiry of its own, not the token's; caches no failed look-up, and does not fail open", async () => {
+    const { authorize, core } = await startHarness()
+    core.script.jwks = { keys: [key.jwk] }
+    const token = await sign(key, { exp: vectorNow + 3600 })
+    const { json } = await authorize(laterCall(token, free))
+    expect(Number(json['expiry'])).toBeLessThanOrEqual(vectorNow + 60)
+    core.script.failing = true
+    expect((await authorize(firstCall())).json['status']).toBe(503)
+    core.script.failing = false
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+  })
+
+  it('28: trusts no headers without proof, falls through to nothing weaker, accepts neither HS256 nor a token without exp, and knows opaque sessions', async () => {
+    const harness = await startHarness({ keyShape: null })
+    const { authorize, core } = harness
+    core.script.jwks = { keys: [key.jwk] }
+    const status = async (body: unknown) => (await authorize(body)).json['status']
+    expect(
+      await status({
+        headers: { 'X-Livepeer-User': ['alice'], 'X-Livepeer-Client-Id': ['acme'] },
+        state: {},
+      }),
+    ).toBe(401)
+    const hs256 = await new SignJWT({
+      iss: issuer,
+      aud: issuer,
+      azp: 'acme',
+      external_user_id: 'alice',
+      scope: 'sign:job',
+      token_use: 'user',
+    })
+      .setProtectedHeader({ alg: 'HS256', kid: 'k1', typ: 'at+jwt' })
+      .setExpirationTime(vectorNow + 60)
+      .sign(Buffer.from(JSON.stringify(key.jwk)))
+    expect(await status(laterCall(hs256, free))).toBe(401)
+    expect(await status(laterCall(await sign(key, { exp: undefined }), free))).toBe(401)
+    const session = newSecret('svc_ss_')
+    core.sessions.set(session, {
+      clientId: 'acme',
+      externalUserId: 'alice',
+      keyId: 'session-1',
+      expiresAt: BigInt(vectorNow + 60),
+    })
+    expect(await status({ headers: { Authorization: [`Bearer ${session}`] }, state: {} })).toBe(200)
+    core.script.failing = true
+    expect(
+      await status({ headers: { Authorization: [`Bearer ${newSecret('svc_ak_')}`] }, state: {} }),
+    ).toBe(503)
+  })
+})

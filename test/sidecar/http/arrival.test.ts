@@ -1,0 +1,172 @@
+import { Agent, createServer } from 'node:http'
+import { connect } from 'node:net'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { listen } from '../../../core/lib/http.ts'
+import { firstCall } from '../signer-bodies.ts'
+import { secret, send, startHarness, until } from '../support.ts'
+
+const caller = { authorization: `Bearer ${secret}` }
+
+/** Vectors of signer-contract.md section 8, by number. */
+describe('what may arrive', () => {
+  it('31: decides for a fat body, and refuses a huge one without reading it all', async () => {
+    const { authorize, sidecar } = await startHarness()
+    const fat = (bytes: number) => firstCall({ headers: { Cookie: ['c'.repeat(bytes)] } })
+    expect((await authorize(fat(200 * 1024))).json['status']).toBe(200)
+    const huge = await authorize(fat(3 * 1024 * 1024))
+    expect(huge.transport).toBe(200)
+    expect(huge.json['status']).toBe(431)
+    const endless = new ReadableStream({
+      pull: (controller) => controller.enqueue(Buffer.alloc(65_536, ' ')),
+    })
+    const init = { method: 'POST', headers: caller, body: endless, duplex: 'half' as const }
+    const chunked = await fetch(`${sidecar.url}/authorize`, init)
+    expect(await chunked.json()).toMatchObject({ status: 431 })
+  })
+
+  it('32: takes odd header names, replacement characters and escapes', async () => {
+    const { authorize } = await startHarness()
+    const odd = JSON.stringify(
+      firstCall({ headers: { X_under: ['\uFFFD'], 'X-Html': ['<&>'] } }),
+    ).replace('<', '\\u003c')
+    expect((await authorize(odd)).json['status']).toBe(200)
+    const proto = JSON.stringify(firstCall()).replace('"Accept"', '"__proto__"')
+    expect((await authorize(proto)).json['status']).toBe(200)
+  })
+
+  it('36: survives callers that hang up', async () => {
+    const { sidecar, authorize, core } = await startHarness()
+    core.script.delayMs = 50
+    await Promise.all(
+      Array.from({ length: 20 }, () =>
+        fetch(`${sidecar.url}/authorize`, {
+          method: 'POST',
+          headers: caller,
+          body: JSON.stringify(firstCall()),
+          signal: AbortSignal.timeout(10),
+        }).catch(() => null),
+      ),
+    )
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+  })
+
+  it('takes bodies in any pieces, and many requests of one connection in their order', async () => {
+    const { sidecar } = await startHarness()
+    const bodies = ['{"authorization":"svc_ak_unknown"}', JSON.stringify(firstCall()), '{', '{}']
+    const bytes = bodies
+      .map(
+        (body) =>
+          `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n` +
+          `Content-Length: ${body.length}\r\n\r\n${body}`,
+      )
+      .join('')
+    for (const size of [bytes.length, 700, 64, 1]) {
+      const socket = connect(sidecar.port, '127.0.0.1')
+      socket.setNoDelay(true)
+      let answers = ''
+      socket.setEncoding('utf8').on('data', (text: string) => (answers += text))
+      for (let at = 0; at < bytes.length; at += size) {
+        socket.write(bytes.slice(at, at + size))
+        if (size > 1 || at % 50 === 0) await new Promise((resolve) => setImmediate(resolve))
+      }
+      await until(
+        () => answers.split('HTTP/1.1 ').length === bodies.length + 1 && answers.endsWith('}'),
+      )
+      const statuses = [...answers.matchAll(/\{"status":(\d+)/g)].map(([, status]) => status)
+      expect(statuses).toEqual(['401', '200', '400', '401'])
+      socket.destroy()
+    }
+  })
+
+  it('takes a body that was there before the handler was', async () => {
+    const { sidecar } = await startHarness()
+    const bodies: [string, number][] = [
+      [JSON.stringify(firstCall()), 200],
+      [JSON.stringify(firstCall({ headers: { Cookie: ['c'.repeat(500_000)] } })), 200],
+    ]
+    for (const waitMs of [0, 30]) {
+      const server = createServer((request, response) => {
+        setTimeout(() => sidecar.webhook(request, response), waitMs)
+      })
+      onTestFinished(() => void server.close())
+      const { port } = await listen(server, { host: '127.0.0.1', port: 0, setting: 'PORT' })
+      for (const [body, status] of bodies) {
+        const { json } = await send(`http://127.0.0.1:${port}/`, { headers: caller, body })
+        expect(json).toMatchObject({ status })
+      }
+    }
+  })
+
+  it('does not decide about a body that never comes whole', async () => {
+    const { sidecar, authorize, core } = await startHarness()
+    const socket = connect(sidecar.port, '127.0.0.1')
+    const body = JSON.stringify(firstCall())
+    socket.write(
+      `POST /authorize HTTP/1.1\r\nHost: sidecar\r\nAuthorization: Bearer ${secret}\r\n` +
+        `Content-Length: ${body.length + 1}\r\n\r\n${body}`,
+    )
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    expect(core.calls).toMatchObject({ verifyApiKey: 0, getAccess: 0 })
+    socket.destroy()
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+  })
+
+  it('37: keeps an idle connection longer than the signer does', async () => {
+    const { sidecar } = await startHarness()
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const exchange = () =>
+      send(`${sidecar.url}/authorize`, {
+        headers: caller,
+        body: JSON.stringify(firstCall()),
+        agent,
+      })
+    const first = await exchange()
+    expect(Number(/timeout=(\d+)/.exec(String(first.headers['keep-alive']))?.[1])).toBeGreaterThan(
+      90,
+    )
+    expect((await exchange()).json['status']).toBe(200)
+    agent.destroy()
+  })
+
+  it('38: answers twenty parallel calls on new connections', async () => {
+    const { sidecar, authorize } = await startHarness()
+    await authorize(firstCall())
+    const replies = await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        const started = performance.now()
+        const headers = { ...caller, 'accept-encoding': 'gzip' }
+        const reply = await send(`${sidecar.url}/authorize`, {
+          headers,
+          body: JSON.stringify(firstCall()),
+          agent: new Agent({ keepAlive: false }),
+        })
+        return { status: reply.json['status'], ms: performance.now() - started }
+      }),
+    )
+    expect(replies.every(({ status }) => status === 200)).toBe(true)
+    expect(replies.filter(({ ms }) => ms < 500)).toHaveLength(20)
+  })
+
+  it('39: keeps the words of an internal fault inside', async () => {
+    const { authorize, core } = await startHarness()
+    core.script.failing = true
+    const { transport, text } = await authorize(firstCall())
+    expect(transport).toBe(200)
+    expect(text).toBe(
+      '{"status":503,"reason":"authorization unavailable","code":"authorization_unavailable"}',
+    )
+  })
+
+  it('41: refuses at once what exceeds its bound', async () => {
+    const { authorize, core } = await startHarness({ env: { AUTHORIZE_MAX_IN_FLIGHT: '2' } })
+    core.script.delayMs = 500
+    const started = performance.now()
+    const busy = [authorize(firstCall()), authorize(firstCall({ key: 'sk_live_alice' }))]
+    await until(() => core.calls.verifyApiKey === 2)
+    const reply = await authorize(firstCall())
+    expect(reply).toMatchObject({ transport: 200, json: { status: 503 } })
+    expect(performance.now() - started).toBeLessThan(450)
+    expect((await Promise.all(busy)).map(({ json }) => json['status'])).toEqual([200, 200])
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+  })
+})

@@ -1,0 +1,114 @@
+import { describe, expect, it } from 'vitest'
+import { firstCall } from '../signer-bodies.ts'
+import { oldSecret, post, secret, send, startHarness, until, vectorNow } from '../support.ts'
+
+const caller = { authorization: `Bearer ${secret}` }
+
+/** Vectors of signer-contract.md section 8, by number. */
+describe('who calls', () => {
+  it('1: allows the happy path with the identity and an expiry of exactly ten seconds', async () => {
+    const { authorize, core } = await startHarness()
+    const { transport, text, headers } = await authorize(firstCall())
+    expect(transport).toBe(200)
+    expect(headers['content-type']).toBe('application/json')
+    expect(text).toBe(
+      `{"status":200,"auth_id":"acme:alice","externalUserId":"alice","expiry":${vectorNow + 10},` +
+        '"identity":{"issuer":"http://localhost:8080/api/v1/oidc","client_id":"acme","usage_subject":"alice",' +
+        '"usage_subject_type":"external_user_id"}}',
+    )
+    expect([...core.calls.tokens]).toEqual(['core-token-of-these-tests-0123456789'])
+  })
+
+  it('2: turns a caller without the right secret away before any look-up', async () => {
+    const { authorize, core } = await startHarness()
+    const wrong: Record<string, string>[] = [
+      {},
+      { authorization: 'Bearer wrong' },
+      { authorization: secret },
+      { 'x-api-key': '' },
+    ]
+    for (const headers of wrong) {
+      const reply = await authorize(firstCall(), headers)
+      expect(reply.transport).toBe(401)
+      expect(reply.text).toBe('{"status":401,"reason":"unauthorized webhook caller"}')
+    }
+    expect((await authorize('not json', {})).transport).toBe(401)
+    expect(core.calls.verifyApiKey + core.calls.getAccess).toBe(0)
+  })
+
+  it('3: accepts the secret in each of the four headers', async () => {
+    const { authorize } = await startHarness()
+    for (const name of ['X-Api-Key', 'X-Webhook-Secret', 'Livepeer-Clearinghouse-Token']) {
+      expect((await authorize(firstCall(), { [name]: secret })).json['status']).toBe(200)
+    }
+  })
+
+  it('4: accepts the old secret while it is rotated and not afterwards', async () => {
+    const during = await startHarness()
+    expect(
+      (await during.authorize(firstCall(), { authorization: `Bearer ${oldSecret}` })).json[
+        'status'
+      ],
+    ).toBe(200)
+    const after = await startHarness({ env: { WEBHOOK_SECRET: secret } })
+    expect(
+      (await after.authorize(firstCall(), { authorization: `Bearer ${oldSecret}` })).transport,
+    ).toBe(401)
+    const unset = await startHarness({ env: { WEBHOOK_SECRET: ' ' } })
+    expect((await unset.authorize(firstCall(), { authorization: 'Bearer ' })).transport).toBe(401)
+  })
+
+  it('5: refuses a secret that differs in its last byte and trims blanks', async () => {
+    const { authorize } = await startHarness()
+    expect((await authorize(firstCall(), { authorization: 'Bearer whsec_tesu' })).transport).toBe(
+      401,
+    )
+    expect(
+      (await authorize(firstCall(), { authorization: `Bearer  ${secret} ` })).json['status'],
+    ).toBe(200)
+  })
+
+  it('6: does not look at Content-Type', async () => {
+    const { authorize } = await startHarness()
+    const foreign = await authorize(firstCall(), { ...caller, 'content-type': 'application/foo' })
+    expect(foreign.json['status']).toBe(200)
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+  })
+
+  it('7: answers 400 to what is not one JSON object', async () => {
+    const { authorize } = await startHarness()
+    for (const body of [
+      'nope',
+      JSON.stringify(firstCall()).slice(0, 100),
+      '[]',
+      'null',
+      '1',
+      '""',
+      '',
+      '\uFEFF{}',
+    ]) {
+      const reply = await authorize(body)
+      expect(reply.transport).toBe(400)
+      expect(reply.text).toBe('{"status":400,"reason":"invalid request json"}')
+    }
+  })
+
+  it('35: knows its routes and nothing else', async () => {
+    const { sidecar, core } = await startHarness()
+    const get = await send(`${sidecar.url}/authorize`, { method: 'GET' })
+    expect([get.transport, get.headers.allow]).toEqual([405, 'POST'])
+    expect((await post(`${sidecar.url}/other`, '{}')).transport).toBe(404)
+    expect((await send(`${sidecar.url}/`, { method: 'HEAD' })).transport).toBe(404)
+    expect((await send(`${sidecar.url}/events`, { method: 'GET' })).transport).toBe(405)
+    expect((await send(`${sidecar.url}/health`, { method: 'POST' })).transport).toBe(405)
+    expect((await send(`${sidecar.url}/health`, { method: 'GET' })).transport).toBe(200)
+    expect((await send(`${sidecar.url}/healthz`, { method: 'GET' })).transport).toBe(200)
+    const ready = await send(`${sidecar.url}/readyz?x=1`, { method: 'GET' })
+    expect([ready.transport, ready.json['core']]).toEqual([200, true])
+    core.stop()
+    await until(
+      async () => (await send(`${sidecar.url}/readyz`, { method: 'GET' })).transport === 503,
+    )
+    expect((await send(`${sidecar.url}/healthz`, { method: 'GET' })).transport).toBe(200)
+  })
+})

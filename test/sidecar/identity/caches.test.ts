@@ -1,0 +1,145 @@
+import { randomUUID } from 'node:crypto'
+import { Redis } from 'ioredis'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { silentLog } from '../../../core/lib/log.ts'
+import { createMarks } from '../../../sidecar/identity/versions.ts'
+import { type Cache, createMemoryCache, createRedisCache } from '../../../sidecar/identity/cache.ts'
+import { redisUrl } from '../../support/redis.ts'
+import { startCoreDouble } from '../../fakes/sidecar-core.ts'
+import { startHarness, until } from '../support.ts'
+import { firstCall } from '../signer-bodies.ts'
+
+const url = redisUrl()
+const adapters: [string, () => Cache][] = [['memory', () => createMemoryCache({ max: 100 })]]
+if (url) adapters.push(['Redis', () => createRedisCache({ url, log: silentLog() })])
+const given = url ? [url] : []
+
+describe.each(adapters)('the cache in %s', (_name, create) => {
+  it('gives what was set until its time is over or it is deleted', async () => {
+    const cache = create()
+    onTestFinished(() => cache.stop())
+    await until(() => cache.ready())
+    const key = `tollgate:test:${randomUUID()}`
+    expect(await cache.get(key)).toBeNull()
+    await cache.set(key, 'zoë', 1)
+    expect(await cache.get(key)).toBe('zoë')
+    await sleep(1100)
+    expect(await cache.get(key)).toBeNull()
+    await cache.set(key, 'x', 10)
+    await cache.del(key)
+    expect(await cache.get(key)).toBeNull()
+  })
+})
+
+describe('the Redis cache without a Redis', () => {
+  it('fails at once and never stops a decision', async () => {
+    const away = 'redis://127.0.0.1:1'
+    const cache = createRedisCache({ url: away, log: silentLog() })
+    onTestFinished(() => cache.stop())
+    const started = performance.now()
+    await expect(cache.get('x')).rejects.toThrow(/writeable|closed|retries|ECONNREFUSED/i)
+    expect(await cache.ready()).toBe(false)
+    expect(performance.now() - started).toBeLessThan(200)
+    const { authorize, sidecar, metrics } = await startHarness({ env: { REDIS_URL: away } })
+    expect((await authorize(firstCall())).json['status']).toBe(200)
+    expect(await sidecar.ready()).toEqual({ core: true, redis: false })
+    expect(await metrics.metrics()).toMatch(
+      /sidecar_dependency_failures_total\{part="cache"[^}]*\} [1-9]/,
+    )
+  })
+})
+
+describe.each(given)('several sidecars on one Redis', (url) => {
+  const redis = { REDIS_URL: url }
+
+  async function pair() {
+    const core = await startCoreDouble()
+    onTestFinished(core.stop)
+    const key = `sk_live_${randomUUID()}`
+    const keyId = randomUUID()
+    const first = await startHarness({ core, env: redis })
+    const second = await startHarness({ core, env: redis })
+    core.keys.set(key, { clientId: 'acme', externalUserId: 'alice', keyId })
+    await until(
+      async () =>
+        (await first.sidecar.ready())['redis'] === true &&
+        (await second.sidecar.ready())['redis'] === true,
+    )
+    // Until both have their links, each link that comes up makes what was read before stale.
+    await sleep(100)
+    const body = firstCall({ key })
+    return { core, first, second, key, keyId, body }
+  }
+
+  it('look a key up once between them', async () => {
+    const { core, first, second, body } = await pair()
+    expect((await first.authorize(body)).json['status']).toBe(200)
+    await sleep(50)
+    expect((await second.authorize(body)).json['status']).toBe(200)
+    expect(core.calls.verifyApiKey).toBe(1)
+  })
+
+  it('do not take a revoked key from Redis', async () => {
+    const { core, first, second, key, keyId, body } = await pair()
+    await first.authorize(body)
+    const client = new Redis(url)
+    onTestFinished(() => client.disconnect())
+    await client.set(`tollgate:revoked:${keyId}`, '1', 'EX', 60)
+    core.keys.delete(key)
+    expect((await second.authorize(body)).json['status']).toBe(401)
+  })
+
+  it('drop what a message on the channel names', async () => {
+    const { core, first, key, keyId, body } = await pair()
+    await first.authorize(body)
+    core.keys.delete(key)
+    const client = new Redis(url)
+    onTestFinished(() => client.disconnect())
+    for (const hostile of ['nope', '{}', '{"kind":7,"id":[]}', '[]'])
+      await client.publish('tollgate:invalidations', hostile)
+    expect((await first.authorize(body)).json['status']).toBe(200)
+    await client.publish('tollgate:invalidations', JSON.stringify({ kind: 'key', id: keyId }))
+    await until(async () => (await first.authorize(body)).json['status'] === 401)
+  })
+})
+
+describe('an outage of every way by which core tells what ended', () => {
+  it('makes all that was read before it void', async () => {
+    const core = await startCoreDouble()
+    const { authorize } = await startHarness({ core })
+    const body = firstCall()
+    expect((await authorize(body)).json['status']).toBe(200)
+    core.stop()
+    expect((await authorize(body)).json['status']).toBe(200)
+    const again = await startCoreDouble(core.port)
+    onTestFinished(again.stop)
+    await until(again.watching)
+    await until(async () => (await authorize(body)).json['status'] === 401)
+  })
+})
+
+describe('marks', () => {
+  it('make stale what was read before, and only that', () => {
+    const marks = createMarks({ max: 2 })
+    const before = marks.point()
+    expect(marks.isStale('a', before)).toBe(false)
+    marks.mark('a')
+    expect([
+      marks.isStale('a', before),
+      marks.isStale('b', before),
+      marks.isStale(null, before),
+    ]).toEqual([true, false, false])
+    expect(marks.isStale('a', marks.point())).toBe(false)
+  })
+
+  it('that fall out of memory make stale all that is older', () => {
+    const marks = createMarks({ max: 2 })
+    const before = marks.point()
+    for (const id of ['a', 'b', 'c']) marks.mark(id)
+    expect(marks.isStale('z', before)).toBe(true)
+    expect(marks.isStale('z', marks.point())).toBe(false)
+    marks.markAll()
+    expect(marks.isStale(null, marks.point() - 1)).toBe(true)
+  })
+})

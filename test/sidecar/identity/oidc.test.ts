@@ -1,0 +1,201 @@
+import { createServer } from 'node:http'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { listen } from '../../../core/lib/http.ts'
+import { type Harness, startHarness, vectorNow } from '../support.ts'
+import { laterCall } from '../signer-bodies.ts'
+import { issuer, newSigningKey, sign } from './tokens.ts'
+
+const key = await newSigningKey('k1')
+const bob = { AuthID: '' }
+
+async function withKey(env: Record<string, string> = {}): Promise<Harness> {
+  const harness = await startHarness({ env })
+  harness.core.script.jwks = { keys: [key.jwk] }
+  return harness
+}
+
+const decide = async ({ authorize }: Harness, token: string) =>
+  (await authorize(laterCall(token, bob))).json
+
+describe('a token of our own issuer', () => {
+  it('is accepted from a user and from a signer, and only from those', async () => {
+    const harness = await withKey()
+    for (const token_use of ['user', 'signer']) {
+      expect(await decide(harness, await sign(key, { token_use }))).toMatchObject({
+        status: 200,
+        auth_id: 'tenant_a:user_42',
+      })
+    }
+    for (const token_use of ['machine', 'id', undefined]) {
+      expect(await decide(harness, await sign(key, { token_use }))).toMatchObject({
+        status: 401,
+        code: 'invalid_token',
+      })
+    }
+  })
+
+  it.each<[string, Record<string, unknown>, object]>([
+    ['another issuer', { iss: 'https://evil.example' }, {}],
+    ['no issuer', { iss: undefined }, {}],
+    ['another audience', { aud: 'tenant_a' }, {}],
+    ['no expiry', { exp: undefined }, {}],
+    ['a start in the future', { nbf: vectorNow + 120 }, {}],
+    ['the type of an ID token', {}, { typ: 'JWT' }],
+    ['an unknown key', {}, { kid: 'k9' }],
+  ])('is refused with %s', async (_what, claims, header) => {
+    const harness = await withKey()
+    expect(await decide(harness, await sign(key, claims, header))).toMatchObject({
+      status: 401,
+      code: 'invalid_token',
+    })
+  })
+
+  it('is accepted with a slash behind the issuer', async () => {
+    const harness = await withKey()
+    expect(
+      await decide(harness, await sign(key, { iss: `${issuer}/`, aud: `${issuer}/` })),
+    ).toMatchObject({ status: 200 })
+  })
+
+  it('is refused when its signature, or its algorithm, is not right', async () => {
+    const harness = await withKey()
+    const token = await sign(key)
+    const other = await newSigningKey('k1')
+    expect(await decide(harness, await sign(other))).toMatchObject({ status: 401 })
+    const [, payload] = token.split('.')
+    const none = `${Buffer.from('{"alg":"none","typ":"at+jwt"}').toString('base64url')}.${payload}.`
+    expect(await decide(harness, none)).toMatchObject({ status: 401 })
+    expect(await decide(harness, 'a.b.c')).toMatchObject({ status: 401 })
+  })
+
+  it('needs the scope sign:job', async () => {
+    const harness = await withKey()
+    for (const scope of [undefined, '', 'openid', 'sign:jobs', 'xsign:job']) {
+      expect(await decide(harness, await sign(key, { scope }))).toMatchObject({
+        status: 403,
+        code: 'insufficient_scope',
+      })
+    }
+    expect(await decide(harness, await sign(key, { scope: ['sign:job'] }))).toMatchObject({
+      status: 200,
+    })
+  })
+
+  it('names its app by azp, then client_id, and never by its audience', async () => {
+    const harness = await withKey()
+    expect(await decide(harness, await sign(key, { azp: undefined }))).toMatchObject({
+      status: 200,
+    })
+    const nameless = await sign(key, { azp: undefined, client_id: undefined })
+    expect(await decide(harness, nameless)).toMatchObject({ status: 403, code: 'invalid_identity' })
+    const userless = await sign(key, { external_user_id: undefined })
+    expect(await decide(harness, userless)).toMatchObject({ status: 403, code: 'invalid_identity' })
+  })
+
+  it("is void when it is older than the end of its user's tokens, also when it is in the cache", async () => {
+    const harness = await withKey()
+    const token = await sign(key)
+    expect(await decide(harness, token)).toMatchObject({ status: 200 })
+    harness.core.users.set('tenant_a:user_42', {
+      micros: 5_000_000n,
+      tokensValidAfter: BigInt(vectorNow - 9),
+    })
+    harness.clock.seconds += 11
+    expect(await decide(harness, token)).toMatchObject({ status: 401, code: 'invalid_token' })
+    expect(await decide(harness, await sign(key, { iat: vectorNow }))).toMatchObject({
+      status: 200,
+    })
+  })
+
+  it('is refused with 403 when its user was deactivated', async () => {
+    const harness = await withKey()
+    harness.core.users.set('tenant_a:user_42', { micros: 5_000_000n, active: false })
+    expect(await decide(harness, await sign(key))).toMatchObject({
+      status: 403,
+      code: 'user_inactive',
+    })
+  })
+
+  it('may be signed with ES256', async () => {
+    const harness = await startHarness()
+    const ec = await newSigningKey('e1', 'ES256')
+    harness.core.script.jwks = { keys: [ec.jwk] }
+    expect(await decide(harness, await sign(ec))).toMatchObject({ status: 200 })
+  })
+})
+
+describe('the keys of our own issuer', () => {
+  it('are asked for once, by many at the same time, and again for an unknown kid after ten seconds', async () => {
+    const harness = await withKey()
+    const tokens = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => sign(key, { jti: String(i) })),
+    )
+    await Promise.all(tokens.map((token) => decide(harness, token)))
+    expect(harness.core.calls.getJwks).toBe(1)
+    const next = await newSigningKey('k2')
+    harness.core.script.jwks = { keys: [key.jwk, next.jwk] }
+    const token = await sign(next)
+    expect(await decide(harness, token)).toMatchObject({ status: 401 })
+    expect(harness.core.calls.getJwks).toBe(1)
+    harness.clock.seconds += 10
+    expect(await decide(harness, token)).toMatchObject({ status: 200 })
+    expect(harness.core.calls.getJwks).toBe(2)
+  })
+
+  it('that cannot be loaded are a fault of ours, not of the token', async () => {
+    const harness = await withKey()
+    harness.core.script.failing = true
+    expect(await decide(harness, await sign(key))).toMatchObject({
+      status: 503,
+      code: 'authorization_unavailable',
+    })
+    harness.core.script.failing = false
+    expect(await decide(harness, await sign(key))).toMatchObject({ status: 200 })
+  })
+})
+
+describe('a token of a foreign issuer', () => {
+  async function startIssuer(jwk: object) {
+    const state = { up: true }
+    const server = createServer((request, response) => {
+      const base = `http://${request.headers.host}`
+      if (!state.up) return response.writeHead(500).end()
+      const document =
+        request.url === '/keys' ? { keys: [jwk] } : { issuer: base, jwks_uri: `${base}/keys` }
+      response.setHeader('content-type', 'application/json').end(JSON.stringify(document))
+    })
+    const listening = await listen(server, { host: '127.0.0.1', port: 0, setting: 'none' })
+    onTestFinished(() => listening.stop(0))
+    return { url: listening.url, state }
+  }
+
+  it('is verified with the keys of its discovery document', async () => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign.jwk)
+    const harness = await withKey({ JWT_ISSUER: `${idp.url}/`, JWT_AUDIENCE: 'tollgate' })
+    const claims = { iss: idp.url, aud: 'tollgate', token_use: undefined }
+    expect(await decide(harness, await sign(foreign, claims))).toMatchObject({
+      status: 200,
+      auth_id: 'tenant_a:user_42',
+      identity: { issuer: idp.url },
+    })
+    expect(await decide(harness, await sign(foreign, { ...claims, aud: idp.url }))).toMatchObject({
+      status: 401,
+    })
+    expect(await decide(harness, await sign(key, { iss: idp.url, aud: 'tollgate' }))).toMatchObject(
+      { status: 401 },
+    )
+    expect(await decide(harness, await sign(key))).toMatchObject({ status: 200 })
+  })
+
+  it('waits for an issuer that is away, with 503', async () => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign.jwk)
+    idp.state.up = false
+    const harness = await withKey({ JWT_ISSUER: idp.url })
+    const token = await sign(foreign, { iss: idp.url, aud: idp.url })
+    expect(await decide(harness, token)).toMatchObject({ status: 503 })
+    idp.state.up = true
+    expect(await decide(harness, token)).toMatchObject({ status: 200 })
+  })
+})

@@ -1,0 +1,108 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { createRevokedTokens } from '../../../sidecar/identity/revoked-tokens.ts'
+import { laterCall } from '../signer-bodies.ts'
+import { type Harness, startHarness, until, vectorNow } from '../support.ts'
+import { newSigningKey, sign } from './tokens.ts'
+
+const key = await newSigningKey('k1')
+
+async function withKey(env: Record<string, string> = {}): Promise<Harness> {
+  const harness = await startHarness({ env })
+  harness.core.script.jwks = { keys: [key.jwk] }
+  return harness
+}
+
+const status = async ({ authorize }: Harness, token: string) =>
+  (await authorize(laterCall(token, { AuthID: '' }))).json['status']
+
+/** Returns once the sidecar hears what ends; core is then as if nothing had been asked. */
+async function listening(env: Record<string, string> = {}): Promise<Harness> {
+  const harness = await withKey(env)
+  const jti = randomUUID()
+  const token = await sign(key, { jti })
+  await until(async () => {
+    harness.core.invalidate('token', jti)
+    return (await status(harness, token)) === 401
+  })
+  harness.core.calls.checkToken = 0
+  return harness
+}
+
+describe('a token that was revoked', () => {
+  it.each(['jti', 'sid'])(
+    'is refused at once when core says so of its %s, and no other is',
+    async (claim) => {
+      const harness = await withKey()
+      const id = randomUUID()
+      const token = await sign(key, { jti: randomUUID(), [claim]: id })
+      const other = await sign(key, { jti: randomUUID(), sid: randomUUID() })
+      expect([await status(harness, token), await status(harness, other)]).toEqual([200, 200])
+      harness.core.invalidate('token', id)
+      await until(async () => (await status(harness, token)) === 401)
+      expect(await status(harness, other)).toBe(200)
+    },
+  )
+
+  it('is refused by a sidecar that did not hear of it, which asks core', async () => {
+    const harness = await withKey()
+    const [jti, sid] = [randomUUID(), randomUUID()]
+    harness.core.revoked.add(sid)
+    expect(await status(harness, await sign(key, { jti, sid }))).toBe(401)
+    expect(await status(harness, await sign(key, { jti }))).toBe(200)
+    expect(harness.core.calls.checkToken).toBe(2)
+  })
+
+  it('is a fault, not a refusal, when core must be asked and does not answer', async () => {
+    const harness = await withKey()
+    await status(harness, await sign(key, { jti: randomUUID() }))
+    harness.core.script.failing = true
+    expect(await status(harness, await sign(key, { jti: randomUUID() }))).toBe(503)
+  })
+
+  it('is looked for again when the token is older than what may be believed without core', async () => {
+    const harness = await listening({ ACCESS_TTL_SECONDS: '60' })
+    harness.clock.seconds = vectorNow + 600
+    const jti = randomUUID()
+    const token = await sign(key, { jti, iat: vectorNow + 550, exp: vectorNow + 3600 })
+    expect([await status(harness, token), await status(harness, token)]).toEqual([200, 200])
+    expect(harness.core.calls.checkToken).toBe(0)
+    // Its end is lost on the way.
+    harness.core.revoked.add(jti)
+    harness.clock.seconds += 310
+    expect(await status(harness, token)).toBe(401)
+  })
+})
+
+describe('a token that was issued while the sidecar listens', () => {
+  it('costs core no question', async () => {
+    const harness = await listening()
+    harness.clock.seconds = vectorNow + 120
+    const iat = vectorNow + 119
+    expect(await status(harness, await sign(key, { jti: randomUUID(), iat }))).toBe(200)
+    expect(harness.core.calls.checkToken).toBe(0)
+  })
+})
+
+describe('what was ended', () => {
+  it('is kept in bounded memory; what falls out of it is asked about', async () => {
+    const asked: string[] = []
+    const core = { checkToken: async (jti: string) => asked.push(jti) > 0 }
+    let at = vectorNow
+    const now = () => new Date(at * 1000)
+    const tokens = createRevokedTokens({ core, ttlSeconds: 300, max: 2, now })
+    tokens.listenAnew()
+    at += 100
+    const token = (jti: string) =>
+      tokens.isRevoked({ jti, loginId: null, issuedAt: vectorNow + 90 })
+    for (const id of ['a', 'b']) tokens.end(id)
+    expect([await token('a'), await token('b'), await token('c'), asked.length]).toEqual([
+      true,
+      true,
+      false,
+      0,
+    ])
+    tokens.end('d')
+    expect([await token('a'), await token('d'), asked]).toEqual([true, true, ['a']])
+  })
+})

@@ -1,0 +1,142 @@
+import { randomUUID } from 'node:crypto'
+import { rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { newSecret } from '../../../core/lib/crypto.ts'
+import { startHarness } from '../support.ts'
+import { firstCall } from '../signer-bodies.ts'
+import { issuer, newSigningKey, sign } from './tokens.ts'
+
+const clientId = 'app_0123456789abcdef01234567'
+
+describe('a key of ours', () => {
+  it('is accepted bare, composite and as the secret alone, and mistyped refused without a look-up', async () => {
+    const { authorize, core } = await startHarness({ keyShape: null })
+    const key = newSecret('svc_ak_')
+    const forms = [key, `${clientId}_${key}`, key.slice('svc_ak_'.length)]
+    for (const form of forms)
+      core.keys.set(form, { clientId: 'acme', externalUserId: 'alice', keyId: 'key-1' })
+    for (const form of forms) {
+      expect((await authorize(firstCall({ key: form }))).json).toMatchObject({
+        status: 200,
+        auth_id: 'acme:alice',
+      })
+    }
+    expect(core.calls.verifyApiKey).toBe(3)
+    const mistyped = key.replace(/.$/, (last) => (last === 'a' ? 'b' : 'a'))
+    for (const wrong of [
+      mistyped,
+      `${clientId}_${mistyped}`,
+      'svc_ak_',
+      `svc_ak_${'x'.repeat(49)}`,
+      'x'.repeat(49),
+    ]) {
+      expect((await authorize(firstCall({ key: wrong }))).json).toMatchObject({
+        status: 401,
+        code: 'invalid_api_key',
+      })
+    }
+    expect(core.calls.verifyApiKey).toBe(3)
+  })
+
+  it('is not what a credential of no known shape is taken for', async () => {
+    const { authorize, core } = await startHarness()
+    expect((await authorize(firstCall({ key: 'whatever' }))).json).toMatchObject({
+      status: 401,
+      code: 'invalid_token',
+    })
+    expect(core.calls.verifyApiKey).toBe(0)
+  })
+})
+
+describe('the mode', () => {
+  it('api_key takes no token, and oidc no key', async () => {
+    const signingKey = await newSigningKey('k1')
+    const token = await sign(signingKey, { azp: 'acme', external_user_id: 'alice' })
+    for (const [mode, accepted, refused] of [
+      ['api_key', 'sk_live_alice', token],
+      ['oidc', token, 'sk_live_alice'],
+    ]) {
+      const { authorize, core } = await startHarness({ env: { IDENTITY_AUTH_MODE: mode ?? '' } })
+      core.script.jwks = { keys: [signingKey.jwk] }
+      expect((await authorize(firstCall({ key: accepted ?? '' }))).json['status']).toBe(200)
+      expect((await authorize(firstCall({ key: refused ?? '' }))).json['status']).toBe(401)
+    }
+  })
+
+  it('custom loads a module, whose fault is 503 and tells nothing', async () => {
+    const path = join(tmpdir(), `verifier-${randomUUID()}.mjs`)
+    writeFileSync(
+      path,
+      `export const createVerifier = ({ issuer }) => async ({ credential, headers }) => {
+      if (headers.boom) throw new Error('db password=hunter2')
+      if (credential.text !== 'open-sesame') return null
+      return { kind: 'yes', source: 'local', identity: { issuer, clientId: 'acme', externalUserId: 'alice',
+        userId: null, keyId: null, issuedAt: null, expiresAt: null, keepUntil: 0 } }
+    }`,
+    )
+    onTestFinished(() => rmSync(path))
+    const { authorize } = await startHarness({ env: { IDENTITY_AUTH_MODE: `custom:${path}` } })
+    expect((await authorize(firstCall({ key: 'open-sesame' }))).json).toMatchObject({
+      status: 200,
+      auth_id: 'acme:alice',
+    })
+    expect((await authorize(firstCall({ key: 'sk_live_alice' }))).json['status']).toBe(401)
+    const { text } = await authorize(firstCall({ key: 'open-sesame', headers: { boom: ['x'] } }))
+    expect(text).toBe(
+      '{"status":503,"reason":"authorization unavailable","code":"authorization_unavailable"}',
+    )
+  })
+
+  it('custom refuses to start with what is no verifier', async () => {
+    await expect(startHarness({ env: { IDENTITY_AUTH_MODE: 'custom:node:path' } })).rejects.toThrow(
+      /createVerifier/,
+    )
+    await expect(
+      startHarness({ env: { IDENTITY_AUTH_MODE: 'custom:./nowhere.ts' } }),
+    ).rejects.toThrow(/cannot load/)
+  })
+})
+
+describe('trusted headers', () => {
+  const proxySecret = 'proxy-secret-of-these-tests-0123456789'
+  const env = { IDENTITY_AUTH_MODE: 'trusted_headers', TRUSTED_PROXY_SECRET: proxySecret }
+  const headers = {
+    'X-Livepeer-Usage-Issuer': [`${issuer}/`],
+    'X-Livepeer-Client-Id': ['acme'],
+    'X-Livepeer-Usage-Subject': ['alice'],
+    'X-Livepeer-Proxy-Secret': [proxySecret],
+  }
+  const { state } = firstCall()
+
+  it('are believed from the proxy that proves itself', async () => {
+    const { authorize } = await startHarness({ env })
+    expect((await authorize({ headers, state })).json).toMatchObject({
+      status: 200,
+      auth_id: 'acme:alice',
+    })
+  })
+
+  it.each([
+    ['no proof', { 'X-Livepeer-Proxy-Secret': [] }],
+    ['a wrong proof', { 'X-Livepeer-Proxy-Secret': ['x'] }],
+    ['two proofs', { 'x-livepeer-proxy-secret': ['guess'] }],
+    ['another issuer', { 'X-Livepeer-Usage-Issuer': ['https://evil.example'] }],
+    ['no user', { 'X-Livepeer-Usage-Subject': [''] }],
+    ['two users', { 'X-Livepeer-Usage-Subject': ['alice', 'bob'] }],
+    ['another kind of user', { 'X-Livepeer-Usage-Subject-Type': ['wallet'] }],
+  ])('are refused with %s', async (_what, changed) => {
+    const { authorize } = await startHarness({ env })
+    const { json } = await authorize({ headers: { ...headers, ...changed }, state })
+    expect(json).toMatchObject({ status: 403, code: 'invalid_identity' })
+  })
+
+  it('mean nothing in any other mode', async () => {
+    const { authorize } = await startHarness({ env: { TRUSTED_PROXY_SECRET: proxySecret } })
+    expect((await authorize({ headers, state })).json).toMatchObject({
+      status: 401,
+      code: 'missing_credential',
+    })
+  })
+})

@@ -1,0 +1,144 @@
+import { open, readFile, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { frame, mark } from '../../../sidecar/spool/records.ts'
+import { segmentPath } from '../../../sidecar/spool/recovery.ts'
+import { createTaker, filesOf, newFolder, startSpool, until } from './support.ts'
+
+const texts = ['{"id":"a"}', '{"id":"b","note":"\u00e9\u00e9"}', '{"id":"c"}']
+const records = (of: readonly string[]): Buffer =>
+  frame(
+    of.map((text) => Buffer.from(text)),
+    1_789_380_930_000,
+  )
+
+/** What a spool makes of a segment with these bytes, and how many damages it counts. */
+async function outcomeOf(
+  bytes: Buffer,
+): Promise<{ taken: string[]; damaged: number; directory: string }> {
+  const [directory, taker] = [await newFolder(), createTaker()]
+  await writeFile(segmentPath(directory, 1), bytes)
+  const spool = await startSpool({ directory, taker })
+  await spool.keep('last')
+  await until(() => taker.taken.includes('last'))
+  const damaged = await spool.figure('sidecar_spool_damaged_total')
+  await spool.stop()
+  return { taken: taker.taken.slice(0, -1), damaged, directory }
+}
+
+describe('a spool whose process was killed', () => {
+  it('loses nothing but the record that was being written, at whatever byte', async () => {
+    const [before, last] = [records(texts.slice(0, 2)), records(texts.slice(2))]
+    for (let cut = 0; cut < last.length; cut++) {
+      const { taken, damaged } = await outcomeOf(Buffer.concat([before, last.subarray(0, cut)]))
+      expect([cut, damaged, ...taken]).toEqual([cut, 0, ...texts.slice(0, 2)])
+    }
+    expect((await outcomeOf(Buffer.concat([before, last]))).taken).toEqual(texts)
+  })
+
+  it('takes zeros that a power cut left at the end for what was not written', async () => {
+    const { taken, damaged } = await outcomeOf(Buffer.concat([records(texts), Buffer.alloc(5_000)]))
+    expect([damaged, ...taken]).toEqual([0, ...texts])
+  })
+
+  it('goes on where core had acknowledged, and from the beginning when that is not known', async () => {
+    const [directory, taker] = [await newFolder(), createTaker()]
+    taker.script.delayMs = 5
+    const first = await startSpool({ directory, taker })
+    await first.keep(...texts)
+    await until(() => taker.taken.length === 3)
+    taker.script.away = true
+    await first.keep('d')
+    await first.stop()
+    const position = await readFile(join(directory, 'position'))
+    taker.script.away = false
+    await (await startSpool({ directory, taker })).stop()
+    expect(taker.taken).toEqual([...texts, 'd'])
+
+    await writeFile(segmentPath(directory, 7), records(texts))
+    for (const torn of [
+      position.subarray(0, 11),
+      Buffer.concat([position.subarray(0, 19), Buffer.from([position[19] ?? 0 ^ 1])]),
+      Buffer.alloc(0),
+    ]) {
+      await writeFile(join(directory, 'position'), torn)
+      await writeFile(segmentPath(directory, 7), records(['e', 'f']))
+      taker.taken.length = 0
+      const again = await startSpool({ directory, taker })
+      await until(() => taker.taken.length === 2)
+      await again.stop()
+      expect(taker.taken).toEqual(['e', 'f'])
+    }
+  })
+})
+
+describe('a damaged spool', () => {
+  it('sets aside the record that is broken, whichever byte of it is, and forwards all others', async () => {
+    const [before, broken, behind] = texts.map((text) => records([text]))
+    if (!before || !broken || !behind) throw new Error('three records')
+    for (let at = 0; at < broken.length; at++) {
+      const spoilt = Buffer.from(broken)
+      spoilt[at] = (spoilt[at] ?? 0) ^ 0x41
+      const { taken, damaged, directory } = await outcomeOf(Buffer.concat([before, spoilt, behind]))
+      expect([at, damaged, ...taken]).toEqual([at, 1, texts[0], texts[2]])
+      const [aside = ''] = await filesOf(directory, '.damaged')
+      expect((await readFile(aside)).equals(spoilt)).toBe(true)
+    }
+  })
+
+  it('finds what follows any damage, and never takes damage for an event', async () => {
+    const envelope = fc.oneof(
+      fc.json(),
+      fc.string(),
+      fc.uint8Array({ maxLength: 60 }).map((bytes) => Buffer.from(bytes).toString('latin1')),
+    )
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(envelope, { minLength: 1, maxLength: 4 }),
+        fc.array(envelope, { minLength: 1, maxLength: 4 }),
+        fc.oneof(
+          fc.uint8Array({ minLength: 1, maxLength: 200 }),
+          fc.constant(mark),
+          fc.constant(Buffer.concat([mark, mark.subarray(0, 2)])),
+        ),
+        async (before, behind, damage) => {
+          const { taken, damaged } = await outcomeOf(
+            Buffer.concat([records(before), damage, records(behind)]),
+          )
+          expect(taken).toEqual([...before, ...behind])
+          expect(damaged).toBe(1)
+        },
+      ),
+      { numRuns: 60 },
+    )
+  })
+
+  it('finds what follows a stretch that is larger than it reads at once', async () => {
+    const { taken, damaged } = await outcomeOf(
+      Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'])]),
+    )
+    expect([damaged, ...taken]).toEqual([1, 'a', 'b'])
+  })
+
+  it('gives up a segment that cannot be read, keeps its file, and goes on', async () => {
+    const [directory, taker] = [await newFolder(), createTaker()]
+    taker.script.away = true
+    const spool = await startSpool({ directory, taker })
+    for (let n = 0; n < 12; n++) await spool.keep(`"${'x'.repeat(100_000)}${n}"`)
+    const [first = ''] = await filesOf(directory, '.events')
+    await truncate(first, 250_000)
+    taker.script.away = false
+    await until(() => taker.taken.some((text) => text.endsWith('11"')))
+    expect(taker.taken.length).toBeGreaterThan(5)
+    expect(await filesOf(directory, '.damaged')).toEqual([`${first}.damaged`])
+  })
+
+  it('counts what is set aside as disk that it takes', async () => {
+    const directory = await newFolder()
+    const file = await open(join(directory, '000000000001.events-0.damaged'), 'w')
+    await file.truncate(5_000_000).finally(() => file.close())
+    const spool = await startSpool({ directory, taker: createTaker() })
+    expect(await spool.figure('sidecar_spool_bytes')).toBe(5_000_000)
+  })
+})

@@ -1,0 +1,126 @@
+import { execFileSync } from 'node:child_process'
+import { describe, expect, it } from 'vitest'
+import { silentLog } from '../../../core/lib/log.ts'
+import { createRoom } from '../../../sidecar/spool/room.ts'
+import { createSpoolWriter } from '../../../sidecar/spool/writer.ts'
+import { startSpoolingSidecar } from './process.ts'
+import { newFolder, until } from './support.ts'
+
+// $0 is the folder. A file system of its own ends with the process; without the right to make one
+// it is a limit on the size of a file, which fails in the same place with another code.
+const mounted = 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"'
+const limited = 'ulimit -f 400; exec "$@"'
+
+function mayMount(): boolean {
+  try {
+    execFileSync('unshare', ['--mount', '--map-root-user', 'sh', '-c', mounted, '/mnt', 'true'], {
+      stdio: 'ignore',
+    })
+    return true
+  } catch {
+    return false
+  }
+}
+
+const disk = mayMount()
+  ? {
+      code: 'ENOSPC',
+      stays: true,
+      wrap: (directory: string) => [
+        'unshare',
+        '--mount',
+        '--map-root-user',
+        'sh',
+        '-c',
+        mounted,
+        directory,
+      ],
+    }
+  : { code: 'EFBIG', stays: false, wrap: (directory: string) => ['sh', '-c', limited, directory] }
+
+const event = (n: number): string => JSON.stringify({ id: `event-${n}`, fill: 'x'.repeat(30_000) })
+
+describe('a sidecar whose disk is full', () => {
+  it(`stops acknowledging, says so (${disk.code}), and takes events again when there is room`, async () => {
+    const directory = await newFolder()
+    const sidecar = await startSpoolingSidecar(
+      { SPOOL_DIR: directory, SPOOL_MAX_BYTES: String(64 * 1024 * 1024) },
+      disk.wrap(directory),
+    )
+    const { core, push, url, adminUrl } = sidecar
+    core.script.failing = true
+    const acknowledged: string[] = []
+    let refusal: Awaited<ReturnType<typeof push>> = null
+    for (let n = 0; n < 200 && refusal === null; n++) {
+      const answer = await push(event(n))
+      if (answer?.status === 202) acknowledged.push(event(n))
+      else refusal = answer
+    }
+    expect(refusal).toMatchObject({ status: 503, retryAfter: '5' })
+    expect(JSON.parse(refusal?.text ?? '{}')).toMatchObject({
+      code: 'spool_unavailable',
+      title: 'Spool unavailable',
+      detail: expect.stringContaining(`the disk of the spool is full (${disk.code})`),
+    })
+    expect(acknowledged.length).toBeGreaterThan(3)
+    // Where each file alone is limited the next one has room again.
+    const ready = await fetch(`${url}/readyz`)
+    expect([ready.status, await ready.json()]).toMatchObject([503, { spool: !disk.stays }])
+    expect(await (await fetch(`${adminUrl}/metrics`)).text()).toMatch(
+      new RegExp(`^sidecar_spool_full\\{[^}]*\\} ${Number(disk.stays)}$`, 'm'),
+    )
+    core.script.failing = false
+    await until(() => core.script.ingested.length >= acknowledged.length)
+    await expect
+      .poll(async () => (await fetch(`${url}/readyz`)).json(), { timeout: 10_000 })
+      .toMatchObject({ spool: true })
+    expect(await push(event(1_000))).toMatchObject({ status: 202 })
+    await until(() => core.script.ingested.length >= acknowledged.length + 1)
+    const taken = core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
+    expect(taken).toEqual([...acknowledged, event(1_000)])
+  }, 120_000)
+})
+
+describe('a write that fails', () => {
+  it('is told to everybody who waited for it, and to nobody else', async () => {
+    let fault: NodeJS.ErrnoException | null = null
+    let written = 0
+    const room = createRoom({
+      maxBytes: 1e6,
+      usedBytes: () => 0,
+      log: silentLog(),
+      probe: async () => {
+        if (fault) throw fault
+      },
+    })
+    const writer = createSpoolWriter({
+      room,
+      now: () => new Date(),
+      onWritten: () => room.wrote(),
+      write: async (_bytes, events) => {
+        if (fault) throw fault
+        written += events
+      },
+    })
+    const keep = () => writer.keep([Buffer.from('{}')])
+    await keep()
+    fault = Object.assign(new Error('i/o error'), { code: 'EIO' })
+    const answers = await Promise.allSettled([keep(), keep(), keep()])
+    expect(answers).toMatchObject(
+      answers.map(() => ({
+        status: 'rejected',
+        reason: {
+          reason: 'SPOOL_UNAVAILABLE',
+          message: 'the spool cannot be written (EIO); send the events again later',
+        },
+      })),
+    )
+    expect(room.isFull()).toBe(true)
+    fault = null
+    // Although nobody sends any more.
+    await until(() => !room.isFull())
+    await Promise.all([keep(), keep()])
+    expect(written).toBe(3)
+    room.stop()
+  })
+})

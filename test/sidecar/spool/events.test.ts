@@ -1,0 +1,89 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, it } from 'vitest'
+import { directSink } from '../../../deploy/signer-double/events/direct-sink.ts'
+import { newFolder, until } from './support.ts'
+import { type Harness, post, secret, send, startHarness } from '../support.ts'
+
+const push = ({ sidecar }: Harness, body: string) =>
+  post(`${sidecar.url}/events`, body, { authorization: `Bearer ${secret}` })
+const taken = ({ core }: Harness): string[] =>
+  core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
+const startSpooling = async (env: Record<string, string> = {}) =>
+  startHarness({ env: { SPOOL_DIR: await newFolder(), ...env } })
+
+describe('pushing events to a sidecar with a spool', () => {
+  it('is answered with 202 while core is away, and core gets them when it is back', async () => {
+    const harness = await startSpooling()
+    harness.core.script.failing = true
+    const reply = await push(harness, '{"id":"1"}\n{"id":"2"}\nnot json')
+    expect([reply.transport, reply.json]).toEqual([202, { accepted: 3 }])
+    expect((await push(harness, '[]')).json).toEqual({ accepted: 0 })
+    harness.core.script.failing = false
+    await until(() => taken(harness).length === 3)
+    expect(taken(harness)).toEqual(['{"id":"1"}', '{"id":"2"}', 'not json'])
+  })
+
+  it('is refused with 503 when the spool is full, and /readyz says so until there is room', async () => {
+    const harness = await startSpooling({ SPOOL_MAX_BYTES: String(8 * 1024 * 1024) })
+    const readyz = async () => (await send(`${harness.sidecar.url}/readyz`, { method: 'GET' })).json
+    expect(await readyz()).toEqual({ core: true, spool: true })
+    harness.core.script.failing = true
+    const large = JSON.stringify({ id: '1', fill: 'x'.repeat(1_000_000) })
+    const replies = []
+    for (let n = 0; n < 9; n++) replies.push(await push(harness, large))
+    expect(replies.map(({ transport }) => transport)).toEqual([...Array<number>(8).fill(202), 503])
+    expect(replies[8]?.json).toMatchObject({
+      status: 503,
+      code: 'spool_unavailable',
+      error: 'spool_unavailable',
+      title: 'Spool unavailable',
+      detail: 'the spool is full: core has not taken its events yet; send these again later',
+    })
+    expect(replies[8]?.headers['retry-after']).toBe('5')
+    expect(await readyz()).toEqual({ core: true, spool: false })
+    // Payments are decided all the same.
+    expect((await harness.authorize({ headers: {}, state: {} })).transport).toBe(200)
+    harness.core.script.failing = false
+    await until(() => taken(harness).length === 8)
+    await until(async () => (await readyz())['spool'] === true)
+    expect((await push(harness, large)).transport).toBe(202)
+  })
+
+  it('is refused as a whole when there are too many', async () => {
+    const harness = await startSpooling()
+    const reply = await push(harness, '1\n'.repeat(10_001))
+    expect([reply.transport, reply.json['detail']]).toEqual([413, expect.stringMatching(/10000/)])
+    expect((await push(harness, '1\n'.repeat(10_000))).json).toEqual({ accepted: 10_000 })
+  })
+
+  it('counts what core has taken, and what is waiting', async () => {
+    const harness = await startSpooling()
+    harness.core.script.failing = true
+    await push(harness, '{"id":"1"}\n{"id":"2"}')
+    expect(await harness.metrics.metrics()).toMatch(/^sidecar_spool_events(\{.*\})? 2$/m)
+    harness.core.script.failing = false
+    await until(async () =>
+      /^sidecar_events_total(\{.*\})? 2$/m.test(await harness.metrics.metrics()),
+    )
+    expect(await harness.metrics.metrics()).toMatch(/^sidecar_spool_events(\{.*\})? 0$/m)
+  })
+})
+
+describe('the signer in direct mode', () => {
+  it('is rid of its events at once, whatever core does', async () => {
+    const harness = await startSpooling()
+    const sink = directSink({ url: harness.sidecar.url, secret })
+    const events = Array.from({ length: 2_500 }, () => {
+      const id = randomUUID()
+      return { id, type: 'create_signed_ticket', bytes: `{"id":"${id}"}` }
+    })
+    harness.core.script.failing = true
+    for (let n = 0; n < events.length; n += 500) await sink.send(events.slice(n, n + 500))
+    await sink.flush()
+    expect(sink.held?.()).toBe(0)
+    await sink.close()
+    harness.core.script.failing = false
+    await until(() => taken(harness).length === events.length)
+    expect(taken(harness)).toEqual(events.map(({ bytes }) => bytes))
+  })
+})

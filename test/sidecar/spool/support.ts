@@ -1,0 +1,89 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { onTestFinished } from 'vitest'
+import { type Log, silentLog } from '../../../core/lib/log.ts'
+import { createMetrics } from '../../../core/lib/metrics.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import { openSpool } from '../../../sidecar/spool/spool.ts'
+
+/** A folder that goes with the test. */
+export async function newFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-spool-'))
+  onTestFinished(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+/** What core is for the spool: takes envelopes while it is there, and remembers them in order. */
+export function createTaker() {
+  const taken: string[] = []
+  const batches: number[] = []
+  const script = { away: false, refuses: (_envelope: string): boolean => false, delayMs: 0 }
+
+  async function deliver(envelopes: readonly Buffer[]): Promise<void> {
+    if (script.delayMs > 0) await sleep(script.delayMs, undefined, { ref: false })
+    if (script.away) throw new DomainError('UNAVAILABLE', 'core does not answer')
+    const texts = envelopes.map(String)
+    if (texts.some(script.refuses)) throw new DomainError('REQUEST_INVALID', 'not like this')
+    batches.push(texts.length)
+    taken.push(...texts)
+  }
+
+  return { taken, batches, script, deliver }
+}
+
+export type Taker = ReturnType<typeof createTaker>
+
+export interface Opening {
+  readonly directory: string
+  readonly taker: Taker
+  readonly maxBytes?: number
+  readonly log?: Log
+}
+
+/** A spool before a taker; it is stopped with the test at the latest. */
+export async function startSpool({
+  directory,
+  taker,
+  maxBytes = 8 * 1024 * 1024,
+  log = silentLog(),
+}: Opening) {
+  const metrics = createMetrics('sidecar')
+  const spool = await openSpool({
+    directory,
+    maxBytes,
+    log,
+    metrics,
+    now: () => new Date(),
+    deliver: taker.deliver,
+    onDelivered: () => {},
+    onFailed: () => {},
+  })
+  let stopping: Promise<void> | null = null
+  const stop = (): Promise<void> => (stopping ??= spool.stop())
+  onTestFinished(stop)
+  const keep = (...texts: readonly string[]) => spool.keep(texts.map((text) => Buffer.from(text)))
+
+  async function figure(name: string): Promise<number> {
+    const values = (await metrics.getSingleMetric(name)?.get())?.values ?? []
+    return values[0]?.value ?? NaN
+  }
+
+  return { keep, stop, figure, isFull: spool.isFull }
+}
+
+/** Waits for a state of the world for as long as a forwarder may pause, and then some. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + 15_000
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error(`never became true: ${condition.toString()}`)
+    await sleep(5)
+  }
+}
+
+export const filesOf = async (directory: string, suffix: string): Promise<string[]> =>
+  (await readdir(directory))
+    .filter((name) => name.endsWith(suffix))
+    .toSorted()
+    .map((name) => join(directory, name))
