@@ -1,5 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import { runProcess, within } from '../core/lib/process.ts'
+import { runProcess, settlesWithin } from '../core/lib/process.ts'
 import { readSidecarConfig } from '../sidecar/config.ts'
 import { startSidecar } from '../sidecar/server.ts'
 import { readGatewayConfig } from './config.ts'
@@ -25,7 +25,7 @@ await runProcess({
       stop: async () => {
         const drained = gateway.stop()
         // Decisions that the gateway is answering need the sidecar; a stalled upload does not.
-        await Promise.all([drained, within(drained, headStartMs).then(() => sidecar?.stop())])
+        await Promise.all([drained, settlesWithin(drained, headStartMs).then(() => sidecar?.stop())])
       },
       summary: { platform: gateway.platformUrl, builder: gateway.builderUrl },
     }

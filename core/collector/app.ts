@@ -6,7 +6,7 @@ import type { Invalidations } from '../platform/invalidations.ts'
 import type { EnvReader } from '../lib/env.ts'
 import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
-import { within } from '../lib/process.ts'
+import { settlesWithin } from '../lib/process.ts'
 import { readDatabase, readRedisUrl, readRevocationBound } from '../lib/settings.ts'
 import { createPool } from '../lib/sql.ts'
 import { type Now, systemNow } from '../lib/time.ts'
@@ -88,7 +88,7 @@ export async function startCollector(
 
   /** Lets the batch that is being written finish, and leaves the group, so that others go on at once. */
   async function stop(): Promise<void> {
-    await within(metering.stop(), drainMs)
+    await settlesWithin(metering.stop(), drainMs)
     invalidations.stop()
     await Promise.race([pool.end(), sleep(closeMs, undefined, { ref: false })])
   }

@@ -10,7 +10,7 @@ import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import { together } from '../lib/together.ts'
+import { createBatchLoader } from '../lib/batch-loader.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import * as store from './store.ts'
 import type { KeyOwner } from './types.ts'
@@ -138,7 +138,7 @@ export function createKeys({
     return revokedAt
   }
 
-  const findOwner = together(async (asked: readonly (readonly Buffer[])[]) => {
+  const findOwner = createBatchLoader(async (asked: readonly (readonly Buffer[])[]) => {
     const rows = await store.findOwners(pool, asked.flat(), now())
     const found = new Map(rows.map(({ hash, owner }) => [hash.toString('latin1'), owner]))
     return (hashes) =>

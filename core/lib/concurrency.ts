@@ -1,11 +1,18 @@
 import { DomainError } from '../../proto/errors.ts'
 
-/** Runs so many at once and lets so many wait; RATE_LIMITED for who comes after those. */
-export function createTurns({ running, waiting }: { running: number; waiting: number }) {
+export interface ConcurrencyLimit {
+  /** Works that run at the same time. */
+  readonly running: number
+  /** Works that wait for their turn; one more is refused. */
+  readonly waiting: number
+}
+
+/** Limits how many works run at once; RATE_LIMITED when too many wait already. */
+export function limitConcurrency({ running, waiting }: ConcurrencyLimit) {
   const queue: (() => void)[] = []
   let busy = 0
 
-  return async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  return async function limited<T>(work: () => Promise<T>): Promise<T> {
     if (busy < running) busy++
     else await wait()
     try {
@@ -17,7 +24,7 @@ export function createTurns({ running, waiting }: { running: number; waiting: nu
     }
   }
 
-  // The turn passes from who is done to who waits, so `busy` stays as it is.
+  // The place passes from the work that ended to the one that waits, so `busy` stays as it is.
   function wait(): Promise<void> {
     if (queue.length >= waiting)
       throw new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')

@@ -92,7 +92,7 @@ export const messagesOf = (error: unknown): string[] =>
   error instanceof AggregateError ? [...new Set(error.errors.map(messageOf))] : [messageOf(error)]
 
 /** True when `work` settled within `milliseconds`. It goes on in any case. */
-export function within(work: Promise<unknown>, milliseconds: number): Promise<boolean> {
+export function settlesWithin(work: Promise<unknown>, milliseconds: number): Promise<boolean> {
   const late = sleep(Math.max(0, milliseconds), false, { ref: false })
   return Promise.race([
     work.then(

@@ -8,7 +8,7 @@ import type { Keys } from '../keys/service.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
-import { together } from '../lib/together.ts'
+import { createBatchLoader } from '../lib/batch-loader.ts'
 import type { SignerSessions } from '../tokens/sessions/signer-sessions.ts'
 
 export interface SignerDeps {
@@ -76,7 +76,9 @@ export function createSigner({
     return accessOf(user)
   }
 
-  const readAccount = together((users: readonly Subject[]) => ledger.readMany(pool, users, now()))
+  const readAccount = createBatchLoader((users: readonly Subject[]) =>
+    ledger.readMany(pool, users, now()),
+  )
 
   // It changes once a minute and is an estimate here, which sidecars use for seconds.
   async function recentRate(): Promise<EthRate | null> {

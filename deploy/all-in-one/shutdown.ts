@@ -1,5 +1,5 @@
 import type { Log } from '../../core/lib/log.ts'
-import { within } from '../../core/lib/process.ts'
+import { settlesWithin } from '../../core/lib/process.ts'
 
 export type Stop = () => Promise<void>
 export type Stage = (typeof stages)[number]['name']
@@ -35,7 +35,7 @@ export function createStopping(log: Log) {
       const all = Promise.all(
         parts.filter(({ stage }) => stage === name).map((part) => stopOne(part.stop)),
       )
-      const inTime = await within(all, begunAt + untilMs - performance.now())
+      const inTime = await settlesWithin(all, begunAt + untilMs - performance.now())
       if (!inTime) log.warn({ stage: name }, 'did not stop in time; the rest stops too')
     }
     if (failures.length > 0) throw failures[0]

@@ -1,4 +1,4 @@
-import { together } from '../../core/lib/together.ts'
+import { createBatchLoader } from '../../core/lib/batch-loader.ts'
 import { DomainError, isReason } from '../../proto/errors.ts'
 
 /** One caller's call of an RPC that is sent to core with others. */
@@ -35,7 +35,7 @@ export function joinCalls<Request, Response>(
   ask: (calls: JoinedCall<Request>[]) => Promise<readonly Answer<Response>[]>,
   { waitMs, ...bounds }: Options,
 ): (call: JoinedCall<Request>) => Promise<Response> {
-  const answerOf = together(async (waiting: readonly Waiting<Request>[]) => {
+  const answerOf = createBatchLoader(async (waiting: readonly Waiting<Request>[]) => {
     const at = performance.now()
     const inTime = waiting.filter(({ until }) => until > at)
     const answers = inTime.length === 0 ? [] : await ask(inTime.map(({ call }) => call))

@@ -1,5 +1,5 @@
 import SerializerSelector from '@fastify/fast-json-stringify-compiler'
-import { within } from '../../core/lib/maps.ts'
+import { getOrInsert } from '../../core/lib/maps.ts'
 
 type Serializer = SerializerSelector.Serializer
 
@@ -11,7 +11,7 @@ export const serializers: SerializerSelector.SerializerFactory = (shared, option
   const compile = SerializerSelector()(shared, options)
   const known = new Map<string, Serializer>()
   return (answer) =>
-    within(known, JSON.stringify(answer.schema), () => whenUsed(() => compile(answer)))
+    getOrInsert(known, JSON.stringify(answer.schema), () => whenUsed(() => compile(answer)))
 }
 
 function whenUsed(make: () => Serializer): Serializer {

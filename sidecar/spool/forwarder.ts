@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError } from '../../proto/errors.ts'
 import type { Log } from '../../core/lib/log.ts'
-import { within } from '../../core/lib/process.ts'
+import { settlesWithin } from '../../core/lib/process.ts'
 import type { Place, Position } from './position.ts'
 import type { Stored } from './reader.ts'
 import type { Segments } from './segments.ts'
@@ -170,7 +170,7 @@ export function startForwarder(options: ForwarderOptions) {
     deadline = performance.now() + graceMs
     stopping.abort()
     wake.resolve()
-    abandoned = !(await within(running, graceMs + leftBehindMs))
+    abandoned = !(await settlesWithin(running, graceMs + leftBehindMs))
   }
 
   return {

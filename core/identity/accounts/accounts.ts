@@ -7,7 +7,7 @@ import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
 import * as store from './store.ts'
-import { createTurns } from '../../lib/concurrency.ts'
+import { limitConcurrency } from '../../lib/concurrency.ts'
 
 export interface AccountsDeps {
   readonly pool: Pool
@@ -34,14 +34,14 @@ export interface LiveSession {
 /** Dashboard people and their server-side sessions (decision 16). Tokens are kept as SHA-256 hashes only. */
 export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
   // argon2 takes 19 MiB and a thread of four: a crowd must neither fill the memory nor starve the rest.
-  const turns = createTurns({ running: 2, waiting: 64 })
+  const limited = limitConcurrency({ running: 2, waiting: 64 })
 
   /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
   async function logIn(email: string, password: string) {
     const found = email.length > 320 ? null : await store.findByEmail(pool, email.trim())
     // What is longer than any password can be is not worth hashing.
     const stored = password.length > passwordMax ? null : (found?.passwordHash ?? null)
-    const matches = await turns(() => passwordMatches(password.slice(0, passwordMax), stored))
+    const matches = await limited(() => passwordMatches(password.slice(0, passwordMax), stored))
     if (!found || !matches)
       throw new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
     return begin(found)
@@ -153,7 +153,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
     const name = parseName(request.name)
     const password =
       request.password === undefined ? newSecret('').slice(0, 20) : parsePassword(request.password)
-    const passwordHash = await turns(() => hashPassword(password))
+    const passwordHash = await limited(() => hashPassword(password))
     const account = await store.insertAccount(pool, {
       id: accountId(uuidV7(at.getTime())),
       email,
@@ -185,7 +185,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
 
   /** Sets the password and ends every session of the account. GRANT_INVALID for a token that is used or too old. */
   async function reset(token: string, password: string): Promise<void> {
-    const passwordHash = await turns(() => hashPassword(parsePassword(password)))
+    const passwordHash = await limited(() => hashPassword(parsePassword(password)))
     await tx(pool, async (db) => {
       const at = now()
       const account = await store.useReset(db, hashOf(token), at)

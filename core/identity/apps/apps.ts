@@ -16,7 +16,7 @@ import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { UsdMicros } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { together } from '../../lib/together.ts'
+import { createBatchLoader } from '../../lib/batch-loader.ts'
 import type { Plans } from '../../plans/service.ts'
 import { type Secrets, hashPassword } from '../../platform/secrets.ts'
 import * as store from '../store.ts'
@@ -124,7 +124,7 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
     )
   }
 
-  const findM2mRows = together(async (ids: readonly string[]) => {
+  const findM2mRows = createBatchLoader(async (ids: readonly string[]) => {
     const found = Map.groupBy(
       await store.findM2mClients(pool, [...new Set(ids)], now()),
       (row) => row.client_id,

@@ -16,7 +16,7 @@ import type { Invalidations } from '../../platform/invalidations.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { together } from '../../lib/together.ts'
+import { createBatchLoader } from '../../lib/batch-loader.ts'
 import type { EmitCustomer } from '../../metering/backend/emit.ts'
 import type { Plans } from '../../plans/service.ts'
 import * as store from '../store.ts'
@@ -145,15 +145,17 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     })
   }
 
-  const findByExternal = together(async (asked: readonly { app: AppId; external: string }[]) => {
-    const users = await store.findUsers(
-      pool,
-      asked.map(({ app }) => app),
-      asked.map(({ external }) => external),
-    )
-    const found = new Map(users.map((user) => [`${user.appId}:${user.externalUserId}`, user]))
-    return ({ app, external }) => found.get(`${app}:${external}`) ?? null
-  })
+  const findByExternal = createBatchLoader(
+    async (asked: readonly { app: AppId; external: string }[]) => {
+      const users = await store.findUsers(
+        pool,
+        asked.map(({ app }) => app),
+        asked.map(({ external }) => external),
+      )
+      const found = new Map(users.map((user) => [`${user.appId}:${user.externalUserId}`, user]))
+      return ({ app, external }) => found.get(`${app}:${external}`) ?? null
+    },
+  )
 
   /** NOT_FOUND when the app has no such user. */
   async function get(app: AppId, external: string): Promise<User> {

@@ -1,6 +1,6 @@
 import { authId, isClientId } from '../../platform/ids.ts'
 import type { RowBuffer } from '../../lib/copy-sql.ts'
-import { within } from '../../lib/maps.ts'
+import { getOrInsert } from '../../lib/maps.ts'
 import { type Columns, createColumns } from './columns.ts'
 import { digestOf } from '../events/event-id.ts'
 import { parseEvent } from '../events/parse.ts'
@@ -92,15 +92,15 @@ export function createBatch(rows: RowBuffer, at: Date, size: number) {
   function sessionOf(ticket: SignedTicket, place: number): number {
     const payer = payerOf(ticket)
     const { sessionId, manifestId, appName } = ticket
-    return within(payer.sessions, sessionId, () => {
+    return getOrInsert(payer.sessions, sessionId, () => {
       const feature = features[place] ?? { pipeline: '', modelId: '' }
       return sessions.push({ payer, sessionId, manifestId, appName, feature }) - 1
     })
   }
 
   function payerOf({ clientId, externalUserId }: SignedTicket): Payer {
-    const users = within(byClient, clientId, () => new Map<string, Payer>())
-    return within(users, externalUserId, () => {
+    const users = getOrInsert(byClient, clientId, () => new Map<string, Payer>())
+    return getOrInsert(users, externalUserId, () => {
       const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
       payers.set(authId(clientId, externalUserId), payer)
       return payer
@@ -108,8 +108,8 @@ export function createBatch(rows: RowBuffer, at: Date, size: number) {
   }
 
   function featureOf({ pipeline, modelId }: SignedTicket): number {
-    const models = within(byPipeline, pipeline, () => new Map<string, number>())
-    return within(models, modelId, () => features.push({ pipeline, modelId }) - 1)
+    const models = getOrInsert(byPipeline, pipeline, () => new Map<string, number>())
+    return getOrInsert(models, modelId, () => features.push({ pipeline, modelId }) - 1)
   }
 
   return {

@@ -1,5 +1,5 @@
 import { type Wei, priceOf } from '../../lib/money.ts'
-import { within } from '../../lib/maps.ts'
+import { getOrInsert } from '../../lib/maps.ts'
 import type { Priced, Rate } from '../types.ts'
 
 const maxPrices = 1_000
@@ -9,8 +9,8 @@ export function createPrices() {
   const byRate = new Map<bigint, Map<bigint, Priced>>()
 
   return ({ id, usdAttosPerEth }: Rate, fee: Wei): Priced => {
-    const prices = within(byRate, id, () => new Map<bigint, Priced>())
+    const prices = getOrInsert(byRate, id, () => new Map<bigint, Priced>())
     if (prices.size >= maxPrices) prices.clear()
-    return within(prices, fee, () => ({ rateId: id, cost: priceOf(fee, usdAttosPerEth) }))
+    return getOrInsert(prices, fee, () => ({ rateId: id, cost: priceOf(fee, usdAttosPerEth) }))
   }
 }

@@ -1,4 +1,4 @@
-import { within } from '../../lib/maps.ts'
+import { getOrInsert } from '../../lib/maps.ts'
 import {
   type DecimalSum,
   addBillionths,
@@ -129,7 +129,7 @@ export function createSums({ tickets, sessions: known, features }: Batch, at: Da
       featureOf(tickets, place),
       microsOf(tickets, place),
     ]
-    const into = within(sessions, session, () => {
+    const into = getOrInsert(sessions, session, () => {
       const of = known[session]
       if (!of?.payer.subject) throw new Error('a ticket of nobody cannot be summed')
       return {
@@ -149,11 +149,11 @@ export function createSums({ tickets, sessions: known, features }: Batch, at: Da
   function end(): void {
     if (run === null) return
     const { into, feature: place, hourMs: hour } = run
-    const ofUser = within(byUser, into.subject, () => new Map<number, Map<number, HourSums>>())
-    const ofFeature = within(ofUser, place, () => new Map<number, HourSums>())
+    const ofUser = getOrInsert(byUser, into.subject, () => new Map<number, Map<number, HourSums>>())
+    const ofFeature = getOrInsert(ofUser, place, () => new Map<number, HourSums>())
     addAll(into, run)
     addAll(
-      within(ofFeature, hour, () => {
+      getOrInsert(ofFeature, hour, () => {
         const feature = features[place] ?? into.session.feature
         const sums = { ...zero(), subject: into.subject, feature, hourMs: hour }
         hours.push(sums)

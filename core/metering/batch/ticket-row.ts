@@ -1,6 +1,6 @@
 import { type RowBuffer, createRowBuffer, uuidBytes } from '../../lib/copy-sql.ts'
 import { quickInteger } from '../../lib/decimal.ts'
-import { within } from '../../lib/maps.ts'
+import { getOrInsert } from '../../lib/maps.ts'
 import type { Priced, SignedTicket, Subject } from '../types.ts'
 
 /**
@@ -112,8 +112,8 @@ export function outcomeWriter(
 
   return ({ subject, price, replayed }: Outcome): void => {
     if (prices.size >= maxPrices) prices.clear()
-    const user = within(users, subject, () => ofUser(subject))
-    const priced = within(prices, price, () => ofPrice(price))
+    const user = getOrInsert(users, subject, () => ofUser(subject))
+    const priced = getOrInsert(prices, price, () => ofPrice(price))
     out.copy(user, 0, user.length)
     out.copy(priced, 0, priced.length)
     out.boolean(replayed)

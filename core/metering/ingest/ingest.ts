@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type RowBuffer, createRowBuffer } from '../../lib/copy-sql.ts'
-import { within } from '../../lib/maps.ts'
+import { getOrInsert } from '../../lib/maps.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { UserId } from '../../platform/ids.ts'
@@ -280,7 +280,7 @@ function byUser(
   const groups = new Map<Payer, number[]>()
   for (const place of places) {
     const payer = sessions[sessionOf(tickets, place)]?.payer
-    if (payer?.subject) within(groups, payer, () => []).push(place)
+    if (payer?.subject) getOrInsert(groups, payer, () => []).push(place)
     else nobodys.push(indexOf(tickets, place))
   }
   const inOrder = [...groups]

@@ -1,4 +1,4 @@
-import { within } from '../../lib/maps.ts'
+import { getOrInsert } from '../../lib/maps.ts'
 import type { Db } from '../../lib/sql.ts'
 import * as offsets from './offset-store.ts'
 import { type Counts, type Outcome, type StreamRecord, outcomes as outcomeNames } from '../types.ts'
@@ -43,7 +43,7 @@ export async function count(db: Db, { records, outcomes }: Counting): Promise<vo
     const record = records[index]
     if (outcome === undefined || record === undefined) return
     const { partition, offset } = record
-    const advance = within(advances, partition, () => ({ counts: noCounts(), last: null }))
+    const advance = getOrInsert(advances, partition, () => ({ counts: noCounts(), last: null }))
     advance.counts[outcome] += 1
     if (offset !== null && (advance.last === null || offset > advance.last)) advance.last = offset
   })

@@ -1,7 +1,7 @@
 import { credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serviceTokenHeader, sessionHeader, unary } from '../../../core/lib/grpc.ts'
-import { createTurns } from '../../../core/lib/concurrency.ts'
+import { limitConcurrency } from '../../../core/lib/concurrency.ts'
 import { isRegistered } from '../../../core/tokens/login/redirect-uris.ts'
 import * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
@@ -233,15 +233,15 @@ describe('a member', () => {
   })
 })
 
-describe('turns', () => {
+describe('limited', () => {
   it('run so many at once, let so many wait and refuse the rest', async () => {
-    const turns = createTurns({ running: 2, waiting: 3 })
+    const limited = limitConcurrency({ running: 2, waiting: 3 })
     const gate = Promise.withResolvers<void>()
     let most = 0
     let now = 0
     const all = Array.from({ length: 7 }, () =>
       outcome(
-        turns(async () => {
+        limited(async () => {
           most = Math.max(most, ++now)
           await gate.promise
           now--
@@ -252,7 +252,7 @@ describe('turns', () => {
     const ends = await Promise.all(all)
     expect(ends.filter((end) => end === 'RATE_LIMITED')).toHaveLength(2)
     expect(most).toBe(2)
-    expect(await outcome(turns(async () => {}))).toBe('OK')
+    expect(await outcome(limited(async () => {}))).toBe('OK')
   })
 })
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { together } from '../../../core/lib/together.ts'
+import { createBatchLoader } from '../../../core/lib/batch-loader.ts'
 
 function recorded(answer: (asked: readonly number[]) => Promise<void> = async () => {}) {
   const batches: (readonly number[])[] = []
-  const ask = together(async (asked: readonly number[]) => {
+  const ask = createBatchLoader(async (asked: readonly number[]) => {
     batches.push(asked)
     await answer(asked)
     return (one) => one * 10
@@ -44,13 +44,13 @@ describe('looking up together', () => {
   it('asks for no more at once than allowed, in as many look-ups as allowed', async () => {
     const gate = Promise.withResolvers<void>()
     const batches: (readonly number[])[] = []
-    const ask = together(
+    const ask = createBatchLoader(
       async (asked: readonly number[]) => {
         batches.push(asked)
         await gate.promise
         return (one) => one * 10
       },
-      { batchMax: 2, lanes: 2 },
+      { batchMax: 2, concurrency: 2 },
     )
     const all = Promise.all([1, 2, 3, 4, 5].map(ask))
     await expect

@@ -1,0 +1,64 @@
+const slowMs = 50
+const slowMax = 3
+
+export interface BatchLoaderOptions {
+  /** Most keys of one look-up. */
+  readonly batchMax?: number
+  /** Look-ups under way at the same time; up to three slow ones (50 ms and more) do not count. */
+  readonly concurrency?: number
+}
+
+interface Waiting<Key, Value> {
+  readonly key: Key
+  resolve(value: Value): void
+  reject(error: unknown): void
+}
+
+/**
+ * Returns a function that looks up one key, and answers the calls of the same turn of the event loop
+ * by one look-up: a round trip for many callers instead of one for each. `load` takes the keys of a
+ * batch and returns a function from key to value.
+ *
+ * A look-up starts after every key in it was asked for, so no answer is older than its question and
+ * nothing is cached. A look-up that fails rejects every call of its batch: check keys before.
+ */
+export function createBatchLoader<Key, Value>(
+  load: (keys: readonly Key[]) => Promise<(key: Key) => Value>,
+  { batchMax = 64, concurrency = 2 }: BatchLoaderOptions = {},
+): (key: Key) => Promise<Value> {
+  const queue: Waiting<Key, Value>[] = []
+  let running = 0
+  let slow = 0
+
+  function startBatches(): void {
+    while (queue.length > 0 && running - Math.min(slow, slowMax) < concurrency)
+      void runBatch(queue.splice(0, batchMax))
+  }
+
+  async function runBatch(batch: readonly Waiting<Key, Value>[]): Promise<void> {
+    let isSlow = false
+    const timer = setTimeout(() => {
+      isSlow = true
+      slow++
+      startBatches()
+    }, slowMs)
+    running++
+    try {
+      const valueOf = await load(batch.map(({ key }) => key))
+      for (const { key, resolve } of batch) resolve(valueOf(key))
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+    }
+    clearTimeout(timer)
+    running--
+    if (isSlow) slow--
+    setImmediate(startBatches)
+  }
+
+  return (key) => {
+    const { promise, resolve, reject } = Promise.withResolvers<Value>()
+    // One turn later, so that the requests that arrived with this one are in the same batch.
+    if (queue.push({ key, resolve, reject }) === 1) setImmediate(startBatches)
+    return promise
+  }
+}
