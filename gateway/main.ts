@@ -25,7 +25,10 @@ await runProcess({
       stop: async () => {
         const drained = gateway.stop()
         // Decisions that the gateway is answering need the sidecar; a stalled upload does not.
-        await Promise.all([drained, settlesWithin(drained, headStartMs).then(() => sidecar?.stop())])
+        await Promise.all([
+          drained,
+          settlesWithin(drained, headStartMs).then(() => sidecar?.stop()),
+        ])
       },
       summary: { platform: gateway.platformUrl, builder: gateway.builderUrl },
     }
