@@ -174,12 +174,12 @@ interface Consent {
   readonly parameters: Parameters
 }
 
-const consentForm = ({ visitor, theme, scopes, parameters }: Consent) =>
-  html` <h1>Allow ${theme.name} to act for you?</h1>
-    <p>You are logged in as ${visitor.email}. ${theme.name} asks to:</p>
-    ${scopeList(scopes)}
-    <form method="post" action="/oidc/consent">
-      ${hidden({ ...carried(parameters), csrf_token: visitor.csrfToken })}
-      <button name="action" value="approve">Allow</button>
-      <button name="action" value="deny" class="quiet">Do not allow</button>
-    </form>`
+const consentForm = ({ visitor, theme, scopes, parameters }: Consent) => html`
+<h1>Allow ${theme.name} to act for you?</h1>
+<p>You are logged in as ${visitor.email}. ${theme.name} asks to:</p>
+${scopeList(scopes)}
+<form method="post" action="/oidc/consent">
+${hidden({ ...carried(parameters), csrf_token: visitor.csrfToken })}
+<button name="action" value="approve">Allow</button>
+<button name="action" value="deny" class="quiet">Do not allow</button>
+</form>`

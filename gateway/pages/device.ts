@@ -55,16 +55,17 @@ export function devicePages(app: App, { publicUrl }: PagesDeps): void {
   ): Promise<FastifyReply> {
     const device = await request.core.devices.get({ sessionToken: visitor.token, userCode: code })
     const theme = { name: device.appName, color: device.appColor }
-    const content = html` <h1>Connect a device to ${device.appName}?</h1>
-      <p>Allow this only if your own device shows this code now:</p>
-      <p class="code-shown">${device.userCode}</p>
-      <p>You are logged in as ${visitor.email}. The device will be able to:</p>
-      ${scopeList(device.scopes)}
-      <form method="post" action="/oidc/device">
-        ${hidden({ csrf_token: visitor.csrfToken, user_code: device.userCode })}
-        <button name="action" value="approve">Connect the device</button>
-        <button name="action" value="deny" class="quiet">This is not mine</button>
-      </form>`
+    const content = html`
+<h1>Connect a device to ${device.appName}?</h1>
+<p>Allow this only if your own device shows this code now:</p>
+<p class="code-shown">${device.userCode}</p>
+<p>You are logged in as ${visitor.email}. The device will be able to:</p>
+${scopeList(device.scopes)}
+<form method="post" action="/oidc/device">
+${hidden({ csrf_token: visitor.csrfToken, user_code: device.userCode })}
+<button name="action" value="approve">Connect the device</button>
+<button name="action" value="deny" class="quiet">This is not mine</button>
+</form>`
     return sendPage(reply, { title: 'Connect a device', content, theme })
   }
 
@@ -84,10 +85,8 @@ export function devicePages(app: App, { publicUrl }: PagesDeps): void {
     })
     const content =
       status === 'authorized'
-        ? html`<h1>The device is connected</h1>
-            <p>It goes on by itself in a few seconds. You can close this page.</p>`
-        : html`<h1>The device was refused</h1>
-            <p>Nothing was connected. You can close this page.</p>`
+        ? html`<h1>The device is connected</h1><p>It goes on by itself in a few seconds. You can close this page.</p>`
+        : html`<h1>The device was refused</h1><p>Nothing was connected. You can close this page.</p>`
     return sendPage(reply, {
       title: status === 'authorized' ? 'Connected' : 'Refused',
       content,
@@ -110,26 +109,17 @@ function askForCode(
   reply: FastifyReply,
   { visitor, code, wrong }: { visitor: Visitor; code?: string | undefined; wrong?: string },
 ): FastifyReply {
-  const content = html` <h1>Connect a device</h1>
-    <p>Enter the code that your device shows.</p>
-    ${problem(wrong)}
-    <form method="post" action="/oidc/device">
-      ${hidden({ csrf_token: visitor.csrfToken })}
-      <label for="code">Code</label>
-      <input
-        id="code"
-        class="code"
-        name="user_code"
-        autocomplete="off"
-        autocapitalize="characters"
-        spellcheck="false"
-        required
-        maxlength="${codeMax}"
-        value="${code ?? ''}"
-      />
-      <button name="action" value="lookup">Continue</button>
-    </form>
-    <p class="small">You are logged in as ${visitor.email}.</p>`
+  const content = html`
+<h1>Connect a device</h1>
+<p>Enter the code that your device shows.</p>
+${problem(wrong)}
+<form method="post" action="/oidc/device">
+${hidden({ csrf_token: visitor.csrfToken })}
+<label for="code">Code</label>
+<input id="code" class="code" name="user_code" autocomplete="off" autocapitalize="characters" spellcheck="false" required maxlength="${codeMax}" value="${code ?? ''}">
+<button name="action" value="lookup">Continue</button>
+</form>
+<p class="small">You are logged in as ${visitor.email}.</p>`
   return sendPage(reply, {
     title: 'Connect a device',
     content,

@@ -57,9 +57,7 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
     void reply.header('set-cookie', endedSessionCookie(publicUrl))
     return sendPage(reply, {
       title: 'Logged out',
-      content: html`<h1>You are logged out</h1>
-        <p>You can close this page.</p>
-        <a class="button quiet" href="/login">Log in again</a>`,
+      content: html`<h1>You are logged out</h1><p>You can close this page.</p><a class="button quiet" href="/login">Log in again</a>`,
     })
   })
 
@@ -99,49 +97,26 @@ const loginForm = ({
   csrfToken,
   theme,
   provider,
-}: LoginForm & Destination & { csrfToken: string; provider: string | undefined }) =>
-  html` <h1>Log in</h1>
-    <p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
-    ${problem(wrong)}
-    <form method="post" action="/login">
-      ${hidden({ csrf_token: csrfToken, return_to: returnTo })}
-      <label for="email">E-mail address</label>
-      <input
-        id="email"
-        name="email"
-        type="email"
-        autocomplete="username"
-        required
-        maxlength="320"
-        value="${email ?? ''}"
-      />
-      <label for="password">Password</label>
-      <input
-        id="password"
-        name="password"
-        type="password"
-        autocomplete="current-password"
-        required
-        maxlength="200"
-      />
-      <button>Log in</button>
-    </form>
-    ${
-      provider !== undefined &&
-      html`<p class="or">or</p>
-        <a
-          class="button quiet"
-          href="/login/provider${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}"
-          >Continue with ${provider}</a
-        >`
-    }
-    <p class="small">
-      Password forgotten? Whoever runs this service can give you a link to set a new one.
-    </p>`
+}: LoginForm & Destination & { csrfToken: string; provider: string | undefined }) => html`
+<h1>Log in</h1>
+<p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
+${problem(wrong)}
+<form method="post" action="/login">
+${hidden({ csrf_token: csrfToken, return_to: returnTo })}
+<label for="email">E-mail address</label>
+<input id="email" name="email" type="email" autocomplete="username" required maxlength="320" value="${email ?? ''}">
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required maxlength="200">
+<button>Log in</button>
+</form>
+${
+  provider !== undefined &&
+  html`<p class="or">or</p>
+<a class="button quiet" href="/login/provider${returnTo === undefined ? '' : `?return_to=${encodeURIComponent(returnTo)}`}">Continue with ${provider}</a>`
+}
+<p class="small">Password forgotten? Whoever runs this service can give you a link to set a new one.</p>`
 
-const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) =>
-  html` <h1>You are logged in</h1>
-    <p>as ${email}</p>
-    <form method="post" action="/logout">
-      ${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button>
-    </form>`
+const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) => html`
+<h1>You are logged in</h1>
+<p>as ${email}</p>
+<form method="post" action="/logout">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button></form>`

@@ -57,9 +57,7 @@ export function sendPage(
 }
 
 const appLine = ({ name }: Theme): Html =>
-  html`<div class="app">
-    <span aria-hidden="true">${[...name.trim()][0]?.toUpperCase() ?? ''}</span>${name}
-  </div>`
+  html`<div class="app"><span aria-hidden="true">${[...name.trim()][0]?.toUpperCase() ?? ''}</span>${name}</div>`
 
 /** The source expression of a redirect URI: its origin, or its scheme where there is no host (RFC 8252 section 7.1). */
 function formTarget(uri: string): string {
@@ -69,7 +67,7 @@ function formTarget(uri: string): string {
 
 export const hidden = (fields: Readonly<Record<string, string | undefined>>): Html[] =>
   Object.entries(fields).flatMap(([name, value]) =>
-    value === undefined ? [] : [html`<input type="hidden" name="${name}" value="${value}" />`],
+    value === undefined ? [] : [html`<input type="hidden" name="${name}" value="${value}">`],
   )
 
 export const problem = (text: string | undefined): Html | undefined =>

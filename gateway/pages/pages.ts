@@ -55,9 +55,8 @@ function sendProblem(
   return sendPage(reply, {
     title,
     status: status === 401 ? 403 : status,
-    content: html`<h1>That did not work</h1>
-      <p class="problem" role="alert">${says}</p>
-      <a class="button quiet" href="/login">To the login</a>
-      <p class="small">For whoever helps you: ${request.correlationId}</p>`,
+    content: html`<h1>That did not work</h1><p class="problem" role="alert">${says}</p>
+<a class="button quiet" href="/login">To the login</a>
+<p class="small">For whoever helps you: ${request.correlationId}</p>`,
   })
 }

@@ -41,33 +41,18 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
     reply: FastifyReply,
     { token, wrong }: { token: string; wrong?: string },
   ): FastifyReply {
-    const content = html` <h1>Set a new password</h1>
-      <p>At least 12 characters; a few words that only you would put together are best.</p>
-      ${problem(wrong)}
-      <form method="post" action="/reset-password">
-        ${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
-        <label for="password">New password</label>
-        <input
-          id="password"
-          name="password"
-          type="password"
-          autocomplete="new-password"
-          required
-          minlength="12"
-          maxlength="200"
-        />
-        <label for="repeated">The same again</label>
-        <input
-          id="repeated"
-          name="repeated"
-          type="password"
-          autocomplete="new-password"
-          required
-          minlength="12"
-          maxlength="200"
-        />
-        <button>Set the password</button>
-      </form>`
+    const content = html`
+<h1>Set a new password</h1>
+<p>At least 12 characters; a few words that only you would put together are best.</p>
+${problem(wrong)}
+<form method="post" action="/reset-password">
+${hidden({ csrf_token: formToken(request, reply, publicUrl), token })}
+<label for="password">New password</label>
+<input id="password" name="password" type="password" autocomplete="new-password" required minlength="12" maxlength="200">
+<label for="repeated">The same again</label>
+<input id="repeated" name="repeated" type="password" autocomplete="new-password" required minlength="12" maxlength="200">
+<button>Set the password</button>
+</form>`
     return sendPage(reply, {
       title: 'Set a new password',
       content,
@@ -79,22 +64,16 @@ export function resetPages(app: App, { publicUrl }: PagesDeps): void {
 const noLink = {
   title: 'Set a new password',
   status: 400,
-  content: html`<h1>Open the whole link</h1>
-    <p>
-      This address lacks the token of a one-time link. Whoever runs this service can give you one.
-    </p>`,
+  content: html`<h1>Open the whole link</h1><p>This address lacks the token of a one-time link. Whoever runs this service can give you one.</p>`,
 }
 
 const oldLink = {
   title: 'Link used up',
   status: 400,
-  content: html`<h1>This link does not work any more</h1>
-    <p>It was used already, or is older than an hour. Ask for a new one.</p>`,
+  content: html`<h1>This link does not work any more</h1><p>It was used already, or is older than an hour. Ask for a new one.</p>`,
 }
 
 const changed = {
   title: 'Password set',
-  content: html`<h1>Your password is set</h1>
-    <p>You were logged out everywhere.</p>
-    <a class="button" href="/login">Log in</a>`,
+  content: html`<h1>Your password is set</h1><p>You were logged out everywhere.</p><a class="button" href="/login">Log in</a>`,
 }

@@ -10,6 +10,6 @@ const meanings: Readonly<Record<string, string>> = {
 
 /** What an application asks for, in words, with the scope's own name below. */
 export const scopeList = (scopes: readonly string[]): Html =>
-  html`<ul>
-    ${scopes.map((scope) => html`<li>${meanings[scope] ?? scope}<small>${scope}</small></li>`)}
-  </ul>`
+  html`<ul>${scopes.map(
+    (scope) => html`<li>${meanings[scope] ?? scope}<small>${scope}</small></li>`,
+  )}</ul>`

@@ -92,20 +92,16 @@ const confirmation = ({
   visitor: Visitor
   asked: Asked
   appName: string
-}) =>
-  html` <h1>Log out?</h1>
-    <p>
-      ${appName === '' ? 'You were sent here to log out.' : `${appName} sent you here to log out.`}
-      You are logged in as ${visitor.email}.
-    </p>
-    <form method="post" action="/oidc/logout">
-      ${hidden({ ...asked, csrf_token: visitor.csrfToken })}
-      <button>Log out</button>
-    </form>
-    <a class="button quiet" href="/login">Stay logged in</a>`
+}) => html`
+<h1>Log out?</h1>
+<p>${appName === '' ? 'You were sent here to log out.' : `${appName} sent you here to log out.`} You are logged in as ${visitor.email}.</p>
+<form method="post" action="/oidc/logout">
+${hidden({ ...asked, csrf_token: visitor.csrfToken })}
+<button>Log out</button>
+</form>
+<a class="button quiet" href="/login">Stay logged in</a>`
 
 const loggedOut = {
   title: 'Logged out',
-  content: html`<h1>You are logged out</h1>
-    <p>You can close this page.</p>`,
+  content: html`<h1>You are logged out</h1><p>You can close this page.</p>`,
 }
