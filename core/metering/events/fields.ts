@@ -1,10 +1,10 @@
 import { hash } from 'node:crypto'
-import { type Value, isNumber } from './json.ts'
+import { type JsonValue, isNumber } from '../../lib/exact-json.ts'
 
 /** Values of an event's members, read exactly. Each reader returns null for what it cannot take. */
 
 /** An integer, as a JSON number or (signer-contract 6.4) a decimal string. */
-export function integerText(value: Value | undefined): string | null {
+export function integerText(value: JsonValue | undefined): string | null {
   const text = isNumber(value) ? value.literal : value
   return typeof text === 'string' && text.length <= 40 && isInteger(text) ? text : null
 }
@@ -19,14 +19,14 @@ function isInteger(text: string): boolean {
 const maxSequence = 2n ** 63n - 2n
 
 /** 0 to 2^63-2, without passing through a float: what a range of Postgres's bigint can hold with its end. */
-export function sequenceText(value: Value | undefined): string | null {
+export function sequenceText(value: JsonValue | undefined): string | null {
   const text = integerText(value)
   if (text === null || text.startsWith('-')) return null
   return text.length < 19 || BigInt(text) <= maxSequence ? text : null
 }
 
 /** -2^63 to 2^63-1; absent is zero. */
-export function int64Text(value: Value | undefined): string | null {
+export function int64Text(value: JsonValue | undefined): string | null {
   const text = value === undefined || value === null ? '0' : integerText(value)
   if (text === null) return null
   return text.length < 19 || BigInt.asIntN(64, BigInt(text)) === BigInt(text)
@@ -37,7 +37,7 @@ export function int64Text(value: Value | undefined): string | null {
 const plainZero = (text: string): string => (text === '-0' ? '0' : text)
 
 /** 0 to 2^31-1; absent is zero. */
-export function int31(value: Value | undefined): number | null {
+export function int31(value: JsonValue | undefined): number | null {
   const text = int64Text(value)
   const number = Number(text ?? NaN)
   return number >= 0 && number <= 0x7fff_ffff ? number : null
@@ -48,7 +48,7 @@ const maxWhole = 12
 const maxPlaces = 30
 
 /** A decimal below 10^12 in plain notation, cut after 30 places; absent is zero. Go writes floats as 5.12 or 1e-09. */
-export function decimalText(value: Value | undefined): string | null {
+export function decimalText(value: JsonValue | undefined): string | null {
   if (value === undefined || value === null) return '0'
   const given = isNumber(value) ? value.literal : typeof value === 'string' ? value : ''
   if (isShort(given)) return given
@@ -98,7 +98,7 @@ export interface Instant {
 }
 
 /** RFC 3339 with any fraction and offset, as UTC to the microsecond. */
-export function instantOf(value: Value | undefined): Instant | null {
+export function instantOf(value: JsonValue | undefined): Instant | null {
   return (
     (typeof value === 'string' && value.length <= 60 ? sameMinute(value) : null) ??
     anyInstant(value)
@@ -143,7 +143,7 @@ const instant = (text: string, ms: number, micros: number): Instant => ({
   micros: ms * 1000 + micros,
 })
 
-function anyInstant(value: Value | undefined): Instant | null {
+function anyInstant(value: JsonValue | undefined): Instant | null {
   const match = typeof value === 'string' && value.length <= 60 ? rfc3339.exec(value) : null
   if (!match) return null
   const [, year, month, day, hour, minutes, second, fraction = '', zone = ''] = match
@@ -189,7 +189,7 @@ function offsetMs(zone: string): number {
 }
 
 /** Text that describes and never decides: anything else is empty, NUL (which Postgres refuses) is replaced. */
-export function describing(value: Value | undefined): string {
+export function describing(value: JsonValue | undefined): string {
   if (typeof value !== 'string') return ''
   const text = value.includes('\u0000') ? value.replaceAll('\u0000', '\ufffd') : value
   return text.length <= 64 ? text : shortened(text.toWellFormed())
@@ -210,11 +210,11 @@ function shortened(text: string): string {
 const statedDecimal = /^(?:0|[1-9]\d{0,29})(?:\.\d{1,18})?$/
 
 /** An exact amount in text; a number, which a float may have rounded, is as good as none. */
-export const exactDecimal = (value: Value | undefined): string | null =>
+export const exactDecimal = (value: JsonValue | undefined): string | null =>
   typeof value === 'string' && statedDecimal.test(value) ? value : null
 
 /** A Unix time in milliseconds as decimal text or number (signer-contract 5.3). */
-export function unixMs(value: Value | undefined): number | null {
+export function unixMs(value: JsonValue | undefined): number | null {
   const text = integerText(value)
   const ms = text === null ? NaN : Number(text)
   return ms > 0 && ms < 8.64e15 ? ms : null

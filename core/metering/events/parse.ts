@@ -13,7 +13,14 @@ import {
   sequenceText,
   unixMs,
 } from './fields.ts'
-import { type Members, type Value, hasMembers, isNumber, isObject, readJson } from './json.ts'
+import {
+  type JsonMembers,
+  type JsonValue,
+  hasMembers,
+  isNumber,
+  isObject,
+  readExactJson,
+} from '../../lib/exact-json.ts'
 import { createLayouts } from './shape-cache.ts'
 import type { ParsedEvent, Problem, QuarantineReason, SignedTicket } from '../types.ts'
 
@@ -38,7 +45,7 @@ export function parseEvent(bytes: Buffer, now: Date): ParsedEvent {
   const members = layouts.read(bytes)
   if (members) return parseEnvelope(members, now)
   if (!isUtf8(bytes)) return problem({ reason: 'not_utf8', detail: 'the bytes are not UTF-8' })
-  const read = readJson(bytes.toString('utf8'))
+  const read = readExactJson(bytes.toString('utf8'))
   if ('fault' in read) return problem({ reason: read.fault, detail: `at character ${read.at}` })
   if (!isObject(read.value))
     return problem({ reason: 'not_an_object', detail: 'an envelope is a JSON object' })
@@ -48,7 +55,7 @@ export function parseEvent(bytes: Buffer, now: Date): ParsedEvent {
 
 const layouts = createLayouts()
 
-function parseEnvelope(envelope: Members, now: Date): ParsedEvent {
+function parseEnvelope(envelope: JsonMembers, now: Date): ParsedEvent {
   const type = envelope.get('type')
   if (typeof type === 'string' && type !== ticketType) return { kind: 'ignored' }
   const data = envelope.get('data')
@@ -63,7 +70,7 @@ function parseEnvelope(envelope: Members, now: Date): ParsedEvent {
 
 type Fault = [reason: QuarantineReason, detail: string]
 
-function checkEnvelope(envelope: Members): Fault | null {
+function checkEnvelope(envelope: JsonMembers): Fault | null {
   const id = envelope.get('id')
   if (id === undefined || id === null || id === '')
     return ['no_id', 'without an id a repeat cannot be recognised']
@@ -71,7 +78,7 @@ function checkEnvelope(envelope: Members): Fault | null {
   return envelope.get('type') === ticketType ? null : ['no_type', 'type is missing or not text']
 }
 
-const isEventId = (id: Value | undefined): id is string =>
+const isEventId = (id: JsonValue | undefined): id is string =>
   typeof id === 'string' &&
   id !== '' &&
   id.length <= maxIdLength &&
@@ -79,7 +86,10 @@ const isEventId = (id: Value | undefined): id is string =>
   id.isWellFormed()
 
 // What an operator wants to see of a problem, as far as it can be read.
-function hints(envelope: Members, data: Value | undefined): Omit<Problem, 'reason' | 'detail'> {
+function hints(
+  envelope: JsonMembers,
+  data: JsonValue | undefined,
+): Omit<Problem, 'reason' | 'detail'> {
   const id = envelope.get('id')
   const fee = hasMembers(data) ? feeOf(data.get('computed_fee')) : null
   return {
@@ -93,7 +103,7 @@ function problem(given: Pick<Problem, 'reason' | 'detail'> & Partial<Problem>): 
   return { kind: 'problem', problem: { eventId: null, authId: null, fee: null, ...given } }
 }
 
-function parseTicket(envelope: Members, data: Members, now: Date): SignedTicket | Fault {
+function parseTicket(envelope: JsonMembers, data: JsonMembers, now: Date): SignedTicket | Fault {
   const fee = feeOf(data.get('computed_fee'))
   if (fee === null)
     return ['invalid_fee', 'computed_fee is not a whole number of wei in decimal text']
@@ -111,8 +121,8 @@ function parseTicket(envelope: Members, data: Members, now: Date): SignedTicket 
 }
 
 interface Parts {
-  readonly envelope: Members
-  readonly data: Members
+  readonly envelope: JsonMembers
+  readonly data: JsonMembers
   readonly fee: Wei
   readonly signed: Instant
   readonly sessionId: string
@@ -159,11 +169,11 @@ function assemble({
   }
 }
 
-const isSessionId = (id: Value | undefined): id is string =>
+const isSessionId = (id: JsonValue | undefined): id is string =>
   typeof id === 'string' && id !== '' && id.length <= maxSessionIdLength && !id.includes('\u0000')
 
 // The signer sends text. A number is taken when no JSON library in between can have rounded it (vector K13).
-function feeOf(value: Value | undefined): Wei | null {
+function feeOf(value: JsonValue | undefined): Wei | null {
   const text =
     typeof value === 'string' && value.length > 40 ? longInteger(value) : integerText(value)
   if (text === null || text.startsWith('-')) return null
@@ -174,7 +184,7 @@ function feeOf(value: Value | undefined): Wei | null {
 const longInteger = (text: string): string | null => (/^[1-9]\d{40,999}$/.test(text) ? text : null)
 
 // Forks name the halves apart instead of joined (billing facts 2.3).
-function authIdOf(data: Members): string {
+function authIdOf(data: JsonMembers): string {
   const authId = data.get('auth_id')
   if (typeof authId === 'string' && authId !== '') return authId
   const client = data.get('client_id')
@@ -215,7 +225,7 @@ function readSubject(authId: string): Named | Fault {
 }
 
 // `base:model` in one member, or the model in its own, which then wins (billing facts 2.3).
-function pipelineOf(data: Members): { pipeline: string; modelId: string } {
+function pipelineOf(data: JsonMembers): { pipeline: string; modelId: string } {
   const full = describing(data.get('pipeline'))
   const colon = full.indexOf(':')
   const base = colon < 0 ? full : full.slice(0, colon)

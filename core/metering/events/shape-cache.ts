@@ -1,5 +1,10 @@
 import { isUtf8 } from 'node:buffer'
-import { type JsonObject, type Members, type Value, isObject } from './json.ts'
+import {
+  type JsonObject,
+  type JsonMembers,
+  type JsonValue,
+  isObject,
+} from '../../lib/exact-json.ts'
 
 /**
  * Events of one producer name the same members in the same order. Once a text has been read in full, its layout is
@@ -14,7 +19,7 @@ interface Layout {
   readonly inner: readonly (Layout | null)[]
   /** The place of its first value among all; the others follow. */
   readonly first: number
-  readonly members: Members
+  readonly members: JsonMembers
 }
 
 const maxLayouts = 4
@@ -38,7 +43,7 @@ export function createLayouts() {
    * The members of an object whose layout is known; null for any other text, be it right or wrong. They are there until
    * the next one is read.
    */
-  function read(given: Buffer): Members | null {
+  function read(given: Buffer): JsonMembers | null {
     bytes = given
     for (const layout of layouts) {
       at = 0
@@ -85,7 +90,7 @@ export function createLayouts() {
   function valueAt(
     place: number | undefined,
     insides: ReadonlyMap<number, Layout | null>,
-  ): Value | undefined {
+  ): JsonValue | undefined {
     if (place === undefined) return undefined
     const [start, end] = [starts[place] ?? 0, ends[place] ?? 0]
     switch (kinds[place]) {

@@ -1,4 +1,10 @@
-import { type Json, type JsonObject, isNumber, isObject, readJson } from '../events/json.ts'
+import {
+  type Json,
+  type JsonObject,
+  isNumber,
+  isObject,
+  readExactJson,
+} from '../../lib/exact-json.ts'
 
 /** What an operator decides about a quarantined event; its bytes stay as they came. */
 export interface Decision {
@@ -10,7 +16,7 @@ export interface Decision {
 
 /** The event as it would be with those members; every number stays as it was written. Null when it is no such object. */
 export function rewritten(bytes: Buffer, { authId, eventId }: Decision): Buffer | null {
-  const read = readJson(bytes.toString('utf8'))
+  const read = readExactJson(bytes.toString('utf8'))
   if ('fault' in read || !isObject(read.value)) return null
   const data = read.value.get('data')
   if (!isObject(data)) return null

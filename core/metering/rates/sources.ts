@@ -1,5 +1,5 @@
 import { type EthRate, ethRate, parseDecimal18 } from '../../lib/money.ts'
-import { type Json, isNumber, isObject, readJson } from '../events/json.ts'
+import { type Json, isNumber, isObject, readExactJson } from '../../lib/exact-json.ts'
 
 /** Where the price of one ETH comes from. `read` throws with a reason when there is no usable answer. */
 export interface RateSource {
@@ -49,7 +49,7 @@ async function fetchText(url: string): Promise<string> {
 }
 
 function rateOf(text: string): EthRate {
-  const read = readJson(text)
+  const read = readExactJson(text)
   const price = 'value' in read ? priceOf(read.value) : undefined
   const decimal = isNumber(price) ? price.literal : price
   const rate = typeof decimal === 'string' ? parseRate(decimal) : null

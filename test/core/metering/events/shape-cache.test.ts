@@ -3,12 +3,12 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decimalText, instantOf, integerText } from '../../../../core/metering/events/fields.ts'
 import {
-  type Members,
-  type Value,
+  type JsonMembers,
+  type JsonValue,
   hasMembers,
   isObject,
-  readJson,
-} from '../../../../core/metering/events/json.ts'
+  readExactJson,
+} from '../../../../core/lib/exact-json.ts'
 import { createLayouts } from '../../../../core/metering/events/shape-cache.ts'
 
 const name = fc.stringMatching(/^[a-z_ é]{1,8}$/)
@@ -39,19 +39,19 @@ const event = object(
 )
 
 /** Is a text, read by its layout, what it is when read in full? */
-function isRight(members: Members | null, text: string): boolean {
-  const read = readJson(text)
+function isRight(members: JsonMembers | null, text: string): boolean {
+  const read = readExactJson(text)
   return members !== null && 'value' in read && isObject(read.value) && isSame(members, read.value)
 }
 
-function isSame(quick: Value | undefined, full: Value): boolean {
+function isSame(quick: JsonValue | undefined, full: JsonValue): boolean {
   if (!isObject(full)) return isDeepStrictEqual(quick, full)
   return hasMembers(quick) && [...full].every(([of, value]) => isSame(quick.get(of), value))
 }
 
 function learned(text: string) {
   const layouts = createLayouts()
-  const read = readJson(text)
+  const read = readExactJson(text)
   if ('value' in read && isObject(read.value)) layouts.learn(read.value)
   return layouts
 }
@@ -90,7 +90,7 @@ describe('a text of a known layout', () => {
   it('is kept among others, and a repeated member is never learned', () => {
     const layouts = learned('{"a":1}')
     for (const text of ['{"b":{"c":1}}', '{"d":[]}']) {
-      const read = readJson(text)
+      const read = readExactJson(text)
       if ('value' in read && isObject(read.value)) layouts.learn(read.value)
     }
     expect(layouts.read(Buffer.from('{"a":2}'))?.get('a')).toEqual({ literal: '2' })

@@ -1,6 +1,6 @@
 /**
- * Reads one JSON text exactly: numbers stay as they were written (JSON.parse would turn a uint64 or a fraction into
- * a float), a member named twice is an error (which of two fees is meant?), and depth is bounded.
+ * Reads one JSON text exactly (RFC 8259). Numbers stay as they were written, because JSON.parse turns a uint64 or a
+ * fraction into a float; what becomes of a member that is named twice is the caller's decision; nesting is bounded.
  */
 export type Json = string | boolean | null | JsonNumber | readonly Json[] | JsonObject
 export interface JsonNumber {
@@ -8,32 +8,47 @@ export interface JsonNumber {
 }
 export type JsonObject = ReadonlyMap<string, Json>
 
-/** An object of which only what is asked for is known. */
-export interface Members {
-  readonly get: (name: string) => Value | undefined
+/** Read access to the members of an object, whether it was read as a whole or not. */
+export interface JsonMembers {
+  readonly get: (name: string) => JsonValue | undefined
 }
-export type Value = Json | Members
+export type JsonValue = Json | JsonMembers
 
-export const isObject = (value: Value | undefined): value is JsonObject => value instanceof Map
-export const hasMembers = (value: Value | undefined): value is Members =>
+export const isObject = (value: JsonValue | undefined): value is JsonObject => value instanceof Map
+export const hasMembers = (value: JsonValue | undefined): value is JsonMembers =>
   typeof value === 'object' && value !== null && 'get' in value
-export const isNumber = (value: Value | undefined): value is JsonNumber =>
+export const isNumber = (value: JsonValue | undefined): value is JsonNumber =>
   typeof value === 'object' && value !== null && 'literal' in value
 
 export type JsonFault = 'not_json' | 'too_deep' | 'duplicate_member'
-export type JsonResult =
+/** The value, or what is wrong and at which character. */
+export type JsonReading =
   { readonly value: Json } | { readonly fault: JsonFault; readonly at: number }
 
-const maxDepth = 32
+export interface JsonRules {
+  /** Objects and arrays inside each other; 32 unless it says otherwise. */
+  readonly maxDepth?: number
+  /**
+   * Puts a member into the object that is being read; false makes the text faulty (`duplicate_member`). Without it
+   * a second member of one name is refused. A reader that keeps repeats stores each name's values as an array.
+   */
+  readonly addMember?: (members: Map<string, Json>, name: string, value: Json) => boolean
+}
 
-interface Cursor {
+function addNewMember(members: Map<string, Json>, name: string, value: Json): boolean {
+  const count = members.size
+  members.set(name, value)
+  return members.size > count
+}
+
+interface Cursor extends Required<JsonRules> {
   readonly text: string
   at: number
   /** No escape and no control character anywhere: strings need no second look. */
   readonly plain: boolean
 }
 
-// What a reader function throws; caught in readJson and nowhere else.
+// What a reader function throws; caught in readExactJson and nowhere else.
 interface Fault {
   readonly fault: JsonFault
   readonly at: number
@@ -47,15 +62,15 @@ function fail(cursor: Cursor, fault: JsonFault = 'not_json'): never {
 const isFault = (thrown: unknown): thrown is Fault =>
   typeof thrown === 'object' && thrown !== null && 'fault' in thrown
 
-// All but what is printable and no backslash: a class of code units is searched fastest.
+// Control characters and the backslash. As one class of code units it is searched fastest.
 const unusual = /[^ -[\]-~\u00a0-\uffff]/
 
-/** No escape and no control character anywhere. */
-const isPlain = (text: string): boolean => !unusual.test(text)
-
-/** The value of the whole text, or what is wrong with it and where. Never throws. */
-export function readJson(text: string): JsonResult {
-  const cursor: Cursor = { text, at: 0, plain: isPlain(text) }
+/** Reads the whole text as one value. A lone surrogate escape stays in its string. Never throws. */
+export function readExactJson(
+  text: string,
+  { maxDepth = 32, addMember = addNewMember }: JsonRules = {},
+): JsonReading {
+  const cursor: Cursor = { text, at: 0, plain: !unusual.test(text), maxDepth, addMember }
   try {
     const value = readValue(cursor, 0)
     skipSpace(cursor)
@@ -130,7 +145,7 @@ function isEscaped(text: string, at: number): boolean {
 }
 
 function readObject(cursor: Cursor, depth: number): JsonObject {
-  if (depth > maxDepth) fail(cursor, 'too_deep')
+  if (depth > cursor.maxDepth) fail(cursor, 'too_deep')
   const members = new Map<string, Json>()
   if (opensEmpty(cursor, '}')) return members
   do {
@@ -140,15 +155,13 @@ function readObject(cursor: Cursor, depth: number): JsonObject {
     skipSpace(cursor)
     if (cursor.text[cursor.at] !== ':') fail(cursor)
     cursor.at += 1
-    const known = members.size
-    members.set(name, readValue(cursor, depth))
-    if (members.size === known) fail(cursor, 'duplicate_member')
+    if (!cursor.addMember(members, name, readValue(cursor, depth))) fail(cursor, 'duplicate_member')
   } while (continues(cursor, '}'))
   return members
 }
 
 function readArray(cursor: Cursor, depth: number): readonly Json[] {
-  if (depth > maxDepth) fail(cursor, 'too_deep')
+  if (depth > cursor.maxDepth) fail(cursor, 'too_deep')
   const items: Json[] = []
   if (opensEmpty(cursor, ']')) return items
   do items.push(readValue(cursor, depth))
