@@ -16,8 +16,8 @@ import {
 import type { Db, Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { remainingAt } from './account.ts'
-import * as store from './adjustment-store.ts'
 import type { Ledger } from './ledger.ts'
+import * as store from './store.ts'
 
 export interface AdjustmentsDeps {
   readonly pool: Pool
@@ -32,13 +32,13 @@ export interface AdjustmentsDeps {
 export interface AdjustmentRequest {
   readonly clientId: string
   readonly externalUserId: string
-  /** A whole number other than zero: more gives, less takes. */
+  /** A whole number other than zero: a positive one gives, a negative one takes. */
   readonly amountUsdMicros: string
   readonly reason: string
   readonly author: string
   /** The ticket that it corrects. */
   readonly eventId: string | undefined
-  /** What happens to the part of a debit that no allowance covers: "refuse" it all, or book it as "overage". */
+  /** What becomes of the part of a debit that no credit covers: "refuse" the whole debit, or record that part as "overage". */
   readonly uncovered: string | undefined
   readonly idempotencyKey: string | undefined
   readonly correlationId: string
@@ -52,10 +52,17 @@ interface Parsed {
   readonly mayBeOverage: boolean
 }
 
-/** A billion dollars, like a grant's. */
+interface Correction {
+  readonly user: Parameters<Ledger['adjust']>[1]['user']
+  readonly parsed: Parsed
+  readonly ticket: store.CorrectedTicket | null
+  readonly correlationId: string
+}
+
+/** A billion dollars, as for a credit. */
 const amountMax = 10n ** 15n
 
-/** Corrections of balances by an operator: a compensating entry with a reason and an author, never an edit. */
+/** Corrections of balances by an operator: compensating entries with a reason and an author. Nothing is ever edited. */
 export function createAdjustments({
   pool,
   ledger,
@@ -66,8 +73,8 @@ export function createAdjustments({
   now,
 }: AdjustmentsDeps) {
   /**
-   * AMOUNT_INVALID or REQUEST_INVALID for what is malformed; NOT_FOUND for an unknown app, user or ticket; CONFLICT for a
-   * debit of more than there is that may not become overage, and for giving back more than the named ticket cost.
+   * AMOUNT_INVALID or REQUEST_INVALID for a malformed request; NOT_FOUND for an unknown app, user or ticket; CONFLICT for
+   * a debit beyond the balance that may not become overage, and for giving back more than the named ticket cost.
    */
   async function adjust(request: AdjustmentRequest) {
     const parsed = parse(request)
@@ -82,7 +89,7 @@ export function createAdjustments({
         key: request.idempotencyKey,
         body: { userId, ...parsed, amount: parsed.amount.toString() },
       },
-      (db) => book(db, { user, parsed, ticket, correlationId: request.correlationId }),
+      (db) => record(db, { user, parsed, ticket, correlationId: request.correlationId }),
     )
     log.info(
       {
@@ -110,14 +117,7 @@ export function createAdjustments({
     return ticket
   }
 
-  interface Booking {
-    readonly user: Parameters<Ledger['adjust']>[1]['user']
-    readonly parsed: Parsed
-    readonly ticket: store.CorrectedTicket | null
-    readonly correlationId: string
-  }
-
-  async function book(db: Db, { user, parsed, ticket, correlationId }: Booking) {
+  async function record(db: Db, { user, parsed, ticket, correlationId }: Correction) {
     const at = now()
     const { amount, reason, author, eventId } = parsed
     const adjustment = {
@@ -137,43 +137,29 @@ export function createAdjustments({
     }
     if (eventId !== null && ticket && amount > 0n)
       await refuseTooMuch(db, { user, eventId, cost: ticket.cost })
-    await audit(db, {
-      appId: user.appId,
-      actor: `operator:${author}`,
-      action: 'balance_adjusted',
-      status: 'success',
-      at,
-      correlationId,
-      details: {
-        adjustmentId: adjustment.id,
-        userId: user.userId,
-        amountUsdMicros: amount.toString(),
-        reason,
-        eventId,
-      },
-    })
+    await audit(db, auditEntry({ user, parsed, correlationId, id: adjustment.id, at }))
     return {
       id: adjustment.id,
       amountUsdMicros: amount.toString(),
       overageUsdMicros: microsUp(overage).toString(),
-      balanceUsdMicros: microsDown(remainingAt(account.grants, at)).toString(),
+      balanceUsdMicros: microsDown(remainingAt(account.credits, at)).toString(),
       createdAt: at.toISOString(),
     }
   }
 
-  // The account is locked: of two corrections of one ticket the second sees the first.
+  // The account is locked, so of two corrections of one ticket the second sees the first.
   async function refuseTooMuch(
     db: Db,
-    { user, eventId, cost }: { user: Booking['user']; eventId: string; cost: UsdAttos | null },
+    { user, eventId, cost }: { user: Correction['user']; eventId: string; cost: UsdAttos | null },
   ): Promise<void> {
     if (cost === null)
       throw new DomainError(
         'CONFLICT',
         'the ticket waits for its price; nothing was charged for it yet',
       )
-    const given = await store.adjustedFor(db, user, eventId)
-    // Micros are coarser than costs: a started micro may be given back whole.
-    if (given > microsToAttos(microsUp(cost))) {
+    const adjusted = await store.adjustedFor(db, user, eventId)
+    // Micros are coarser than costs: a part of a micro may be given back as a whole one.
+    if (adjusted > microsToAttos(microsUp(cost))) {
       throw new DomainError(
         'CONFLICT',
         `the ticket cost ${microsUp(cost)} USD micros; no more than that can be given back for it`,
@@ -203,6 +189,30 @@ function parse({ amountUsdMicros, reason, author, eventId, uncovered }: Adjustme
     eventId: eventId === undefined ? null : parseText('eventId', eventId, 200),
     mayBeOverage: policy === 'overage',
   }
+}
+
+function auditEntry({
+  user,
+  parsed,
+  correlationId,
+  id,
+  at,
+}: Omit<Correction, 'ticket'> & { id: string; at: Date }) {
+  return {
+    appId: user.appId,
+    actor: `operator:${parsed.author}`,
+    action: 'balance_adjusted',
+    status: 'success',
+    at,
+    correlationId,
+    details: {
+      adjustmentId: id,
+      userId: user.userId,
+      amountUsdMicros: parsed.amount.toString(),
+      reason: parsed.reason,
+      eventId: parsed.eventId,
+    },
+  } as const
 }
 
 const abs = (value: bigint): bigint => (value < 0n ? -value : value)

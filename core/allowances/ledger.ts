@@ -1,18 +1,16 @@
-import { type AppId, type UserId } from '../platform/ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
+import { periodAt } from '../lib/period.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
-import { periodAt } from '../plans/period.ts'
+import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
-import { adjust as adjustAccount } from './adjustment.ts'
+import type { Account, Credit, CreditSource } from './account.ts'
 import type { UserCharge } from './charge.ts'
-import { type NewAdjustment, insertAdjustment } from './adjustment-store.ts'
 import * as store from './store.ts'
-import type { Account, Grant, GrantSource } from './types.ts'
 
-export interface NewGrant {
+export interface NewCredit {
   readonly amount: UsdAttos
-  readonly source: GrantSource
+  readonly source: CreditSource
   readonly featureKey: string | null
 }
 
@@ -23,21 +21,21 @@ interface User {
 
 const defaultPriority = 10
 const expireBatch = 500
-// The ticket that provisions a user was signed before the user was known: a first period has no lower end.
+// The ticket that provisions a user was signed before the user existed, so the first period has no lower end.
 const beginning = new Date(0)
-// Events come late. For 15 minutes what a grant could still pay for when it ended is kept for their tickets, spendable
-// by nobody else; a late ticket and a balance read may then come in either order. A ticket that comes later still finds
-// what was left only while nobody has locked the account since: expiry is booked after each charge and before every
-// other change, so that such a ticket may become overage that it would not have been in time.
+// Events arrive late. For 15 minutes after a credit ends, what is left of it stays reserved for tickets signed before its
+// end; a late ticket and a balance read may then come in either order. A ticket that arrives later still finds the rest
+// only if nothing else has locked the account since: `charge` expires credits after it burns, every other change before,
+// so such a ticket may become overage although it would have been covered in time.
 const lateMs = 15 * 60_000
 const ended = (at: Date) => ({ until: new Date(at.getTime() - lateMs), at })
 
 /**
- * Changes balances. Every function runs inside the caller's transaction, locks the users it touches in id order,
- * and writes balance heads, grants and ledger entries together or not at all.
+ * Changes balances. Every function runs inside the caller's transaction, locks the users that it touches in id order,
+ * and writes balances, credits and ledger entries together or not at all.
  */
 export function createLedger() {
-  /** Opens the account of a user who was just subscribed and gives the first period's included usage. */
+  /** Opens the account of a newly subscribed user and adds the included usage of the first period. */
   async function open(db: Db, user: User, at: Date): Promise<void> {
     const [terms] = await store.currentTerms(db, [user])
     if (!terms) throw new Error(`user ${user.userId} has no subscription`)
@@ -50,14 +48,14 @@ export function createLedger() {
     await store.saveAccounts(db, [account], at)
   }
 
-  /** Adds credit on top of everything that is there. Returns the account as it stands then. */
-  async function grant(
+  /** Adds a credit to what is there. Returns it, and the account as it stands then. */
+  async function credit(
     db: Db,
-    request: User & NewGrant,
+    request: User & NewCredit,
     at: Date,
-  ): Promise<{ account: Account; grant: Grant }> {
+  ): Promise<{ account: Account; credit: Credit }> {
     const account = await lockCurrent(db, request, at)
-    const granted: Grant = {
+    const credit: Credit = {
       id: uuidV7(at.getTime()),
       kind: 'grant',
       source: request.source,
@@ -71,12 +69,12 @@ export function createLedger() {
       createdAt: at,
       state: 'new',
     }
-    accounts.credit(account, granted, at)
+    accounts.addCredit(account, credit, at)
     await store.saveAccounts(db, [account], at)
-    return { account, grant: granted }
+    return { account, credit }
   }
 
-  /** Books a correction. Returns what of a debit no allowance covered, which it has then booked as overage. */
+  /** Corrects a balance. Returns the part of a debit that no credit covered, which the ledger now holds as overage. */
   async function adjust(
     db: Db,
     {
@@ -85,21 +83,21 @@ export function createLedger() {
       feature,
     }: {
       user: User
-      adjustment: NewAdjustment
+      adjustment: store.NewAdjustment
       feature: { pipeline: string; modelId: string } | null
     },
   ): Promise<{ account: Account; overage: UsdAttos }> {
     const { at } = adjustment
     const account = await lockCurrent(db, user, at)
-    const overage = adjustAccount(account, { ...adjustment, feature })
-    await insertAdjustment(db, account, adjustment)
+    const overage = accounts.adjust(account, { ...adjustment, feature })
+    await store.insertAdjustment(db, account, adjustment)
     await store.saveAccounts(db, [account], at)
     return { account, overage }
   }
 
   /**
-   * Burns allowances for tickets, in the order of decision 33, as one charge for each user; none comes twice. What no
-   * allowance covers is overage. Returns the users that have nothing left to spend on just anything.
+   * Burns credits for tickets in the order of decision 33, as one charge for each user; `charges` names no user twice.
+   * What no credit covers is overage. Returns the users without anything left that pays for any feature.
    */
   async function charge(
     db: Db,
@@ -117,11 +115,11 @@ export function createLedger() {
     }
     await store.saveAccounts(db, locked, options.at)
     return locked
-      .filter((account) => accounts.spendableAt(account.grants, options.at) === 0n)
+      .filter((account) => accounts.spendableAt(account.credits, options.at) === 0n)
       .map((account) => account.userId)
   }
 
-  /** The account as it stands at `at`, with its period entered and its passed grants expired. Locks it. */
+  /** Locks an account and brings it to `at`: enters the running period and expires credits that have ended. */
   async function lockCurrent(db: Db, user: User, at: Date): Promise<Account> {
     const [account] = await store.lockAccounts(db, [user])
     if (!account) throw new Error(`user ${user.userId} has no account`)
@@ -130,27 +128,23 @@ export function createLedger() {
     return account
   }
 
-  /** Reads an account; when its period is over, moves it into the running one first. */
+  /** Reads an account. When its period is over, it first enters the running one. */
   async function read(pool: Pool, user: User, at: Date): Promise<Account> {
     const find = await readMany(pool, [user], at)
     return find(user)
   }
 
-  /** The same for many users, in one round trip unless a period is over. */
+  /** As `read`, for many users in one round trip unless a period is over. */
   async function readMany(
     pool: Pool,
     users: readonly User[],
     at: Date,
   ): Promise<(user: User) => Promise<Account>> {
     const unique = new Map(users.map((user) => [user.userId, user]))
-    const found = new Map(
-      (await store.readAccounts(pool, [...unique.values()])).map((account) => [
-        account.userId,
-        account,
-      ]),
-    )
+    const stored = await store.readAccounts(pool, [...unique.values()])
+    const byUser = new Map(stored.map((account) => [account.userId, account]))
     return async (user) => {
-      const account = found.get(user.userId)
+      const account = byUser.get(user.userId)
       return account && account.periodEnd > at ? account : enter(pool, user, at)
     }
   }
@@ -163,7 +157,7 @@ export function createLedger() {
     })
   }
 
-  /** Books what has expired, up to a bound; returns how many users it touched. */
+  /** Expires credits that have ended, for a bounded number of users. Returns how many it touched. */
   async function sweep(pool: Pool, at: Date): Promise<number> {
     return tx(pool, async (db) => {
       const users = await store.usersToExpire(db, ended(at).until, expireBatch)
@@ -177,12 +171,16 @@ export function createLedger() {
     })
   }
 
-  return { open, grant, adjust, charge, read, readMany, sweep }
+  /** What of an account may back a payment at `at`, in atto-dollars. */
+  const spendable = (account: Account, at: Date): UsdAttos =>
+    accounts.spendableAt(account.credits, at)
+
+  return { open, credit, adjust, charge, read, readMany, spendable, sweep }
 }
 
 export type Ledger = ReturnType<typeof createLedger>
 
-/** Moves accounts whose period is over into the running one, with its included usage. */
+/** Moves accounts whose period is over into the running one and adds its included usage. */
 async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
   const due = locked.filter((account) => account.periodEnd <= at)
   if (due.length === 0) return
@@ -197,7 +195,7 @@ async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promi
 
 function creditIncluded(account: Account, included: bigint, at: Date): void {
   if (included === 0n) return
-  accounts.credit(
+  accounts.addCredit(
     account,
     {
       id: uuidV7(at.getTime()),

@@ -23,7 +23,7 @@ export function createAllowancesRpc({ allowances, adjustments, metered }: Deps) 
     createGrant: rpc(
       metered(m2m('users:write')),
       async (request: pb.CreateGrantRequest, caller, context) =>
-        allowances.grant(
+        allowances.credit(
           caller,
           {
             externalUserId: request.externalUserId,

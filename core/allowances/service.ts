@@ -17,13 +17,20 @@ import {
   usdMicros,
 } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
-import type { Now } from '../lib/time.ts'
-import { activeAt, remainingAt } from './account.ts'
-import { createHistory } from './history.ts'
+import { periodAt } from '../lib/period.ts'
+import { type Now, parseInstant } from '../lib/time.ts'
+import {
+  type Account,
+  type Credit,
+  type CreditSource,
+  activeAt,
+  creditSources,
+  remainingAt,
+} from './account.ts'
 import type { Ledger } from './ledger.ts'
-import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
+import * as store from './store.ts'
 
-/** A billion dollars: far above any allowance, far below any limit of ours. */
+/** A billion dollars: far above any allowance, far below what a column holds. */
 const amountMax = 10n ** 15n
 const featureKeySyntax = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$/
 
@@ -38,7 +45,13 @@ export interface AllowancesDeps {
   readonly now: Now
 }
 
-export interface NewGrantRequest {
+interface BalanceUser {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly externalUserId: string
+}
+
+export interface CreditRequest {
   readonly externalUserId: string
   readonly amountUsdMicros: string
   readonly source: string
@@ -46,7 +59,7 @@ export interface NewGrantRequest {
   readonly idempotencyKey: string | undefined
 }
 
-/** What users may still spend: read as figures of the edge, in micros; changed only by grants. */
+/** What users may still spend, in USD micros as the API shows it. Only credits add to it. */
 export function createAllowances({
   pool,
   ledger,
@@ -67,8 +80,8 @@ export function createAllowances({
     return renderAllowance(user, account, at)
   }
 
-  /** Adds to an allowance. Grants are immutable: a mistake is corrected by another entry. */
-  async function grant(caller: M2mCaller, request: NewGrantRequest, actor: Actor) {
+  /** Adds to an allowance. Credits are immutable: a mistake is corrected by another entry. */
+  async function credit(caller: M2mCaller, request: CreditRequest, actor: Actor) {
     const amount = parseAmount(request.amountUsdMicros)
     const source = parseSource(request.source)
     const featureKey = parseFeatureKey(request.featureKey)
@@ -81,7 +94,7 @@ export function createAllowances({
       },
       async (db) => {
         const at = now()
-        const made = await ledger.grant(
+        const added = await ledger.credit(
           db,
           {
             appId: user.appId,
@@ -100,15 +113,15 @@ export function createAllowances({
           at,
           correlationId: actor.context?.correlationId,
           details: {
-            grantId: made.grant.id,
+            grantId: added.credit.id,
             userId: user.id,
             amountUsdMicros: amount.toString(),
             source,
           },
         })
         return {
-          allowance: renderAllowance(user, made.account, at),
-          grant: renderGrant(made.grant),
+          allowance: renderAllowance(user, added.account, at),
+          grant: renderCredit(added.credit),
         }
       },
     )
@@ -125,17 +138,12 @@ export function createAllowances({
     return result
   }
 
-  const history = createHistory({ pool, now })
-
-  /** Now, or as it stood at the instant `asOf`; REQUEST_INVALID when that is none, NOT_FOUND before the user was there. */
-  async function balance(
-    user: { appId: AppId; userId: UserId; externalUserId: string },
-    asOf?: string,
-  ) {
-    if (asOf !== undefined) return history.balance(user, asOf)
+  /** The balance now or, with `asOf`, in the past: see `balanceAsOf`. */
+  async function balance(user: BalanceUser, asOf?: string) {
+    if (asOf !== undefined) return balanceAsOf(user, asOf)
     const at = now()
     const account = await ledger.read(pool, user, at)
-    const left = microsDown(remainingAt(account.grants, at))
+    const left = microsDown(remainingAt(account.credits, at))
     return {
       externalUserId: user.externalUserId,
       balanceUsdMicros: left.toString(),
@@ -147,6 +155,39 @@ export function createAllowances({
     }
   }
 
+  /**
+   * The balance at the instant `asOf` (ISO 8601), from the ledger entries written up to then: it shows what was known
+   * then, without tickets that arrived later. REQUEST_INVALID for an invalid or future instant, NOT_FOUND for one before
+   * the user existed.
+   */
+  async function balanceAsOf(user: BalanceUser, asOf: string) {
+    const at = parseInstant(asOf)
+    if (!at)
+      throw new DomainError(
+        'REQUEST_INVALID',
+        'asOf must be an ISO 8601 instant with a zone, such as 2026-01-31T12:00:00Z',
+      )
+    if (at > now()) throw new DomainError('REQUEST_INVALID', 'asOf must not be in the future')
+    const of = { appId: user.appId, userId: user.userId, at }
+    const since = await store.userSince(pool, of)
+    if (!since || since > at)
+      throw new DomainError('NOT_FOUND', 'the user was not there yet at that time')
+    const [terms] = await store.currentTerms(pool, [of])
+    const period = terms ? periodAt(terms.anchorAt, terms.cycle, at) : { start: since, end: at }
+    const { balance: left, consumed, granted, unpriced } = await store.balanceAt(pool, of, period)
+    const micros = microsDown(left)
+    return {
+      externalUserId: user.externalUserId,
+      balanceUsdMicros: micros.toString(),
+      remainingUsdMicros: micros.toString(),
+      consumedUsdMicros: microsUp(consumed).toString(),
+      lifetimeGrantedUsdMicros: microsDown(granted).toString(),
+      hasAccess: micros > 0n,
+      unpricedTickets: unpriced.toString(),
+      asOf: at.toISOString(),
+    }
+  }
+
   async function balanceOf(caller: M2mCaller, externalUserId: string, asOf?: string) {
     const user = await users.get(caller.appId, externalUserId)
     return balance(
@@ -155,22 +196,22 @@ export function createAllowances({
     )
   }
 
-  return { read, grant, balance, balanceOf }
+  return { read, credit, balance, balanceOf }
 }
 
 export type Allowances = ReturnType<typeof createAllowances>
 
-/** Included usage of the running period plus everything else that was ever granted (billing facts, section 8). */
+/** Included usage of the running period plus every other credit that was ever granted (docs/money.md). */
 function lifetimeGranted(account: Account, at: Date): UsdMicros {
-  const included = activeAt(account.grants, at).filter((grant) => grant.kind === 'included')
+  const included = activeAt(account.credits, at).filter(({ kind }) => kind === 'included')
   return microsDown(
-    usdAttos(included.reduce((sum: bigint, grant) => sum + grant.amount, account.topup)),
+    usdAttos(included.reduce((sum: bigint, { amount }) => sum + amount, account.topup)),
   )
 }
 
 function renderAllowance(user: { externalUserId: string }, account: Account, at: Date) {
-  const active = activeAt(account.grants, at)
-  const left = microsDown(remainingAt(account.grants, at))
+  const active = activeAt(account.credits, at)
+  const left = microsDown(remainingAt(account.credits, at))
   return {
     externalUserId: user.externalUserId,
     balanceUsdMicros: left.toString(),
@@ -178,20 +219,20 @@ function renderAllowance(user: { externalUserId: string }, account: Account, at:
     lifetimeGrantedUsdMicros: lifetimeGranted(account, at).toString(),
     grants: active
       .toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
-      .map(renderGrant),
+      .map(renderCredit),
     remainingUsdMicros: left.toString(),
     hasAccess: left > 0n,
   }
 }
 
-const renderGrant = (grant: Grant) => ({
-  id: grant.id,
-  amountUsdMicros: microsDown(grant.amount).toString(),
-  source: grant.source,
-  createdAt: grant.createdAt.toISOString(),
-  featureKey: grant.featureKey ?? undefined,
-  expiresAt: grant.expiresAt?.toISOString(),
-  remainingUsdMicros: microsDown(grant.remaining).toString(),
+const renderCredit = (credit: Credit) => ({
+  id: credit.id,
+  amountUsdMicros: microsDown(credit.amount).toString(),
+  source: credit.source,
+  createdAt: credit.createdAt.toISOString(),
+  featureKey: credit.featureKey ?? undefined,
+  expiresAt: credit.expiresAt?.toISOString(),
+  remainingUsdMicros: microsDown(credit.remaining).toString(),
 })
 
 function parseAmount(text: string): UsdMicros {
@@ -207,10 +248,10 @@ function parseAmount(text: string): UsdMicros {
   return usdMicros(value)
 }
 
-function parseSource(text: string): GrantSource {
-  const source = grantSources.find((known) => known === text)
+function parseSource(text: string): CreditSource {
+  const source = creditSources.find((known) => known === text)
   if (!source)
-    throw new DomainError('REQUEST_INVALID', `source must be one of: ${grantSources.join(', ')}`)
+    throw new DomainError('REQUEST_INVALID', `source must be one of: ${creditSources.join(', ')}`)
   return source
 }
 

@@ -1,11 +1,19 @@
-import { type AppId, type UserId, appId, userId } from '../platform/ids.ts'
-import { usdAttos } from '../lib/money.ts'
 import { plainArray } from '../lib/arrays.ts'
-import { type Db, many, prepared, sql } from '../lib/sql.ts'
-import type { BillingCycle } from '../plans/period.ts'
-import { burnOrder } from './account.ts'
-import { insertEntries } from './entry-store.ts'
-import { type Account, type Grant, type GrantSource, grantSources } from './types.ts'
+import { type RowBuffer, copyRows, createRowBuffer, uuidBytes } from '../lib/copy-sql.ts'
+import { type UsdAttos, usdAttos } from '../lib/money.ts'
+import type { BillingCycle, Period } from '../lib/period.ts'
+import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
+import { type AppId, type UserId, appId, userId } from '../platform/ids.ts'
+import {
+  type Account,
+  type Credit,
+  type CreditSource,
+  type Entry,
+  burnOrder,
+  creditSources,
+} from './account.ts'
+
+/** Writes balances, grants, ledger_entries and adjustments. */
 
 interface UserKey {
   readonly appId: AppId
@@ -28,10 +36,10 @@ interface BalanceRow {
   period_consumed_attos: string
 }
 
-interface GrantRow {
+interface CreditRow {
   user_id: string
   id: string
-  kind: Grant['kind']
+  kind: Credit['kind']
   source: string
   feature_key: string | null
   amount_attos: string
@@ -43,18 +51,18 @@ interface GrantRow {
   created_ms: number
 }
 
-// Times are read as milliseconds: the driver takes four times as long for a timestamp's text, and a batch reads thousands.
+// Reads instants as milliseconds: the driver takes four times as long to parse a timestamp, and a batch reads thousands.
 const dateOrNull = (ms: number | null): Date | null => (ms === null ? null : new Date(ms))
 
 const attos = (text: string) => usdAttos(BigInt(text))
 
-function sourceOf(text: string): GrantSource {
-  const source = grantSources.find((known) => known === text)
-  if (!source) throw new Error(`unknown grant source ${text}`)
+function sourceOf(text: string): CreditSource {
+  const source = creditSources.find((known) => known === text)
+  if (!source) throw new Error(`unknown credit source ${text}`)
   return source
 }
 
-const grantFromRow = (row: GrantRow): Grant => ({
+const creditFromRow = (row: CreditRow): Credit => ({
   id: row.id,
   kind: row.kind,
   source: sourceOf(row.source),
@@ -69,7 +77,7 @@ const grantFromRow = (row: GrantRow): Grant => ({
   state: 'stored',
 })
 
-const accountFromRow = (row: BalanceRow, grants: Grant[]): Account => ({
+const accountFromRow = (row: BalanceRow, credits: Credit[]): Account => ({
   appId: appId(row.app_id),
   userId: userId(row.user_id),
   seq: row.seq,
@@ -83,18 +91,18 @@ const accountFromRow = (row: BalanceRow, grants: Grant[]): Account => ({
   periodEnd: new Date(row.period_end_ms),
   periodCountsFrom: new Date(row.period_counts_from_ms),
   periodConsumed: attos(row.period_consumed_attos),
-  grants: grants.sort(burnOrder),
+  credits: credits.sort(burnOrder),
   entries: [],
 })
 
-function toAccounts(balances: readonly BalanceRow[], grantRows: readonly GrantRow[]): Account[] {
-  const byUser = Map.groupBy(grantRows, (row) => row.user_id)
+function toAccounts(balances: readonly BalanceRow[], creditRows: readonly CreditRow[]): Account[] {
+  const byUser = Map.groupBy(creditRows, (row) => row.user_id)
   return balances.map((row) =>
-    accountFromRow(row, (byUser.get(row.user_id) ?? []).map(grantFromRow)),
+    accountFromRow(row, (byUser.get(row.user_id) ?? []).map(creditFromRow)),
   )
 }
 
-/** Reads accounts and locks them until the transaction ends, always in the order of user ids: no deadlock. */
+/** Reads accounts and locks them until the transaction ends, in the order of user ids so that two callers cannot deadlock. */
 export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
   const apps = users.map((user) => user.appId)
   const ids = users.map((user) => user.userId)
@@ -106,20 +114,20 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos
     from balances b
-    join unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as wanted (app_id, user_id)
-      on b.app_id = wanted.app_id and b.user_id = wanted.user_id
+    join unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as w (app_id, user_id)
+      on b.app_id = w.app_id and b.user_id = w.user_id
     order by b.user_id
     for no key update of b`,
   )
-  return toAccounts(balances, await openGrants(db, users))
+  return toAccounts(balances, await openCredits(db, users))
 }
 
-interface JoinedRow extends BalanceRow, Omit<GrantRow, 'id'> {
+interface JoinedRow extends BalanceRow, Omit<CreditRow, 'id'> {
   id: string | null
 }
-const hasGrant = (row: JoinedRow): row is BalanceRow & GrantRow => row.id !== null
+const hasCredit = (row: JoinedRow): row is BalanceRow & CreditRow => row.id !== null
 
-/** Reads accounts without a lock, in one statement so that the figures of each belong together; none for a user without. */
+/** Reads accounts without a lock, in one statement so that the figures of each agree. Leaves out users without an account. */
 export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<Account[]> {
   const rows = await many<JoinedRow>(
     db,
@@ -136,17 +144,17 @@ export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<A
            (extract(epoch from g.expired_at) * 1000)::float8 as expired_ms,
            (extract(epoch from g.created_at) * 1000)::float8 as created_ms
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
-      as wanted (app_id, user_id)
-    join balances b on b.app_id = wanted.app_id and b.user_id = wanted.user_id
+      as w (app_id, user_id)
+    join balances b on b.app_id = w.app_id and b.user_id = w.user_id
     left join grants g on g.app_id = b.app_id and g.user_id = b.user_id and g.expired_at is null`,
     ),
   )
   const heads = new Map(rows.map((row) => [row.user_id, row]))
-  return toAccounts([...heads.values()], rows.filter(hasGrant))
+  return toAccounts([...heads.values()], rows.filter(hasCredit))
 }
 
-async function openGrants(db: Db, users: readonly UserKey[]): Promise<GrantRow[]> {
-  return many<GrantRow>(
+async function openCredits(db: Db, users: readonly UserKey[]): Promise<CreditRow[]> {
+  return many<CreditRow>(
     db,
     sql`
     select g.user_id, g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
@@ -155,8 +163,8 @@ async function openGrants(db: Db, users: readonly UserKey[]): Promise<GrantRow[]
            (extract(epoch from g.expired_at) * 1000)::float8 as expired_ms,
            (extract(epoch from g.created_at) * 1000)::float8 as created_ms
     from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[])
-      as wanted (app_id, user_id)
-    join grants g on g.app_id = wanted.app_id and g.user_id = wanted.user_id
+      as w (app_id, user_id)
+    join grants g on g.app_id = w.app_id and g.user_id = w.user_id
     where g.expired_at is null`,
   )
 }
@@ -171,48 +179,51 @@ export async function insertBalance(
     on conflict do nothing`)
 }
 
-/** Writes what changed in locked accounts: a fixed number of statements, however many accounts. */
+/** Writes the changes of locked accounts, in a number of statements that does not depend on the number of accounts. */
 export async function saveAccounts(db: Db, accounts: readonly Account[], at: Date): Promise<void> {
   const touched = accounts.filter((account) => account.entries.length > 0)
-  await insertGrants(db, accounts)
-  await updateGrants(db, accounts)
+  await insertCredits(db, accounts)
+  await updateCredits(db, accounts)
   if (touched.length > 0) await insertEntries(db, touched)
   await updateBalances(db, accounts, at)
 }
 
-const withGrants = (accounts: readonly Account[], state: Grant['state']) =>
+const creditsIn = (accounts: readonly Account[], state: Credit['state']) =>
   accounts.flatMap((account) =>
-    account.grants.filter((grant) => grant.state === state).map((grant) => ({ account, grant })),
+    account.credits
+      .filter((credit) => credit.state === state)
+      .map((credit) => ({ account, credit })),
   )
 
-async function insertGrants(db: Db, accounts: readonly Account[]): Promise<void> {
-  const rows = withGrants(accounts, 'new')
+async function insertCredits(db: Db, accounts: readonly Account[]): Promise<void> {
+  const rows = creditsIn(accounts, 'new')
   if (rows.length === 0) return
-  const column = <T>(value: (row: { account: Account; grant: Grant }) => T): T[] => rows.map(value)
+  const column = <T>(value: (row: { account: Account; credit: Credit }) => T): T[] =>
+    rows.map(value)
   await db.query(sql`
     insert into grants (app_id, user_id, id, kind, source, feature_key, amount_attos, remaining_attos, priority,
                         effective_at, expires_at, created_at)
     select * from unnest(
       ${column((row) => row.account.appId)}::uuid[], ${column((row) => row.account.userId)}::uuid[],
-      ${column((row) => row.grant.id)}::uuid[], ${column((row) => row.grant.kind)}::text[],
-      ${column((row) => row.grant.source)}::text[], ${column((row) => row.grant.featureKey)}::text[],
-      ${column((row) => row.grant.amount)}::numeric[], ${column((row) => row.grant.remaining)}::numeric[],
-      ${column((row) => row.grant.priority)}::smallint[], ${column((row) => row.grant.effectiveAt)}::timestamptz[],
-      ${column((row) => row.grant.expiresAt)}::timestamptz[], ${column((row) => row.grant.createdAt)}::timestamptz[])`)
+      ${column((row) => row.credit.id)}::uuid[], ${column((row) => row.credit.kind)}::text[],
+      ${column((row) => row.credit.source)}::text[], ${column((row) => row.credit.featureKey)}::text[],
+      ${column((row) => row.credit.amount)}::numeric[], ${column((row) => row.credit.remaining)}::numeric[],
+      ${column((row) => row.credit.priority)}::smallint[], ${column((row) => row.credit.effectiveAt)}::timestamptz[],
+      ${column((row) => row.credit.expiresAt)}::timestamptz[], ${column((row) => row.credit.createdAt)}::timestamptz[])`)
 }
 
 const iso = (instant: Date | null): string | null => instant && instant.toISOString()
 
-async function updateGrants(db: Db, accounts: readonly Account[]): Promise<void> {
-  const rows = withGrants(accounts, 'changed')
+async function updateCredits(db: Db, accounts: readonly Account[]): Promise<void> {
+  const rows = creditsIn(accounts, 'changed')
   if (rows.length === 0) return
   await db.query(sql`
     update grants g
     set remaining_attos = changed.remaining_attos, expired_at = changed.expired_at
     from unnest(
       ${plainArray(rows.map((row) => row.account.appId))}::uuid[], ${plainArray(rows.map((row) => row.account.userId))}::uuid[],
-      ${plainArray(rows.map((row) => row.grant.id))}::uuid[], ${plainArray(rows.map((row) => row.grant.remaining))}::numeric[],
-      ${plainArray(rows.map((row) => iso(row.grant.expiredAt)))}::timestamptz[])
+      ${plainArray(rows.map((row) => row.credit.id))}::uuid[], ${plainArray(rows.map((row) => row.credit.remaining))}::numeric[],
+      ${plainArray(rows.map((row) => iso(row.credit.expiredAt)))}::timestamptz[])
       as changed (app_id, user_id, id, remaining_attos, expired_at)
     where g.app_id = changed.app_id and g.user_id = changed.user_id and g.id = changed.id`)
 }
@@ -245,7 +256,7 @@ export interface Terms {
   readonly includedAttos: bigint
 }
 
-/** What each user's subscription includes now: the newest version of its plan. */
+/** The terms of each user's subscription: the newest version of its plan. */
 export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<Terms[]> {
   const rows = await many<{
     user_id: string
@@ -257,8 +268,8 @@ export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<T
     sql`
     select s.user_id, s.anchor_at, p.billing_cycle, v.included_attos
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
-      as wanted (app_id, user_id)
-    join subscriptions s on s.app_id = wanted.app_id and s.user_id = wanted.user_id
+      as w (app_id, user_id)
+    join subscriptions s on s.app_id = w.app_id and s.user_id = w.user_id
     join plans p on p.app_id = s.app_id and p.id = s.plan_id
     join lateral (
       select included_attos from plan_versions
@@ -274,7 +285,7 @@ export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<T
   }))
 }
 
-/** Users with a grant whose time has passed and is not booked yet, oldest first. */
+/** Users with a credit that has ended and has no expiry entry yet, the oldest first. */
 export async function usersToExpire(db: Db, at: Date, limit: number): Promise<UserKey[]> {
   const rows = await many<{ app_id: string; user_id: string }>(
     db,
@@ -286,4 +297,199 @@ export async function usersToExpire(db: Db, at: Date, limit: number): Promise<Us
     limit ${limit}`,
   )
   return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
+}
+
+const entryBytes = 256
+const entryColumns = `app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos, cause_id, created_at,
+  ticket_count`
+
+/** Writes the new entries of accounts by COPY, which takes half the time of an insert for the thousand entries of a batch. */
+export async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void> {
+  const rows = createRowBuffer(new ArrayBuffer(entryBytes * accounts.length))
+  for (const account of accounts) {
+    const [app, user] = [uuidBytes(account.appId), uuidBytes(account.userId)]
+    for (const entry of account.entries) writeEntry(rows, { app, user, entry })
+  }
+  await copyRows(db, `ledger_entries (${entryColumns})`, rows.slice(0, rows.end()))
+}
+
+function writeEntry(
+  rows: RowBuffer,
+  { app, user, entry }: { app: Buffer; user: Buffer; entry: Entry },
+): void {
+  rows.row(10)
+  rows.uuid(app)
+  rows.uuid(user)
+  rows.int8(entry.seq)
+  rows.text(entry.kind)
+  rows.numeric(String(entry.amount))
+  rows.numeric(String(entry.overage))
+  rows.numeric(String(entry.balanceAfter))
+  rows.uuid(uuidBytes(entry.causeId))
+  rows.instant(entry.createdAt.getTime() * 1000)
+  if (entry.tickets === undefined) rows.none()
+  else rows.int4(entry.tickets)
+}
+
+/** The app of a public client id, whatever its status: a correction may be due after the app has ended. */
+export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
+  const row = await maybeOne<{ app_id: string }>(
+    db,
+    sql`
+    select app_id
+    from clients
+    where client_id = ${clientId} and kind = 'public'`,
+  )
+  return row && appId(row.app_id)
+}
+
+export interface CorrectedTicket {
+  readonly pipeline: string
+  readonly modelId: string
+  /** Null while it waits for its rate. */
+  readonly cost: UsdAttos | null
+}
+
+/** A user's ticket by its event id. Scans all of the user's tickets: made for an operator's correction, not for a hot path. */
+export async function findTicket(
+  db: Db,
+  { appId: app, userId }: { appId: string; userId: string },
+  eventId: string,
+): Promise<CorrectedTicket | null> {
+  const row = await maybeOne<{ pipeline: string; model_id: string; cost_attos: string | null }>(
+    db,
+    sql`
+    select pipeline, model_id, cost_attos
+    from tickets
+    where app_id = ${app} and user_id = ${userId} and event_id = ${eventId}
+    limit 1`,
+  )
+  return (
+    row && {
+      pipeline: row.pipeline,
+      modelId: row.model_id,
+      cost: row.cost_attos === null ? null : usdAttos(BigInt(row.cost_attos)),
+    }
+  )
+}
+
+/** The sum of the adjustments that name a ticket. */
+export async function adjustedFor(
+  db: Db,
+  { appId: app, userId }: Pick<Account, 'appId' | 'userId'>,
+  eventId: string,
+): Promise<bigint> {
+  const row = await one<{ sum: string }>(
+    db,
+    sql`
+    select coalesce(sum(amount_attos), 0) as sum
+    from adjustments
+    where app_id = ${app} and user_id = ${userId} and event_id = ${eventId}`,
+  )
+  return BigInt(row.sum)
+}
+
+export interface NewAdjustment {
+  readonly id: string
+  readonly amount: UsdAttos
+  readonly reason: string
+  readonly author: string
+  readonly eventId: string | null
+  readonly at: Date
+}
+
+/** Writes an adjustment of a locked account and the account's balance row. `saveAccounts` writes its entries and credits. */
+export async function insertAdjustment(
+  db: Db,
+  account: Account,
+  adjustment: NewAdjustment,
+): Promise<void> {
+  const { appId: app, userId } = account
+  await db.query(sql`
+    insert into adjustments (app_id, user_id, id, amount_attos, reason, author, event_id, created_at)
+    values (${app}, ${userId}, ${adjustment.id}, ${adjustment.amount}, ${adjustment.reason}, ${adjustment.author},
+            ${adjustment.eventId}, ${adjustment.at})`)
+  await db.query(sql`
+    update balances
+    set adjusted_attos = adjusted_attos + ${adjustment.amount}, seq = ${account.seq}, balance_attos = ${account.balance},
+        granted_attos = ${account.granted}, topup_attos = ${account.topup}, consumed_attos = ${account.consumed},
+        overage_attos = ${account.overage}, expired_attos = ${account.expired}
+    where app_id = ${app} and user_id = ${userId}`)
+}
+
+export interface UserAt {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly at: Date
+}
+
+/** When the user was created; null for an unknown user. */
+export async function userSince(db: Db, { appId, userId }: UserAt): Promise<Date | null> {
+  const row = await maybeOne<{ created_at: Date }>(
+    db,
+    sql`
+    select created_at
+    from end_users
+    where app_id = ${appId} and id = ${userId}`,
+  )
+  return row?.created_at ?? null
+}
+
+export interface BalanceAt {
+  readonly balance: UsdAttos
+  /** Charged since `period.start`. */
+  readonly consumed: UsdAttos
+  /** Included usage in effect, and every credit that was ever granted. */
+  readonly granted: UsdAttos
+  /** Tickets that had arrived by then and still wait for their rate. */
+  readonly unpriced: bigint
+}
+
+/**
+ * The balance at an instant: the sum of the entries up to then, without the credits that had ended by then. A credit
+ * counts as gone from its end on, even where its expiry entry came later or is still missing.
+ */
+export async function balanceAt(
+  db: Db,
+  { appId, userId, at }: UserAt,
+  period: Period,
+): Promise<BalanceAt> {
+  const row = await maybeOne<{
+    balance: string
+    consumed: string
+    granted: string
+    unpriced: bigint
+  }>(
+    db,
+    sql`
+    with entries as (
+      select coalesce(sum(amount_attos) filter (where kind <> 'expire'), 0) as amount,
+             coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge' and created_at >= ${period.start}), 0) as consumed
+      from ledger_entries
+      where app_id = ${appId} and user_id = ${userId} and created_at <= ${at}
+    ), ended as (
+      select coalesce(sum(coalesce(-e.amount_attos, g.remaining_attos)), 0) as amount
+      from grants g
+      left join ledger_entries e on e.app_id = g.app_id and e.user_id = g.user_id and e.cause_id = g.id and e.kind = 'expire'
+      where g.app_id = ${appId} and g.user_id = ${userId} and g.created_at <= ${at} and g.expires_at <= ${at}
+    ), credits as (
+      select coalesce(sum(amount_attos) filter (
+               where kind = 'grant' or (kind = 'included' and effective_at <= ${at} and expires_at > ${at})), 0) as granted,
+             coalesce(sum(amount_attos) filter (where effective_at > ${at}), 0) as not_yet
+      from grants
+      where app_id = ${appId} and user_id = ${userId} and created_at <= ${at}
+    )
+    select entries.amount - ended.amount - credits.not_yet as balance, entries.consumed, credits.granted,
+           (select count(*)
+            from tickets
+            where app_id = ${appId} and user_id = ${userId} and cost_attos is null and received_at <= ${at}) as unpriced
+    from entries, ended, credits`,
+  )
+  if (!row) throw new Error('sums without a row')
+  return {
+    balance: usdAttos(BigInt(row.balance)),
+    consumed: usdAttos(BigInt(row.consumed)),
+    granted: usdAttos(BigInt(row.granted)),
+    unpriced: row.unpriced,
+  }
 }

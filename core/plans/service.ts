@@ -2,13 +2,19 @@ import type { AppId, UserId } from '../platform/ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdMicros, microsToAttos } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'
-import type { Ledger } from '../allowances/ledger.ts'
 import * as store from './store.ts'
+
+/** Opens the account of a newly subscribed user, inside the caller's transaction. */
+export type OpenAccount = (
+  db: Db,
+  user: { appId: AppId; userId: UserId },
+  at: Date,
+) => Promise<void>
 
 const starterName = 'Starter'
 
-/** Plans and who is on them. One Starter plan for each app, one subscription slot for each user. */
-export function createPlans({ ledger }: { ledger: Ledger }) {
+/** Plans and subscriptions. An app has one Starter plan, a user one subscription. */
+export function createPlans({ ledger }: { ledger: { open: OpenAccount } }) {
   /** Gives a new app its Starter plan, inside the caller's transaction. */
   async function createStarter(
     db: Db,
@@ -23,14 +29,14 @@ export function createPlans({ ledger }: { ledger: Ledger }) {
     })
   }
 
-  /** Subscribes a new user to Starter and opens the account, inside the transaction that makes the user. */
+  /** Subscribes a new user to Starter and opens the account, inside the transaction that creates the user. */
   async function startOnStarter(
     db: Db,
     user: { appId: AppId; userId: UserId },
     at: Date,
   ): Promise<void> {
-    const fresh = await store.subscribeToStarter(db, { ...user, id: uuidV7(at.getTime()), at })
-    if (fresh) await ledger.open(db, user, at)
+    const isNew = await store.subscribeToStarter(db, { ...user, id: uuidV7(at.getTime()), at })
+    if (isNew) await ledger.open(db, user, at)
   }
 
   return { createStarter, startOnStarter }

@@ -19,7 +19,7 @@ export async function insertStarter(db: Db, plan: NewStarter): Promise<void> {
     values (${plan.appId}, ${plan.id}, 1, ${plan.includedAttos}, ${plan.at})`)
 }
 
-/** Puts a user on the app's Starter plan unless the slot is taken. True when it was free. */
+/** Subscribes a user to the app's Starter plan. False when the user has a subscription already. */
 export async function subscribeToStarter(
   db: Db,
   user: { appId: AppId; userId: UserId; id: string; at: Date },

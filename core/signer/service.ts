@@ -1,5 +1,4 @@
 import { DomainError } from '../../proto/errors.ts'
-import { spendableAt } from '../allowances/account.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { User } from '../identity/types.ts'
@@ -99,7 +98,7 @@ export function createSigner({
     return {
       active: user.status === 'active',
       tokensValidAfter: BigInt(user.tokensValidAfter ? secondsOf(user.tokensValidAfter) : 0),
-      remainingUsdAttos: spendableAt(account.grants, at).toString(),
+      remainingUsdAttos: ledger.spendable(account, at).toString(),
       usdAttosPerEth: usable?.toString(),
       userId: user.id,
       consumedUsdAttos: account.consumed.toString(),

@@ -8,14 +8,14 @@ import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
 import * as store from './store.ts'
-import type { Capability, Manifest, Profile } from './types.ts'
+import type { Capability, Manifest, Profile } from './profile.ts'
 
 const profilesMax = 100
 
-/** What is wanted of a profile: absent means as it is. */
+/** New values of a profile; an absent member stays as it is. */
 export type ProfileChange = Partial<Pick<Profile, 'name' | 'policy' | 'capabilities'>>
 
-/** What an app does not offer, and its named discovery policies (legacy, functional). */
+/** The capabilities that an app excludes, and its named discovery policies. Both are kept for older integrators. */
 export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
   const manifest = async (app: AppId): Promise<Manifest> =>
     toManifest((await store.findExcluded(pool, app)) ?? [])
@@ -41,14 +41,14 @@ export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
   const listProfiles = (app: AppId): Promise<Profile[]> => store.listProfiles(pool, app)
 
   async function getProfile(app: AppId, id: string): Promise<Profile> {
-    const found = isUuid(id) ? await store.findProfile(pool, app, id) : null
-    if (!found) throw noSuchProfile()
-    return found
+    const profile = isUuid(id) ? await store.findProfile(pool, app, id) : null
+    if (!profile) throw noSuchProfile()
+    return profile
   }
 
   async function createProfile(
     caller: MemberCaller,
-    given: Required<ProfileChange>,
+    values: Required<ProfileChange>,
     context: Context,
   ): Promise<Profile> {
     return tx(pool, async (db) => {
@@ -57,19 +57,19 @@ export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
       if (length >= profilesMax)
         throw new DomainError('CONFLICT', `an app may have ${profilesMax} discovery profiles`)
       const at = now()
-      const made = await store.insertProfile(db, caller.appId, {
-        ...given,
+      const profile = await store.insertProfile(db, caller.appId, {
+        ...values,
         id: uuidV7(at.getTime()),
         createdAt: at,
         updatedAt: at,
       })
-      if (!made) throw nameTaken(given.name)
+      if (!profile) throw nameConflict(values.name)
       await note(
         db,
         { caller, context, action: 'discovery_profile_created' },
-        { profileId: made.id, name: made.name },
+        { profileId: profile.id, name: profile.name },
       )
-      return made
+      return profile
     })
   }
 
@@ -83,8 +83,8 @@ export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
       const before = isUuid(id) ? await store.lockProfile(db, caller.appId, id) : null
       if (!before) throw noSuchProfile()
       const next = { ...before, ...change, updatedAt: now() }
-      if (await store.isNameTaken(db, caller.appId, { name: next.name, but: id }))
-        throw nameTaken(next.name)
+      if (await store.isNameInUse(db, caller.appId, { name: next.name, but: id }))
+        throw nameConflict(next.name)
       await note(
         db,
         { caller, context, action: 'discovery_profile_updated' },
@@ -132,10 +132,10 @@ export type Catalog = ReturnType<typeof createCatalog>
 
 const noSuchProfile = (): DomainError =>
   new DomainError('NOT_FOUND', 'the app has no such discovery profile')
-const nameTaken = (name: string): DomainError =>
+const nameConflict = (name: string): DomainError =>
   new DomainError('REQUEST_INVALID', `the app has a discovery profile named ${name}`)
 
-/** The version names the content, so that the same exclusions have the same one everywhere (facts 9.3). */
+/** The version is a hash of the content, so the same exclusions have the same version everywhere. */
 function toManifest(excluded: readonly Capability[]): Manifest {
   if (excluded.length === 0) return { excluded, version: 'empty' }
   const content = JSON.stringify(excluded.map(({ pipeline, modelId }) => [pipeline, modelId]))

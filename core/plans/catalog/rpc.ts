@@ -2,8 +2,14 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/plans/v1/catalog.
 import { type M2mCaller, type MemberCaller, m2mOrMember, member } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Catalog, ProfileChange } from './catalog.ts'
-import type { Manifest, Profile, ProfileCapability } from './types.ts'
-import { parseCapabilities, parsePolicy, parseProfileName } from './values.ts'
+import {
+  type Manifest,
+  type Profile,
+  type ProfileCapability,
+  parseCapabilities,
+  parsePolicy,
+  parseProfileName,
+} from './profile.ts'
 
 export function createCatalogRpc({ catalog }: { catalog: Catalog }) {
   const catalogService: Handlers<pb.CatalogServiceServer> = {
@@ -27,7 +33,7 @@ export function createCatalogRpc({ catalog }: { catalog: Catalog }) {
     createProfile: rpc(
       member('edit'),
       async (request: pb.CreateProfileRequest, caller, context) => {
-        const made = await catalog.createProfile(
+        const profile = await catalog.createProfile(
           caller,
           {
             name: parseProfileName(request.name),
@@ -36,7 +42,7 @@ export function createCatalogRpc({ catalog }: { catalog: Catalog }) {
           },
           context,
         )
-        return { profile: renderProfile(made, caller) }
+        return { profile: renderProfile(profile, caller) }
       },
     ),
     updateProfile: rpc(
@@ -81,7 +87,7 @@ const parseProfileCapabilities = (values: readonly pb.ProfileCapability[]): Prof
     'capabilities',
   )
 
-// What is offered beyond the exclusions is the network's, so nothing is listed here (specification: a stub).
+// Capabilities beyond the exclusions are those of the network, so the list is always empty here.
 const renderManifest = ({ excluded, version }: Manifest) => ({
   capabilities: [],
   excludedCapabilities: [...excluded],

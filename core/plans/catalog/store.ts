@@ -1,6 +1,6 @@
 import type { AppId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import type { Capability, Policy, Profile, ProfileCapability } from './types.ts'
+import type { Capability, Policy, Profile, ProfileCapability } from './profile.ts'
 
 interface ProfileRow {
   id: string
@@ -20,7 +20,7 @@ const fromRow = (row: ProfileRow): Profile => ({
   updatedAt: row.updated_at,
 })
 
-/** Null when the app never excluded anything. */
+/** Null when the app has never written a manifest. */
 export async function findExcluded(db: Db, app: AppId): Promise<Capability[] | null> {
   const row = await maybeOne<{ excluded: Capability[] }>(
     db,
@@ -62,7 +62,7 @@ export async function findProfile(db: Db, app: AppId, id: string): Promise<Profi
   return row && fromRow(row)
 }
 
-/** As `findProfile`, and holds the row until the transaction ends. */
+/** As `findProfile`, and locks the row until the transaction ends. */
 export async function lockProfile(db: Db, app: AppId, id: string): Promise<Profile | null> {
   const row = await maybeOne<ProfileRow>(
     db,
@@ -76,7 +76,7 @@ export async function lockProfile(db: Db, app: AppId, id: string): Promise<Profi
 }
 
 /** Whether another profile of the app has that name, in any case. */
-export async function isNameTaken(
+export async function isNameInUse(
   db: Db,
   app: AppId,
   { name, but }: { name: string; but: string | null },
@@ -90,7 +90,7 @@ export async function isNameTaken(
   return row !== null
 }
 
-/** Null when the name was taken meanwhile. */
+/** Null when another profile of the app has the name. */
 export async function insertProfile(db: Db, app: AppId, profile: Profile): Promise<Profile | null> {
   const row = await maybeOne<ProfileRow>(
     db,
@@ -125,7 +125,7 @@ export async function deleteProfile(db: Db, app: AppId, id: string): Promise<boo
   return rowCount === 1
 }
 
-/** Held until the transaction ends: changes to one app's catalog are made one after another. */
+/** Serialises changes to one app's catalog until the transaction ends. */
 export async function lockCatalog(db: Db, app: AppId): Promise<void> {
   await db.query(sql`select pg_advisory_xact_lock(hashtextextended(${`catalog ${app}`}, 0))`)
 }

@@ -1,16 +1,17 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
+  type Account,
+  type Credit,
   activeAt,
+  addCredit,
+  adjust,
   burn,
-  credit,
   enterPeriod,
   expire,
   remainingAt,
 } from '../../../core/allowances/account.ts'
-import { adjust } from '../../../core/allowances/adjustment.ts'
 import { type TicketCharge, type UserCharge, userCharges } from '../../../core/allowances/charge.ts'
-import type { Account, Grant } from '../../../core/allowances/types.ts'
 import { appId, userId } from '../../../core/platform/ids.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 
@@ -32,11 +33,11 @@ const account = (): Account => ({
   periodEnd: minutes(1000),
   periodCountsFrom: start,
   periodConsumed: zero,
-  grants: [],
+  credits: [],
   entries: [],
 })
 
-const grantOf = (id: string, amount: bigint, more: Partial<Grant> = {}): Grant => ({
+const creditOf = (id: string, amount: bigint, more: Partial<Credit> = {}): Credit => ({
   id,
   kind: 'grant',
   source: 'manual',
@@ -67,18 +68,18 @@ function charge(of: Account, ...tickets: TicketCharge[]): void {
   for (const charged of userCharges(tickets)) burn(of, { ...charged, id: 'c', at: minutes(2) })
 }
 const left = (of: Account) =>
-  Object.fromEntries(of.grants.map((grant) => [grant.id, grant.remaining]))
+  Object.fromEntries(of.credits.map((credit) => [credit.id, credit.remaining]))
 
 describe('burning', () => {
   it('takes included usage first, then by priority, expiry, creation and id', () => {
     const a = account()
-    credit(a, grantOf('late', 10n, { expiresAt: minutes(900) }), start)
-    credit(a, grantOf('never', 10n), start)
-    credit(a, grantOf('soon', 10n, { expiresAt: minutes(500) }), start)
-    credit(a, grantOf('first', 10n, { priority: 1 }), start)
-    credit(
+    addCredit(a, creditOf('late', 10n, { expiresAt: minutes(900) }), start)
+    addCredit(a, creditOf('never', 10n), start)
+    addCredit(a, creditOf('soon', 10n, { expiresAt: minutes(500) }), start)
+    addCredit(a, creditOf('first', 10n, { priority: 1 }), start)
+    addCredit(
       a,
-      grantOf('included', 10n, { kind: 'included', priority: 0, expiresAt: minutes(1000) }),
+      creditOf('included', 10n, { kind: 'included', priority: 0, expiresAt: minutes(1000) }),
       start,
     )
     charge(a, ticket(15n))
@@ -89,7 +90,7 @@ describe('burning', () => {
 
   it('books as overage what no allowance covers, and the balance never goes below zero', () => {
     const a = account()
-    credit(a, grantOf('g', 5n), start)
+    addCredit(a, creditOf('g', 5n), start)
     charge(a, ticket(6n))
     expect(a).toMatchObject({ balance: 0n, overage: 1n, consumed: 6n })
     expect(a.entries.at(-1)).toMatchObject({
@@ -100,20 +101,20 @@ describe('burning', () => {
     })
   })
 
-  it('lets a feature-bound grant pay only for its feature', () => {
+  it('lets a feature-bound credit pay only for its feature', () => {
     const a = account()
-    credit(a, grantOf('model', 10n, { featureKey: 'live:sdxl', priority: 1 }), start)
-    credit(a, grantOf('pipeline', 10n, { featureKey: 'live', priority: 2 }), start)
-    credit(a, grantOf('all', 10n, { featureKey: 'network_spend' }), start)
+    addCredit(a, creditOf('model', 10n, { featureKey: 'live:sdxl', priority: 1 }), start)
+    addCredit(a, creditOf('pipeline', 10n, { featureKey: 'live', priority: 2 }), start)
+    addCredit(a, creditOf('all', 10n, { featureKey: 'network_spend' }), start)
     charge(a, ticket(4n, { modelId: 'other' }))
     charge(a, ticket(4n, { modelId: 'sdxl' }))
     charge(a, ticket(4n, { pipeline: 'fixed' }))
     expect(left(a)).toEqual({ model: 6n, pipeline: 6n, all: 6n })
   })
 
-  it("judges a grant's expiry by the time of the ticket, not of its arrival", () => {
+  it("judges a credit's expiry by the time of the ticket, not of its arrival", () => {
     const a = account()
-    credit(a, grantOf('short', 10n, { expiresAt: minutes(2) }), start)
+    addCredit(a, creditOf('short', 10n, { expiresAt: minutes(2) }), start)
     charge(
       a,
       ticket(3n, { signedAt: minutes(1) }),
@@ -125,11 +126,11 @@ describe('burning', () => {
 
   it('does not let the included usage of one period pay for another', () => {
     const a = account()
-    credit(a, grantOf('january', 10n, { kind: 'included', expiresAt: minutes(1000) }), start)
+    addCredit(a, creditOf('january', 10n, { kind: 'included', expiresAt: minutes(1000) }), start)
     enterPeriod(a, { start: minutes(1000), end: minutes(2000) })
-    credit(
+    addCredit(
       a,
-      grantOf('february', 10n, {
+      creditOf('february', 10n, {
         kind: 'included',
         effectiveAt: minutes(1000),
         expiresAt: minutes(2000),
@@ -179,9 +180,9 @@ describe('an account after any history', () => {
     const a = account()
     history.forEach((step, index) => {
       if (step.do === 'credit') {
-        credit(
+        addCredit(
           a,
-          grantOf(`g${index}`, step.amount, {
+          creditOf(`g${index}`, step.amount, {
             kind: step.included ? 'included' : 'grant',
             expiresAt: step.minutes === null ? null : minutes(step.minutes),
             featureKey: step.feature,
@@ -220,12 +221,12 @@ describe('an account after any history', () => {
     )
   })
 
-  it('has the balance that its entries fold to and its grants hold, numbered without gaps', () => {
+  it('has the balance that its entries fold to and its credits hold, numbered without gaps', () => {
     fc.assert(
       fc.property(steps, (history) => {
         const a = play(history)
         expect(a.entries.reduce((sum, entry) => sum + entry.amount, 0n)).toBe(a.balance)
-        expect(a.grants.reduce((sum, grant) => sum + grant.remaining, 0n)).toBe(a.balance)
+        expect(a.credits.reduce((sum, credit) => sum + credit.remaining, 0n)).toBe(a.balance)
         expect(a.entries.map((entry) => entry.seq)).toEqual(
           a.entries.map((_, index) => BigInt(index + 1)),
         )
@@ -238,8 +239,8 @@ describe('an account after any history', () => {
     fc.assert(
       fc.property(steps, fc.nat(200), (history, at) => {
         const a = play(history)
-        expect(remainingAt(a.grants, minutes(at)) <= a.balance).toBe(true)
-        expect(activeAt(a.grants, minutes(at)).every((grant) => grant.expiredAt === null)).toBe(
+        expect(remainingAt(a.credits, minutes(at)) <= a.balance).toBe(true)
+        expect(activeAt(a.credits, minutes(at)).every((credit) => credit.expiredAt === null)).toBe(
           true,
         )
       }),
@@ -250,7 +251,7 @@ describe('an account after any history', () => {
 describe('tickets of a batch', () => {
   const instants = fc.nat(20)
   const features = fc.constantFrom<(string | null)[]>(null, null, null, 'network_spend', 'live')
-  const grants = fc.array(
+  const credits = fc.array(
     fc.record({
       amount: fc.bigInt({ min: 1n, max: 100n }),
       included: fc.boolean(),
@@ -270,20 +271,20 @@ describe('tickets of a batch', () => {
   )
 
   const never = (): never => {
-    throw new Error('they were to burn as one')
+    throw new Error('the tickets should burn as one')
   }
 
   function after(
-    given: typeof grants extends fc.Arbitrary<infer T> ? T : never,
+    terms: typeof credits extends fc.Arbitrary<infer T> ? T : never,
     periodFrom: number,
     charged: UserCharge,
   ): Account {
     const a = account()
     enterPeriod(a, { start: minutes(periodFrom), end: minutes(1000) })
-    given.forEach(({ amount, included, from, until, feature }, i) =>
-      credit(
+    terms.forEach(({ amount, included, from, until, feature }, i) =>
+      addCredit(
         a,
-        grantOf(`g${i}`, amount, {
+        creditOf(`g${i}`, amount, {
           kind: included ? 'included' : 'grant',
           effectiveAt: minutes(included ? from : 0),
           featureKey: included ? null : feature,
@@ -296,41 +297,41 @@ describe('tickets of a batch', () => {
     return a
   }
 
-  it('burn together to the same end as one by one, whatever ends or begins between them', () => {
+  it('burn as one to the same result as one by one, whatever ends or begins between them', () => {
     fc.assert(
-      fc.property(grants, tickets, instants, (given, many, periodFrom) => {
+      fc.property(credits, tickets, instants, (terms, many, periodFrom) => {
         const [charged] = userCharges(
           many.map(({ cost, at, pipeline }, i) =>
             ticket(cost, { eventId: `e${i}`, signedAt: minutes(at), pipeline }),
           ),
         )
         if (!charged) throw new Error('no charge')
-        // Some grant ends in so long a time, and one is for one feature: nothing burns as one.
+        // One credit ends late and one is bound to a feature, so nothing burns as one.
         const oneByOne = { ...charged, from: new Date(0), to: minutes(10_000) }
         const mixed = [
-          ...given,
+          ...terms,
           { amount: 1n, included: false, from: 0, until: 5_000, feature: 'nothing' },
         ]
-        const [together, apart] = [
-          after(given, periodFrom, charged),
+        const [asOne, oneByOneResult] = [
+          after(terms, periodFrom, charged),
           after(mixed, periodFrom, oneByOne),
         ]
-        apart.grants.splice(
-          apart.grants.findIndex(({ featureKey }) => featureKey === 'nothing'),
+        oneByOneResult.credits.splice(
+          oneByOneResult.credits.findIndex(({ featureKey }) => featureKey === 'nothing'),
           1,
         )
-        expect(
-          together.grants.map(({ id, remaining, state }) => ({ id, remaining, state })),
-        ).toEqual(apart.grants.map(({ id, remaining, state }) => ({ id, remaining, state })))
+        expect(asOne.credits.map(({ id, remaining, state }) => ({ id, remaining, state }))).toEqual(
+          oneByOneResult.credits.map(({ id, remaining, state }) => ({ id, remaining, state })),
+        )
         for (const figure of ['consumed', 'overage', 'periodConsumed'] as const)
-          expect(together[figure]).toBe(apart[figure])
-        expect(together.entries.at(-1)?.amount).toBe(apart.entries.at(-1)?.amount)
+          expect(asOne[figure]).toBe(oneByOneResult[figure])
+        expect(asOne.entries.at(-1)?.amount).toBe(oneByOneResult.entries.at(-1)?.amount)
       }),
       { numRuns: 2_000 },
     )
   })
 
-  it('are not looked at one by one when every grant pays for all of them', () => {
+  it('are not looked at one by one when every credit pays for all of them', () => {
     const [charged] = userCharges([
       ticket(3n),
       ticket(4n, { eventId: 'other', signedAt: minutes(5), pipeline: 'fixed' }),

@@ -1,4 +1,4 @@
-import { addMonths } from '../lib/time.ts'
+import { addMonths } from './time.ts'
 
 export type BillingCycle = 'daily' | 'weekly' | 'monthly'
 
