@@ -2,6 +2,12 @@
 // package-lock.json, then generates code when proto/ has changed. npm runs it before `npm start`
 // and the like, on whatever Node the machine has (20 or later), and so does the tollgate command.
 // When there is nothing to do it prints nothing and takes a moment.
+//
+// The generators are development dependencies. A deployment generates before it drops them:
+//
+//     npm ci && npm run build && npm prune --omit=dev
+//
+// Without them the generated code of the build is used as it is.
 
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -13,8 +19,11 @@ import {
   readFileSync,
   readdirSync,
   realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
 } from 'node:fs'
-import { renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -22,14 +31,15 @@ const NODE_MAJOR = 24
 const INSTALL_MINUTES = 15
 const GENERATE_MINUTES = 2
 const OUTPUT_BYTES = 64 * 1024 * 1024
+const GENERATORS = ['@bufbuild/buf', '@bufbuild/protoc-gen-es', 'ts-proto']
 
 /** A problem the user can act on, printed without a stack. */
-const problem = (message) => Object.assign(new Error(message), { foreseen: true })
+const problem = (message) => Object.assign(new Error(message), { isProblem: true })
 
-/** Installs and generates what is missing under `root`. Two at once take turns. */
+/** Installs and generates what is missing under `root`. A second setup waits for the first. */
 export async function setup(root, log = (line) => process.stderr.write(`${line}\n`)) {
   if (!isInstalled(root) || !isGenerated(root)) {
-    await takingTurns(root, log, () => {
+    await withLock(root, log, () => {
       if (!isInstalled(root)) install(root, log)
       if (!isGenerated(root)) generate(root, log)
     })
@@ -51,29 +61,36 @@ export function nodeMajor() {
   return Number(process.versions.node.split('.')[0])
 }
 
-/** Whether what npm noted about node_modules agrees with the lock file. */
+/** Whether npm's own record of node_modules agrees with the lock file. */
 function isInstalled(root) {
   const lock = readJson(join(root, 'package-lock.json'))
   if (lock === null) return true
   const installed = readJson(join(root, 'node_modules', '.package-lock.json'))?.packages
   if (!installed) return false
-  const wanted = Object.entries(lock.packages).filter(([path]) => path !== '')
+  const locked = Object.entries(lock.packages).filter(([path]) => path !== '')
+  const omitsDev = omitsDevelopment(locked, installed)
   return (
-    wanted.every(([path, entry]) =>
-      installed[path] ? installed[path].version === entry.version : mayBeAbsent(entry),
+    locked.every(([path, entry]) =>
+      installed[path] ? installed[path].version === entry.version : mayBeAbsent(entry, omitsDev),
     ) && Object.keys(installed).every((path) => path in lock.packages)
   )
 }
 
-/** Optional packages for other platforms are absent, and development's in production. */
-function mayBeAbsent(entry) {
-  const production =
-    process.env.NODE_ENV === 'production' || /\bdev\b/.test(process.env.npm_config_omit ?? '')
-  return Boolean(entry.optional || ((entry.dev || entry.devOptional) && production))
+/** Whether the installation leaves development packages out: as npm is told, or as it was made. */
+function omitsDevelopment(locked, installed) {
+  if (process.env.NODE_ENV === 'production') return true
+  if (/\bdev\b/.test(process.env.npm_config_omit ?? '')) return true
+  const development = locked.filter(([, entry]) => entry.dev)
+  return development.length > 0 && development.every(([path]) => !(path in installed))
+}
+
+/** Optional packages are absent on other platforms, development packages in production. */
+function mayBeAbsent(entry, omitsDev) {
+  return Boolean(entry.optional || ((entry.dev || entry.devOptional) && omitsDev))
 }
 
 function install(root, log) {
-  // npm ci would empty the folder that the link points at, which is somebody else's.
+  // npm ci would empty the folder that the link points at, which belongs to another project.
   if (lstatSync(join(root, 'node_modules'), { throwIfNoEntry: false })?.isSymbolicLink()) {
     throw problem(
       'node_modules is a link to a folder that does not fit package-lock.json; remove the link and try again',
@@ -100,16 +117,16 @@ function hostNode(root) {
   return process.execPath.startsWith(join(root, 'node_modules')) ? 'node' : process.execPath
 }
 
-/** What `npm start` tells its scripts about itself is not meant for the npm that they run. */
+/** The environment for a nested npm: without the variables by which `npm start` describes itself. */
 function installEnvironment(root) {
   const ours = /^(npm_(lifecycle|package|command|execpath|node_execpath)|INIT_CWD$)/
   const misleading = /^npm_config_(json|dry_run|loglevel|workspaces?|include_workspace_root)$/
-  const kept = Object.entries(process.env).filter(
+  const variables = Object.entries(process.env).filter(
     ([name]) => !ours.test(name) && !misleading.test(name),
   )
   const bin = join(root, 'node_modules', '.bin')
   const path = (process.env.PATH ?? '').split(delimiter).filter((entry) => entry !== bin)
-  return { ...Object.fromEntries(kept), PATH: path.join(delimiter) }
+  return { ...Object.fromEntries(variables), PATH: path.join(delimiter) }
 }
 
 /** On a system without glibc the pinned Node is installed but does not run. */
@@ -120,18 +137,28 @@ function dropUnusableNode(root) {
   if (status !== 0) rmSync(node)
 }
 
+/**
+ * Whether proto/gen fits proto/. Its `.hash` holds two digests: of the contract and of the
+ * generators. Where the generators are not installed only the first can be compared.
+ */
 function isGenerated(root) {
   const generated = join(root, 'proto', 'gen')
   if (!existsSync(join(root, 'proto', 'buf.gen.yaml'))) return true
-  return (
-    ['ts-proto', 'es'].every((set) => existsSync(join(generated, set))) &&
-    readText(join(generated, '.hash')) === contractHash(root)
-  )
+  if (!['ts-proto', 'es'].every((set) => existsSync(join(generated, set)))) return false
+  const [contract, generators] = (readText(join(generated, '.hash')) ?? '').split(' ')
+  if (contract !== contractHash(root)) return false
+  return !hasGenerators(root) || generators === generatorHash(root)
 }
 
 function generate(root, log) {
   const proto = join(root, 'proto')
-  const hash = contractHash(root)
+  if (!hasGenerators(root)) {
+    throw problem(
+      'the code generated from proto/ is missing or older than the contract, and its generators are ' +
+        'development dependencies; run: npm ci --include=dev && npm run build && npm prune --omit=dev',
+    )
+  }
+  const hash = `${contractHash(root)} ${generatorHash(root)}`
   log('tollgate: generating code from proto/')
   const bin = join(root, 'node_modules', '.bin')
   const env = { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH ?? ''}` }
@@ -141,7 +168,11 @@ function generate(root, log) {
   writeFileSync(join(proto, 'gen', '.hash'), hash)
 }
 
-/** Of everything that decides the generated code: the contract, the settings, the generators. */
+function hasGenerators(root) {
+  return existsSync(join(root, 'node_modules', '.bin', 'buf'))
+}
+
+/** Covers the `.proto` files and the generators' settings. */
 function contractHash(root) {
   const hash = createHash('sha256')
   for (const path of contractFiles(join(root, 'proto'))) {
@@ -150,7 +181,13 @@ function contractHash(root) {
       .update(readFileSync(join(root, 'proto', path)))
       .update('\0')
   }
-  for (const name of ['@bufbuild/buf', '@bufbuild/protoc-gen-es', 'ts-proto']) {
+  return hash.digest('hex')
+}
+
+/** Covers the generators' versions. */
+function generatorHash(root) {
+  const hash = createHash('sha256')
+  for (const name of GENERATORS) {
     const manifest = readJson(join(root, 'node_modules', name, 'package.json'))
     hash.update(`${name}@${manifest?.version}\0`)
   }
@@ -158,13 +195,13 @@ function contractHash(root) {
 }
 
 function contractFiles(proto) {
-  const found = (folder) =>
+  const list = (folder) =>
     readdirSync(join(proto, folder), { withFileTypes: true }).flatMap((entry) => {
       const path = join(folder, entry.name)
-      if (entry.isDirectory()) return path === 'gen' ? [] : found(path)
+      if (entry.isDirectory()) return path === 'gen' ? [] : list(path)
       return /\.proto$|^buf\..*yaml$/.test(entry.name) ? [path] : []
     })
-  return found('').sort()
+  return list('').sort()
 }
 
 function run({ command, args, root, env, minutes, what }) {
@@ -178,22 +215,24 @@ function run({ command, args, root, env, minutes, what }) {
   })
   if (status === 0) return
   const lines = `${stdout ?? ''}\n${stderr ?? ''}`.split('\n').filter((line) => line.trim() !== '')
-  const telling = lines.filter((line) => !/^npm (warn|notice)|complete log of this run/i.test(line))
+  const messages = lines.filter(
+    (line) => !/^npm (warn|notice)|complete log of this run/i.test(line),
+  )
   const reason = error?.message ?? (signal ? `ended by ${signal}` : `exit code ${status}`)
-  throw problem([`${what} failed: ${reason}`, ...telling.slice(-8)].join('\n  '))
+  throw problem([`${what} failed: ${reason}`, ...messages.slice(-8)].join('\n  '))
 }
 
-/** Runs `work` while holding a lock file; one whose process is gone is taken over. */
-async function takingTurns(root, log, work) {
+/** Runs `work` while holding a lock file. A lock whose process is gone is taken over. */
+async function withLock(root, log, work) {
   const folder = join(root, '.tollgate')
   const lock = join(folder, 'setup.lock')
   mkdirSync(folder, { recursive: true })
   const deadline = Date.now() + (INSTALL_MINUTES + GENERATE_MINUTES) * 60_000
-  let told = false
+  let announced = false
   while (!acquire(lock)) {
     if (Date.now() > deadline) throw problem(`another setup does not finish: see ${lock}`)
-    if (!told) log('tollgate: waiting for another setup in this directory')
-    told = true
+    if (!announced) log('tollgate: waiting for another setup in this directory')
+    announced = true
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
   const release = () => rmSync(lock, { force: true })
@@ -218,7 +257,7 @@ function acquire(lock) {
   return false
 }
 
-/** Of two that saw the stale file, one may move the other's new one, and puts that back. */
+/** Removes a stale lock. When another process has replaced it meanwhile, the new lock is put back. */
 function removeStale(lock, content) {
   const aside = `${lock}.${process.pid}`
   try {
@@ -233,7 +272,7 @@ function removeStale(lock, content) {
 function isStale(lock, content) {
   const age = Date.now() - (statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? Date.now())
   const holder = Number(content)
-  // Written in two steps: a lock without a pid may have been made just now.
+  // A lock is created first and then filled: without a pid it may be a moment old.
   if (!holder) return age > 5_000
   if (age > (INSTALL_MINUTES + GENERATE_MINUTES) * 60_000) return true
   try {
@@ -257,9 +296,9 @@ function readJson(path) {
   return text === null ? null : JSON.parse(text)
 }
 
-/** One line, and what the failed command said last; a stack only for what nobody foresaw. */
+/** One line and the last output of the failed command; a stack only for an unexpected error. */
 export function explain(error) {
-  return error.foreseen ? error.message : (error.stack ?? String(error))
+  return error.isProblem ? error.message : (error.stack ?? String(error))
 }
 
 const invoked = process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)

@@ -27,7 +27,7 @@ if (nodeMajor() >= 24) {
   runPinned()
 }
 
-/** Stands in for the pinned Node: same terminal, same signals, same ending. */
+/** Runs the command on the pinned Node, with the same terminal and signals, and ends as it ends. */
 function runPinned() {
   const child = spawn(pinnedNode(root), [script, ...process.argv.slice(2)], { stdio: 'inherit' })
   for (const signal of FORWARDED) {

@@ -41,9 +41,16 @@ async function script(path: string, body: string): Promise<void> {
 
 function lock(versions: Record<string, string>): string {
   const named = Object.entries(versions).map(([name, version]) => {
-    return [`node_modules/${name}`, { version, optional: name.startsWith('other-platform') }]
+    const optional = name.startsWith('other-platform')
+    return [`node_modules/${name}`, { version, optional, dev: name.startsWith('generator') }]
   })
   return JSON.stringify({ packages: { '': {}, ...Object.fromEntries(named) } })
+}
+
+/** Leaves what `npm prune --omit=dev` leaves. */
+async function prune(): Promise<void> {
+  await write('node_modules/.package-lock.json', lock({ left: '1.0.0' }))
+  await rm(join(root, 'node_modules/.bin/buf'))
 }
 
 async function setup(...nodeOptions: string[]): Promise<{ code: number; said: string }> {
@@ -95,6 +102,27 @@ describe('setup', () => {
     await write('proto/tollgate/a/v1/a.proto', 'syntax = "proto3"; package a;')
     await setup()
     expect(await ran()).toEqual(['buf'])
+  })
+
+  it('needs no generators where the code was generated before they were dropped', async () => {
+    await write('package-lock.json', lock({ left: '1.0.0', generator: '1.0.0' }))
+    await setup()
+    await prune()
+    await ran()
+    expect(await setup()).toEqual({ code: 0, said: '' })
+    expect(await ran()).toEqual([])
+  })
+
+  it('says how to build where the generators are dropped and proto/gen does not fit', async () => {
+    await write('package-lock.json', lock({ left: '1.0.0', generator: '1.0.0' }))
+    await setup()
+    await prune()
+    await ran()
+    await write('proto/tollgate/a/v1/a.proto', 'syntax = "proto3"; package a;')
+    const { code, said } = await setup()
+    expect(code).toBe(1)
+    expect(said).toMatch(/^tollgate: .*npm run build.*\n$/)
+    expect(await ran()).toEqual([])
   })
 
   it('says in a few lines why an installation failed', async () => {
