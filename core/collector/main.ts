@@ -1,14 +1,11 @@
 import { readCollectorConfig, startCollector } from './app.ts'
 import { runProcess } from '../lib/process.ts'
 
-/** Loads what a collector runs, and ends: what was made of it is then in Node's compile cache. */
+/** Loads everything that a collector runs, and exits: that fills Node's compile cache for the next start. */
 const loadOnly = '--load-only'
 
 if (process.argv.includes(loadOnly))
-  await Promise.all([
-    import('../metering/collector/kafka.ts'),
-    import('../platform/invalidations.ts'),
-  ])
+  await Promise.all([import('../metering/collector/kafka.ts'), import('../lib/redis.ts')])
 else
   await runProcess({
     name: 'collector',

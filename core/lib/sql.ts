@@ -29,6 +29,13 @@ export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions):
   })
 }
 
+/** True when the database answers. */
+export const databaseAnswers = (pool: Pool): Promise<boolean> =>
+  pool.query('select 1').then(
+    () => true,
+    () => false,
+  )
+
 export interface Statement {
   readonly text: string
   readonly values: unknown[]

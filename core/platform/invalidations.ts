@@ -1,12 +1,12 @@
 import { EventEmitter } from 'node:events'
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import type { Log } from '../lib/log.ts'
 
 const kinds = ['key', 'user', 'access', 'token'] as const
 
 /**
- * What caches elsewhere must forget: a key, a user (who and what they may), a user's access, or a JWT by its `jti`, and
- * all of a login by its `sid`.
+ * What caches elsewhere must forget: a key, a user (identity and access), the access of a user, or tokens: one JWT by
+ * its `jti`, or all JWTs of a login by their `sid`.
  */
 export interface Invalidation {
   readonly kind: (typeof kinds)[number]
@@ -14,49 +14,45 @@ export interface Invalidation {
 }
 
 const channel = 'tollgate:invalidations'
-const commandTimeoutMs = 1_000
 
 export interface InvalidationOptions {
-  readonly redisUrl: string | undefined
-  /** How long a cache elsewhere may keep an identity: as long a tombstone stands. */
+  /** Two connections, since one that subscribes can do nothing else; null keeps invalidations in this process. */
+  readonly redis: { readonly publisher: Redis; readonly subscriber: Redis } | null
+  /** How long a cache elsewhere may keep an identity: a tombstone of a revoked key or user lives as long. */
   readonly tombstoneSeconds: number
   readonly log: Log
 }
 
 /**
- * Publishes invalidations to every sidecar: to those that watch this core, and through Redis to those that watch
- * another. Best effort by nature: the caches' own time limits are the bound when a message is lost.
+ * Publishes invalidations to every sidecar: directly to those that watch this core, and through Redis to those that
+ * watch another. Delivery is best effort: when a message is lost, the time limits of the caches are the bound.
  */
-export function createInvalidations({ redisUrl, tombstoneSeconds, log }: InvalidationOptions) {
+export function createInvalidations({ redis, tombstoneSeconds, log }: InvalidationOptions) {
   const local = new EventEmitter<{ invalidation: [Invalidation] }>().setMaxListeners(1_000)
-  const redis = redisUrl === undefined ? null : connect(redisUrl, log)
-  const subscriber = redisUrl === undefined ? null : connect(redisUrl, log)
-  // On every connection: a Redis that was away when core started is listened to as soon as it is there.
-  subscriber?.on('ready', () => {
-    subscriber
+  // Subscribes on every connection, so that it also works when Redis was away while core started.
+  redis?.subscriber.on('ready', () => {
+    redis.subscriber
       .subscribe(channel)
       .catch((error: unknown) => log.warn({ err: error }, 'cannot subscribe to invalidations'))
   })
-  subscriber?.on('message', (_channel: string, text: string) => {
+  redis?.subscriber.on('message', (_channel: string, text: string) => {
     const invalidation = parseInvalidation(text)
     if (invalidation) local.emit('invalidation', invalidation)
   })
 
   async function publish(invalidation: Invalidation): Promise<void> {
-    if (!redis) return void local.emit('invalidation', invalidation)
-    // Watchers of this core hear it at once, also when Redis is away; a second hearing changes nothing.
+    // Watchers of this core get it at once, even when Redis is away. Getting it twice does no harm.
     local.emit('invalidation', invalidation)
+    if (!redis) return
+    const { kind, id } = invalidation
     try {
-      // Of tokens core is asked where one may have been missed.
-      if (invalidation.kind === 'key' || invalidation.kind === 'user') {
-        await redis.set(`tollgate:revoked:${invalidation.id}`, '1', 'EX', tombstoneSeconds)
+      // A tombstone outlives a lost message. Tokens need none: a sidecar that missed messages asks core about them.
+      if (kind === 'key' || kind === 'user') {
+        await redis.publisher.set(`tollgate:revoked:${id}`, '1', 'EX', tombstoneSeconds)
       }
-      await redis.publish(channel, JSON.stringify(invalidation))
+      await redis.publisher.publish(channel, JSON.stringify(invalidation))
     } catch (error) {
-      log.warn(
-        { err: error, kind: invalidation.kind, id: invalidation.id },
-        'invalidation did not reach Redis',
-      )
+      log.warn({ err: error, kind, id }, 'invalidation did not reach Redis')
     }
   }
 
@@ -67,19 +63,16 @@ export function createInvalidations({ redisUrl, tombstoneSeconds, log }: Invalid
   }
 
   /** True when Redis answers, or none is configured. */
-  async function ready(): Promise<boolean> {
-    return (
-      !redis ||
-      redis.ping().then(
-        () => true,
-        () => false,
-      )
+  const ready = async (): Promise<boolean> =>
+    !redis ||
+    redis.publisher.ping().then(
+      () => true,
+      () => false,
     )
-  }
 
   function stop(): void {
-    redis?.disconnect()
-    subscriber?.disconnect()
+    redis?.publisher.disconnect()
+    redis?.subscriber.disconnect()
     local.removeAllListeners()
   }
 
@@ -87,17 +80,6 @@ export function createInvalidations({ redisUrl, tombstoneSeconds, log }: Invalid
 }
 
 export type Invalidations = ReturnType<typeof createInvalidations>
-
-function connect(url: string, log: Log): Redis {
-  const redis = new Redis(url, {
-    commandTimeout: commandTimeoutMs,
-    maxRetriesPerRequest: 1,
-    enableOfflineQueue: true,
-    retryStrategy: (attempt: number) => Math.min(attempt * 100, 2_000),
-  })
-  redis.on('error', (error: Error) => log.warn({ err: error.message }, 'Redis connection'))
-  return redis
-}
 
 function parseInvalidation(text: string): Invalidation | null {
   try {

@@ -170,6 +170,23 @@ export type Handlers<Service> = {
       : never
 }
 
+/** A generated service definition with its handlers. */
+export interface Service {
+  readonly definition: ServiceDefinition
+  readonly handlers: Readonly<Record<string, Rpc<unknown, unknown> | StreamRpc<unknown, unknown>>>
+}
+
+/** Puts handlers to the definition that was generated with their types. */
+export const grpcService = <Server>(
+  definition: ServiceDefinition,
+  handlers: Handlers<Server>,
+): Service => ({
+  definition,
+  handlers: Object.fromEntries(
+    Object.entries<Rpc<unknown, unknown> | StreamRpc<unknown, unknown>>(handlers),
+  ),
+})
+
 /** Messages that may wait for a slow reader of a stream; beyond them it is cut off. */
 const waitingMax = 10_000
 
@@ -297,20 +314,18 @@ export function createServing(deps: ServeDeps) {
     }
   }
 
-  /** Binds promise handlers to a generated service definition. */
-  function bind<Service>(
+  /** The handlers of a service as grpc-js calls them. */
+  function bind(
     definition: ServiceDefinition,
-    handlers: Handlers<Service>,
-  ): { definition: ServiceDefinition; implementation: UntypedServiceImplementation } {
+    handlers: Service['handlers'],
+  ): UntypedServiceImplementation {
     const implementation: UntypedServiceImplementation = {}
-    for (const [name, handler] of Object.entries<
-      Rpc<unknown, unknown> | StreamRpc<unknown, unknown>
-    >(handlers)) {
+    for (const [name, handler] of Object.entries(handlers)) {
       const path = definition[name]?.path.replace(/^\//, '') ?? name
       implementation[name] =
         'unary' in handler ? unaryHandler(path, handler) : streamHandler(path, handler)
     }
-    return { definition, implementation }
+    return implementation
   }
 
   return { bind }

@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import type { AppId, UserId } from '../platform/ids.ts'
+import type { AppId } from '../platform/ids.ts'
 import { type Dates, parseDates } from '../lib/date-range.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
@@ -85,11 +85,7 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
     return daysOf(range, used, now()).map((day) => byDay.get(day) ?? { ...zeroRow, day })
   }
 
-  /** Tickets of a user that wait for a rate. */
-  const countUnpriced = (app: AppId, user: UserId): Promise<bigint> =>
-    store.countUnpriced(pool, app, user)
-
-  return { query, queryOwn, countUnpriced }
+  return { query, queryOwn }
 }
 
 export type Usage = ReturnType<typeof createUsage>

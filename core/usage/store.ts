@@ -1,6 +1,6 @@
-import { type AppId, type UserId, userId } from '../platform/ids.ts'
+import { type AppId, userId } from '../platform/ids.ts'
 import { usdAttos, wei } from '../lib/money.ts'
-import { type Db, type Pool, type Statement, many, one, sql, tx } from '../lib/sql.ts'
+import { type Db, type Pool, type Statement, many, sql, tx } from '../lib/sql.ts'
 import { selectedHours, selectedRequest, selectedSessions } from './selection-store.ts'
 import type { Grouping, Selection, UsageRow } from './types.ts'
 
@@ -201,19 +201,4 @@ function scaled(text: string): bigint {
 function decimalOf(value: bigint): string {
   const digits = value.toString().padStart(places + 1, '0')
   return `${digits.slice(0, -places)}.${digits.slice(-places)}`.replace(/\.?0+$/, '')
-}
-
-/** Tickets of a user that wait for a rate. Costs the same however many tickets the user has. */
-export async function countUnpriced(db: Db, app: AppId, user: UserId): Promise<bigint> {
-  const row = await one<{ count: bigint }>(
-    db,
-    sql`
-    select count(*) as count
-    from (
-      select 1
-      from tickets
-      where cost_attos is null and app_id = ${app} and user_id = ${user}
-      limit 1000000) waiting`,
-  )
-  return row.count
 }

@@ -54,17 +54,18 @@ export async function startService(environment: Env): Promise<Service> {
     if (clean) logFile.close()
   })
   try {
+    const { core } = settings
     const context = { log: logFile.log, stopping, dataDir }
     const databaseUrl = env['DATABASE_URL'] ?? (await startDatabase(context))
     const processes = await startProcesses(
-      { ...settings, core: { ...settings.core, databaseUrl } },
+      { ...settings, core: { ...core, platform: { ...core.platform, databaseUrl } } },
       context,
     )
     const quickstart = await ensureQuickstart({
       dataDir,
-      serviceToken: settings.core.serviceToken,
+      serviceToken: core.server.serviceToken,
       webhookSecret: firstOf(env['WEBHOOK_SECRET']),
-      addresses: { ...processes, issuer: settings.core.issuer },
+      addresses: { ...processes, issuer: core.platform.issuer },
     })
     return {
       dataDir,

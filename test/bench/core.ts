@@ -14,6 +14,7 @@ import { usdMicros } from '../../core/lib/money.ts'
 import { createPool } from '../../core/lib/sql.ts'
 import { systemNow as now } from '../../core/lib/time.ts'
 import { readMeteringConfig } from '../../core/metering/config.ts'
+import { countUnpricedOf } from '../../core/metering/rates/pricing-store.ts'
 import { createMetering } from '../../core/metering/service.ts'
 import type { EventSource } from '../../core/metering/types.ts'
 import { createPlans } from '../../core/plans/service.ts'
@@ -36,7 +37,7 @@ export function wireCore(url: string) {
   pool.on('error', () => undefined)
   const ledger = createLedger()
   const plans = createPlans({ ledger })
-  const invalidations = createInvalidations({ redisUrl: undefined, tombstoneSeconds: 360, log })
+  const invalidations = createInvalidations({ redis: null, tombstoneSeconds: 360, log })
   const secrets = createSecrets({
     current: 'bench',
     byId: new Map([['bench', Buffer.alloc(32, 1)]]),
@@ -51,7 +52,7 @@ export function wireCore(url: string) {
     users,
     idempotency,
     invalidations,
-    countUnpriced: usage.countUnpriced,
+    countUnpriced: (app, user) => countUnpricedOf(pool, app, user),
     log,
     now,
   })

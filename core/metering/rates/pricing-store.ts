@@ -166,6 +166,21 @@ export async function countUnpriced(db: Db): Promise<bigint> {
   return row.count
 }
 
+/** Tickets of a user that wait for a rate. Costs the same however many tickets the user has. */
+export async function countUnpricedOf(db: Db, app: AppId, user: UserId): Promise<bigint> {
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`
+    select count(*) as count
+    from (
+      select 1
+      from tickets
+      where cost_attos is null and app_id = ${app} and user_id = ${user}
+      limit ${countBound}) waiting`,
+  )
+  return row.count
+}
+
 /** How many different events wait in quarantine for a decision. Bounded at a million. */
 export async function countQuarantined(db: Db): Promise<bigint> {
   const row = await one<{ count: bigint }>(

@@ -53,7 +53,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const clock = { at: new Date(at) }
   const now: Now = () => clock.at
   const log = silentLog()
-  const invalidations = createInvalidations({ redisUrl: undefined, tombstoneSeconds: 60, log })
+  const invalidations = createInvalidations({ redis: null, tombstoneSeconds: 60, log })
   const published: string[] = []
   invalidations.watch(({ kind, id }) => published.push(`${kind} ${id}`))
   const ledger = createLedger()

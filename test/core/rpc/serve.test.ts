@@ -1,12 +1,12 @@
 import { connect as connectHttp2, constants } from 'node:http2'
-import { Metadata, Server, credentials } from '@grpc/grpc-js'
+import { Metadata, credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Authenticator, service } from '../../../core/rpc/callers.ts'
 import { correlationHeader, serviceTokenHeader } from '../../../core/lib/grpc.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
-import { listenGrpc } from '../../../core/rpc/listen.ts'
-import { createServing, rpc, streamRpc } from '../../../core/rpc/serve.ts'
+import { startGrpcServer } from '../../../core/rpc/server.ts'
+import { grpcService, rpc, streamRpc } from '../../../core/rpc/serve.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import { UserServiceClient } from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import {
@@ -709,12 +709,14 @@ describe('a stream whose reader does not keep up', () => {
   it('is ended, so that what waits for it stays bounded', async () => {
     const sent = { count: 0 }
     const done = Promise.withResolvers<void>()
-    const serving = createServing({
+    const deps = {
+      host: '127.0.0.1',
+      port: 0,
       authenticator: unused,
       serviceToken,
       log: silentLog(),
       metrics: createMetrics('core'),
-    })
+    }
     const watchInvalidations = streamRpc(
       service(),
       async (
@@ -732,14 +734,12 @@ describe('a stream whose reader does not keep up', () => {
     const never = rpc(service(), async () => {
       throw new Error('not asked for')
     })
-    const { definition, implementation } = serving.bind(SignerServiceService, {
+    const signer = grpcService(SignerServiceService, {
       verifyApiKey: never,
       getAccess: never,
       watchInvalidations,
     })
-    const server = new Server()
-    server.addService(definition, implementation)
-    const listening = await listenGrpc(server, { host: '127.0.0.1', port: 0 })
+    const listening = await startGrpcServer([signer], deps)
     const session = connectHttp2(`http://127.0.0.1:${listening.port}`)
     const stream = session.request({
       [constants.HTTP2_HEADER_METHOD]: 'POST',
@@ -757,12 +757,14 @@ describe('a stream whose reader does not keep up', () => {
 
   it('is not ended for a reader that does', async () => {
     const all = 30_000
-    const serving = createServing({
+    const deps = {
+      host: '127.0.0.1',
+      port: 0,
       authenticator: unused,
       serviceToken,
       log: silentLog(),
       metrics: createMetrics('core'),
-    })
+    }
     const watchInvalidations = streamRpc(
       service(),
       async (
@@ -778,14 +780,12 @@ describe('a stream whose reader does not keep up', () => {
     const never = rpc(service(), async () => {
       throw new Error('not asked for')
     })
-    const { definition, implementation } = serving.bind(SignerServiceService, {
+    const signer = grpcService(SignerServiceService, {
       verifyApiKey: never,
       getAccess: never,
       watchInvalidations,
     })
-    const server = new Server()
-    server.addService(definition, implementation)
-    const listening = await listenGrpc(server, { host: '127.0.0.1', port: 0 })
+    const listening = await startGrpcServer([signer], deps)
     const client = new SignerServiceClient(
       `127.0.0.1:${listening.port}`,
       credentials.createInsecure(),

@@ -482,7 +482,7 @@ describe('a token that our own key has signed', () => {
     )
     const pkcs8 = unseal(
       rows[0]?.sealed_private ?? Buffer.of(),
-      configOf({ DATABASE_URL: core.databaseUrl }).sealingKey,
+      configOf({ DATABASE_URL: core.databaseUrl }).platform.sealingKey,
       `signing-key:${kid}`,
     )
     const key = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' })

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import * as fc from 'fast-check'
 import { parseExternalUserId } from '../../../core/platform/ids.ts'
 import { daysOf, splitAtHours } from '../../../core/usage/range.ts'
+import { countUnpricedOf } from '../../../core/metering/rates/pricing-store.ts'
 import { createUsage, type Usage, type UsageQuery } from '../../../core/usage/service.ts'
 import { sums } from '../../../core/usage/store.ts'
 import type { Shown, UsageReport } from '../../../core/usage/types.ts'
@@ -458,8 +459,8 @@ describe('usage', () => {
     const ann = await world.users.get(world.app.id, 'ann')
     const bob = await world.users.get(world.app.id, 'bob')
     expect([
-      await usage.countUnpriced(ann.appId, ann.id),
-      await usage.countUnpriced(bob.appId, bob.id),
+      await countUnpricedOf(world.pool, ann.appId, ann.id),
+      await countUnpricedOf(world.pool, bob.appId, bob.id),
     ]).toEqual([1n, 0n])
   })
 })

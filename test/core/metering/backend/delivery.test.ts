@@ -352,7 +352,7 @@ describe('customers', () => {
       now,
       emitCustomer,
       invalidations: createInvalidations({
-        redisUrl: undefined,
+        redis: null,
         tombstoneSeconds: 60,
         log: silentLog(),
       }),

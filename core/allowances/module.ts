@@ -1,0 +1,47 @@
+import { AllowanceServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import type { IdentityApi } from '../identity/module.ts'
+import type { BackendApi } from '../metering/backend/module.ts'
+import type { MeteringApi } from '../metering/module.ts'
+import type { Platform } from '../platform/platform.ts'
+import { grpcService } from '../rpc/serve.ts'
+import { createAdjustments } from './adjustments.ts'
+import type { Ledger } from './ledger.ts'
+import { createAllowancesRpc } from './rpc.ts'
+import { createAllowances } from './service.ts'
+
+export interface AllowancesOthers {
+  /** Made before all modules: metering and plans write to it, too. */
+  readonly ledger: Ledger
+  readonly backend: BackendApi
+  readonly identity: IdentityApi
+  readonly metering: MeteringApi
+}
+
+const sweepsMax = 100
+
+/** What users may spend, what they have spent, and how operators correct it. */
+export function createAllowancesModule(
+  platform: Platform,
+  { ledger, backend, identity: { users }, metering }: AllowancesOthers,
+) {
+  const { pool, log, now, idempotency, invalidations } = platform
+  const deps = { pool, ledger, users, idempotency, invalidations, log, now }
+  const allowances = createAllowances({ ...deps, countUnpriced: metering.countUnpriced })
+  const adjustments = createAdjustments(deps)
+  const { metered } = backend
+
+  async function expireCredits(): Promise<void> {
+    for (let i = 0; i < sweepsMax; i++) if ((await ledger.sweep(pool, now())) === 0) return
+  }
+
+  return {
+    api: allowances,
+    services: [
+      grpcService(
+        AllowanceServiceService,
+        createAllowancesRpc({ allowances, adjustments, metered }).allowanceService,
+      ),
+    ],
+    upkeep: [expireCredits],
+  }
+}

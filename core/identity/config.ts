@@ -1,0 +1,39 @@
+import type { EnvReader } from '../lib/env.ts'
+import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
+
+export interface IdentityConfig {
+  /** Included usage of a new app's Starter plan. */
+  readonly starterUsdMicros: UsdMicros
+  /** A dashboard session that is not used for so long has ended. */
+  readonly sessionIdleSeconds: number
+  /** How long a client's older secrets work beside a new one. */
+  readonly secretOverlapSeconds: number
+}
+
+/** Declares and reads the settings of apps, users and accounts. */
+export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
+  starterUsdMicros: readStarter(env),
+  sessionIdleSeconds: env.integer('SESSION_IDLE_SECONDS', {
+    fallback: '1209600',
+    min: 60,
+    max: 7_776_000,
+    meaning: 'How long a dashboard session lives without being used; at most 90 days in all.',
+  }),
+  secretOverlapSeconds: env.integer('M2M_SECRET_OVERLAP_SECONDS', {
+    fallback: '86400',
+    min: 0,
+    max: 2_592_000,
+    meaning: "How long an M2M client's older secrets work after a new one was made.",
+  }),
+})
+
+function readStarter(env: EnvReader): UsdMicros {
+  const text = env.text('STARTER_USD_MICROS', {
+    fallback: '5000000',
+    meaning: "Included usage of a new app's Starter plan, in USD micros.",
+  })
+  const value = parseInteger(text)
+  if (value === null || value > 10n ** 15n)
+    env.problem('STARTER_USD_MICROS must be a whole number of USD micros, at most 10^15')
+  return usdMicros(value ?? 0n)
+}

@@ -1,0 +1,27 @@
+import { KeyServiceService } from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import type { IdentityApi } from '../identity/module.ts'
+import type { Platform } from '../platform/platform.ts'
+import { grpcService } from '../rpc/serve.ts'
+import { createAppKeys } from './app-keys.ts'
+import { createKeysRpc } from './rpc.ts'
+import { createKeys } from './service.ts'
+
+/** API keys of end users, and keys of apps. */
+export function createKeysModule(
+  platform: Platform,
+  { identity: { users } }: { readonly identity: IdentityApi },
+) {
+  const { pool, log, now, secrets, idempotency, invalidations } = platform
+  const { sealingKey, revocationBoundSeconds } = platform.config
+  const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
+  const appKeys = createAppKeys({ pool, secrets, idempotency, invalidations, sealingKey, now })
+  return {
+    api: keys,
+    services: [
+      grpcService(
+        KeyServiceService,
+        createKeysRpc({ keys, appKeys, revocationBoundSeconds }).keyService,
+      ),
+    ],
+  }
+}

@@ -1,0 +1,46 @@
+import { Redis } from 'ioredis'
+import type { Log } from './log.ts'
+
+export interface RedisOptions {
+  readonly url: string
+  /** A command that takes longer rejects. */
+  readonly commandTimeoutMs: number
+  /**
+   * What a command does while there is no connection: it fails at once, for callers that have another way to go on, or
+   * it waits for one reconnection.
+   */
+  readonly whileAway: 'fail' | 'wait'
+  /** Logs one warning for each outage; null logs nothing. */
+  readonly log: Log | null
+}
+
+/** A Redis client that reconnects for ever, with pauses that grow from 100 ms to 2 s. */
+export function connectRedis({ url, commandTimeoutMs, whileAway, log }: RedisOptions): Redis {
+  const redis = new Redis(url, {
+    commandTimeout: commandTimeoutMs,
+    retryStrategy: (attempt: number) => Math.min(attempt * 100, 2_000),
+    ...(whileAway === 'wait'
+      ? { maxRetriesPerRequest: 1, enableOfflineQueue: true }
+      : {
+          connectTimeout: 1_000,
+          maxRetriesPerRequest: 0,
+          enableOfflineQueue: false,
+          // Commands of one turn of the event loop share a round trip.
+          enableAutoPipelining: true,
+        }),
+  })
+  let isAway = false
+  redis.on('error', (error: Error) => {
+    if (!isAway) log?.warn({ err: error.message }, 'Redis is away')
+    isAway = true
+  })
+  redis.on('ready', () => void (isAway = false))
+  return redis
+}
+
+/** True when Redis answers. */
+export const redisAnswers = (redis: Redis): Promise<boolean> =>
+  redis.ping().then(
+    () => true,
+    () => false,
+  )

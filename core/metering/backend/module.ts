@@ -1,0 +1,58 @@
+import { OutboxServiceService } from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
+import { ReconciliationServiceService } from '../../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
+import { createOutbox } from '../../platform/outbox/outbox.ts'
+import { createOutboxRpc } from '../../platform/outbox/rpc.ts'
+import type { Platform } from '../../platform/platform.ts'
+import { createMetered } from '../../rpc/callers.ts'
+import { grpcService } from '../../rpc/serve.ts'
+import { createBackfill } from './backfill.ts'
+import type { BackendConfig } from './config.ts'
+import { createEmitter } from './emit.ts'
+import { createReconciliation } from './reconciliation.ts'
+import { createReconciliationRpc } from './rpc.ts'
+import { createBackend } from './service.ts'
+
+/** The metering backend beside the ledger, and the outbox that feeds it. Made first: users and tickets are sent to it. */
+export function createBackendModule(
+  platform: Platform,
+  { config }: { readonly config: BackendConfig },
+) {
+  const { pool, log, metrics, now, stopping } = platform
+  const backend = createBackend(config, { log, metrics })
+  const emitter = backend.destinations.length > 0 ? createEmitter() : undefined
+  const outbox = createOutbox({ pool, log, metrics, now, destinations: backend.destinations })
+  const reconciliation = createReconciliation({ pool, backend, log, metrics, now })
+
+  function start(): void {
+    backend.start()
+    outbox.start()
+    if (!emitter) return
+    createBackfill({ pool, log, now })
+      .run(stopping)
+      .catch((error: unknown) =>
+        log.warn(
+          { err: error },
+          'not all users were told to the metering backend; the next start goes on',
+        ),
+      )
+  }
+
+  return {
+    api: { emitter, metered: createMetered(backend.requireAnswers) },
+    services: [
+      grpcService(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
+      grpcService(
+        ReconciliationServiceService,
+        createReconciliationRpc({ pool, reconciliation }).reconciliationService,
+      ),
+    ],
+    lifecycle: {
+      start,
+      stop: () => Promise.all([outbox.stop(), reconciliation.stop(), backend.stop()]),
+      ready: async () => backend.ready(),
+    },
+    upkeep: [reconciliation.tend],
+  }
+}
+
+export type BackendApi = ReturnType<typeof createBackendModule>['api']

@@ -1,0 +1,77 @@
+import { LossServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import { MeteringServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { QuarantineServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
+import type { AppId, UserId } from '../platform/ids.ts'
+import type { Platform } from '../platform/platform.ts'
+import { grpcService } from '../rpc/serve.ts'
+import type { BackendApi } from './backend/module.ts'
+import type { MeteringConfig } from './config.ts'
+import { createDoor, refusingPoison } from './ingest/manual-ingest.ts'
+import { createPartitions } from './ingest/partitions.ts'
+import { createLossRpc } from './loss/rpc.ts'
+import { createQuarantineMetrics } from './quarantine/metrics.ts'
+import { createQuarantine } from './quarantine/quarantine.ts'
+import { createQuarantineRpc } from './quarantine/rpc.ts'
+import { countUnpricedOf } from './rates/pricing-store.ts'
+import { createMeteringRpc } from './rpc.ts'
+import { createMetering } from './service.ts'
+import type { Charge, ResolveSubjects } from './types.ts'
+
+export interface MeteringOthers {
+  readonly config: MeteringConfig
+  readonly backend: BackendApi
+  /** Takes the cost of tickets from the balances of their users. */
+  readonly ledger: { readonly charge: Charge }
+  /** Finds the users whom tickets name, and provisions the unknown. */
+  readonly users: { readonly resolveSubjects: ResolveSubjects }
+}
+
+/** Events become unique, priced, charged tickets: from a stream, directly, or by an operator's hand. */
+export function createMeteringModule(
+  platform: Platform,
+  { config, backend, ledger, users }: MeteringOthers,
+) {
+  const { pool, log, metrics, now, invalidations } = platform
+  const { emitter, metered } = backend
+  const metering = createMetering({
+    config,
+    pool,
+    users,
+    ledger,
+    invalidations,
+    emitter,
+    log,
+    metrics,
+    now,
+  })
+  const door = createDoor({
+    charge: ledger.charge,
+    emit: emitter?.emitPriced,
+    resolveSubjects: users.resolveSubjects,
+    partitions: createPartitions(pool, now),
+    rateMaxAgeSeconds: config.rates.maxAgeSeconds,
+  })
+  const quarantine = createQuarantine({ pool, now, log, door, invalidations })
+  createQuarantineMetrics(metrics, quarantine.waiting)
+
+  return {
+    api: {
+      usableRate: metering.usableRate,
+      /** How many tickets of a user wait for their price. */
+      countUnpriced: (app: AppId, user: UserId) => countUnpricedOf(pool, app, user),
+      door,
+      refusingPoison,
+    },
+    services: [
+      grpcService(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
+      grpcService(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
+      grpcService(
+        LossServiceService,
+        createLossRpc({ losses: metering.losses, metered }).lossService,
+      ),
+    ],
+    lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },
+  }
+}
+
+export type MeteringApi = ReturnType<typeof createMeteringModule>['api']

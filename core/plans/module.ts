@@ -1,0 +1,18 @@
+import { CatalogServiceService } from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
+import type { Platform } from '../platform/platform.ts'
+import { grpcService } from '../rpc/serve.ts'
+import { createCatalog } from './catalog/catalog.ts'
+import { createCatalogRpc } from './catalog/rpc.ts'
+import { type OpenAccount, createPlans } from './service.ts'
+
+/** What may be bought: the catalog of an app, and which plan a user is on. */
+export function createPlansModule(
+  { pool, now }: Platform,
+  { ledger }: { readonly ledger: { readonly open: OpenAccount } },
+) {
+  const catalog = createCatalog({ pool, now })
+  return {
+    api: createPlans({ ledger }),
+    services: [grpcService(CatalogServiceService, createCatalogRpc({ catalog }).catalogService)],
+  }
+}

@@ -1,0 +1,83 @@
+import { createHash } from 'node:crypto'
+import type { EnvReader } from '../lib/env.ts'
+import {
+  issuerPath,
+  readDatabase,
+  readPublicUrl,
+  readRedisUrl,
+  readRevocationBound,
+  readSecret,
+} from '../lib/settings.ts'
+import type { Peppers } from './secrets.ts'
+
+/** Settings of every process that stands on the database: core and the collector. */
+export interface SharedConfig {
+  readonly databaseUrl: string
+  readonly databasePoolMax: number
+  readonly redisUrl: string | undefined
+  /** How long caches elsewhere may honour a permission after it ended. */
+  readonly revocationBoundSeconds: number
+}
+
+/** Settings that several domains share. */
+export interface PlatformConfig extends SharedConfig {
+  /** Origin under which clients reach the platform API. No trailing slash. */
+  readonly publicUrl: string
+  readonly issuer: string
+  /** Address of the remote signer for apps that name none of their own. */
+  readonly defaultSignerUrl: string
+  /** Encrypts signing keys and stored answers at rest: 32 bytes. */
+  readonly sealingKey: Buffer
+  readonly peppers: Peppers
+}
+
+export const readSharedConfig = (env: EnvReader): SharedConfig => ({
+  ...readDatabase(env),
+  redisUrl: readRedisUrl(env),
+  revocationBoundSeconds: readRevocationBound(env),
+})
+
+export function readPlatformConfig(env: EnvReader): PlatformConfig {
+  const publicUrl = readPublicUrl(env)
+  return {
+    ...readSharedConfig(env),
+    publicUrl,
+    issuer: publicUrl + issuerPath,
+    defaultSignerUrl: readSignerUrl(env),
+    sealingKey: readSealingKey(env),
+    peppers: readPeppers(env),
+  }
+}
+
+const readSignerUrl = (env: EnvReader): string =>
+  env.url('SIGNER_DMZ_URL', {
+    schemes: ['http', 'https'],
+    fallback: 'http://localhost:8935',
+    meaning: 'Address of the remote signer for apps that name none of their own.',
+  }) ?? ''
+
+function readSealingKey(env: EnvReader): Buffer {
+  const meaning = 'Encrypts signing keys and stored answers at rest; at least 32 characters.'
+  return createHash('sha256')
+    .update(readSecret(env, 'KEY_ENCRYPTION_KEY', meaning))
+    .digest()
+}
+
+function readPeppers(env: EnvReader): Peppers {
+  const meaning =
+    'Peppers under which secrets are hashed, as id:value pairs; the first is used for new ones, each at least 32 characters.'
+  const entries = env.list('SECRET_PEPPERS', { secret: true, meaning }).map((entry) => {
+    const colon = entry.indexOf(':')
+    return { id: entry.slice(0, Math.max(colon, 0)), value: entry.slice(colon + 1) }
+  })
+  if (
+    entries.length === 0 ||
+    entries.some(({ id, value }) => !/^[A-Za-z0-9_-]{1,32}$/.test(id) || value.length < 32)
+  ) {
+    env.problem(
+      'SECRET_PEPPERS must be id:value pairs, separated by commas, each value at least 32 characters',
+    )
+  }
+  const byId = new Map(entries.map(({ id, value }) => [id, Buffer.from(value)]))
+  return { current: entries[0]?.id ?? '', byId }
+}

@@ -1,0 +1,98 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { migrate } from '../db/migrate.ts'
+import type { Log } from '../lib/log.ts'
+import type { Metrics } from '../lib/metrics.ts'
+import { type Pool, createPool, databaseAnswers } from '../lib/sql.ts'
+import { type Now, systemNow } from '../lib/time.ts'
+import type { PlatformConfig, SharedConfig } from './config.ts'
+import { type Idempotency, createIdempotency } from './idempotency.ts'
+import { type Invalidations, createInvalidations } from './invalidations.ts'
+import { type Secrets, createSecrets } from './secrets.ts'
+
+/** What every process of core has: the collector this, core also what `Platform` adds. */
+export interface SharedPlatform {
+  readonly pool: Pool
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly now: Now
+  readonly invalidations: Invalidations
+  /** Aborts when the process begins to drain. */
+  readonly stopping: AbortSignal
+}
+
+/** What all domains share: the first argument of every module. */
+export interface Platform extends SharedPlatform {
+  readonly config: PlatformConfig
+  readonly secrets: Secrets
+  readonly idempotency: Idempotency
+}
+
+export interface ProcessDeps {
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly now?: Now
+}
+
+const statementTimeoutMs = 10_000
+
+/** Migrates the database and opens what any process of core needs. Rejects with one clear error when it cannot. */
+export async function openSharedPlatform(
+  { databaseUrl, databasePoolMax, redisUrl, revocationBoundSeconds }: SharedConfig,
+  { name, log, metrics, now = systemNow }: ProcessDeps & { readonly name: string },
+) {
+  await migrate(databaseUrl)
+  const pool = createPool({ url: databaseUrl, max: databasePoolMax, name, statementTimeoutMs })
+  pool.on('error', (error) => log.warn({ err: error }, 'idle database connection lost'))
+  const invalidations = await openInvalidations(redisUrl, revocationBoundSeconds, log)
+  const stopping = new AbortController()
+  const shared: SharedPlatform = {
+    pool,
+    log,
+    metrics,
+    now,
+    invalidations,
+    stopping: stopping.signal,
+  }
+
+  const ready = async (): Promise<Record<string, boolean>> => ({
+    database: await databaseAnswers(pool),
+    redis: await invalidations.ready(),
+  })
+
+  /** Closes the connections. Does not wait longer for a hanging statement: it has its own time limit. */
+  async function close(graceMs: number): Promise<void> {
+    invalidations.stop()
+    await Promise.race([pool.end(), sleep(graceMs, undefined, { ref: false })])
+  }
+
+  return { shared, ready, close, abort: () => stopping.abort() }
+}
+
+/** Opens the platform that core's modules stand on. */
+export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
+  const { shared, ...rest } = await openSharedPlatform(config, { ...deps, name: 'tollgate-core' })
+  const { pool, now } = shared
+  const platform: Platform = {
+    ...shared,
+    config,
+    secrets: createSecrets(config.peppers),
+    idempotency: createIdempotency({ pool, sealingKey: config.sealingKey, now }),
+  }
+  return { platform, ...rest }
+}
+
+const redisCommandTimeoutMs = 1_000
+
+// The Redis client is loaded on demand: a process without Redis, above all a collector, does without its memory.
+async function openInvalidations(
+  url: string | undefined,
+  tombstoneSeconds: number,
+  log: Log,
+): Promise<Invalidations> {
+  if (url === undefined) return createInvalidations({ redis: null, tombstoneSeconds, log })
+  const { connectRedis } = await import('../lib/redis.ts')
+  const connect = () =>
+    connectRedis({ url, commandTimeoutMs: redisCommandTimeoutMs, whileAway: 'wait', log })
+  const redis = { publisher: connect(), subscriber: connect() }
+  return createInvalidations({ redis, tombstoneSeconds, log })
+}

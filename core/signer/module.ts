@@ -1,0 +1,30 @@
+import { SignerServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import type { Ledger } from '../allowances/ledger.ts'
+import type { IdentityApi } from '../identity/module.ts'
+import type { Keys } from '../keys/service.ts'
+import type { MeteringApi } from '../metering/module.ts'
+import type { Platform } from '../platform/platform.ts'
+import { grpcService } from '../rpc/serve.ts'
+import type { TokensApi } from '../tokens/module.ts'
+import { createSignerRpc } from './rpc.ts'
+import { createSigner } from './service.ts'
+
+export interface SignerOthers {
+  readonly ledger: Ledger
+  readonly metering: MeteringApi
+  readonly identity: IdentityApi
+  readonly keys: Keys
+  readonly tokens: TokensApi
+}
+
+/** What sidecars ask: whose credential is this, and may its user spend? */
+export function createSignerModule(
+  { pool, now, invalidations, stopping }: Platform,
+  { ledger, metering, identity: { users }, keys, tokens }: SignerOthers,
+) {
+  const { sessions, isVoidToken } = tokens
+  const { usableRate } = metering
+  const signer = createSigner({ pool, ledger, users, keys, sessions, usableRate, isVoidToken, now })
+  const { signerService } = createSignerRpc({ signer, invalidations, stopping })
+  return { api: {}, services: [grpcService(SignerServiceService, signerService)] }
+}

@@ -1,0 +1,45 @@
+import { UsageServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
+import type { IdentityApi } from '../identity/module.ts'
+import type { BackendApi } from '../metering/backend/module.ts'
+import type { Platform } from '../platform/platform.ts'
+import { grpcService } from '../rpc/serve.ts'
+import { createCursors } from './feed/cursor.ts'
+import { createFeed } from './feed/feed.ts'
+import { createFollow } from './feed/follow.ts'
+import { createHistory } from './history/history.ts'
+import { createUsageRpc } from './rpc.ts'
+import { createUsage } from './service.ts'
+import { createUserFinder } from './users.ts'
+
+export interface UsageOthers {
+  readonly backend: BackendApi
+  readonly identity: IdentityApi
+}
+
+/** What was used: sums, single requests and sessions, and the live feed. */
+export function createUsageModule(
+  platform: Platform,
+  { backend: { metered }, identity: { users } }: UsageOthers,
+) {
+  const { pool, log, metrics, now, invalidations, stopping } = platform
+  const { sealingKey } = platform.config
+  const follow = createFollow({
+    pool,
+    feed: createFeed({ pool, log, metrics }),
+    cursors: createCursors(sealingKey),
+    now,
+    stopping,
+    watchUser: (user, changed) =>
+      invalidations.watch(({ kind, id }) => {
+        if (kind === 'user' && id === user) changed()
+      }),
+  })
+  const { usageService } = createUsageRpc({
+    usage: createUsage({ pool, users, now }),
+    history: createHistory({ pool, users, sealingKey, now }),
+    follow,
+    findUser: createUserFinder(users),
+    metered,
+  })
+  return { api: {}, services: [grpcService(UsageServiceService, usageService)] }
+}
