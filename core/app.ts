@@ -81,7 +81,7 @@ function createModules(platform: Platform, config: CoreConfig) {
     createTokensModule(platform, { config: config.tokens, identity, allowances, keys }),
   )
   add(createUsageModule(platform, { backend, identity }))
-  add(createBooksModule(platform, { config: config.books, metering }))
+  add(createBooksModule(platform, { config: config.books, metering, ledger }))
   add(createSignerModule(platform, { ledger, metering, identity, keys, tokens }))
   return { modules, authenticator: tokens.authenticator }
 }

@@ -175,7 +175,17 @@ export function createLedger() {
   const spendable = (account: Account, at: Date): UsdAttos =>
     accounts.spendableAt(account.credits, at)
 
-  return { open, credit, adjust, charge, read, readMany, spendable, sweep }
+  return {
+    open,
+    credit,
+    adjust,
+    charge,
+    read,
+    readMany,
+    spendable,
+    sweep,
+    rebuildBalance: store.rebuildBalance,
+  }
 }
 
 export type Ledger = ReturnType<typeof createLedger>

@@ -493,3 +493,48 @@ export async function balanceAt(
     unpriced: row.unpriced,
   }
 }
+
+/** Recomputes a user's balance row from the ledger entries. Locks it as the ledger does. */
+export async function rebuildBalance(
+  db: Db,
+  { appId: app, userId: user }: { appId: AppId; userId: string },
+  at: Date,
+): Promise<void> {
+  // A missing row continues in the period of the newest included usage, which must not be added a second time.
+  await db.query(sql`
+    insert into balances (app_id, user_id, period_start, period_end, period_counts_from, updated_at)
+    select u.app_id, u.id, greatest(g.effective_at, u.created_at), coalesce(g.expires_at, u.created_at),
+           coalesce(g.effective_at, u.created_at), ${at}
+    from end_users u
+    left join lateral (
+      select effective_at, expires_at
+      from grants
+      where app_id = u.app_id and user_id = u.id and kind = 'included'
+      order by expires_at desc
+      limit 1) g on true
+    where u.app_id = ${app} and u.id = ${user}
+    on conflict do nothing`)
+  await db.query(sql`
+    select 1
+    from balances
+    where app_id = ${app} and user_id = ${user}
+    for no key update`)
+  await db.query(sql`
+    update balances b
+    set seq = f.seq, balance_attos = f.balance, granted_attos = f.granted, topup_attos = f.topup,
+        adjusted_attos = f.adjusted, consumed_attos = f.consumed, overage_attos = f.overage, expired_attos = f.expired,
+        updated_at = ${at}
+    from (
+      select coalesce(max(seq), 0) as seq, coalesce(sum(amount_attos), 0) as balance,
+             coalesce(sum(amount_attos) filter (where kind = 'grant'), 0) as granted,
+             coalesce(sum(amount_attos - overage_attos) filter (where kind = 'adjustment'), 0) as adjusted,
+             coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge'), 0) as consumed,
+             coalesce(sum(overage_attos), 0) as overage,
+             coalesce(-sum(amount_attos) filter (where kind = 'expire'), 0) as expired,
+             (select coalesce(sum(amount_attos), 0)
+              from grants
+              where app_id = ${app} and user_id = ${user} and kind = 'grant') as topup
+      from ledger_entries
+      where app_id = ${app} and user_id = ${user}) f
+    where b.app_id = ${app} and b.user_id = ${user}`)
+}

@@ -1,4 +1,5 @@
 import { BooksServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import type { Ledger } from '../allowances/ledger.ts'
 import type { MeteringApi } from '../metering/module.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
@@ -8,14 +9,25 @@ import { createBooks } from './service.ts'
 export interface BooksOthers {
   readonly config: BooksConfig
   readonly metering: MeteringApi
+  readonly ledger: Ledger
 }
 
-/** What operators do with the books: prove and repair them, move and archive tickets. */
+/** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooksModule(
   { pool, log, now, invalidations }: Platform,
-  { config, metering: { door, refusingPoison } }: BooksOthers,
+  { config, metering: { manualIngest, refusingPoison, ticketRecords }, ledger }: BooksOthers,
 ) {
-  const books = createBooks({ pool, now, log, config, invalidations, door, refusingPoison })
+  const books = createBooks({
+    pool,
+    now,
+    log,
+    config,
+    invalidations,
+    manualIngest,
+    refusingPoison,
+    ticketRecords,
+    rebuildBalance: ledger.rebuildBalance,
+  })
   return {
     api: {},
     services: [grpcService(BooksServiceService, books.booksService)],

@@ -2,7 +2,9 @@ import type { Invalidations } from '../platform/invalidations.ts'
 import type { Log } from '../lib/log.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import type { Ledger } from '../allowances/ledger.ts'
 import type { Door, refusingPoison } from '../metering/ingest/manual-ingest.ts'
+import type { TicketRecords } from '../metering/records.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
 import { createArchive } from './archive/archive.ts'
 import type { BooksConfig } from './config.ts'
@@ -18,23 +20,26 @@ export interface BooksDeps {
   readonly log: Log
   readonly config: BooksConfig
   readonly invalidations: Invalidations
-  readonly door: Door
+  readonly manualIngest: Door
   readonly refusingPoison: typeof refusingPoison
+  readonly ticketRecords: TicketRecords
+  readonly rebuildBalance: Ledger['rebuildBalance']
 }
 
 const archivePauseMs = 3_600_000
 
-/** What operators do with the books: prove and repair them, move and archive tickets. */
+/** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooks(deps: BooksDeps) {
-  const { pool, now, log, config } = deps
+  const { pool, now, log, config, ticketRecords, rebuildBalance } = deps
+  const { restoreTickets, truncateMonth } = ticketRecords
   const tickets = {
     ...createExport({ pool }),
-    ...createImport(deps),
+    ...createImport({ ...deps, restoreTickets }),
   }
-  const archive = createArchive({ pool, now, log, config, pages: tickets.pages })
+  const archive = createArchive({ pool, now, log, config, pages: tickets.pages, truncateMonth })
   let archiving: Loop | null = null
 
-  /** Archives by policy from now on. */
+  /** From now on archives months as RETENTION_MONTHS says. */
   function start(): void {
     if (config.retentionMonths === 0) return
     archiving = startLoop({
@@ -49,7 +54,7 @@ export function createBooks(deps: BooksDeps) {
   const stop = async (): Promise<void> => archiving?.stop()
 
   const verify = createVerify({ pool })
-  const rebuild = createRebuild({ pool, now })
+  const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance })
   return {
     ...createBooksRpc({ verify, rebuild, tickets, archive }),
     start,

@@ -12,7 +12,8 @@ import { createLossRpc } from './loss/rpc.ts'
 import { createQuarantineMetrics } from './quarantine/metrics.ts'
 import { createQuarantine } from './quarantine/quarantine.ts'
 import { createQuarantineRpc } from './quarantine/rpc.ts'
-import { countUnpricedOf } from './rates/pricing-store.ts'
+import { countUnpricedOf } from './rates/store.ts'
+import { ticketRecords } from './records.ts'
 import { createMeteringRpc } from './rpc.ts'
 import { createMetering } from './service.ts'
 import type { Charge, ResolveSubjects } from './types.ts'
@@ -44,14 +45,14 @@ export function createMeteringModule(
     metrics,
     now,
   })
-  const door = createDoor({
+  const manualIngest = createDoor({
     charge: ledger.charge,
     emit: emitter?.emitPriced,
     resolveSubjects: users.resolveSubjects,
     partitions: createPartitions(pool, now),
     rateMaxAgeSeconds: config.rates.maxAgeSeconds,
   })
-  const quarantine = createQuarantine({ pool, now, log, door, invalidations })
+  const quarantine = createQuarantine({ pool, now, log, manualIngest, invalidations })
   createQuarantineMetrics(metrics, quarantine.waiting)
 
   return {
@@ -59,8 +60,9 @@ export function createMeteringModule(
       usableRate: metering.usableRate,
       /** How many tickets of a user wait for their price. */
       countUnpriced: (app: AppId, user: UserId) => countUnpricedOf(pool, app, user),
-      door,
+      manualIngest,
       refusingPoison,
+      ticketRecords,
     },
     services: [
       grpcService(MeteringServiceService, createMeteringRpc({ metering }).meteringService),

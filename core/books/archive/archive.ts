@@ -6,6 +6,7 @@ import { appId } from '../../platform/ids.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
+import type { TicketRecords } from '../../metering/records.ts'
 import * as store from './store.ts'
 import type { BooksConfig } from '../config.ts'
 import type { TicketExport } from '../transfer/export.ts'
@@ -24,6 +25,7 @@ export interface ArchiveDeps {
   readonly log: Log
   readonly config: BooksConfig
   readonly pages: TicketExport['pages']
+  readonly truncateMonth: TicketRecords['truncateMonth']
 }
 
 /** What became of an app's tickets of a month. */
@@ -51,7 +53,7 @@ const restoredSeconds = 30 * 86_400
  * Writes months that are over to files and drops their tickets. A month goes only when every file of it was read back,
  * and holds, under a lock that keeps new tickets out, as many tickets and as much money as the month does.
  */
-export function createArchive({ pool, now, log, config, pages }: ArchiveDeps) {
+export function createArchive({ pool, now, log, config, pages, truncateMonth }: ArchiveDeps) {
   const { retentionMonths, archiveDir } = config
 
   /** CONFLICT when no retention is set. */
@@ -179,7 +181,7 @@ export function createArchive({ pool, now, log, config, pages }: ArchiveDeps) {
         })
       }
       await syncFolder(dir)
-      await store.dropMonth(db, month)
+      await truncateMonth(db, month)
       return steps
     })
   }

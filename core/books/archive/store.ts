@@ -28,72 +28,62 @@ export async function archiveOf(
   return row && { appId, ...row }
 }
 
-/**
- * Puts tickets of an archive back as they were, with the charges and rates that they had, and takes them off what is
- * counted as archived. What is back already stays. Returns how many came back.
- */
-export async function restoreTickets(
-  db: Db,
-  { appId, month, part }: ArchivedPart,
-  { lines, at }: { lines: readonly string[]; at: Date },
-): Promise<number> {
+/** What restored tickets of a user take off an archived charge. */
+export interface RestoredCharge {
+  readonly userId: string
+  readonly chargeId: string | null
+  readonly tickets: bigint
+  readonly fee: bigint
+  readonly cost: bigint
+}
+
+/** Locks an archive until the transaction ends: of two restores the second waits. */
+export async function lockArchive(db: Db, { appId, month, part }: ArchivedPart): Promise<void> {
   await db.query(sql`
     select 1
     from ticket_archives
     where app_id = ${appId} and month = ${month}::date and part = ${part}
     for update`)
-  const row = await one<{ put: bigint; counted: bigint }>(
+}
+
+/** Takes restored tickets off what a locked archive holds. Throws when they are not tickets of that archive. */
+export async function subtractRestored(
+  db: Db,
+  { appId, month, part }: ArchivedPart,
+  { charges, at }: { charges: readonly RestoredCharge[]; at: Date },
+): Promise<void> {
+  const column = <T>(value: (charge: RestoredCharge) => T): T[] => charges.map(value)
+  const row = await one<{ restored: bigint; counted: bigint }>(
     db,
     sql`
-    with told as (
-      select t.*
-      from unnest(${lines}::text[]) as line
-      cross join lateral jsonb_to_record(line::jsonb) as t (
-        id text, digest text, "user" text, "signedAt" timestamptz, session text, sequence bigint, request text, manifest text,
-        app text, pipeline text, model text, "feeWei" numeric, "costAttos" numeric, "rateAttosPerEth" numeric,
-        "rateSource" text, "rateObservedAt" timestamptz, charge uuid, "billableSecs" numeric, pixels numeric, tickets integer,
-        "orchAddress" text, "orchUrl" text, replayed boolean, "emittedAt" timestamptz,
-        "statedUsd" numeric, "receivedAt" timestamptz)
-      where date_trunc('month', t."signedAt", 'UTC') = ${month}::date::timestamp at time zone 'UTC'
-    ), put as (
-      insert into tickets (app_id, user_id, event_id, signed_at, session_id, sequence_number, request_id, manifest_id,
-                           app_name, pipeline, model_id, fee_wei, rate_id, cost_attos, charge_id, billable_secs, pixels,
-                           num_tickets, orch_address, orch_url, replayed, emitted_at, stated_usd, received_at)
-      select ${appId}, u.id, t.id, t."signedAt", t.session, t.sequence, t.request, t.manifest, t.app, t.pipeline, t.model,
-             t."feeWei", r.id, t."costAttos", t.charge, t."billableSecs", t.pixels, t.tickets, t."orchAddress", t."orchUrl",
-             t.replayed, t."emittedAt", t."statedUsd", t."receivedAt"
-      from told t
-      join end_users u on u.app_id = ${appId} and u.external_user_id = t."user"
-      join envelopes e on e.digest = t.digest::uuid and e.key = case
-        when t.id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.id::uuid
-        else left(encode(sha256(convert_to(t.id, 'UTF8')), 'hex'), 32)::uuid end
-      cross join lateral (
-        select min(id) as id
-        from rates
-        where observed_at = t."rateObservedAt" and source = t."rateSource" and usd_attos_per_eth = t."rateAttosPerEth") r
-      order by u.id, t."signedAt", t.id
-      on conflict do nothing
-      returning user_id, charge_id, fee_wei, cost_attos
+    with restored as materialized (
+      select *
+      from unnest(
+        ${column((c) => c.userId)}::uuid[], ${column((c) => c.chargeId)}::uuid[], ${column((c) => c.tickets)}::bigint[],
+        ${column((c) => c.fee)}::numeric[], ${column((c) => c.cost)}::numeric[])
+        as r (user_id, charge_id, tickets, fee, cost)
     ), charges as (
       update archived_charges a
-      set tickets = a.tickets - p.tickets, cost_attos = a.cost_attos - p.cost
-      from (select user_id, charge_id, count(*) as tickets, sum(cost_attos) as cost from put group by user_id, charge_id) p
-      where a.app_id = ${appId} and a.month = ${month}::date and a.part = ${part} and a.user_id = p.user_id
-        and a.charge_id = p.charge_id
-      returning p.tickets
+      set tickets = a.tickets - r.tickets, cost_attos = a.cost_attos - r.cost
+      from restored r
+      where a.app_id = ${appId} and a.month = ${month}::date and a.part = ${part} and a.user_id = r.user_id
+        and a.charge_id = r.charge_id
+      returning r.tickets
     ), archives as (
       update ticket_archives a
-      set tickets = a.tickets - p.tickets, fee_wei = a.fee_wei - p.fee, cost_attos = a.cost_attos - p.cost, restored_at = ${at}
-      from (select count(*) as tickets, coalesce(sum(fee_wei), 0) as fee, coalesce(sum(cost_attos), 0) as cost from put) p
+      set tickets = a.tickets - r.tickets, fee_wei = a.fee_wei - r.fee, cost_attos = a.cost_attos - r.cost, restored_at = ${at}
+      from (
+        select coalesce(sum(tickets), 0) as tickets, coalesce(sum(fee), 0) as fee, coalesce(sum(cost), 0) as cost
+        from restored) r
       where a.app_id = ${appId} and a.month = ${month}::date and a.part = ${part}
     )
-    select (select count(*) from put) as put, (select coalesce(sum(tickets), 0)::bigint from charges) as counted`,
+    select (select coalesce(sum(tickets), 0)::bigint from restored) as restored,
+           (select coalesce(sum(tickets), 0)::bigint from charges) as counted`,
   )
-  if (row.put !== row.counted) throw new Error('these tickets are not those of the archive')
+  if (row.restored !== row.counted) throw new Error('these tickets are not those of the archive')
   await db.query(sql`
     delete from archived_charges
     where app_id = ${appId} and month = ${month}::date and part = ${part} and tickets = 0`)
-  return Number(row.put)
 }
 
 /** Months that are over by `before`, have tickets, and were not put back since `restoredBefore`; the oldest first. */
@@ -210,13 +200,4 @@ export async function insertArchive(
     where app_id = ${sums.appId} and signed_at >= ${start}::date::timestamp at time zone 'UTC'
       and signed_at < (${start}::date + interval '1 month') at time zone 'UTC'
     group by app_id, user_id, charge_id`)
-}
-
-/**
- * Drops the tickets of a month. Its table stays, empty: that locks that month and no other, and a ticket that comes late
- * still has a place to go to.
- */
-export async function dropMonth(db: Db, month: string): Promise<void> {
-  if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
-  await db.query(`truncate tickets_${month.replace('-', '_')}`)
 }

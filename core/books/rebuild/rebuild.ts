@@ -1,10 +1,12 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import type { AppId } from '../../platform/ids.ts'
 import { headDifferences } from '../verify/ledger-store.ts'
 import { archivedMonths, countUsers, holdArchive } from '../range-store.ts'
 import { forApps, userRanges } from '../ranges.ts'
-import * as store from './store.ts'
+import type { Ledger } from '../../allowances/ledger.ts'
+import type { TicketRecords } from '../../metering/records.ts'
 import type { BookedApp, DifferentRow, UserRange } from '../types.ts'
 import { type Asked, hourDifferences, sessionDifferences } from '../verify/usage-store.ts'
 
@@ -27,10 +29,22 @@ export interface RebuildOptions {
   readonly tell: (kind: 'progress' | 'done', progress: RebuildProgress) => void
 }
 
+export interface RebuildDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly ticketRecords: Pick<TicketRecords, 'rebuildHours' | 'rebuildSessions'>
+  readonly rebuildBalance: Ledger['rebuildBalance']
+}
+
+interface UserOfApp {
+  readonly appId: AppId
+  readonly userId: string
+}
+
 interface Table {
   readonly name: keyof RebuiltRows
   readonly differences: (db: Db, asked: Asked) => Promise<DifferentRow[]>
-  readonly repair: (db: Db, of: store.OfUser, rows: readonly DifferentRow[]) => Promise<void>
+  readonly repair: (db: Db, of: UserOfApp, rows: readonly DifferentRow[]) => Promise<void>
 }
 
 const rowsAtOnce = 1_000
@@ -45,13 +59,13 @@ const tries = 5
  * meanwhile. Months with archived tickets stay as they are. Entries, grants and tickets are never touched: what is wrong
  * with them `verify` still says.
  */
-export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
+export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: RebuildDeps) {
   const tables: readonly Table[] = [
     {
       name: 'usage_hourly',
       differences: hourDifferences,
       repair: (db, of, rows) =>
-        store.rebuildHours(
+        ticketRecords.rebuildHours(
           db,
           of,
           rows.map(({ key }) => ({
@@ -65,7 +79,7 @@ export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
       name: 'ticket_sessions',
       differences: sessionDifferences,
       repair: (db, of, rows) =>
-        store.rebuildSessions(
+        ticketRecords.rebuildSessions(
           db,
           of,
           rows.map(({ key }) => key['session_id'] ?? ''),
@@ -74,7 +88,7 @@ export function createRebuild({ pool, now }: { pool: Pool; now: Now }) {
     {
       name: 'balances',
       differences: headDifferences,
-      repair: (db, of) => store.rebuildHead(db, of, now()),
+      repair: (db, of) => rebuildBalance(db, of, now()),
     },
   ]
 

@@ -5,19 +5,20 @@ import { type Pool, tx } from '../../lib/sql.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import type { Arrival, Door } from '../../metering/ingest/manual-ingest.ts'
-import { instantOf } from '../../metering/events/fields.ts'
 import type { SignedTicket } from '../../metering/types.ts'
-import { type ArchivedPart, archiveOf, restoreTickets } from '../archive/store.ts'
+import type { TicketRecords } from '../../metering/records.ts'
+import { type ArchivedPart, archiveOf, lockArchive, subtractRestored } from '../archive/store.ts'
 import { findApp } from '../range-store.ts'
-import { type TicketRecord, parseTicketLine } from './ticket-line.ts'
+import { type TicketRecord, microsOf, parseTicketLine } from './ticket-line.ts'
 import type { BookedApp } from '../types.ts'
 
 export interface ImportDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  readonly door: Door
+  readonly manualIngest: Door
   readonly refusingPoison: <T>(work: () => Promise<T>) => Promise<T>
+  readonly restoreTickets: TicketRecords['restoreTickets']
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
@@ -41,8 +42,16 @@ const maxTickets = 1_000
 const maxBytes = 8 * 1024 * 1024
 const earliest = '2020-01-01'
 
-/** Takes tickets of files in: into any deployment once, by their event ids; an archive of this one back to where it was. */
-export function createImport({ pool, now, log, door, refusingPoison, invalidations }: ImportDeps) {
+/** Imports tickets of files: into any deployment once, by their event ids; an archive of this one back to its month. */
+export function createImport({
+  pool,
+  now,
+  log,
+  manualIngest,
+  refusingPoison,
+  restoreTickets,
+  invalidations,
+}: ImportDeps) {
   /**
    * All of the lines in one transaction. REQUEST_INVALID when they are not those of their checksum or any is no ticket:
    * nothing is written then. NOT_FOUND for an unknown app.
@@ -66,18 +75,24 @@ export function createImport({ pool, now, log, door, refusingPoison, invalidatio
     return imported
   }
 
-  /** They had been charged here: only their rows come back. */
+  /** Puts back the rows of tickets that were charged here before they were archived. */
   async function restore(texts: readonly string[], archive: ArchivedPart): Promise<Imported> {
-    const restored = await refusingPoison(() =>
-      tx(pool, (db) => restoreTickets(db, archive, { lines: texts, at: now() })),
+    const charges = await refusingPoison(() =>
+      tx(pool, async (db) => {
+        await lockArchive(db, archive)
+        const sums = await restoreTickets(db, { ...archive, lines: texts })
+        await subtractRestored(db, archive, { charges: sums, at: now() })
+        return sums
+      }),
     )
+    const restored = charges.reduce((sum, { tickets }) => sum + Number(tickets), 0)
     return { tickets: 0, duplicates: texts.length - restored, conflictingEventIds: [], restored }
   }
 
-  /** Their users are made when they are new, their prices kept, and their costs charged now. */
+  /** Enters tickets of another deployment: provisions their users, keeps their prices and charges their costs now. */
   async function enter(app: BookedApp, records: readonly TicketRecord[]): Promise<Imported> {
     const tickets = records.map((record) => toTicket(app.clientId, record))
-    const subjects = await door.prepare(tickets)
+    const subjects = await manualIngest.prepare(tickets)
     const arrivals = records.map((record, i): Arrival => {
       const subject = subjects.get(authId(app.clientId, record.externalUserId))
       const ticket = tickets[i]
@@ -89,7 +104,7 @@ export function createImport({ pool, now, log, door, refusingPoison, invalidatio
       return { ticket, subject, digest: record.digest, price: record.price ?? undefined }
     })
     const { fresh, repeats, conflicts, exhausted } = await refusingPoison(() =>
-      tx(pool, (db) => door.admit(db, arrivals, now())),
+      tx(pool, (db) => manualIngest.admit(db, arrivals, now())),
     )
     for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
     return {
@@ -132,7 +147,7 @@ const toTicket = (clientId: string, record: TicketRecord): SignedTicket => ({
   externalUserId: record.externalUserId,
   signedAt: record.signedAt,
   signedAtMs: Date.parse(record.signedAt),
-  signedAtMicros: instantOf(record.signedAt)?.micros ?? 0,
+  signedAtMicros: microsOf(record.signedAt),
   sessionId: record.sessionId,
   sequenceNumber: record.sequenceNumber,
   requestId: record.requestId,

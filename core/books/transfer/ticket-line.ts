@@ -64,7 +64,7 @@ const messageOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.message : String(thrown)
 
 // Thrown by the readers below and caught above, nowhere else.
-const fault = (name: string, wanted: string): Error => new Error(`${name} is not ${wanted}`)
+const fault = (name: string, expected: string): Error => new Error(`${name} is not ${expected}`)
 
 function readTicket(fields: Fields): TicketRecord {
   const fee = wei(integer(fields, 'feeWei', maxFee))
@@ -148,6 +148,10 @@ function integer(fields: Fields, name: string, max: bigint): bigint {
   if (value > max) throw fault(name, `at most ${max}`)
   return value
 }
+
+/** Microseconds since 1970 of an instant as ticket lines write it, with six digits after the point. */
+export const microsOf = (text: string): number =>
+  Date.parse(`${text.slice(0, 23)}Z`) * 1000 + Number(text.slice(23, 26))
 
 function time(fields: Fields, name: string): string {
   const value = matching(fields, name, instant)

@@ -1,12 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError, reasons } from '../../../proto/errors.ts'
 import type { Log } from '../../lib/log.ts'
-import { type Pool, isUnavailable, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, isUnavailable, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { UserId } from '../../platform/ids.ts'
 import type { Ingest, Ingested } from './ingest.ts'
-import { quarantineRecord } from '../quarantine/intake.ts'
-import type { StreamRecord } from '../types.ts'
+import { countReasons, quarantine, ticketProblem } from '../quarantine/intake.ts'
+import type { Outcome, StreamRecord } from '../types.ts'
+import { count, countOf, takePositions } from './offsets.ts'
+import { regular } from './write-plan.ts'
 
 /**
  * Takes batches in whatever happens: waits out a database that is away, repeats what lost a race, and finds the one
@@ -111,6 +113,36 @@ export function createIntake(deps: IntakeDeps) {
 }
 
 export type Intake = ReturnType<typeof createIntake>
+
+/** Puts one record, refused by the database as part of any batch, into quarantine in its own transaction. */
+async function quarantineRecord(
+  db: Db,
+  { record, detail, at }: { record: StreamRecord; detail: string; at: Date },
+): Promise<Ingested> {
+  const records = [record]
+  const [taken] = await takePositions(db, records)
+  if (taken)
+    return {
+      counts: countOf([]),
+      quarantined: new Map(),
+      unpriced: 0,
+      exhausted: [],
+      irregular: regular,
+    }
+  const problems = [
+    ticketProblem({ records, index: 0, at }, { reason: 'rejected_by_database', detail }),
+  ]
+  await quarantine(db, { records, problems, at })
+  const outcomes: Outcome[] = ['quarantined']
+  await count(db, { records, outcomes })
+  return {
+    counts: countOf(outcomes),
+    quarantined: countReasons(problems),
+    unpriced: 0,
+    exhausted: [],
+    irregular: regular,
+  }
+}
 
 /** Doubles from 50 ms to 5 s, less up to half of it, so that rivals part. */
 const delayMs = (tried: number): number =>

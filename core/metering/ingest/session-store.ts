@@ -1,4 +1,6 @@
+import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, type Statement, many, one, sql } from '../../lib/sql.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
 import { decimalText } from '../../lib/decimal.ts'
 import { plainArray, textArray } from '../../lib/arrays.ts'
 import { multirange } from './sequences.ts'
@@ -166,4 +168,162 @@ export async function closeHoles(db: Db, sessions: readonly Overgrown[]): Promis
     from given`,
   )
   return closed
+}
+
+/** What a ticket that gets its price late adds to its session. */
+export interface SessionCost {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly sessionId: string
+  readonly cost: UsdAttos
+}
+
+/** Moves the cost of tickets that were stored without a price into their sessions. */
+export async function priceSessions(db: Db, rows: readonly SessionCost[]): Promise<void> {
+  const column = <T>(value: (row: SessionCost) => T): T[] => rows.map(value)
+  await db.query(sql`
+    with sums as materialized (
+      select app_id, user_id, session_id, count(*) as tickets, sum(cost_attos) as cost_attos
+      from unnest(
+        ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.sessionId)}::text[],
+        ${column((t) => t.cost)}::numeric[])
+        as b (app_id, user_id, session_id, cost_attos)
+      group by app_id, user_id, session_id
+    ), locked as materialized (
+      select s.app_id, s.user_id, s.session_id, sums.tickets, sums.cost_attos
+      from sums
+      join ticket_sessions s on s.app_id = sums.app_id and s.user_id = sums.user_id and s.session_id = sums.session_id
+      order by s.app_id, s.user_id, s.session_id
+      for no key update of s
+    )
+    update ticket_sessions s
+    set unpriced_count = s.unpriced_count - l.tickets, cost_attos = s.cost_attos + l.cost_attos
+    from locked l
+    where s.app_id = l.app_id and s.user_id = l.user_id and s.session_id = l.session_id`)
+}
+
+/** The key of a session, from which a round continues. */
+export interface SessionKey {
+  readonly appId: string
+  readonly userId: string
+  readonly sessionId: string
+}
+
+export interface LossSearch {
+  readonly after: SessionKey
+  readonly at: Date
+  /** A ticket that was missing at an examination before this instant, and still is, is lost. */
+  readonly before: Date
+  readonly limit: number
+}
+
+/**
+ * Examines the next sessions whose holes are due, in the order of their key, and records what is lost of each. It skips
+ * rows that another transaction has locked: the next round takes those. Returns how many more tickets are lost, and the
+ * key to continue from (null at the end).
+ */
+export async function findLosses(
+  db: Db,
+  { after, at, before, limit }: LossSearch,
+): Promise<{ lost: bigint; last: SessionKey | null }> {
+  const rows = await many<{ app_id: string; user_id: string; session_id: string; lost: bigint }>(
+    db,
+    sql`
+    with locked as materialized (
+      select app_id, user_id, session_id, seen, lost, lost_count, suspected, closed_below,
+             (suspected_at is null or suspected_at <= ${before}) as due
+      from ticket_sessions
+      where watched
+        and (app_id, user_id, session_id) > (${after.appId}::uuid, ${after.userId}::uuid, ${after.sessionId})
+        and (suspected_at is null or suspected_at <= ${before} or lost && seen)
+      order by app_id, user_id, session_id
+      limit ${limit}
+      for no key update skip locked
+    ), holes as materialized (
+      select l.*, int8multirange(int8range(least(closed_below, upper(seen)), upper(seen))) - seen as missing
+      from locked l
+    ), judged as materialized (
+      select h.*, missing * case when due then lost + suspected else lost end as now_lost
+      from holes h
+    ), counted as materialized (
+      select f.*, (select coalesce(sum(upper(r) - lower(r)), 0) from unnest(now_lost) as r)::bigint as now_lost_count
+      from judged f
+    ), written as (
+      update ticket_sessions s
+      set lost = c.now_lost, lost_count = c.now_lost_count, watched = c.now_lost <> c.missing,
+          suspected = case when c.due then c.missing else s.suspected end,
+          suspected_at = case when c.due then ${at}::timestamptz else s.suspected_at end,
+          irregular = s.irregular or c.now_lost_count > 0
+      from counted c
+      where s.app_id = c.app_id and s.user_id = c.user_id and s.session_id = c.session_id
+    )
+    select app_id, user_id, session_id, greatest(now_lost_count - lost_count, 0) as lost
+    from counted
+    order by app_id, user_id, session_id`,
+  )
+  const last = rows.at(-1)
+  return {
+    lost: rows.reduce((sum, row) => sum + row.lost, 0n),
+    last:
+      last && rows.length === limit
+        ? { appId: last.app_id, userId: last.user_id, sessionId: last.session_id }
+        : null,
+  }
+}
+
+/**
+ * Recomputes sessions of a user from their tickets and removes those without tickets; a missing one takes its
+ * description from its first ticket. Locks before it computes, as `rebuildHours` does.
+ */
+export async function rebuildSessions(
+  db: Db,
+  { appId, userId }: { appId: AppId; userId: string },
+  sessions: readonly string[],
+): Promise<void> {
+  await db.query(sql`
+    insert into ticket_sessions (app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, started_at, last_at,
+                                 ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, pixels, replayed_count,
+                                 late_count, seen, gapped)
+    select distinct on (session_id) app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, signed_at,
+           signed_at, 1, 0, 0, 0, 0, 0, 0, 0, '{}', false
+    from tickets
+    where app_id = ${appId} and user_id = ${userId} and session_id = any(${sessions}::text[])
+    order by session_id, received_at, signed_at, event_id
+    on conflict do nothing`)
+  await db.query(sql`
+    select 1
+    from ticket_sessions
+    where app_id = ${appId} and user_id = ${userId} and session_id = any(${sessions}::text[])
+    order by session_id
+    for update`)
+  await db.query(sql`
+    update ticket_sessions s
+    set started_at = r.started_at, last_at = r.last_at, ticket_count = r.ticket_count, unpriced_count = r.unpriced_count,
+        fee_wei = r.fee_wei, cost_attos = r.cost_attos, billable_secs = r.billable_secs, pixels = r.pixels,
+        late_count = r.late_count,
+        irregular = s.irregular or r.replayed_count > 0 or r.late_count > 0, watched = s.watched or r.gapped,
+        -- A session that gave up its oldest holes knows only their number, and no ticket tells it.
+        replayed_count = case when s.closed_below > 0 then s.replayed_count else r.replayed_count end,
+        seen = case when s.closed_below > 0 then s.seen else r.seen end,
+        gapped = case when s.closed_below > 0 then s.gapped else r.gapped end
+    from (
+      select session_id, min(signed_at) as started_at, max(signed_at) as last_at, count(*) as ticket_count,
+             count(*) filter (where cost_attos is null) as unpriced_count, sum(fee_wei) as fee_wei,
+             coalesce(sum(cost_attos), 0) as cost_attos, sum(billable_secs) as billable_secs, sum(pixels) as pixels,
+             count(*) filter (where replayed) as replayed_count,
+             count(*) filter (where signed_at < received_at - interval '15 minutes') as late_count,
+             range_agg(int8range(sequence_number, sequence_number + 1)) as seen,
+             range_agg(int8range(sequence_number, sequence_number + 1))
+               <> int8multirange(int8range(0, max(sequence_number) + 1)) as gapped
+      from tickets
+      where app_id = ${appId} and user_id = ${userId} and session_id = any(${sessions}::text[])
+      group by session_id) r
+    where s.app_id = ${appId} and s.user_id = ${userId} and s.session_id = r.session_id`)
+  await db.query(sql`
+    delete from ticket_sessions s
+    where s.app_id = ${appId} and s.user_id = ${userId} and s.session_id = any(${sessions}::text[])
+      and not exists (
+        select 1
+        from tickets t
+        where t.app_id = s.app_id and t.user_id = s.user_id and t.session_id = s.session_id)`)
 }

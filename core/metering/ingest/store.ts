@@ -1,12 +1,11 @@
 import { type RowBuffer, copyRows } from '../../lib/copy-sql.ts'
-import { decimalText } from '../../lib/decimal.ts'
-import { type Db, type Statement, sql } from '../../lib/sql.ts'
-import { plainArray, textArray, uuidArray } from '../../lib/arrays.ts'
-import type { HourSums } from '../batch/sums.ts'
+import { type Db, many, sql } from '../../lib/sql.ts'
+import { uuidArray } from '../../lib/arrays.ts'
 import { ticketColumns } from '../batch/ticket-row.ts'
-import type { Problem } from '../types.ts'
+import type { UsdAttos } from '../../lib/money.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
 
-/** What ingest writes. Every statement is set-based and touches its rows in key order, so that batches never deadlock. */
+/** Writes `envelopes` and `tickets`. Every statement is set-based and touches its rows in key order, so that batches never deadlock. */
 
 /** 16 bytes of an event's id and 16 of its bytes, a character a byte. */
 export interface Envelope {
@@ -65,76 +64,111 @@ export async function insertEnvelopes(
 export const copyTickets = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 
-/** What adds sums to their hours, which are given in the order of their key. */
-export function addingHours(sums: readonly HourSums[]): Statement {
-  const column = <T>(value: (row: HourSums) => T): T[] => sums.map(value)
-  return sql`
-    insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
-                              cost_attos, billable_secs, pixels)
-    select app_id, user_id, to_timestamp(hour_ms / 1000), pipeline, model_id, tickets, unpriced, fee, cost, secs, pixels
-    from unnest(
-      ${plainArray(column((s) => s.subject.appId))}::uuid[], ${plainArray(column((s) => s.subject.userId))}::uuid[],
-      ${plainArray(column((s) => s.hourMs))}::bigint[], ${textArray(column((s) => s.feature.pipeline))}::text[],
-      ${textArray(column((s) => s.feature.modelId))}::text[], ${plainArray(column((s) => s.tickets))}::bigint[],
-      ${plainArray(column((s) => s.unpriced))}::bigint[], ${plainArray(column((s) => s.fee))}::numeric[],
-      ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
-      ${plainArray(column((s) => s.pixels))}::numeric[]) with ordinality
-      as b (app_id, user_id, hour_ms, pipeline, model_id, tickets, unpriced, fee, cost, secs, pixels, position)
-    order by position
-    on conflict (app_id, user_id, hour, pipeline, model_id) do update
-    set ticket_count = usage_hourly.ticket_count + excluded.ticket_count,
-        unpriced_count = usage_hourly.unpriced_count + excluded.unpriced_count,
-        fee_wei = usage_hourly.fee_wei + excluded.fee_wei,
-        cost_attos = usage_hourly.cost_attos + excluded.cost_attos,
-        billable_secs = usage_hourly.billable_secs + excluded.billable_secs,
-        pixels = usage_hourly.pixels + excluded.pixels`
+/** A ticket that gets its price after it was stored. */
+export interface LatePriced {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly eventId: string
+  readonly signedAt: string
+  readonly rateId: bigint
+  readonly cost: UsdAttos
 }
 
-export async function addHours(db: Db, adding: Statement): Promise<void> {
-  await db.query(adding)
-}
-
-/** An event on its way to quarantine. */
-export interface Quarantined extends Problem {
-  readonly id: string
-  readonly digest: string
-  readonly bytes: Buffer
-  readonly byteCount: number
-  readonly source: string
-  readonly partition: number
-  readonly offset: bigint | null
-}
-
-/** Keeps what cannot be used. The same bytes, delivered again, only count as another delivery. */
-export async function insertQuarantined(
+/** Fixes the cost of tickets that the caller has locked. */
+export async function priceTickets(
   db: Db,
-  rows: readonly Quarantined[],
-  at: Date,
+  tickets: readonly LatePriced[],
+  chargeId: string,
 ): Promise<void> {
-  const column = <T>(value: (row: Quarantined) => T): T[] => rows.map(value)
-  await db.query(sql`
-    insert into quarantine (id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
-                            stream_offset, deliveries, received_at)
-    select id, decode(digest, 'hex'), event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
-           stream_offset, deliveries, ${at}::timestamptz
+  const column = <T>(value: (ticket: LatePriced) => T): T[] => tickets.map(value)
+  const { rowCount } = await db.query(sql`
+    update tickets t
+    set rate_id = b.rate_id, cost_attos = b.cost_attos, charge_id = ${chargeId}
     from unnest(
-      ${column((q) => q.id)}::uuid[], ${column((q) => q.digest)}::text[], ${column((q) => q.eventId)}::text[],
-      ${column((q) => q.reason)}::text[], ${column((q) => q.detail)}::text[], ${column((q) => q.authId)}::text[],
-      ${column((q) => q.fee)}::numeric[], ${column((q) => q.bytes)}::bytea[], ${column((q) => q.byteCount)}::integer[],
-      ${column((q) => q.source)}::text[], ${column((q) => q.partition)}::integer[], ${column((q) => q.offset)}::bigint[],
-      ${deliveries(rows)}::bigint[])
-      as batch (id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
-                stream_offset, deliveries)
-    where deliveries > 0
-    order by digest
-    on conflict (digest) do update set deliveries = quarantine.deliveries + excluded.deliveries`)
+      ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.eventId)}::text[],
+      ${column((t) => t.signedAt)}::timestamptz[], ${column((t) => t.rateId)}::bigint[], ${column((t) => t.cost)}::numeric[])
+      as b (app_id, user_id, event_id, signed_at, rate_id, cost_attos)
+    where t.app_id = b.app_id and t.user_id = b.user_id and t.signed_at = b.signed_at and t.event_id = b.event_id`)
+  if (rowCount !== tickets.length) throw new Error('a locked ticket is gone')
 }
 
-// One statement cannot meet the same conflict twice: the first of equal rows stands for all, the others count zero.
-function deliveries(rows: readonly Quarantined[]): number[] {
-  const totals = Map.groupBy(rows, (row) => row.digest)
-  return rows.map((row) => {
-    const group = totals.get(row.digest) ?? []
-    return group[0] === row ? group.length : 0
-  })
+/** What restored tickets of a user add to one charge. */
+export interface RestoredSum {
+  readonly userId: string
+  readonly chargeId: string | null
+  readonly tickets: bigint
+  readonly fee: bigint
+  readonly cost: bigint
+}
+
+/**
+ * Puts archived tickets of a month (`YYYY-MM-DD`, its first day) back, with the charges and rates that they had. `lines`
+ * are lines of a ticket file. A ticket that is there already stays as it is and is not counted. Returns sums by user and
+ * charge.
+ */
+export async function restoreTickets(
+  db: Db,
+  { appId, month, lines }: { appId: AppId; month: string; lines: readonly string[] },
+): Promise<RestoredSum[]> {
+  const rows = await many<{
+    user_id: string
+    charge_id: string | null
+    tickets: bigint
+    fee: string
+    cost: string
+  }>(
+    db,
+    sql`
+    with lines as (
+      select t.*
+      from unnest(${lines}::text[]) as line
+      cross join lateral jsonb_to_record(line::jsonb) as t (
+        id text, digest text, "user" text, "signedAt" timestamptz, session text, sequence bigint, request text, manifest text,
+        app text, pipeline text, model text, "feeWei" numeric, "costAttos" numeric, "rateAttosPerEth" numeric,
+        "rateSource" text, "rateObservedAt" timestamptz, charge uuid, "billableSecs" numeric, pixels numeric, tickets integer,
+        "orchAddress" text, "orchUrl" text, replayed boolean, "emittedAt" timestamptz,
+        "statedUsd" numeric, "receivedAt" timestamptz)
+      where date_trunc('month', t."signedAt", 'UTC') = ${month}::date::timestamp at time zone 'UTC'
+    ), put as (
+      insert into tickets (app_id, user_id, event_id, signed_at, session_id, sequence_number, request_id, manifest_id,
+                           app_name, pipeline, model_id, fee_wei, rate_id, cost_attos, charge_id, billable_secs, pixels,
+                           num_tickets, orch_address, orch_url, replayed, emitted_at, stated_usd, received_at)
+      select ${appId}, u.id, t.id, t."signedAt", t.session, t.sequence, t.request, t.manifest, t.app, t.pipeline, t.model,
+             t."feeWei", r.id, t."costAttos", t.charge, t."billableSecs", t.pixels, t.tickets, t."orchAddress", t."orchUrl",
+             t.replayed, t."emittedAt", t."statedUsd", t."receivedAt"
+      from lines t
+      join end_users u on u.app_id = ${appId} and u.external_user_id = t."user"
+      join envelopes e on e.digest = t.digest::uuid and e.key = case
+        when t.id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.id::uuid
+        else left(encode(sha256(convert_to(t.id, 'UTF8')), 'hex'), 32)::uuid end
+      cross join lateral (
+        select min(id) as id
+        from rates
+        where observed_at = t."rateObservedAt" and source = t."rateSource" and usd_attos_per_eth = t."rateAttosPerEth") r
+      order by u.id, t."signedAt", t.id
+      on conflict do nothing
+      returning user_id, charge_id, fee_wei, cost_attos
+    )
+    select user_id, charge_id, count(*) as tickets, sum(fee_wei) as fee, coalesce(sum(cost_attos), 0) as cost
+    from put
+    group by user_id, charge_id`,
+  )
+  return rows.map((row) => ({
+    userId: row.user_id,
+    chargeId: row.charge_id,
+    tickets: row.tickets,
+    fee: BigInt(row.fee),
+    cost: BigInt(row.cost),
+  }))
+}
+
+const monthName = /^\d{4}-\d{2}$/
+
+/**
+ * Removes the tickets of a month (`YYYY-MM`). The partition stays, empty: a truncate locks that month and no other, and a
+ * late ticket still finds its partition.
+ */
+export async function truncateMonth(db: Db, month: string): Promise<void> {
+  if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
+  await db.query(`truncate tickets_${month.replace('-', '_')}`)
 }

@@ -12,6 +12,7 @@ import { featureOf, fromOf, microsOf, msOf, sequenceOf, sessionOf, toOf } from '
 import { microsText } from '../events/fields.ts'
 import { rangesOf } from './sequences.ts'
 import { type Repeated, addSessions, addingSessions, closeHoles } from './session-store.ts'
+import * as hourStore from './hour-store.ts'
 import * as store from './store.ts'
 import { type SessionSums, createSums } from '../batch/sums.ts'
 import { eventIdIn, outcomeWriter } from '../batch/ticket-row.ts'
@@ -66,7 +67,7 @@ export async function bookable(fresh: Fresh, given: Given): Promise<Bookable> {
   const rows = out.slice(start, out.end())
   const { sessions, hours } = sums.read()
   await nextTurn()
-  const addingHours = store.addingHours(hours)
+  const addingHours = hourStore.addingHours(hours)
   await nextTurn()
   const adding = addingSessions(sessions)
   await nextTurn()
@@ -114,7 +115,7 @@ export async function book(db: Db, tickets: Bookable, given: Booking): Promise<B
       replayed.size === 0 ? tickets.rows : rowsWith(replayed, tickets, given),
     )
   else if (replayed.size > 0) throw new Error('sequence numbers had come before')
-  await store.addHours(db, tickets.addingHours)
+  await hourStore.addHours(db, tickets.addingHours)
   await given.emit?.(db, keysOf(tickets, given.firstParts), at)
   const charges = chargesOf(tickets, given.firstParts)
   const exhausted =

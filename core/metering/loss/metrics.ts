@@ -1,7 +1,7 @@
 import { Counter, Gauge } from 'prom-client'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Irregular } from '../ingest/write-plan.ts'
-import type { LossSums, Unattributed } from './report-store.ts'
+import type { LossSums, Unattributed } from './store.ts'
 
 /** The meters of what is lost or irregular. No label tells one tenant from another. */
 export function createLossMetrics(registry: Metrics) {

@@ -5,7 +5,7 @@ import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Dates } from '../../lib/date-range.ts'
 import { type Period, formatPosition, parsePeriod, parsePosition } from './query.ts'
-import * as store from './report-store.ts'
+import * as store from './store.ts'
 import { rangesOf } from '../ingest/sequences.ts'
 
 export interface LossQuery extends Dates {

@@ -3,7 +3,7 @@ import { type Metered, m2mBasic, operator } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Period } from './query.ts'
 import type { LossReports, SessionLoss } from './report.ts'
-import type { AppLoss, LossSums } from './report-store.ts'
+import type { AppLoss, LossSums } from './store.ts'
 
 export function createLossRpc({ losses, metered }: { losses: LossReports; metered: Metered }) {
   const lossService: Handlers<pb.LossServiceServer> = {

@@ -1,71 +1,207 @@
-import { type Db, many, sql } from '../../lib/sql.ts'
+import { type AppId, appId } from '../../platform/ids.ts'
+import { type UsdMicros, type Wei, usdMicros, wei } from '../../lib/money.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
-/** What the loss watch does with sessions. */
+/** What was lost, forked and late, as it is told. */
 
-/** Where a round over sessions goes on: their key. */
-export interface SessionKey {
-  readonly appId: string
+/** Sessions of one app or of all, that began in `[start, end)`; an open side is null. */
+export interface LossSelection {
+  readonly appId: AppId | null
+  readonly start: Date | null
+  readonly end: Date | null
+}
+
+/** Numbers of sessions that lost something and of tickets, and what the lost ones would have cost. */
+export interface LossSums {
+  readonly sessions: bigint
+  readonly lost: bigint
+  readonly estimate: UsdMicros
+  readonly forked: bigint
+  readonly late: bigint
+}
+
+interface SumsRow {
+  sessions: bigint
+  lost: string
+  estimate: string
+  forked: string
+  late: string
+}
+
+const toSums = ({ sessions, lost, estimate, forked, late }: SumsRow): LossSums => ({
+  sessions,
+  lost: BigInt(lost),
+  estimate: usdMicros(BigInt(estimate)),
+  forked: BigInt(forked),
+  late: BigInt(late),
+})
+
+export async function sumLoss(db: Db, { appId, start, end }: LossSelection): Promise<LossSums> {
+  return toSums(
+    await one<SumsRow>(
+      db,
+      sql`
+    select count(*) filter (where lost_tickets > 0) as sessions, coalesce(sum(lost_tickets), 0) as lost,
+           coalesce(sum(estimate_usd_micros), 0) as estimate, coalesce(sum(replayed_count), 0) as forked,
+           coalesce(sum(late_count), 0) as late
+    from session_losses
+    where (${appId}::uuid is null or app_id = ${appId})
+      and started_at >= coalesce(${start}::timestamptz, '-infinity')
+      and started_at < coalesce(${end}::timestamptz, 'infinity')`,
+    ),
+  )
+}
+
+/** `clientId` is null for an app that is gone. */
+export interface AppLoss extends LossSums {
+  readonly clientId: string | null
+}
+
+/** By app, the dearest first. */
+export async function sumLossByApp(
+  db: Db,
+  { appId, start, end }: LossSelection,
+  limit: number,
+): Promise<AppLoss[]> {
+  const rows = await many<SumsRow & { client_id: string | null }>(
+    db,
+    sql`
+    with sums as (
+      select app_id, count(*) filter (where lost_tickets > 0) as sessions, sum(lost_tickets) as lost,
+             coalesce(sum(estimate_usd_micros), 0) as estimate, sum(replayed_count) as forked, sum(late_count) as late
+      from session_losses
+      where (${appId}::uuid is null or app_id = ${appId})
+        and started_at >= coalesce(${start}::timestamptz, '-infinity')
+        and started_at < coalesce(${end}::timestamptz, 'infinity')
+      group by app_id
+      order by estimate desc, lost desc, app_id
+      limit ${limit}
+    )
+    select c.client_id, s.sessions, s.lost, s.estimate, s.forked, s.late
+    from sums s
+    left join clients c on c.app_id = s.app_id and c.kind = 'public'
+    order by s.estimate desc, s.lost desc, s.app_id`,
+  )
+  return rows.map((row) => ({ ...toSums(row), clientId: row.client_id }))
+}
+
+/** Where the list goes on; the instant in microseconds, the resolution of its key. */
+export interface LossPosition {
+  readonly startedMicros: bigint
   readonly userId: string
   readonly sessionId: string
 }
 
-export interface Look {
-  readonly after: SessionKey
-  readonly at: Date
-  /** What was missing at a look before this, and still is, is lost. */
-  readonly before: Date
-  readonly limit: number
+export interface SessionLoss extends LossPosition {
+  readonly externalUserId: string | null
+  readonly manifestId: string
+  readonly startedAt: Date
+  readonly lastAt: Date
+  readonly tickets: bigint
+  readonly forked: bigint
+  readonly late: bigint
+  readonly lost: bigint
+  /** Null as long as no ticket of the session has its price. */
+  readonly estimate: UsdMicros | null
+  /** As Postgres writes a multirange. */
+  readonly missing: string
 }
 
-/**
- * Looks at the next sessions, in the order of their key, whose holes are due, and says what is lost of each. Locks only
- * what nobody else is writing: the next round has the others. Returns how many tickets more are lost, and where to go on.
- */
-export async function look(
+interface SessionRow {
+  user_id: string
+  session_id: string
+  external_user_id: string | null
+  manifest_id: string
+  started_at: Date
+  last_at: Date
+  started_micros: bigint
+  ticket_count: bigint
+  replayed_count: bigint
+  late_count: bigint
+  lost_tickets: bigint
+  estimate_usd_micros: string | null
+  missing: string
+}
+
+export interface LossPage {
+  readonly after: LossPosition | null
+  readonly limit: number
+  readonly ranges: number
+}
+
+/** Sessions with lost or forked tickets, the newest first, with the first of the ranges that are missing. */
+export async function listLossySessions(
   db: Db,
-  { after, at, before, limit }: Look,
-): Promise<{ lost: bigint; last: SessionKey | null }> {
-  const rows = await many<{ app_id: string; user_id: string; session_id: string; lost: bigint }>(
+  { appId, start, end }: LossSelection,
+  { after, limit, ranges }: LossPage,
+): Promise<SessionLoss[]> {
+  const rows = await many<SessionRow>(
     db,
     sql`
-    with locked as materialized (
-      select app_id, user_id, session_id, seen, lost, lost_count, suspected, closed_below,
-             (suspected_at is null or suspected_at <= ${before}) as due
-      from ticket_sessions
-      where watched
-        and (app_id, user_id, session_id) > (${after.appId}::uuid, ${after.userId}::uuid, ${after.sessionId})
-        and (suspected_at is null or suspected_at <= ${before} or lost && seen)
-      order by app_id, user_id, session_id
-      limit ${limit}
-      for no key update skip locked
-    ), holes as materialized (
-      select l.*, int8multirange(int8range(least(closed_below, upper(seen)), upper(seen))) - seen as missing
-      from locked l
-    ), found as materialized (
-      select h.*, missing * case when due then lost + suspected else lost end as now_lost
-      from holes h
-    ), counted as materialized (
-      select f.*, (select coalesce(sum(upper(r) - lower(r)), 0) from unnest(now_lost) as r)::bigint as now_lost_count
-      from found f
-    ), written as (
-      update ticket_sessions s
-      set lost = c.now_lost, lost_count = c.now_lost_count, watched = c.now_lost <> c.missing,
-          suspected = case when c.due then c.missing else s.suspected end,
-          suspected_at = case when c.due then ${at}::timestamptz else s.suspected_at end,
-          irregular = s.irregular or c.now_lost_count > 0
-      from counted c
-      where s.app_id = c.app_id and s.user_id = c.user_id and s.session_id = c.session_id
-    )
-    select app_id, user_id, session_id, greatest(now_lost_count - lost_count, 0) as lost
-    from counted
-    order by app_id, user_id, session_id`,
+    select s.user_id, s.session_id, u.external_user_id, s.manifest_id, s.started_at, s.last_at,
+           (extract(epoch from s.started_at) * 1000000)::bigint as started_micros, s.ticket_count, s.replayed_count,
+           s.late_count, s.lost_tickets, s.estimate_usd_micros,
+           (select coalesce(range_agg(r), '{}')
+            from (select r from unnest(s.lost) as r order by r limit ${ranges}) listed)::text as missing
+    from session_losses s
+    left join end_users u on u.app_id = s.app_id and u.id = s.user_id
+    where s.app_id = ${appId} and (s.lost_tickets > 0 or s.replayed_count > 0)
+      and s.started_at >= coalesce(${start}::timestamptz, '-infinity')
+      and s.started_at < coalesce(${end}::timestamptz, 'infinity')
+      and (s.started_at, s.user_id, s.session_id) < (
+        coalesce(timestamptz 'epoch' + ${after?.startedMicros ?? null}::bigint * interval '1 microsecond', 'infinity'),
+        coalesce(${after?.userId ?? null}::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'), coalesce(${after?.sessionId ?? null}, ''))
+    order by s.started_at desc, s.user_id desc, s.session_id desc
+    limit ${limit}`,
   )
-  const last = rows.at(-1)
-  return {
-    lost: rows.reduce((sum, row) => sum + row.lost, 0n),
-    last:
-      last && rows.length === limit
-        ? { appId: last.app_id, userId: last.user_id, sessionId: last.session_id }
-        : null,
-  }
+  return rows.map((row) => ({
+    userId: row.user_id,
+    sessionId: row.session_id,
+    startedMicros: row.started_micros,
+    externalUserId: row.external_user_id,
+    manifestId: row.manifest_id,
+    startedAt: row.started_at,
+    lastAt: row.last_at,
+    tickets: row.ticket_count,
+    forked: row.replayed_count,
+    late: row.late_count,
+    lost: row.lost_tickets,
+    estimate: row.estimate_usd_micros === null ? null : usdMicros(BigInt(row.estimate_usd_micros)),
+    missing: row.missing,
+  }))
+}
+
+/** The app of a public client id. */
+export async function appOf(db: Db, clientId: string): Promise<AppId | null> {
+  const row = await maybeOne<{ app_id: string }>(
+    db,
+    sql`
+    select app_id
+    from clients
+    where client_id = ${clientId} and kind = 'public'`,
+  )
+  return row && appId(row.app_id)
+}
+
+// Beyond this many the exact number says nothing more.
+const countBound = 1_000_000
+
+export interface Unattributed {
+  readonly events: bigint
+  readonly fee: Wei
+}
+
+/** Spend in quarantine that belongs to nobody we know. Bounded at a million events. */
+export async function sumUnattributed(db: Db): Promise<Unattributed> {
+  const row = await one<{ events: bigint; fee: string }>(
+    db,
+    sql`
+    select count(*) as events, coalesce(sum(fee_wei), 0) as fee
+    from (
+      select fee_wei
+      from quarantine
+      where status = 'open' and reason in ('unattributed', 'unknown_client', 'invalid_subject')
+      limit ${countBound}) nobodys`,
+  )
+  return { events: row.events, fee: wei(BigInt(row.fee)) }
 }

@@ -3,12 +3,9 @@ import { authId } from '../../platform/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { BatchProblem } from '../batch/batch.ts'
-import { regular } from '../ingest/write-plan.ts'
 import { maxEventBytes, parseEvent } from '../events/parse.ts'
-import type { Ingested } from '../ingest/ingest.ts'
-import { count, countOf, takePositions } from '../ingest/offsets.ts'
-import * as store from '../ingest/store.ts'
-import type { Outcome, Problem, QuarantineReason, StreamRecord } from '../types.ts'
+import * as store from './store.ts'
+import type { Problem, QuarantineReason, StreamRecord } from '../types.ts'
 
 /** How events that cannot be tickets come into quarantine. */
 
@@ -49,7 +46,7 @@ interface Quarantining {
 
 /** Keeps events with their bytes and what is wrong with them. */
 export async function quarantine(db: Db, { records, problems, at }: Quarantining): Promise<void> {
-  const rows = problems.flatMap(({ index, problem }): store.Quarantined[] => {
+  const rows = problems.flatMap(({ index, problem }): store.NewQuarantined[] => {
     const record = records[index]
     if (!record) return []
     const { bytes, source, partition, offset } = record
@@ -67,36 +64,6 @@ export async function quarantine(db: Db, { records, problems, at }: Quarantining
     ]
   })
   await store.insertQuarantined(db, rows, at)
-}
-
-/** Puts one record, refused by the database as part of any batch, into quarantine in its own transaction. */
-export async function quarantineRecord(
-  db: Db,
-  { record, detail, at }: { record: StreamRecord; detail: string; at: Date },
-): Promise<Ingested> {
-  const records = [record]
-  const [taken] = await takePositions(db, records)
-  if (taken)
-    return {
-      counts: countOf([]),
-      quarantined: new Map(),
-      unpriced: 0,
-      exhausted: [],
-      irregular: regular,
-    }
-  const problems = [
-    ticketProblem({ records, index: 0, at }, { reason: 'rejected_by_database', detail }),
-  ]
-  await quarantine(db, { records, problems, at })
-  const outcomes: Outcome[] = ['quarantined']
-  await count(db, { records, outcomes })
-  return {
-    counts: countOf(outcomes),
-    quarantined: countReasons(problems),
-    unpriced: 0,
-    exhausted: [],
-    irregular: regular,
-  }
 }
 
 export function countReasons(problems: readonly BatchProblem[]): Map<QuarantineReason, number> {

@@ -15,7 +15,7 @@ export interface QuarantineDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  readonly door: Door
+  readonly manualIngest: Door
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
@@ -41,7 +41,7 @@ const conflict = (message: string): DomainError => new DomainError('CONFLICT', m
  * What is done about events that could not become tickets. An event leaves quarantine once, as a ticket or discarded;
  * driven through again it is unique, priced and charged like any other, and its bytes stay as they came.
  */
-export function createQuarantine({ pool, now, log, door, invalidations }: QuarantineDeps) {
+export function createQuarantine({ pool, now, log, manualIngest, invalidations }: QuarantineDeps) {
   /** REQUEST_INVALID for a status, reason, instant or cursor that is none. */
   async function list(query: ListQuery) {
     const limit = parseLimit(query.limit)
@@ -119,7 +119,7 @@ export function createQuarantine({ pool, now, log, door, invalidations }: Quaran
   ): Promise<store.Quarantined> {
     refuseDecided(held.status)
     const ticket = ticketOf(held, decision)
-    const subjects = await door.prepare([ticket])
+    const subjects = await manualIngest.prepare([ticket])
     const subject = subjects.get(authId(ticket.clientId, ticket.externalUserId))
     if (!subject)
       throw conflict(
@@ -148,7 +148,7 @@ export function createQuarantine({ pool, now, log, door, invalidations }: Quaran
   ) {
     refuseDecided(await store.lockStatus(db, held.id))
     const at = now()
-    const admitted = await door.admit(db, [{ ticket, subject, digest: held.digest }], at)
+    const admitted = await manualIngest.admit(db, [{ ticket, subject, digest: held.digest }], at)
     if (admitted.conflicts.length > 0) {
       throw conflict(
         'another event came under this id; it can be a ticket of its own only under a new id',

@@ -1,6 +1,7 @@
-import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { Problem } from '../types.ts'
 
-/** Events in quarantine, and what was decided about them. Their bytes are never written again. */
+/** Writes `quarantine`: events that could not become tickets, and what was decided about them. Their bytes never change. */
 
 export const statuses = ['open', 'redriven', 'discarded'] as const
 export type Status = (typeof statuses)[number]
@@ -152,7 +153,7 @@ export async function lockStatus(db: Db, id: string): Promise<string | null> {
   return row?.status ?? null
 }
 
-export interface Outcome {
+export interface Resolution {
   readonly id: string
   readonly status: 'redriven' | 'discarded'
   readonly at: Date
@@ -163,11 +164,67 @@ export interface Outcome {
 }
 
 /** Writes what was decided about a locked, open event. */
-export async function resolve(db: Db, outcome: Outcome): Promise<void> {
+export async function resolve(db: Db, resolution: Resolution): Promise<void> {
   const { rowCount } = await db.query(sql`
     update quarantine
-    set status = ${outcome.status}, resolved_at = ${outcome.at}, resolved_by = ${outcome.by},
-        resolution = ${outcome.resolution}, attributed_to = ${outcome.attributedTo}, ticket_event_id = ${outcome.ticketEventId}
-    where id = ${outcome.id} and status = 'open'`)
+    set status = ${resolution.status}, resolved_at = ${resolution.at}, resolved_by = ${resolution.by},
+        resolution = ${resolution.resolution}, attributed_to = ${resolution.attributedTo}, ticket_event_id = ${resolution.ticketEventId}
+    where id = ${resolution.id} and status = 'open'`)
   if (rowCount !== 1) throw new Error('a locked event is no longer open')
+}
+
+/** An event on its way into quarantine. */
+export interface NewQuarantined extends Problem {
+  readonly id: string
+  readonly digest: string
+  readonly bytes: Buffer
+  readonly byteCount: number
+  readonly source: string
+  readonly partition: number
+  readonly offset: bigint | null
+}
+
+/** Inserts events. The same bytes, delivered again, only count as another delivery. */
+export async function insertQuarantined(
+  db: Db,
+  rows: readonly NewQuarantined[],
+  at: Date,
+): Promise<void> {
+  const column = <T>(value: (row: NewQuarantined) => T): T[] => rows.map(value)
+  await db.query(sql`
+    insert into quarantine (id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
+                            stream_offset, deliveries, received_at)
+    select id, decode(digest, 'hex'), event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
+           stream_offset, deliveries, ${at}::timestamptz
+    from unnest(
+      ${column((q) => q.id)}::uuid[], ${column((q) => q.digest)}::text[], ${column((q) => q.eventId)}::text[],
+      ${column((q) => q.reason)}::text[], ${column((q) => q.detail)}::text[], ${column((q) => q.authId)}::text[],
+      ${column((q) => q.fee)}::numeric[], ${column((q) => q.bytes)}::bytea[], ${column((q) => q.byteCount)}::integer[],
+      ${column((q) => q.source)}::text[], ${column((q) => q.partition)}::integer[], ${column((q) => q.offset)}::bigint[],
+      ${deliveries(rows)}::bigint[])
+      as batch (id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
+                stream_offset, deliveries)
+    where deliveries > 0
+    order by digest
+    on conflict (digest) do update set deliveries = quarantine.deliveries + excluded.deliveries`)
+}
+
+// One statement cannot update a row twice: the first of equal rows counts for all of them, the others for none.
+function deliveries(rows: readonly NewQuarantined[]): number[] {
+  const totals = Map.groupBy(rows, (row) => row.digest)
+  return rows.map((row) => {
+    const group = totals.get(row.digest) ?? []
+    return group[0] === row ? group.length : 0
+  })
+}
+
+/** How many different events wait in quarantine for a decision. Bounded at a million. */
+export async function countQuarantined(db: Db): Promise<bigint> {
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`
+    select count(*) as count
+    from (select 1 from quarantine where status = 'open' limit ${countBound}) open`,
+  )
+  return row.count
 }

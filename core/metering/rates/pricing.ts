@@ -5,8 +5,10 @@ import { priceOf } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { EmitPriced } from '../backend/emit.ts'
-import { ratesAt } from './store.ts'
-import * as store from './pricing-store.ts'
+import { priceHours } from '../ingest/hour-store.ts'
+import { priceSessions } from '../ingest/session-store.ts'
+import { priceTickets } from '../ingest/store.ts'
+import * as store from './store.ts'
 import type { Charge } from '../types.ts'
 
 export interface PricingDeps {
@@ -14,17 +16,17 @@ export interface PricingDeps {
   readonly now: Now
   readonly charge: Charge
   readonly rateMaxAgeSeconds: number
-  /** Told, in the transaction, which tickets have got their price. */
+  /** Called, in the transaction, with the tickets that have got their price. */
   readonly emit?: EmitPriced | undefined
   readonly onPriced: (count: number) => void
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
 
 const batchSize = 1_000
-/** Numbers are drawn before they are committed: a slow observation may show up below newer ones. */
+/** Ids are drawn before the commit, so a slow observation may appear with an id below newer ones. */
 const lateObservations = 100n
 
-/** Prices tickets that came when their rate was not known, each from its own time and only once. */
+/** Prices tickets that arrived before their rate was known: each by the rate of its own time, and only once. */
 export function createPricing({
   pool,
   now,
@@ -34,11 +36,11 @@ export function createPricing({
   onPriced,
   onExhausted,
 }: PricingDeps) {
-  let looked = 0n
+  let newestSeen = 0n
 
-  /** Prices everything that observations since the last pass allow; the first pass looks at all of them. */
+  /** Prices all that observations since the last pass allow; the first pass goes by all observations. */
   async function pass(signal?: AbortSignal): Promise<number> {
-    const span = await store.pricedSpan(pool, looked - lateObservations, rateMaxAgeSeconds)
+    const span = await store.pricedSpan(pool, newestSeen - lateObservations, rateMaxAgeSeconds)
     if (!span) return 0
     let total = 0
     for (;;) {
@@ -47,7 +49,7 @@ export function createPricing({
       if (priced < batchSize) break
       if (signal?.aborted) return total
     }
-    looked = span.newestId
+    newestSeen = span.newestId
     return total
   }
 
@@ -58,7 +60,7 @@ export function createPricing({
         limit: batchSize,
       })
       if (waiting.length === 0) return { count: 0, exhausted: [] }
-      const rates = await ratesAt(
+      const rates = await store.ratesAt(
         db,
         waiting.map((ticket) => ticket.signedAtMicros),
         rateMaxAgeSeconds,
@@ -71,7 +73,9 @@ export function createPricing({
       })
       const at = now()
       const id = uuidV7(at.getTime())
-      await store.savePrices(db, priced, id)
+      await priceSessions(db, priced)
+      await priceHours(db, priced)
+      await priceTickets(db, priced, id)
       await emit?.(db, priced, at)
       const charges = priced.map((ticket) => ({ ...ticket, signedAt: new Date(ticket.signedAt) }))
       return { count: priced.length, exhausted: await charge(db, userCharges(charges), { id, at }) }

@@ -1,4 +1,5 @@
-import { type EthRate, ethRate } from '../../lib/money.ts'
+import { type EthRate, type Wei, ethRate, wei } from '../../lib/money.ts'
+import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import { plainArray } from '../../lib/arrays.ts'
 import type { NewRate, Rate } from '../types.ts'
@@ -174,4 +175,116 @@ export async function ensureRates(
     if (id === undefined) throw new Error('a recorded rate cannot be found')
     return id
   }
+}
+
+export interface WaitingTicket {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly eventId: string
+  /** ISO 8601 UTC with microseconds: exactly what the key holds. */
+  readonly signedAt: string
+  readonly signedAtMicros: number
+  readonly sessionId: string
+  readonly pipeline: string
+  readonly modelId: string
+  readonly fee: Wei
+}
+
+export interface Window {
+  readonly from: Date
+  readonly to: Date
+  readonly newestId: bigint
+}
+
+/** The span of time that observations numbered above `afterId` can price; null when there are none. */
+export async function pricedSpan(
+  db: Db,
+  afterId: bigint,
+  maxAgeSeconds: number,
+): Promise<Window | null> {
+  const row = await one<{ from: Date | null; to: Date | null; newest: bigint | null }>(
+    db,
+    sql`
+    select min(observed_at) as from, max(observed_at) + make_interval(secs => ${maxAgeSeconds}) as to, max(id) as newest
+    from rates
+    where id > ${afterId}`,
+  )
+  return row.from && row.to && row.newest !== null
+    ? { from: row.from, to: row.to, newestId: row.newest }
+    : null
+}
+
+/** Locks waiting tickets of the span that have a rate, oldest first; what another process is pricing is skipped. */
+export async function lockWaiting(
+  db: Db,
+  span: Window,
+  options: { maxAgeSeconds: number; limit: number },
+): Promise<WaitingTicket[]> {
+  const rows = await many<{
+    app_id: string
+    user_id: string
+    event_id: string
+    signed_at: string
+    micros: bigint
+    session_id: string
+    pipeline: string
+    model_id: string
+    fee_wei: string
+  }>(
+    db,
+    sql`
+    select t.app_id, t.user_id, t.event_id, t.session_id, t.pipeline, t.model_id, t.fee_wei,
+           to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at,
+           (extract(epoch from t.signed_at) * 1000000)::bigint as micros
+    from tickets t
+    where t.cost_attos is null and t.signed_at >= ${span.from} and t.signed_at <= ${span.to}
+      and exists (
+        select 1
+        from rates r
+        where r.observed_at <= t.signed_at
+          and r.observed_at >= t.signed_at - make_interval(secs => ${options.maxAgeSeconds}))
+    order by t.signed_at
+    limit ${options.limit}
+    for update of t skip locked`,
+  )
+  return rows.map((row) => ({
+    appId: appId(row.app_id),
+    userId: userId(row.user_id),
+    eventId: row.event_id,
+    signedAt: row.signed_at,
+    signedAtMicros: Number(row.micros),
+    sessionId: row.session_id,
+    pipeline: row.pipeline,
+    modelId: row.model_id,
+    fee: wei(BigInt(row.fee_wei)),
+  }))
+}
+
+// Beyond this many the exact number says nothing more.
+const countBound = 1_000_000
+
+/** How many tickets wait for a rate. Bounded at a million. */
+export async function countUnpriced(db: Db): Promise<bigint> {
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`
+    select count(*) as count
+    from (select 1 from tickets where cost_attos is null limit ${countBound}) waiting`,
+  )
+  return row.count
+}
+
+/** How many tickets of a user wait for a rate. Costs the same however many tickets the user has. Bounded at a million. */
+export async function countUnpricedOf(db: Db, app: AppId, user: UserId): Promise<bigint> {
+  const row = await one<{ count: bigint }>(
+    db,
+    sql`
+    select count(*) as count
+    from (
+      select 1
+      from tickets
+      where cost_attos is null and app_id = ${app} and user_id = ${user}
+      limit ${countBound}) waiting`,
+  )
+  return row.count
 }

@@ -1,0 +1,126 @@
+import { plainArray, textArray } from '../../lib/arrays.ts'
+import { decimalText } from '../../lib/decimal.ts'
+import type { UsdAttos } from '../../lib/money.ts'
+import { type Db, type Statement, sql } from '../../lib/sql.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+import type { HourSums } from '../batch/sums.ts'
+
+/** Writes `usage_hourly`, always in the order of its key, so that writers never deadlock. */
+
+/** The statement that adds sums to their hours. `sums` are in the order of the key. */
+export function addingHours(sums: readonly HourSums[]): Statement {
+  const column = <T>(value: (row: HourSums) => T): T[] => sums.map(value)
+  return sql`
+    insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
+                              cost_attos, billable_secs, pixels)
+    select app_id, user_id, to_timestamp(hour_ms / 1000), pipeline, model_id, tickets, unpriced, fee, cost, secs, pixels
+    from unnest(
+      ${plainArray(column((s) => s.subject.appId))}::uuid[], ${plainArray(column((s) => s.subject.userId))}::uuid[],
+      ${plainArray(column((s) => s.hourMs))}::bigint[], ${textArray(column((s) => s.feature.pipeline))}::text[],
+      ${textArray(column((s) => s.feature.modelId))}::text[], ${plainArray(column((s) => s.tickets))}::bigint[],
+      ${plainArray(column((s) => s.unpriced))}::bigint[], ${plainArray(column((s) => s.fee))}::numeric[],
+      ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
+      ${plainArray(column((s) => s.pixels))}::numeric[]) with ordinality
+      as b (app_id, user_id, hour_ms, pipeline, model_id, tickets, unpriced, fee, cost, secs, pixels, position)
+    order by position
+    on conflict (app_id, user_id, hour, pipeline, model_id) do update
+    set ticket_count = usage_hourly.ticket_count + excluded.ticket_count,
+        unpriced_count = usage_hourly.unpriced_count + excluded.unpriced_count,
+        fee_wei = usage_hourly.fee_wei + excluded.fee_wei,
+        cost_attos = usage_hourly.cost_attos + excluded.cost_attos,
+        billable_secs = usage_hourly.billable_secs + excluded.billable_secs,
+        pixels = usage_hourly.pixels + excluded.pixels`
+}
+
+export async function addHours(db: Db, adding: Statement): Promise<void> {
+  await db.query(adding)
+}
+
+/** What a ticket that gets its price late adds to its hour. */
+export interface LateCost {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly signedAt: string
+  readonly pipeline: string
+  readonly modelId: string
+  readonly cost: UsdAttos
+}
+
+/** Moves the cost of tickets that were stored without a price into their hours. */
+export async function priceHours(db: Db, tickets: readonly LateCost[]): Promise<void> {
+  const column = <T>(value: (ticket: LateCost) => T): T[] => tickets.map(value)
+  // An insert, as in `addHours`, so that both lock the hours in the same order; all of the rows exist. Ingest sorts by
+  // code unit, which is the order of "C".
+  await db.query(sql`
+    insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
+                              cost_attos, billable_secs, pixels)
+    select app_id, user_id, date_trunc('hour', signed_at, 'UTC') as hour, pipeline, model_id, 0, -count(*), 0,
+           sum(cost_attos), 0, 0
+    from unnest(
+      ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.signedAt)}::timestamptz[],
+      ${column((t) => t.pipeline)}::text[], ${column((t) => t.modelId)}::text[], ${column((t) => t.cost)}::numeric[])
+      as b (app_id, user_id, signed_at, pipeline, model_id, cost_attos)
+    group by app_id, user_id, date_trunc('hour', signed_at, 'UTC'), pipeline, model_id
+    order by app_id, user_id, hour, pipeline collate "C", model_id collate "C"
+    on conflict (app_id, user_id, hour, pipeline, model_id) do update
+    set unpriced_count = usage_hourly.unpriced_count + excluded.unpriced_count,
+        cost_attos = usage_hourly.cost_attos + excluded.cost_attos`)
+}
+
+export interface HourKey {
+  readonly hour: string
+  readonly pipeline: string
+  readonly modelId: string
+}
+
+/**
+ * Recomputes hours of a user from their tickets and removes those without tickets. It first inserts and locks the rows,
+ * in key order as ingest does, and then computes them in statements of their own: what is ingested meanwhile waits for the
+ * lock, is not counted here, and adds itself afterwards.
+ */
+export async function rebuildHours(
+  db: Db,
+  { appId, userId }: { appId: AppId; userId: string },
+  keys: readonly HourKey[],
+): Promise<void> {
+  const [hours, pipelines, models] = [
+    keys.map((key) => key.hour),
+    keys.map((key) => key.pipeline),
+    keys.map((key) => key.modelId),
+  ]
+  await db.query(sql`
+    insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei, cost_attos,
+                              billable_secs, pixels)
+    select ${appId}, ${userId}, hour, pipeline, model_id, 0, 0, 0, 0, 0, 0
+    from unnest(${hours}::timestamptz[], ${pipelines}::text[], ${models}::text[]) as w (hour, pipeline, model_id)
+    order by hour, pipeline, model_id
+    on conflict do nothing`)
+  await db.query(sql`
+    select 1
+    from usage_hourly h
+    join unnest(${hours}::timestamptz[], ${pipelines}::text[], ${models}::text[]) as w (hour, pipeline, model_id)
+      using (hour, pipeline, model_id)
+    where h.app_id = ${appId} and h.user_id = ${userId}
+    order by hour, pipeline, model_id
+    for update of h`)
+  await db.query(sql`
+    update usage_hourly h
+    set ticket_count = r.ticket_count, unpriced_count = r.unpriced_count, fee_wei = r.fee_wei, cost_attos = r.cost_attos,
+        billable_secs = r.billable_secs, pixels = r.pixels
+    from (
+      select w.hour, w.pipeline, w.model_id, count(t.event_id) as ticket_count,
+             count(t.event_id) filter (where t.cost_attos is null) as unpriced_count,
+             coalesce(sum(t.fee_wei), 0) as fee_wei, coalesce(sum(t.cost_attos), 0) as cost_attos,
+             coalesce(sum(t.billable_secs), 0) as billable_secs, coalesce(sum(t.pixels), 0) as pixels
+      from unnest(${hours}::timestamptz[], ${pipelines}::text[], ${models}::text[]) as w (hour, pipeline, model_id)
+      left join tickets t on t.app_id = ${appId} and t.user_id = ${userId} and t.signed_at >= w.hour
+        and t.signed_at < w.hour + interval '1 hour' and t.pipeline = w.pipeline and t.model_id = w.model_id
+      group by w.hour, w.pipeline, w.model_id) r
+    where h.app_id = ${appId} and h.user_id = ${userId} and h.hour = r.hour and h.pipeline = r.pipeline
+      and h.model_id = r.model_id`)
+  await db.query(sql`
+    delete from usage_hourly h
+    using unnest(${hours}::timestamptz[], ${pipelines}::text[], ${models}::text[]) as w (hour, pipeline, model_id)
+    where h.app_id = ${appId} and h.user_id = ${userId} and h.hour = w.hour and h.pipeline = w.pipeline
+      and h.model_id = w.model_id and h.ticket_count = 0`)
+}
