@@ -107,8 +107,8 @@ describe('the alert rules', () => {
     expect(wanted.filter((name) => !exposed.has(name) && !others.has(name))).toEqual([])
   })
 
-  it('are all explained in the README', async () => {
-    const [, section = ''] = /\n## Operations\n(.*?)\n## /s.exec(await read('README.md')) ?? []
+  it('are all explained in docs/operations.md', async () => {
+    const [, section = ''] = /\n## Alerts\n(.*?)\n## /s.exec(await read('docs/operations.md')) ?? []
     const explained = [...section.matchAll(/^\| `([A-Za-z]+)` \|/gm)].map(([, name]) => name)
     expect(explained.toSorted()).toEqual(rules.map(({ alert }) => alert).toSorted())
   })
