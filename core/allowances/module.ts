@@ -28,7 +28,7 @@ export function createAllowancesModule(
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
   const allowances = createAllowances({ ...deps, countUnpriced: metering.countUnpriced })
   const adjustments = createAdjustments(deps)
-  const { metered } = backend
+  const { requireMetering } = backend
 
   async function expireCredits(): Promise<void> {
     for (let i = 0; i < sweepsMax; i++) if ((await ledger.sweep(pool, now())) === 0) return
@@ -39,7 +39,7 @@ export function createAllowancesModule(
     services: [
       grpcService(
         AllowanceServiceService,
-        createAllowancesRpc({ allowances, adjustments, metered }).allowanceService,
+        createAllowancesRpc({ allowances, adjustments, requireMetering }).allowanceService,
       ),
     ],
     upkeep: [expireCredits],

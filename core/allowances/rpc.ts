@@ -1,7 +1,6 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
-import { type Metered, m2m, m2mBasic, operator, user } from '../rpc/callers.ts'
+import { actorOf, type RequireMetering, m2m, m2mBasic, operator, endUser } from '../rpc/callers.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
-import { actor } from '../identity/rpc.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Adjustments } from './adjustments.ts'
 import type { Allowances } from './service.ts'
@@ -9,19 +8,19 @@ import type { Allowances } from './service.ts'
 interface Deps {
   readonly allowances: Allowances
   readonly adjustments: Adjustments
-  readonly metered: Metered
+  readonly requireMetering: RequireMetering
 }
 
-export function createAllowancesRpc({ allowances, adjustments, metered }: Deps) {
+export function createAllowancesRpc({ allowances, adjustments, requireMetering }: Deps) {
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
     getAllowance: rpc(
-      metered(m2m('users:read')),
+      requireMetering(m2m('users:read')),
       async (request: pb.GetAllowanceRequest, caller) => ({
         allowance: await allowances.read(caller, request.externalUserId),
       }),
     ),
     createGrant: rpc(
-      metered(m2m('users:write')),
+      requireMetering(m2m('users:write')),
       async (request: pb.CreateGrantRequest, caller, context) =>
         allowances.credit(
           caller,
@@ -32,7 +31,7 @@ export function createAllowancesRpc({ allowances, adjustments, metered }: Deps) 
             featureKey: request.featureKey,
             idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
           },
-          actor(caller, context),
+          actorOf(caller, context),
         ),
     ),
     createAdjustment: rpc(
@@ -50,12 +49,15 @@ export function createAllowancesRpc({ allowances, adjustments, metered }: Deps) 
           correlationId,
         }),
     ),
-    getBalance: rpc(metered(m2mBasic()), async (request: pb.GetBalanceRequest, caller) => ({
+    getBalance: rpc(requireMetering(m2mBasic()), async (request: pb.GetBalanceRequest, caller) => ({
       balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
     })),
-    getOwnBalance: rpc(metered(user()), async (request: pb.GetOwnBalanceRequest, caller) => ({
-      balance: await allowances.balance(caller, request.asOf),
-    })),
+    getOwnBalance: rpc(
+      requireMetering(endUser()),
+      async (request: pb.GetOwnBalanceRequest, caller) => ({
+        balance: await allowances.balance(caller, request.asOf),
+      }),
+    ),
   }
   return { allowanceService }
 }

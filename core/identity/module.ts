@@ -42,7 +42,7 @@ export function createIdentityModule(
     users,
     starterUsdMicros,
     revocationBoundSeconds,
-    metered: backend.metered,
+    requireMetering: backend.requireMetering,
   })
   const { managementService } = createManagementRpc({
     apps,

@@ -1,26 +1,26 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import {
-  type M2mCaller,
+  actorOf,
   type Guard,
   type Caller,
-  type Metered,
+  type RequireMetering,
   m2m,
   m2mBasic,
   m2mOrMember,
   member,
   operator,
-  service,
+  serviceCaller,
   session,
-  user as userGuard,
+  endUser,
 } from '../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../platform/cursor.ts'
 import { type ClientId, isClientId, parseExternalUserId } from '../platform/ids.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
 import { addSeconds } from '../lib/time.ts'
-import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
+import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Apps } from './apps/apps.ts'
-import type { Actor, Users } from './users/users.ts'
+import type { Users } from './users/users.ts'
 import { type User, type UserChange, type UserState, userStates } from './types.ts'
 
 export interface IdentityRpcDeps {
@@ -29,7 +29,7 @@ export interface IdentityRpcDeps {
   readonly starterUsdMicros: UsdMicros
   /** How long caches elsewhere may hold a permission after it ended. */
   readonly revocationBoundSeconds: number
-  readonly metered: Metered
+  readonly requireMetering: RequireMetering
 }
 
 export function createIdentityRpc({
@@ -37,7 +37,7 @@ export function createIdentityRpc({
   users,
   starterUsdMicros,
   revocationBoundSeconds,
-  metered,
+  requireMetering,
 }: IdentityRpcDeps) {
   const appService: Handlers<pb.AppServiceServer> = {
     createApp: rpc(operator(), async (request: pb.CreateAppRequest) => {
@@ -59,7 +59,7 @@ export function createIdentityRpc({
         createdAt: created.createdAt.toISOString(),
       }
     }),
-    findApp: rpc(service(), async ({ clientId }: pb.FindAppRequest) => {
+    findApp: rpc(serviceCaller(), async ({ clientId }: pb.FindAppRequest) => {
       const client = isClientId(clientId) ? await apps.findPublic(clientId) : null
       if (!client) throw new DomainError('NOT_FOUND', 'there is no such app')
       return { clientId }
@@ -84,7 +84,7 @@ export function createIdentityRpc({
   const callerService: Handlers<pb.CallerServiceServer> = {
     // The guard depends on the request, so each kind has its own RPC body; all it does is pass or throw.
     checkCaller: {
-      unary: (call, deps) => checkFor(call.request, metered).unary(call, deps),
+      unary: (call, deps) => checkFor(call.request, requireMetering).unary(call, deps),
     },
   }
 
@@ -93,13 +93,13 @@ export function createIdentityRpc({
       const { user, created } = await users.upsert(
         caller.appId,
         parseChange(request),
-        actor(caller, context),
+        actorOf(caller, context),
       )
       return { user: render(user, caller.clientId), created }
     }),
     updateUser: rpc(m2m('users:write'), async (request: pb.UpdateUserRequest, caller, context) => ({
       user: render(
-        await users.update(caller.appId, parseChange(request), actor(caller, context)),
+        await users.update(caller.appId, parseChange(request), actorOf(caller, context)),
         caller.clientId,
       ),
     })),
@@ -107,7 +107,7 @@ export function createIdentityRpc({
       m2m('users:write'),
       async (request: pb.DeactivateUserRequest, caller, context) => {
         const external = parseExternalUserId(request.externalUserId)
-        const user = await users.deactivate(caller.appId, external, actor(caller, context))
+        const user = await users.deactivate(caller.appId, external, actorOf(caller, context))
         const since = user.deactivatedAt ?? user.updatedAt
         return {
           user: render(user, caller.clientId),
@@ -133,7 +133,7 @@ export function createIdentityRpc({
 
 const guards: Readonly<Record<string, () => Guard<Caller>>> = {
   m2m_basic: m2mBasic,
-  user: userGuard,
+  user: endUser,
   session,
   member_read: () => member('read'),
   member_edit: () => member('edit'),
@@ -141,23 +141,18 @@ const guards: Readonly<Record<string, () => Guard<Caller>>> = {
   m2m_or_member: m2mOrMember,
 }
 
-function checkFor(request: pb.CheckCallerRequest, metered: Metered) {
+function checkFor(request: pb.CheckCallerRequest, requireMetering: RequireMetering) {
   if (request.kind === 'm2m' && request.scope !== undefined)
     return rpc(m2m(request.scope), async () => ({}))
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
-  if (guard) return rpc(request.metered ? metered(guard()) : guard(), async () => ({}))
-  return rpc(service(), async (): Promise<pb.CheckCallerResponse> => {
+  if (guard) return rpc(request.metered ? requireMetering(guard()) : guard(), async () => ({}))
+  return rpc(serviceCaller(), async (): Promise<pb.CheckCallerResponse> => {
     throw new DomainError(
       'REQUEST_INVALID',
       `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`,
     )
   })
 }
-
-export const actor = (caller: M2mCaller, context: Context): Actor => ({
-  name: caller.m2mClientId,
-  context,
-})
 
 const render = (user: User, clientId: ClientId) => ({
   id: user.id,

@@ -1,8 +1,7 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
-import { m2m, member, service } from '../rpc/callers.ts'
+import { actorOf, m2m, member, serviceCaller } from '../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../platform/cursor.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
-import { actor } from '../identity/rpc.ts'
 import { addSeconds } from '../lib/time.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { AppKeys } from './app-keys.ts'
@@ -32,7 +31,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
           label: request.label ?? null,
           idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
         },
-        actor(caller, context),
+        actorOf(caller, context),
       ),
     ),
     listKeys: rpc(m2m('users:write'), async (request: pb.ListKeysRequest, caller) => {
@@ -44,7 +43,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
       return { keys: items.map(render), nextCursor }
     }),
     revokeKey: rpc(m2m('users:write'), async (request: pb.RevokeKeyRequest, caller, context) => {
-      return ended(await keys.revoke(caller, request, actor(caller, context)))
+      return ended(await keys.revoke(caller, request, actorOf(caller, context)))
     }),
     createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>
       appKeys.create(
@@ -67,7 +66,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
     revokeAppKey: rpc(member('edit'), async (request: pb.RevokeAppKeyRequest, caller, context) =>
       ended(await appKeys.revoke(caller, request.keyId, context)),
     ),
-    validateKey: rpc(service(), async (request: pb.ValidateKeyRequest) =>
+    validateKey: rpc(serviceCaller(), async (request: pb.ValidateKeyRequest) =>
       appKeys.validate(request.key),
     ),
   }

@@ -33,7 +33,7 @@ export function createMeteringModule(
   { config, backend, ledger, users }: MeteringOthers,
 ) {
   const { pool, log, metrics, now, invalidations } = platform
-  const { emitter, metered } = backend
+  const { emitter, requireMetering } = backend
   const metering = createMetering({
     config,
     pool,
@@ -69,7 +69,7 @@ export function createMeteringModule(
       grpcService(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
       grpcService(
         LossServiceService,
-        createLossRpc({ losses: metering.losses, metered }).lossService,
+        createLossRpc({ losses: metering.losses, requireMetering }).lossService,
       ),
     ],
     lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },

@@ -1,6 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
-import { operator, service } from '../rpc/callers.ts'
+import { operator, serviceCaller } from '../rpc/callers.ts'
 import { formatDecimal18 } from '../lib/money.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Metering } from './service.ts'
@@ -10,7 +10,7 @@ const maxEnvelopes = 1_000
 
 export function createMeteringRpc({ metering }: { metering: Metering }) {
   const meteringService: Handlers<pb.MeteringServiceServer> = {
-    ingestEvents: rpc(service(), async ({ envelopes }: pb.IngestEventsRequest) => {
+    ingestEvents: rpc(serviceCaller(), async ({ envelopes }: pb.IngestEventsRequest) => {
       if (envelopes.length > maxEnvelopes) {
         throw new DomainError('REQUEST_INVALID', `send at most ${maxEnvelopes} envelopes at once`)
       }

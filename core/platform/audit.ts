@@ -2,6 +2,12 @@ import type { AppId } from './ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 import { type Db, sql } from '../lib/sql.ts'
 
+/** Who acts, and in which request. */
+export interface Actor {
+  readonly name: string
+  readonly context?: { readonly correlationId: string }
+}
+
 /** A fact worth keeping: who did what to which app, and how it ended. Never a secret in `details`. */
 export interface AuditEntry {
   readonly appId: AppId | null

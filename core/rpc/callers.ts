@@ -8,21 +8,24 @@ import {
   type UserId,
   isClientId,
 } from '../platform/ids.ts'
+import type { Actor } from '../platform/audit.ts'
 import { type BasicPair, basicPairs } from '../lib/basic.ts'
 
-/** Who authenticated this request, with scopes. A credential becomes a Caller once, before any handler. */
+/** One of our own processes, or an operator's command. */
 export interface ServiceCaller {
   readonly kind: 'service'
 }
+/** An app's M2M client. */
 export interface M2mCaller {
   readonly kind: 'm2m'
   readonly appId: AppId
   readonly clientId: ClientId
   readonly m2mClientId: M2mClientId
   readonly scopes: readonly string[]
-  /** What the app's public client may have: the bound of minted tokens (decision 14). */
+  /** Scopes of the app's public client: the bound of the tokens that this client mints (decision 14). */
   readonly publicScopes: readonly string[]
 }
+/** An end user. */
 export interface UserCaller {
   readonly kind: 'user'
   readonly appId: AppId
@@ -40,7 +43,7 @@ export interface AccountCaller {
 }
 export const roles = ['owner', 'admin', 'viewer'] as const
 export type Role = (typeof roles)[number]
-/** A person who may see an app, and as what. A platform admin is an owner everywhere. */
+/** A person who may see an app, with their role in it. A platform admin is an owner everywhere. */
 export interface MemberCaller {
   readonly kind: 'member'
   readonly appId: AppId
@@ -50,16 +53,18 @@ export interface MemberCaller {
   readonly role: Role
   readonly isPlatformAdmin: boolean
 }
-/** The request's own credential, not looked at yet: for the RPCs that are about the credential itself. */
+/** An unverified Bearer credential, for the RPCs that are about the credential itself. */
 export interface BearerCaller {
   readonly kind: 'bearer'
   readonly token: string
 }
-/** Client credentials that the handler has judged when its turn comes; null when none were sent. */
+/** Client credentials that the handler verifies itself, after its other checks. */
 export interface ClientCaller {
   readonly kind: 'client'
+  /** Null when none were sent; throws CREDENTIAL_INVALID. */
   authenticate(): Promise<M2mCaller | null>
 }
+/** Who authenticated a request. A credential becomes a caller once, before any handler. */
 export type Caller =
   | ClientCaller
   | ServiceCaller
@@ -69,14 +74,14 @@ export type Caller =
   | AccountCaller
   | MemberCaller
 
-/** What `authorization` may hold. */
+/** A parsed `authorization` value. */
 export type Credential =
   | { readonly scheme: 'none' }
   | { readonly scheme: 'basic'; readonly pairs: readonly BasicPair[] }
   | { readonly scheme: 'bearer'; readonly token: string }
   | { readonly scheme: 'malformed' }
 
-/** Turns a credential into a caller; both throw CREDENTIAL_INVALID or TOKEN_INVALID. */
+/** Turns credentials into callers. Every function throws CREDENTIAL_INVALID or TOKEN_INVALID for a bad one. */
 export interface Authenticator {
   m2mByBasic(pairs: readonly BasicPair[]): Promise<M2mCaller>
   m2mByToken(token: string): Promise<M2mCaller>
@@ -123,11 +128,11 @@ function requireOwnApp(caller: M2mCaller | UserCaller, clientId: string | undefi
   if (!isClientId(clientId) || caller.clientId !== clientId) throw noSuchApp()
 }
 
-/** One of our processes, or an operator's command: the service token was right and nothing else is asked. */
-export const service = (): Guard<ServiceCaller> => async () => ({ kind: 'service' })
+/** One of our own processes. The service token, which every call needs, is enough. */
+export const serviceCaller = (): Guard<ServiceCaller> => async () => ({ kind: 'service' })
 
-/** The same as `service`, named for RPCs that an operator calls. */
-export const operator = service
+/** An operator's command: needs what `serviceCaller` needs, and marks the RPCs that only operators call. */
+export const operator = serviceCaller
 
 /** An M2M client by Basic or machine token, of the named app, with `scope`: 401, then 404, then 403. */
 export const m2m =
@@ -150,7 +155,7 @@ async function m2mCaller(credential: Credential, authenticator: Authenticator): 
   )
 }
 
-/** M2M Basic only. No credential, and Bearer, are answered 404 like another's app (decision 13). */
+/** The named app's M2M client by Basic only. No credential, or Bearer, is answered 404 like another app (decision 13). */
 export const m2mBasic = (): Guard<M2mCaller> => async (request, authenticator) => {
   if (request.credential.scheme !== 'basic') throw noSuchApp()
   const caller = await authenticator.m2mByBasic(request.credential.pairs)
@@ -158,22 +163,22 @@ export const m2mBasic = (): Guard<M2mCaller> => async (request, authenticator) =
   return caller
 }
 
-/** The M2M client of no particular app: the token endpoint, where the credential says which. */
-export const m2mSelf = (): Guard<M2mCaller> => async (request, authenticator) => {
+/** An M2M client by Basic, of whichever app: at the token endpoint the credential itself names the client. */
+export const oauthClient = (): Guard<M2mCaller> => async (request, authenticator) => {
   if (request.credential.scheme === 'basic')
     return authenticator.m2mByBasic(request.credential.pairs)
   throw new DomainError('CREDENTIAL_INVALID', 'client authentication failed')
 }
 
-/** Client credentials are optional, and other checks come before them (identity facts 6.2). */
-export const optionalClient = (): Guard<ClientCaller> => async (request, authenticator) => ({
+/** Client credentials are optional, and the handler checks other things first. */
+export const optionalOauthClient = (): Guard<ClientCaller> => async (request, authenticator) => ({
   kind: 'client',
   authenticate: async () =>
-    request.credential.scheme === 'none' ? null : m2mSelf()(request, authenticator),
+    request.credential.scheme === 'none' ? null : oauthClient()(request, authenticator),
 })
 
-/** An end user by user JWT. */
-export const user = (): Guard<UserCaller> => async (request, authenticator) => {
+/** An end user by user JWT, of the named app when one is named. */
+export const endUser = (): Guard<UserCaller> => async (request, authenticator) => {
   if (request.credential.scheme !== 'bearer') {
     throw new DomainError('TOKEN_INVALID', 'send a user token as Bearer')
   }
@@ -216,7 +221,7 @@ export const member =
     return caller
   }
 
-/** The app's M2M client (no scope asked) or a member who may read. Nobody at all is answered 404 (decision 13). */
+/** The app's M2M client, whatever its scopes, or a member who may read. No credential at all is 404 (decision 13). */
 export const m2mOrMember =
   (): Guard<M2mCaller | MemberCaller> => async (request, authenticator) => {
     if (request.credential.scheme === 'none') {
@@ -228,26 +233,31 @@ export const m2mOrMember =
     return caller
   }
 
+/** Adds to a guard that the metering backend is configured and answers. */
+export type RequireMetering = <C extends Caller>(guard: Guard<C>) => Guard<C>
+
 /**
- * Where metering is not configured, or its backend cannot be reached, whoever passed the guard learns that, before
- * their request is read (decision 4). The figures themselves stay the ledger's, exact.
+ * Makes `requireMetering`. A caller that passed its guard gets METERING_NOT_CONFIGURED or METERING_UNREACHABLE, which
+ * `requireAnswers` throws, before the request is read (decision 4). The figures themselves come from the ledger.
  */
-export const createMetered =
-  (requireAnswers: () => Promise<void>) =>
-  <C extends Caller>(guard: Guard<C>): Guard<C> =>
+export const createRequireMetering =
+  (requireAnswers: () => Promise<void>): RequireMetering =>
+  (guard) =>
   async (request, authenticator) => {
     const caller = await guard(request, authenticator)
     await requireAnswers()
     return caller
   }
-export type Metered = ReturnType<typeof createMetered>
 
-/** Any Bearer; the handler itself finds out what it is worth. */
+/** Any Bearer credential; the handler verifies it. */
 export const bearer = (): Guard<BearerCaller> => async (request) => {
   if (request.credential.scheme !== 'bearer')
     throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
   return { kind: 'bearer', token: request.credential.token }
 }
 
-/** No caller at all: public facts. */
-export const anyone = service
+/** Names an M2M client in the audit log. */
+export const actorOf = (caller: M2mCaller, context: { readonly correlationId: string }): Actor => ({
+  name: caller.m2mClientId,
+  context,
+})

@@ -19,44 +19,45 @@ import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import { isUnavailable } from '../lib/sql.ts'
 
-/** What a handler may know of the call besides request and caller. */
+/** What a handler may know of a call besides its request and caller. */
 export interface Context {
   readonly correlationId: string
   /** Aborts when the caller has gone or its deadline has passed. */
   readonly signal: AbortSignal
 }
 
-/** What was shown with a call, as it was sent. */
-export interface Shown {
+/** The credentials of a call, as they were sent. */
+export interface CallCredentials {
   readonly serviceToken: string | undefined
   readonly authorization: string | undefined
+  /** The token of a dashboard session. */
   readonly session: string | undefined
 }
 export interface Call<Request> {
   readonly request: Request
-  readonly shown: Shown
+  readonly credentials: CallCredentials
   readonly context: Context
 }
-// Method syntax on purpose: handlers of many request types stand in one map.
+// Method syntax, so that handlers of many request types fit into one map.
 export interface Rpc<Request, Response> {
-  unary(call: Call<Request>, deps: Serving): Promise<Response>
+  unary(call: Call<Request>, runtime: Runtime): Promise<Response>
 }
 export interface StreamRpc<Request, Response> {
   stream(
-    call: Call<Request> & Writing,
+    call: Call<Request> & FlowControl,
     deps: ServeDeps,
     emit: (message: Response) => void,
   ): Promise<void>
 }
-interface Writing {
-  /** Resolves when what was emitted has been read so far that more may follow. */
+interface FlowControl {
+  /** Resolves when the client has read so far that more may be emitted. */
   writable(): Promise<void>
 }
 /** What the handler of a stream may know besides. */
-export interface StreamContext<C extends Caller> extends Context, Writing {
+export interface StreamContext<C extends Caller> extends Context, FlowControl {
   readonly caller: C
-  /** Asks again whether the caller may call this; throws the refusal when that is over. */
-  readmit(): Promise<void>
+  /** Runs the guard again, as permissions may end during a stream. Throws its refusal. */
+  reauthorize(): Promise<void>
 }
 
 export interface ServeDeps {
@@ -66,32 +67,32 @@ export interface ServeDeps {
   readonly metrics: Metrics
 }
 
-interface Refused {
+interface Refusal {
   readonly reason: Reason
   readonly reply: { readonly code: number; readonly details: string; readonly metadata: Metadata }
 }
-/** What a handler is run with. */
-interface Serving extends ServeDeps {
-  /** Times one call; logs and gives its refusal instead of throwing it. */
+/** What unary RPCs run with. */
+interface Runtime extends ServeDeps {
+  /** Runs and times one call. Logs and returns its refusal instead of throwing it. */
   settle<Response>(
     path: string,
     context: Context,
     work: () => Promise<Response>,
-  ): Promise<{ response: Response } | Refused>
+  ): Promise<{ response: Response } | Refusal>
 }
 
-/** A unary RPC: the guard runs first and decides who may call; the handler sees only what passed it. */
+/** A unary RPC: the guard runs first and decides who may call; the handler gets only what passed it. */
 export function rpc<Request, Response, C extends Caller>(
   guard: Guard<C>,
   handler: (request: Request, caller: C, context: Context) => Promise<Response>,
 ): Rpc<Request, Response> {
   return {
-    unary: async ({ request, shown, context }, deps) =>
-      handler(request, await admit(guard, { request, shown }, deps), context),
+    unary: async ({ request, credentials, context }, deps) =>
+      handler(request, await authorize(guard, { request, credentials }, deps), context),
   }
 }
 
-/** A server-streaming RPC; it ends when the handler's promise settles or the caller goes. */
+/** A server-streaming RPC. It ends when the handler's promise settles or the client goes. */
 export function streamRpc<Request, Response, C extends Caller>(
   guard: Guard<C>,
   handler: (
@@ -101,34 +102,37 @@ export function streamRpc<Request, Response, C extends Caller>(
   ) => Promise<void>,
 ): StreamRpc<Request, Response> {
   return {
-    stream: async ({ request, shown, context, writable }, deps, emit) => {
-      const readmit = (): Promise<C> => admit(guard, { request, shown }, deps)
-      const caller = await readmit()
+    stream: async ({ request, credentials, context, writable }, deps, emit) => {
+      const run = (): Promise<C> => authorize(guard, { request, credentials }, deps)
+      const caller = await run()
       await handler(request, emit, {
         ...context,
         writable,
         caller,
-        readmit: async () => void (await readmit()),
+        reauthorize: async () => void (await run()),
       })
     },
   }
 }
 
-interface Admitted {
+interface GuardedCall {
   readonly request: unknown
-  readonly shown: Shown
+  readonly credentials: CallCredentials
 }
 
-async function admit<C extends Caller>(
+/** The caller, once the call has shown that it comes from one of our processes and that the guard lets it through. */
+async function authorize<C extends Caller>(
   guard: Guard<C>,
-  call: Admitted,
+  call: GuardedCall,
   deps: ServeDeps,
 ): Promise<C> {
-  requireService(call.shown, deps)
-  return judge(guard, call, deps)
+  requireServiceToken(call.credentials, deps)
+  return runGuard(guard, call, deps)
 }
 
-export function requireService({ serviceToken }: Shown, deps: ServeDeps): void {
+/** SERVICE_TOKEN_INVALID unless the call comes from one of our own processes. */
+export function requireServiceToken(credentials: CallCredentials, deps: ServeDeps): void {
+  const { serviceToken } = credentials
   if (serviceToken === undefined || !equalSecrets(serviceToken, deps.serviceToken)) {
     throw new DomainError(
       'SERVICE_TOKEN_INVALID',
@@ -137,22 +141,23 @@ export function requireService({ serviceToken }: Shown, deps: ServeDeps): void {
   }
 }
 
-export const judge = <C extends Caller>(
+export const runGuard = <C extends Caller>(
   guard: Guard<C>,
-  { request, shown: { authorization, session } }: Admitted,
+  { request, credentials: { authorization, session } }: GuardedCall,
   { authenticator }: ServeDeps,
 ): Promise<C> =>
   guard(
-    { credential: parseCredential(authorization), clientId: namedApp(request), session },
+    { credential: parseCredential(authorization), clientId: clientIdOf(request), session },
     authenticator,
   )
 
-export function namedApp(request: unknown): string | undefined {
-  const named =
+/** The app that a request names in its `clientId`. */
+export function clientIdOf(request: unknown): string | undefined {
+  const clientId =
     typeof request === 'object' && request !== null && 'clientId' in request
       ? request.clientId
       : undefined
-  return typeof named === 'string' ? named : undefined
+  return typeof clientId === 'string' ? clientId : undefined
 }
 
 /** The handler map of a generated service: a name that is missing or misspelt does not compile. */
@@ -187,13 +192,13 @@ export const grpcService = <Server>(
   ),
 })
 
-/** Messages that may wait for a slow reader of a stream; beyond them it is cut off. */
-const waitingMax = 10_000
+/** A stream is ended when more messages than this wait for its reader. */
+const unreadMax = 10_000
 
 const correlationIdOf = (metadata: Metadata): string =>
   correlationIdFrom(metadata.get(correlationHeader)[0])
 
-const shownWith = (metadata: Metadata): Shown => ({
+const credentialsOf = (metadata: Metadata): CallCredentials => ({
   serviceToken: textOf(metadata, serviceTokenHeader),
   authorization: textOf(metadata, 'authorization'),
   session: textOf(metadata, sessionHeader),
@@ -204,37 +209,37 @@ function textOf(metadata: Metadata, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** Makes the one place where calls are timed, refused and logged. */
-export function createServing(deps: ServeDeps) {
+/** Turns handlers into what grpc-js calls: the one place where calls are timed, refused and logged. */
+export function createBinder(deps: ServeDeps) {
   const seconds = new Histogram({
-    name: 'core_rpc_seconds',
+    name: 'tollgate_core_rpc_duration_seconds',
     help: 'Time to answer an RPC',
     labelNames: ['rpc', 'reason'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5],
     registers: [deps.metrics],
   })
-  const serving: Serving = { ...deps, settle }
+  const runtime: Runtime = { ...deps, settle }
 
-  function refuse(error: unknown, path: string, context: Context): Refused {
-    const known = error instanceof DomainError ? error : unexpected(error)
-    const row = reasons[known.reason]
+  function refuse(error: unknown, path: string, context: Context): Refusal {
+    const { reason, message } = error instanceof DomainError ? error : domainErrorOf(error)
+    const row = reasons[reason]
     const level = row.http >= 500 ? 'error' : 'debug'
     deps.log[level](
       {
         rpc: path,
-        reason: known.reason,
+        reason,
         correlationId: context.correlationId,
         err: row.http >= 500 ? error : undefined,
       },
       'rpc refused',
     )
     const metadata = new Metadata()
-    metadata.set(reasonTrailer, known.reason)
+    metadata.set(reasonTrailer, reason)
     return {
-      reason: known.reason,
+      reason,
       reply: {
         code: row.grpc,
-        details: row.http === 500 ? 'internal error' : known.message,
+        details: row.http === 500 ? 'internal error' : message,
         metadata,
       },
     }
@@ -244,16 +249,16 @@ export function createServing(deps: ServeDeps) {
     path: string,
     context: Context,
     work: () => Promise<Response>,
-  ): Promise<{ response: Response } | Refused> {
+  ): Promise<{ response: Response } | Refusal> {
     const stop = seconds.startTimer({ rpc: path })
     try {
       const response = await work()
       stop({ reason: 'OK' })
       return { response }
     } catch (error) {
-      const refused = refuse(error, path, context)
-      stop({ reason: refused.reason })
-      return refused
+      const refusal = refuse(error, path, context)
+      stop({ reason: refusal.reason })
+      return refusal
     }
   }
 
@@ -266,18 +271,21 @@ export function createServing(deps: ServeDeps) {
       let answered = false
       const context: Context = {
         correlationId: correlationIdOf(call.metadata),
-        // Made for the few handlers that look at it.
+        // Created on demand: few handlers look at it.
         get signal() {
           if (abort) return abort.signal
-          const made = (abort = new AbortController())
-          if (call.cancelled) made.abort()
-          // A call is "cancelled" when it closes, too; to abort then would only cost the making of an error.
-          else call.on('cancelled', () => answered || made.abort())
-          return made.signal
+          const controller = (abort = new AbortController())
+          if (call.cancelled) controller.abort()
+          // grpc-js says "cancelled" of an answered call, too, when it closes. An abort then would only cost an error.
+          else call.on('cancelled', () => answered || controller.abort())
+          return controller.signal
         },
       }
       const work = (): Promise<Response> =>
-        handler.unary({ request: call.request, shown: shownWith(call.metadata), context }, serving)
+        handler.unary(
+          { request: call.request, credentials: credentialsOf(call.metadata), context },
+          runtime,
+        )
       void settle(path, context, work).then((settled) => {
         answered = true
         if ('response' in settled) done(null, settled.response)
@@ -294,10 +302,10 @@ export function createServing(deps: ServeDeps) {
       const abort = new AbortController()
       call.on('cancelled', () => abort.abort())
       const context = { correlationId: correlationIdOf(call.metadata), signal: abort.signal }
-      // Headers at once: the caller learns that it is connected before the first message.
+      // Sends the headers at once: the client learns that it is connected before the first message.
       call.sendMetadata(new Metadata())
       const emit = (message: Response): void => {
-        if (call.writableLength < waitingMax) call.write(message)
+        if (call.writableLength < unreadMax) call.write(message)
         else abort.abort()
       }
       const writable = async (): Promise<void> => {
@@ -306,11 +314,11 @@ export function createServing(deps: ServeDeps) {
       const fail = (error: unknown) => call.emit('error', refuse(error, path, context).reply)
       handler
         .stream(
-          { request: call.request, shown: shownWith(call.metadata), context, writable },
+          { request: call.request, credentials: credentialsOf(call.metadata), context, writable },
           deps,
           emit,
         )
-        .then(() => (call.writableLength < waitingMax ? call.end() : fail(tooSlow())), fail)
+        .then(() => (call.writableLength < unreadMax ? call.end() : fail(tooSlow())), fail)
     }
   }
 
@@ -334,8 +342,8 @@ export function createServing(deps: ServeDeps) {
 const tooSlow = (): DomainError =>
   new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')
 
-// Postgres away is not a bug: the caller may come again.
-function unexpected(error: unknown): DomainError {
+// A database that is away is not a bug: the caller may try again.
+function domainErrorOf(error: unknown): DomainError {
   return isUnavailable(error)
     ? new DomainError('UNAVAILABLE', 'the database does not answer; try again', { cause: error })
     : new DomainError('INTERNAL', 'internal error', { cause: error })

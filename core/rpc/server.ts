@@ -1,7 +1,7 @@
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import { listenError } from '../lib/http.ts'
 import { addHealthAndReflection } from './health.ts'
-import { type ServeDeps, type Service, createServing } from './serve.ts'
+import { type ServeDeps, type Service, createBinder } from './serve.ts'
 
 const messageMaxBytes = 16 * 1024 * 1024
 
@@ -18,13 +18,13 @@ export async function startGrpcServer(
   services: readonly Service[],
   deps: ServeDeps & { readonly host: string; readonly port: number },
 ): Promise<GrpcServer> {
-  const serving = createServing(deps)
+  const binder = createBinder(deps)
   const server = new Server({
     'grpc.max_receive_message_length': messageMaxBytes,
     'grpc.max_concurrent_streams': 1_000,
   })
   for (const { definition, handlers } of services)
-    server.addService(definition, serving.bind(definition, handlers))
+    server.addService(definition, binder.bind(definition, handlers))
   const health = addHealthAndReflection(server)
   const port = await listen(server, deps)
   return { port, setServing: health.set, stop: (graceMs) => stop(server, graceMs) }
@@ -34,8 +34,8 @@ function listen(server: Server, at: { host: string; port: number }): Promise<num
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   server.bindAsync(`${at.host}:${at.port}`, ServerCredentials.createInsecure(), (error, port) => {
     if (!error) return resolve(port)
-    const taken = /EADDRINUSE|address already in use/i.test(error.message)
-    const withCode = Object.assign(error, { code: taken ? 'EADDRINUSE' : undefined })
+    const isTaken = /EADDRINUSE|address already in use/i.test(error.message)
+    const withCode = Object.assign(error, { code: isTaken ? 'EADDRINUSE' : undefined })
     reject(listenError(withCode, { ...at, setting: 'CORE_PORT' }))
   })
   return promise

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import type * as pb from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { service } from '../rpc/callers.ts'
+import { serviceCaller } from '../rpc/callers.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
 import { type Handlers, rpc, streamRpc } from '../rpc/serve.ts'
 import type { Signer } from './service.ts'
@@ -14,20 +14,20 @@ export interface SignerRpcDeps {
 
 export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDeps) {
   const signerService: Handlers<pb.SignerServiceServer> = {
-    verifyApiKey: rpc(service(), async (request: pb.VerifyApiKeyRequest) =>
+    verifyApiKey: rpc(serviceCaller(), async (request: pb.VerifyApiKeyRequest) =>
       signer.verifyApiKey(request.apiKey),
     ),
-    verifySignerSession: rpc(service(), async (request: pb.VerifySignerSessionRequest) =>
+    verifySignerSession: rpc(serviceCaller(), async (request: pb.VerifySignerSessionRequest) =>
       signer.verifySession(request.token),
     ),
-    getAccess: rpc(service(), async (request: pb.GetAccessRequest) => ({
+    getAccess: rpc(serviceCaller(), async (request: pb.GetAccessRequest) => ({
       access: await signer.access(request.clientId, request.externalUserId),
     })),
-    checkToken: rpc(service(), async ({ jti, loginId }: pb.CheckTokenRequest) => ({
+    checkToken: rpc(serviceCaller(), async ({ jti, loginId }: pb.CheckTokenRequest) => ({
       revoked: await signer.isRevoked(jti, loginId),
     })),
     watchInvalidations: streamRpc(
-      service(),
+      serviceCaller(),
       async (
         _request: pb.WatchInvalidationsRequest,
         emit: (message: pb.WatchInvalidationsResponse) => void,

@@ -1,7 +1,14 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { type M2mCaller, anyone, bearer, m2m, m2mSelf, operator } from '../rpc/callers.ts'
+import {
+  type M2mCaller,
+  serviceCaller,
+  bearer,
+  m2m,
+  oauthClient,
+  operator,
+} from '../rpc/callers.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
-import { rpcMany } from '../rpc/batched.ts'
+import { batchedRpc } from '../rpc/batched.ts'
 import type { KeyRotation } from './issuer/rotation.ts'
 import type { Tokens } from './service.ts'
 import type { SigningKeys } from './issuer/signing-keys.ts'
@@ -17,15 +24,15 @@ export function createTokensRpc({ tokens, signingKeys, rotation }: TokensRpcDeps
   const mint = ({ externalUserId, scope }: pb.MintUserTokenRequest, caller: M2mCaller) =>
     tokens.mintUser(caller, externalUserId, scope)
   const tokenService: Handlers<pb.TokenServiceServer> = {
-    issueMachineToken: rpc(m2mSelf(), async (request: pb.IssueMachineTokenRequest, caller) =>
+    issueMachineToken: rpc(oauthClient(), async (request: pb.IssueMachineTokenRequest, caller) =>
       tokens.issueMachine(caller, request.scope),
     ),
     mintUserToken: rpc(minter, mint),
-    mintUserTokens: rpcMany('tollgate.tokens.v1.TokenService/MintUserToken', minter, mint),
+    mintUserTokens: batchedRpc('tollgate.tokens.v1.TokenService/MintUserToken', minter, mint),
     exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller) =>
       tokens.exchangeApiKey(caller.token, request.clientId, request.scope),
     ),
-    getJwks: rpc(anyone(), async (_request: pb.GetJwksRequest) => ({
+    getJwks: rpc(serviceCaller(), async (_request: pb.GetJwksRequest) => ({
       keys: (await signingKeys.jwks()).map((jwk) => ({
         kty: jwk['kty'] ?? '',
         kid: jwk['kid'] ?? '',

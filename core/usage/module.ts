@@ -19,7 +19,7 @@ export interface UsageOthers {
 /** What was used: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
   platform: Platform,
-  { backend: { metered }, identity: { users } }: UsageOthers,
+  { backend: { requireMetering }, identity: { users } }: UsageOthers,
 ) {
   const { pool, log, metrics, now, invalidations, stopping } = platform
   const { sealingKey } = platform.config
@@ -39,7 +39,7 @@ export function createUsageModule(
     history: createHistory({ pool, users, sealingKey, now }),
     follow,
     findUser: createUserFinder(users),
-    metered,
+    requireMetering,
   })
   return { api: {}, services: [grpcService(UsageServiceService, usageService)] }
 }

@@ -1,5 +1,11 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
-import { type Caller, type Metered, type UserCaller, m2mBasic, user } from '../rpc/callers.ts'
+import {
+  type Caller,
+  type RequireMetering,
+  type UserCaller,
+  m2mBasic,
+  endUser,
+} from '../rpc/callers.ts'
 import { type Handlers, type StreamContext, rpc, streamRpc } from '../rpc/serve.ts'
 import type { Follow } from './feed/follow.ts'
 import type { History, HistoryQuery } from './history/history.ts'
@@ -12,12 +18,18 @@ export interface UsageRpcDeps {
   readonly history: History
   readonly follow: Follow
   readonly findUser: UserFinder
-  readonly metered: Metered
+  readonly requireMetering: RequireMetering
 }
 
-export function createUsageRpc({ usage, history, follow, findUser, metered }: UsageRpcDeps) {
-  const app = metered(m2mBasic())
-  const own = metered(user())
+export function createUsageRpc({
+  usage,
+  history,
+  follow,
+  findUser,
+  requireMetering,
+}: UsageRpcDeps) {
+  const app = requireMetering(m2mBasic())
+  const own = requireMetering(endUser())
 
   const usageService: Handlers<pb.UsageServiceServer> = {
     queryUsage: rpc(app, async (request: pb.QueryUsageRequest, caller) => {
@@ -104,11 +116,11 @@ type Emit = (message: pb.StreamUsageResponse) => void
 
 const streaming = <C extends Caller>(
   emit: Emit,
-  { writable, readmit, signal }: StreamContext<C>,
+  { writable, reauthorize, signal }: StreamContext<C>,
 ) => ({
   emit: (said: Parameters<typeof toSaid>[0]) => emit(toSaid(said)),
   writable,
-  readmit,
+  readmit: reauthorize,
   signal,
 })
 

@@ -1,21 +1,21 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
-import { operator, service } from '../../rpc/callers.ts'
+import { operator, serviceCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Accounts, LiveSession } from './accounts.ts'
 
 export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
   const accountService: Handlers<pb.AccountServiceServer> = {
-    logIn: rpc(service(), async (request: pb.LogInRequest) =>
+    logIn: rpc(serviceCaller(), async (request: pb.LogInRequest) =>
       renderBegun(await accounts.logIn(request.email, request.password)),
     ),
-    logInWithIdentity: rpc(service(), async (request: pb.LogInWithIdentityRequest) =>
+    logInWithIdentity: rpc(serviceCaller(), async (request: pb.LogInWithIdentityRequest) =>
       renderBegun(await accounts.logInWithIdentity(request)),
     ),
-    logOut: rpc(service(), async (request: pb.LogOutRequest) => {
+    logOut: rpc(serviceCaller(), async (request: pb.LogOutRequest) => {
       await accounts.logOut(request.sessionToken)
       return {}
     }),
-    getSession: rpc(service(), async (request: pb.GetSessionRequest) => ({
+    getSession: rpc(serviceCaller(), async (request: pb.GetSessionRequest) => ({
       session: render(await accounts.session(request.sessionToken)),
     })),
     createAccount: rpc(operator(), async (request: pb.CreateAccountRequest) =>
@@ -30,7 +30,7 @@ export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
       const { token, expiresAt } = await accounts.startReset(request.email)
       return { token, expiresAt: expiresAt.toISOString() }
     }),
-    resetPassword: rpc(service(), async (request: pb.ResetPasswordRequest) => {
+    resetPassword: rpc(serviceCaller(), async (request: pb.ResetPasswordRequest) => {
       await accounts.reset(request.token, request.password)
       return {}
     }),

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
-import { m2mOrMember, member, service, session } from '../../rpc/callers.ts'
+import { m2mOrMember, member, serviceCaller, session } from '../../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
 import { isClientId } from '../../platform/ids.ts'
@@ -120,7 +120,7 @@ export function createManagementRpc({
       await management.removeDomain(caller, request.id, context)
       return {}
     }),
-    checkOrigin: rpc(service(), async (request: pb.CheckOriginRequest) => {
+    checkOrigin: rpc(serviceCaller(), async (request: pb.CheckOriginRequest) => {
       const { clientId, origin } = request
       if (clientId !== undefined && !isClientId(clientId)) return { allowed: false }
       return { allowed: await management.knowsOrigin(origin, clientId ?? null) }

@@ -1,6 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
-import type { Context } from '../../rpc/serve.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import {
   type AppId,
@@ -30,12 +29,6 @@ export interface UsersDeps {
   readonly now: Now
   /** Tells the metering backend, where there is one, of a new user. */
   readonly emitCustomer?: EmitCustomer | undefined
-}
-
-/** Who did it, for the audit log. */
-export interface Actor {
-  readonly name: string
-  readonly context?: Context
 }
 
 /** End users of apps: provisioned, changed, ended; never deleted. */

@@ -3,7 +3,7 @@ import { ReconciliationServiceService } from '../../../proto/gen/ts-proto/tollga
 import { createOutbox } from '../../platform/outbox/outbox.ts'
 import { createOutboxRpc } from '../../platform/outbox/rpc.ts'
 import type { Platform } from '../../platform/platform.ts'
-import { createMetered } from '../../rpc/callers.ts'
+import { createRequireMetering } from '../../rpc/callers.ts'
 import { grpcService } from '../../rpc/serve.ts'
 import { createBackfill } from './backfill.ts'
 import type { BackendConfig } from './config.ts'
@@ -38,7 +38,7 @@ export function createBackendModule(
   }
 
   return {
-    api: { emitter, metered: createMetered(backend.requireAnswers) },
+    api: { emitter, requireMetering: createRequireMetering(backend.requireAnswers) },
     services: [
       grpcService(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
       grpcService(

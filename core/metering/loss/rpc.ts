@@ -1,13 +1,19 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
-import { type Metered, m2mBasic, operator } from '../../rpc/callers.ts'
+import { type RequireMetering, m2mBasic, operator } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Period } from './query.ts'
 import type { LossReports, SessionLoss } from './report.ts'
 import type { AppLoss, LossSums } from './store.ts'
 
-export function createLossRpc({ losses, metered }: { losses: LossReports; metered: Metered }) {
+export function createLossRpc({
+  losses,
+  requireMetering,
+}: {
+  losses: LossReports
+  requireMetering: RequireMetering
+}) {
   const lossService: Handlers<pb.LossServiceServer> = {
-    listLoss: rpc(metered(m2mBasic()), async (request: pb.ListLossRequest, caller) => {
+    listLoss: rpc(requireMetering(m2mBasic()), async (request: pb.ListLossRequest, caller) => {
       const { startDate, endDate, cursor, limit } = request
       const found = await losses.ofApp(caller.appId, { startDate, endDate, cursor, limit })
       return {

@@ -11,20 +11,20 @@ export interface OutboxFigures {
 export function createOutboxMetrics(registry: Metrics, figures: OutboxFigures) {
   const registers = [registry]
   const deliveries = new Counter({
-    name: 'outbox_deliveries_total',
+    name: 'tollgate_outbox_deliveries_total',
     help: 'Things that reached the other system, by kind',
     labelNames: ['kind'],
     registers,
   })
   const failures = new Counter({
-    name: 'outbox_failures_total',
+    name: 'tollgate_outbox_failures_total',
     help: 'Deliveries of a row that failed, by kind and how',
     labelNames: ['kind', 'how'],
     registers,
   })
   registry.registerMetric(
     new Gauge({
-      name: 'outbox_age_seconds',
+      name: 'tollgate_outbox_age_seconds',
       help: 'Age of the oldest row that waits',
       registers: [],
       collect() {
@@ -37,7 +37,7 @@ export function createOutboxMetrics(registry: Metrics, figures: OutboxFigures) {
   )
   registry.registerMetric(
     new Gauge({
-      name: 'outbox_rows',
+      name: 'tollgate_outbox_rows',
       help: 'Rows that wait to be delivered, and rows set aside for an operator',
       labelNames: ['state'],
       registers: [],

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { audit } from '../../platform/audit.ts'
-import type { Actor } from '../../identity/users/users.ts'
+import type { Actor } from '../../platform/audit.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'

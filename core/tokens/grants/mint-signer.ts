@@ -1,6 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
-import type { Actor, Users } from '../../identity/users/users.ts'
+import type { Users } from '../../identity/users/users.ts'
+import type { Actor } from '../../platform/audit.ts'
 import { authId, parseExternalUserId } from '../../platform/ids.ts'
 import type { Journal } from './journal.ts'
 import { type SignerTokens, requireTargets, signerTargets } from './signer-token.ts'

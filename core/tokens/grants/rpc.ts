@@ -1,8 +1,14 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
-import { anyone, m2m, m2mSelf, optionalClient, user } from '../../rpc/callers.ts'
+import {
+  actorOf,
+  serviceCaller,
+  m2m,
+  oauthClient,
+  optionalOauthClient,
+  endUser,
+} from '../../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
-import { actor } from '../../identity/rpc.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Introspection } from '../revocation/introspection.ts'
@@ -33,33 +39,38 @@ export interface GrantsRpcDeps {
 export function createGrantsRpc(deps: GrantsRpcDeps) {
   const { sessions } = deps
   const grantService: Handlers<pb.GrantServiceServer> = {
-    exchangeToken: rpc(optionalClient(), deps.tokenExchange.exchange),
-    mintSignerToken: rpc(m2mSelf(), async (request: pb.MintSignerTokenRequest, caller, context) =>
-      deps.mintSigner.mint(caller, request, actor(caller, context)),
+    exchangeToken: rpc(optionalOauthClient(), deps.tokenExchange.exchange),
+    mintSignerToken: rpc(
+      oauthClient(),
+      async (request: pb.MintSignerTokenRequest, caller, context) =>
+        deps.mintSigner.mint(caller, request, actorOf(caller, context)),
     ),
-    redeemDeviceCode: rpc(anyone(), async (request: pb.RedeemDeviceCodeRequest) => ({
+    redeemDeviceCode: rpc(serviceCaller(), async (request: pb.RedeemDeviceCodeRequest) => ({
       tokens: await deps.deviceCode.redeem(request),
     })),
-    redeemAuthorizationCode: rpc(anyone(), async (request: pb.RedeemAuthorizationCodeRequest) => ({
-      tokens: await deps.authorizationCode.redeem(request),
-    })),
+    redeemAuthorizationCode: rpc(
+      serviceCaller(),
+      async (request: pb.RedeemAuthorizationCodeRequest) => ({
+        tokens: await deps.authorizationCode.redeem(request),
+      }),
+    ),
     redeemRefreshToken: rpc(
-      anyone(),
+      serviceCaller(),
       async ({ clientId, refreshToken, scope }: pb.RedeemRefreshTokenRequest) => ({
         tokens: await deps.refreshToken.redeem({ clientId, refreshToken, scope }),
       }),
     ),
-    introspectToken: rpc(m2mSelf(), async (request: pb.IntrospectTokenRequest, caller) =>
+    introspectToken: rpc(oauthClient(), async (request: pb.IntrospectTokenRequest, caller) =>
       deps.introspection.introspect(caller, request.token),
     ),
     revokeToken: rpc(
-      optionalClient(),
+      optionalOauthClient(),
       async ({ token, clientId }: pb.RevokeTokenRequest, client, context) => {
         await deps.revocation.revoke({ token, clientId }, client, context)
         return {}
       },
     ),
-    getUserInfo: rpc(user(), async (_request: pb.GetUserInfoRequest, caller) => {
+    getUserInfo: rpc(endUser(), async (_request: pb.GetUserInfoRequest, caller) => {
       if (!caller.scopes.includes('openid'))
         throw new DomainError('SCOPE_MISSING', 'the token lacks the scope openid')
       const account = /^user:(.+)$/.exec(caller.externalUserId)?.[1] ?? null
@@ -72,7 +83,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
       }
     }),
     exchangeDeviceToken: rpc(
-      anyone(),
+      serviceCaller(),
       async (request: pb.ExchangeDeviceTokenRequest, _caller, context) =>
         deps.deviceToken.exchange(request, context),
     ),
@@ -102,7 +113,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     revokeSignerSession: rpc(
       m2m('users:write'),
       async (request: pb.RevokeSignerSessionRequest, caller, context) => {
-        const revokedAt = await sessions.revoke(caller, request, actor(caller, context))
+        const revokedAt = await sessions.revoke(caller, request, actorOf(caller, context))
         return {
           revokedAt: revokedAt.toISOString(),
           effectiveBy: addSeconds(revokedAt, deps.revocationBoundSeconds).toISOString(),

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { ClientCaller } from '../../rpc/callers.ts'
-import type { Actor } from '../../identity/users/users.ts'
+import type { Actor } from '../../platform/audit.ts'
 import { type AppId, appId, isClientId } from '../../platform/ids.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
 import { isSecret } from '../../lib/crypto.ts'

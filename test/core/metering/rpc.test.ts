@@ -29,9 +29,9 @@ function call<Request, Response>(
   request: Request,
   token = serviceToken,
 ): Promise<Response> {
-  const shown = { serviceToken: token, authorization: undefined, session: undefined }
+  const credentials = { serviceToken: token, authorization: undefined, session: undefined }
   return handler.unary(
-    { request, shown, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } },
+    { request, credentials, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } },
     deps,
   )
 }

@@ -109,10 +109,10 @@ describe('the outbox', () => {
     expect(batches.flat().filter((text) => text === 'bad')).toHaveLength(8)
     expect(new Set(batches.flat()).size).toBe(14)
     const text = await metrics.metrics()
-    expect(text).toMatch(/outbox_rows\{state="set_aside".*\} 1\n/)
-    expect(text).toMatch(/outbox_rows\{state="waiting".*\} 0\n/)
-    expect(text).toMatch(/outbox_deliveries_total\{kind="post".*\} 13\n/)
-    expect(text).toMatch(/outbox_failures_total\{kind="post",how="refused".*\} 8\n/)
+    expect(text).toMatch(/tollgate_outbox_rows\{state="set_aside".*\} 1\n/)
+    expect(text).toMatch(/tollgate_outbox_rows\{state="waiting".*\} 0\n/)
+    expect(text).toMatch(/tollgate_outbox_deliveries_total\{kind="post".*\} 13\n/)
+    expect(text).toMatch(/tollgate_outbox_failures_total\{kind="post",how="refused".*\} 8\n/)
     expect(await retrySetAside(pool, clock.now())).toBe(1)
     expect(await rows()).toMatchObject([{ attempts: 0, set_aside_at: null }])
   })
@@ -129,7 +129,7 @@ describe('the outbox', () => {
       { attempts: 0, last_error: 'away', set_aside_at: null },
       { attempts: 0 },
     ])
-    expect(await metrics.metrics()).toMatch(/outbox_age_seconds\{.*\} 1200\n/)
+    expect(await metrics.metrics()).toMatch(/tollgate_outbox_age_seconds\{.*\} 1200\n/)
   })
 
   it('blames a row that the far end breaks over only when others arrive', async () => {

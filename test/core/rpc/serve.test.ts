@@ -1,7 +1,7 @@
 import { connect as connectHttp2, constants } from 'node:http2'
 import { Metadata, credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Authenticator, service } from '../../../core/rpc/callers.ts'
+import { type Authenticator, serviceCaller } from '../../../core/rpc/callers.ts'
 import { correlationHeader, serviceTokenHeader } from '../../../core/lib/grpc.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
@@ -718,7 +718,7 @@ describe('a stream whose reader does not keep up', () => {
       metrics: createMetrics('core'),
     }
     const watchInvalidations = streamRpc(
-      service(),
+      serviceCaller(),
       async (
         _request: WatchInvalidationsRequest,
         emit: (message: WatchInvalidationsResponse) => void,
@@ -731,7 +731,7 @@ describe('a stream whose reader does not keep up', () => {
         done.resolve()
       },
     )
-    const never = rpc(service(), async () => {
+    const never = rpc(serviceCaller(), async () => {
       throw new Error('not asked for')
     })
     const signer = grpcService(SignerServiceService, {
@@ -766,7 +766,7 @@ describe('a stream whose reader does not keep up', () => {
       metrics: createMetrics('core'),
     }
     const watchInvalidations = streamRpc(
-      service(),
+      serviceCaller(),
       async (
         _request: WatchInvalidationsRequest,
         emit: (message: WatchInvalidationsResponse) => void,
@@ -777,7 +777,7 @@ describe('a stream whose reader does not keep up', () => {
         }
       },
     )
-    const never = rpc(service(), async () => {
+    const never = rpc(serviceCaller(), async () => {
       throw new Error('not asked for')
     })
     const signer = grpcService(SignerServiceService, {
