@@ -8,10 +8,7 @@ import {
 import { readIdentity } from './identity/config.ts'
 import { maxSecretBytes } from './http/caller.ts'
 
-/**
- * Everything the sidecar is told from outside, read once. Seconds and atto-dollars are in the
- * names.
- */
+/** The sidecar's settings, read once. Units are in the names. */
 export type SidecarConfig = ReturnType<typeof readSidecarConfig>
 
 export function readSidecarConfig(env: EnvReader) {
@@ -94,7 +91,7 @@ function readAccess(env: EnvReader) {
 
 const mebibyte = 1024 * 1024
 
-/** Null: nothing is kept here, and events are acknowledged when core has them. */
+/** Null without a spool: events are then acknowledged when core has them. */
 function readSpool(env: EnvReader) {
   const directory = env.optional('SPOOL_DIR', {
     meaning:
@@ -103,7 +100,7 @@ function readSpool(env: EnvReader) {
   const maxBytes = env.integer('SPOOL_MAX_BYTES', {
     meaning: 'Disk that the spool may take; when it is full, pushes are refused with 503.',
     fallback: String(1024 * mebibyte),
-    // Less would not hold the largest push.
+    // A smaller spool would not hold the largest push.
     min: 8 * mebibyte,
     max: 64 * 1024 * mebibyte,
   })
@@ -117,7 +114,7 @@ const ceilings = {
 } as const
 const units = { live: 'second', lv2v: '720p-pixel-second', fixed: 'unit' } as const
 
-/** Wei for a unit by session type, as canonical digits; absent for no ceiling. */
+/** Price ceilings in wei for a unit by session type, as canonical digits; absent for none. */
 function readMaxPrice(env: EnvReader): Readonly<Partial<Record<keyof typeof ceilings, string>>> {
   const read = (type: keyof typeof ceilings): string | undefined => {
     const name = ceilings[type]

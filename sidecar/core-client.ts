@@ -24,7 +24,7 @@ export interface CoreOptions {
   readonly token: string
 }
 
-// Two calls in a row stay below the two seconds in which the signer is promised an answer.
+// Two calls in a row stay below two seconds, our promise to the signer.
 const lookupMs = 800
 const ingestMs = 8_000
 
@@ -37,8 +37,8 @@ const channel = {
 }
 
 /**
- * What the sidecar asks core. Every call has a deadline; a refusal is a DomainError, an outage
- * UNAVAILABLE.
+ * The RPCs of core that the sidecar calls. Every call has a deadline. A refusal throws its
+ * DomainError, an outage one with UNAVAILABLE.
  */
 export function createCoreClient({ target, token }: CoreOptions) {
   const credentials = ChannelCredentials.createInsecure()
@@ -61,7 +61,7 @@ export function createCoreClient({ target, token }: CoreOptions) {
   const verifySignerSession = (session: string): Promise<VerifySignerSessionResponse> =>
     callSession({ token: session }, lookup)
 
-  /** True when the JWT was revoked, or its login has ended. */
+  /** True when the JWT or its login was revoked. */
   const checkToken = async (jti: string, loginId: string): Promise<boolean> =>
     (await callToken({ jti, loginId }, lookup)).revoked
 
@@ -91,7 +91,7 @@ export function createCoreClient({ target, token }: CoreOptions) {
     return signer.watchInvalidations({}, metadata)
   }
 
-  /** True when a connection stands or can be made within `withinMs`. */
+  /** True when there is a connection or one can be made within `withinMs`. */
   function ready(withinMs: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     signer.waitForReady(Date.now() + withinMs, (error) => resolve(!error))

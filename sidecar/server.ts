@@ -1,32 +1,32 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http'
-import { listen } from '../core/lib/http.ts'
+import { type Listening, listen } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { type Now, systemNow } from '../core/lib/time.ts'
-import { createAccessBook } from './accounts/access.ts'
-import { createAuthorizer } from './authorize/decision.ts'
-import { type Cache, createMemoryCache, createRedisCache } from './identity/cache.ts'
+import { type AccessBook, createAccessBook } from './accounts/access.ts'
+import { createSessionCalls } from './accounts/session.ts'
+import { createAuthorizer, maxPriceMembers } from './authorize/decision.ts'
+import { createWebhook } from './authorize/webhook.ts'
 import type { SidecarConfig } from './config.ts'
-import { createCoreClient } from './core-client.ts'
-import { createEventsHandler } from './events/handler.ts'
+import { type CoreClient, createCoreClient } from './core-client.ts'
 import { createForwarding } from './events/forwarding.ts'
-import { createIdentities } from './identity/identities.ts'
-import { createInvalidations } from './invalidation/invalidations.ts'
-import { createKeyDirectory } from './identity/key-directory.ts'
-import { createMarks } from './identity/versions.ts'
-import { createMeters } from './metrics.ts'
-import { maxPriceMembers } from './authorize/price-ceiling.ts'
-import { createElapsed } from './accounts/session-billing.ts'
-import { createRevokedTokens } from './identity/revoked-tokens.ts'
-import { createRouter } from './http/router.ts'
-import { createCallerCheck } from './http/caller.ts'
-import { openSpool } from './spool/spool.ts'
+import { createEventsHandler } from './events/handler.ts'
 import { createUsagePushes } from './events/usage-push.ts'
+import { createCallerCheck } from './http/caller.ts'
+import { type Routes, createRouter } from './http/router.ts'
+import { type Cache, createMemoryCache, createRedisCache } from './identity/cache.ts'
+import { type Versions, createVersions } from './identity/cached-state.ts'
+import { type Identities, createIdentities } from './identity/identities.ts'
+import { createKeyDirectory } from './identity/key-directory.ts'
+import { type RevokedTokens, createRevokedTokens } from './identity/revoked-tokens.ts'
 import { type KeyShape, serviceKeys } from './identity/verifiers/api-key.ts'
 import { selectVerifier } from './identity/verifiers/select.ts'
-import { createWebhook } from './authorize/webhook.ts'
+import { createInvalidations } from './invalidation/invalidations.ts'
+import { type SidecarMetrics, createSidecarMetrics } from './metrics.ts'
+import { openSpool } from './spool/spool.ts'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
+type Readiness = Readonly<Record<string, boolean>>
 
 export interface SidecarDeps {
   readonly log: Log
@@ -39,10 +39,7 @@ export interface SidecarDeps {
 export interface Sidecar {
   readonly url: string
   readonly port: number
-  /**
-   * The decision call, for whoever mounts it elsewhere: authenticates its caller, reads the
-   * body, answers.
-   */
+  /** The decision call, to be mounted elsewhere too. It authenticates its caller, reads and answers. */
   readonly webhook: Handler
   /** Which of its dependencies answer. */
   ready(): Promise<Record<string, boolean>>
@@ -50,164 +47,236 @@ export interface Sidecar {
   stop(): Promise<void>
 }
 
-const entries = 100_000
+/** A part of the sidecar: what it offers to later parts, its readiness, and how it stops. */
+interface Part<Api> {
+  readonly api: Api
+  readonly ready?: () => Promise<Readiness>
+  readonly stop?: () => Promise<void> | void
+}
+
+/** What all parts share. */
+interface Context {
+  readonly config: SidecarConfig
+  readonly log: Log
+  readonly now: Now
+  readonly registry: Metrics
+  readonly metrics: SidecarMetrics
+  readonly keyShape: KeyShape
+}
+
+const maxEntries = 100_000
 const drainMs = 2_500
 const readyMs = 250
 
 /**
- * Starts the sidecar. Rejects with one clear line when its port is taken or its verifier cannot
- * be loaded.
+ * Starts the parts of the sidecar in order. Rejects with one clear line when its port is taken or a
+ * part cannot start; the parts before it are then stopped.
  */
 export async function startSidecar(config: SidecarConfig, deps: SidecarDeps): Promise<Sidecar> {
-  const parts = await createParts(config, deps)
-  const server = createHttpServer(config, parts)
-  const { host, port } = config.listen
-  const listening = await listen(server, { host, port, setting: 'SIDECAR_PORT' }).catch(
-    async (error: unknown) => {
-      await parts.stop()
-      throw error
-    },
-  )
+  const { log, now = systemNow, metrics: registry, keyShape = serviceKeys } = deps
+  const metrics = createSidecarMetrics(registry)
+  const context = { config, log, now, registry, metrics, keyShape }
+  const parts = createPartList()
+  const { listening, webhook } = await startParts(context, parts).catch(async (error: unknown) => {
+    await parts.stop()
+    throw error
+  })
   let stopping: Promise<void> | null = null
-  const stop = (): Promise<void> => (stopping ??= listening.stop(drainMs).then(parts.stop))
   return {
     url: listening.url,
     port: listening.port,
-    webhook: parts.webhook,
+    webhook,
     ready: parts.ready,
-    stop,
+    stop: () => (stopping ??= parts.stop()),
   }
 }
 
-async function createParts(
-  config: SidecarConfig,
-  { log, metrics, now = systemNow, keyShape }: SidecarDeps,
-) {
-  const { identity, redisUrl, signingTtlSeconds } = config
-  const core = createCoreClient(config.core)
-  const cache: Cache =
-    redisUrl === undefined
-      ? createMemoryCache({ max: entries })
-      : createRedisCache({ url: redisUrl, log })
-  const meters = createMeters(metrics)
-  const marks = createMarks({ max: entries })
-  const access = createAccessBook({
-    core,
-    marks,
-    ttlSeconds: config.access.ttlSeconds,
-    minimum: config.access.minimumUsdNanos,
-    lagSeconds: config.access.lagSeconds,
-    max: entries,
-    now,
-  })
-  const lookup = createKeyDirectory({
-    core,
-    cache,
-    access,
-    marks,
-    meters,
-    issuer: identity.ownIssuer,
-    ttlSeconds: identity.ttlSeconds,
-    now,
-  })
-  const revokedTokens = createRevokedTokens({
-    core,
-    ttlSeconds: identity.ttlSeconds,
-    max: entries,
-    now,
-  })
-  const verify = await selectVerifier({
-    config: identity,
-    core,
-    lookup,
-    shape: keyShape ?? serviceKeys,
-    revokedTokens,
-    now,
-  })
-  const spool =
-    config.spool &&
-    (await openSpool({
-      ...config.spool,
-      metrics,
-      log,
-      now,
-      deliver: core.ingestEvents,
-      onDelivered: meters.forwarded,
-      onFailed: () => meters.failed('core'),
-    }))
-  const identities = createIdentities({ verify, access, marks, max: entries, log, now })
-  const elapsed = createElapsed({ max: entries })
-  const invalidations = createInvalidations({
-    core,
-    redisUrl,
-    cache,
-    marks,
-    revokedTokens,
-    tombstoneSeconds: identity.ttlSeconds,
-    log,
-  })
-  meters.watchMoney(access.money)
-  meters.watchSizes(() => ({
-    ...identities.sizes(),
-    access: access.size(),
-    sessions: elapsed.size(),
-  }))
-  const maxPrice = maxPriceMembers(config.maxPrice)
-  const authorize = createAuthorizer({
-    identities,
-    access,
-    elapsed,
-    signingTtlSeconds,
-    maxPrice,
-    meters,
-    log,
-    now,
-  })
-  const isKnownCaller = createCallerCheck(config.webhookSecrets)
-  const webhook = createWebhook({
-    authorize,
-    isKnownCaller,
-    maxInFlight: config.maxInFlight,
-    meters,
-    log,
-  })
-  const events = createEventsHandler({
-    keeper: spool ?? createForwarding({ core, meters }),
-    complete: createUsagePushes({ now }),
-    isKnownCaller,
-    log,
-  })
+async function startParts(context: Context, parts: PartList) {
+  const { core, cache } = parts.add(createConnections(context))
+  const { versions, access } = parts.add(createAccounts(context, core))
+  const state = { core, cache, versions, access }
+  const { identities, revokedTokens } = parts.add(await createIdentityPart(context, state))
+  const events = parts.add(await createEvents(context, core))
+  parts.add(createInvalidationLinks(context, { ...state, revokedTokens }))
+  const webhook = parts.add(createAuthorize(context, { identities, access }))
+  const routes = { webhook, events, ready: parts.ready }
+  const listening = parts.add(await startListener(context, routes))
+  return { listening, webhook }
+}
+
+/** Parts in the order of their start; they stop in reverse, each after the one before it. */
+function createPartList() {
+  const parts: Part<unknown>[] = []
+
+  function add<Api>(part: Part<Api>): Api {
+    parts.push(part)
+    return part.api
+  }
 
   async function ready(): Promise<Record<string, boolean>> {
-    const [coreAnswers, cacheAnswers] = await Promise.all([core.ready(readyMs), cache.ready()])
-    return {
-      core: coreAnswers,
-      ...(redisUrl !== undefined && { redis: cacheAnswers }),
-      ...(spool && { spool: !spool.isFull() }),
-    }
+    const answers = await Promise.all(parts.map((part) => part.ready?.()))
+    return Object.assign({}, ...answers)
   }
 
   async function stop(): Promise<void> {
-    invalidations.stop()
-    await spool?.stop()
+    for (const part of parts.toReversed()) await part.stop?.()
+  }
+
+  return { add, ready, stop }
+}
+
+type PartList = ReturnType<typeof createPartList>
+
+/** Connections to core and to the cache that sidecars share. */
+function createConnections({
+  config,
+  log,
+}: Context): Part<{ readonly core: CoreClient; readonly cache: Cache }> {
+  const { redisUrl } = config
+  const core = createCoreClient(config.core)
+  const cache =
+    redisUrl === undefined
+      ? createMemoryCache({ max: maxEntries })
+      : createRedisCache({ url: redisUrl, log })
+
+  async function ready(): Promise<Readiness> {
+    const [coreAnswers, cacheAnswers] = await Promise.all([core.ready(readyMs), cache.ready()])
+    return { core: coreAnswers, ...(redisUrl !== undefined && { redis: cacheAnswers }) }
+  }
+
+  async function stop(): Promise<void> {
     core.stop()
     await cache.stop()
   }
 
-  return { webhook, events, ready, stop }
+  return { api: { core, cache }, ready, stop }
 }
 
-function createHttpServer(
-  config: SidecarConfig,
-  parts: Awaited<ReturnType<typeof createParts>>,
-): Server {
-  // The signer keeps idle connections for 90 s; a shorter life here would let it write into a dying
-  // one.
+/** The accounts of users, and the versions by which cached state becomes stale. */
+function createAccounts(
+  { config, metrics, now }: Context,
+  core: CoreClient,
+): Part<{ readonly versions: Versions; readonly access: AccessBook }> {
+  const { ttlSeconds, minimumUsdNanos, lagSeconds } = config.access
+  const versions = createVersions({ max: maxEntries })
+  const limits = { ttlSeconds, minimum: minimumUsdNanos, lagSeconds, max: maxEntries }
+  const access = createAccessBook({ core, versions, ...limits, now })
+  metrics.watchMoney(access.money)
+  return { api: { versions, access } }
+}
+
+interface State {
+  readonly core: CoreClient
+  readonly cache: Cache
+  readonly versions: Versions
+  readonly access: AccessBook
+}
+
+/** The verifier of the configured mode, and the identities that it verified. */
+async function createIdentityPart(
+  { config: { identity }, log, now, metrics, keyShape }: Context,
+  { core, cache, versions, access }: State,
+): Promise<Part<{ readonly identities: Identities; readonly revokedTokens: RevokedTokens }>> {
+  const { ttlSeconds, ownIssuer: issuer } = identity
+  const bounds = { ttlSeconds, now }
+  const lookup = createKeyDirectory({ core, cache, access, versions, metrics, issuer, ...bounds })
+  const revokedTokens = createRevokedTokens({ core, max: maxEntries, ...bounds })
+  const verify = await selectVerifier({
+    config: identity,
+    core,
+    lookup,
+    shape: keyShape,
+    revokedTokens,
+    now,
+  })
+  const identities = createIdentities({ verify, access, versions, max: maxEntries, log, now })
+  return { api: { identities, revokedTokens } }
+}
+
+/** Direct mode: the events that the signer pushes, kept in the spool where there is one. */
+async function createEvents(
+  { config, log, now, registry, metrics }: Context,
+  core: CoreClient,
+): Promise<Part<Handler>> {
+  const spool =
+    config.spool &&
+    (await openSpool({
+      ...config.spool,
+      metrics: registry,
+      log,
+      now,
+      deliver: core.ingestEvents,
+      onDelivered: metrics.countEvents,
+      onFailed: () => metrics.countFailure('core'),
+    }))
+  const api = createEventsHandler({
+    sink: spool ?? createForwarding({ core, metrics }),
+    complete: createUsagePushes({ now }),
+    isKnownCaller: createCallerCheck(config.webhookSecrets),
+    log,
+  })
+  return spool
+    ? { api, ready: async () => ({ spool: !spool.isFull() }), stop: spool.stop }
+    : { api }
+}
+
+/** The links over which core says that cached state is stale. */
+function createInvalidationLinks(
+  { config, log }: Context,
+  state: State & { readonly revokedTokens: RevokedTokens },
+): Part<null> {
+  const { core, cache, versions, revokedTokens } = state
+  const invalidations = createInvalidations({
+    core,
+    redisUrl: config.redisUrl,
+    cache,
+    versions,
+    revokedTokens,
+    tombstoneSeconds: config.identity.ttlSeconds,
+    log,
+  })
+  return { api: null, stop: invalidations.stop }
+}
+
+/** The decision call. */
+function createAuthorize(
+  { config, log, now, metrics }: Context,
+  { identities, access }: { readonly identities: Identities; readonly access: AccessBook },
+): Part<Handler> {
+  const { signingTtlSeconds, maxInFlight, webhookSecrets } = config
+  const sessionCalls = createSessionCalls({ max: maxEntries })
+  const sizes = () => ({ access: access.size(), sessions: sessionCalls.size() })
+  metrics.watchSizes(() => ({ ...identities.sizes(), ...sizes() }))
+  const authorize = createAuthorizer({
+    identities,
+    access,
+    sessionCalls,
+    signingTtlSeconds,
+    maxPrice: maxPriceMembers(config.maxPrice),
+    metrics,
+    log,
+    now,
+  })
+  const isKnownCaller = createCallerCheck(webhookSecrets)
+  return { api: createWebhook({ authorize, isKnownCaller, maxInFlight, metrics, log }) }
+}
+
+/** The listener, whose stop lets running requests finish. */
+async function startListener({ config }: Context, routes: Routes): Promise<Part<Listening>> {
+  const { host, port, maxConnections } = config.listen
+  const server = createHttpServer(routes)
+  server.maxConnections = maxConnections
+  const listening = await listen(server, { host, port, setting: 'SIDECAR_PORT' })
+  return { api: listening, stop: () => listening.stop(drainMs) }
+}
+
+function createHttpServer(routes: Routes): Server {
+  // The signer keeps idle connections for 90 s; with a shorter time-out here it could write into a
+  // connection that is being closed.
   const server = createServer(
     { keepAliveTimeout: 120_000, headersTimeout: 125_000, requestTimeout: 130_000 },
-    createRouter(parts),
+    createRouter(routes),
   )
-  server.maxConnections = config.listen.maxConnections
   server.on('clientError', (_error, socket) => {
     if (socket.writable)
       socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')

@@ -1,43 +1,40 @@
-import { DomainError } from '../../proto/errors.ts'
-import type { Access } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { ethRate } from '../../core/lib/money.ts'
 import type { Now } from '../../core/lib/time.ts'
-import { createBoundedMap } from '../identity/bounded-map.ts'
-import type { CoreClient } from '../core-client.ts'
-import type { Marks } from '../identity/versions.ts'
+import { DomainError } from '../../proto/errors.ts'
+import type { Access } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { type Refusal, refusals } from '../authorize/refusals.ts'
-import { createSingleFlight } from '../identity/single-flight.ts'
-import { type Owner, nanosPerWei } from './session-billing.ts'
-import { type Tab, createTabs, nanosDown } from './pending-spend.ts'
-import type { Who } from '../identity/bound-identity.ts'
+import type { CoreClient } from '../core-client.ts'
+import type { BoundIdentity } from '../identity/bound-identity.ts'
+import { type Versions, createBoundedMap, createSingleFlight } from '../identity/cached-state.ts'
+import { type PendingSpend, createPendingSpending, nanosDown } from './pending-spend.ts'
+import { type SessionOwner, nanosPerWei } from './session.ts'
 
 /**
- * One user here: what may be spent, as core said it last and as it has been used since. Changed in
- * place: whoever holds it sees what is true now.
+ * What one user may spend, as core said it last and less what was spent here since. Changed in
+ * place, so that every holder of it sees the present state.
  */
-export interface Account extends Owner {
+export interface Account extends SessionOwner {
   /** Set when the user may not spend at all. */
   refusal: Refusal | null
   /** Unix seconds; a token issued before is void. */
   validAfter: number
   /** Nano-dollars for one wei. */
   rate: number | null
-  /** Nano-dollars left of what core said; below zero it must be asked again. */
+  /** Nano-dollars left of what core said; below zero core must answer again. */
   left: number
-  /** What was spent here, until it shows in core's figures. */
-  readonly tab: Tab
+  readonly pendingSpend: PendingSpend
   userId: string
-  /** Unix milliseconds until which this may be used; 0 when core was never asked. */
+  /** Unix milliseconds until which this may be used; 0 before core's first answer. */
   until: number
-  /** The point in the order of invalidations at which it was read. */
-  since: number
-  /** Set when there was no room for it any more: what is spent from it now, nobody sees. */
-  forgotten: boolean
+  /** The version of cached state at which it was read. */
+  version: number
+  /** Set when it was evicted: what is spent from it now is counted nowhere. */
+  evicted: boolean
 }
 
 export interface AccessOptions {
   readonly core: Pick<CoreClient, 'getAccess'>
-  readonly marks: Marks
+  readonly versions: Versions
   readonly ttlSeconds: number
   /** Nano-dollars. */
   readonly minimum: number
@@ -47,21 +44,24 @@ export interface AccessOptions {
   readonly now: Now
 }
 
-/** What is left after a call of unknown cost: core must be asked again. */
-export const unknown = -1
+/** What is left after a call of unknown cost: core must answer again. */
+export const unknownBalance = -1
 const refusedMs = 1_000
-const unknownAppMs = 5_000
+const unknownUserMs = 5_000
 
-/** The access of users, for seconds and for as much money as core said they have. */
+/** The access of users, kept for seconds and for as much money as core said they have. */
 export function createAccessBook(options: AccessOptions) {
-  const { core, marks, ttlSeconds, minimum, max, now } = options
+  const { core, versions, ttlSeconds, minimum, max, now } = options
   const accounts = createBoundedMap<Account>({
     max,
-    forgotten: (account) => void (account.forgotten = true),
+    onEvict: (account) => void (account.evicted = true),
   })
   const totals = { allowed: 0, missing: 0 }
-  const tabs = createTabs(options.lagSeconds * 1000, (nanos) => void (totals.missing += nanos))
-  const once = createSingleFlight<Account>()
+  const pendingSpending = createPendingSpending(
+    options.lagSeconds * 1000,
+    (nanos) => void (totals.missing += nanos),
+  )
+  const singleFlight = createSingleFlight<Account>()
 
   /** The account of a user, opened at the first call. */
   function accountOf(authId: string): Account {
@@ -74,46 +74,47 @@ export function createAccessBook(options: AccessOptions) {
       validAfter: 0,
       rate: null,
       left: 0,
-      tab: tabs.open(0n, now().getTime()),
+      pendingSpend: pendingSpending.open(0n, now().getTime()),
       userId: '',
       until: 0,
-      since: 0,
-      forgotten: false,
+      version: 0,
+      evicted: false,
     }
     accounts.set(authId, account)
     return account
   }
 
   /** True while what is known of the account may be used. */
-  const isKnown = ({ until, userId, since }: Account, at: number): boolean =>
-    until > at && !marks.isStale(userId, since)
+  const isCurrent = ({ until, userId, version }: Account, at: number): boolean =>
+    until > at && !versions.isStale(userId, version)
 
-  /** Asks core, once for all who ask at the same time. Throws when core does not answer. */
-  const fetch = (who: Who): Promise<Account> => once(who.authId, () => fetchNow(who))
+  /** Asks core, once for all callers at the same time. Throws when core does not answer. */
+  const fetch = (identity: BoundIdentity): Promise<Account> =>
+    singleFlight(identity.authId, () => fetchNow(identity))
 
-  async function fetchNow({ authId, clientId, externalUserId }: Who): Promise<Account> {
-    const since = marks.point()
+  async function fetchNow({ authId, clientId, externalUserId }: BoundIdentity): Promise<Account> {
+    const version = versions.current()
     try {
-      return keep(authId, await core.getAccess({ clientId, externalUserId }), since)
+      return update(authId, await core.getAccess({ clientId, externalUserId }), version)
     } catch (error) {
       if (!isAboutTheUser(error)) throw error
-      const until = now().getTime() + unknownAppMs
-      const unknown = { refusal: refusals.invalidIdentity, validAfter: 0, rate: null, left: 0 }
-      return Object.assign(accountOf(authId), { ...unknown, userId: '', until, since })
+      const until = now().getTime() + unknownUserMs
+      const nothing = { refusal: refusals.invalidIdentity, validAfter: 0, rate: null, left: 0 }
+      return Object.assign(accountOf(authId), { ...nothing, userId: '', until, version })
     }
   }
 
-  /** Takes in what core said at `since`, a point in the order of invalidations. */
-  function keep(authId: string, access: Access, since: number): Account {
+  /** Stores core's answer, whose read began at `version`. */
+  function update(authId: string, access: Access, version: number): Account {
     const at = now().getTime()
     const account = accountOf(authId)
-    // Asked for anew, it is the last to be forgotten.
+    // Set again, so that it is the last to be evicted.
     accounts.set(authId, account)
-    const consumed = attosOf(access.consumedUsdAttos)
-    const rate = access.usdAttosPerEth === undefined ? 0n : attosOf(access.usdAttosPerEth)
-    // Core's figure lags behind the stream of events: what it cannot know of yet is spent already.
-    const pending = tabs.pending(account.tab, consumed, at)
-    const left = nanosDown(attosOf(access.remainingUsdAttos)) - pending
+    const consumed = parseAttos(access.consumedUsdAttos)
+    const rate = access.usdAttosPerEth === undefined ? 0n : parseAttos(access.usdAttosPerEth)
+    // Core's figure lags behind the stream of events, so what is pending counts as spent.
+    const pending = pendingSpending.amount(account.pendingSpend, consumed, at)
+    const left = nanosDown(parseAttos(access.remainingUsdAttos)) - pending
     const refusal = refusalOf(access, left)
     return Object.assign(account, {
       refusal,
@@ -122,34 +123,34 @@ export function createAccessBook(options: AccessOptions) {
       left,
       userId: access.userId,
       until: at + (refusal ? refusedMs : ttlSeconds * 1000),
-      since,
+      version,
     })
   }
 
-  /** Takes `cost` from what is left, and remembers it until it shows in core's figures. */
+  /** Takes `cost` from what is left; it stays pending until it shows in core's figures. */
   function spend(account: Account, cost: number, at: number): void {
     account.left -= cost
     totals.allowed += cost
-    tabs.spend(account.tab, cost, at)
+    pendingSpending.spend(account.pendingSpend, cost, at)
   }
 
   /** The same for time that has not passed yet. */
-  function promise(account: Account, cost: number, at: number): void {
+  function spendAdvance(account: Account, cost: number, at: number): void {
     account.left -= cost
-    tabs.promise(account.tab, cost, at)
+    pendingSpending.spendAdvance(account.pendingSpend, cost, at)
   }
 
-  /** Undoes what was promised at `promisedAt`. */
-  function giveBack(account: Account, cost: number, promisedAt: number): void {
-    tabs.giveBack(account.tab, cost, promisedAt)
+  /** Undoes an advance that was charged at `chargedAt`. */
+  function refundAdvance(account: Account, cost: number, chargedAt: number): void {
+    pendingSpending.refundAdvance(account.pendingSpend, cost, chargedAt)
     account.left += cost
   }
 
-  /** Nano-dollars of all calls that were allowed here, and of those of which no event came. */
+  /** Nano-dollars of all calls that were allowed here, and of those that never reached the ledger. */
   const money = (): Readonly<typeof totals> => totals
 
-  /** True when less than the minimum is left of what core said, and it is known how much. */
-  const isSpent = ({ left }: Account): boolean => left < minimum && left !== unknown
+  /** True when the balance is known and less than the minimum is left of it. */
+  const isSpent = ({ left }: Account): boolean => left < minimum && left !== unknownBalance
 
   function refusalOf(access: Access, left: number): Refusal | null {
     if (!access.active) return refusals.userInactive
@@ -158,12 +159,12 @@ export function createAccessBook(options: AccessOptions) {
 
   return {
     accountOf,
-    isKnown,
+    isCurrent,
     fetch,
-    keep,
+    update,
     spend,
-    promise,
-    giveBack,
+    spendAdvance,
+    refundAdvance,
     isSpent,
     money,
     size: accounts.size,
@@ -174,12 +175,12 @@ export type AccessBook = ReturnType<typeof createAccessBook>
 
 const attos = /^\d{1,60}$/
 
-// Core's own figures: as long as its columns, unlike what users may write.
-function attosOf(text: string): bigint {
+// Core's own figures may be as long as its columns, unlike amounts that users write.
+function parseAttos(text: string): bigint {
   if (!attos.test(text)) throw new Error('core answered with an unreadable balance')
   return BigInt(text)
 }
 
-const aboutTheUser = new Set(['NOT_FOUND', 'REQUEST_INVALID'])
+const reasonsAboutTheUser = new Set(['NOT_FOUND', 'REQUEST_INVALID'])
 const isAboutTheUser = (error: unknown): boolean =>
-  error instanceof DomainError && aboutTheUser.has(error.reason)
+  error instanceof DomainError && reasonsAboutTheUser.has(error.reason)

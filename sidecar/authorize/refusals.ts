@@ -1,6 +1,6 @@
 /**
- * Every refusal the webhook gives, its bytes made once. They travel as HTTP 200 (signer-contract.md
- * 2.1); 480, 481 and 482 steer the signer's clients and never appear here (2.4).
+ * A refusal of the webhook, with its body rendered once. It travels as HTTP 200. The statuses 480,
+ * 481 and 482 steer the signer's clients and never appear here (docs/signer-protocol.md).
  */
 export interface Refusal {
   readonly status: number

@@ -1,4 +1,4 @@
-import { type JsonObject, isObject, parseObject } from '../http/json.ts'
+import { type JsonObject, isObject, parseObject } from '../../core/lib/json.ts'
 import { type Session, readSession } from '../accounts/session.ts'
 
 /** The headers that the end user sent to the signer, as the signer passed them on. */
@@ -70,15 +70,15 @@ function readValue(value: string, form: RegExp): Credential {
 }
 
 /**
- * The non-empty values of a header, whatever the casing of its name, trimmed; null when one is not
+ * The non-empty values of a header, whatever the case of its name, trimmed; null when one is not
  * text. `name` is in lower case.
  */
 export function headerValues(headers: HeaderMap, name: string): readonly string[] | null {
   let values: string[] = []
   for (const key in headers) {
     if (key.length !== name.length || key.toLowerCase() !== name) continue
-    const given = headers[key]
-    for (const value of Array.isArray(given) ? given : [given]) {
+    const member = headers[key]
+    for (const value of Array.isArray(member) ? member : [member]) {
       if (typeof value !== 'string') return null
       const text = value.trim()
       if (text === '') continue

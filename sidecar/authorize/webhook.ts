@@ -1,19 +1,18 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import type { Log } from '../../core/lib/log.ts'
-import type { AuthorizeBody } from './request.ts'
-import { parseBody } from './request.ts'
+import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
+import type { SidecarMetrics } from '../metrics.ts'
 import type { Decision } from './decision.ts'
-import type { Meters } from '../metrics.ts'
 import { refusals } from './refusals.ts'
-import { declaredLength, endPolitely, receive } from '../http/body.ts'
+import { type AuthorizeBody, parseBody } from './request.ts'
 
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
   readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
-  readonly meters: Meters
+  readonly metrics: Pick<SidecarMetrics, 'countDecision'>
   readonly log: Log
 }
 
@@ -25,28 +24,28 @@ const json = 'application/json'
 
 /**
  * The decision call as a raw handler for node:http; the caller routes `POST` to it. Decisions are
- * HTTP 200 with a `status` in the body; HTTP 401 and 400 tell a caller that is not our signer, or
- * not speaking its language.
+ * HTTP 200 with a `status` in the body. HTTP 401 answers a caller that is not our signer, HTTP 400
+ * a body that is not a JSON object.
  */
 export function createWebhook(
   deps: WebhookDeps,
 ): (request: IncomingMessage, response: ServerResponse) => void {
-  const { authorize, isKnownCaller, maxInFlight, meters, log } = deps
+  const { authorize, isKnownCaller, maxInFlight, metrics, log } = deps
   let inFlight = 0
   const isVerbose = log.isLevelEnabled('debug')
 
   return (request, response) => {
-    if (!isKnownCaller(request.headers)) return turnAway(request, response)
+    if (!isKnownCaller(request.headers)) return refuseCaller(request, response)
     if (inFlight >= maxInFlight) return answerUnread({ request, response, ...refuse('overloaded') })
-    receive(request, maxBody, {
-      received: (body) => void decide(body, response),
-      tooLarge: () => answerUnread({ request, response, ...refuse('tooLarge') }),
+    receiveBody(request, maxBody, {
+      onBody: (body) => void decide(body, response),
+      onTooLarge: () => answerUnread({ request, response, ...refuse('tooLarge') }),
     })
   }
 
   function refuse(name: 'overloaded' | 'tooLarge'): Answer {
     const { code, body, bytes } = refusals[name]
-    meters.decided({ code, source: 'none' }, 0)
+    metrics.countDecision({ code, source: 'none' }, 0)
     return { body, bytes }
   }
 
@@ -60,21 +59,21 @@ export function createWebhook(
       inFlight++
       decision
         .then((known) => answer({ decision: known, body, response, started }))
-        .catch((error: unknown) => fault(error, response))
+        .catch((error: unknown) => answerFault(error, response))
         .finally(() => inFlight--)
     } catch (error) {
-      fault(error, response)
+      answerFault(error, response)
     }
   }
 
   function answer({ decision, body, response, started }: Answering): void {
     send(response, 200, decision)
     const ms = performance.now() - started
-    meters.decided(decision, ms)
+    metrics.countDecision(decision, ms)
     if (isVerbose) log.debug(lineOf(decision, body, ms), 'authorize')
   }
 
-  function fault(error: unknown, response: ServerResponse): void {
+  function answerFault(error: unknown, response: ServerResponse): void {
     log.error({ err: error }, 'authorize failed')
     if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable)
   }
@@ -84,7 +83,7 @@ interface Answering {
   readonly decision: Decision
   readonly body: AuthorizeBody
   readonly response: ServerResponse
-  /** performance.now() when the whole body was here. */
+  /** performance.now() when the whole body was received. */
   readonly started: number
 }
 
@@ -96,20 +95,20 @@ function lineOf(
   return { status, code, source, authId, sessionId: session?.id, sequence: session?.sequence, ms }
 }
 
-function turnAway(request: IncomingMessage, response: ServerResponse): void {
+function refuseCaller(request: IncomingMessage, response: ServerResponse): void {
   response.setHeader('www-authenticate', 'Bearer')
   answerUnread({ request, response, ...unauthorized, status: 401 })
 }
 
 interface Answer {
   readonly body: string
-  /** Length of the body in UTF-8: counting it anew would copy a body that is still in pieces. */
+  /** Length of the body in UTF-8, so that it need not be counted for every answer. */
   readonly bytes: number
 }
 
 function send(response: ServerResponse, status: number, { body, bytes }: Answer): void {
   response.writeHead(status, { 'content-type': json, 'content-length': bytes })
-  // Where a byte is a character, Node writes the pieces of a body without joining them first.
+  // For ASCII Node writes latin1 without encoding the text first.
   response.end(body, bytes === body.length ? 'latin1' : 'utf8')
 }
 
@@ -119,8 +118,8 @@ interface Unread extends Answer {
   readonly status?: number
 }
 
-// Node reads and drops a small body by itself and keeps the connection; a large or endless one
-// costs it.
+// Node reads and drops a small body by itself and keeps the connection. After a large or endless
+// one the connection is closed.
 function answerUnread({ request, response, body, bytes, status = 200 }: Unread): void {
   if (declaredLength(request) <= maxBody && !request.headers['transfer-encoding'])
     return send(response, status, { body, bytes })
@@ -130,5 +129,5 @@ function answerUnread({ request, response, body, bytes, status = 200 }: Unread):
     connection: 'close',
   })
   response.write(body)
-  endPolitely(request, response)
+  drainAndEnd(request, response)
 }

@@ -1,19 +1,19 @@
 import type { IngestEventsResponse } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import type { CoreClient } from '../core-client.ts'
-import type { Keeper } from './handler.ts'
-import type { Meters } from '../metrics.ts'
+import type { SidecarMetrics } from '../metrics.ts'
+import type { EventSink } from './handler.ts'
 
 const maxEnvelopes = 1_000
 const maxBatchBytes = 2 * 1024 * 1024
 
 export interface ForwardingDeps {
   readonly core: Pick<CoreClient, 'ingestEvents'>
-  readonly meters: Meters
+  readonly metrics: Pick<SidecarMetrics, 'countEvents' | 'countFailure'>
 }
 
-/** Without a spool events are safe when core has committed them. */
-export function createForwarding({ core, meters }: ForwardingDeps): Keeper {
-  async function keep(
+/** The sink without a spool: events are stored when core has committed them. */
+export function createForwarding({ core, metrics }: ForwardingDeps): EventSink {
+  async function store(
     envelopes: readonly Buffer[],
     id: string,
   ): Promise<Record<keyof IngestEventsResponse, number>> {
@@ -27,14 +27,14 @@ export function createForwarding({ core, meters }: ForwardingDeps): Keeper {
         counts.quarantined += quarantined
       }
     } catch (error) {
-      meters.failed('core')
+      metrics.countFailure('core')
       throw error
     }
-    meters.forwarded(envelopes.length)
+    metrics.countEvents(envelopes.length)
     return counts
   }
 
-  return { keep, maxInFlight: 32 }
+  return { store, maxInFlight: 32 }
 }
 
 // Core takes at most 1,000 envelopes and gRPC 4 MiB in one message.

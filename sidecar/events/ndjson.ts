@@ -1,12 +1,12 @@
 export interface Push {
-  /** Each with the bytes it was sent with. */
+  /** Each with exactly the bytes that were sent. */
   readonly envelopes: readonly Buffer[]
   readonly isArray: boolean
 }
 
 /**
- * The envelopes of one push: one document, an array, or one document to the line. Null when an
- * array is broken.
+ * Splits one push into its envelopes: one document, an array, or one document on each line. Null
+ * when an array is broken.
  */
 export function splitEnvelopes(body: Buffer): Push | null {
   const start = skipBlank(body, 0)
@@ -21,8 +21,8 @@ export function splitEnvelopes(body: Buffer): Push | null {
   return { envelopes: one && isWhole(one) ? [one] : linesOf(body), isArray: false }
 }
 
-// A line that was cut off can close its quotes and brackets with those of later lines: then what
-// looks like one document would swallow good events.
+// A truncated line can close its quotes and brackets with those of later lines. What looks like one
+// document would then swallow good events.
 const isWhole = (document: Buffer): boolean => !document.includes(newline) || isJson(document)
 
 function isJson(document: Buffer): boolean {
@@ -52,30 +52,31 @@ const isBlank = (byte: number | undefined): boolean =>
 
 /**
  * The end of the JSON value that starts at `from`: behind its closing bracket or quote, or before
- * the comma or bracket that follows it. Null when it never ends. Numbers keep every digit, because
- * nothing is parsed.
+ * the comma or bracket that follows it. Null when it never ends. Nothing is parsed, so that numbers
+ * keep every digit.
  */
 function endOfValue(body: Buffer, from: number): number | null {
   let depth = 0
-  let at = from
-  while (at < body.length) {
+  for (let at = from; at < body.length;) {
     const byte = body[at]
-    if (byte === quote) {
-      const end = endOfString(body, at)
-      if (end === null) return null
-      at = end
-      if (depth === 0) return at
-      continue
-    }
     if (depth === 0 && at > from && (byte === comma || byte === close[']'])) return at
-    if (byte === open['{'] || byte === open['[']) depth++
-    if (byte === close['}'] || byte === close[']']) depth--
-    at++
-    if (depth === 0 && (byte === close['}'] || byte === close[']'])) return at
+    const next = byte === quote ? endOfString(body, at) : at + 1
+    if (next === null) return null
+    depth += depthChange(byte)
     if (depth < 0) return null
+    if (depth === 0 && endsValue(byte)) return next
+    at = next
   }
-  return depth === 0 ? at : null
+  return depth === 0 ? body.length : null
 }
+
+function depthChange(byte: number | undefined): number {
+  if (byte === open['{'] || byte === open['[']) return 1
+  return byte === close['}'] || byte === close[']'] ? -1 : 0
+}
+
+const endsValue = (byte: number | undefined): boolean =>
+  byte === quote || byte === close['}'] || byte === close[']']
 
 function endOfString(body: Buffer, from: number): number | null {
   for (let at = from + 1; at < body.length; at++) {
@@ -108,7 +109,7 @@ export interface Member {
   readonly at: number
 }
 
-/** The members of a JSON object, each as often as it stands there. The bytes must be JSON. */
+/** The members of a JSON object, repeated ones too. The bytes must be JSON. */
 export function membersOf(object: Buffer): Member[] {
   const members: Member[] = []
   let at = skipBlank(object, 0) + 1

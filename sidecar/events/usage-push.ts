@@ -1,21 +1,22 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Now } from '../../core/lib/time.ts'
+import { type JsonObject, isObject, parseObject } from '../../core/lib/json.ts'
 import { membersOf } from './ndjson.ts'
 
 /**
- * The usage push of signer-contract 6.4, `{type, data}`: a ticket without the envelope of the event
- * stream. It has no id and no time, so both are given to it here, where it arrives:
+ * Completes usage pushes, `{type, data}` (docs/signer-protocol.md): tickets without the envelope of
+ * the event stream. They have no id and no time, so both are added on arrival:
  *
- * - Its id is the hash of its bytes and of the UTC day. A sender's retry repeats the bytes and gets
- *   the same id; another payment has another `request_id`. That has 32 bits only, so the day makes
- *   two payments of different days two, whatever they say.
- * - What was first seen within the last minutes keeps its first day and time, so that a retry
+ * - The id is the hash of the bytes and of the UTC day. A sender's retry repeats the bytes and gets
+ *   the same id; another payment has another `request_id`. Because that has only 32 bits, the day
+ *   tells payments of different days apart.
+ * - Bytes that were seen before within two minutes keep their first day and time, so that a retry
  *   becomes the same event byte by byte.
  *
  * So two payments of one user on one day that agree in every member, `request_id` too, count once;
- * and a retry that crosses midnight and meets another sidecar, or one that has just been restarted,
- * counts twice. A sender that gives `current_time` has neither limit.
+ * and a retry that crosses midnight and reaches another sidecar, or one that has just been
+ * restarted, counts twice. A sender that sets `current_time` has neither limit.
  */
 export function createUsagePushes({ now }: { readonly now: Now }): (envelope: Buffer) => Buffer {
   const firstSeen = new LRUCache<string, number>({ max: 50_000, ttl: 120_000 })
@@ -34,66 +35,56 @@ export function createUsagePushes({ now }: { readonly now: Now }): (envelope: Bu
   return complete
 }
 
-type Members = Readonly<Record<string, unknown>>
-
-interface Data {
-  readonly outer: Members
-  readonly members: Members
+interface PushData {
+  readonly outer: JsonObject
+  readonly members: JsonObject
   /** Behind the bracket that opens it. */
   readonly inside: number
 }
 
-const largest = 64 * 1024
-const usual = Buffer.from('{"id":')
+const maxPushBytes = 64 * 1024
+const envelopeStart = Buffer.from('{"id":')
 const dayMs = 86_400_000
 
-/** The data of a usage push; null for everything else, which core judges as it came. */
-function dataOf(envelope: Buffer): Data | null {
-  if (envelope.length > largest || envelope.subarray(0, usual.length).equals(usual)) return null
-  const outer = objectOf(envelope)
+/** The data of a usage push; null for everything else, which goes to core unchanged. */
+function dataOf(envelope: Buffer): PushData | null {
+  if (
+    envelope.length > maxPushBytes ||
+    envelope.subarray(0, envelopeStart.length).equals(envelopeStart)
+  )
+    return null
+  const outer = parseObject(envelope.toString())
   if (!outer || 'id' in outer || outer['type'] !== 'create_signed_ticket') return null
   const members = outer['data']
   if (!isObject(members) || !isPayment(members)) return null
-  // Twice the same member is ambiguous: core puts that aside.
+  // A repeated member is ambiguous: core quarantines it.
   const [data, another] = membersOf(envelope).filter(({ name }) => name === 'data')
   return data && !another ? { outer, members, inside: data.at + 1 } : null
 }
 
-function isPayment(members: Members): boolean {
+function isPayment(members: JsonObject): boolean {
   const isNamed = isText(members['client_id']) && isText(members['usage_subject'])
-  const isSomebodys = isNamed || isText(members['auth_id'])
-  return isSomebodys && isText(members['request_id']) && members['computed_fee'] !== undefined
+  const hasUser = isNamed || isText(members['auth_id'])
+  return hasUser && isText(members['request_id']) && members['computed_fee'] !== undefined
 }
 
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== ''
 
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-function objectOf(bytes: Buffer): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(bytes.toString())
-    return isObject(value) ? value : null
-  } catch {
-    return null
-  }
-}
-
-function idOf(digest: string, { members }: Data, arrivedMs: number): string {
+function idOf(digest: string, { members }: PushData, arrivedMs: number): string {
   const day = members['current_time'] === undefined ? Math.floor(arrivedMs / dayMs) : 'timed'
   return `usage-push-${hash('sha256', `${digest} ${day}`, 'hex').slice(0, 40)}`
 }
 
-interface Parts extends Data {
+interface Parts extends PushData {
   readonly id: string
   readonly arrivedMs: number
 }
 
-// Put in between the bytes that came, so that every digit of them stays.
+// Inserts into the bytes as they came, so that no digit of them changes.
 function assemble(envelope: Buffer, { outer, members, inside, id, arrivedMs }: Parts): Buffer {
   const start = envelope.indexOf('{') + 1
   const time = new Date(arrivedMs).toISOString()
-  // Nothing of the arrival is in an event that has its own time: it is the same wherever it comes.
+  // An event with its own time gets nothing of its arrival, so that it is the same everywhere.
   const isTimed = members['current_time'] !== undefined
   return Buffer.concat([
     envelope.subarray(0, start),
@@ -104,8 +95,8 @@ function assemble(envelope: Buffer, { outer, members, inside, id, arrivedMs }: P
   ])
 }
 
-/** The members that `object` lacks, as text to stand before its own. */
-function missing(object: Members, members: Members): Buffer {
+/** Those of `members` that `object` lacks, as text to insert before its own. */
+function missing(object: JsonObject, members: JsonObject): Buffer {
   const lacking = Object.entries(members).filter(([name]) => object[name] === undefined)
   const texts = lacking.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)},`)
   return Buffer.from(texts.join(''))

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { type Reason, reasons } from '../../proto/errors.ts'
 
-/** A problem document (RFC 9457) without what belongs to one request. */
+/** A problem document (RFC 9457) without the members that differ between requests. */
 export interface Problem {
   readonly reason: Reason
   readonly detail: string
@@ -46,7 +46,7 @@ export const problems = {
   },
 } as const satisfies Record<string, Problem>
 
-/** 405 for a route that exists, with the methods it takes. */
+/** 405 for a known route, with its methods. */
 export const wrongMethod = (allowed: string): Problem => ({
   reason: 'METHOD_NOT_ALLOWED',
   detail: `use ${allowed}`,
@@ -63,7 +63,7 @@ export function sendProblem(
   response.end()
 }
 
-/** Writes the whole answer and leaves the exchange open, for a request that is still being read. */
+/** Writes the whole answer without ending the exchange, while the request is still being read. */
 export function writeProblem(
   response: ServerResponse,
   problem: Problem,

@@ -10,7 +10,7 @@ export interface Routes {
   ready(): Promise<Readonly<Record<string, boolean>>>
 }
 
-/** The sidecar's five routes. The decision call is looked for first. */
+/** The sidecar's five routes. The decision call is compared first. */
 export function createRouter({ webhook, events, ready }: Routes): Handler {
   const posts = new Map([
     ['/authorize', webhook],

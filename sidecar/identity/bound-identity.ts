@@ -1,23 +1,23 @@
 import { type Refusal, refusals } from '../authorize/refusals.ts'
 
-/** What a verifier found out: whom a credential stands for, and until when that may be believed. */
+/** What a verifier answers: the user a credential stands for, and how long that holds. */
 export interface VerifiedIdentity {
   readonly issuer: string
   readonly clientId: string
   readonly externalUserId: string
-  /** Our own id of the user, or of the login that a token came from, when it is known: it ends with them. */
+  /** Our id of the user, or of a token's login, when known: its invalidation ends this identity. */
   readonly userId: string | null
-  /** The key, session or token that proved it: it ends with it. Null when a foreign issuer's token did. */
+  /** The id of the key, session or token, whose invalidation ends this; null for a foreign token. */
   readonly keyId: string | null
-  /** Unix seconds of a token's `iat` and `exp`; null for what has none. */
+  /** Unix seconds of a token's `iat` and `exp`; null for other credentials. */
   readonly issuedAt: number | null
   readonly expiresAt: number | null
   /** Unix milliseconds until which this may be answered from memory; 0 for never. */
   readonly keepUntil: number
 }
 
-/** An identity that may be answered, with the parts of its answer that never change. */
-export interface Who extends VerifiedIdentity {
+/** An identity with its `auth_id`, and the parts of its answer that never change. */
+export interface BoundIdentity extends VerifiedIdentity {
   readonly authId: string
   readonly head: string
   readonly tail: string
@@ -29,10 +29,10 @@ const maxAuthIdBytes = 256
 const unprintable = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
 /**
- * Binds an identity to its `auth_id`; a refusal when none can be made that survives the signer's
- * round trip.
+ * Binds an identity to its `auth_id`. Returns a refusal when no `auth_id` of it would survive the
+ * signer's round trip.
  */
-export function createWho(identity: VerifiedIdentity): Who | Refusal {
+export function bindIdentity(identity: VerifiedIdentity): BoundIdentity | Refusal {
   const { clientId, externalUserId, issuer } = identity
   // A colon in a client id would let two tenants share one auth_id; provisioning never gives one.
   if (clientId.includes(':')) return refusals.authorizationUnavailable
@@ -47,12 +47,12 @@ export function createWho(identity: VerifiedIdentity): Who | Refusal {
     usage_subject_type: 'external_user_id',
   }
   const user = JSON.stringify(externalUserId)
-  const head = inOnePiece(
+  const head = flat(
     `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`,
   )
-  const tail = inOnePiece(`,"identity":${JSON.stringify(parts)}`)
+  const tail = flat(`,"identity":${JSON.stringify(parts)}`)
   return { ...identity, authId, head, tail, bytes: Buffer.byteLength(head + tail) }
 }
 
-// What is put together from strings stays in pieces, which every answer would have to collect anew.
-const inOnePiece = (text: string): string => Buffer.from(text).toString()
+// A concatenated string stays a tree of pieces in V8, which every answer would have to flatten.
+const flat = (text: string): string => Buffer.from(text).toString()

@@ -2,28 +2,28 @@ import { Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
 import type { Log } from '../../core/lib/log.ts'
 
-/**
- * What several sidecars share. Any method may fail or be slow-limited; whoever asks goes on
- * without.
- */
+/** What several sidecars share. Any method may reject; its caller then goes on without it. */
 export interface Cache {
   get(key: string): Promise<string | null>
   set(key: string, value: string, ttlSeconds: number): Promise<void>
   del(key: string): Promise<void>
-  /** Drops what this process alone has kept; what others share keeps its own marks of what ended. */
-  forget(): void
+  /**
+   * Empties a cache of this process alone, when invalidations may have been missed. A shared one
+   * keeps its entries, because it holds the tombstones of revoked ids too.
+   */
+  clear(): void
   ready(): Promise<boolean>
   stop(): Promise<void>
 }
 
-/** The embedded adapter: this process alone, bounded. */
+/** The adapter without Redis: the memory of this process, bounded. */
 export function createMemoryCache({ max }: { max: number }): Cache {
   const entries = new LRUCache<string, string>({ max })
   return {
     get: async (key) => entries.get(key) ?? null,
     set: async (key, value, ttlSeconds) => void entries.set(key, value, { ttl: ttlSeconds * 1000 }),
     del: async (key) => void entries.delete(key),
-    forget: () => entries.clear(),
+    clear: () => entries.clear(),
     ready: async () => true,
     stop: async () => entries.clear(),
   }
@@ -31,7 +31,7 @@ export function createMemoryCache({ max }: { max: number }): Cache {
 
 const commandTimeoutMs = 50
 
-/** Connects to Redis for ever with growing pauses; says once for each outage that it is away. */
+/** Connects to Redis, for ever and with growing pauses; logs one warning for each outage. */
 export function connectRedis(url: string, log: Log): Redis {
   const redis = new Redis(url, {
     connectTimeout: 1_000,
@@ -51,8 +51,8 @@ export function connectRedis(url: string, log: Log): Redis {
 }
 
 /**
- * The Redis adapter: one key per command, so that a cluster can hold it; 50 ms, then it counts
- * as away.
+ * The Redis adapter. One key per command, so that it works on a cluster; a command that takes
+ * longer than 50 ms rejects.
  */
 export function createRedisCache({ url, log }: { url: string; log: Log }): Cache {
   const redis = connectRedis(url, log)
@@ -60,7 +60,7 @@ export function createRedisCache({ url, log }: { url: string; log: Log }): Cache
     get: (key) => redis.get(key),
     set: async (key, value, ttlSeconds) => void (await redis.set(key, value, 'EX', ttlSeconds)),
     del: async (key) => void (await redis.del(key)),
-    forget: () => undefined,
+    clear: () => undefined,
     ready: () =>
       redis.ping().then(
         () => true,

@@ -6,14 +6,30 @@ const custom = /^custom:(.+)$/
 
 export type AuthMode = (typeof modes)[number] | 'custom'
 
-/** How end users are verified, and whose tokens are believed. */
+/** How end users are verified, and whose tokens are accepted. */
 export function readIdentity(env: EnvReader) {
   const ownIssuer = readPublicUrl(env) + issuerPath
   const { mode, module } = readMode(env)
-  const issuer = env.url('JWT_ISSUER', {
-    meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.',
-    schemes: ['http', 'https'],
-  })
+  const foreignIssuer = readForeignIssuer(env)
+  const proxySecret = readProxySecret(env, mode)
+  return {
+    mode,
+    module,
+    ownIssuer,
+    ...foreignIssuer,
+    issuer: foreignIssuer.issuer === ownIssuer ? undefined : foreignIssuer.issuer,
+    proxySecret,
+    ttlSeconds: env.integer('IDENTITY_TTL_SECONDS', {
+      meaning:
+        'How long a verified key is remembered, and the bound on a revocation that gets lost.',
+      fallback: '300',
+      min: 1,
+      max: 3600,
+    }),
+  } as const
+}
+
+function readProxySecret(env: EnvReader, mode: AuthMode): string | undefined {
   const proxySecret = env.optional('TRUSTED_PROXY_SECRET', {
     meaning: 'What the reverse proxy sends as X-Livepeer-Proxy-Secret in trusted_headers mode.',
     secret: true,
@@ -21,11 +37,15 @@ export function readIdentity(env: EnvReader) {
   if (mode === 'trusted_headers' && (proxySecret ?? '').length < 32) {
     env.problem('TRUSTED_PROXY_SECRET of at least 32 characters is needed for trusted_headers')
   }
+  return proxySecret
+}
+
+function readForeignIssuer(env: EnvReader) {
   return {
-    mode,
-    module,
-    ownIssuer,
-    issuer: issuer === ownIssuer ? undefined : issuer,
+    issuer: env.url('JWT_ISSUER', {
+      meaning: 'A foreign OIDC issuer whose access tokens are accepted beside our own.',
+      schemes: ['http', 'https'],
+    }),
     audience: env.optional('JWT_AUDIENCE', {
       meaning: 'Audience its tokens must name; the issuer when unset.',
     }),
@@ -40,14 +60,6 @@ export function readIdentity(env: EnvReader) {
     subjectClaim: env.text('CLAIM_USAGE_SUBJECT', {
       meaning: 'Claim that names the user.',
       fallback: 'external_user_id',
-    }),
-    proxySecret,
-    ttlSeconds: env.integer('IDENTITY_TTL_SECONDS', {
-      meaning:
-        'How long a verified key is remembered, and the bound on a revocation that gets lost.',
-      fallback: '300',
-      min: 1,
-      max: 3600,
     }),
   } as const
 }

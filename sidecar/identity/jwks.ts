@@ -5,23 +5,23 @@ import {
   createRemoteJWKSet,
   errors,
 } from 'jose'
+import { isObject, textOf } from '../../core/lib/json.ts'
 import type { Now } from '../../core/lib/time.ts'
-import { isObject, textOf } from '../http/json.ts'
 
 const cooldownMs = 10_000
 const maxAgeMs = 300_000
-// Discovery, keys and access one after the other stay below the two seconds the signer is promised.
+// Discovery, keys and access one after the other stay below two seconds, our promise to the signer.
 const foreignTimeoutMs = 500
 
-interface Loaded {
+interface KeySet {
   readonly find: JWTVerifyGetKey
   readonly at: number
 }
 
 /**
- * The keys of our own issuer, as core gives them. An unknown `kid` makes it ask again, at most
- * every ten seconds and once at a time. Throws when they were never loaded and cannot be: a
- * dependency's fault is not the token's.
+ * The keys of our own issuer, loaded from core. An unknown `kid` reloads them, at most every ten
+ * seconds and once at a time. Throws when they were never loaded and cannot be, so that an outage
+ * of core does not count against the token.
  */
 export function createOwnKeys({
   load,
@@ -30,19 +30,19 @@ export function createOwnKeys({
   load: () => Promise<JSONWebKeySet>
   now: Now
 }): JWTVerifyGetKey {
-  let loaded: Loaded | null = null
-  let loading: Promise<Loaded> | null = null
+  let latest: KeySet | null = null
+  let loading: Promise<KeySet> | null = null
 
-  function reload(): Promise<Loaded> {
+  function reload(): Promise<KeySet> {
     loading ??= load()
-      .then((keys) => (loaded = { find: createLocalJWKSet(keys), at: now().getTime() }))
+      .then((keys) => (latest = { find: createLocalJWKSet(keys), at: now().getTime() }))
       .finally(() => void (loading = null))
     return loading
   }
 
-  /** Keys no older than `ageMs`; older ones stay good while core is away. */
-  async function keys(ageMs: number): Promise<Loaded> {
-    const known = loaded
+  /** Keys no older than `ageMs`; older ones when core does not answer. */
+  async function keys(ageMs: number): Promise<KeySet> {
+    const known = latest
     if (!known) return reload()
     return now().getTime() - known.at < ageMs ? known : reload().catch(() => known)
   }
@@ -76,11 +76,11 @@ export function createForeignKeys({
     cacheMaxAge: maxAgeMs,
   }
   let known = jwksUrl === undefined ? null : createRemoteJWKSet(new URL(jwksUrl), options)
-  let finding: Promise<string> | null = null
+  let discovery: Promise<string> | null = null
   return async (header, token) => {
     if (!known) {
-      finding ??= discoverJwks(issuer).finally(() => void (finding = null))
-      known = createRemoteJWKSet(new URL(await finding), options)
+      discovery ??= discoverJwks(issuer).finally(() => void (discovery = null))
+      known = createRemoteJWKSet(new URL(await discovery), options)
     }
     return known(header, token)
   }
@@ -92,11 +92,11 @@ async function discoverJwks(issuer: string): Promise<string> {
     redirect: 'error',
   })
   const document: unknown = await response.json()
-  const found = isObject(document) ? document : {}
-  const url = textOf(found['jwks_uri'])
+  const members = isObject(document) ? document : {}
+  const url = textOf(members['jwks_uri'])
   if (
     !response.ok ||
-    textOf(found['issuer']).replace(/\/+$/, '') !== issuer ||
+    textOf(members['issuer']).replace(/\/+$/, '') !== issuer ||
     !URL.canParse(url)
   ) {
     throw new Error('the discovery document of JWT_ISSUER is not usable')

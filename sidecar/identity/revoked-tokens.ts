@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Now } from '../../core/lib/time.ts'
 import type { CoreClient } from '../core-client.ts'
 
-/** What may end a JWT of ours before its time: itself, or the login that it came from. */
+/** The ids by which a JWT of ours can be revoked: its own, and that of the login it came from. */
 export interface TokenIds {
   readonly jti: string
   /** The login's id (`sid`); null for a token of no login. */
@@ -13,7 +13,7 @@ export interface TokenIds {
 
 export interface RevokedTokensOptions {
   readonly core: Pick<CoreClient, 'checkToken'>
-  /** How long something else than core may be believed; older tokens are asked about. */
+  /** The age from which core is asked about a token. */
   readonly ttlSeconds: number
   readonly max: number
   readonly now: Now
@@ -23,37 +23,39 @@ export interface RevokedTokensOptions {
 const marginSeconds = 60
 
 /**
- * The tokens and logins that were ended lately. What is issued while somebody listens to core is judged here alone: its
- * end would have been heard. What was issued before, or is so old that an end of it may have been lost, core is asked
- * about; its caller remembers the answer for a minute at most.
+ * The tokens and logins that were revoked lately. A token that was issued while the invalidations
+ * were received is judged here alone, because its revocation would have been received. Core is
+ * asked about a token that was issued before, or is so old that its revocation may have been
+ * evicted; the caller remembers the answer for a minute at most.
  */
 export function createRevokedTokens({ core, ttlSeconds, max, now }: RevokedTokensOptions) {
-  let knownSince = Infinity
-  const ended = new LRUCache<string, true>({
+  let completeSince = Infinity
+  const revoked = new LRUCache<string, true>({
     max,
     ttl: (ttlSeconds + 2 * marginSeconds) * 1000,
-    // What falls out too early is not known any more.
-    dispose: (_value, _id, why) => {
-      if (why === 'evict') listenAnew()
+    // After an eviction the list is no longer complete.
+    dispose: (_value, _id, reason) => {
+      if (reason === 'evict') restart()
     },
   })
 
-  /** From now on every end is heard; until now some may have been missed. */
-  function listenAnew(): void {
-    knownSince = now().getTime() / 1000
+  /** Notes that from now on every revocation is received, and that earlier ones may be missing. */
+  function restart(): void {
+    completeSince = now().getTime() / 1000
   }
 
-  const end = (id: string): void => void ended.set(id, true)
+  const revoke = (id: string): void => void revoked.set(id, true)
 
   /** Throws when core must be asked and does not answer. */
   async function isRevoked({ jti, loginId, issuedAt }: TokenIds): Promise<boolean> {
-    if (ended.size > 0 && (ended.has(jti) || (loginId !== null && ended.has(loginId)))) return true
+    if (revoked.size > 0 && (revoked.has(jti) || (loginId !== null && revoked.has(loginId))))
+      return true
     const age = now().getTime() / 1000 - issuedAt
-    if (issuedAt >= knownSince + marginSeconds && age <= ttlSeconds) return false
+    if (issuedAt >= completeSince + marginSeconds && age <= ttlSeconds) return false
     return core.checkToken(jti, loginId ?? '')
   }
 
-  return { listenAnew, end, isRevoked }
+  return { restart, revoke, isRevoked }
 }
 
 export type RevokedTokens = ReturnType<typeof createRevokedTokens>

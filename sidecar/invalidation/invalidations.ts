@@ -1,20 +1,20 @@
 import { status } from '@grpc/grpc-js'
 import type { ClientReadableStream, ServiceError } from '@grpc/grpc-js'
 import type { Redis } from 'ioredis'
+import { type Backoff, backoffMs } from '../../core/lib/backoff.ts'
+import { parseObject, textOf } from '../../core/lib/json.ts'
 import type { Log } from '../../core/lib/log.ts'
 import type { WatchInvalidationsResponse } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
-import { type Cache, connectRedis } from '../identity/cache.ts'
 import type { CoreClient } from '../core-client.ts'
-import { parseObject, textOf } from '../http/json.ts'
+import { type Cache, connectRedis } from '../identity/cache.ts'
+import type { Versions } from '../identity/cached-state.ts'
 import { tombstone } from '../identity/key-directory.ts'
-import type { Marks } from '../identity/versions.ts'
 import type { RevokedTokens } from '../identity/revoked-tokens.ts'
 
 const channel = 'tollgate:invalidations'
 const kinds = new Set(['key', 'user', 'access', 'token'])
-const firstPauseMs = 100
-const longestPauseMs = 5_000
-// A stream that has not failed by then stands, also where the server sends nothing before its first
+const reconnects: Backoff = { firstMs: 100, lastMs: 5_000 }
+// A stream that has not failed by then is up, even if the server sends nothing before its first
 // message.
 const settledMs = 1_000
 
@@ -22,44 +22,44 @@ export interface InvalidationsOptions {
   readonly core: Pick<CoreClient, 'watchInvalidations'>
   readonly redisUrl: string | undefined
   readonly cache: Cache
-  readonly marks: Marks
+  readonly versions: Versions
   readonly revokedTokens: RevokedTokens
   readonly tombstoneSeconds: number
   readonly log: Log
 }
 
 /**
- * Listens on both ways by which core says that something ended: its stream, and Redis. While at
- * least one stands nothing is missed; when both were down, all that was read before one is back is
- * read anew.
+ * Receives invalidations over two links: a stream from core, and Redis. While at least one is up
+ * nothing is missed. When both were down, everything that was read before the first of them came
+ * back becomes stale.
  */
 export function createInvalidations({
   core,
   redisUrl,
   cache,
-  marks,
+  versions,
   revokedTokens,
   tombstoneSeconds,
   log,
 }: InvalidationsOptions) {
   const up = new Set<'core' | 'redis'>()
 
-  function linked(link: 'core' | 'redis'): void {
+  function onUp(link: 'core' | 'redis'): void {
     if (up.size === 0) {
-      marks.markAll()
-      revokedTokens.listenAnew()
-      cache.forget()
+      versions.invalidateAll()
+      revokedTokens.restart()
+      cache.clear()
     }
     up.add(link)
   }
 
   function apply(kind: string, id: string): void {
     if (!kinds.has(kind) || id === '') return
-    // Before the mark, so that whoever finds an identity stale finds out why.
-    if (kind === 'token') revokedTokens.end(id)
-    marks.mark(id)
+    // First, so that the verification that follows a stale identity sees the revocation.
+    if (kind === 'token') revokedTokens.revoke(id)
+    versions.invalidate(id)
     if (kind === 'access' || kind === 'token') return
-    // Core writes it too; this one also stands when core cannot reach the cache.
+    // Core writes the tombstone too; this one also works when core cannot reach the cache.
     cache.set(tombstone(id), '1', tombstoneSeconds).catch(() => undefined)
   }
 
@@ -67,13 +67,13 @@ export function createInvalidations({
     redisUrl === undefined
       ? null
       : subscribe(redisUrl, log, {
-          linked: () => linked('redis'),
-          lost: () => up.delete('redis'),
+          onUp: () => onUp('redis'),
+          onDown: () => up.delete('redis'),
           apply,
         })
   const stream = watch(core, log, {
-    linked: () => linked('core'),
-    lost: () => up.delete('core'),
+    onUp: () => onUp('core'),
+    onDown: () => up.delete('core'),
     apply,
   })
 
@@ -86,8 +86,8 @@ export function createInvalidations({
 }
 
 interface Link {
-  linked(): void
-  lost(): void
+  onUp(): void
+  onDown(): void
   apply(kind: string, id: string): void
 }
 
@@ -95,11 +95,11 @@ function subscribe(url: string, log: Log, link: Link): Redis {
   const redis = connectRedis(url, log)
   redis.on('ready', () => {
     redis.subscribe(channel).then(
-      () => link.linked(),
+      () => link.onUp(),
       () => redis.disconnect(true),
     )
   })
-  redis.on('close', () => link.lost())
+  redis.on('close', () => link.onDown())
   redis.on('message', (_channel: string, text: string) => {
     const message = parseObject(text)
     if (message) link.apply(textOf(message['kind']), textOf(message['id']))
@@ -109,35 +109,35 @@ function subscribe(url: string, log: Log, link: Link): Redis {
 
 function watch(core: InvalidationsOptions['core'], log: Log, link: Link): { stop(): void } {
   let stopped = false
-  let pauseMs = firstPauseMs
+  let failures = 0
   let timer: NodeJS.Timeout
   let call: ClientReadableStream<WatchInvalidationsResponse>
 
   function open(): void {
     call = core.watchInvalidations()
-    const stand = (): void => {
+    const onUp = (): void => {
       clearTimeout(timer)
-      pauseMs = firstPauseMs
-      link.linked()
+      failures = 0
+      link.onUp()
     }
-    timer = setTimeout(stand, settledMs)
-    call.on('metadata', stand)
+    timer = setTimeout(onUp, settledMs)
+    call.on('metadata', onUp)
     call.on('data', ({ kind, id }: WatchInvalidationsResponse) => link.apply(kind, id))
-    call.on('error', (error: ServiceError) => again(error))
-    call.on('end', () => again(null))
+    call.on('error', (error: ServiceError) => reopen(error))
+    call.on('end', () => reopen(null))
   }
 
   // An error follows or precedes `end`; only the first of them opens the next stream.
-  function again(error: ServiceError | null): void {
+  function reopen(error: ServiceError | null): void {
     clearTimeout(timer)
     call.removeAllListeners().on('error', () => undefined)
-    link.lost()
+    link.onDown()
     if (stopped) return
     if (error && error.code !== status.UNAVAILABLE)
       log.warn({ err: error.details }, 'invalidations stream broke')
-    timer = setTimeout(open, pauseMs)
+    failures++
+    timer = setTimeout(open, backoffMs(failures, reconnects))
     timer.unref()
-    pauseMs = Math.min(pauseMs * 2, longestPauseMs)
   }
 
   function stop(): void {

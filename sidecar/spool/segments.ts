@@ -1,12 +1,41 @@
 import { type FileHandle, link, open, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { Log } from '../../core/lib/log.ts'
-import type { Place } from './position.ts'
-import { type Limits, type Read, readAt, readRecords } from './reader.ts'
-import { type Found, type Segment, asideSuffix, segmentPath, syncDirectory } from './recovery.ts'
+import { type ReadLimits, type SegmentRead, readAt, readRecords } from './log-format.ts'
+
+/** A position in the spool: the number of a segment, and an offset in it. */
+export interface LogPosition {
+  readonly segment: number
+  readonly offset: number
+}
+
+/** One file of the spool. */
+export interface Segment {
+  readonly number: number
+  readonly path: string
+  /** Bytes of it that are on disk for certain. */
+  size: number
+  /** How many of its events core has not acknowledged. */
+  events: number
+}
+
+export const asideSuffix = '.damaged'
+
+export const segmentPath = (directory: string, number: number): string =>
+  join(directory, `${String(number).padStart(12, '0')}.events`)
+
+/** Makes the names in a directory durable: a file's own fsync does not. */
+export async function syncDirectory(directory: string): Promise<void> {
+  const handle = await open(directory, 'r')
+  await handle.sync().finally(() => handle.close())
+}
 
 export interface SegmentsOptions {
   readonly directory: string
-  readonly found: Found
+  /** The segments of earlier runs, the oldest first. */
+  readonly segments: Segment[]
+  /** Bytes of the files that earlier runs set aside. */
+  readonly asideBytes: number
   /** The lowest number that no segment has had. */
   readonly nextNumber: number
   /** Size at which a segment is followed by the next. */
@@ -14,7 +43,7 @@ export interface SegmentsOptions {
   readonly log: Log
 }
 
-interface Open {
+interface OpenSegment {
   readonly segment: Segment
   readonly file: FileHandle
 }
@@ -24,19 +53,18 @@ interface Open {
  * beginning to its end, and removed when all of it has been read and released.
  */
 export function createSegments(options: SegmentsOptions) {
-  const { directory, found, segmentBytes, log } = options
-  const { segments } = found
+  const { directory, segments, segmentBytes, log } = options
   let number = options.nextNumber
-  let asideBytes = found.asideBytes
-  let writing: Open | null = null
-  let reading: Open | null = null
+  let asideBytes = options.asideBytes
+  let writing: OpenSegment | null = null
+  let reading: OpenSegment | null = null
 
   const usedBytes = (): number => segments.reduce((sum, { size }) => sum + size, asideBytes)
 
   const waiting = (): number => segments.reduce((sum, { events }) => sum + events, 0)
 
-  /** Notes that core has taken events of a segment. */
-  function taken(number: number, count: number): void {
+  /** Notes that core has acknowledged events of a segment. */
+  function acknowledge(number: number, count: number): void {
     const segment = segments.find((one) => one.number === number)
     if (segment) segment.events -= count
   }
@@ -58,7 +86,7 @@ export function createSegments(options: SegmentsOptions) {
     }
   }
 
-  async function create(): Promise<Open> {
+  async function create(): Promise<OpenSegment> {
     const segment = { number, path: segmentPath(directory, number), size: 0, events: 0 }
     number += 1
     const file = await open(segment.path, 'wx', 0o600)
@@ -78,8 +106,8 @@ export function createSegments(options: SegmentsOptions) {
     await last?.file.close()
   }
 
-  // What the system holds of a file whose fsync failed is not to be trusted: nothing follows it.
-  async function abandon({ segment, file }: Open): Promise<void> {
+  // Nothing is written after a failed fsync: what the system then holds of the file is unknown.
+  async function abandon({ segment, file }: OpenSegment): Promise<void> {
     await file.truncate(segment.size).catch(() => {})
     await file.close().catch(() => {})
     if (segment.size > 0) return
@@ -87,27 +115,30 @@ export function createSegments(options: SegmentsOptions) {
     await rm(segment.path, { force: true }).catch(() => {})
   }
 
-  /** The first segment that has anything from `place` on, and where in it that is. */
-  function locate(place: Place): { segment: Segment; offset: number } | null {
+  /** The first segment that holds anything from `position` on, and the offset of that. */
+  function locate(position: LogPosition): { segment: Segment; offset: number } | null {
     const segment = segments.find(({ number, size }) =>
-      number > place.segment ? size > 0 : number === place.segment && size > place.offset,
+      number > position.segment ? size > 0 : number === position.segment && size > position.offset,
     )
     if (!segment) return null
-    return { segment, offset: segment.number === place.segment ? place.offset : 0 }
+    return { segment, offset: segment.number === position.segment ? position.offset : 0 }
   }
 
-  /** What stands at `place` or, where nothing does, at the next one that holds something. */
-  async function read(place: Place, limits: Limits): Promise<Read & { readonly at: Place }> {
-    const next = locate(place)
-    if (!next) return { kind: 'end', at: place }
+  /** Reads at `position` or, where nothing is, at the next position that holds something. */
+  async function read(
+    position: LogPosition,
+    limits: ReadLimits,
+  ): Promise<SegmentRead & { readonly at: LogPosition }> {
+    const next = locate(position)
+    if (!next) return { kind: 'end', at: position }
     const { segment, offset } = next
-    if (reading?.segment !== segment) await turnTo(segment)
+    if (reading?.segment !== segment) await openForReading(segment)
     const at = { segment: segment.number, offset }
     if (!reading) return { kind: 'end', at }
     return { ...(await readRecords(reading.file, { from: offset, end: segment.size }, limits)), at }
   }
 
-  async function turnTo(segment: Segment): Promise<void> {
+  async function openForReading(segment: Segment): Promise<void> {
     await closeReading()
     reading = { segment, file: await open(segment.path, 'r') }
   }
@@ -119,12 +150,12 @@ export function createSegments(options: SegmentsOptions) {
   }
 
   /**
-   * Keeps the whole file of the segment that `place` is in, which cannot be read, beside the spool.
-   * Returns where the segment ends.
+   * Gives up the segment of `position`, which cannot be read: its whole file is kept under another
+   * name. Returns where the segment ends.
    */
-  async function giveUp(place: Place): Promise<Place> {
-    const next = locate(place)
-    if (!next) return place
+  async function giveUp(position: LogPosition): Promise<LogPosition> {
+    const next = locate(position)
+    if (!next) return position
     const { number, path, size } = next.segment
     try {
       await link(path, `${path}${asideSuffix}`)
@@ -135,8 +166,8 @@ export function createSegments(options: SegmentsOptions) {
     return { segment: number, offset: size }
   }
 
-  /** Keeps bytes that are no events, for a person to look at. */
-  async function setAside(from: Place, to: number): Promise<string> {
+  /** Copies bytes that are no events to a file of their own, for a person to look at. */
+  async function setAside(from: LogPosition, to: number): Promise<string> {
     const path = `${segmentPath(directory, from.segment)}-${from.offset}${asideSuffix}`
     try {
       if (!reading) throw new Error('the segment cannot be opened')
@@ -152,10 +183,10 @@ export function createSegments(options: SegmentsOptions) {
     return path
   }
 
-  /** Removes the segments that are all before `place`. */
-  async function release(place: Place): Promise<void> {
+  /** Removes the segments that end at or before `position`. */
+  async function release(position: LogPosition): Promise<void> {
     const isDone = ({ number, size }: Segment): boolean =>
-      number < place.segment || (number === place.segment && size <= place.offset)
+      number < position.segment || (number === position.segment && size <= position.offset)
     for (const segment of segments.filter((one) => isDone(one) && one !== writing?.segment)) {
       if (reading?.segment === segment) await closeReading()
       await rm(segment.path, { force: true })
@@ -168,7 +199,7 @@ export function createSegments(options: SegmentsOptions) {
     await closeReading()
   }
 
-  return { write, read, taken, giveUp, setAside, release, usedBytes, waiting, close }
+  return { write, read, acknowledge, giveUp, setAside, release, usedBytes, waiting, close }
 }
 
 export type Segments = ReturnType<typeof createSegments>

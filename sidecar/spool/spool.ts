@@ -5,16 +5,14 @@ import type { Log } from '../../core/lib/log.ts'
 import type { Metrics } from '../../core/lib/metrics.ts'
 import type { Now } from '../../core/lib/time.ts'
 import { startForwarder } from './forwarder.ts'
-import { createSpoolMeters } from './metrics.ts'
-import { openPosition } from './position.ts'
-import { makeDirectory, recover } from './recovery.ts'
-import { createRoom } from './room.ts'
+import { createSpoolMetrics } from './metrics.ts'
+import { makeDirectory, openCheckpoint, recoverSegments } from './recovery.ts'
 import { createSegments } from './segments.ts'
-import { createSpoolWriter } from './writer.ts'
+import { createCapacity, createSpoolWriter } from './writer.ts'
 
 export interface SpoolOptions {
   readonly directory: string
-  /** Disk that it may take. */
+  /** Disk that it may use. */
   readonly maxBytes: number
   /** Returns when core has committed every envelope: at most 1,000 and 2 MiB of them, or one. */
   readonly deliver: (envelopes: Buffer[], correlationId: string) => Promise<unknown>
@@ -25,72 +23,72 @@ export interface SpoolOptions {
   readonly now: Now
 }
 
-const usualSegment = 16 * 1024 * 1024
-/** Enough that what core has taken holds little of the disk, and not too many to count. */
-const segmentsOf = { least: 16, most: 256 } as const
+const usualSegmentBytes = 16 * 1024 * 1024
+/** Enough that an acknowledged part of a segment wastes little disk, and not too many to scan. */
+const segmentCount = { least: 16, most: 256 } as const
 const drainMs = 1_000
 const probeBytes = 64 * 1024
 
 /**
- * A queue on disk between the signer and core (decision 5). What `keep` has taken survives the end
- * of the process at any instant and reaches core at least once, in order, however long core is
- * away; core drops repeats by their id. Rejects with one clear line when the directory cannot be
+ * A queue on disk between the signer and core (decision 5). What `store` has accepted survives the
+ * end of the process at any instant and reaches core at least once, in order, however long core is
+ * away; core drops duplicates by their id. Rejects with one clear line when the directory cannot be
  * used, or when another process uses it.
  */
 export async function openSpool(options: SpoolOptions) {
   const directory = resolve(options.directory)
   const { maxBytes, log, now } = options
-  const { position, segments, unlock } = await openFiles({ directory, maxBytes, log })
-  const room = createRoom({
+  const { checkpoint, segments, unlock } = await openFiles({ directory, maxBytes, log })
+  const capacity = createCapacity({
     maxBytes,
     usedBytes: segments.usedBytes,
     probe: () => probe(directory),
     log,
   })
-  const meters = createSpoolMeters(options.metrics, () => {
+  const spoolMetrics = createSpoolMetrics(options.metrics, () => {
     const oldestMs = forwarder.oldestMs()
     const oldestSeconds = oldestMs === null ? 0 : Math.max(0, (now().getTime() - oldestMs) / 1000)
-    const [bytes, events, full] = [segments.usedBytes(), segments.waiting(), room.isFull()]
+    const [bytes, events, full] = [segments.usedBytes(), segments.waiting(), capacity.isFull()]
     return { bytes, events, oldestSeconds, full }
   })
   const forwarder = startForwarder({
     segments,
-    position,
+    checkpoint,
     log,
     deliver: options.deliver,
     onFailed: options.onFailed,
     onDelivered: options.onDelivered,
-    onReleased: room.changed,
-    onDamaged: meters.damaged,
+    onRemoved: capacity.onRemoved,
+    onDamaged: spoolMetrics.countDamage,
   })
   const writer = createSpoolWriter({
     write: segments.write,
-    room,
+    capacity,
     now,
     onWritten: (ms) => {
-      room.wrote()
-      meters.wrote(ms)
+      capacity.onWritten()
+      spoolMetrics.observeWrite(ms)
       forwarder.wake()
     },
   })
 
-  async function keep(envelopes: readonly Buffer[]): Promise<Record<string, number>> {
-    if (envelopes.length > 0) await writer.keep(envelopes)
+  async function store(envelopes: readonly Buffer[]): Promise<Record<string, number>> {
+    if (envelopes.length > 0) await writer.append(envelopes)
     return {}
   }
 
-  /** Ends within about a second; what core does not have by then stays for the next start. */
+  /** Ends within about a second; what core has not acknowledged by then stays on disk. */
   async function stop(): Promise<void> {
-    await writer.settled()
+    await writer.idle()
     await forwarder.stop(drainMs)
-    room.stop()
+    capacity.stop()
     await segments.close()
-    await segments.release(forwarder.place())
-    await position.close()
+    await segments.release(forwarder.position())
+    await checkpoint.close()
     await unlock()
   }
 
-  return { keep, maxInFlight: 1_000, isFull: room.isFull, stop }
+  return { store, maxInFlight: 1_000, isFull: capacity.isFull, stop }
 }
 
 export type Spool = Awaited<ReturnType<typeof openSpool>>
@@ -102,21 +100,30 @@ async function openFiles({ directory, maxBytes, log }: Opening) {
   try {
     await makeDirectory(directory)
     unlock = await lockDirectory(directory, 'SPOOL_DIR')
-    const position = await openPosition(directory)
-    const found = await recover(directory, position.start, log)
-    const last = Math.max(position.start.segment, ...found.segments.map(({ number }) => number))
-    const largest = Math.max(usualSegment, maxBytes / segmentsOf.most)
-    const segmentBytes = Math.min(largest, maxBytes / segmentsOf.least)
-    const segments = createSegments({ directory, found, nextNumber: last + 1, segmentBytes, log })
-    return { position, segments, unlock }
+    const checkpoint = await openCheckpoint(directory)
+    const recovered = await recoverSegments(directory, checkpoint.start, log)
+    const last = Math.max(
+      checkpoint.start.segment,
+      ...recovered.segments.map(({ number }) => number),
+    )
+    const largest = Math.max(usualSegmentBytes, maxBytes / segmentCount.most)
+    const segmentBytes = Math.min(largest, maxBytes / segmentCount.least)
+    const segments = createSegments({
+      directory,
+      ...recovered,
+      nextNumber: last + 1,
+      segmentBytes,
+      log,
+    })
+    return { checkpoint, segments, unlock }
   } catch (error) {
     await unlock()
-    throw unusable(directory, error)
+    throw unusableDirectory(directory, error)
   }
 }
 
-// An error of the system names its call and a file; a person wants the setting.
-function unusable(directory: string, error: unknown): unknown {
+// An error of the system names its call and a file; the operator needs the setting's name.
+function unusableDirectory(directory: string, error: unknown): unknown {
   if (!(error instanceof Error && 'syscall' in error && 'code' in error)) return error
   const hint = 'set SPOOL_DIR to a folder that this user may write'
   return new Error(`cannot use the spool ${directory} (${String(error.code)}); ${hint}`, {

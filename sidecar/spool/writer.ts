@@ -1,16 +1,17 @@
+import type { Log } from '../../core/lib/log.ts'
 import type { Now } from '../../core/lib/time.ts'
-import { frame } from './records.ts'
-import type { Room } from './room.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { encodeRecords } from './log-format.ts'
 
 export interface WriterOptions {
   /** Returns when the bytes are on disk. */
   readonly write: (bytes: Buffer, events: number) => Promise<void>
-  readonly room: Room
+  readonly capacity: Capacity
   readonly onWritten: (ms: number) => void
   readonly now: Now
 }
 
-interface Waiting {
+interface PendingWrite {
   readonly bytes: Buffer
   readonly events: number
   readonly written: PromiseWithResolvers<void>
@@ -19,30 +20,30 @@ interface Waiting {
 const groupBytes = 8 * 1024 * 1024
 
 /**
- * Group commit: while one group is forced to disk the next gathers, so that one fsync serves
- * everybody who waits.
+ * Group commit: while one group is forced to disk the next one gathers, so that one fsync serves
+ * all pushes that wait. The row `spool` of `npm run bench` measures it against one fsync each.
  */
-export function createSpoolWriter({ write, room, onWritten, now }: WriterOptions) {
-  const waiting: Waiting[] = []
+export function createSpoolWriter({ write, capacity, onWritten, now }: WriterOptions) {
+  const queue: PendingWrite[] = []
   let working: Promise<void> | null = null
 
   /** Returns when all of them are on disk; throws SPOOL_UNAVAILABLE when that is not certain. */
-  function keep(envelopes: readonly Buffer[]): Promise<void> {
-    const bytes = frame(envelopes, now().getTime())
-    room.reserve(bytes.length)
+  function append(envelopes: readonly Buffer[]): Promise<void> {
+    const bytes = encodeRecords(envelopes, now().getTime())
+    capacity.reserve(bytes.length)
     const written = Promise.withResolvers<void>()
-    waiting.push({ bytes, events: envelopes.length, written })
+    queue.push({ bytes, events: envelopes.length, written })
     working ??= work()
     return written.promise
   }
 
   async function work(): Promise<void> {
-    while (waiting.length > 0) await writeGroup(nextGroup(waiting))
-    // At once, not by a promise: whoever has just been answered may already be back.
+    while (queue.length > 0) await writeGroup(nextGroup(queue))
+    // Here and not in a later promise: a sender that was just answered may already append again.
     working = null
   }
 
-  async function writeGroup(group: readonly Waiting[]): Promise<void> {
+  async function writeGroup(group: readonly PendingWrite[]): Promise<void> {
     const bytes = Buffer.concat(group.map(({ bytes }) => bytes))
     const started = performance.now()
     try {
@@ -53,25 +54,108 @@ export function createSpoolWriter({ write, room, onWritten, now }: WriterOptions
       onWritten(performance.now() - started)
       for (const { written } of group) written.resolve()
     } catch (error) {
-      const why = room.failed(error)
-      for (const { written } of group) written.reject(why)
+      const unavailable = capacity.onWriteFailed(error)
+      for (const { written } of group) written.reject(unavailable)
     } finally {
-      room.settle(bytes.length)
+      capacity.release(bytes.length)
     }
   }
 
-  /** Returns when nothing waits any more. */
-  const settled = async (): Promise<void> => working ?? undefined
+  /** Returns when nothing is queued any more. */
+  const idle = async (): Promise<void> => working ?? undefined
 
-  return { keep, settled }
+  return { append, idle }
 }
 
-/** Takes what fits from the front; one at least. */
-function nextGroup(waiting: Waiting[]): Waiting[] {
+/** Removes what fits into a group from the front of the queue; one write at least. */
+function nextGroup(queue: PendingWrite[]): PendingWrite[] {
   let size = 0
-  const end = waiting.findIndex(({ bytes }, i) => {
+  const end = queue.findIndex(({ bytes }, i) => {
     size += bytes.length
     return i > 0 && size > groupBytes
   })
-  return waiting.splice(0, end === -1 ? waiting.length : end)
+  return queue.splice(0, end === -1 ? queue.length : end)
 }
+
+export interface CapacityOptions {
+  readonly maxBytes: number
+  readonly usedBytes: () => number
+  /** Writes a little to the disk and removes it again; throws while that cannot be done. */
+  readonly probe: () => Promise<void>
+  readonly log: Log
+}
+
+/** The share of the limit below which a full spool takes events again. */
+const resumeShare = 0.9
+const probeEveryMs = 1_000
+const diskFullCodes = new Set(['ENOSPC', 'EDQUOT', 'EFBIG'])
+
+/** Decides whether the spool may grow: by its limit, and by whether the disk takes writes. */
+export function createCapacity({ maxBytes, usedBytes, probe, log }: CapacityOptions) {
+  let reserved = 0
+  let full: 'limit' | 'disk' | null = null
+  let timer: NodeJS.Timeout | null = null
+
+  /** Reserves bytes that are to be written. Throws SPOOL_UNAVAILABLE when they do not fit. */
+  function reserve(bytes: number): void {
+    if (usedBytes() + reserved + bytes > maxBytes) {
+      setFull('limit')
+      throw new DomainError(
+        'SPOOL_UNAVAILABLE',
+        'the spool is full: core has not taken its events yet; send these again later',
+      )
+    }
+    reserved += bytes
+  }
+
+  const release = (bytes: number): void => void (reserved -= bytes)
+
+  function setFull(why: 'limit' | 'disk'): void {
+    if (full !== why) {
+      log.error({ why, usedBytes: usedBytes(), maxBytes }, 'the spool is full: pushes are refused')
+    }
+    full = why
+    // No push may come while the sidecar says that it is not ready, so that it must probe itself.
+    if (why === 'disk') timer ??= setInterval(() => void probeDisk(), probeEveryMs).unref()
+  }
+
+  /** The error that answers pushes whose write failed. */
+  function onWriteFailed(error: unknown): DomainError {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
+    setFull('disk')
+    const isFull = diskFullCodes.has(code)
+    const what = isFull ? 'the disk of the spool is full' : 'the spool cannot be written'
+    return new DomainError('SPOOL_UNAVAILABLE', `${what} (${code}); send the events again later`, {
+      cause: error,
+    })
+  }
+
+  async function probeDisk(): Promise<void> {
+    await probe().then(
+      () => clearFull('disk'),
+      () => {},
+    )
+  }
+
+  function clearFull(why: 'limit' | 'disk'): void {
+    if (full !== why) return
+    full = null
+    if (timer) clearInterval(timer)
+    timer = null
+    log.info({ usedBytes: usedBytes(), maxBytes }, 'the spool takes events again')
+  }
+
+  /** To be called after something was removed. */
+  function onRemoved(): void {
+    if (full === 'limit' && usedBytes() + reserved <= maxBytes * resumeShare) clearFull('limit')
+  }
+
+  const stop = (): void => void (timer && clearInterval(timer))
+
+  const onWritten = (): void => clearFull('disk')
+  const isFull = (): boolean => full !== null
+
+  return { reserve, release, onWriteFailed, onWritten, onRemoved, isFull, stop }
+}
+
+export type Capacity = ReturnType<typeof createCapacity>

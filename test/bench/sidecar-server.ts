@@ -30,9 +30,9 @@ const sidecar = await startSidecar(config, { log, metrics })
 
 /** Decisions that allowed, from memory alone. */
 async function fromMemory(): Promise<number> {
-  const decisions = await metrics.getSingleMetric('sidecar_authorize_total')?.get()
+  const decisions = await metrics.getSingleMetric('tollgate_sidecar_decisions_total')?.get()
   const row = decisions?.values.find(
-    ({ labels }) => labels['verdict'] === 'ok' && labels['source'] === 'memory',
+    ({ labels }) => labels['decision'] === 'ok' && labels['source'] === 'memory',
   )
   return row?.value ?? 0
 }

@@ -78,7 +78,7 @@ describe('the sidecar alone', () => {
     expect((await fetch(`${adminUrl}/healthz`)).status).toBe(200)
     expect((await fetch(`${adminUrl}/readyz`)).status).toBe(503)
     expect(await (await fetch(`${adminUrl}/metrics`)).text()).toContain(
-      'sidecar_authorize_seconds_bucket',
+      'tollgate_sidecar_decision_duration_seconds_bucket',
     )
     expect((await fetch(`${url}/health`)).status).toBe(200)
     child.kill('SIGTERM')
@@ -92,10 +92,12 @@ describe('the figures', () => {
     for (const key of ['sk_live_alice', 'sk_live_alice', 'sk_live_poor'])
       await authorize(firstCall({ key }))
     const page = await metrics.metrics()
-    expect(page).toMatch(/sidecar_authorize_total\{verdict="ok",source="core"[^}]*\} 1/)
-    expect(page).toMatch(/sidecar_authorize_total\{verdict="ok",source="memory"[^}]*\} 1/)
-    expect(page).toMatch(/sidecar_authorize_total\{verdict="insufficient_balance"[^}]*\} 1/)
-    expect(page).toMatch(/sidecar_authorize_seconds_count\{[^}]*\} 3/)
-    expect(page).toMatch(/sidecar_cache_entries\{cache="identities"[^}]*\} 2/)
+    expect(page).toMatch(/tollgate_sidecar_decisions_total\{decision="ok",source="core"[^}]*\} 1/)
+    expect(page).toMatch(/tollgate_sidecar_decisions_total\{decision="ok",source="memory"[^}]*\} 1/)
+    expect(page).toMatch(
+      /tollgate_sidecar_decisions_total\{decision="insufficient_balance"[^}]*\} 1/,
+    )
+    expect(page).toMatch(/tollgate_sidecar_decision_duration_seconds_count\{[^}]*\} 3/)
+    expect(page).toMatch(/tollgate_sidecar_cache_entries\{cache="identities"[^}]*\} 2/)
   })
 })

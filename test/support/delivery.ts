@@ -108,7 +108,7 @@ export function spooledLine(
       (response) => response.text(),
       () => '',
     )
-    return /^sidecar_spool_events(?:\{.*\})? (\d+)$/m.exec(page)?.[1]
+    return /^tollgate_sidecar_spool_events(?:\{.*\})? (\d+)$/m.exec(page)?.[1]
   }
 
   return {

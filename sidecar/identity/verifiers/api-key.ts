@@ -1,11 +1,11 @@
 import { isSecret } from '../../../core/lib/crypto.ts'
 import { refusals } from '../../authorize/refusals.ts'
-import type { Source, Verdict, Verifier } from './types.ts'
 import type { VerifiedIdentity } from '../bound-identity.ts'
+import type { Source, Verdict, Verifier } from './verifier.ts'
 
 /**
- * Finds the identity behind a key; null when the key is unknown or revoked. Throws when nobody
- * can say.
+ * Looks up the identity behind a key; null when the key is unknown or revoked. Throws when that
+ * cannot be known.
  */
 export type KeyLookup = (
   key: string,
@@ -16,11 +16,11 @@ const composite = /^app_[0-9a-f]{24}_(svc_ak_.*)$/
 const sessionPrefix = 'svc_ss_'
 const keyShape = /^(app_[0-9a-f]{24}_)?svc_ak_|^svc_ss_|^[0-9A-Za-z]{49}$/
 
-/** An opaque signer session is looked up as a key is, by another question to core. */
+/** An opaque signer session is looked up like a key, by another RPC of core. */
 export const isSignerSession = (text: string): boolean => text.startsWith(sessionPrefix)
 
 /**
- * True for what can only be meant as a key: with its prefix, composite, or the secret alone
+ * True for text of a key's shape: the secret with its prefix, behind its app, or alone
  * (decision 7).
  */
 export const looksLikeKey = (text: string): boolean => keyShape.test(text)
@@ -40,7 +40,7 @@ export interface KeyShape {
 export const serviceKeys: KeyShape = { looksLikeKey, isWellFormed: hasKeyChecksum }
 
 const no: Verdict = { kind: 'no', refusal: refusals.invalidApiKey, remember: true }
-// What needs no look-up to be refused would only push real entries out of memory.
+// Not remembered: it needs no look-up, and would only evict entries that did.
 const malformed: Verdict = { kind: 'no', refusal: refusals.invalidApiKey, remember: false }
 
 export function apiKeyVerifier({
@@ -53,7 +53,7 @@ export function apiKeyVerifier({
   return async ({ credential }) => {
     if (credential.kind !== 'given' || !shape.looksLikeKey(credential.text)) return null
     if (!shape.isWellFormed(credential.text)) return malformed
-    const found = await lookup(credential.text)
-    return found ? { kind: 'yes', ...found } : no
+    const verified = await lookup(credential.text)
+    return verified ? { kind: 'yes', ...verified } : no
   }
 }

@@ -1,9 +1,9 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { KeyLookup } from './api-key.ts'
-import type { Verifier } from './types.ts'
+import type { Verifier } from './verifier.ts'
 
-/** What a custom verifier may use of ours. */
+/** What a custom verifier gets from the sidecar. */
 export interface CustomContext {
   readonly issuer: string
   readonly lookup: KeyLookup
@@ -15,7 +15,7 @@ interface CustomModule {
 
 /**
  * Loads `custom:<module>`: a package name, or a path from the working directory. The module exports
- * `createVerifier(context)`, which returns a Verifier. Throws one clear line when it does not.
+ * `createVerifier(context)`, which returns a Verifier. Throws an error with one clear line when it does not.
  */
 export async function loadCustomVerifier(name: string, context: CustomContext): Promise<Verifier> {
   const address = /^[./]/.test(name) ? pathToFileURL(resolve(name)).href : name

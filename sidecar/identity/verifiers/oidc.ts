@@ -1,11 +1,11 @@
 import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } from 'jose'
+import { textOf } from '../../../core/lib/json.ts'
 import type { Now } from '../../../core/lib/time.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
-import { textOf } from '../../http/json.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
-import type { Verdict, Verifier } from './types.ts'
+import type { Verdict, Verifier } from './verifier.ts'
 
-/** An issuer whose tokens are believed, and where its keys come from. */
+/** An issuer whose tokens are accepted, and its keys. */
 export interface TrustedIssuer {
   readonly issuer: string
   readonly audience: string
@@ -27,7 +27,7 @@ const jwtShape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
 const algorithms = ['RS256', 'ES256'] as const
 const toleranceSeconds = 60
 const cacheSeconds = 60
-const scopeNeeded = 'sign:job'
+const requiredScope = 'sign:job'
 
 export const trimSlashes = (url: string): string => url.replace(/\/+$/, '')
 const no = (refusal: Refusal): Verdict => ({ kind: 'no', refusal, remember: false })
@@ -41,9 +41,9 @@ export function oidcVerifier(options: OidcOptions): Verifier {
     if (credential.kind !== 'given' || !jwtShape.test(credential.text)) return null
     const trusted = issuerOf(credential.text, options.issuers)
     if (!trusted) return no(refusals.invalidToken)
-    const claims = await verified(credential.text, trusted, options.now())
+    const claims = await verifyToken(credential.text, trusted, options.now())
     if (!claims) return no(refusals.invalidToken)
-    const verdict = judge(claims, trusted, options)
+    const verdict = judgeClaims(claims, trusted, options)
     const revoked = trusted.own && verdict.kind === 'yes' && (await isRevoked(claims, options))
     return revoked ? no(refusals.invalidToken) : verdict
   }
@@ -67,7 +67,7 @@ const isRevoked = (claims: JWTPayload, { revokedTokens }: OidcOptions): Promise<
     issuedAt: claims.iat ?? 0,
   })
 
-const aboutTheToken = [
+const tokenErrors = [
   errors.JWTExpired,
   errors.JWTClaimValidationFailed,
   errors.JWTInvalid,
@@ -79,8 +79,8 @@ const aboutTheToken = [
   errors.JOSENotSupported,
 ]
 
-// Null when the token is at fault; whatever keeps us from judging it is thrown.
-async function verified(
+// Null when the token is at fault; throws when the fault is elsewhere.
+async function verifyToken(
   token: string,
   { keys, audience }: TrustedIssuer,
   now: Date,
@@ -96,28 +96,33 @@ async function verified(
     })
     return payload
   } catch (error) {
-    if (aboutTheToken.some((kind) => error instanceof kind)) return null
+    if (tokenErrors.some((kind) => error instanceof kind)) return null
     throw error
   }
 }
 
-function judge(
-  claims: JWTPayload,
-  trusted: TrustedIssuer,
-  { clientIdClaim, subjectClaim, now }: OidcOptions,
-): Verdict {
+function judgeClaims(claims: JWTPayload, trusted: TrustedIssuer, options: OidcOptions): Verdict {
+  const { clientIdClaim, subjectClaim } = options
   const use = claims['token_use']
   if (trusted.own && use !== 'user' && use !== 'signer') return no(refusals.invalidToken)
-  if (!scopesOf(claims).includes(scopeNeeded)) return no(refusals.insufficientScope)
+  if (!scopesOf(claims).includes(requiredScope)) return no(refusals.insufficientScope)
   // Never the audience: it would let one tenant's token speak for another.
   const clientId = textOf(claims[clientIdClaim]) || textOf(claims['client_id'])
   const externalUserId = textOf(claims[subjectClaim])
   if (!clientId || !externalUserId) return no(refusals.invalidIdentity)
-  const expiresAt = Math.floor(claims.exp ?? 0)
   const identity = {
     issuer: trimSlashes(trusted.issuer),
     clientId,
     externalUserId,
+    ...endsOf(claims, trusted, options),
+  }
+  return { kind: 'yes', identity, source: 'local' }
+}
+
+/** The ids and times that end the identity of a token. */
+function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { now }: OidcOptions) {
+  const expiresAt = Math.floor(claims.exp ?? 0)
+  return {
     userId: trusted.own ? loginOf(claims) : null,
     keyId: trusted.own ? textOf(claims.jti) || null : null,
     // A token that does not say when it was issued is older than any revocation.
@@ -125,7 +130,6 @@ function judge(
     expiresAt,
     keepUntil: Math.min(expiresAt * 1000, now().getTime() + cacheSeconds * 1000),
   }
-  return { kind: 'yes', identity, source: 'local' }
 }
 
 function scopesOf(claims: JWTPayload): readonly unknown[] {

@@ -4,11 +4,10 @@ import type { CoreClient } from '../../core-client.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
 import { createForeignKeys, createOwnKeys } from '../jwks.ts'
 import { type KeyLookup, type KeyShape, apiKeyVerifier } from './api-key.ts'
-import { compositeVerifier } from './composite.ts'
 import { loadCustomVerifier } from './custom.ts'
 import { type TrustedIssuer, oidcVerifier } from './oidc.ts'
 import { trustedHeadersVerifier } from './trusted-headers.ts'
-import type { Verifier } from './types.ts'
+import { type Verifier, compositeVerifier } from './verifier.ts'
 
 export interface SelectOptions {
   readonly config: SidecarConfig['identity']
@@ -20,8 +19,8 @@ export interface SelectOptions {
 }
 
 /**
- * The verifier that IDENTITY_AUTH_MODE asks for (decision 29). Trusted headers are never part of
- * a mixture.
+ * The verifier that IDENTITY_AUTH_MODE names (decision 29). Trusted headers are never part of the
+ * composite.
  */
 export async function selectVerifier({
   config,

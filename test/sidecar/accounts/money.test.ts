@@ -2,14 +2,14 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { ethRate } from '../../../core/lib/money.ts'
 import {
-  type Owner,
-  burnOf,
+  type Session,
+  type SessionOwner,
   costOf,
-  createElapsed,
+  costPerSecond,
+  createSessionCalls,
   nanosPerWei,
   unitsOf,
-} from '../../../sidecar/accounts/session-billing.ts'
-import type { Session } from '../../../sidecar/accounts/session.ts'
+} from '../../../sidecar/accounts/session.ts'
 import { startHarness, until, vectorNow } from '../support.ts'
 import { firstCall } from '../signer-bodies.ts'
 
@@ -23,7 +23,7 @@ const session = (change: Partial<Session> = {}): Session => ({
   authExpiry: 0,
   price: 12_000n,
   units: 1n,
-  sound: true,
+  isValid: true,
   ...change,
 })
 
@@ -63,16 +63,17 @@ describe('what a call costs', () => {
   it('is unknown without a price, and burns only in time', () => {
     const rate = nanosPerWei(ethRate(1_000_000n * usd))
     expect(costOf(session({ price: null }), 1_000, rate)).toBeNull()
-    expect(burnOf(session({ type: 'fixed' }), rate)).toBeNull()
-    expect(burnOf(session(), rate)).toBeCloseTo(12, 9)
+    expect(costPerSecond(session({ type: 'fixed' }), rate)).toBeNull()
+    expect(costPerSecond(session(), rate)).toBeCloseTo(12, 9)
   })
 })
 
 describe('what time a call bills', () => {
   const started = () => {
-    const book = createElapsed({ max: 10 })
+    const book = createSessionCalls({ max: 10 })
     const owner = { authId: 'a:b', latest: null }
-    const msOf = (call: Session, of: Owner = owner) => book.msOf(call, book.find(of, call))
+    const msOf = (call: Session, of: SessionOwner = owner) =>
+      book.billedMs(call, book.find(of, call))
     const remember = (call: Session) => book.remember(owner, call, book.find(owner, call))
     return { msOf, remember }
   }

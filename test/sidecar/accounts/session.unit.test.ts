@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseObject } from '../../../sidecar/http/json.ts'
+import { parseObject } from '../../../core/lib/json.ts'
 import { isRational, readSession } from '../../../sidecar/accounts/session.ts'
 import { firstCall } from '../signer-bodies.ts'
 
@@ -30,6 +30,21 @@ describe('reading a session', () => {
       firstCall({ state: { LastUpdate: '2026-09-14T12:16:17.123456789+02:00' } }),
     )
     expect(read(text)?.at).toBe(1_789_380_977_123)
+  })
+
+  it.each([
+    ['2026-09-14T10:15:30.123456789Z', 1_789_380_930_123],
+    ['2026-09-14T10:15:30.5Z', 1_789_380_930_500],
+    ['2026-09-14T10:15:30Z', 1_789_380_930_000],
+    ['2024-02-29T23:59:59.999Z', 1_709_251_199_999],
+    ['1970-01-01T00:00:00Z', 0],
+    ['0000-01-01T00:00:00Z', -62_167_219_200_000],
+    ['2026-09-14T10:15:30.Z', null],
+    ['2026-13-01T00:00:00Z', null],
+    ['2026-09-14 10:15:30Z', null],
+    ['', null],
+  ])('takes %s as the instant %s', (text, ms) => {
+    expect(read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))?.at).toBe(ms)
   })
 
   it.each([

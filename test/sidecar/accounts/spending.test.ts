@@ -51,7 +51,7 @@ describe('whether they may spend', () => {
     const call = (StateID: string) =>
       authorize(firstCall({ state: { StateID, InitialPricePerUnit: 10 ** 12 } }))
     const missing = async () =>
-      /^sidecar_missing_usd_total(?:\{.*\})? (.+)$/m.exec(await metrics.metrics())?.[1]
+      /^tollgate_sidecar_missing_usd_total(?:\{.*\})? (.+)$/m.exec(await metrics.metrics())?.[1]
     expect((await call('00000001')).json['status']).toBe(200)
     expect((await call('00000002')).json['status']).toBe(483)
     clock.seconds += 15
@@ -60,7 +60,7 @@ describe('whether they may spend', () => {
     clock.seconds += 30
     expect((await call('00000002')).json['status']).toBe(200)
     expect(Number(await missing())).toBeCloseTo(0.03, 6)
-    expect(await metrics.metrics()).toMatch(/^sidecar_allowed_usd_total(?:\{.*\})? 0\.06/m)
+    expect(await metrics.metrics()).toMatch(/^tollgate_sidecar_allowed_usd_total(?:\{.*\})? 0\.06/m)
   })
 
   it('24: promises nothing ahead for fixed and untyped sessions', async () => {

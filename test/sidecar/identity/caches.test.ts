@@ -3,7 +3,7 @@ import { Redis } from 'ioredis'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { silentLog } from '../../../core/lib/log.ts'
-import { createMarks } from '../../../sidecar/identity/versions.ts'
+import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 import { type Cache, createMemoryCache, createRedisCache } from '../../../sidecar/identity/cache.ts'
 import { redisUrl } from '../../support/redis.ts'
 import { startCoreDouble } from '../../fakes/sidecar-core.ts'
@@ -45,7 +45,7 @@ describe('the Redis cache without a Redis', () => {
     expect((await authorize(firstCall())).json['status']).toBe(200)
     expect(await sidecar.ready()).toEqual({ core: true, redis: false })
     expect(await metrics.metrics()).toMatch(
-      /sidecar_dependency_failures_total\{part="cache"[^}]*\} [1-9]/,
+      /tollgate_sidecar_dependency_failures_total\{dependency="cache"[^}]*\} [1-9]/,
     )
   })
 })
@@ -119,27 +119,27 @@ describe('an outage of every way by which core tells what ended', () => {
   })
 })
 
-describe('marks', () => {
+describe('versions', () => {
   it('make stale what was read before, and only that', () => {
-    const marks = createMarks({ max: 2 })
-    const before = marks.point()
-    expect(marks.isStale('a', before)).toBe(false)
-    marks.mark('a')
+    const versions = createVersions({ max: 2 })
+    const before = versions.current()
+    expect(versions.isStale('a', before)).toBe(false)
+    versions.invalidate('a')
     expect([
-      marks.isStale('a', before),
-      marks.isStale('b', before),
-      marks.isStale(null, before),
+      versions.isStale('a', before),
+      versions.isStale('b', before),
+      versions.isStale(null, before),
     ]).toEqual([true, false, false])
-    expect(marks.isStale('a', marks.point())).toBe(false)
+    expect(versions.isStale('a', versions.current())).toBe(false)
   })
 
   it('that fall out of memory make stale all that is older', () => {
-    const marks = createMarks({ max: 2 })
-    const before = marks.point()
-    for (const id of ['a', 'b', 'c']) marks.mark(id)
-    expect(marks.isStale('z', before)).toBe(true)
-    expect(marks.isStale('z', marks.point())).toBe(false)
-    marks.markAll()
-    expect(marks.isStale(null, marks.point() - 1)).toBe(true)
+    const versions = createVersions({ max: 2 })
+    const before = versions.current()
+    for (const id of ['a', 'b', 'c']) versions.invalidate(id)
+    expect(versions.isStale('z', before)).toBe(true)
+    expect(versions.isStale('z', versions.current())).toBe(false)
+    versions.invalidateAll()
+    expect(versions.isStale(null, versions.current() - 1)).toBe(true)
   })
 })

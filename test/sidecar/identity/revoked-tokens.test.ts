@@ -91,18 +91,18 @@ describe('what was ended', () => {
     let at = vectorNow
     const now = () => new Date(at * 1000)
     const tokens = createRevokedTokens({ core, ttlSeconds: 300, max: 2, now })
-    tokens.listenAnew()
+    tokens.restart()
     at += 100
     const token = (jti: string) =>
       tokens.isRevoked({ jti, loginId: null, issuedAt: vectorNow + 90 })
-    for (const id of ['a', 'b']) tokens.end(id)
+    for (const id of ['a', 'b']) tokens.revoke(id)
     expect([await token('a'), await token('b'), await token('c'), asked.length]).toEqual([
       true,
       true,
       false,
       0,
     ])
-    tokens.end('d')
+    tokens.revoke('d')
     expect([await token('a'), await token('d'), asked]).toEqual([true, true, ['a']])
   })
 })

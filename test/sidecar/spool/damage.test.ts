@@ -2,13 +2,13 @@ import { open, readFile, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { frame, mark } from '../../../sidecar/spool/records.ts'
-import { segmentPath } from '../../../sidecar/spool/recovery.ts'
+import { encodeRecords, magic } from '../../../sidecar/spool/log-format.ts'
+import { segmentPath } from '../../../sidecar/spool/segments.ts'
 import { createTaker, filesOf, newFolder, startSpool, until } from './support.ts'
 
 const texts = ['{"id":"a"}', '{"id":"b","note":"\u00e9\u00e9"}', '{"id":"c"}']
 const records = (of: readonly string[]): Buffer =>
-  frame(
+  encodeRecords(
     of.map((text) => Buffer.from(text)),
     1_789_380_930_000,
   )
@@ -22,7 +22,7 @@ async function outcomeOf(
   const spool = await startSpool({ directory, taker })
   await spool.keep('last')
   await until(() => taker.taken.includes('last'))
-  const damaged = await spool.figure('sidecar_spool_damaged_total')
+  const damaged = await spool.figure('tollgate_sidecar_spool_damaged_total')
   await spool.stop()
   return { taken: taker.taken.slice(0, -1), damaged, directory }
 }
@@ -99,8 +99,8 @@ describe('a damaged spool', () => {
         fc.array(envelope, { minLength: 1, maxLength: 4 }),
         fc.oneof(
           fc.uint8Array({ minLength: 1, maxLength: 200 }),
-          fc.constant(mark),
-          fc.constant(Buffer.concat([mark, mark.subarray(0, 2)])),
+          fc.constant(magic),
+          fc.constant(Buffer.concat([magic, magic.subarray(0, 2)])),
         ),
         async (before, behind, damage) => {
           const { taken, damaged } = await outcomeOf(
@@ -139,6 +139,6 @@ describe('a damaged spool', () => {
     const file = await open(join(directory, '000000000001.events-0.damaged'), 'w')
     await file.truncate(5_000_000).finally(() => file.close())
     const spool = await startSpool({ directory, taker: createTaker() })
-    expect(await spool.figure('sidecar_spool_bytes')).toBe(5_000_000)
+    expect(await spool.figure('tollgate_sidecar_spool_bytes')).toBe(5_000_000)
   })
 })

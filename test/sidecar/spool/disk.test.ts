@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
 import { silentLog } from '../../../core/lib/log.ts'
-import { createRoom } from '../../../sidecar/spool/room.ts'
-import { createSpoolWriter } from '../../../sidecar/spool/writer.ts'
+import { createCapacity, createSpoolWriter } from '../../../sidecar/spool/writer.ts'
 import { startSpoolingSidecar } from './process.ts'
 import { newFolder, until } from './support.ts'
 
@@ -67,7 +66,7 @@ describe('a sidecar whose disk is full', () => {
     const ready = await fetch(`${url}/readyz`)
     expect([ready.status, await ready.json()]).toMatchObject([503, { spool: !disk.stays }])
     expect(await (await fetch(`${adminUrl}/metrics`)).text()).toMatch(
-      new RegExp(`^sidecar_spool_full\\{[^}]*\\} ${Number(disk.stays)}$`, 'm'),
+      new RegExp(`^tollgate_sidecar_spool_full\\{[^}]*\\} ${Number(disk.stays)}$`, 'm'),
     )
     core.script.failing = false
     await until(() => core.script.ingested.length >= acknowledged.length)
@@ -85,7 +84,7 @@ describe('a write that fails', () => {
   it('is told to everybody who waited for it, and to nobody else', async () => {
     let fault: NodeJS.ErrnoException | null = null
     let written = 0
-    const room = createRoom({
+    const capacity = createCapacity({
       maxBytes: 1e6,
       usedBytes: () => 0,
       log: silentLog(),
@@ -94,15 +93,15 @@ describe('a write that fails', () => {
       },
     })
     const writer = createSpoolWriter({
-      room,
+      capacity,
       now: () => new Date(),
-      onWritten: () => room.wrote(),
+      onWritten: () => capacity.onWritten(),
       write: async (_bytes, events) => {
         if (fault) throw fault
         written += events
       },
     })
-    const keep = () => writer.keep([Buffer.from('{}')])
+    const keep = () => writer.append([Buffer.from('{}')])
     await keep()
     fault = Object.assign(new Error('i/o error'), { code: 'EIO' })
     const answers = await Promise.allSettled([keep(), keep(), keep()])
@@ -115,12 +114,12 @@ describe('a write that fails', () => {
         },
       })),
     )
-    expect(room.isFull()).toBe(true)
+    expect(capacity.isFull()).toBe(true)
     fault = null
     // Although nobody sends any more.
-    await until(() => !room.isFull())
+    await until(() => !capacity.isFull())
     await Promise.all([keep(), keep()])
     expect(written).toBe(3)
-    room.stop()
+    capacity.stop()
   })
 })

@@ -60,12 +60,12 @@ describe('pushing events to a sidecar with a spool', () => {
     const harness = await startSpooling()
     harness.core.script.failing = true
     await push(harness, '{"id":"1"}\n{"id":"2"}')
-    expect(await harness.metrics.metrics()).toMatch(/^sidecar_spool_events(\{.*\})? 2$/m)
+    expect(await harness.metrics.metrics()).toMatch(/^tollgate_sidecar_spool_events(\{.*\})? 2$/m)
     harness.core.script.failing = false
     await until(async () =>
-      /^sidecar_events_total(\{.*\})? 2$/m.test(await harness.metrics.metrics()),
+      /^tollgate_sidecar_events_total(\{.*\})? 2$/m.test(await harness.metrics.metrics()),
     )
-    expect(await harness.metrics.metrics()).toMatch(/^sidecar_spool_events(\{.*\})? 0$/m)
+    expect(await harness.metrics.metrics()).toMatch(/^tollgate_sidecar_spool_events(\{.*\})? 0$/m)
   })
 })
 

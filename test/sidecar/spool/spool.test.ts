@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { headerBytes } from '../../../sidecar/spool/records.ts'
+import { headerBytes } from '../../../sidecar/spool/log-format.ts'
 import { createTaker, filesOf, newFolder, startSpool, until } from './support.ts'
 
 const event = (n: number, size = 0): string => `{"id":"event-${n}","fill":"${'x'.repeat(size)}"}`
@@ -25,14 +25,18 @@ describe('the spool', () => {
     const spool = await startSpool({ directory, taker })
     taker.script.away = true
     for (let n = 0; n < 3_000; n += 100) await spool.keep(...events(n, n + 100))
-    expect(await spool.figure('sidecar_spool_events')).toBe(3_000)
-    expect(await spool.figure('sidecar_spool_bytes')).toBeGreaterThan(3_000 * headerBytes)
-    await until(async () => (await spool.figure('sidecar_spool_oldest_seconds')) > 0.1)
+    expect(await spool.figure('tollgate_sidecar_spool_events')).toBe(3_000)
+    expect(await spool.figure('tollgate_sidecar_spool_bytes')).toBeGreaterThan(3_000 * headerBytes)
+    await until(
+      async () => (await spool.figure('tollgate_sidecar_spool_oldest_event_age_seconds')) > 0.1,
+    )
     taker.script.away = false
     await until(() => taker.taken.length === 3_000)
     expect(taker.taken).toEqual(events(0, 3_000))
-    await until(async () => (await spool.figure('sidecar_spool_oldest_seconds')) === 0)
-    expect(await spool.figure('sidecar_spool_events')).toBe(0)
+    await until(
+      async () => (await spool.figure('tollgate_sidecar_spool_oldest_event_age_seconds')) === 0,
+    )
+    expect(await spool.figure('tollgate_sidecar_spool_events')).toBe(0)
   })
 
   it('keeps for the next start what core has not taken, and starts while core is away', async () => {
@@ -42,7 +46,7 @@ describe('the spool', () => {
     await first.keep(...events(0, 100))
     await first.stop()
     const second = await startSpool({ directory, taker })
-    expect(await second.figure('sidecar_spool_events')).toBe(100)
+    expect(await second.figure('tollgate_sidecar_spool_events')).toBe(100)
     await second.keep(...events(100, 200))
     await second.stop()
     taker.script.away = false
@@ -78,8 +82,8 @@ describe('the spool', () => {
     expect(taker.taken).toEqual(events(0, 20).filter((text) => text !== event(7)))
     const [aside = ''] = await filesOf(directory, '.damaged')
     expect((await readFile(aside)).subarray(headerBytes).toString()).toBe(event(7))
-    await until(async () => (await spool.figure('sidecar_spool_events')) === 0)
-    expect(await spool.figure('sidecar_spool_damaged_total')).toBe(1)
+    await until(async () => (await spool.figure('tollgate_sidecar_spool_events')) === 0)
+    expect(await spool.figure('tollgate_sidecar_spool_damaged_total')).toBe(1)
   })
 
   it('is used by one process at a time', async () => {
@@ -119,12 +123,12 @@ describe('a full spool', () => {
       message: expect.stringContaining('spool is full'),
     })
     expect(kept).toBeGreaterThan(75)
-    expect([spool.isFull(), await spool.figure('sidecar_spool_full')]).toEqual([true, 1])
-    expect(await spool.figure('sidecar_spool_bytes')).toBeLessThanOrEqual(8 * 1024 * 1024)
+    expect([spool.isFull(), await spool.figure('tollgate_sidecar_spool_full')]).toEqual([true, 1])
+    expect(await spool.figure('tollgate_sidecar_spool_bytes')).toBeLessThanOrEqual(8 * 1024 * 1024)
     taker.script.away = false
     await until(() => taker.taken.length === kept)
     await until(() => !spool.isFull())
-    expect(await spool.figure('sidecar_spool_full')).toBe(0)
+    expect(await spool.figure('tollgate_sidecar_spool_full')).toBe(0)
     await spool.keep(large(kept))
     await until(() => taker.taken.length === kept + 1)
     expect(taker.taken).toEqual(Array.from({ length: kept + 1 }, (_, n) => large(n)))
@@ -141,7 +145,7 @@ describe('a full spool', () => {
     await first.stop()
     const second = await startSpool({ directory, taker })
     await expect(second.keep(large(100))).rejects.toMatchObject({ reason: 'SPOOL_UNAVAILABLE' })
-    expect(await second.figure('sidecar_spool_events')).toBe(count)
+    expect(await second.figure('tollgate_sidecar_spool_events')).toBe(count)
     taker.script.away = false
     await until(() => taker.taken.length === count)
     await second.keep(large(100))

@@ -63,7 +63,7 @@ export async function startSpool({
   let stopping: Promise<void> | null = null
   const stop = (): Promise<void> => (stopping ??= spool.stop())
   onTestFinished(stop)
-  const keep = (...texts: readonly string[]) => spool.keep(texts.map((text) => Buffer.from(text)))
+  const keep = (...texts: readonly string[]) => spool.store(texts.map((text) => Buffer.from(text)))
 
   async function figure(name: string): Promise<number> {
     const values = (await metrics.getSingleMetric(name)?.get())?.values ?? []

@@ -1,9 +1,10 @@
+/** What JSON.parse makes of an object. For texts whose every digit counts there is exact-json.ts. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The object that `text` is, or null when it is not JSON or another kind of value. */
+/** The object that `text` holds; null when it is not JSON or another kind of value. Never throws. */
 export function parseObject(text: string): JsonObject | null {
   try {
     const value: unknown = JSON.parse(text)
@@ -13,4 +14,5 @@ export function parseObject(text: string): JsonObject | null {
   }
 }
 
+/** `value` when it is a string, otherwise "". */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')
