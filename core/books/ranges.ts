@@ -1,16 +1,16 @@
 import { DomainError } from '../../proto/errors.ts'
 import type { AppId } from '../platform/ids.ts'
 import type { Db, Pool } from '../lib/sql.ts'
-import * as store from './range-store.ts'
-import type { BookedApp, UserRange } from './types.ts'
+import * as store from './store.ts'
+import type { AppRef, UserRange } from './types.ts'
 
-/** Goes through apps side by side, and through the users of one in order; never holds more than a page of either. */
+/** Iterates over apps in parallel and over the users of an app in order, with a page of each in memory. */
 
 const appsAtOnce = 500
 const usersAtOnce = 200
-const nobody = '00000000-0000-0000-0000-000000000000'
+const zeroId = '00000000-0000-0000-0000-000000000000'
 
-/** Runs `work` for the named app, or for every app, so many at a time. NOT_FOUND for an app that is not there. */
+/** Runs `work` for the named app, or for every app with `parallel` at a time. NOT_FOUND for an unknown app. */
 export async function forApps(
   pool: Pool,
   {
@@ -18,7 +18,7 @@ export async function forApps(
     parallel,
     signal,
   }: { clientId: string | undefined; parallel: number; signal: AbortSignal },
-  work: (app: BookedApp) => Promise<void>,
+  work: (app: AppRef) => Promise<void>,
 ): Promise<void> {
   if (clientId !== undefined) {
     const app = await store.findApp(pool, clientId)
@@ -40,9 +40,9 @@ export async function forApps(
   await Promise.all(Array.from({ length: parallel }, worker))
 }
 
-async function* allApps(pool: Pool): AsyncGenerator<BookedApp, undefined> {
+async function* allApps(pool: Pool): AsyncGenerator<AppRef, undefined> {
   for (let after: AppId | null = null; ;) {
-    const page: BookedApp[] = await store.appsAfter(pool, after, appsAtOnce)
+    const page: AppRef[] = await store.appsAfter(pool, after, appsAtOnce)
     yield* page
     const last = page.at(-1)
     if (!last || page.length < appsAtOnce) return undefined
@@ -50,12 +50,12 @@ async function* allApps(pool: Pool): AsyncGenerator<BookedApp, undefined> {
   }
 }
 
-/** The users of an app in ranges, each with how many users it holds; together they hold every id there can be. */
+/** The users of an app in ranges, each with its number of users. Together the ranges cover all possible ids. */
 export async function* userRanges(
   db: Db,
   appId: AppId,
 ): AsyncGenerator<UserRange & { users: number }> {
-  for (let after = nobody; ;) {
+  for (let after = zeroId; ;) {
     const page: string[] = await store.usersAfter(db, { appId, after, limit: usersAtOnce })
     const last = page.at(-1)
     const isEnd = page.length < usersAtOnce || last === undefined

@@ -4,7 +4,7 @@ import { type Handlers, rpc, streamRpc } from '../rpc/serve.ts'
 import type { Archive } from './archive/archive.ts'
 import type { TicketExport } from './transfer/export.ts'
 import type { TicketImport } from './transfer/import.ts'
-import type { Rebuild, RebuildProgress } from './rebuild/rebuild.ts'
+import type { Rebuild, RebuildProgress } from './rebuild.ts'
 import type { Difference } from './types.ts'
 import type { Progress, Verify } from './verify/verify.ts'
 
@@ -24,7 +24,7 @@ export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDe
         emit: (message: pb.VerifyBooksResponse) => void,
         { signal },
       ) => {
-        const tell =
+        const emitAs =
           (kind: string) =>
           (of: Progress, difference?: Difference): void =>
             emit({ kind, ...of, difference: difference && toDifference(difference) })
@@ -32,9 +32,9 @@ export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDe
           clientId: request.clientId,
           signal,
           listener: {
-            progress: tell('progress'),
-            difference: tell('difference'),
-            done: tell('done'),
+            progress: emitAs('progress'),
+            difference: emitAs('difference'),
+            done: emitAs('done'),
           },
         })
       },
@@ -51,7 +51,7 @@ export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDe
           clientId: request.clientId,
           dryRun: request.dryRun,
           signal,
-          tell: (kind, progress) => emit(toRebuilt(kind, progress)),
+          report: (kind, progress) => emit(toRebuilt(kind, progress)),
         })
       },
     ),
@@ -70,7 +70,7 @@ export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDe
         archive.run({
           dryRun: request.dryRun,
           signal,
-          tell: (step) => emit({ ...step, tickets: String(step.tickets) }),
+          report: (step) => emit({ ...step, tickets: String(step.tickets) }),
         }),
     ),
 

@@ -10,7 +10,7 @@ import { createArchive } from './archive/archive.ts'
 import type { BooksConfig } from './config.ts'
 import { createExport } from './transfer/export.ts'
 import { createImport } from './transfer/import.ts'
-import { createRebuild } from './rebuild/rebuild.ts'
+import { createRebuild } from './rebuild.ts'
 import { createBooksRpc } from './rpc.ts'
 import { createVerify } from './verify/verify.ts'
 
@@ -47,7 +47,7 @@ export function createBooks(deps: BooksDeps) {
       log,
       pauseMs: archivePauseMs,
       delayed: true,
-      round: (signal) => archive.run({ dryRun: false, signal, tell: () => {} }),
+      round: (signal) => archive.run({ dryRun: false, signal, report: () => {} }),
     })
   }
 

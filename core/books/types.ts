@@ -1,7 +1,7 @@
 import type { AppId } from '../platform/ids.ts'
 
 /**
- * The books: what must follow from the tickets and the ledger (architecture, section 4, invariants 1 to 4).
+ * The books: what must follow from the tickets and the ledger (docs/architecture.md).
  * usage_hourly, ticket_sessions = sums of tickets; charges = costs of the tickets that name them; balances = fold of
  * ledger entries; granted + adjusted = consumed + remaining + expired; a ticket costs its fee at its rate.
  */
@@ -21,7 +21,7 @@ export type Check = (typeof checks)[number]
 /** Columns of a row as text; null where there is no such row. */
 export type Columns = Readonly<Record<string, string | null>>
 
-/** A row that is not what follows from the others. */
+/** A row that differs from what the others imply. */
 export interface DifferentRow {
   readonly userId: string | null
   readonly externalUserId: string | null
@@ -48,7 +48,7 @@ export interface UserRange {
   readonly upTo: string
 }
 
-export interface BookedApp {
+export interface AppRef {
   readonly id: AppId
   readonly clientId: string
 }

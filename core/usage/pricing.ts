@@ -8,9 +8,9 @@ import {
   type Wei,
   wei,
 } from '../lib/money.ts'
-import type { Charges, Shown, Sums, Totals, UsageRow } from './types.ts'
+import type { ChargedRow, Charges, Sums, Totals, UsageRow } from './types.ts'
 
-/** What the network fee becomes for those who pay it. Every figure's rows add up to its total, to the micro. */
+/** The charges that follow from a network fee. The rows of each figure add up to its total, to the micro. */
 
 /** What end users are billed for a sum of network fees, and at which rate (USD for each micro of network fee). */
 export interface Retail {
@@ -18,7 +18,7 @@ export interface Retail {
   readonly rateUsd: string
 }
 
-/** The network's own price: a micro for a micro. No plan sells at another price yet; here is where it would be asked. */
+/** The retail price: equal to the network's, because no plan sells at another price yet. */
 export const retailOf = ({ cost }: Pick<Sums, 'cost'>): Retail => ({
   billable: cost,
   rateUsd: formatDecimal18(1_000_000_000_000n),
@@ -26,7 +26,7 @@ export const retailOf = ({ cost }: Pick<Sums, 'cost'>): Retail => ({
 
 const wholeBps = 10_000n
 
-/** The platform's cut of a fee, in hundredths of a percent; its remainder goes to the owner (billing facts 1.8). */
+/** The platform's cut of a fee, in hundredths of a percent; its remainder goes to the owner (docs/money.md). */
 export const platformWei = (fee: Wei, cutBps: bigint): Wei => wei(divFloor(fee * cutBps, wholeBps))
 
 const platformCost = (cost: UsdAttos, cutBps: bigint): UsdAttos =>
@@ -42,23 +42,23 @@ export interface Terms {
 export function charged(
   rows: readonly UsageRow[],
   terms: Terms,
-): { rows: Shown[]; totals: Totals } {
+): { rows: ChargedRow[]; totals: Totals } {
   const cut = terms.cutBasisPoints ?? 0n
   const network = microsThatAddUp(rows.map((row) => row.cost))
   const owner = microsThatAddUp(rows.map((row) => usdAttos(row.cost + platformCost(row.cost, cut))))
   const retail = rows.map(retailOf)
   const billable = terms.includeRetail ? microsThatAddUp(retail.map((each) => each.billable)) : null
-  const shown = rows.map((row, i) => ({
+  const chargedRows = rows.map((row, i) => ({
     ...row,
     micros: network[i] ?? usdMicros(0n),
     ownerMicros: owner[i] ?? usdMicros(0n),
     billableMicros: billable?.[i] ?? null,
     retailRateUsd: billable ? (retail[i]?.rateUsd ?? null) : null,
   }))
-  return { rows: shown, totals: total(shown, terms) }
+  return { rows: chargedRows, totals: total(chargedRows, terms) }
 }
 
-function total(rows: readonly Shown[], { cutBasisPoints, includeRetail }: Terms): Totals {
+function total(rows: readonly ChargedRow[], { cutBasisPoints, includeRetail }: Terms): Totals {
   const sum = (value: (row: Sums & Charges) => bigint): bigint =>
     rows.reduce((all, row) => all + value(row), 0n)
   const fee = wei(sum((row) => row.fee))

@@ -6,7 +6,7 @@ const hourMs = 3_600_000
 const dayMs = 86_400_000
 const daysMax = 3_660
 
-/** By `parseDates`; without either end it is the UTC month of `now` (billing facts 6.3). */
+/** By `parseDates`; without either end it is the UTC month of `now` (docs/money.md). */
 export function parseHistoryRange(dates: Dates, now: Date): Range {
   if (dates.startDate !== undefined || dates.endDate !== undefined) return parseDates(dates)
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
@@ -18,7 +18,7 @@ export interface Edge {
   readonly end: Date
 }
 
-/** The whole hours `[from, to)` of a range, and what of it lies before and after them. */
+/** The whole hours `[from, to)` of a range, and the parts of hours before and after them. */
 export function splitAtHours({ start, end }: Range): {
   from: Date | null
   to: Date | null
@@ -26,13 +26,13 @@ export function splitAtHours({ start, end }: Range): {
 } {
   const from = start && new Date(Math.ceil(start.getTime() / hourMs) * hourMs)
   const to = end && new Date(Math.floor(end.getTime() / hourMs) * hourMs)
-  // Both ends within one hour: there is no whole hour between them.
+  // Both ends lie within one hour, so there is no whole hour between them.
   if (start && end && from && to && from > to) return { from, to: from, edges: [{ start, end }] }
-  const edges: Edge[] = []
-  if (start && from && start < from) edges.push({ start, end: from })
-  if (end && to && to < end) edges.push({ start: to, end })
-  return { from, to, edges }
+  return { from, to, edges: [...edgeOf(start, from), ...edgeOf(to, end)] }
 }
+
+const edgeOf = (start: Date | null, end: Date | null): Edge[] =>
+  start && end && start < end ? [{ start, end }] : []
 
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 const startOf = (day: string): number => Date.parse(`${day}T00:00:00.000Z`)

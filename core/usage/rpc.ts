@@ -7,10 +7,11 @@ import {
   endUser,
 } from '../rpc/callers.ts'
 import { type Handlers, type StreamContext, rpc, streamRpc } from '../rpc/serve.ts'
-import type { Follow } from './feed/follow.ts'
+import { formatDecimal18, formatEth, microsDown, microsUp } from '../lib/money.ts'
+import type { Follow, StreamMessage } from './feed/follow.ts'
 import type { History, HistoryQuery } from './history/history.ts'
-import { toRequest, toSaid, toSession, toUsage } from './render.ts'
 import type { Usage, UsageQuery } from './service.ts'
+import type { ChargedRow, RequestItem, SessionItem, Totals, UsageReport } from './types.ts'
 import type { UserFinder } from './users.ts'
 
 export interface UsageRpcDeps {
@@ -118,7 +119,7 @@ const streaming = <C extends Caller>(
   emit: Emit,
   { writable, reauthorize, signal }: StreamContext<C>,
 ) => ({
-  emit: (said: Parameters<typeof toSaid>[0]) => emit(toSaid(said)),
+  emit: (message: StreamMessage) => emit(toStreamResponse(message)),
   writable,
   readmit: reauthorize,
   signal,
@@ -156,4 +157,160 @@ const historyOf = ({
   endDate,
   limit,
   cursor,
+})
+
+// Micros are rounded once; money and counts are text. The period is echoed as the query wrote it (docs/money.md).
+function toUsage(
+  clientId: string,
+  { startDate, endDate }: UsageQuery,
+  report: UsageReport,
+): pb.Usage {
+  const rows = <T>(grouping: UsageReport['grouping'], render: (row: ChargedRow) => T): T[] =>
+    report.grouping === grouping ? report.rows.map(render) : []
+  return {
+    clientId,
+    start: startDate,
+    end: endDate,
+    totals: toTotals(report.totals),
+    byUser: rows('user', toUser),
+    byPipelineModel: rows('pipeline_model', toPipelineModel),
+    byDailyPipeline: rows('daily_pipeline', toPipelineModel),
+    byManifest: rows('manifest', toSessionSums),
+    bySession: rows('session', toSessionSums),
+    byDay: rows('day', toDay),
+    events: report.events.map(toRequest),
+  }
+}
+
+const optional = (value: bigint | null): string | undefined =>
+  value === null ? undefined : String(value)
+
+const toTotals = (totals: Totals): pb.UsageTotals => ({
+  requestCount: String(totals.requests),
+  totalFeeWei: String(totals.fee),
+  totalFeeEth: formatEth(totals.fee),
+  networkFeeUsdMicros: String(totals.micros),
+  unpricedCount: String(totals.unpriced),
+  ownerChargeWei: String(totals.ownerWei),
+  ownerChargeUsdMicros: String(totals.ownerMicros),
+  platformFeeWei: String(totals.platformWei),
+  platformFeeUsdMicros: String(totals.platformMicros),
+  platformCutPercent:
+    totals.cutBasisPoints === null
+      ? undefined
+      : formatDecimal18(totals.cutBasisPoints * 10n ** 16n),
+  endUserBillableUsdMicros: optional(totals.billableMicros),
+})
+
+const common = (row: ChargedRow) => ({
+  requestCount: String(row.requests),
+  feeWei: String(row.fee),
+  networkFeeUsdMicros: String(row.micros),
+  ownerChargeUsdMicros: String(row.ownerMicros),
+  endUserBillableUsdMicros: optional(row.billableMicros),
+})
+
+// Rows beyond the limit are merged into one last row, so that the rows still add up.
+const nameOf = (row: ChargedRow): string => row.userId ?? (row.rest ? 'other' : 'unknown')
+const other = 'other'
+
+const toUser = (row: ChargedRow): pb.UserUsage => ({
+  ...common(row),
+  endUserId: nameOf(row),
+  externalUserId: row.externalUserId ?? undefined,
+})
+
+const toPipelineModel = (row: ChargedRow): pb.PipelineModelUsage => ({
+  ...common(row),
+  pipeline: row.pipeline ?? other,
+  modelId: row.modelId ?? other,
+  feeEth: formatEth(row.fee),
+  retailRateUsd: row.retailRateUsd ?? undefined,
+  date: row.day ?? undefined,
+})
+
+const toSessionSums = (row: ChargedRow): pb.SessionUsage => ({
+  ...common(row),
+  sessionId: row.sessionId ?? undefined,
+  manifestId: row.manifestId ?? other,
+  endUserId: row.sessionId === null ? undefined : nameOf(row),
+  externalUserId: row.externalUserId ?? undefined,
+  pipeline: row.pipeline ?? other,
+  modelId: row.modelId ?? other,
+  networkFeeUsdExact: formatDecimal18(row.cost),
+  billableSecs: plain(row.billableSecs),
+  firstAt: row.rest ? undefined : row.firstAt?.toISOString(),
+  lastAt: row.rest ? undefined : row.lastAt?.toISOString(),
+  retailRateUsd: row.retailRateUsd ?? undefined,
+})
+
+const toDay = (row: ChargedRow): pb.DayUsage => ({ ...common(row), date: row.day ?? other })
+
+/** A decimal without the trailing zeros that Postgres prints. */
+const plain = (decimal: string): string =>
+  decimal.includes('.') ? decimal.replace(/\.?0+$/, '') : decimal
+
+const instant = (text: string): string => new Date(text).toISOString()
+
+const toRequest = (item: RequestItem): pb.UsageRequest => ({
+  time: instant(item.signedAt),
+  eventId: item.eventId,
+  gatewayRequestId: item.requestId,
+  endUserId: item.userId,
+  externalUserId: item.externalUserId ?? undefined,
+  appName: item.appName,
+  pipeline: item.pipeline,
+  modelId: item.modelId,
+  manifestId: item.manifestId,
+  sessionId: item.sessionId,
+  sequenceNumber: String(item.sequenceNumber),
+  feeWei: String(item.fee),
+  networkFeeUsdMicros: item.cost === null ? undefined : String(microsUp(item.cost)),
+  networkFeeUsdExact: item.cost === null ? undefined : formatDecimal18(item.cost),
+  ethUsdPrice: item.usdAttosPerEth === null ? undefined : formatDecimal18(item.usdAttosPerEth),
+  billableSecs: plain(item.billableSecs),
+  pixels: item.pixels,
+})
+
+const toSession = (item: SessionItem, endedAt: Date | null): pb.UsageSession => ({
+  sessionId: item.sessionId,
+  manifestId: item.manifestId,
+  endUserId: item.userId,
+  externalUserId: item.externalUserId ?? undefined,
+  appName: item.appName,
+  pipeline: item.pipeline,
+  modelId: item.modelId,
+  requestCount: String(item.requests),
+  unpricedCount: String(item.unpriced),
+  feeWei: String(item.fee),
+  networkFeeUsdMicros: String(microsUp(item.cost)),
+  networkFeeUsdExact: formatDecimal18(item.cost),
+  billableSecs: plain(item.billableSecs),
+  pixels: item.pixels,
+  startedAt: instant(item.startedAt),
+  endedAt: endedAt?.toISOString(),
+})
+
+const toStreamResponse = ({
+  cursor,
+  charge,
+  reset,
+}: StreamMessage): pb.StreamUsageResponse & pb.StreamOwnUsageResponse => ({
+  cursor,
+  reset,
+  charge:
+    charge === null
+      ? undefined
+      : {
+          chargeId: charge.chargeId,
+          endUserId: charge.userId,
+          externalUserId: charge.externalUserId,
+          costUsdMicros: String(microsUp(charge.cost)),
+          costUsdExact: formatDecimal18(charge.cost),
+          balanceUsdMicros: String(microsDown(charge.balanceAfter)),
+          balanceUsdExact: formatDecimal18(charge.balanceAfter),
+          overageUsdExact: formatDecimal18(charge.overage),
+          ticketCount: String(charge.ticketCount ?? 0),
+          time: charge.createdAt.toISOString(),
+        },
 })

@@ -35,17 +35,17 @@ const maxRows = 10_000
 const maxEvents = 1_000
 const noCut = async (): Promise<null> => null
 
-/** Sums over metered tickets. Rows that are shown beside a total add up to it, to the micro. */
+/** Sums over metered tickets. The rows of a report add up to its totals, to the micro. */
 export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps) {
   const findUser = createUserFinder(users)
 
-  /** REQUEST_INVALID for a date, range or grouping that is not understood; NOT_FOUND for an unknown user. */
+  /** REQUEST_INVALID for an invalid date, range or grouping; NOT_FOUND for an unknown user. */
   async function query(appId: AppId, query: UsageQuery, of?: string): Promise<UsageReport> {
-    const asked = parse(query)
-    if (asked.grouping === 'daily_pipeline' && of === undefined) {
+    const parsed = parse(query)
+    if (parsed.grouping === 'daily_pipeline' && of === undefined) {
       throw new DomainError('REQUEST_INVALID', 'userId is required when groupBy=daily_pipeline')
     }
-    return report(appId, of === undefined ? null : await findUser(appId, of), asked)
+    return report(appId, of === undefined ? null : await findUser(appId, of), parsed)
   }
 
   /** Usage of one user. */
@@ -57,16 +57,16 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
   async function report(
     appId: AppId,
     user: KnownUser | null,
-    { range, grouping, requestId, includeRetail }: Asked,
+    { range, grouping, requestId, includeRetail }: ParsedQuery,
   ): Promise<UsageReport> {
     const selection: Selection = { appId, userId: user?.id ?? null, range, requestId }
-    const found = mergeUnknown(await store.sums(pool, selection, { grouping, limit: maxRows }))
+    const sums = mergeUnknown(await store.sums(pool, selection, { grouping, limit: maxRows }))
     const rows =
       grouping === 'day'
-        ? withEveryDay(found, selection)
-        : grouping === 'user' && found.length === 0 && user
+        ? withEveryDay(sums, selection)
+        : grouping === 'user' && sums.length === 0 && user
           ? [{ ...zeroRow, userId: user.id, externalUserId: user.externalUserId }]
-          : found
+          : sums
     const terms = { cutBasisPoints: await platformCut(appId), includeRetail }
     const events =
       requestId === null
@@ -79,9 +79,9 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
     }
   }
 
-  function withEveryDay(found: readonly UsageRow[], { range }: Selection): UsageRow[] {
-    const byDay = new Map(found.map((row) => [row.day, row]))
-    const used = found.flatMap(({ day }) => (day === null ? [] : [day]))
+  function withEveryDay(rows: readonly UsageRow[], { range }: Selection): UsageRow[] {
+    const byDay = new Map(rows.map((row) => [row.day, row]))
+    const used = rows.flatMap(({ day }) => (day === null ? [] : [day]))
     return daysOf(range, used, now()).map((day) => byDay.get(day) ?? { ...zeroRow, day })
   }
 
@@ -90,14 +90,14 @@ export function createUsage({ pool, users, now, platformCut = noCut }: UsageDeps
 
 export type Usage = ReturnType<typeof createUsage>
 
-interface Asked {
+interface ParsedQuery {
   readonly range: ReturnType<typeof parseDates>
   readonly grouping: Grouping
   readonly requestId: string | null
   readonly includeRetail: boolean
 }
 
-const parse = (query: UsageQuery): Asked => ({
+const parse = (query: UsageQuery): ParsedQuery => ({
   range: parseDates(query),
   grouping: parseGrouping(query.groupBy),
   requestId: parseRequestId(query.gatewayRequestId),
@@ -105,10 +105,10 @@ const parse = (query: UsageQuery): Asked => ({
 })
 
 function parseGrouping(text: string | undefined): Grouping {
-  const found = groupings.find((grouping) => grouping === (text ?? 'none'))
-  if (found === undefined)
+  const grouping = groupings.find((known) => known === (text ?? 'none'))
+  if (grouping === undefined)
     throw new DomainError('REQUEST_INVALID', `groupBy must be one of ${groupings.join(', ')}`)
-  return found
+  return grouping
 }
 
 function parseRequestId(text: string | undefined): string | null {
@@ -137,7 +137,7 @@ const zeroRow: UsageRow = {
 const isUnknown = (row: UsageRow): boolean =>
   !row.rest && row.sessionId === null && row.userId !== null && row.externalUserId === null
 
-/** Usage of users that cannot be found any more stands in one row without a user (billing facts 6.1). */
+/** Merges the usage of users that no longer exist into one row without a user (docs/money.md). */
 function mergeUnknown(rows: readonly UsageRow[]): UsageRow[] {
   const unknown = rows.filter(isUnknown)
   if (unknown.length === 0) return [...rows]

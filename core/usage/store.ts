@@ -1,10 +1,10 @@
 import { type AppId, userId } from '../platform/ids.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import { type Db, type Pool, type Statement, many, sql, tx } from '../lib/sql.ts'
-import { selectedHours, selectedRequest, selectedSessions } from './selection-store.ts'
+import { splitAtHours } from './range.ts'
 import type { Grouping, Selection, UsageRow } from './types.ts'
 
-// By the dearest rows first; what is beyond the rows comes together in one.
+// The columns of each grouping.
 const keysOf: Readonly<Record<Grouping, readonly Key[]>> = {
   none: [],
   user: ['user_id'],
@@ -55,8 +55,117 @@ const toRow = (row: Row): UsageRow => ({
 })
 
 /**
- * Sums of a selection by a grouping, the dearest first, at most `limit` rows and one for the rest. All of it in one
- * state of the database.
+ * A selection is read from a common table `selected` (user_id, session_id, manifest_id, pipeline, model_id, requests,
+ * unpriced, fee, cost, secs, first_at, last_at), which each of the next three functions begins. Their cost grows with the
+ * hours or sessions in the range, never with the tickets of a month.
+ */
+
+/** Whole hours come from their sums, the parts of hours at both ends from tickets. */
+function selectedHours({ appId, userId, range }: Selection): Statement {
+  const {
+    from,
+    to,
+    edges: [first, second],
+  } = splitAtHours(range)
+  // A missing edge is null and reads nothing. Each has its own arm, because the planner folds only constants.
+  return sql`
+    with selected as (
+      select user_id, null::text as session_id, null::text as manifest_id, pipeline, model_id, ticket_count as requests,
+             unpriced_count as unpriced, fee_wei as fee, cost_attos as cost, billable_secs as secs,
+             hour as first_at, hour as last_at
+      from usage_hourly
+      where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
+        and hour >= coalesce(${from}::timestamptz, '-infinity') and hour < coalesce(${to}::timestamptz, 'infinity')
+      union all
+      select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
+             coalesce(cost_attos, 0), billable_secs, signed_at, signed_at
+      from tickets
+      where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
+        and signed_at >= ${first?.start}::timestamptz and signed_at < ${first?.end}::timestamptz
+      union all
+      select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
+             coalesce(cost_attos, 0), billable_secs, signed_at, signed_at
+      from tickets
+      where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
+        and signed_at >= ${second?.start}::timestamptz and signed_at < ${second?.end}::timestamptz
+    )`
+}
+
+// How many of the latest sessions that began before a range are searched for those that reach into it.
+const earlierMax = 10_000
+
+/**
+ * Sessions within the range come from their sums; of those that reach over an end of it, the tickets within it are read.
+ * A session that began more than `earlierMax` sessions before the range is left out.
+ */
+function selectedSessions({ appId, userId, range: { start, end } }: Selection): Statement {
+  return sql`
+    with touched as (
+      select user_id, session_id, coalesce(nullif(manifest_id, '') collate "C", session_id) as manifest_id, pipeline, model_id,
+             ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, started_at, last_at
+      from ticket_sessions
+      where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
+        and started_at >= coalesce(${start}::timestamptz, '-infinity') and started_at < coalesce(${end}::timestamptz, 'infinity')
+      union all
+      select *
+      from (
+        select user_id, session_id, coalesce(nullif(manifest_id, '') collate "C", session_id) as manifest_id, pipeline, model_id,
+               ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, started_at, last_at
+        from ticket_sessions
+        where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId}) and started_at < ${start}::timestamptz
+        order by started_at desc, session_id desc
+        limit ${earlierMax}) earlier
+      where last_at >= ${start}::timestamptz
+    ), cut as materialized (
+      select *
+      from touched
+      where started_at < ${start}::timestamptz or last_at >= ${end}::timestamptz
+    ), selected as (
+      select user_id, session_id, manifest_id, pipeline, model_id, ticket_count as requests, unpriced_count as unpriced,
+             fee_wei as fee, cost_attos as cost, billable_secs as secs, started_at as first_at, last_at
+      from touched
+      where not (coalesce(started_at < ${start}::timestamptz, false) or coalesce(last_at >= ${end}::timestamptz, false))
+      union all
+      select cut.user_id, cut.session_id, cut.manifest_id, cut.pipeline, cut.model_id, 1,
+             case when t.cost_attos is null then 1 else 0 end, t.fee_wei, coalesce(t.cost_attos, 0), t.billable_secs,
+             t.signed_at, t.signed_at
+      from (
+        select user_id, started_at < ${start}::timestamptz as earlier, min(started_at) as from_at, max(last_at) as to_at
+        from cut
+        group by user_id, earlier) span
+      -- "offset 0" makes the planner look up by the key for each user and end.
+      cross join lateral (
+        select session_id, signed_at, fee_wei, cost_attos, billable_secs
+        from tickets
+        where app_id = ${appId} and user_id = span.user_id and signed_at >= span.from_at and signed_at <= span.to_at
+          and signed_at >= coalesce(${start}::timestamptz, '-infinity') and signed_at < coalesce(${end}::timestamptz, 'infinity')
+        offset 0) t
+      join cut on cut.user_id = span.user_id and cut.session_id = t.session_id
+        and (cut.started_at < ${start}::timestamptz) is not distinct from span.earlier
+    )`
+}
+
+/** The tickets of one gateway request. It compares ids as text, so that the planner chooses the index on the request id. */
+function selectedRequest({
+  appId,
+  userId,
+  range: { start, end },
+  requestId,
+}: Selection): Statement {
+  return sql`
+    with selected as (
+      select user_id, session_id, coalesce(nullif(manifest_id, '') collate "C", session_id) as manifest_id, pipeline, model_id,
+             1 as requests, case when cost_attos is null then 1 else 0 end as unpriced, fee_wei as fee,
+             coalesce(cost_attos, 0) as cost, billable_secs as secs, signed_at as first_at, signed_at as last_at
+      from tickets
+      where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
+        and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
+    )`
+}
+
+/**
+ * Sums of a selection by a grouping: at most `limit` rows, the most expensive first, and one row for the rest. Reads all
+ * from one snapshot of the database.
  */
 export async function sums(
   pool: Pool,
@@ -151,7 +260,7 @@ export function after(head: Statement, tail: Statement): Statement {
   return { text: head.text + shifted, values: [...head.values, ...tail.values] }
 }
 
-// What no session row covers goes to the rest, so that the rows add up to the hours.
+// Adds usage without a session row to the rest, so that the rows add up to the hours.
 function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageRow[] {
   if (!all) return [...rows]
   const left = (value: (row: UsageRow) => bigint): bigint =>
@@ -164,10 +273,10 @@ function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageR
     fee: wei(left((row) => row.fee)),
     cost: usdAttos(left((row) => row.cost)),
   }
-  const shown = rows.filter((row) => !row.rest)
+  const listed = rows.filter((row) => !row.rest)
   const known = rows.find((row) => row.rest)
   const billableSecs = decimalOf(
-    shown.reduce((open, row) => open - scaled(row.billableSecs), scaled(all.billableSecs)),
+    listed.reduce((open, row) => open - scaled(row.billableSecs), scaled(all.billableSecs)),
   )
   const none = {
     userId: null,
@@ -187,7 +296,7 @@ function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageR
           fee: wei(missing.fee + known.fee),
           cost: usdAttos(missing.cost + known.cost),
         }
-  return [...shown, { ...none, ...merged, rest: true, billableSecs, firstAt: null, lastAt: null }]
+  return [...listed, { ...none, ...merged, rest: true, billableSecs, firstAt: null, lastAt: null }]
 }
 
 const places = 30

@@ -18,7 +18,7 @@ export const groupings = [
 ] as const
 export type Grouping = (typeof groupings)[number]
 
-/** What of an app's usage is asked for. */
+/** A part of an app's usage. */
 export interface Selection {
   readonly appId: AppId
   readonly userId: UserId | null
@@ -27,7 +27,7 @@ export interface Selection {
   readonly requestId: string | null
 }
 
-/** Sums over tickets, exact. `cost` leaves out what waits for a rate; `unpriced` says how many that are. */
+/** Exact sums over tickets. `cost` leaves out tickets without a rate yet; `unpriced` is their number. */
 export interface Sums {
   readonly requests: bigint
   readonly unpriced: bigint
@@ -35,7 +35,7 @@ export interface Sums {
   readonly cost: UsdAttos
 }
 
-/** The sums of a group of tickets. What the group is not by is null; all of it is in the `rest` beyond the rows. */
+/** The sums of a group of tickets. A member that is not part of the grouping is null; all are in `rest`, the row for all groups beyond the limit. */
 export interface UsageRow extends Sums {
   readonly rest: boolean
   readonly userId: UserId | null
@@ -57,12 +57,12 @@ export interface Charges {
   readonly micros: UsdMicros
   /** Network fee and platform cut. */
   readonly ownerMicros: UsdMicros
-  /** What end users are billed; null unless asked for. */
+  /** What end users are billed; null unless the query includes it. */
   readonly billableMicros: UsdMicros | null
 }
 
-/** A row as it is shown: micros that add up to the totals'. */
-export type Shown = UsageRow & Charges & { readonly retailRateUsd: string | null }
+/** A row with its charges, whose micros add up to those of the totals. */
+export type ChargedRow = UsageRow & Charges & { readonly retailRateUsd: string | null }
 
 export interface Totals extends Sums, Charges {
   readonly ownerWei: Wei
@@ -75,8 +75,8 @@ export interface Totals extends Sums, Charges {
 export interface UsageReport {
   readonly grouping: Grouping
   readonly totals: Totals
-  readonly rows: readonly Shown[]
-  /** The tickets of the gateway request that was asked for. */
+  readonly rows: readonly ChargedRow[]
+  /** The tickets of the gateway request that the query names. */
   readonly events: readonly RequestItem[]
 }
 

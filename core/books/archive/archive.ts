@@ -10,7 +10,7 @@ import type { TicketRecords } from '../../metering/records.ts'
 import * as store from './store.ts'
 import type { BooksConfig } from '../config.ts'
 import type { TicketExport } from '../transfer/export.ts'
-import { allowLongStatements } from '../range-store.ts'
+import { allowLongStatements } from '../store.ts'
 import {
   type FileSums,
   checkTicketFile,
@@ -28,7 +28,7 @@ export interface ArchiveDeps {
   readonly truncateMonth: TicketRecords['truncateMonth']
 }
 
-/** What became of an app's tickets of a month. */
+/** A step of an archive run: an app's tickets of a month, and what is done with them. */
 export interface ArchiveStep {
   /** `due`: would be archived. `waits`: cannot be yet, for the reason in `detail`. */
   readonly kind: 'due' | 'archived' | 'waits'
@@ -46,12 +46,12 @@ interface Written {
   readonly file: FileSums
 }
 
-/** A month that was put back stays so long. */
+/** How long a restored month stays in the database. */
 const restoredSeconds = 30 * 86_400
 
 /**
- * Writes months that are over to files and drops their tickets. A month goes only when every file of it was read back,
- * and holds, under a lock that keeps new tickets out, as many tickets and as much money as the month does.
+ * Writes past months to files and removes their tickets. A month is removed only after each of its files was read back,
+ * and when the files hold, under a lock that keeps new tickets out, the month's number of tickets and its sums of money.
  */
 export function createArchive({ pool, now, log, config, pages, truncateMonth }: ArchiveDeps) {
   const { retentionMonths, archiveDir } = config
@@ -60,11 +60,11 @@ export function createArchive({ pool, now, log, config, pages, truncateMonth }: 
   async function run({
     dryRun,
     signal,
-    tell,
+    report,
   }: {
     dryRun: boolean
     signal: AbortSignal
-    tell: (step: ArchiveStep) => void
+    report: (step: ArchiveStep) => void
   }): Promise<void> {
     if (archiveDir === null || retentionMonths === 0)
       throw new DomainError('CONFLICT', 'RETENTION_MONTHS is 0: every month is kept')
@@ -78,21 +78,21 @@ export function createArchive({ pool, now, log, config, pages, truncateMonth }: 
       const sums = await sumsOf(month)
       const unpriced = sums.reduce((count, app) => count + app.unpriced, 0n)
       if (unpriced > 0n)
-        tellAll(sums, {
+        reportAll(sums, {
           kind: 'waits',
           month,
           detail: `${unpriced} tickets of the month wait for a rate`,
         })
-      else if (dryRun) tellAll(sums, { kind: 'due', month, detail: '' })
-      else if (sums.length > 0) await archiveMonth(archiveDir, { month, sums, tell })
+      else if (dryRun) reportAll(sums, { kind: 'due', month, detail: '' })
+      else if (sums.length > 0) await archiveMonth(archiveDir, { month, sums, report })
     }
 
-    function tellAll(
+    function reportAll(
       apps: readonly store.MonthSums[],
       step: Pick<ArchiveStep, 'kind' | 'month' | 'detail'>,
     ): void {
       for (const { clientId, tickets } of apps)
-        tell({ ...step, clientId, tickets, file: '', sha256: '' })
+        report({ ...step, clientId, tickets, file: '', sha256: '' })
     }
   }
 
@@ -105,17 +105,17 @@ export function createArchive({ pool, now, log, config, pages, truncateMonth }: 
   interface Month {
     readonly month: string
     readonly sums: readonly store.MonthSums[]
-    readonly tell: (step: ArchiveStep) => void
+    readonly report: (step: ArchiveStep) => void
   }
 
-  async function archiveMonth(dir: string, { month, sums, tell }: Month): Promise<void> {
+  async function archiveMonth(dir: string, { month, sums, report }: Month): Promise<void> {
     await mkdir(dir, { recursive: true, mode: 0o700 })
     const written: Written[] = []
     try {
       for (const app of sums) written.push(await writeApp(dir, { month, app }))
       for (const step of await drop(dir, { month, written })) {
         log.info({ ...step, tickets: String(step.tickets) }, 'tickets archived')
-        tell(step)
+        report(step)
       }
     } finally {
       for (const { part } of written) await rm(part, { force: true })
@@ -148,7 +148,7 @@ export function createArchive({ pool, now, log, config, pages, truncateMonth }: 
     }
   }
 
-  /** All of it or nothing: the files get their names, are noted, and the tickets go. */
+  /** All or nothing: names the files, records them and removes the tickets. */
   async function drop(
     dir: string,
     { month, written }: { month: string; written: readonly Written[] },
@@ -196,7 +196,7 @@ function spanOf(month: string): { from: Date; to: Date } {
   return { from: new Date(Date.UTC(year, index, 1)), to: new Date(Date.UTC(year, index + 1, 1)) }
 }
 
-/** Reads a written file whole, as an import would. */
+/** Reads a whole written file, as an import would, and compares its sums. */
 async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
   const { sums } = await checkTicketFile(path)
   let [fee, cost] = [0n, 0n]
@@ -214,14 +214,14 @@ async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
   return sums
 }
 
-function refuseChanged(found: readonly store.MonthSums[], written: readonly Written[]): void {
+function refuseChanged(current: readonly store.MonthSums[], written: readonly Written[]): void {
   const textOf = (sums: readonly store.MonthSums[]): string =>
     sums
       .map(({ appId: app, tickets, unpriced, fee, cost }) =>
         [app, tickets, unpriced, fee, cost].join(' '),
       )
       .join('; ')
-  if (textOf(found) !== textOf(written.map(({ sums }) => sums))) throw changed()
+  if (textOf(current) !== textOf(written.map(({ sums }) => sums))) throw changed()
 }
 
 const changed = (): DomainError =>

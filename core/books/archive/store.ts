@@ -1,7 +1,7 @@
 import type { AppId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
-/** Months whose tickets are in files. */
+/** Writes `ticket_archives` and `archived_charges`: months whose tickets are in files. */
 
 export interface ArchivedPart {
   readonly appId: AppId
@@ -9,7 +9,7 @@ export interface ArchivedPart {
   readonly part: number
 }
 
-/** The archive of an app that a file is, by the checksum of its lines. */
+/** The archive that a file is, by the checksum of its lines. */
 export async function archiveOf(
   db: Db,
   appId: AppId,
@@ -21,7 +21,7 @@ export async function archiveOf(
     select to_char(month, 'YYYY-MM-DD') as month, part
     from ticket_archives
     where app_id = ${appId} and sha256 = ${sha256}
-    -- A month that was put back and archived again is the same file twice; what is still away is the later one.
+    -- A month that was restored and archived again may be the same file twice; the later one still holds tickets.
     order by tickets > 0 desc, month, part desc
     limit 1`,
   )
@@ -86,7 +86,7 @@ export async function subtractRestored(
     where app_id = ${appId} and month = ${month}::date and part = ${part} and tickets = 0`)
 }
 
-/** Months that are over by `before`, have tickets, and were not put back since `restoredBefore`; the oldest first. */
+/** Months that ended by `before`, have a partition, and were not restored since `restoredBefore`; the oldest first. */
 export async function monthsToArchive(
   db: Db,
   { before, restoredBefore }: { before: Date; restoredBefore: Date },
@@ -119,7 +119,7 @@ export interface MonthSums {
   readonly cost: bigint
 }
 
-/** What a month holds, by app. */
+/** The sums of a month, by app. */
 export async function monthSums(
   db: Db,
   { from, to }: { from: Date; to: Date },
@@ -154,10 +154,10 @@ export async function monthSums(
 
 const monthName = /^\d{4}-\d{2}$/
 
-/** Keeps everybody out of a month until the transaction ends; tickets that come for it wait. */
+/** Locks a month against readers and writers until the transaction ends; tickets that arrive for it wait. */
 export async function lockMonth(db: Db, month: string): Promise<void> {
   if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
-  // Whoever reads all months would wait behind this; better to come again in an hour.
+  // Readers of all months would queue behind this lock, so it gives up soon and is tried again in an hour.
   await db.query(sql`set local lock_timeout = '2s'`)
   await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.archive'))`)
   await db.query(`lock table tickets_${month.replace('-', '_')} in access exclusive mode`)
@@ -184,7 +184,7 @@ export interface NewArchive {
   readonly at: Date
 }
 
-/** Notes an archive, with what its tickets had in each charge. */
+/** Records an archive, with the share that its tickets had in each charge. */
 export async function insertArchive(
   db: Db,
   { sums, month, part, file, sha256, at }: NewArchive,

@@ -3,10 +3,10 @@ import { DomainError } from '../../../proto/errors.ts'
 import { isUuid } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { parseInstant, parseUtcDay } from '../../lib/time.ts'
-import { findApp } from '../range-store.ts'
+import { findApp } from '../store.ts'
 import * as store from './store.ts'
 
-/** What one answer holds; a line is at most some kilobytes. */
+/** Tickets of one page. A line is at most a few kilobytes. */
 const ticketsAtOnce = 500
 
 export interface TicketPage {
@@ -23,9 +23,9 @@ export interface ExportQuery {
   readonly cursor?: string | undefined
 }
 
-/** Tickets page by page. Each page is read for itself: an export holds no transaction, however slowly it is taken. */
+/** Exports tickets page by page, each read on its own: a slow export holds no transaction. */
 export function createExport({ pool }: { pool: Pool }) {
-  /** CONFLICT when a ticket has no envelope, because it could not be recognised again. */
+  /** CONFLICT when a ticket has no envelope: an import could not recognise its duplicate. */
   async function page(
     selection: store.TicketSelection,
     after: store.TicketCursor | null,
@@ -57,7 +57,7 @@ export function createExport({ pool }: { pool: Pool }) {
     }
   }
 
-  /** A page for an operator. NOT_FOUND for an unknown app, REQUEST_INVALID for times or a cursor that are none. */
+  /** A page for an operator. NOT_FOUND for an unknown app, REQUEST_INVALID for an invalid time or cursor. */
   async function exportPage({ clientId, from, to, cursor }: ExportQuery) {
     const app = await findApp(pool, clientId)
     if (!app) throw new DomainError('NOT_FOUND', 'no app has this client id')

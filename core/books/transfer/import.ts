@@ -8,9 +8,9 @@ import type { Arrival, Door } from '../../metering/ingest/manual-ingest.ts'
 import type { SignedTicket } from '../../metering/types.ts'
 import type { TicketRecords } from '../../metering/records.ts'
 import { type ArchivedPart, archiveOf, lockArchive, subtractRestored } from '../archive/store.ts'
-import { findApp } from '../range-store.ts'
+import { findApp } from '../store.ts'
 import { type TicketRecord, microsOf, parseTicketLine } from './ticket-line.ts'
-import type { BookedApp } from '../types.ts'
+import type { AppRef } from '../types.ts'
 
 export interface ImportDeps {
   readonly pool: Pool
@@ -53,8 +53,8 @@ export function createImport({
   invalidations,
 }: ImportDeps) {
   /**
-   * All of the lines in one transaction. REQUEST_INVALID when they are not those of their checksum or any is no ticket:
-   * nothing is written then. NOT_FOUND for an unknown app.
+   * Imports all of the lines in one transaction. REQUEST_INVALID when they do not match their checksum or one is no
+   * ticket; nothing is written then. NOT_FOUND for an unknown app.
    */
   async function importLines({
     clientId,
@@ -90,7 +90,7 @@ export function createImport({
   }
 
   /** Enters tickets of another deployment: provisions their users, keeps their prices and charges their costs now. */
-  async function enter(app: BookedApp, records: readonly TicketRecord[]): Promise<Imported> {
+  async function enter(app: AppRef, records: readonly TicketRecord[]): Promise<Imported> {
     const tickets = records.map((record) => toTicket(app.clientId, record))
     const subjects = await manualIngest.prepare(tickets)
     const arrivals = records.map((record, i): Arrival => {

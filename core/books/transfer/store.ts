@@ -1,7 +1,7 @@
 import type { AppId } from '../../platform/ids.ts'
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 
-/** Tickets as they go into files: every value as text, exactly as it is kept. */
+/** Tickets as lines of a file: each value as text, exactly as it is stored. */
 
 export interface TicketCursor {
   readonly userId: string
@@ -10,7 +10,7 @@ export interface TicketCursor {
 }
 
 export interface TicketLine extends TicketCursor {
-  /** One JSON object; null when the ticket has no envelope, which would let it in twice. */
+  /** One JSON object; null when the ticket has no envelope, because it could then be imported twice. */
   readonly line: string | null
 }
 
@@ -72,7 +72,7 @@ export async function ticketsAfter(
   }))
 }
 
-/** How many tickets there are, to the hour. */
+/** The number of tickets, to the precision of an hour. */
 export async function countTickets(db: Db, { appId, from, to }: TicketSelection): Promise<bigint> {
   const row = await one<{ count: bigint }>(
     db,

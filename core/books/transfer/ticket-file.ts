@@ -25,20 +25,20 @@ export interface Chunk {
   readonly sha256: string
 }
 
-/** What a file comes to. */
+/** The sums of a whole file. */
 export interface FileSums {
   readonly tickets: number
   readonly chunks: number
   readonly sha256: string
 }
 
-/** The file is not what was written, and where. */
+/** The file differs from what was written; the message says where. */
 export class DamagedFile extends Error {}
 
 const compressed = /\.(gz|zst)$/
 export const isTicketFileName = (path: string): boolean => compressed.test(path)
 
-/** Writes a whole file and makes sure that it is on disk. Reads the chunks no faster than they can be written. */
+/** Writes a whole file and flushes it to disk. Reads chunks no faster than it can write them. */
 export async function writeTicketFile(
   path: string,
   manifest: Manifest,
@@ -78,59 +78,67 @@ const maxChunkTickets = 1_000
 const maxChunkBytes = 8 * 1024 * 1024
 
 /**
- * The chunks of a file, each checked before it is handed out; the manifest first. Returns what the whole came to. Throws
- * DamagedFile at the first thing that is wrong, also when the end is missing.
+ * Yields the manifest of a file and then its chunks, each after its checksum was checked. Returns the sums of the whole.
+ * Throws DamagedFile at the first fault, also when the end is missing.
  */
 export async function* readTicketFile(path: string): AsyncGenerator<Manifest | Chunk, FileSums> {
   const whole = createHash('sha256')
-  let manifest: Manifest | null = null
-  let lines: Buffer[] = []
-  let [size, tickets, chunks] = [0, 0, 0]
+  const open = createOpenChunk()
+  let [manifest, tickets, chunks] = [false, 0, 0]
   for await (const line of linesOf(path)) {
     const control = controlOf(line)
-    if (manifest === null) {
-      manifest = manifestOf(control)
-      yield manifest
+    if (!manifest) {
+      manifest = true
+      yield manifestOf(control)
     } else if (control === null) {
-      lines.push(line)
-      size += line.length
-      if (lines.length > maxChunkTickets || size > maxChunkBytes)
-        throw new DamagedFile(`chunk ${chunks + 1} is too large`)
+      open.add(line, chunks + 1)
     } else if (control['kind'] === 'chunk') {
-      const chunk = {
-        lines: Buffer.concat(lines),
-        tickets: lines.length,
-        sha256: String(control['sha256']),
-      }
-      if (
-        control['tickets'] !== chunk.tickets ||
-        hash('sha256', chunk.lines, 'hex') !== chunk.sha256
-      ) {
-        throw new DamagedFile(`chunk ${chunks + 1} is not what was written`)
-      }
+      const chunk = open.close(control, chunks + 1)
       whole.update(chunk.lines)
       tickets += chunk.tickets
       chunks += 1
-      ;[lines, size] = [[], 0]
       yield chunk
     } else {
       const sums = { tickets, chunks, sha256: whole.digest('hex') }
-      if (
-        control['kind'] !== 'end' ||
-        lines.length > 0 ||
-        control['tickets'] !== tickets ||
-        control['chunks'] !== chunks ||
-        control['sha256'] !== sums.sha256
-      ) {
+      if (!open.isEmpty() || !isEnd(control, sums))
         throw new DamagedFile('the file is not as long as it was written')
-      }
       return sums
     }
   }
   throw new DamagedFile('the end of the file is missing')
 }
 
-/** Reads a file whole and keeps nothing: its manifest and what it comes to. */
+/** The ticket lines since the last control line. */
+function createOpenChunk() {
+  let lines: Buffer[] = []
+  let size = 0
+
+  function add(line: Buffer, number: number): void {
+    lines.push(line)
+    size += line.length
+    if (lines.length > maxChunkTickets || size > maxChunkBytes)
+      throw new DamagedFile(`chunk ${number} is too large`)
+  }
+
+  function close(control: Readonly<Record<string, unknown>>, number: number): Chunk {
+    const sha256 = String(control['sha256'])
+    const chunk = { lines: Buffer.concat(lines), tickets: lines.length, sha256 }
+    if (control['tickets'] !== chunk.tickets || hash('sha256', chunk.lines, 'hex') !== sha256)
+      throw new DamagedFile(`chunk ${number} is not what was written`)
+    ;[lines, size] = [[], 0]
+    return chunk
+  }
+
+  return { add, close, isEmpty: () => lines.length === 0 }
+}
+
+const isEnd = (control: Readonly<Record<string, unknown>>, sums: FileSums): boolean =>
+  control['kind'] === 'end' &&
+  control['tickets'] === sums.tickets &&
+  control['chunks'] === sums.chunks &&
+  control['sha256'] === sums.sha256
+
+/** Reads a whole file and checks it; returns its manifest and its sums. */
 export async function checkTicketFile(
   path: string,
 ): Promise<{ manifest: Manifest; sums: FileSums }> {
@@ -171,7 +179,7 @@ async function* linesOf(path: string): AsyncGenerator<Buffer> {
 
 const isSystemError = (error: unknown): boolean => error instanceof Error && 'syscall' in error
 
-// Tickets are the most of the lines by far, and begin otherwise.
+// Nearly all lines are tickets, and those begin otherwise.
 const controlStart = Buffer.from('{"kind":')
 
 function controlOf(line: Buffer): Record<string, unknown> | null {

@@ -9,7 +9,7 @@ import {
 } from '../../lib/money.ts'
 import { isUuid, subjectProblem } from '../../platform/ids.ts'
 
-/** A line of a ticket file: a ticket of some deployment, with the price that it has. */
+/** A line of a ticket file: a ticket of any deployment, with its price. */
 export interface TicketRecord {
   readonly eventId: string
   /** The first 128 bits of the SHA-256 of its event's bytes, in hexadecimal. */
@@ -47,7 +47,7 @@ const maxFee = 10n ** 27n
 const maxSequence = 2n ** 63n - 2n
 const maxTextBytes = 1_024
 
-/** The ticket of a line, or what is wrong with it. Strict: our own exports are the only ones that there are. */
+/** The ticket of a line, or the reason why it is none. Strict, because only our own exports write such files. */
 export function parseTicketLine(line: string): TicketRecord | string {
   try {
     const value: unknown = JSON.parse(line)
@@ -102,7 +102,7 @@ function readTicket(fields: Fields): TicketRecord {
   }
 }
 
-/** What was paid is the fee at the rate, or the line was changed. */
+/** Checks that the cost is the fee at the rate; otherwise the line was altered. */
 function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
   const names = ['costAttos', 'rateAttosPerEth', 'rateSource', 'rateObservedAt']
   if (names.every((name) => fields[name] === null)) return null

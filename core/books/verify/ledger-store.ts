@@ -1,23 +1,15 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
-import { type Asked, toDifferent } from './usage-store.ts'
-import type { Columns, DifferentRow } from '../types.ts'
+import { type ComparedRow, type RangeQuery, toDifferent } from './ticket-store.ts'
+import type { DifferentRow } from '../types.ts'
 
-/** What the ledger says against its tickets, its grants and itself. */
+/** Compares the ledger with its tickets, its credits and itself. */
 
-interface Row {
-  user_id: string
-  external_user_id: string | null
-  key: Record<string, string>
-  stored: Columns | null
-  expected: Columns | null
-}
-
-/** Charges that are not the sum of the tickets that name them, archived ones included (invariant 1). */
+/** Charges that differ from the sum of the tickets that name them, archived ones included. */
 export async function chargeDifferences(
   db: Db,
-  { appId, after, upTo, limit }: Asked,
+  { appId, after, upTo, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
     with named as (
@@ -51,12 +43,12 @@ export async function chargeDifferences(
   return rows.map(toDifferent)
 }
 
-/** Entries that are not numbered on from the one before, or whose balance does not follow from it. */
+/** Entries whose number or balance does not follow from the entry before. */
 export async function entryDifferences(
   db: Db,
-  { appId, after, upTo, limit }: Asked,
+  { appId, after, upTo, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
     select e.user_id, u.external_user_id, jsonb_build_object('seq', e.seq::text) as key,
@@ -76,12 +68,12 @@ export async function entryDifferences(
   return rows.map(toDifferent)
 }
 
-/** Heads that are not the fold of their entries (invariant 2). What the period consumed is judged by no entry. */
-export async function headDifferences(
+/** Balances that differ from the fold of their entries. No entry records what the period consumed, so that is not checked. */
+export async function balanceDifferences(
   db: Db,
-  { appId, after, upTo, limit }: Asked,
+  { appId, after, upTo, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
     with topups as (
@@ -131,14 +123,14 @@ export async function headDifferences(
 }
 
 /**
- * Grants and adjustments without the entry that books them or with another amount, and grants whose money does not
- * add up: what remains of all of them is the balance (invariant 3), what is expired has nothing left.
+ * Credits and adjustments without their entry or with another amount, and credits whose money does not add up: what
+ * remains of all of them is the balance, and an expired one has nothing left.
  */
-export async function grantDifferences(
+export async function creditDifferences(
   db: Db,
-  { appId, after, upTo, limit }: Asked,
+  { appId, after, upTo, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
     with given as (
@@ -149,7 +141,7 @@ export async function grantDifferences(
       select user_id, id, amount_attos
       from adjustments
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
-    ), booked as (
+    ), entered as (
       select user_id, cause_id as id, sum(amount_attos - overage_attos) as amount_attos
       from ledger_entries
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and kind in ('grant', 'adjustment')
@@ -159,12 +151,12 @@ export async function grantDifferences(
       from grants
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
       group by user_id
-    ), found as (
+    ), different as (
       select user_id, jsonb_build_object('cause_id', id::text) as key,
              case when b.id is not null then jsonb_build_object('booked_attos', b.amount_attos::text) end as stored,
              case when g.id is not null then jsonb_build_object('booked_attos', g.amount_attos::text) end as expected
       from given g
-      full join booked b using (user_id, id)
+      full join entered b using (user_id, id)
       where g.amount_attos is distinct from b.amount_attos
       union all
       select b.user_id, '{}', jsonb_build_object('remaining_attos', coalesce(l.remaining, 0)::text, 'remaining_of_expired_attos', coalesce(l.dead, 0)::text),
@@ -175,7 +167,7 @@ export async function grantDifferences(
         and (coalesce(l.remaining, 0) <> b.balance_attos or coalesce(l.dead, 0) <> 0)
     )
     select f.user_id, u.external_user_id, f.key, f.stored, f.expected
-    from found f
+    from different f
     left join end_users u on u.app_id = ${appId} and u.id = f.user_id
     order by f.user_id
     limit ${limit}`,

@@ -1,25 +1,26 @@
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { archiveDifferences, countEnvelopes } from './archive-store.ts'
 import { differencesOf } from './differences.ts'
 import {
   chargeDifferences,
   entryDifferences,
-  grantDifferences,
-  headDifferences,
+  creditDifferences,
+  balanceDifferences,
 } from './ledger-store.ts'
-import { archivedMonths, beginSnapshot, countUsers } from '../range-store.ts'
+import { archivedMonths, beginSnapshot, countUsers } from '../store.ts'
 import { forApps, userRanges } from '../ranges.ts'
-import type { BookedApp, Check, Difference, DifferentRow } from '../types.ts'
+import type { AppRef, Check, Difference, DifferentRow } from '../types.ts'
 import {
-  type Asked,
+  type RangeQuery,
+  archiveDifferences,
+  countEnvelopes,
   envelopeDifferences,
   hourDifferences,
   priceDifferences,
   sessionDifferences,
-} from './usage-store.ts'
+} from './ticket-store.ts'
 
 export interface Progress {
-  /** Empty for what belongs to no app. */
+  /** Empty for a check that concerns no single app. */
   readonly clientId: string
   readonly usersChecked: number
   readonly usersTotal: number
@@ -39,34 +40,36 @@ export interface VerifyOptions {
   readonly listener: VerifyListener
 }
 
-/** Nobody reads more; what is wrong that often has one cause. */
+/** More than these tell an operator nothing new: so many differences have one cause. */
 export const maxDifferences = 1_000
 
-const userChecks: readonly (readonly [Check, (db: Db, asked: Asked) => Promise<DifferentRow[]>])[] =
-  [
-    ['usage_hourly', hourDifferences],
-    ['ticket_sessions', sessionDifferences],
-    ['charges', chargeDifferences],
-    ['ledger_entries', entryDifferences],
-    ['balances', headDifferences],
-    ['grants', grantDifferences],
-    ['prices', priceDifferences],
-    ['envelopes', envelopeDifferences],
-  ]
+const userChecks: readonly (readonly [
+  Check,
+  (db: Db, query: RangeQuery) => Promise<DifferentRow[]>,
+])[] = [
+  ['usage_hourly', hourDifferences],
+  ['ticket_sessions', sessionDifferences],
+  ['charges', chargeDifferences],
+  ['ledger_entries', entryDifferences],
+  ['balances', balanceDifferences],
+  ['grants', creditDifferences],
+  ['prices', priceDifferences],
+  ['envelopes', envelopeDifferences],
+]
 
-/** Recomputes the books from the log. Reads only, each app from one snapshot, so that a running service is no hindrance. */
+/** Recomputes the books from tickets and ledger entries. Only reads, each app from one snapshot, beside a running service. */
 export function createVerify({ pool }: { pool: Pool }) {
-  // Each app holds a connection for as long as it takes; the service needs the others.
+  // Each app holds a connection until it is done; the service needs the others.
   const parallel = Math.max(1, Math.min(4, Math.floor((pool.options.max ?? 2) / 4)))
 
-  /** Tells the listener of every difference. NOT_FOUND for an app that is not there. */
+  /** Reports each difference to the listener. NOT_FOUND for an unknown app. */
   async function verify({ clientId, signal, listener }: VerifyOptions): Promise<void> {
     await forApps(pool, { clientId, parallel, signal }, (app) => verifyApp(app, signal, listener))
     if (clientId === undefined && !signal.aborted) await verifyEnvelopes(listener)
   }
 
   async function verifyApp(
-    app: BookedApp,
+    app: AppRef,
     signal: AbortSignal,
     listener: VerifyListener,
   ): Promise<void> {
@@ -98,7 +101,7 @@ export function createVerify({ pool }: { pool: Pool }) {
     })
   }
 
-  /** An envelope stands for one ticket of one app, and which is told by the ticket alone. */
+  /** Envelopes name no app, so they are counted over all apps. */
   async function verifyEnvelopes(listener: VerifyListener): Promise<void> {
     const { envelopes, tickets } = await tx(pool, async (db) => {
       await beginSnapshot(db)

@@ -12,7 +12,7 @@ import {
   currentSnapshot,
 } from './store.ts'
 
-/** How far somebody has come: all that was committed in `seen`, and of what came until `to` all up to `after`. */
+/** How far a reader has come: it has all charges committed in `seen`, and of those committed up to `to` all up to `after`. */
 export interface Position {
   readonly seen: Snapshot
   readonly to: Snapshot | null
@@ -24,7 +24,7 @@ export interface Follower {
   /** Null: all users of the app. */
   readonly userId: UserId | null
   charge(entry: ChargeEntry, position: Position): void
-  /** Nothing is missing up to here. */
+  /** The follower has every charge up to this position. */
   arrived(position: Position): void
 }
 
@@ -39,39 +39,39 @@ const pageMax = 1_000
 const bounds = { total: 500, perApp: 100, perUser: 5 }
 
 /**
- * Reads new charges once a second, for all followers together, and only while there are any. A round that fails is
- * repeated from where the last one ended, so that nobody misses anything.
+ * Reads new charges once a second, in one query for all followers, and only while there are followers. A failed round is
+ * repeated from where the last one ended, so that no follower misses a charge.
  */
 export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
   const followers = new Set<Follower>()
   let seen: Snapshot | null = null
   let timer: NodeJS.Timeout | undefined
-  let turn: Promise<unknown> = Promise.resolve()
+  let queue: Promise<unknown> = Promise.resolve()
   void new Gauge({
-    name: 'usage_streams',
-    help: 'Streams of live spend that are open',
+    name: 'tollgate_usage_streams',
+    help: 'Open streams of live spend',
     registers: [metrics],
     collect() {
       this.set(followers.size)
     },
   })
 
-  /** One after the other: who joins while a round runs would not know what of it came before. */
-  function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = turn.then(work)
-    turn = done.catch(() => {})
-    return done
+  /** Runs joins and rounds one after the other: a follower that joined during a round would miss a part of it. */
+  function inOrder<T>(work: () => Promise<T>): Promise<T> {
+    const result = queue.then(work)
+    queue = result.catch(() => {})
+    return result
   }
 
-  /** From now on `follower` hears of every charge; returns the snapshot after which that is. RATE_LIMITED. */
+  /** From the returned snapshot on, `follower` gets every charge. RATE_LIMITED when too many streams are open. */
   async function join(follower: Follower): Promise<Snapshot> {
     admit(follower)
     followers.add(follower)
     try {
-      return await inTurn(async () => {
+      return await inOrder(async () => {
         seen ??= await currentSnapshot(pool)
         timer ??= setInterval(poll, pollMs).unref()
-        joined.add(follower)
+        active.add(follower)
         return seen
       })
     } catch (error) {
@@ -80,11 +80,11 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
     }
   }
 
-  const joined = new Set<Follower>()
+  const active = new Set<Follower>()
 
   function leave(follower: Follower): void {
     followers.delete(follower)
-    joined.delete(follower)
+    active.delete(follower)
     if (followers.size > 0) return
     clearInterval(timer)
     timer = undefined
@@ -110,7 +110,7 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
   function poll(): void {
     if (waiting) return
     waiting = true
-    inTurn(round)
+    inOrder(round)
       .catch((error: unknown) =>
         log.warn({ err: error }, 'new charges could not be read; read again in a moment'),
       )
@@ -122,7 +122,7 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
   async function round(): Promise<void> {
     const from = seen
     if (from === null) return
-    const apps = [...new Set([...joined].map(({ appId }) => appId))]
+    const apps = [...new Set([...active].map(({ appId }) => appId))]
     const to = await currentSnapshot(pool)
     let after: ChargeKey | null = null
     for (let more = true; more;) {
@@ -134,17 +134,17 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
         userId: null,
         limit: pageMax,
       })
-      for (const entry of entries) tell(entry, { seen: from, to, after: entry.key })
+      for (const entry of entries) publish(entry, { seen: from, to, after: entry.key })
       after = entries.at(-1)?.key ?? null
       more = entries.length === pageMax
     }
-    // Everybody may have gone meanwhile.
+    // All followers may have left meanwhile.
     if (seen !== null) seen = to
-    for (const follower of joined) follower.arrived({ seen: to, to: null, after: null })
+    for (const follower of active) follower.arrived({ seen: to, to: null, after: null })
   }
 
-  function tell(entry: ChargeEntry, position: Position): void {
-    for (const follower of joined) {
+  function publish(entry: ChargeEntry, position: Position): void {
+    for (const follower of active) {
       if (
         follower.appId === entry.appId &&
         (follower.userId === null || follower.userId === entry.userId)

@@ -4,12 +4,12 @@ import { DomainError, reasons } from '../../../proto/errors.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import type { Cursors } from './cursor.ts'
+import type { Cursors } from '../cursor.ts'
 import type { Feed, Follower, Position } from './feed.ts'
 import { type ChargeEntry, type Snapshot, chargesBetween } from './store.ts'
 
-/** What a stream says: where it is, and mostly also a charge. */
-export interface Said {
+/** A message of a stream: its position and, unless it is a heartbeat, a charge. */
+export interface StreamMessage {
   readonly cursor: string
   readonly charge: ChargeEntry | null
   readonly reset: boolean
@@ -19,10 +19,10 @@ export interface Following {
   readonly appId: AppId
   readonly userId: UserId | null
   readonly after: string | undefined
-  emit(said: Said): void
-  /** Resolves when what was emitted has been read so far that more may follow. */
+  emit(message: StreamMessage): void
+  /** Resolves when the reader has caught up enough for more to be emitted. */
   writable(): Promise<void>
-  /** Throws when the caller may not read any more. */
+  /** Throws when the caller may no longer read. */
   readmit(): Promise<void>
   readonly signal: AbortSignal
 }
@@ -32,9 +32,9 @@ export interface FollowDeps {
   readonly feed: Feed
   readonly cursors: Cursors
   readonly now: Now
-  /** Core drains: everybody goes elsewhere. */
+  /** Aborted when core drains. */
   readonly stopping: AbortSignal
-  /** Calls back when something about this user has ended; returns how to stop that. */
+  /** Calls back when this user is deactivated or revoked; returns a function that stops it. */
   readonly watchUser: (user: UserId, changed: () => void) => () => void
   readonly times?: Times
 }
@@ -48,19 +48,19 @@ interface Times {
 const usual: Times = { beatMs: 10_000, readmitMs: 15_000, lifeMs: 3_600_000 }
 const oldestMs = 24 * 3_600_000
 const pageMax = 500
-// Charges that may come while older ones are still being sent.
-const waitingMax = 10_000
+// Charges that may arrive while older ones are still being sent.
+const backlogMax = 10_000
 
 const tooSlow = (): DomainError =>
   new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')
 
-/** Live spend, from a cursor on. Each stream ends after an hour, with core, or when its caller may not read it any more. */
+/** Streams charges from a cursor on. A stream ends after an hour, when core stops, or when its caller may no longer read. */
 export function createFollow(deps: FollowDeps) {
   const { feed, cursors, now, stopping, times = usual } = deps
 
-  /** Resolves when the stream is over; REQUEST_INVALID for a cursor that is none, RATE_LIMITED. */
+  /** Resolves when the stream has ended. REQUEST_INVALID for an invalid cursor, RATE_LIMITED when too many are open. */
   async function follow(following: Following): Promise<void> {
-    const given = cursors.parse(following.after, contextOf(following))
+    const parts = cursors.parse(following.after, contextOf(following))
     const ended = new AbortController()
     const signal = AbortSignal.any([following.signal, stopping, ended.signal])
     let failure: unknown = null
@@ -68,26 +68,26 @@ export function createFollow(deps: FollowDeps) {
       failure ??= error
       ended.abort()
     }
-    const voice = createVoice(following, deps)
-    const line = createLine(following, voice, fail)
-    const since = await feed.join(line.follower)
-    const stopWatching = watch(following, { voice, fail })
+    const writer = createStreamWriter(following, deps)
+    const backlog = createBacklog(following, writer, fail)
+    const since = await feed.join(backlog.follower)
+    const stopWatching = watch(following, { writer, fail })
     try {
-      const from = given && positionOf(given, { since, now: now() })
-      voice.stand(from ?? { seen: since, to: null, after: null })
-      voice.say(null, given !== null && from === null)
-      if (from) await replay(from, since, { following, voice, signal })
-      voice.stand({ seen: since, to: null, after: null })
-      line.open()
+      const from = parts && positionOf(parts, { since, now: now() })
+      writer.moveTo(from ?? { seen: since, to: null, after: null })
+      writer.write(null, parts !== null && from === null)
+      if (from) await replay(from, since, { following, writer, signal })
+      writer.moveTo({ seen: since, to: null, after: null })
+      backlog.open()
       await lifeOver(signal, times.lifeMs)
     } finally {
       stopWatching()
-      feed.leave(line.follower)
+      feed.leave(backlog.follower)
     }
     if (failure !== null) throw failure
   }
 
-  /** What was booked between the caller's cursor and now. */
+  /** Sends the charges between the caller's cursor and `since`. */
   async function replay(
     { seen, to, after }: Position,
     since: Snapshot,
@@ -99,7 +99,7 @@ export function createFollow(deps: FollowDeps) {
 
   async function replayTo(
     { seen, to, after: first }: Position & { to: Snapshot },
-    { following, voice, signal }: Sending,
+    { following, writer, signal }: Sending,
   ): Promise<void> {
     const { appId, userId } = following
     let after = first
@@ -112,25 +112,25 @@ export function createFollow(deps: FollowDeps) {
         userId,
         limit: pageMax,
       })
-      for (const entry of entries) voice.tell(entry, { seen, to, after: entry.key })
+      for (const entry of entries) writer.writeCharge(entry, { seen, to, after: entry.key })
       after = entries.at(-1)?.key ?? after
       more = entries.length === pageMax
       if (more) await following.writable()
     }
   }
 
-  /** Says where the stream is while nothing happens, and asks again whether the caller may read; returns how to stop. */
+  /** Sends heartbeats and checks regularly that the caller may still read; returns a function that stops both. */
   function watch(
     { userId, readmit }: Following,
-    { voice, fail }: { voice: Voice; fail: (error: unknown) => void },
+    { writer, fail }: { writer: StreamWriter; fail: (error: unknown) => void },
   ): () => void {
-    // A check that cannot be made is no verdict.
+    // A check that fails for another reason says nothing about the caller.
     const check = (): void =>
       void readmit().catch((error: unknown) => {
         if (error instanceof DomainError && reasons[error.reason].http < 500) fail(error)
       })
     const timers = [
-      setInterval(() => voice.say(null), times.beatMs),
+      setInterval(() => writer.write(null), times.beatMs),
       setInterval(check, times.readmitMs),
     ]
     const unwatch = userId === null ? null : deps.watchUser(userId, check)
@@ -145,52 +145,59 @@ export function createFollow(deps: FollowDeps) {
 
 interface Sending {
   readonly following: Following
-  readonly voice: Voice
+  readonly writer: StreamWriter
   readonly signal: AbortSignal
 }
 
 const contextOf = ({ appId }: Following): string => `stream:${appId}`
 
-/** Emits what is said together with the place that it brings the reader to. */
-function createVoice(following: Following, { cursors, now }: Pick<FollowDeps, 'cursors' | 'now'>) {
+/** Emits messages with the cursor of the position that they bring the reader to. */
+function createStreamWriter(
+  following: Following,
+  { cursors, now }: Pick<FollowDeps, 'cursors' | 'now'>,
+) {
   let position: Position = { seen: '', to: null, after: null }
-  const stand = (at: Position): void => {
+  const moveTo = (at: Position): void => {
     position = at
   }
-  const say = (charge: ChargeEntry | null, reset = false): void =>
+  const write = (charge: ChargeEntry | null, reset = false): void =>
     following.emit({
       cursor: cursors.format(partsOf(position, now()), contextOf(following)),
       charge,
       reset,
     })
-  const tell = (charge: ChargeEntry, at: Position): void => {
-    stand(at)
-    say(charge)
+  const writeCharge = (charge: ChargeEntry, at: Position): void => {
+    moveTo(at)
+    write(charge)
   }
-  return { stand, say, tell }
+  return { moveTo, write, writeCharge }
 }
 
-type Voice = ReturnType<typeof createVoice>
+type StreamWriter = ReturnType<typeof createStreamWriter>
 
-/** What the feed brings waits until the line is open. */
-function createLine({ appId, userId }: Following, voice: Voice, fail: (error: unknown) => void) {
-  let waiting: { entry: ChargeEntry; at: Position }[] | null = []
+/** Holds charges of the feed back until `open`, while older ones are replayed. */
+function createBacklog(
+  { appId, userId }: Following,
+  writer: StreamWriter,
+  fail: (error: unknown) => void,
+) {
+  let held: { entry: ChargeEntry; at: Position }[] | null = []
   const follower: Follower = {
     appId,
     userId,
     charge(entry, at) {
-      if (!waiting) return voice.tell(entry, at)
-      if (waiting.length < waitingMax) waiting.push({ entry, at })
+      if (!held) return writer.writeCharge(entry, at)
+      if (held.length < backlogMax) held.push({ entry, at })
       else fail(tooSlow())
     },
     arrived(at) {
-      if (!waiting) voice.stand(at)
+      if (!held) writer.moveTo(at)
     },
   }
   function open(): void {
-    const missed = waiting ?? []
-    waiting = null
-    for (const { entry, at } of missed) voice.tell(entry, at)
+    const missed = held ?? []
+    held = null
+    for (const { entry, at } of missed) writer.writeCharge(entry, at)
   }
   return { follower, open }
 }
@@ -214,15 +221,15 @@ const partsOf = ({ seen, to, after }: Position, at: Date): string[] => [
   after?.seq ?? '',
 ]
 
-const longest = 1_000
+const snapshotLengthMax = 1_000
 
-/** A snapshot beside very many transactions is cut to the oldest of them: what came since then comes again. */
+/** Cuts a snapshot with very many running transactions to the oldest of them: later charges are sent again. */
 function short(snapshot: Snapshot): Snapshot {
   const [oldest = ''] = snapshot.split(':')
-  return snapshot.length <= longest ? snapshot : `${oldest}:${oldest}:`
+  return snapshot.length <= snapshotLengthMax ? snapshot : `${oldest}:${oldest}:`
 }
 
-/** Null for a cursor that is too old to go on from, or of another database that this one was restored from. */
+/** Null for a cursor that is too old, or that is ahead of this database because that was restored from a backup. */
 function positionOf(
   parts: readonly string[],
   { since, now }: { since: Snapshot; now: Date },

@@ -2,7 +2,7 @@ import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 
-/** The ledger's charges in the order in which the database let them be seen. */
+/** Charges of the ledger in the order in which they became visible. */
 
 /** A `pg_snapshot` as text: which transactions had been committed when it was taken. */
 export type Snapshot = string
@@ -21,23 +21,23 @@ export interface ChargeEntry {
   readonly cost: UsdAttos
   readonly overage: UsdAttos
   readonly balanceAfter: UsdAttos
-  /** Null of a charge from before tickets were counted. */
+  /** Null for a charge older than the column. */
   readonly ticketCount: number | null
   readonly createdAt: Date
   readonly key: ChargeKey
 }
 
-/** What is committed now. */
+/** The snapshot of what is committed now. */
 export const currentSnapshot = async (db: Db): Promise<Snapshot> =>
   (await one<{ snapshot: string }>(db, sql`select pg_current_snapshot()::text as snapshot`))
     .snapshot
 
 export interface Between {
-  /** Seen before. */
+  /** The snapshot up to which charges were read. */
   readonly from: Snapshot
-  /** To be seen now. */
+  /** The snapshot up to which to read. */
   readonly to: Snapshot
-  /** Where the page before ended. */
+  /** The last charge of the page before. */
   readonly after: ChargeKey | null
   readonly apps: readonly AppId[]
   readonly userId: UserId | null

@@ -4,7 +4,7 @@ import type { AppId } from '../../platform/ids.ts'
 import type { Dates } from '../../lib/date-range.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type Cursors, createCursors } from '../feed/cursor.ts'
+import { type Cursors, createCursors } from '../cursor.ts'
 import { type Page, type Place, listRequests, listSessions } from './store.ts'
 import { parseHistoryRange } from '../range.ts'
 import type { RequestItem, SessionItem } from '../types.ts'
@@ -19,7 +19,7 @@ export interface HistoryDeps {
 
 export interface HistoryQuery extends Dates {
   readonly manifestId: string | undefined
-  /** 0: the usual number. */
+  /** 0: the default. */
   readonly limit: number
   readonly cursor: string | undefined
 }
@@ -29,7 +29,7 @@ export interface Listed<Item> {
   readonly nextCursor: string | undefined
 }
 
-const limitUsual = 25
+const limitDefault = 25
 const limitMax = 50
 const idleMs = 5 * 60_000
 
@@ -94,20 +94,20 @@ export function createHistory({ pool, users, sealingKey, now }: HistoryDeps) {
   ): Promise<{ page: Page; context: string }> {
     const limit = parseLimit(query.limit)
     parseHistoryRange(query, now())
-    const found = user && (await user())
-    // A cursor goes on with the list that it came from and with no other.
+    const owner = user && (await user())
+    // Binds the cursor to the list that returned it.
     const { manifestId, startDate, endDate } = query
     const context = hash(
       'sha256',
-      JSON.stringify([list, appId, found?.id, manifestId, startDate, endDate]),
+      JSON.stringify([list, appId, owner?.id, manifestId, startDate, endDate]),
     )
     const before = placeOf(cursors.parse(query.cursor, context))
-    // Who began with the current month stays in it, also when the next one has begun.
+    // A list that began in the current month stays in that month, also after the next one has begun.
     const range = parseHistoryRange(query, before ? new Date(before.at) : now())
     return {
       page: {
         appId,
-        userId: found?.id ?? null,
+        userId: owner?.id ?? null,
         manifestId: manifestId ?? null,
         range,
         before,
@@ -131,7 +131,7 @@ type Lookup = (() => Promise<KnownUser>) | null
 function parseLimit(limit: number): number {
   if (limit < 0 || limit > limitMax)
     throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${limitMax}`)
-  return limit === 0 ? limitUsual : limit
+  return limit === 0 ? limitDefault : limit
 }
 
 function placeOf(parts: ReturnType<Cursors['parse']>): Place | null {

@@ -4,9 +4,9 @@ import { type Db, type Statement, many, sql } from '../../lib/sql.ts'
 import { after } from '../store.ts'
 import type { Range, RequestItem, Selection, SessionItem } from '../types.ts'
 
-/** Tickets and sessions one by one, the newest first. Every list reads along a key and stops at its limit. */
+/** Single tickets and sessions, the newest first. Each list reads along an index and stops at its limit. */
 
-/** Instants are texts with microseconds, as the keys have them. */
+/** A position in a list. Instants are text with microseconds, the precision of the keys. */
 export interface Place {
   readonly at: string
   readonly id: string
@@ -64,17 +64,14 @@ const toRequest = (row: TicketRow): RequestItem => ({
   pixels: row.pixels,
 })
 
-/** Puts users' names and rates beside the common table `found` of tickets. */
-const shownTickets = (
-  found: Statement,
-  { appId, limit }: { appId: AppId; limit: number },
-): Statement =>
-  after(found, {
+/** Joins users' names and rates to the common table `page` of tickets. */
+const withNames = (page: Statement, { appId, limit }: { appId: AppId; limit: number }): Statement =>
+  after(page, {
     text: `
     select ${microText('t.signed_at')} as signed_at, t.event_id, t.request_id, t.user_id, u.external_user_id, t.app_name,
            t.pipeline, t.model_id, coalesce(nullif(t.manifest_id, '') collate "C", t.session_id) as manifest_id, t.session_id,
            t.sequence_number, t.fee_wei, t.cost_attos, r.usd_attos_per_eth, t.billable_secs, t.pixels
-    from found t
+    from page t
     left join end_users u on u.app_id = $1 and u.id = t.user_id
     left join rates r on r.id = t.rate_id
     order by t.signed_at desc, t.event_id desc
@@ -82,15 +79,15 @@ const shownTickets = (
     values: [appId, limit],
   })
 
-/** Tickets of a page: of a user along the key, of a manifest along its sessions, of an app along its latest hours. */
+/** The tickets of a page: a user's by the key, a manifest's by its sessions, an app's by its latest hours. */
 export async function listRequests(db: Db, page: Page): Promise<RequestItem[]> {
-  const found =
+  const tickets =
     page.manifestId !== null
       ? ofManifest(page)
       : page.userId !== null
         ? ofUser(page, page.userId)
         : ofApp(page)
-  return (await many<TicketRow>(db, shownTickets(found, page))).map(toRequest)
+  return (await many<TicketRow>(db, withNames(tickets, page))).map(toRequest)
 }
 
 const bounds = ({ range: { start, end }, before }: Page) => ({
@@ -103,7 +100,7 @@ const bounds = ({ range: { start, end }, before }: Page) => ({
 function ofUser(page: Page, user: UserId): Statement {
   const { from, to, at, id } = bounds(page)
   return sql`
-    with found as (
+    with page as (
       select *
       from tickets
       where app_id = ${page.appId} and user_id = ${user} and signed_at >= ${from}::timestamptz
@@ -117,7 +114,7 @@ function ofUser(page: Page, user: UserId): Statement {
 function ofManifest(page: Page): Statement {
   const { from, to, at, id } = bounds(page)
   return sql`
-    with found as (
+    with page as (
       select t.*
       from ticket_sessions s
       cross join lateral (
@@ -136,8 +133,8 @@ function ofManifest(page: Page): Statement {
     )`
 }
 
-// Every row of usage_hourly stands for a ticket at least, so that so many rows of whole hours are enough, besides the
-// hour that the page begins in.
+// Each row of usage_hourly stands for at least one ticket, so `limit` rows of whole hours are enough, besides the hour in
+// which the page begins.
 function ofApp(page: Page): Statement {
   const { from, to, at, id } = bounds(page)
   return sql`
@@ -156,7 +153,7 @@ function ofApp(page: Page): Statement {
           and hour > ${from}::timestamptz - interval '1 hour'
         order by hour desc
         fetch first ${page.limit} rows with ties) whole
-    ), found as (
+    ), page as (
       select t.*
       from hours h
       cross join lateral (
@@ -177,14 +174,14 @@ export async function requestEvents(
   { appId, userId, range: { start, end }, requestId }: Selection,
   limit: number,
 ): Promise<RequestItem[]> {
-  const found = sql`
-    with found as (
+  const tickets = sql`
+    with page as (
       select *
       from tickets
       where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
         and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
     )`
-  return (await many<TicketRow>(db, shownTickets(found, { appId, limit }))).map(toRequest)
+  return (await many<TicketRow>(db, withNames(tickets, { appId, limit }))).map(toRequest)
 }
 
 interface SessionRow {
@@ -248,5 +245,5 @@ export async function listSessions(db: Db, page: Page): Promise<SessionItem[]> {
   return rows.map(toSession)
 }
 
-// Before it comes nothing: without a page before, the time alone decides.
+// The lowest id: without a page before, the time alone decides.
 const zeroUuid = '00000000-0000-0000-0000-000000000000'

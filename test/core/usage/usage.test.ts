@@ -5,7 +5,7 @@ import { daysOf, splitAtHours } from '../../../core/usage/range.ts'
 import { countUnpricedOf } from '../../../core/metering/rates/store.ts'
 import { createUsage, type Usage, type UsageQuery } from '../../../core/usage/service.ts'
 import { sums } from '../../../core/usage/store.ts'
-import type { Shown, UsageReport } from '../../../core/usage/types.ts'
+import type { ChargedRow, UsageReport } from '../../../core/usage/types.ts'
 import { createWorld, envelope, recordRate, type World } from '../metering/harness.ts'
 
 let world: World
@@ -74,7 +74,7 @@ const between = async (startDate?: string, endDate?: string) =>
   (await ask({ startDate, endDate })).totals
 
 function expectToAddUp({ rows, totals }: UsageReport): void {
-  const sum = (value: (row: Shown) => bigint): bigint =>
+  const sum = (value: (row: ChargedRow) => bigint): bigint =>
     rows.reduce((all, row) => all + value(row), 0n)
   expect({
     requests: sum((r) => r.requests),

@@ -1,17 +1,17 @@
 import { type AppId, appId } from '../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
-import type { BookedApp } from './types.ts'
+import type { AppRef } from './types.ts'
 
-/** Which apps and users there are, in the order in which the books are gone through. */
+/** Apps and users in the order in which the books are checked, and the snapshot that a check reads from. */
 
 interface AppRow {
   app_id: string
   client_id: string
 }
-const fromRow = (row: AppRow): BookedApp => ({ id: appId(row.app_id), clientId: row.client_id })
+const fromRow = (row: AppRow): AppRef => ({ id: appId(row.app_id), clientId: row.client_id })
 
-/** The app of a public client id, whatever its status: what was metered stays metered. */
-export async function findApp(db: Db, clientId: string): Promise<BookedApp | null> {
+/** The app of a public client id, whatever its status: the books of a disabled app still count. */
+export async function findApp(db: Db, clientId: string): Promise<AppRef | null> {
   const row = await maybeOne<AppRow>(
     db,
     sql`
@@ -23,7 +23,7 @@ export async function findApp(db: Db, clientId: string): Promise<BookedApp | nul
 }
 
 /** A page of all apps, by id. */
-export async function appsAfter(db: Db, after: AppId | null, limit: number): Promise<BookedApp[]> {
+export async function appsAfter(db: Db, after: AppId | null, limit: number): Promise<AppRef[]> {
   const rows = await many<AppRow>(
     db,
     sql`
@@ -61,15 +61,15 @@ export async function usersAfter(
   return rows.map((row) => row.id)
 }
 
-/** Makes this transaction one view of the books. A single statement may take as long as a large user's tickets do. */
+/** Makes this transaction a read-only snapshot, in which a statement may take long enough for a user with many tickets. */
 export async function beginSnapshot(db: Db): Promise<void> {
   await db.query(sql`set transaction isolation level repeatable read, read only`)
   await holdArchive(db)
 }
 
 /**
- * Lets no month be archived until the transaction ends: tickets that are dropped are gone from every snapshot at once,
- * also from those that do not know yet that they are in a file. The first statement of a transaction.
+ * Lets no month be archived until the transaction ends: a truncate removes tickets from every snapshot at once, also from
+ * one taken before the archive was recorded. Must be the first statement of a transaction.
  */
 export async function holdArchive(db: Db): Promise<void> {
   await allowLongStatements(db)
@@ -80,7 +80,7 @@ export async function allowLongStatements(db: Db): Promise<void> {
   await db.query(sql`set local statement_timeout = '15min'`)
 }
 
-/** Starts of the months of which some tickets are in archives and not in the table. */
+/** Starts of the months of which some tickets are only in archives. */
 export async function archivedMonths(db: Db, app: AppId): Promise<string[]> {
   const rows = await many<{ month: string }>(
     db,

@@ -1,18 +1,19 @@
-import { type Db, many, sql } from '../../lib/sql.ts'
+import { type Db, many, one, sql } from '../../lib/sql.ts'
+import type { AppId } from '../../platform/ids.ts'
 import type { Columns, DifferentRow, UserRange } from '../types.ts'
 
 /**
- * What the derived tables of usage say against what their tickets say. Months with archived tickets are left out here:
- * `archiveDifferences` proves those as a whole.
+ * Compares the tables derived from tickets with their tickets. Months with archived tickets are left out:
+ * `archiveDifferences` checks those as a whole.
  */
 
-export interface Asked extends UserRange {
+export interface RangeQuery extends UserRange {
   /** Starts of the months with archived tickets. */
   readonly archived: readonly string[]
   readonly limit: number
 }
 
-interface Row {
+export interface ComparedRow {
   user_id: string | null
   external_user_id: string | null
   key: Record<string, string>
@@ -20,7 +21,7 @@ interface Row {
   expected: Columns | null
 }
 
-export const toDifferent = (row: Row): DifferentRow => ({
+export const toDifferent = (row: ComparedRow): DifferentRow => ({
   userId: row.user_id,
   externalUserId: row.external_user_id,
   key: row.key,
@@ -28,12 +29,12 @@ export const toDifferent = (row: Row): DifferentRow => ({
   expected: row.expected,
 })
 
-/** Hours whose sums are not those of their tickets. */
+/** Hours that differ from the sums of their tickets. */
 export async function hourDifferences(
   db: Db,
-  { appId, after, upTo, archived, limit }: Asked,
+  { appId, after, upTo, archived, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
     with expected as (
@@ -73,17 +74,17 @@ export async function hourDifferences(
 }
 
 /**
- * Sessions whose sums are not those of their tickets. A session that began in or before an archived month has lost
- * tickets to the archive and is left out.
+ * Sessions that differ from the sums of their tickets. Leaves out a session that began in or before an archived month,
+ * because some of its tickets are in the archive.
  */
 export async function sessionDifferences(
   db: Db,
-  { appId, after, upTo, archived, limit }: Asked,
+  { appId, after, upTo, archived, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
-    with line as (
+    with boundary as (
       select coalesce(max(month) + interval '1 month', '-infinity') as at
       from unnest(${archived}::timestamptz[]) as month
     ), expected as (
@@ -118,14 +119,14 @@ export async function sessionDifferences(
              'seen', left(e.seen::text, 200), 'seen_md5', md5(e.seen::text)) end as expected
     from expected e
     full join stored s using (user_id, session_id)
-    cross join line
+    cross join boundary
     left join end_users u on u.app_id = ${appId} and u.id = user_id
-    where coalesce(s.started_at, e.started_at) >= line.at
+    where coalesce(s.started_at, e.started_at) >= boundary.at
       and (e.started_at, e.last_at, e.ticket_count, e.unpriced_count, e.fee_wei, e.cost_attos, e.billable_secs, e.pixels,
            case when not s.closed then e.replayed_count end, case when not s.closed then e.seen end,
            case when not s.closed then e.gapped end) is distinct from
           (s.started_at, s.last_at, s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels,
-           -- A session that gave up its oldest holes knows only their number.
+           -- A session that has closed its oldest holes knows only their number.
            case when not s.closed then s.replayed_count end, case when not s.closed then s.seen end,
            case when not s.closed then s.gapped end)
     order by user_id, session_id
@@ -134,12 +135,12 @@ export async function sessionDifferences(
   return rows.map(toDifferent)
 }
 
-/** Tickets whose cost is not their fee at their rate, or whose rate is not of their own time (decision 31). */
+/** Tickets whose cost is not their fee at their rate, or whose rate is later than they are (decision 31). */
 export async function priceDifferences(
   db: Db,
-  { appId, after, upTo, limit }: Asked,
+  { appId, after, upTo, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
     select t.user_id, u.external_user_id, jsonb_build_object('event_id', t.event_id) as key,
@@ -159,12 +160,12 @@ export async function priceDifferences(
   return rows.map(toDifferent)
 }
 
-/** Tickets whose envelope is not entered: their event could become a ticket once more. */
+/** Tickets without an envelope: their event could become a ticket a second time. */
 export async function envelopeDifferences(
   db: Db,
-  { appId, after, upTo, limit }: Asked,
+  { appId, after, upTo, limit }: RangeQuery,
 ): Promise<DifferentRow[]> {
-  const rows = await many<Row>(
+  const rows = await many<ComparedRow>(
     db,
     sql`
     select t.user_id, u.external_user_id, jsonb_build_object('event_id', t.event_id) as key,
@@ -182,4 +183,51 @@ export async function envelopeDifferences(
     limit ${limit}`,
   )
   return rows.map(toDifferent)
+}
+
+/** Months with archived tickets whose hours differ from the sum of the archives and the tickets still in the table. */
+export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentRow[]> {
+  const rows = await many<Pick<ComparedRow, 'key' | 'stored' | 'expected'>>(
+    db,
+    sql`
+    with archived as (
+      select month, sum(tickets) as tickets, sum(fee_wei) as fee, sum(cost_attos) as cost
+      from ticket_archives
+      where app_id = ${app} and tickets > 0
+      group by month
+    )
+    select jsonb_build_object('month', to_char(a.month, 'YYYY-MM')) as key,
+           jsonb_build_object('ticket_count', h.tickets::text, 'unpriced_count', h.unpriced::text, 'fee_wei', h.fee::text,
+                              'cost_attos', h.cost::text) as stored,
+           jsonb_build_object('ticket_count', (a.tickets + t.tickets)::text, 'unpriced_count', t.unpriced::text,
+                              'fee_wei', (a.fee + t.fee)::text, 'cost_attos', (a.cost + t.cost)::text) as expected
+    from archived a
+    cross join lateral (
+      select coalesce(sum(ticket_count), 0) as tickets, coalesce(sum(unpriced_count), 0) as unpriced,
+             coalesce(sum(fee_wei), 0) as fee, coalesce(sum(cost_attos), 0) as cost
+      from usage_hourly
+      where app_id = ${app} and hour >= a.month::timestamp at time zone 'UTC'
+        and hour < (a.month + interval '1 month') at time zone 'UTC') h
+    cross join lateral (
+      select count(*) as tickets, count(*) filter (where cost_attos is null) as unpriced, coalesce(sum(fee_wei), 0) as fee,
+             coalesce(sum(cost_attos), 0) as cost
+      from tickets
+      where app_id = ${app} and signed_at >= a.month::timestamp at time zone 'UTC'
+        and signed_at < (a.month + interval '1 month') at time zone 'UTC') t
+    where (h.tickets, h.unpriced, h.fee, h.cost) is distinct from
+          (a.tickets + t.tickets, t.unpriced, a.fee + t.fee, a.cost + t.cost)
+    order by a.month
+    limit 1200`,
+  )
+  return rows.map((row) => toDifferent({ ...row, user_id: null, external_user_id: null }))
+}
+
+/** How many envelopes there are, and how many tickets, archived ones included: the two must be equal. */
+export async function countEnvelopes(db: Db): Promise<{ envelopes: bigint; tickets: bigint }> {
+  return one(
+    db,
+    sql`
+    select (select count(*) from envelopes) as envelopes,
+           (select count(*) from tickets) + (select coalesce(sum(tickets), 0)::bigint from ticket_archives) as tickets`,
+  )
 }

@@ -1,11 +1,11 @@
-import { DomainError } from '../../../proto/errors.ts'
-import { seal, unseal } from '../../lib/crypto.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { seal, unseal } from '../lib/crypto.ts'
 
-const longest = 4_096
+const lengthMax = 4_096
 
 /**
- * Where a list or a stream goes on, for the caller to keep: sealed, so that nobody makes one up, and bound to `context`,
- * so that it opens nowhere else.
+ * Cursors that say where a list or a stream continues. A cursor is sealed, so that a caller cannot forge one, and bound
+ * to `context`, so that it is valid for that list only.
  */
 export function createCursors(sealingKey: Buffer) {
   const format = (parts: readonly string[], context: string): string =>
@@ -17,7 +17,7 @@ export function createCursors(sealingKey: Buffer) {
   function parse(text: string | undefined, context: string): string[] | null {
     if (text === undefined || text === '') return null
     try {
-      if (text.length > longest) throw new Error('too long')
+      if (text.length > lengthMax) throw new Error('too long')
       const parts: unknown = JSON.parse(
         unseal(Buffer.from(text, 'base64url'), sealingKey, `usage-cursor:${context}`).toString(
           'utf8',

@@ -1,16 +1,16 @@
-import { DomainError } from '../../../proto/errors.ts'
-import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import type { Now } from '../../lib/time.ts'
-import type { AppId } from '../../platform/ids.ts'
-import { headDifferences } from '../verify/ledger-store.ts'
-import { archivedMonths, countUsers, holdArchive } from '../range-store.ts'
-import { forApps, userRanges } from '../ranges.ts'
-import type { Ledger } from '../../allowances/ledger.ts'
-import type { TicketRecords } from '../../metering/records.ts'
-import type { BookedApp, DifferentRow, UserRange } from '../types.ts'
-import { type Asked, hourDifferences, sessionDifferences } from '../verify/usage-store.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { type Db, type Pool, tx } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
+import type { AppId } from '../platform/ids.ts'
+import { balanceDifferences } from './verify/ledger-store.ts'
+import { archivedMonths, countUsers, holdArchive } from './store.ts'
+import { forApps, userRanges } from './ranges.ts'
+import type { Ledger } from '../allowances/ledger.ts'
+import type { TicketRecords } from '../metering/records.ts'
+import type { AppRef, DifferentRow, UserRange } from './types.ts'
+import { type RangeQuery, hourDifferences, sessionDifferences } from './verify/ticket-store.ts'
 
-/** Rows that differed. */
+/** How many rows differed, by table. */
 export type RebuiltRows = Readonly<Record<'usage_hourly' | 'ticket_sessions' | 'balances', number>>
 
 export interface RebuildProgress {
@@ -26,7 +26,7 @@ export interface RebuildOptions {
   /** Only counts what differs. */
   readonly dryRun: boolean
   readonly signal: AbortSignal
-  readonly tell: (kind: 'progress' | 'done', progress: RebuildProgress) => void
+  readonly report: (kind: 'progress' | 'done', progress: RebuildProgress) => void
 }
 
 export interface RebuildDeps {
@@ -43,21 +43,21 @@ interface UserOfApp {
 
 interface Table {
   readonly name: keyof RebuiltRows
-  readonly differences: (db: Db, asked: Asked) => Promise<DifferentRow[]>
+  readonly differences: (db: Db, query: RangeQuery) => Promise<DifferentRow[]>
   readonly repair: (db: Db, of: UserOfApp, rows: readonly DifferentRow[]) => Promise<void>
 }
 
 const rowsAtOnce = 1_000
-/** What one transaction repairs, all of one user: its locks are held for moments. */
+/** Rows that one transaction repairs, all of one user, so that its locks are short. */
 const rowsPerTransaction = 100
 const checkViolation = '23514'
 const deadlock = '40P01'
 const tries = 5
 
 /**
- * Makes the derived rows what the log says: hours and sessions from tickets, heads from ledger entries. Ingest goes on
- * meanwhile. Months with archived tickets stay as they are. Entries, grants and tickets are never touched: what is wrong
- * with them `verify` still says.
+ * Recomputes the derived rows: hours and sessions from tickets, balances from ledger entries. Ingest may run meanwhile.
+ * Months with archived tickets stay as they are. Entries, credits and tickets are never changed; `verify` reports what is
+ * wrong with them.
  */
 export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: RebuildDeps) {
   const tables: readonly Table[] = [
@@ -87,13 +87,13 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
     },
     {
       name: 'balances',
-      differences: headDifferences,
+      differences: balanceDifferences,
       repair: (db, of) => rebuildBalance(db, of, now()),
     },
   ]
 
-  /** NOT_FOUND for an app that is not there. One app at a time: repairs are rare and need not hurry. */
-  async function rebuild({ clientId, dryRun, signal, tell }: RebuildOptions): Promise<void> {
+  /** NOT_FOUND for an unknown app. One app at a time: repairs are rare and need not be fast. */
+  async function rebuild({ clientId, dryRun, signal, report }: RebuildOptions): Promise<void> {
     await forApps(pool, { clientId, parallel: 1, signal }, async (app) => {
       const rows = { usage_hourly: 0, ticket_sessions: 0, balances: 0 }
       const progress = {
@@ -108,9 +108,9 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
           rows[table.name] += await rebuildRange(app, { table, range, dryRun })
         }
         progress.usersDone += range.users
-        tell('progress', progress)
+        report('progress', progress)
       }
-      tell('done', progress)
+      report('done', progress)
     })
   }
 
@@ -120,8 +120,8 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
     readonly dryRun: boolean
   }
 
-  async function rebuildRange(app: BookedApp, { table, range, dryRun }: Part): Promise<number> {
-    let found = 0
+  async function rebuildRange(app: AppRef, { table, range, dryRun }: Part): Promise<number> {
+    let count = 0
     for (;;) {
       const { rows, archived } = await tx(pool, async (db) => {
         await holdArchive(db)
@@ -132,8 +132,8 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
         }
       })
       const repaired = dryRun || (await repair(app, { table, rows, archived }))
-      if (repaired) found += rows.length
-      if (repaired && (dryRun || rows.length < rowsAtOnce)) return found
+      if (repaired) count += rows.length
+      if (repaired && (dryRun || rows.length < rowsAtOnce)) return count
     }
   }
 
@@ -143,8 +143,8 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
     readonly archived: readonly string[]
   }
 
-  /** False when a month was archived since the rows were found: what differed may be right without its tickets. */
-  async function repair(app: BookedApp, { table, rows, archived }: Repair): Promise<boolean> {
+  /** False when a month was archived since the rows were compared: they may be right without its tickets. */
+  async function repair(app: AppRef, { table, rows, archived }: Repair): Promise<boolean> {
     for (const [userId, all] of Map.groupBy(rows, (row) => row.userId)) {
       if (userId === null) continue
       for (let i = 0; i < all.length; i += rowsPerTransaction) {
@@ -168,8 +168,8 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
 export type Rebuild = ReturnType<typeof createRebuild>
 
 /**
- * Tries again after a deadlock. Where what follows from the log breaks a rule of the table, the log itself is wrong, and is
- * not ours to mend: CONFLICT.
+ * Tries again after a deadlock. CONFLICT when the recomputed row breaks a check of its table: then the log itself is
+ * wrong, which a rebuild cannot repair.
  */
 async function refusingContradictions<T>(userId: string, work: () => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++) {
