@@ -4,7 +4,8 @@
  * never the gRPC code alone. What is not a DomainError is a bug: logged whole, answered empty.
  */
 
-const grpc = {
+/** The codes of gRPC that reasons use. */
+export const grpc = {
   INVALID_ARGUMENT: 3,
   NOT_FOUND: 5,
   PERMISSION_DENIED: 7,
@@ -23,6 +24,8 @@ export interface ReasonRow {
   /** The RFC 6749 / 8693 / 8628 word on token routes. */
   readonly oauth: string
   readonly title: string
+  /** For docs/errors.md: what happened and what the caller can do, in complete sentences. */
+  readonly help: string
 }
 
 export const reasons = {
@@ -31,30 +34,35 @@ export const reasons = {
     http: 400,
     oauth: 'invalid_request',
     title: 'Invalid request',
+    help: 'The request is malformed: a field is missing, has the wrong form or is unknown. Correct the request as the message says.',
   },
   AMOUNT_INVALID: {
     grpc: grpc.INVALID_ARGUMENT,
     http: 422,
     oauth: 'invalid_request',
     title: 'Invalid amount',
+    help: 'The amount is not a positive whole number in a decimal string, or is too large. Send USD micros as digits without sign and leading zeros.',
   },
   CREDENTIAL_INVALID: {
     grpc: grpc.UNAUTHENTICATED,
     http: 401,
     oauth: 'invalid_client',
     title: 'Invalid client credentials',
+    help: 'The client id and secret of the Basic header do not fit each other, or a shared secret is wrong. Check them, and whether the secret was rotated.',
   },
   TOKEN_INVALID: {
     grpc: grpc.UNAUTHENTICATED,
     http: 401,
     oauth: 'invalid_token',
     title: 'Invalid token',
+    help: 'The bearer token or API key is unknown, expired or revoked. Get a new one.',
   },
   SCOPE_MISSING: {
     grpc: grpc.PERMISSION_DENIED,
     http: 403,
     oauth: 'insufficient_scope',
     title: 'Missing scope',
+    help: 'The credential is valid and lacks a scope that the route needs. Ask for a token with that scope.',
   },
   // A client that lacks a scope for a grant: 403 by the specification, the word by RFC 6749 section 5.2.
   CLIENT_SCOPE_MISSING: {
@@ -62,38 +70,50 @@ export const reasons = {
     http: 403,
     oauth: 'invalid_scope',
     title: 'Missing client scope',
+    help: "The OAuth client was not given a scope that the grant type needs. The app's owner can add the scope to the client.",
   },
   EDIT_FORBIDDEN: {
     grpc: grpc.PERMISSION_DENIED,
     http: 403,
     oauth: 'access_denied',
     title: 'Not allowed',
+    help: "The signed-in person may not change this, or the request did not come from the dashboard's own pages. Sign in as an owner, and load the page again.",
   },
   // 404 for every tenant mismatch is the specification's wish (no id enumeration), against AIP-211.
-  NOT_FOUND: { grpc: grpc.NOT_FOUND, http: 404, oauth: 'invalid_request', title: 'Not found' },
+  NOT_FOUND: {
+    grpc: grpc.NOT_FOUND,
+    http: 404,
+    oauth: 'invalid_request',
+    title: 'Not found',
+    help: 'There is no such resource in this app. Resources of other apps are answered in the same way, so that ids cannot be guessed.',
+  },
   CONFLICT: {
     grpc: grpc.FAILED_PRECONDITION,
     http: 409,
     oauth: 'invalid_request',
     title: 'Conflict',
+    help: 'The present state does not allow the change: the name is taken, a limit is reached, or something else depends on it. The message says which.',
   },
   SCOPE_INVALID: {
     grpc: grpc.INVALID_ARGUMENT,
     http: 400,
     oauth: 'invalid_scope',
     title: 'Invalid scope',
+    help: 'The requested scope is unknown, may not be combined, or is not available to the app.',
   },
   GRANT_INVALID: {
     grpc: grpc.INVALID_ARGUMENT,
     http: 400,
     oauth: 'invalid_grant',
     title: 'Invalid grant',
+    help: 'The code, refresh token, device code or subject token is unknown, expired or was used before. Start the login again.',
   },
   CLIENT_UNAUTHORIZED: {
     grpc: grpc.PERMISSION_DENIED,
     http: 400,
     oauth: 'unauthorized_client',
     title: 'Unauthorized client',
+    help: "The OAuth client may not use this grant type. The app's owner can allow it.",
   },
   // RFC 8707 and RFC 8693 section 2.2.2.
   TARGET_INVALID: {
@@ -101,6 +121,7 @@ export const reasons = {
     http: 400,
     oauth: 'invalid_target',
     title: 'Invalid target',
+    help: 'The audience or resource of the request is not the signer. Name the resource that the discovery document names, or leave it out.',
   },
   // RFC 8693 alone would say invalid_request.
   TOKEN_TYPE_UNSUPPORTED: {
@@ -108,6 +129,7 @@ export const reasons = {
     http: 400,
     oauth: 'unsupported_token_type',
     title: 'Unsupported token type',
+    help: 'The token type of the exchange is not supported. Use an access token, a JWT or an API key as the documentation says.',
   },
   // RFC 8628 section 3.5.
   AUTHORIZATION_PENDING: {
@@ -115,74 +137,98 @@ export const reasons = {
     http: 400,
     oauth: 'authorization_pending',
     title: 'Authorization pending',
+    help: 'The person has not confirmed the device yet. Ask again after the interval.',
   },
-  SLOW_DOWN: { grpc: grpc.FAILED_PRECONDITION, http: 400, oauth: 'slow_down', title: 'Slow down' },
+  SLOW_DOWN: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 400,
+    oauth: 'slow_down',
+    title: 'Slow down',
+    help: 'The device asks too often. Add five seconds to the interval.',
+  },
   DEVICE_CODE_EXPIRED: {
     grpc: grpc.FAILED_PRECONDITION,
     http: 400,
     oauth: 'expired_token',
     title: 'Expired',
+    help: 'The device code has expired before it was confirmed. Start the device login again.',
   },
   ACCESS_DENIED: {
     grpc: grpc.FAILED_PRECONDITION,
     http: 400,
     oauth: 'access_denied',
     title: 'Access denied',
+    help: 'The person or the app refused the login. Trying again with the same request does not help.',
   },
   ALLOWANCE_EXHAUSTED: {
     grpc: grpc.FAILED_PRECONDITION,
     http: 402,
     oauth: 'insufficient_allowance',
     title: 'Allowance used up',
+    help: "The user's allowance is used up. The owner of the app can add credit, and the next period includes usage again.",
   },
-  ROUTE_GONE: { grpc: grpc.UNIMPLEMENTED, http: 410, oauth: 'invalid_request', title: 'Gone' },
+  ROUTE_GONE: {
+    grpc: grpc.UNIMPLEMENTED,
+    http: 410,
+    oauth: 'invalid_request',
+    title: 'Gone',
+    help: 'The route was removed. The message names its replacement.',
+  },
   GRANT_TYPE_UNSUPPORTED: {
     grpc: grpc.UNIMPLEMENTED,
     http: 400,
     oauth: 'unsupported_grant_type',
     title: 'Unsupported grant type',
+    help: 'The token endpoint does not know the grant type. The discovery document lists those that it knows.',
   },
   RATE_LIMITED: {
     grpc: grpc.RESOURCE_EXHAUSTED,
     http: 429,
     oauth: 'temporarily_unavailable',
     title: 'Too many requests',
+    help: 'There were too many requests in a short time. Wait as long as `Retry-After` says.',
   },
   BODY_TOO_LARGE: {
     grpc: grpc.RESOURCE_EXHAUSTED,
     http: 413,
     oauth: 'invalid_request',
     title: 'Body too large',
+    help: 'The body is larger than the route accepts. Send less at once.',
   },
   MEDIA_TYPE_UNSUPPORTED: {
     grpc: grpc.INVALID_ARGUMENT,
     http: 415,
     oauth: 'invalid_request',
     title: 'Unsupported media type',
+    help: 'The body has a content type that the route does not read. Send JSON, or a form where OAuth asks for one.',
   },
   METHOD_NOT_ALLOWED: {
     grpc: grpc.UNIMPLEMENTED,
     http: 405,
     oauth: 'invalid_request',
     title: 'Method not allowed',
+    help: 'The path exists, but not for this method. The `Allow` header lists its methods.',
   },
   IDEMPOTENCY_CONFLICT: {
     grpc: grpc.ABORTED,
     http: 409,
     oauth: 'invalid_request',
     title: 'Idempotency conflict',
+    help: 'The idempotency key was used for another request, or the first request is still running. Use a new key for a new request; repeat the same one later.',
   },
   METERING_UNREACHABLE: {
     grpc: grpc.UNAVAILABLE,
     http: 503,
     oauth: 'temporarily_unavailable',
     title: 'Metering unreachable',
+    help: 'The metering backend does not answer. Nothing was changed; repeat the request later.',
   },
   METERING_NOT_CONFIGURED: {
     grpc: grpc.UNAVAILABLE,
     http: 503,
     oauth: 'temporarily_unavailable',
     title: 'Metering not configured',
+    help: 'This deployment has no metering backend. The operator can set `OPENMETER_URL`.',
   },
   // Between our own processes: a wrong CORE_TOKEN is our fault, never the end caller's.
   SERVICE_TOKEN_INVALID: {
@@ -190,6 +236,7 @@ export const reasons = {
     http: 503,
     oauth: 'temporarily_unavailable',
     title: 'Service unavailable',
+    help: 'Two processes of the deployment do not share the same `CORE_TOKEN`. Only the operator can correct this.',
   },
   // The sidecar stops acknowledging events when it cannot keep them.
   SPOOL_UNAVAILABLE: {
@@ -197,14 +244,22 @@ export const reasons = {
     http: 503,
     oauth: 'temporarily_unavailable',
     title: 'Spool unavailable',
+    help: 'The sidecar cannot store events, because its disk or its spool is full. Send the event again later.',
   },
   UNAVAILABLE: {
     grpc: grpc.UNAVAILABLE,
     http: 503,
     oauth: 'temporarily_unavailable',
     title: 'Service unavailable',
+    help: 'A part of the service does not answer. Nothing is known to have changed; repeat the request, with the same idempotency key where it has one.',
   },
-  INTERNAL: { grpc: grpc.INTERNAL, http: 500, oauth: 'server_error', title: 'Internal error' },
+  INTERNAL: {
+    grpc: grpc.INTERNAL,
+    http: 500,
+    oauth: 'server_error',
+    title: 'Internal error',
+    help: 'The service failed. The log holds the reason under the `correlation_id` of the answer.',
+  },
 } as const satisfies Record<string, ReasonRow>
 
 export type Reason = keyof typeof reasons

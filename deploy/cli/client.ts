@@ -1,154 +1,130 @@
-import { Metadata, type ServiceError, credentials } from '@grpc/grpc-js'
-import {
-  AllowanceServiceClient,
-  type CreateAdjustmentRequest,
-} from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
-import {
-  type ArchiveMonthsRequest,
-  BooksServiceClient,
-  type ExportTicketsRequest,
-  type ImportTicketsRequest,
-  type RebuildBooksRequest,
-  type VerifyBooksRequest,
-} from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import {
-  AccountServiceClient,
-  type CreateAccountRequest,
-  type StartPasswordResetRequest,
-} from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type ChannelOptions, type ChannelCredentials, credentials } from '@grpc/grpc-js'
+import { backoffMs } from '../../core/lib/backoff.ts'
+import { type CallOptions, serviceTokenHeader, streaming, unary } from '../../core/lib/grpc.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { AllowanceServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
+import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
   AppServiceClient,
   CallerServiceClient,
   type CheckCallerRequest,
-  type CreateAppRequest,
-  type ListAppsRequest,
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
-import {
-  type GetLossReportRequest,
-  LossServiceClient,
-} from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
-import {
-  MeteringServiceClient,
-  type RecordRateRequest,
-} from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
+import { LossServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
-import {
-  type ReconcileRequest,
-  type ReconcileResponse,
-  ReconciliationServiceClient,
-} from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
-import {
-  type AttributeQuarantinedRequest,
-  type DiscardQuarantinedRequest,
-  type GetQuarantinedRequest,
-  type ListQuarantinedRequest,
-  QuarantineServiceClient,
-  type RedriveQuarantinedRequest,
-} from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
-import {
-  type RotateSigningKeysRequest,
-  TokenServiceClient,
-} from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
-import { fromServiceError, serviceTokenHeader, streaming, unary } from '../../core/lib/grpc.ts'
+import { QuarantineServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
+import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
+import { TokenServiceClient } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 
 const deadlineMs = 10_000
-/** What goes through all of the books takes as long as it takes. */
-const dayMs = 86_400_000
+/** For one page of an export or import. */
+const pageDeadlineMs = 60_000
 const reconcileDeadlineMs = 3_600_000
-const chunkMs = 60_000
+/** For RPCs that read all of the books. */
+const booksDeadlineMs = 86_400_000
 const messageMaxBytes = 16 * 1024 * 1024
 
-/** An operator's connection to a running core: proves itself with the service token. Close it when done. */
+interface Client {
+  close(): void
+}
+type ClientClass<C extends Client> = new (
+  target: string,
+  credentials: ChannelCredentials,
+  options?: ChannelOptions,
+) => C
+
+/**
+ * An operator's connection to a running core, which proves itself with the service token. Each
+ * function is an RPC and rejects with the DomainError of core. Close it when done.
+ */
 export function connectCore({ target, token }: { target: string; token: string }) {
-  const apps = new AppServiceClient(target, credentials.createInsecure())
-  const callers = new CallerServiceClient(target, credentials.createInsecure())
-  const accounts = new AccountServiceClient(target, credentials.createInsecure())
-  const metering = new MeteringServiceClient(target, credentials.createInsecure())
-  const outbox = new OutboxServiceClient(target, credentials.createInsecure())
-  const reconciliation = new ReconciliationServiceClient(target, credentials.createInsecure())
-  const losses = new LossServiceClient(target, credentials.createInsecure())
-  const tokens = new TokenServiceClient(target, credentials.createInsecure())
-  const books = new BooksServiceClient(target, credentials.createInsecure(), {
-    'grpc.max_receive_message_length': messageMaxBytes,
-  })
-  const quarantine = new QuarantineServiceClient(target, credentials.createInsecure())
-  const allowances = new AllowanceServiceClient(target, credentials.createInsecure())
-  const operator = { deadlineMs, headers: { [serviceTokenHeader]: token } }
+  const clients: Client[] = []
+
+  function open<C extends Client>(Service: ClientClass<C>, options: ChannelOptions = {}): C {
+    const client = new Service(target, credentials.createInsecure(), options)
+    clients.push(client)
+    return client
+  }
+
+  const headers = { [serviceTokenHeader]: token }
+  const operator: CallOptions = { deadlineMs, headers }
+  const forPages: CallOptions = { deadlineMs: pageDeadlineMs, headers }
+  const forBooks: CallOptions = { deadlineMs: booksDeadlineMs, headers }
+  const forReconciling: CallOptions = { deadlineMs: reconcileDeadlineMs, headers }
+
+  const accounts = open(AccountServiceClient)
+  const allowances = open(AllowanceServiceClient)
+  const apps = open(AppServiceClient)
+  const books = open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes })
+  const callers = open(CallerServiceClient)
+  const losses = open(LossServiceClient)
+  const metering = open(MeteringServiceClient)
+  const outbox = open(OutboxServiceClient)
+  const quarantine = open(QuarantineServiceClient)
+  const reconciliation = open(ReconciliationServiceClient)
+  const tokens = open(TokenServiceClient)
+  const checkCaller = unary(callers.checkCaller.bind(callers))
 
   return {
-    createApp: (request: CreateAppRequest) => unary(apps.createApp.bind(apps))(request, operator),
-    listApps: (request: ListAppsRequest) => unary(apps.listApps.bind(apps))(request, operator),
-    createAccount: (request: CreateAccountRequest) =>
-      unary(accounts.createAccount.bind(accounts))(request, operator),
-    startPasswordReset: (request: StartPasswordResetRequest) =>
-      unary(accounts.startPasswordReset.bind(accounts))(request, operator),
+    createApp: bound(unary(apps.createApp.bind(apps)), operator),
+    listApps: bound(unary(apps.listApps.bind(apps)), operator),
+    createAccount: bound(unary(accounts.createAccount.bind(accounts)), operator),
+    startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), operator),
     checkCaller: (request: CheckCallerRequest, authorization: string) =>
-      unary(callers.checkCaller.bind(callers))(request, {
-        deadlineMs,
-        headers: { ...operator.headers, authorization },
-      }),
-    recordRate: (request: RecordRateRequest) =>
-      unary(metering.recordRate.bind(metering))(request, operator),
+      checkCaller(request, { deadlineMs, headers: { ...headers, authorization } }),
+    createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
+    recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
+    lossReport: bound(unary(losses.getLossReport.bind(losses)), operator),
+    listQuarantined: bound(unary(quarantine.listQuarantined.bind(quarantine)), operator),
+    getQuarantined: bound(unary(quarantine.getQuarantined.bind(quarantine)), operator),
+    attributeQuarantined: bound(unary(quarantine.attributeQuarantined.bind(quarantine)), operator),
+    redriveQuarantined: bound(unary(quarantine.redriveQuarantined.bind(quarantine)), operator),
+    discardQuarantined: bound(unary(quarantine.discardQuarantined.bind(quarantine)), operator),
     getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, operator),
     retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, operator),
-    reconcile: (request: ReconcileRequest, onDay: (day: ReconcileResponse) => void) => {
-      const metadata = new Metadata()
-      metadata.set(serviceTokenHeader, token)
-      const { promise, resolve, reject } = Promise.withResolvers<void>()
-      const stream = reconciliation.reconcile(request, metadata, {
-        deadline: Date.now() + reconcileDeadlineMs,
-      })
-      stream.on('data', onDay)
-      stream.on('error', (error: ServiceError) => reject(fromServiceError(error)))
-      stream.on('end', resolve)
-      return promise
-    },
-    lossReport: (request: GetLossReportRequest) =>
-      unary(losses.getLossReport.bind(losses))(request, operator),
-    rotateSigningKeys: (request: RotateSigningKeysRequest) =>
-      unary(tokens.rotateSigningKeys.bind(tokens))(request, operator),
+    reconcile: bound(streaming(reconciliation.reconcile.bind(reconciliation)), forReconciling),
+    rotateSigningKeys: bound(unary(tokens.rotateSigningKeys.bind(tokens)), operator),
     listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
-    verifyBooks: (request: VerifyBooksRequest) =>
-      streaming(books.verifyBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
-    rebuildBooks: (request: RebuildBooksRequest) =>
-      streaming(books.rebuildBooks.bind(books))(request, { ...operator, deadlineMs: dayMs }),
-    listQuarantined: (request: ListQuarantinedRequest) =>
-      unary(quarantine.listQuarantined.bind(quarantine))(request, operator),
-    getQuarantined: (request: GetQuarantinedRequest) =>
-      unary(quarantine.getQuarantined.bind(quarantine))(request, operator),
-    attributeQuarantined: (request: AttributeQuarantinedRequest) =>
-      unary(quarantine.attributeQuarantined.bind(quarantine))(request, operator),
-    redriveQuarantined: (request: RedriveQuarantinedRequest) =>
-      unary(quarantine.redriveQuarantined.bind(quarantine))(request, operator),
-    discardQuarantined: (request: DiscardQuarantinedRequest) =>
-      unary(quarantine.discardQuarantined.bind(quarantine))(request, operator),
-    createAdjustment: (request: CreateAdjustmentRequest) =>
-      unary(allowances.createAdjustment.bind(allowances))(request, operator),
-    archiveMonths: (request: ArchiveMonthsRequest) =>
-      streaming(books.archiveMonths.bind(books))(request, { ...operator, deadlineMs: dayMs }),
-    exportTickets: (request: ExportTicketsRequest) =>
-      unary(books.exportTickets.bind(books))(request, { ...operator, deadlineMs: chunkMs }),
-    importTickets: (request: ImportTicketsRequest) =>
-      unary(books.importTickets.bind(books))(request, { ...operator, deadlineMs: chunkMs }),
-    close: () =>
-      [
-        allowances,
-        quarantine,
-        books,
-        apps,
-        accounts,
-        callers,
-        metering,
-        outbox,
-        reconciliation,
-        losses,
-        tokens,
-      ].forEach((client) => client.close()),
+    verifyBooks: bound(streaming(books.verifyBooks.bind(books)), forBooks),
+    rebuildBooks: bound(streaming(books.rebuildBooks.bind(books)), forBooks),
+    archiveMonths: bound(streaming(books.archiveMonths.bind(books)), forBooks),
+    exportTickets: bound(unary(books.exportTickets.bind(books)), forPages),
+    importTickets: bound(unary(books.importTickets.bind(books)), forPages),
+    close: () => clients.forEach((client) => client.close()),
   }
 }
 
 export type CoreClient = ReturnType<typeof connectCore>
+
+const bound =
+  <Request, Answer>(
+    call: (request: Request, options: CallOptions) => Answer,
+    options: CallOptions,
+  ) =>
+  (request: Request): Answer =>
+    call(request, options)
+
+const attempts = 5
+const pause = { firstMs: 200, lastMs: 1_600 }
+
+/**
+ * Repeats a call while core or its database does not answer, five times in all. Only for requests
+ * that have one effect however often they arrive.
+ */
+export async function retry<T>(call: () => Promise<T>): Promise<T> {
+  for (let failures = 1; ; failures++) {
+    try {
+      return await call()
+    } catch (error) {
+      const isPassing = error instanceof DomainError && error.reason === 'UNAVAILABLE'
+      if (!isPassing || failures === attempts) throw error
+      await sleep(backoffMs(failures, pause))
+    }
+  }
+}
 
 /** `Basic …` of a client's id and secret (RFC 7617). */
 export const basic = (id: string, secret: string): string =>

@@ -1,16 +1,17 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { type CoreClient, connectCore } from './client.ts'
 import { dataDirOf, findServiceToken, readQuickstart } from '../all-in-one/data-dir.ts'
+import type { Help } from './help.ts'
 
 export interface Command {
+  /** Completes the sentence "The command ...", without a full stop. */
   readonly summary: string
-  readonly help: string
-  /** True for a program that answers --help itself. */
-  readonly ownHelp?: boolean
+  readonly help: Help
+  /** Resolves to the exit code. */
   run(argv: readonly string[]): Promise<number>
 }
 
-/** The command was used wrongly; its message says how. */
+/** The command was used in a wrong way, which the message names. */
 export class UsageError extends Error {}
 
 /** Parses options strictly: an unknown one is a UsageError that names it. */
@@ -25,7 +26,7 @@ export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
   }
 }
 
-/** Runs `work` with a connection to the running core, found as the help says. */
+/** Runs `work` with a connection to the running core: of CORE_TARGET, or of the data directory. */
 export async function withCore<T>(work: (core: CoreClient) => Promise<T>): Promise<T> {
   const dataDir = dataDirOf(process.env)
   const token = process.env['CORE_TOKEN'] ?? (await findServiceToken(dataDir))
@@ -50,10 +51,3 @@ export async function withCore<T>(work: (core: CoreClient) => Promise<T>): Promi
     core.close()
   }
 }
-
-/** One JSON document on standard output. */
-export const printJson = (value: unknown): void =>
-  void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
-
-export const printLines = (lines: readonly string[]): void =>
-  void process.stdout.write(`${lines.join('\n')}\n`)

@@ -18,8 +18,10 @@ import { reconcile } from './commands/reconcile.ts'
 import { status } from './commands/status.ts'
 import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './command.ts'
+import { renderHelp } from './help.ts'
 
-const commands: Readonly<Record<string, Command>> = {
+/** Every command by its name, in the order in which `--help` lists them. */
+export const commands: Readonly<Record<string, Command>> = {
   start,
   collector,
   demo,
@@ -55,19 +57,17 @@ Commands that speak to a running core find it through CORE_TARGET and CORE_TOKEN
 of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate).
 `
 
-/** Runs one command; resolves to the exit code: 0 done, 1 failed, 2 used wrongly. */
+/** Runs one command and resolves to the exit code: 0 for success, 1 for failure, 2 for wrong usage. */
 export async function main(argv: readonly string[]): Promise<number> {
   const [name = 'help', ...rest] = argv
-  if (name === 'help' || name === '--help' || name === '-h') return print(help, 0)
+  if (name === 'help' || asksForHelp([name])) return print(help, 0)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (!command)
     return print(
       `tollgate: there is no command "${name.slice(0, 40)}"; see npx tollgate --help\n`,
       2,
     )
-  // Programs of their own print their own help.
-  if (!command.ownHelp && (rest.includes('--help') || rest.includes('-h')))
-    return print(command.help, 0)
+  if (asksForHelp(rest)) return print(renderHelp(command.help), 0)
   try {
     return await command.run(rest)
   } catch (error) {
@@ -75,6 +75,9 @@ export async function main(argv: readonly string[]): Promise<number> {
     return print(`tollgate: ${messageOf(error)}${hint}\n`, error instanceof UsageError ? 2 : 1)
   }
 }
+
+const asksForHelp = (argv: readonly string[]): boolean =>
+  argv.includes('--help') || argv.includes('-h')
 
 function print(text: string, code: number): number {
   const stream = code === 0 ? process.stdout : process.stderr

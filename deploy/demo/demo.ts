@@ -19,13 +19,6 @@ import { type SignerDouble, createSignerDouble } from '../signer-double/signer-d
 import { type DemoApi, createDemoApi } from './api.ts'
 import { createScreen, type Screen, usd } from './screen.ts'
 
-const help = `tollgate demo [--pause MS]
-  Plays the product's main story against the all-in-one service of this folder: a user is provisioned, a remote signer
-  (a double that speaks the real protocol) asks before it signs, the Starter allowance is used up, the next call is
-  refused, a grant lets it go on, and at the end usage, balance and tickets are compared to the last digit.
-  --pause   milliseconds between two payments (default 120)
-`
-
 const demoRate = '3000'
 const centPerEv = 10_000_000_000_000_000n // 0.01 USD in atto-dollars
 const callSeconds = 5
@@ -34,7 +27,6 @@ const settleMs = 20_000
 
 /** Plays the demo; resolves to 0 when everything adds up. */
 export async function runDemo(argv: readonly string[]): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) return (process.stdout.write(help), 0)
   const { values } = parse(argv, { pause: { type: 'string' } })
   const pauseMs = Number(values.pause ?? '120')
   if (!Number.isInteger(pauseMs) || pauseMs < 0 || pauseMs > 60_000)

@@ -8,46 +8,6 @@ import { DEFAULT_EV, DEFAULT_ORCHESTRATOR } from './options.ts'
 import type { SignerDoubleOptions } from './options.ts'
 import { fileSink, kafkaSink } from './events/sinks.ts'
 
-export const HELP = `Usage: tollgate signer-double [flags]
-
-Imitates go-livepeer's remote signer: asks the authorization webhook before every payment and
-emits create_signed_ticket events. It holds no keys and spends no money.
-
-Server
-  --port <n>               listen on this port of 127.0.0.1           (default 8936; 0 = any)
-  --mode <mode>            go-livepeer | go-v0.8.11 | node            (default go-livepeer)
-  --webhook-url <url>      authorization webhook; without it everybody may pay
-  --webhook-headers <h>    headers for it: "Name:value,Name2:value2" (no comma in a value)
-  --utc-offset=<offset>    time zone of webhook states, e.g. -07:30   (default +00:00)
-
-Tickets
-  --ev <wei>               expected value of one ticket               (default 100000000000)
-  --price <wei>            the orchestrator's price per unit          (default 100000000000)
-  --pixels-per-unit <n>    units that price buys; by default the pixels of a second for lv2v,
-                           1000000 for "", else 1
-  --type <type>            live | lv2v | fixed | "" of driven sessions (default live)
-
-Events (any number of destinations; none means nowhere)
-  --kafka <brokers>        comma-separated host:port list
-  --topic <name>           Kafka topic                    (default livepeer-gateway-events)
-  --direct-url <url>       sidecar that takes POST /events
-  --direct-secret <s>      its webhook secret
-  --file <path>            append envelopes as NDJSON
-
-Faults
-  --drop <p> --duplicate <p> --reorder <p>   probabilities from 0 to 1 (default 0)
-  --delay-ms <n>           longest random delay of an event, 0-2000   (default 0)
-  --seed <n>               makes the faults repeatable                (default 1)
-
-Load
-  --drive <n>              also play this many gateway sessions against itself, 1-1000
-  --interval <seconds>     pause between two calls of a session       (default 5)
-  --authorization <value>  their Authorization header, e.g. "Bearer sk_..."
-  --app <name>             their app                                  (default "")
-
-  --help                   this text
-`
-
 const UNTYPED_PIXELS = 1_000_000n
 
 const text = { type: 'string' } as const

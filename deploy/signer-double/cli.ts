@@ -1,6 +1,8 @@
-import { HELP, parseFlags } from './cli-options.ts'
+import { renderHelp } from '../cli/help.ts'
+import { parseFlags } from './cli-options.ts'
 import type { CliOptions } from './cli-options.ts'
 import { drive } from './drive.ts'
+import { signerDoubleHelp } from './help.ts'
 import { createSignerDouble } from './signer-double.ts'
 
 const say = (line: string): void => {
@@ -64,7 +66,7 @@ export async function runSignerDouble(argv: string[]): Promise<number> {
     return 2
   }
   if (options === 'help') {
-    say(HELP.trimEnd())
+    say(renderHelp(signerDoubleHelp).trimEnd())
     return 0
   }
   const { signal, dispose } = stopSignal()

@@ -1,15 +1,24 @@
 import { dataDirOf, readQuickstart } from '../../all-in-one/data-dir.ts'
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 
 export const account: Command = {
-  summary: "makes people's accounts and lets them set a new password",
-  help: `tollgate account create --email EMAIL [--name NAME] [--platform-admin] [--json]
-  Makes an account with a password that is shown once. A platform admin owns every app.
-
-tollgate account reset-password --email EMAIL [--json]
-  Prints a link that sets a new password, once, within the hour; it also ends every session of the account. The link
-  begins with PUBLIC_URL, or with the address of the service in the data directory. Mail is not sent.
-`,
+  summary: 'creates accounts of people and lets them set a new password',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate account create --email EMAIL [--name NAME] [--platform-admin] [--json]',
+        text: 'Creates an account with a password that is shown once. A platform admin owns every app.',
+      },
+      {
+        syntax: 'tollgate account reset-password --email EMAIL [--json]',
+        text:
+          'Prints a link that sets a new password. The link works once and for one hour; it also ends every session ' +
+          'of the account. It begins with PUBLIC_URL, or with the address of the service in the data directory. No ' +
+          'mail is sent.',
+      },
+    ],
+  },
   run: async (argv) => {
     const [verb, ...rest] = argv
     if (verb === 'create') return create(rest)
@@ -56,8 +65,8 @@ async function resetPassword(argv: readonly string[]): Promise<number> {
 }
 
 async function publicUrl(): Promise<string> {
-  const given = process.env['PUBLIC_URL']?.trim().replace(/\/+$/, '')
-  const issuer = given ? undefined : (await readQuickstart(dataDirOf(process.env)))?.issuer
+  const configured = process.env['PUBLIC_URL']?.trim().replace(/\/+$/, '')
+  const issuer = configured ? undefined : (await readQuickstart(dataDirOf(process.env)))?.issuer
   const port = process.env['PLATFORM_PORT'] ?? '8080'
-  return given || issuer?.replace(/\/api\/v1\/oidc$/, '') || `http://localhost:${port}`
+  return configured || issuer?.replace(/\/api\/v1\/oidc$/, '') || `http://localhost:${port}`
 }

@@ -1,17 +1,40 @@
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 import { authorOf } from './quarantine.ts'
 
 export const adjust: Command = {
   summary: 'corrects a balance by a compensating entry',
-  help: `tollgate adjust --app APP --user EXTERNAL_USER_ID --usd-micros N --reason TEXT
-                [--ticket EVENT_ID] [--overage] [--author NAME] [--key TEXT] [--json]
-  Gives a user N USD micros, or takes them with a negative N (--usd-micros=-250000). Nothing is edited: an entry is
-  added to the ledger, with the reason and the author, who is the name of who runs the command unless it is given.
-  Given money is spent like a grant's, on anything, without an end. Money is taken from the allowances in effect, in
-  the order in which they burn, and never below zero: a debit of more than there is is refused, or, with --overage,
-  what is missing is booked as overage. --ticket names the ticket that is corrected: no more than its cost is given
-  back for it, and what is taken may come from allowances for its feature. With the same --key it is done once.
-`,
+  help: {
+    usages: [
+      {
+        syntax:
+          'tollgate adjust --app APP --user EXTERNAL_USER_ID --usd-micros N --reason TEXT [--ticket EVENT_ID] ' +
+          '[--overage] [--author NAME] [--key TEXT] [--json]',
+        text:
+          'Gives a user N USD micros, or takes them with a negative N (--usd-micros=-250000). Nothing is edited: an ' +
+          'entry with the reason and the author is added to the ledger. Money that is given is spent like a credit ' +
+          'without an end and for every feature. Money that is taken comes from the allowances in effect, in the ' +
+          'order in which they burn, and no balance falls below zero: a larger debit is refused, or, with --overage, ' +
+          'the rest is booked as overage.',
+      },
+    ],
+    options: [
+      {
+        title: 'Options',
+        options: [
+          [
+            '--ticket EVENT_ID',
+            'The ticket that is corrected. No more than its cost is given back for it; a debit may come from the allowances for its feature.',
+          ],
+          [
+            '--author NAME',
+            'Who decided this; by default the name of the user who runs the command.',
+          ],
+          ['--key TEXT', 'An idempotency key: with the same key the adjustment is made once.'],
+        ],
+      },
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
@@ -34,7 +57,7 @@ export const adjust: Command = {
     ) {
       throw new UsageError('adjust needs --app, --user, --usd-micros and --reason')
     }
-    const made = await withCore((core) =>
+    const adjustment = await withCore((core) =>
       core.createAdjustment({
         clientId: app,
         externalUserId: user,
@@ -46,12 +69,12 @@ export const adjust: Command = {
         idempotencyKey: values.key,
       }),
     )
-    if (values.json) printJson(made)
+    if (values.json) printJson(adjustment)
     else {
       const overage =
-        made.overageUsdMicros === '0' ? '' : `, ${made.overageUsdMicros} of it overage`
+        adjustment.overageUsdMicros === '0' ? '' : `, ${adjustment.overageUsdMicros} of it overage`
       printLines([
-        `${made.id}  ${made.amountUsdMicros} USD micros${overage}; ${made.externalUserId} has ${made.balanceUsdMicros} now`,
+        `${adjustment.id}  ${adjustment.amountUsdMicros} USD micros${overage}; ${adjustment.externalUserId} has ${adjustment.balanceUsdMicros} now`,
       ])
     }
     return 0

@@ -1,14 +1,22 @@
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 
 export const app: Command = {
   summary: 'creates and lists apps',
-  help: `tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--json]
-  Creates an app with its public client (app_…), its M2M client (m2m_…) and secret, a Starter plan, and, with
-  --owner, the owner's account. The secret and a new owner's password are shown once.
-
-tollgate app list [--limit N] [--cursor TEXT] [--json]
-  Lists apps, oldest first.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate app create --name NAME [--owner EMAIL] [--starter-usd-micros N] [--json]',
+        text:
+          'Creates an app with its public client (app_…), its M2M client (m2m_…) and secret, a Starter plan and, ' +
+          "with --owner, the owner's account. The secret and a new owner's password are shown once.",
+      },
+      {
+        syntax: 'tollgate app list [--limit N] [--cursor TEXT] [--json]',
+        text: 'Lists apps, the oldest first.',
+      },
+    ],
+  },
   run: async (argv) => {
     const [verb, ...rest] = argv
     if (verb === 'create') return create(rest)

@@ -1,14 +1,22 @@
 import type { ArchiveMonthsResponse } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 
 export const archive: Command = {
   summary: 'writes old months of tickets to files and drops them',
-  help: `tollgate archive [--dry-run] [--json]
-  Does now what core does by itself every hour when RETENTION_MONTHS is set: months older than that are written to
-  ARCHIVE_DIR, on core's machine, one file for each app, in the format of "tollgate export"; each file is read back,
-  and only then are the tickets dropped. Hourly sums, sessions and the ledger stay. A month with tickets that wait for
-  a rate waits, too. "tollgate import FILE" puts a month back, for 30 days. --dry-run only tells what is due.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate archive [--dry-run] [--json]',
+        text:
+          'Does now what core does every hour when RETENTION_MONTHS is set. Each older month is written to ' +
+          "ARCHIVE_DIR on core's machine, one file for each app, in the format of `tollgate export`. Each file is " +
+          'read back, and only then are its tickets dropped. Hourly sums, sessions and the ledger stay. A month ' +
+          'with tickets that have no rate yet is left for later. `tollgate import FILE` puts a month back for 30 ' +
+          'days. With --dry-run the command only lists the months that are due.',
+      },
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       'dry-run': { type: 'boolean' },

@@ -32,11 +32,18 @@ const environment = {
 
 export const collector: Command = {
   summary: 'collects events from Kafka in a process of its own',
-  help: `tollgate collector
-  Turns the signer's events on Kafka into tickets, apart from core: any number of collectors share the partitions of
-  KAFKA_TOPIC as the group KAFKA_GROUP. Core then runs with COLLECTOR=off. Needs DATABASE_URL and KAFKA_BROKERS, and
-  REDIS_URL where core has it; metrics and health are on COLLECTOR_ADMIN_PORT. SIGTERM lets it finish its batch.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate collector',
+        text:
+          "Turns the signer's events on Kafka into tickets, apart from core. Any number of collectors share the " +
+          'partitions of KAFKA_TOPIC as the group KAFKA_GROUP; core then runs with COLLECTOR=off. A collector needs ' +
+          'DATABASE_URL and KAFKA_BROKERS, and REDIS_URL where core has it. Its metrics and health are on ' +
+          'COLLECTOR_ADMIN_PORT. On SIGTERM it finishes its batch and exits.',
+      },
+    ],
+  },
   run: async () => {
     if (!process.execve) return runHere()
     const env = { ...environment, ...definedEnv() }

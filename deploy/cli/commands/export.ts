@@ -4,19 +4,25 @@ import {
   isTicketFileName,
   writeTicketFile,
 } from '../../../core/books/transfer/ticket-file.ts'
-import type { CoreClient } from '../client.ts'
-import { type Command, UsageError, parse, printJson, withCore } from '../command.ts'
-import { patiently } from '../retry.ts'
-import { type ProgressBar, createProgressBar } from '../progress.ts'
+import { type CoreClient, retry } from '../client.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type ProgressBar, createProgressBar, printJson } from '../output.ts'
 
 export const exportTickets: Command = {
   summary: 'writes the tickets of an app to a file',
-  help: `tollgate export --app APP --out FILE [--from TIME] [--to TIME] [--force] [--json]
-  Writes tickets, signed from TIME on and before TIME (ISO 8601; all without), to FILE: compressed NDJSON, by its name
-  .ndjson.gz or .ndjson.zst, with a manifest and SHA-256 checksums of each chunk and of all. Every ticket stands with
-  its price, so that "tollgate import" needs no rate and changes none. Tickets that come while it runs may be in it or
-  not. FILE appears when it is whole; broken off, it can be run again. An existing FILE is kept unless --force.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate export --app APP --out FILE [--from TIME] [--to TIME] [--force] [--json]',
+        text:
+          'Writes the tickets that were signed from TIME on and before TIME (ISO 8601; all of them without) to FILE. ' +
+          'The file is compressed NDJSON (.ndjson.gz or .ndjson.zst) with a manifest and SHA-256 checksums of each ' +
+          'chunk and of the whole. Every ticket carries its price, so that `tollgate import` needs no rate and ' +
+          'changes none. Tickets that arrive while the command runs may or may not be included. FILE appears when ' +
+          'it is complete; an export that broke off can be run again. An existing FILE is kept unless --force is set.',
+      },
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
@@ -66,7 +72,7 @@ async function write(
   async function* chunks(): AsyncGenerator<Chunk> {
     let [done, total] = [0, 0]
     for (let cursor: string | undefined; ;) {
-      const page = await patiently(() => core.exportTickets({ clientId: app, from, to, cursor }))
+      const page = await retry(() => core.exportTickets({ clientId: app, from, to, cursor }))
       if (cursor === undefined) total = Number(page.totalTickets)
       done += page.tickets
       bar.update({ name: 'tickets', done, total: Math.max(total, done) })

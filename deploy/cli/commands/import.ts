@@ -4,20 +4,27 @@ import {
   isTicketFileName,
   readTicketFile,
 } from '../../../core/books/transfer/ticket-file.ts'
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
-import { patiently } from '../retry.ts'
-import { createProgressBar } from '../progress.ts'
+import { retry } from '../client.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { createProgressBar, printJson, printLines } from '../output.ts'
 
 export const importTickets: Command = {
-  summary: 'takes the tickets of a file in, each once',
-  help: `tollgate import FILE [--app APP] [--json]
-  Takes in what "tollgate export" or the archive wrote. The whole file is checked against its checksums first; a damaged
-  one changes nothing. A ticket is known by the id of its event: what is there already stays, so that an import that
-  broke off is simply run again. An id that stands for another event here is told, and that event stays.
-  Into the deployment that archived the file, tickets come back as they were: nothing is charged again. Into another
-  one they become tickets of the app (--app, or the one named in the file): users are made where they are new, prices
-  are kept, and the costs are charged now, to the allowances that are there. Grants do not travel.
-`,
+  summary: 'reads the tickets of a file, each once',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate import FILE [--app APP] [--json]',
+        text:
+          'Reads a file of `tollgate export` or of the archive. The whole file is checked against its checksums ' +
+          'first; a damaged file changes nothing. A ticket is known by the id of its event: a ticket that is ' +
+          'already there stays, so that an import that broke off is run again. When an id belongs to another event ' +
+          'here, the command reports it and that event stays. In the deployment that archived the file, tickets ' +
+          'come back as they were and nothing is charged again. In another deployment they become tickets of the ' +
+          'app (--app, or the app that the file names): unknown users are created, prices are kept, and the costs ' +
+          'are charged now to the allowances that are there. Credits are not part of the file.',
+      },
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
@@ -61,7 +68,7 @@ async function take(file: string, app: string | undefined) {
     for await (const chunk of readTicketFile(file)) {
       if ('format' in chunk) continue
       const { lines, sha256 } = chunk
-      const answer = await patiently(() =>
+      const answer = await retry(() =>
         core.importTickets({
           clientId: app ?? manifest.clientId,
           lines,

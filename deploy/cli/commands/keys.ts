@@ -1,15 +1,24 @@
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 
 export const keys: Command = {
   summary: 'rotates and lists the keys that sign tokens',
-  help: `tollgate keys rotate [--force] [--json]
-  The next key signs from now on; the active one stays published until its last token is dead; a new next key is
-  published. Refused while verifiers may not know the next key yet (six minutes after it was made); --force rotates
-  all the same, which is for a key that leaked: tokens fail at verifiers that do not look unknown keys up.
-
-tollgate keys list [--json]
-  Every published key, whether it signs now, and until when a retired one stays published.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate keys rotate [--force] [--json]',
+        text:
+          'Lets the next key sign from now on and publishes a new next key. The key that was active stays published ' +
+          'until its last token has expired. The command is refused while verifiers may not know the next key yet ' +
+          '(for six minutes after it was made). With --force it rotates all the same, which is for a key that ' +
+          'leaked: tokens then fail at verifiers that do not look up unknown keys.',
+      },
+      {
+        syntax: 'tollgate keys list [--json]',
+        text: 'Lists every published key, whether it signs now, and until when a retired key stays published.',
+      },
+    ],
+  },
   run: async (argv) => {
     const [verb, ...rest] = argv
     if (verb === 'rotate') return rotate(rest)
@@ -28,11 +37,11 @@ async function rotate(argv: readonly string[]): Promise<number> {
 
 async function list(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, { json: { type: 'boolean' } })
-  const { keys: found } = await withCore((core) => core.listSigningKeys())
-  if (values.json) printJson({ keys: found })
+  const { keys: published } = await withCore((core) => core.listSigningKeys())
+  if (values.json) printJson({ keys: published })
   else {
     printLines(
-      found.map(
+      published.map(
         ({ kid, alg, status, createdAt, retireAt }) =>
           `${status.padEnd(7)}  ${kid}  ${alg}  made ${createdAt}${retireAt ? `, published until ${retireAt}` : ''}`,
       ),

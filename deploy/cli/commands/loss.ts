@@ -3,18 +3,25 @@ import type {
   LossTotals,
   SessionLoss,
 } from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
-import { table } from '../table.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines, table } from '../output.ts'
 
 export const loss: Command = {
-  summary: 'shows what was lost on the way from the signer',
-  help: `tollgate loss [--app CLIENT_ID] [--from DATE] [--to DATE] [--json]
-  Tickets that the signer signed and never told, by app: holes in the sequence numbers of its sessions that stayed open
-  for LOSS_GRACE_SECONDS, with an estimate of their money (the mean of their session; nobody is charged for them). Also
-  tickets whose sequence number had come before (forked) or that came 15 minutes late, and the spend in quarantine that
-  belongs to nobody. Of sessions that began in the last 30 days, or between two ISO 8601 dates, both included.
-  With --app also its newest sessions, and which sequence numbers are missing.
-`,
+  summary: 'shows which tickets were lost on the way from the signer',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate loss [--app CLIENT_ID] [--from DATE] [--to DATE] [--json]',
+        text:
+          'Counts, by app, the tickets that the signer signed and that never arrived: gaps in the sequence numbers ' +
+          'of its sessions that stayed open for LOSS_GRACE_SECONDS, with an estimate of their money (the mean of ' +
+          'their session; nobody is charged for them). It also counts tickets that repeat a sequence number ' +
+          '(forked), tickets that arrived 15 minutes late, and the spend in quarantine that has no user. The report ' +
+          'covers sessions that began in the last 30 days, or between two ISO 8601 dates, both included. With --app ' +
+          "it lists the app's newest sessions and their missing sequence numbers, too.",
+      },
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
@@ -86,13 +93,13 @@ const sessionCells = (session: SessionLoss): string[] => [
   missing(session),
 ]
 
-const shownRanges = 5
+const rangesMax = 5
 
 function missing({ missing: ranges, missingMore }: SessionLoss): string {
-  const shown = ranges
-    .slice(0, shownRanges)
+  const texts = ranges
+    .slice(0, rangesMax)
     .map(({ first, last }) => (first === last ? first : `${first}-${last}`))
-  return [...shown, ...(missingMore || ranges.length > shownRanges ? ['…'] : [])].join(' ')
+  return [...texts, ...(missingMore || ranges.length > rangesMax ? ['…'] : [])].join(' ')
 }
 
 /** Micros as dollars. */

@@ -1,14 +1,22 @@
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 
 export const outbox: Command = {
-  summary: 'shows what is on its way to other systems, and retries what was refused',
-  help: `tollgate outbox list [--json]
-  How much waits to be sent and since when; and what was set aside after the other system had refused it eight times,
-  with its answer.
-
-tollgate outbox retry [--json]
-  Lets everything that was set aside be tried again: when the reason is gone.
-`,
+  summary: 'shows what is on its way to other systems, and retries what they refused',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate outbox list [--json]',
+        text:
+          'Shows how many rows are still to be sent and since when, and the rows that were set aside after the other ' +
+          'system had refused them eight times, with its answer.',
+      },
+      {
+        syntax: 'tollgate outbox retry [--json]',
+        text: 'Sends the rows that were set aside again. Use it when the reason is gone.',
+      },
+    ],
+  },
   run: async (argv) => {
     const [verb, ...rest] = argv
     const { values, positionals } = parse(rest, { json: { type: 'boolean' } })
@@ -19,12 +27,12 @@ tollgate outbox retry [--json]
 }
 
 async function list(json: boolean): Promise<number> {
-  const found = await withCore((core) => core.getOutbox())
-  if (json) return (printJson(found), 0)
+  const outboxState = await withCore((core) => core.getOutbox())
+  if (json) return (printJson(outboxState), 0)
   printLines([
-    `Rows that wait: ${found.waiting}${found.waitingSince ? `, the oldest since ${found.waitingSince}` : ''}`,
-    `Rows set aside: ${found.setAside}`,
-    ...found.rows.map(
+    `Rows that wait: ${outboxState.waiting}${outboxState.waitingSince ? `, the oldest since ${outboxState.waitingSince}` : ''}`,
+    `Rows set aside: ${outboxState.setAside}`,
+    ...outboxState.rows.map(
       (row) =>
         `  ${row.id}  ${row.kind}, ${row.items} in it, of ${row.createdAt}: ${row.error.replace(/\p{Cc}/gu, ' ')}`,
     ),

@@ -1,15 +1,24 @@
 import { once } from 'node:events'
+import { signerDoubleHelp } from '../../signer-double/help.ts'
 import type { Command } from '../command.ts'
 
-/** Programs of their own; loaded when they are wanted, because they bring much with them. */
+// These commands are whole programs. Each is loaded when it runs, because it imports much.
+
 export const start: Command = {
   summary: 'runs the whole service in one process (npm start)',
-  help: `tollgate start
-  Runs core, gateway and sidecar in this process. Settings come from the environment: see npx tollgate config.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate start',
+        text:
+          'Runs core, gateway and sidecar in this process. Settings come from the environment; `tollgate config` ' +
+          'lists them.',
+      },
+    ],
+  },
   run: async () => {
     await import('../../all-in-one/main.ts')
-    // It ends by a signal.
+    // The service ends by a signal.
     await once(process, 'exit')
     return 0
   },
@@ -17,14 +26,29 @@ export const start: Command = {
 
 export const demo: Command = {
   summary: 'plays the whole story against a running service (npm run demo)',
-  help: '',
-  ownHelp: true,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate demo [--pause MS]',
+        text:
+          "Plays the product's main story against the all-in-one service of this folder: a user is provisioned, a " +
+          'remote signer (a double that speaks the real protocol) asks before it signs, the Starter allowance is ' +
+          'used up, the next call is refused, a credit lets it go on, and at the end usage, balance and tickets are ' +
+          'compared to the last digit.',
+      },
+    ],
+    options: [
+      {
+        title: 'Options',
+        options: [['--pause MS', 'Milliseconds between two payments; 120 by default.']],
+      },
+    ],
+  },
   run: async (argv) => (await import('../../demo/demo.ts')).runDemo(argv),
 }
 
 export const signerDouble: Command = {
-  summary: 'a remote signer to play with: asks the sidecar, signs, emits events',
-  help: '',
-  ownHelp: true,
+  summary: 'plays a remote signer: asks the sidecar, signs, emits events',
+  help: signerDoubleHelp,
   run: async (argv) => (await import('../../signer-double/cli.ts')).runSignerDouble([...argv]),
 }

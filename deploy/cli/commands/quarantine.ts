@@ -1,30 +1,47 @@
 import { userInfo } from 'node:os'
 import type { QuarantinedEvent } from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import type { CoreClient } from '../client.ts'
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 
 export const quarantine: Command = {
   summary: 'shows events that could not become tickets, and decides about them',
-  help: `tollgate quarantine list [--status open|redriven|discarded] [--reason R] [--auth-id ID] [--from T] [--to T]
-                         [--limit N] [--cursor TEXT] [--json]
-  Events, oldest first, and what waits in all: how many and how much money (wei), by reason.
-
-tollgate quarantine show ID [--json]
-  Everything that is known of one, with its bytes as they came.
-
-tollgate quarantine attribute ID --app APP --user EXTERNAL_USER_ID [--author NAME]
-  Gives an event that names no user we know to one (made when new), and drives it through.
-
-tollgate quarantine redrive ID [--under-new-id] [--author NAME]
-tollgate quarantine redrive --reason R [--author NAME]
-  Takes an event, or every open one with that reason, in again as if it came now: it becomes a ticket once, whoever
-  asks and how often. An event whose id already stands for another becomes a ticket of its own only --under-new-id.
-
-tollgate quarantine discard ID --reason TEXT [--author NAME]
-  Decides that it is no ticket. Its bytes, the reason and the author stay.
-
-The author is the name of who runs the command unless it is given.
-`,
+  help: {
+    usages: [
+      {
+        syntax:
+          'tollgate quarantine list [--status open|redriven|discarded] [--reason R] [--auth-id ID] [--from T] [--to T] ' +
+          '[--limit N] [--cursor TEXT] [--json]',
+        text:
+          'Lists events, the oldest first, and the number and money (wei) of the events that wait for a decision, by ' +
+          'reason.',
+      },
+      {
+        syntax: 'tollgate quarantine show ID [--json]',
+        text: 'Shows everything that is known of one event, with its bytes as they arrived.',
+      },
+      {
+        syntax:
+          'tollgate quarantine attribute ID --app APP --user EXTERNAL_USER_ID [--author NAME]',
+        text: 'Assigns an event without a known user to a user, who is created when new, and ingests it.',
+      },
+      {
+        syntax: 'tollgate quarantine redrive ID [--under-new-id] [--author NAME]',
+        text:
+          'Ingests the event again, as if it arrived now. It becomes a ticket once, however often this is repeated. ' +
+          'An event whose id already belongs to another event becomes a ticket only with --under-new-id.',
+      },
+      {
+        syntax: 'tollgate quarantine redrive --reason R [--author NAME]',
+        text: 'Ingests every open event with that reason again.',
+      },
+      {
+        syntax: 'tollgate quarantine discard ID --reason TEXT [--author NAME]',
+        text: 'Decides that the event is no ticket. Its bytes, the reason and the author are kept.',
+      },
+    ],
+    note: 'By default the author is the name of the user who runs the command.',
+  },
   run: async (argv) => {
     const [verb, ...rest] = argv
     const work = verb !== undefined && Object.hasOwn(verbs, verb) ? verbs[verb] : undefined
@@ -59,16 +76,16 @@ async function list(argv: readonly string[]): Promise<number> {
   const limit = Number(limitText)
   if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
     throw new UsageError('--limit must be from 1 to 1000')
-  const found = await withCore((core) => core.listQuarantined({ ...filter, authId, limit }))
-  if (asJson) printJson(found)
+  const page = await withCore((core) => core.listQuarantined({ ...filter, authId, limit }))
+  if (asJson) printJson(page)
   else {
     printLines([
-      ...found.events.map(lineOf),
-      ...(found.nextCursor ? [`more: --cursor ${found.nextCursor}`] : []),
-      ...(found.waiting.length === 0
+      ...page.events.map(lineOf),
+      ...(page.nextCursor ? [`more: --cursor ${page.nextCursor}`] : []),
+      ...(page.waiting.length === 0
         ? ['Nothing waits for a decision.']
         : ['Waiting for a decision:']),
-      ...found.waiting.map(
+      ...page.waiting.map(
         ({ reason, events, feeWei }) => `  ${reason.padEnd(22)} ${events} events, ${feeWei} wei`,
       ),
     ])
@@ -142,7 +159,7 @@ async function redrive(argv: readonly string[]): Promise<number> {
   return print(event, values)
 }
 
-/** Page by page; what stays open is passed by. Ends with 1 when anything did. */
+/** Redrives page by page and skips events that cannot become tickets. Exits with 1 when there were any. */
 async function redriveAll(
   core: CoreClient,
   reason: string,
@@ -197,5 +214,5 @@ function only(positionals: readonly string[]): string {
   return id
 }
 
-export const authorOf = ({ author: given }: { author?: string | undefined }): string =>
-  given ?? userInfo().username
+export const authorOf = ({ author: name }: { author?: string | undefined }): string =>
+  name ?? userInfo().username

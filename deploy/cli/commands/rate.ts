@@ -1,15 +1,24 @@
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines } from '../output.ts'
 
 export const rate: Command = {
   summary: 'records an ETH price by hand',
-  help: `tollgate rate set USD_PER_ETH [--at INSTANT] [--source TEXT] [--json]
-  Records that one ETH costs that many USD now (up to 18 decimals), or cost them at INSTANT (ISO 8601, at most 400 days
-  back). Tickets signed from then on, for RATE_MAX_AGE_SECONDS, may be priced with it, until a newer observation comes.
-  Those that wait for a rate are priced at once. Nothing that was priced changes.
-
-  npx tollgate rate set 3012.50 --source "desk quote"
-  npx tollgate rate set 2998.10 --at 2026-01-31T12:00:00Z --source "closing price, for tickets that wait"
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate rate set USD_PER_ETH [--at INSTANT] [--source TEXT] [--json]',
+        text:
+          'Records that one ETH costs that many USD (up to 18 decimals) now, or at INSTANT (ISO 8601, at most 400 ' +
+          'days back). The price may be used for tickets that are signed from then on, for RATE_MAX_AGE_SECONDS or ' +
+          'until a newer observation arrives. Tickets that wait for a rate are priced at once. Tickets that have a ' +
+          'price keep it.',
+      },
+    ],
+    examples: [
+      'npx tollgate rate set 3012.50 --source "desk quote"',
+      'npx tollgate rate set 2998.10 --at 2026-01-31T12:00:00Z --source "closing price"',
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       source: { type: 'string' },

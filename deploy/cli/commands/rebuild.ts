@@ -1,14 +1,21 @@
 import type { RebuildBooksResponse } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { type Command, UsageError, parse, printJson, withCore } from '../command.ts'
-import { createProgressBar } from '../progress.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { createProgressBar, printJson } from '../output.ts'
 
 export const rebuild: Command = {
   summary: 'repairs sums and balances from the tickets and the ledger',
-  help: `tollgate rebuild [--app ID] [--dry-run] [--json]
-  Makes derived rows what the log says, for one app (app_…) or for all: hourly sums and sessions from tickets, balances
-  from ledger entries. Ingest goes on: rows are locked a few at a time. What is right is not touched, so that running it
-  again changes nothing. Tickets, grants and ledger entries are never changed. --dry-run only counts what differs.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate rebuild [--app ID] [--dry-run] [--json]',
+        text:
+          'Rewrites derived rows of one app (app_…) or of all apps: hourly sums and sessions from tickets, balances ' +
+          'from ledger entries. Ingest goes on: rows are locked a few at a time. Correct rows are not touched, so ' +
+          'that a second run changes nothing. Tickets, credits and ledger entries are never changed. With --dry-run ' +
+          'the command only counts the rows that differ.',
+      },
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },

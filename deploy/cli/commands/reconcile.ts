@@ -1,21 +1,26 @@
 import type { ReconcileResponse } from '../../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
-import { type Command, UsageError, parse, printJson, printLines, withCore } from '../command.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines, table } from '../output.ts'
 
 const daysBack = 7
 
 export const reconcile: Command = {
-  summary: "holds our sums against the metering backend's",
-  help: `tollgate reconcile [--app CLIENT_ID] [--from DAY] [--to DAY] [--all] [--json]
-  Compares, for each app, user and UTC day, the priced tickets and what they cost with the sums of OpenMeter. Days are
-  YYYY-MM-DD, both inclusive, at most 92; the last seven and today when not given. Of today only what is 15 minutes old
-  counts. Shows the users whose sums differ; with --all the others, too.
-
-  OpenMeter sums floats. Sums agree when they are within one micro-dollar and a billionth of the sum, and the counts of
-  tickets are the same. Exits 1 when any user's day is beyond that. Events that still wait in the outbox are missing
-  there and arrive by themselves.
-
-  npx tollgate reconcile --from 2026-01-01 --to 2026-01-31
-`,
+  summary: "compares our sums with the metering backend's",
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate reconcile [--app CLIENT_ID] [--from DAY] [--to DAY] [--all] [--json]',
+        text:
+          'Compares, for each app, user and UTC day, the priced tickets and their cost with the sums of OpenMeter. ' +
+          'Days are YYYY-MM-DD, both included, at most 92; by default the last seven days and today. Of today only ' +
+          'what is 15 minutes old counts. The command shows the users whose sums differ and, with --all, the others. ' +
+          'OpenMeter sums floats: sums agree when they are within one micro-dollar and a billionth of the sum and ' +
+          'the numbers of tickets are equal. Exits 1 when any day of a user differs by more. Events that are still ' +
+          'in the outbox are missing at OpenMeter and arrive by themselves.',
+      },
+    ],
+    examples: ['npx tollgate reconcile --from 2026-01-01 --to 2026-01-31'],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
@@ -25,18 +30,18 @@ export const reconcile: Command = {
       json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('reconcile takes only options')
-    const days: ReconcileResponse[] = []
     const to = values.to ?? dayOf(Date.now())
     const from =
       values.from ??
       dayOf((values.to === undefined ? Date.now() : Date.parse(values.to)) - daysBack * 86_400_000)
-    await withCore((core) =>
-      core.reconcile({ clientId: values.app, from, to, all: values.all ?? false }, (day) =>
-        days.push(day),
-      ),
-    )
+    const request = { clientId: values.app, from, to, all: values.all ?? false }
+    const days = await withCore(async (core) => {
+      const received: ReconcileResponse[] = []
+      for await (const day of core.reconcile(request)) received.push(day)
+      return received
+    })
     if (values.json) printJson({ from, to, days })
-    else printLines(told(days))
+    else printLines(linesOf(days))
     return days.some((day) => day.drifting > 0) ? 1 : 0
   },
 }
@@ -46,7 +51,7 @@ const dayOf = (milliseconds: number): string =>
 
 const columns = ['day', 'app', 'user', 'tickets', 'there', 'USD micros', 'there', '']
 
-function told(days: readonly ReconcileResponse[]): string[] {
+function linesOf(days: readonly ReconcileResponse[]): string[] {
   if (days.length === 0) return ['No usage in these days.']
   const rows = days.flatMap((day) => [
     [
@@ -79,19 +84,3 @@ function told(days: readonly ReconcileResponse[]): string[] {
     ...(waiting === '0' ? [] : [`Events that wait to be sent: ${waiting}`]),
   ]
 }
-
-function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = (rows[0] ?? []).map((_, column) =>
-    Math.max(...rows.map((row) => printable(row[column]).length)),
-  )
-  return rows.map((row) =>
-    row
-      .map((cell, column) => printable(cell).padEnd(widths[column] ?? 0))
-      .join('  ')
-      .trimEnd(),
-  )
-}
-
-// Users choose their names; a terminal must not obey them.
-const printable = (cell: string | undefined): string =>
-  (cell ?? '').replace(/[\p{Cc}\p{Cf}]/gu, '?')

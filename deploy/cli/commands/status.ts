@@ -1,16 +1,23 @@
-import { type Command, parse, printJson, printLines, withCore } from '../command.ts'
-import { table } from '../table.ts'
+import { type Command, parse, withCore } from '../command.ts'
+import { printJson, printLines, table } from '../output.ts'
 
 export const status: Command = {
   summary: 'shows what became of the events, and the rate in use',
-  help: `tollgate status [--json]
-  For each stream: how far it was taken, and how many of its events became tickets, were duplicates, ignored by type,
-  or quarantined. How many tickets wait for a rate, and which rate would price a ticket now.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate status [--json]',
+        text:
+          'Shows for each stream how far it was read, and how many of its events became tickets, were duplicates, ' +
+          'were ignored by type, or were quarantined. It also shows how many tickets wait for a rate, and the rate ' +
+          'at which a ticket would be priced now.',
+      },
+    ],
+  },
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })
-    const found = await withCore((core) => core.meteringStatus())
-    if (values.json) return (printJson(found), 0)
+    const metering = await withCore((core) => core.meteringStatus())
+    if (values.json) return (printJson(metering), 0)
     const columns = [
       'stream',
       'partition',
@@ -20,7 +27,7 @@ export const status: Command = {
       'ignored',
       'quarantined',
     ]
-    const rows = found.streams.map((stream) => [
+    const rows = metering.streams.map((stream) => [
       stream.source,
       String(stream.partition),
       stream.nextOffset,
@@ -32,10 +39,10 @@ export const status: Command = {
     printLines([
       ...(rows.length === 0 ? ['No events yet.'] : table([columns, ...rows])),
       '',
-      `Tickets that wait for a rate: ${found.unpricedTickets}`,
-      `Events in quarantine: ${found.quarantinedEvents}`,
-      found.usableRate
-        ? `Rate: 1 ETH = ${found.usableRate.usdPerEth} USD, ${found.usableRate.source}, ${found.usableRate.observedAt}`
+      `Tickets that wait for a rate: ${metering.unpricedTickets}`,
+      `Events in quarantine: ${metering.quarantinedEvents}`,
+      metering.usableRate
+        ? `Rate: 1 ETH = ${metering.usableRate.usdPerEth} USD, ${metering.usableRate.source}, ${metering.usableRate.observedAt}`
         : 'Rate: none is usable; tickets wait. Set one with: npx tollgate rate set USD_PER_ETH',
     ])
     return 0

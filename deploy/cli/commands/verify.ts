@@ -2,18 +2,25 @@ import type {
   BookDifference,
   VerifyBooksResponse,
 } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { type Command, UsageError, parse, printJson, withCore } from '../command.ts'
-import { type ProgressBar, createProgressBar } from '../progress.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type ProgressBar, createProgressBar, printJson } from '../output.ts'
 
 export const verify: Command = {
   summary: 'recomputes sums, ledger and balances from the tickets',
-  help: `tollgate verify [--app ID] [--json]
-  Proves the books of one app (app_…), or of all: hourly sums and sessions against tickets, charges against the tickets
-  that name them, ledger entries against each other, balances against entries, grants against what was spent of them,
-  costs against fees and rates, tickets against the envelopes that keep them unique, archived months as a whole. Each
-  app is read from one snapshot, several side by side, while the service runs; nothing is written.
-  Every difference is a line: which row, which column, what is there, what should be. Ends with 1 when there is any.
-`,
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate verify [--app ID] [--json]',
+        text:
+          'Proves the books of one app (app_…) or of all apps: hourly sums and sessions against tickets, charges ' +
+          'against the tickets that name them, ledger entries against each other, balances against entries, credits ' +
+          'against what was spent of them, costs against fees and rates, tickets against the envelopes that keep ' +
+          'them unique, archived months as a whole. Each app is read from one snapshot, several at a time, while ' +
+          'the service runs; nothing is written. Every difference is a line with the row, the column, the stored ' +
+          'and the expected value. The command exits with 1 when there is a difference.',
+      },
+    ],
+  },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
@@ -22,11 +29,11 @@ export const verify: Command = {
     if (positionals.length > 0) throw new UsageError('verify takes no arguments, only options')
     const result = await withCore(async (core) => {
       const bar = createProgressBar()
-      const shown = newResult()
+      const verification = newVerification()
       for await (const message of core.verifyBooks({ clientId: values.app }))
-        take(shown, message, values.json ? null : bar)
+        addMessage(verification, message, values.json ? null : bar)
       bar.end()
-      return shown
+      return verification
     })
     if (values.json) printJson({ ok: result.differences.length === 0, ...result })
     else process.stdout.write(summaryOf(result))
@@ -34,15 +41,19 @@ export const verify: Command = {
   },
 }
 
-interface Result {
+interface Verification {
   apps: number
   users: number
   readonly differences: (BookDifference & { clientId: string })[]
 }
 
-const newResult = (): Result => ({ apps: 0, users: 0, differences: [] })
+const newVerification = (): Verification => ({ apps: 0, users: 0, differences: [] })
 
-function take(result: Result, message: VerifyBooksResponse, bar: ProgressBar | null): void {
+function addMessage(
+  result: Verification,
+  message: VerifyBooksResponse,
+  bar: ProgressBar | null,
+): void {
   const { kind, clientId, usersChecked, usersTotal, differences, difference } = message
   if (kind === 'difference' && difference) {
     result.differences.push({ clientId, ...difference })
@@ -70,11 +81,11 @@ function lineOf(clientId: string, difference: BookDifference): string {
     endUserId === undefined
       ? ''
       : ` user=${endUserId}${externalUserId === undefined ? '' : ` (${externalUserId})`}`
-  const found = `${column} is ${stored ?? 'missing'}, should be ${expected ?? 'missing'}${by === undefined ? '' : `, by ${by}`}`
-  return `DIFFERENCE ${check}${clientId && ` ${clientId}`}${user}${row && ` ${row}`}: ${found}`
+  const values = `${column} is ${stored ?? 'missing'}, should be ${expected ?? 'missing'}${by === undefined ? '' : `, by ${by}`}`
+  return `DIFFERENCE ${check}${clientId && ` ${clientId}`}${user}${row && ` ${row}`}: ${values}`
 }
 
-function summaryOf({ apps, users, differences }: Result): string {
+function summaryOf({ apps, users, differences }: Verification): string {
   const checked = `${apps} ${apps === 1 ? 'app' : 'apps'} and ${users} users checked`
   return differences.length === 0
     ? `${checked}: the books are right.\n`

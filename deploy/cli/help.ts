@@ -1,0 +1,70 @@
+/**
+ * What a command says about itself. `--help` prints it and docs/cli.md is generated from it, so
+ * that both say the same.
+ */
+export interface Help {
+  readonly usages: readonly Usage[]
+  readonly options?: readonly OptionGroup[]
+  /** A paragraph that belongs to every usage. */
+  readonly note?: string
+  /** Command lines that work as they stand. */
+  readonly examples?: readonly string[]
+}
+
+export interface Usage {
+  /** The command line, on one line: `tollgate app list [--limit N]`. */
+  readonly syntax: string
+  /** What it does, in complete sentences, without line breaks. */
+  readonly text: string
+}
+
+export interface OptionGroup {
+  readonly title: string
+  readonly options: readonly (readonly [flag: string, meaning: string])[]
+}
+
+const columns = 100
+const indent = '  '
+
+/** The text that `--help` prints. */
+export function renderHelp({ usages, options = [], note, examples = [] }: Help): string {
+  const blocks = [
+    ...usages.map(({ syntax, text }) =>
+      [
+        ...wrap(syntax, { first: '', rest: indent.repeat(4) }),
+        ...wrap(text, { first: indent, rest: indent }),
+      ].join('\n'),
+    ),
+    ...options.map(renderOptions),
+    ...(note === undefined ? [] : [wrap(note, { first: '', rest: '' }).join('\n')]),
+    ...(examples.length === 0 ? [] : [examples.map((line) => indent + line).join('\n')]),
+  ]
+  return `${blocks.join('\n\n')}\n`
+}
+
+function renderOptions({ title, options }: OptionGroup): string {
+  const width = Math.max(...options.map(([flag]) => flag.length))
+  const rest = indent + ' '.repeat(width + 2)
+  const lines = options.flatMap(([flag, meaning]) =>
+    wrap(meaning, { first: `${indent}${flag.padEnd(width)}  `, rest }),
+  )
+  return [title, ...lines].join('\n')
+}
+
+/** Breaks a text into lines of at most 100 columns. `[--option VALUE]` stays on one line. */
+function wrap(text: string, { first, rest }: { first: string; rest: string }): string[] {
+  const words = text.match(/\[[^\]]*\]\S*|\S+/g) ?? []
+  const lines: string[] = []
+  let line = first
+  let isEmpty = true
+  for (const word of words) {
+    if (!isEmpty && line.length + 1 + word.length > columns) {
+      lines.push(line)
+      line = rest
+      isEmpty = true
+    }
+    line += isEmpty ? word : ` ${word}`
+    isEmpty = false
+  }
+  return [...lines, line]
+}

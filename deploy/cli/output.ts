@@ -1,0 +1,69 @@
+/** One JSON document on standard output. */
+export const printJson = (value: unknown): void =>
+  void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
+
+export const printLines = (lines: readonly string[]): void =>
+  void process.stdout.write(`${lines.join('\n')}\n`)
+
+/** Rows as lines, each column as wide as its widest cell. Control characters become `?`. */
+export function table(rows: readonly (readonly string[])[]): string[] {
+  const cells = rows.map((row) => row.map(printable))
+  const widths = (cells[0] ?? []).map((_, column) =>
+    Math.max(...cells.map((row) => row[column]?.length ?? 0)),
+  )
+  return cells.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
+}
+
+// Users choose their names; a terminal must not obey them.
+const printable = (cell: string): string => cell.replace(/[\p{Cc}\p{Cf}]/gu, '?')
+
+/** Shows how far a long command is: a bar on a terminal; elsewhere only the lines. */
+export interface ProgressBar {
+  update(progress: Progress): void
+  /** Prints a line above the bar, on standard output. */
+  line(text: string): void
+  end(): void
+}
+
+export interface Progress {
+  readonly name: string
+  readonly done: number
+  readonly total: number
+  readonly note?: string
+}
+
+const barWidth = 24
+const redrawMs = 100
+
+export function createProgressBar(stream: NodeJS.WriteStream = process.stderr): ProgressBar {
+  let isDrawn = false
+  let drawnAt = 0
+
+  function clear(): void {
+    if (isDrawn) stream.write('\r\u001b[K')
+    isDrawn = false
+  }
+
+  function update({ name, done, total, note = '' }: Progress): void {
+    if (!stream.isTTY || Date.now() - drawnAt < redrawMs) return
+    drawnAt = Date.now()
+    const full = total === 0 ? barWidth : Math.min(barWidth, Math.round((done / total) * barWidth))
+    const bar = '#'.repeat(full).padEnd(barWidth, '.')
+    stream.write(
+      `\r\u001b[K[${bar}] ${done}/${total} ${name} ${note}`.slice(0, Math.max(40, stream.columns)),
+    )
+    isDrawn = true
+  }
+
+  function line(text: string): void {
+    clear()
+    process.stdout.write(`${text}\n`)
+  }
+
+  return { update, line, end: clear }
+}

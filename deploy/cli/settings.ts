@@ -1,0 +1,111 @@
+import { readCoreConfig } from '../../core/config.ts'
+import { readCollectorConfig } from '../../core/collector/app.ts'
+import { type Env, type EnvReader, type Setting, createEnvReader } from '../../core/lib/env.ts'
+import { readLogLevel } from '../../core/lib/process.ts'
+import { readGatewayConfig } from '../../gateway/config.ts'
+import { readSidecarConfig } from '../../sidecar/config.ts'
+import { dataDirOf } from '../all-in-one/data-dir.ts'
+
+/** What `npm start` makes for itself when it is not set. */
+const providedSettings: ReadonlySet<string> = new Set([
+  'DATABASE_URL',
+  'CORE_TOKEN',
+  'KEY_ENCRYPTION_KEY',
+  'SECRET_PEPPERS',
+  'WEBHOOK_SECRET',
+])
+
+export const isProvided = (name: string): boolean => providedSettings.has(name)
+
+function readAllInOne(env: EnvReader): void {
+  readCoreConfig(env)
+  readGatewayConfig(env)
+  readSidecarConfig(env)
+  readLogLevel(env)
+  env.port('ADMIN_PORT', {
+    fallback: '9090',
+    meaning: 'Loopback port of metrics and health, all in one process.',
+  })
+}
+
+function readProcess(read: (env: EnvReader) => unknown) {
+  return (env: EnvReader): void => {
+    read(env)
+    readLogLevel(env)
+  }
+}
+
+/** The processes, each with the function that declares its settings. */
+const processes: Readonly<Record<string, (env: EnvReader) => void>> = {
+  core: readProcess(readCoreConfig),
+  gateway: readProcess(readGatewayConfig),
+  sidecar: readProcess(readSidecarConfig),
+  collector: readProcess(readCollectorConfig),
+  'all-in-one': readAllInOne,
+}
+
+/** The settings of the all-in-one service, by name, with what is wrong in `env`. */
+export function readSettings(env: Env): { settings: Setting[]; problems: string[] } {
+  const reader = createEnvReader(env)
+  readAllInOne(reader)
+  const settings = new Map([dataDirSetting(env), ...reader.settings].map((one) => [one.name, one]))
+  const problems = reader.problems.filter(
+    (line) => ![...providedSettings].some((name) => line.startsWith(name) && !env[name]),
+  )
+  return {
+    settings: [...settings.values()].toSorted(byName),
+    problems: [...new Set(problems)],
+  }
+}
+
+const dataDirSetting = (env: Env): Setting => ({
+  name: 'TOLLGATE_DATA_DIR',
+  value: dataDirOf(env),
+  secret: false,
+  source: env['TOLLGATE_DATA_DIR'] ? 'environment' : 'default',
+  meaning: 'Folder of the all-in-one service: embedded database, secrets, quickstart file, log.',
+})
+
+export interface DeclaredSetting {
+  readonly name: string
+  readonly meaning: string
+  /** Empty where there is none. */
+  readonly fallback: string
+  readonly secret: boolean
+  readonly processes: readonly string[]
+}
+
+/** Every setting of every process, as the code declares it. */
+export function declaredSettings(): DeclaredSetting[] {
+  const declared = new Map<string, DeclaredSetting>()
+  function add({ name, meaning, value, secret }: Setting, process: string): void {
+    const known = declared.get(name)?.processes ?? []
+    const processes = known.includes(process) ? known : [...known, process]
+    declared.set(name, { name, meaning, fallback: value, secret, processes })
+  }
+  for (const [process, declare] of Object.entries(processes)) {
+    const reader = createEnvReader({})
+    declare(reader)
+    for (const setting of reader.settings) add(setting, process)
+  }
+  for (const setting of adminPorts) declared.set(setting.name, setting)
+  add({ ...dataDirSetting({}), value: '.tollgate' }, 'all-in-one')
+  return [...declared.values()].toSorted(byName)
+}
+
+/** The `main.ts` of each process declares its admin port where it starts, so they are named here. */
+const adminPorts = [
+  { process: 'core', name: 'CORE_ADMIN_PORT', fallback: '9090' },
+  { process: 'gateway', name: 'GATEWAY_ADMIN_PORT', fallback: '9091' },
+  { process: 'sidecar', name: 'SIDECAR_ADMIN_PORT', fallback: '9092' },
+  { process: 'collector', name: 'COLLECTOR_ADMIN_PORT', fallback: '9093' },
+].map(({ process, name, fallback }): DeclaredSetting => ({
+  name,
+  fallback,
+  meaning: `Loopback port of ${process}'s metrics and health.`,
+  secret: false,
+  processes: [process],
+}))
+
+const byName = (a: { readonly name: string }, b: { readonly name: string }): number =>
+  a.name < b.name ? -1 : 1

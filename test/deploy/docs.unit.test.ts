@@ -1,0 +1,30 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { main } from '../../deploy/cli/main.ts'
+import { declaredSettings } from '../../deploy/cli/settings.ts'
+
+const read = (path: string): string =>
+  readFileSync(join(import.meta.dirname, '../..', path), 'utf8')
+
+// `npm run check` holds that the pages are what `npm run docs` writes.
+describe('the settings of docs/configuration.md', () => {
+  it('are all that npx tollgate config lists', async () => {
+    const output: string[] = []
+    const write = process.stdout.write
+    process.stdout.write = (text) => output.push(String(text)) > 0
+    await main(['config', '--json']).finally(() => (process.stdout.write = write))
+    const { settings }: { settings: { name: string }[] } = JSON.parse(output.join(''))
+    const names = declaredSettings().map(({ name }) => name)
+    expect(names).toEqual(expect.arrayContaining(settings.map(({ name }) => name)))
+  })
+
+  it.each(['core', 'gateway', 'sidecar', 'core/collector'])(
+    'include the admin port of %s as its main.ts declares it',
+    (folder) => {
+      const [, name, fallback] =
+        /setting: '(\w+)', fallback: '(\d+)'/.exec(read(`${folder}/main.ts`)) ?? []
+      expect(declaredSettings()).toContainEqual(expect.objectContaining({ name, fallback }))
+    },
+  )
+})
