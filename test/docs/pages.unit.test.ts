@@ -1,0 +1,115 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { glob } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { isSecret, pepperedHash } from '../../core/lib/crypto.ts'
+import { ethRate, formatEth, microsUp, parseDecimal18, priceOf, wei } from '../../core/lib/money.ts'
+
+const root = join(import.meta.dirname, '../..')
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+
+const pages: string[] = []
+for await (const path of glob('{*.md,docs/**/*.md}', { cwd: root })) pages.push(path)
+
+/** The anchor that a heading gets, as GitHub and most renderers make it. */
+const anchorOf = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+    .trim()
+    .replace(/\s/g, '-')
+
+function anchorsOf(page: string): Set<string> {
+  const prose = read(page).replace(/^```.*?^```/gms, '')
+  const headings = [...prose.matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => anchorOf(heading))
+  const named = [...prose.matchAll(/<a (?:id|name)="([^"]+)"/g)].map(([, name = '']) => name)
+  return new Set([...headings, ...named])
+}
+
+interface Link {
+  readonly page: string
+  readonly path: string
+  readonly anchor: string | undefined
+}
+
+function linksOf(page: string): Link[] {
+  const prose = read(page).replace(/^```.*?^```/gms, '')
+  const targets = [...prose.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target)
+  return targets
+    .filter((target) => !/^[a-z]+:/.test(target))
+    .map((target) => {
+      const [path = '', anchor] = target.split('#')
+      return { page, path: path === '' ? page : join(dirname(page), path), anchor }
+    })
+}
+
+/** The cells of each row of the tables below a heading. */
+function rowsUnder(page: string, heading: string): string[][] {
+  const section = `\n${read(page)}`.split(`\n${heading}\n`)[1]?.split(/\n#+ /)[0] ?? ''
+  return section
+    .split('\n')
+    .filter((line) => line.startsWith('|') && !line.startsWith('|---'))
+    .map((line) =>
+      line
+        .split('|')
+        .slice(1, -1)
+        .map((cell) => cell.trim().replaceAll('`', '')),
+    )
+}
+
+describe('the pages', () => {
+  it('link to pages, files and headings that are there', () => {
+    const links = pages.flatMap(linksOf)
+    expect(links.length).toBeGreaterThan(100)
+    const broken = links.filter(
+      ({ path, anchor }) =>
+        !existsSync(join(root, path)) ||
+        (anchor !== undefined && path.endsWith('.md') && !anchorsOf(path).has(anchor)),
+    )
+    expect(broken).toEqual([])
+  })
+
+  it('name files and folders that are there', () => {
+    const missing = pages
+      .filter((page) => page !== 'CHANGELOG.md')
+      .flatMap((page) =>
+        [...read(page).matchAll(/`((?:core|gateway|sidecar|deploy|test|proto)\/[\w./-]*)`/g)]
+          .map(([, path = '']) => ({ page, path }))
+          .filter(({ path }) => !existsSync(join(root, path)) && !path.startsWith('proto/gen')),
+      )
+    expect(missing).toEqual([])
+  })
+
+  it('list every decision in the index', () => {
+    const listed = rowsUnder('docs/decisions/README.md', '# Decisions').flatMap(([link = '']) =>
+      [...link.matchAll(/\((\w+\.md)\)/g)].map(([, file]) => `docs/decisions/${file}`),
+    )
+    const written = pages.filter((page) => /^docs\/decisions\/\d/.test(page))
+    expect(listed.toSorted()).toEqual(written.toSorted())
+    expect(written).toHaveLength(58)
+  })
+})
+
+describe('the vectors', () => {
+  it('of secrets have the checksum that the code wants, and the hash that it stores', () => {
+    const rows = rowsUnder('docs/identity.md', '## Secrets').filter((cells) => cells.length === 4)
+    const vectors = rows.filter(([prefix = '']) => prefix.startsWith('svc_'))
+    expect(vectors).toHaveLength(5)
+    for (const [prefix = '', , , secret = ''] of vectors)
+      expect([secret, isSecret(secret, prefix)]).toEqual([secret, true])
+    const stored = pepperedHash(vectors[1]?.[3] ?? '', Buffer.from('p'.repeat(32)))
+    expect(read('docs/identity.md')).toContain(stored.toString('hex'))
+  })
+
+  it('of prices are what the code makes of them', () => {
+    const prices = rowsUnder('docs/money.md', '## Vectors').filter(
+      (cells) => cells.length === 3 && cells.every((cell) => /^\d+$/.test(cell)),
+    )
+    expect(prices).toHaveLength(5)
+    for (const [fee = '', usd = '', micros = ''] of prices) {
+      const cost = priceOf(wei(BigInt(fee)), ethRate(parseDecimal18(usd) ?? 0n))
+      expect([fee, String(microsUp(cost))]).toEqual([fee, micros])
+    }
+    expect(formatEth(wei(8_420_000_000_000_000n))).toBe('0.00842')
+  })
+})
