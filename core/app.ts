@@ -4,7 +4,7 @@ import { createAllowancesModule } from './allowances/module.ts'
 import { createBooksModule } from './books/module.ts'
 import type { CoreConfig } from './config.ts'
 import { createIdentityModule } from './identity/module.ts'
-import { createKeysModule } from './keys/module.ts'
+import { createKeysModule, keyCredentials } from './keys/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
 import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
@@ -13,7 +13,7 @@ import { type Platform, type ProcessDeps, openPlatform } from './platform/platfo
 import { startUpkeep } from './platform/upkeep.ts'
 import { startGrpcServer } from './rpc/server.ts'
 import { createSignerModule } from './signer/module.ts'
-import { createTokensModule } from './tokens/module.ts'
+import { createTokensModule, tokenCredentials } from './tokens/module.ts'
 import { createUsageModule } from './usage/module.ts'
 
 const drainMs = 2_500
@@ -70,7 +70,10 @@ function createModules(platform: Platform, config: CoreConfig) {
   const ledger = createLedger()
   const backend = add(createBackendModule(platform, { config: config.backend }))
   const plans = add(createPlansModule(platform, { ledger }))
-  const identity = add(createIdentityModule(platform, { config: config.identity, plans, backend }))
+  const credentialIssuers = [keyCredentials, tokenCredentials]
+  const identity = add(
+    createIdentityModule(platform, { config: config.identity, plans, backend, credentialIssuers }),
+  )
   const { users } = identity
   const metering = add(
     createMeteringModule(platform, { config: config.metering, backend, ledger, users }),

@@ -37,7 +37,12 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
   const plans = createPlans({ ledger })
   // The collector writes to the outbox what a backend is to get; core delivers it.
   const emitter = config.backend.name === 'openmeter' ? createEmitter() : undefined
-  const users = createUsers({ ...shared, plans, emitCustomer: emitter?.emitCustomer })
+  const users = createUsers({
+    ...shared,
+    plans,
+    credentialIssuers: [],
+    emitCustomer: emitter?.emitCustomer,
+  })
   const metering = createMetering({
     ...shared,
     config: config.metering,

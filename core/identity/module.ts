@@ -12,64 +12,71 @@ import { grpcService } from '../rpc/serve.ts'
 import { createAccounts } from './accounts/accounts.ts'
 import { createAccountsRpc } from './accounts/rpc.ts'
 import { createApps } from './apps/apps.ts'
+import { type Clients, createClients } from './apps/clients.ts'
 import { createManagement } from './apps/management.ts'
-import { createManagementRpc } from './apps/management-rpc.ts'
+import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
+import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
 import { createMembers } from './members/members.ts'
-import { createIdentityRpc } from './rpc.ts'
+import type { CredentialIssuer } from './types.ts'
+import { createUsersRpc } from './users/rpc.ts'
 import { createUsers } from './users/users.ts'
 
 export interface IdentityOthers {
   readonly config: IdentityConfig
   readonly plans: Plans
   readonly backend: BackendApi
+  /** The domains whose credentials end with their user or app, in the order in which they lock their rows. */
+  readonly credentialIssuers: readonly CredentialIssuer[]
 }
 
 /** Apps with their clients, end users, and the accounts and members of the dashboard. */
-export function createIdentityModule(
-  platform: Platform,
-  { config, plans, backend }: IdentityOthers,
-) {
-  const { pool, now, log, secrets, idempotency, invalidations } = platform
-  const { revocationBoundSeconds, publicUrl, issuer, defaultSignerUrl } = platform.config
-  const { starterUsdMicros, secretOverlapSeconds } = config
-  const apps = createApps({ pool, plans, secrets, now })
+export function createIdentityModule(platform: Platform, others: IdentityOthers) {
+  const { config, plans, backend, credentialIssuers } = others
+  const { pool, now, log, secrets, invalidations } = platform
+  const { revocationBoundSeconds } = platform.config
+  const clients = createClients({ ...config, pool, secrets, now })
   const accounts = createAccounts({ pool, now, idleSeconds: config.sessionIdleSeconds })
   const emitCustomer = backend.emitter?.emitCustomer
-  const users = createUsers({ pool, plans, invalidations, log, now, emitCustomer })
-  const { appService, callerService, userService } = createIdentityRpc({
-    apps,
-    users,
-    starterUsdMicros,
-    revocationBoundSeconds,
-    requireMetering: backend.requireMetering,
-  })
-  const { managementService } = createManagementRpc({
-    apps,
-    management: createManagement({
-      pool,
-      secrets,
-      idempotency,
-      invalidations,
-      secretOverlapSeconds,
-      now,
-    }),
-    members: createMembers({ pool, now }),
-    starterUsdMicros,
-    routing: { publicUrl, issuer, defaultDmzUrl: defaultSignerUrl },
-  })
+  const ending = { invalidations, credentialIssuers }
+  const users = createUsers({ ...ending, pool, plans, log, now, emitCustomer })
+  const { userService } = createUsersRpc({ users, revocationBoundSeconds })
+  const { callerService } = createCallersRpc(backend)
+  const { accountService } = createAccountsRpc({ accounts })
+  const { appService, managementService } = createAppServices(platform, others, clients)
 
   return {
-    api: { apps, accounts, users },
+    api: { clients, accounts, users },
     services: [
       grpcService(AppServiceService, appService),
       grpcService(CallerServiceService, callerService),
       grpcService(UserServiceService, userService),
-      grpcService(AccountServiceService, createAccountsRpc({ accounts }).accountService),
+      grpcService(AccountServiceService, accountService),
       grpcService(ManagementServiceService, managementService),
     ],
-    upkeep: [accounts.forgetEnded],
+    upkeep: [accounts.deleteExpired],
   }
 }
 
 export type IdentityApi = ReturnType<typeof createIdentityModule>['api']
+
+function createAppServices(
+  platform: Platform,
+  { config: { starterUsdMicros }, plans, credentialIssuers }: IdentityOthers,
+  clients: Clients,
+) {
+  const { pool, now, secrets, idempotency, invalidations, config } = platform
+  const { publicUrl, issuer, defaultSignerUrl } = config
+  const ending = { invalidations, credentialIssuers }
+  const apps = createApps({ pool, plans, secrets, now })
+  return {
+    ...createAppsRpc({ apps, clients, starterUsdMicros }),
+    ...createManagementRpc({
+      apps,
+      management: createManagement({ ...ending, pool, clients, idempotency, now }),
+      members: createMembers({ pool, now }),
+      starterUsdMicros,
+      routing: { publicUrl, issuer, defaultDmzUrl: defaultSignerUrl },
+    }),
+  }
+}

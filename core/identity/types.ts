@@ -1,7 +1,8 @@
-import type { AppId, ClientId, ExternalUserId, UserId } from '../platform/ids.ts'
+import type { Db } from '../lib/sql.ts'
+import type { AppId, ExternalUserId, UserId } from '../platform/ids.ts'
 
 export const userStates = ['active', 'inactive'] as const
-/** active -> inactive (deactivation, credentials end) -> active (explicit only; no credential comes back). */
+/** active -> inactive (deactivation, which ends credentials) -> active (by request only; no credential comes back). */
 export type UserState = (typeof userStates)[number]
 
 export interface User {
@@ -16,7 +17,7 @@ export interface User {
   readonly deactivatedAt: Date | null
 }
 
-/** What a caller wants changed: absent means as it is. */
+/** Changes of a user. What is absent stays as it is. */
 export interface UserChange {
   readonly externalUserId: ExternalUserId
   /** null clears it. */
@@ -24,21 +25,11 @@ export interface UserChange {
   readonly status?: UserState
 }
 
-export interface App {
-  readonly id: AppId
-  readonly clientId: ClientId
-  readonly m2mClientId: string
-  readonly name: string
-  readonly createdAt: Date
+/**
+ * A domain that issues credentials. Identity ends them through these functions, in the transaction that deactivates their
+ * user or deletes their app (decision 15). Both return the ids under which caches elsewhere know the credentials.
+ */
+export interface CredentialIssuer {
+  readonly endOfUser: (db: Db, user: { appId: AppId; id: UserId }, at: Date) => Promise<string[]>
+  readonly endOfApp: (db: Db, app: AppId, at: Date) => Promise<string[]>
 }
-
-/** Decision 18. */
-export const publicScopes = ['openid', 'sign:job'] as const
-
-export const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code'
-/** Grant types (RFC 7591 section 2) that each kind of client may have. */
-export const publicGrants = ['authorization_code', 'refresh_token', deviceGrant] as const
-export const m2mGrants = [
-  'client_credentials',
-  'urn:ietf:params:oauth:grant-type:token-exchange',
-] as const

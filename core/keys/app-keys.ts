@@ -3,18 +3,17 @@ import { audit } from '../platform/audit.ts'
 import type { MemberCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
-import { isUuid, newKeyId } from '../platform/ids.ts'
+import { type AppId, isUuid } from '../platform/ids.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
-import { newSecret, pepperedHash } from '../lib/crypto.ts'
+import { pepperedHash } from '../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import type { Context } from '../rpc/serve.ts'
-import * as store from './app-store.ts'
-import { cleanLabel, keyPrefix, parseKey } from './service.ts'
+import { cleanLabel, newKey, parseKey } from './secret.ts'
+import * as store from './store.ts'
 
 const activeKeysMax = 100
-const shownDigits = 6
 const refLength = 32
 
 export interface AppKeysDeps {
@@ -22,7 +21,7 @@ export interface AppKeysDeps {
   readonly secrets: Secrets
   readonly idempotency: Idempotency
   readonly invalidations: Invalidations
-  /** Keys the opaque names of subscriptions, so that they stay the same while peppers come and go. */
+  /** The key of the opaque names of subscriptions, which stay the same when peppers are rotated. */
   readonly sealingKey: Buffer
   readonly now: Now
 }
@@ -33,7 +32,7 @@ export interface NewAppKey {
   readonly idempotencyKey: string | undefined
 }
 
-/** App-level keys: they belong to no user, so they are exchanged for nothing; and what any key is worth. */
+/** Keys of apps, which belong to no user and cannot be exchanged for tokens, and the validation of keys of both kinds. */
 export function createAppKeys({
   pool,
   secrets,
@@ -42,7 +41,7 @@ export function createAppKeys({
   sealingKey,
   now,
 }: AppKeysDeps) {
-  /** NOT_FOUND for a subscription that is not the app's. */
+  /** NOT_FOUND for a subscription of another app, CONFLICT when the app has too many keys. */
   async function create(caller: MemberCaller, request: NewAppKey, context: Context) {
     const label = request.label === null ? null : cleanLabel(request.label)
     const { subscriptionId } = request
@@ -54,27 +53,19 @@ export function createAppKeys({
       },
       async (db) => {
         await store.lockAppKeys(db, caller.appId)
-        if (
-          subscriptionId !== null &&
-          !(
-            isUuid(subscriptionId) &&
-            (await store.hasSubscription(db, caller.appId, subscriptionId))
-          )
-        ) {
-          throw new DomainError('NOT_FOUND', 'the app has no such subscription')
-        }
-        if ((await store.countActive(db, caller.appId)) >= activeKeysMax) {
+        await requireSubscription(db, caller.appId, subscriptionId)
+        if ((await store.countAppKeys(db, caller.appId)) >= activeKeysMax) {
           throw new DomainError(
             'CONFLICT',
             `an app may have ${activeKeysMax} active keys of its own; revoke one first`,
           )
         }
         const at = now()
-        const secret = newSecret(keyPrefix)
-        const key = { id: newKeyId(), prefix: secret.slice(0, keyPrefix.length + shownDigits) }
+        const { secret, ...key } = newKey()
         await store.insertKey(db, {
           ...key,
           appId: caller.appId,
+          userId: null,
           ...secrets.store(secret),
           label,
           subscriptionId,
@@ -91,18 +82,24 @@ export function createAppKeys({
     )
   }
 
+  async function requireSubscription(db: Db, app: AppId, id: string | null): Promise<void> {
+    if (id === null) return
+    if (!isUuid(id) || !(await store.hasSubscription(db, app, id)))
+      throw new DomainError('NOT_FOUND', 'the app has no such subscription')
+  }
+
   async function list(
     caller: MemberCaller,
     { after, limit }: { after: Cursor | null; limit: number },
   ) {
-    return page(await store.listKeys(pool, { appId: caller.appId, after, limit }), limit)
+    return page(await store.listAppKeys(pool, { appId: caller.appId, after, limit }), limit)
   }
 
-  /** Ends a key at once; twice keeps the first instant. NOT_FOUND for a key that is not the app's own. */
+  /** Revokes a key. NOT_FOUND for a key that is not the app's own. Returns the instant of its first revocation. */
   async function revoke(caller: MemberCaller, id: string, context: Context): Promise<Date> {
     const revokedAt = await tx(pool, async (db) => {
       const instant = isUuid(id)
-        ? await store.revokeKey(db, { appId: caller.appId, id, at: now() })
+        ? await store.revokeKey(db, { appId: caller.appId, userId: null, id, at: now() })
         : null
       if (!instant) throw new DomainError('NOT_FOUND', 'the app has no such key')
       await note(db, { caller, context, action: 'api_key_revoked' }, id)
@@ -112,22 +109,22 @@ export function createAppKeys({
     return revokedAt
   }
 
-  /** What a key of either kind is worth. TOKEN_INVALID for one that does not work, whatever the cause. */
-  async function validate(presented: string) {
-    const parsed = parseKey(presented)
-    const found = parsed && (await store.findValid(pool, secrets.candidates(parsed.secret), now()))
-    if (!parsed || !found || (parsed.clientId !== null && parsed.clientId !== found.client_id)) {
+  /** What a key of either kind stands for. TOKEN_INVALID for a key that is not valid, without the cause. */
+  async function validate(credential: string) {
+    const parsed = parseKey(credential)
+    const key = parsed && (await store.findValidKey(pool, secrets.candidates(parsed.secret), now()))
+    if (!parsed || !key || (parsed.clientId !== null && parsed.clientId !== key.client_id)) {
       throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
     }
     return {
-      clientId: found.client_id,
-      userId: found.user_id ?? undefined,
-      externalUserId: found.external_user_id ?? undefined,
-      planId: found.plan_id ?? undefined,
-      // Plans name no bundles, so every capability is open.
+      clientId: key.client_id,
+      userId: key.user_id ?? undefined,
+      externalUserId: key.external_user_id ?? undefined,
+      planId: key.plan_id ?? undefined,
+      // Plans name no bundles, so every capability is allowed.
       capabilities: ['*'],
       subscriptionRef:
-        found.subscription_id === null ? undefined : subscriptionRef(found.subscription_id),
+        key.subscription_id === null ? undefined : subscriptionRef(key.subscription_id),
     }
   }
 

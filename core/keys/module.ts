@@ -1,10 +1,18 @@
 import { KeyServiceService } from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import type { IdentityApi } from '../identity/module.ts'
+import type { CredentialIssuer } from '../identity/types.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAppKeys } from './app-keys.ts'
+import { createKeys } from './keys.ts'
 import { createKeysRpc } from './rpc.ts'
-import { createKeys } from './service.ts'
+import { revokeKeysOfApp, revokeKeysOfUser } from './store.ts'
+
+/** Ends keys with their user or app. Identity is created before keys, so this stands on its own. */
+export const keyCredentials: CredentialIssuer = {
+  endOfUser: revokeKeysOfUser,
+  endOfApp: revokeKeysOfApp,
+}
 
 /** API keys of end users, and keys of apps. */
 export function createKeysModule(

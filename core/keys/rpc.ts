@@ -1,29 +1,29 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
-import { actorOf, m2m, member, serviceCaller } from '../rpc/callers.ts'
+import { Scope } from '../../proto/scopes.ts'
+import { m2m, member, serviceCaller, actorOf } from '../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../platform/cursor.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { addSeconds } from '../lib/time.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { AppKeys } from './app-keys.ts'
-import type { AppKey } from './app-store.ts'
-import type { Keys } from './service.ts'
-import type { Key } from './types.ts'
+import type { Keys } from './keys.ts'
+import type { Key } from './store.ts'
 
 export interface KeysRpcDeps {
   readonly keys: Keys
   readonly appKeys: AppKeys
-  /** How long caches elsewhere may hold a permission after it ended. */
+  /** How long caches elsewhere may still allow what has ended. */
   readonly revocationBoundSeconds: number
 }
 
 export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpcDeps) {
-  const ended = (revokedAt: Date) => ({
+  const toRevocation = (revokedAt: Date) => ({
     revokedAt: revokedAt.toISOString(),
     effectiveBy: addSeconds(revokedAt, revocationBoundSeconds).toISOString(),
   })
 
   const keyService: Handlers<pb.KeyServiceServer> = {
-    createKey: rpc(m2m('users:write'), async (request: pb.CreateKeyRequest, caller, context) =>
+    createKey: rpc(m2m(Scope.usersWrite), async (request: pb.CreateKeyRequest, caller, context) =>
       keys.create(
         caller,
         {
@@ -34,7 +34,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
         actorOf(caller, context),
       ),
     ),
-    listKeys: rpc(m2m('users:write'), async (request: pb.ListKeysRequest, caller) => {
+    listKeys: rpc(m2m(Scope.usersWrite), async (request: pb.ListKeysRequest, caller) => {
       const { items, nextCursor } = await keys.list(caller, {
         externalUserId: request.externalUserId,
         after: parseCursor(request.cursor),
@@ -42,8 +42,8 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
       })
       return { keys: items.map(render), nextCursor }
     }),
-    revokeKey: rpc(m2m('users:write'), async (request: pb.RevokeKeyRequest, caller, context) => {
-      return ended(await keys.revoke(caller, request, actorOf(caller, context)))
+    revokeKey: rpc(m2m(Scope.usersWrite), async (request: pb.RevokeKeyRequest, caller, context) => {
+      return toRevocation(await keys.revoke(caller, request, actorOf(caller, context)))
     }),
     createAppKey: rpc(member('edit'), async (request: pb.CreateAppKeyRequest, caller, context) =>
       appKeys.create(
@@ -64,7 +64,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
       return { keys: items.map(renderAppKey), nextCursor }
     }),
     revokeAppKey: rpc(member('edit'), async (request: pb.RevokeAppKeyRequest, caller, context) =>
-      ended(await appKeys.revoke(caller, request.keyId, context)),
+      toRevocation(await appKeys.revoke(caller, request.keyId, context)),
     ),
     validateKey: rpc(serviceCaller(), async (request: pb.ValidateKeyRequest) =>
       appKeys.validate(request.key),
@@ -83,7 +83,7 @@ const render = (key: Key) => ({
   label: key.label ?? undefined,
 })
 
-const renderAppKey = (key: AppKey) => ({
+const renderAppKey = (key: Key) => ({
   ...render(key),
   subscriptionId: key.subscriptionId ?? undefined,
 })

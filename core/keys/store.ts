@@ -2,6 +2,7 @@ import type { Cursor } from '../platform/cursor.ts'
 import {
   type AppId,
   type ClientId,
+  type ExternalUserId,
   type KeyId,
   type UserId,
   appId,
@@ -10,32 +11,40 @@ import {
   keyId,
   userId,
 } from '../platform/ids.ts'
-import { type Db, many, maybeOne, prepared, sql } from '../lib/sql.ts'
-import type { Key, KeyOwner, KeyState } from './types.ts'
+import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
 
-interface KeyRow {
-  id: string
-  label: string | null
-  prefix: string
-  status: KeyState
-  created_at: Date
-  last_used_at: Date | null
-  revoked_at: Date | null
+/** active -> revoked; a revoked key stays revoked. */
+export type KeyState = 'active' | 'revoked'
+
+/** A key of a user or, without a user, of an app. */
+export interface Key {
+  readonly id: KeyId
+  readonly label: string | null
+  /** The start of the secret, by which people recognise the key. */
+  readonly prefix: string
+  readonly status: KeyState
+  readonly subscriptionId: string | null
+  readonly createdAt: Date
+  readonly lastUsedAt: Date | null
+  readonly revokedAt: Date | null
 }
 
-const fromRow = (row: KeyRow): Key => ({
-  id: keyId(row.id),
-  label: row.label,
-  prefix: row.prefix,
-  status: row.status,
-  createdAt: row.created_at,
-  lastUsedAt: row.last_used_at,
-  revokedAt: row.revoked_at,
-})
+/** The user that a key belongs to. */
+export interface KeyOwner {
+  readonly keyId: KeyId
+  readonly appId: AppId
+  readonly clientId: ClientId
+  readonly userId: UserId
+  readonly externalUserId: ExternalUserId
+  readonly tokensValidAfter: Date | null
+  readonly publicScopes: readonly string[]
+}
 
 export interface NewKey {
   readonly appId: AppId
-  readonly userId: UserId
+  /** Null for a key of the app itself. */
+  readonly userId: UserId | null
+  readonly subscriptionId: string | null
   readonly id: KeyId
   readonly hash: Buffer
   readonly pepperId: string
@@ -46,34 +55,80 @@ export interface NewKey {
 
 export async function insertKey(db: Db, key: NewKey): Promise<void> {
   await db.query(sql`
-    insert into api_keys (app_id, id, user_id, secret_hash, pepper_id, label, prefix, status, created_at)
-    values (${key.appId}, ${key.id}, ${key.userId}, ${key.hash}, ${key.pepperId}, ${key.label}, ${key.prefix},
-            'active', ${key.at})`)
+    insert into api_keys (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, status, created_at)
+    values (${key.appId}, ${key.id}, ${key.userId}, ${key.subscriptionId}, ${key.hash}, ${key.pepperId}, ${key.label},
+            ${key.prefix}, 'active', ${key.at})`)
 }
 
-/** How many keys a user has that still work. The user's row must be locked for the count to hold. */
-export async function countActive(db: Db, app: AppId, user: UserId): Promise<number> {
-  const row = await maybeOne<{ count: number }>(
+/** How many active keys a user has. Exact only while the user's row is locked. */
+export async function countUserKeys(db: Db, app: AppId, user: UserId): Promise<number> {
+  const { count } = await one<{ count: number }>(
     db,
     sql`
     select count(*)::int as count from api_keys where app_id = ${app} and user_id = ${user} and status = 'active'`,
   )
-  return row?.count ?? 0
+  return count
 }
+
+/** Until the transaction ends, no other transaction counts and adds keys of the app itself. */
+export async function lockAppKeys(db: Db, app: AppId): Promise<void> {
+  await db.query(sql`select pg_advisory_xact_lock(hashtextextended(${`app keys ${app}`}, 0))`)
+}
+
+/** How many active keys the app itself has. Exact only after `lockAppKeys`. */
+export async function countAppKeys(db: Db, app: AppId): Promise<number> {
+  const { count } = await one<{ count: number }>(
+    db,
+    sql`
+    select count(*)::int as count from api_keys where app_id = ${app} and user_id is null and status = 'active'`,
+  )
+  return count
+}
+
+export async function hasSubscription(db: Db, app: AppId, id: string): Promise<boolean> {
+  return (
+    (await maybeOne(db, sql`select id from subscriptions where app_id = ${app} and id = ${id}`)) !==
+    null
+  )
+}
+
+interface KeyRow {
+  id: string
+  label: string | null
+  prefix: string
+  status: KeyState
+  subscription_id: string | null
+  created_at: Date
+  last_used_at: Date | null
+  revoked_at: Date | null
+}
+
+const fromRow = (row: KeyRow): Key => ({
+  id: keyId(row.id),
+  label: row.label,
+  prefix: row.prefix,
+  status: row.status,
+  subscriptionId: row.subscription_id,
+  createdAt: row.created_at,
+  lastUsedAt: row.last_used_at,
+  revokedAt: row.revoked_at,
+})
 
 export interface KeyFilter {
   readonly appId: AppId
-  readonly userId: UserId
   readonly after: Cursor | null
   readonly limit: number
 }
 
-/** One row more than `limit` when there is more. */
-export async function listKeys(db: Db, filter: KeyFilter): Promise<Key[]> {
+/** The keys of a user in order of creation; one row more than `limit` when there are more. */
+export async function listUserKeys(
+  db: Db,
+  filter: KeyFilter & { readonly userId: UserId },
+): Promise<Key[]> {
   const rows = await many<KeyRow>(
     db,
     sql`
-    select id, label, prefix, status, created_at, last_used_at, revoked_at
+    select id, label, prefix, status, subscription_id, created_at, last_used_at, revoked_at
     from api_keys
     where app_id = ${filter.appId} and user_id = ${filter.userId}
       and (${filter.after?.id ?? null}::uuid is null
@@ -84,10 +139,29 @@ export async function listKeys(db: Db, filter: KeyFilter): Promise<Key[]> {
   return rows.map(fromRow)
 }
 
-/** The instant of the revocation, the first one when it was revoked before; null when there is no such key. */
+/** The keys of the app itself in order of creation; one row more than `limit` when there are more. */
+export async function listAppKeys(db: Db, filter: KeyFilter): Promise<Key[]> {
+  const rows = await many<KeyRow>(
+    db,
+    sql`
+    select id, label, prefix, status, subscription_id, created_at, last_used_at, revoked_at
+    from api_keys
+    where app_id = ${filter.appId} and user_id is null
+      and (${filter.after?.id ?? null}::uuid is null
+           or (created_at, id) > (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
+    order by created_at, id
+    limit ${filter.limit + 1}`,
+  )
+  return rows.map(fromRow)
+}
+
+/**
+ * Revokes a key of that user or, with a null user, of the app itself. Returns the instant of its first revocation; null
+ * when there is no such key.
+ */
 export async function revokeKey(
   db: Db,
-  key: { appId: AppId; userId: UserId; id: string; at: Date },
+  key: { appId: AppId; userId: UserId | null; id: string; at: Date },
 ): Promise<Date | null> {
   const row = await maybeOne<{ revoked_at: Date }>(
     db,
@@ -95,10 +169,40 @@ export async function revokeKey(
     update api_keys
     set status = 'revoked', revoked_at = coalesce(revoked_at, ${key.at}),
         revoked_reason = coalesce(revoked_reason, 'requested')
-    where app_id = ${key.appId} and user_id = ${key.userId} and id = ${key.id}
+    where app_id = ${key.appId} and user_id is not distinct from ${key.userId}::uuid and id = ${key.id}
     returning revoked_at`,
   )
   return row?.revoked_at ?? null
+}
+
+/** Revokes every active key of a user that is deactivated. Returns their ids. */
+export async function revokeKeysOfUser(
+  db: Db,
+  user: { appId: AppId; id: UserId },
+  at: Date,
+): Promise<string[]> {
+  const rows = await many<{ id: string }>(
+    db,
+    sql`
+    update api_keys
+    set status = 'revoked', revoked_at = ${at}, revoked_reason = 'user_deactivated'
+    where app_id = ${user.appId} and user_id = ${user.id} and status = 'active'
+    returning id`,
+  )
+  return rows.map((row) => row.id)
+}
+
+/** Revokes every active key of an app that is deleted, and of its users. Returns their ids. */
+export async function revokeKeysOfApp(db: Db, app: AppId, at: Date): Promise<string[]> {
+  const rows = await many<{ id: string }>(
+    db,
+    sql`
+    update api_keys
+    set status = 'revoked', revoked_at = ${at}, revoked_reason = 'app_deleted'
+    where app_id = ${app} and status = 'active'
+    returning id`,
+  )
+  return rows.map((row) => row.id)
 }
 
 interface OwnerRow {
@@ -113,7 +217,12 @@ interface OwnerRow {
   stale: boolean
 }
 
-/** The owners of the working keys with these hashes, whose users are active. Notes each use at most once a minute. */
+const useNotedMs = 60_000
+
+/**
+ * The owners of the active keys with these hashes, where user and app are active. Records each use of a key, at most once
+ * a minute.
+ */
 export async function findOwners(
   db: Db,
   hashes: readonly Buffer[],
@@ -125,7 +234,7 @@ export async function findOwners(
       'key-owners',
       sql`
     select k.secret_hash, k.id, k.app_id, c.client_id, c.scopes, k.user_id, u.external_user_id, u.tokens_valid_after,
-           k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - 60_000)} as stale
+           k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - useNotedMs)} as stale
     from api_keys k
     join end_users u on u.app_id = k.app_id and u.id = k.user_id and u.status = 'active'
     join clients c on c.app_id = k.app_id and c.kind = 'public'
@@ -155,7 +264,7 @@ const toOwner = (row: OwnerRow, clientId: ClientId): KeyOwner => ({
   publicScopes: row.scopes,
 })
 
-// In the order of ids: two batches that note the same keys never wait for each other in a circle.
+// Locks in the order of ids, so that two batches with the same keys cannot deadlock.
 async function noteUses(
   db: Db,
   keys: readonly { app_id: string; id: string }[],
@@ -175,4 +284,41 @@ async function noteUses(
     where k.app_id = noted.app_id and k.id = noted.id`,
     ),
   )
+}
+
+export interface ValidKeyRow {
+  app_id: string
+  id: string
+  client_id: string
+  user_id: string | null
+  external_user_id: string | null
+  plan_id: string | null
+  subscription_id: string | null
+  stale: boolean
+}
+
+/**
+ * The active key with one of these hashes, of a user or of an app, with the subscription of its user or the one that it
+ * was created for. Records the use, at most once a minute.
+ */
+export async function findValidKey(
+  db: Db,
+  hashes: readonly Buffer[],
+  at: Date,
+): Promise<ValidKeyRow | null> {
+  const row = await maybeOne<ValidKeyRow>(
+    db,
+    sql`
+    select k.app_id, k.id, c.client_id, k.user_id, u.external_user_id, s.plan_id, s.id as subscription_id,
+           k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - useNotedMs)} as stale
+    from api_keys k
+    join apps a on a.id = k.app_id and a.status = 'active'
+    join clients c on c.app_id = k.app_id and c.kind = 'public'
+    left join end_users u on u.app_id = k.app_id and u.id = k.user_id
+    left join subscriptions s on s.app_id = k.app_id and s.status = 'active'
+      and (s.user_id = k.user_id or (k.user_id is null and s.id = k.subscription_id))
+    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active' and (k.user_id is null or u.status = 'active')`,
+  )
+  if (row?.stale) await noteUses(db, [row], at)
+  return row
 }

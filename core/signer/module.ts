@@ -1,7 +1,7 @@
 import { SignerServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
-import type { Keys } from '../keys/service.ts'
+import type { Keys } from '../keys/keys.ts'
 import type { MeteringApi } from '../metering/module.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'

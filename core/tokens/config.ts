@@ -1,5 +1,4 @@
 import type { EnvReader } from '../lib/env.ts'
-import { type GrantsConfig, readGrantsConfig } from './grants/config.ts'
 import { type SigningAlgorithm, signingAlgorithms } from './types.ts'
 
 export interface TokensConfig {
@@ -9,10 +8,29 @@ export interface TokensConfig {
   /** 0: signing keys are rotated by command only. */
   readonly signingKeyRotationDays: number
   readonly authorizationCodeTtlSeconds: number
-  readonly grants: GrantsConfig
+  readonly signer: SignerConfig
+  readonly device: DeviceConfig
+  readonly login: LoginConfig
+  /** Refuses signer sessions to users without anything left to spend. */
+  readonly enforceAllowance: boolean
 }
 
-/** Declares and reads the settings of the issuer and of every way to get a token. */
+interface SignerConfig {
+  readonly ttlSeconds: number
+  readonly sessionTtlSeconds: number
+}
+
+interface DeviceConfig {
+  readonly ttlSeconds: number
+  readonly intervalSeconds: number
+}
+
+interface LoginConfig {
+  readonly ttlSeconds: number
+  readonly refreshTtlSeconds: number
+}
+
+/** Declares and reads the settings of the issuer and of every way to get a token (decision 10). */
 export const readTokensConfig = (env: EnvReader): TokensConfig => ({
   alg: env.choice('TOKEN_ALG', {
     fallback: 'RS256',
@@ -31,6 +49,14 @@ export const readTokensConfig = (env: EnvReader): TokensConfig => ({
     max: 86_400,
     meaning: 'Lifetime of a machine JWT.',
   }),
+  ...readRotation(env),
+  signer: readSigner(env),
+  device: readDevice(env),
+  login: readLogin(env),
+  enforceAllowance: readEnforceAllowance(env),
+})
+
+const readRotation = (env: EnvReader) => ({
   signingKeyRotationDays: env.integer('SIGNING_KEY_ROTATION_DAYS', {
     fallback: '90',
     min: 0,
@@ -43,5 +69,56 @@ export const readTokensConfig = (env: EnvReader): TokensConfig => ({
     max: 600,
     meaning: 'Lifetime of an authorization code.',
   }),
-  grants: readGrantsConfig(env),
 })
+
+const readSigner = (env: EnvReader): SignerConfig => ({
+  ttlSeconds: env.integer('SIGNER_TOKEN_TTL_SECONDS', {
+    fallback: '300',
+    min: 30,
+    max: 3_600,
+    meaning: 'Lifetime of a signer JWT.',
+  }),
+  sessionTtlSeconds: env.integer('SIGNER_SESSION_TTL_SECONDS', {
+    fallback: '86400',
+    min: 60,
+    max: 7_776_000,
+    meaning: 'Lifetime of an opaque signer session.',
+  }),
+})
+
+const readDevice = (env: EnvReader): DeviceConfig => ({
+  ttlSeconds: env.integer('DEVICE_CODE_TTL_SECONDS', {
+    fallback: '600',
+    min: 60,
+    max: 3_600,
+    meaning: 'Lifetime of a device code.',
+  }),
+  intervalSeconds: env.integer('DEVICE_POLL_SECONDS', {
+    fallback: '5',
+    min: 1,
+    max: 60,
+    meaning: 'Seconds that a device waits between two polls, to begin with.',
+  }),
+})
+
+const readLogin = (env: EnvReader): LoginConfig => ({
+  ttlSeconds: env.integer('LOGIN_TOKEN_TTL_SECONDS', {
+    fallback: '3600',
+    min: 60,
+    max: 86_400,
+    meaning: 'Lifetime of the access and ID tokens of a login.',
+  }),
+  refreshTtlSeconds: env.integer('REFRESH_TOKEN_TTL_SECONDS', {
+    fallback: '2592000',
+    min: 3_600,
+    max: 31_536_000,
+    meaning: 'How long a login can be refreshed, counted from the login.',
+  }),
+})
+
+const readEnforceAllowance = (env: EnvReader): boolean =>
+  env.choice('ENFORCE_ALLOWANCE_ON_EXCHANGE', {
+    fallback: 'false',
+    of: ['true', 'false'],
+    meaning: 'Whether a signer session is refused with 402 when nothing is left to spend.',
+  }) === 'true'

@@ -4,22 +4,65 @@ import { GrantServiceService } from '../../proto/gen/ts-proto/tollgate/tokens/v1
 import { TokenServiceService } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import type { Allowances } from '../allowances/service.ts'
 import type { IdentityApi } from '../identity/module.ts'
-import type { Keys } from '../keys/service.ts'
+import type { CredentialIssuer } from '../identity/types.ts'
+import type { Keys } from '../keys/keys.ts'
+import { addSeconds } from '../lib/time.ts'
 import type { Platform } from '../platform/platform.ts'
 import type { Authenticator } from '../rpc/callers.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { TokensConfig } from './config.ts'
-import { createGrants } from './grants/service.ts'
-import { createJwts } from './issuer/jwt.ts'
+import { createDevices } from './devices/devices.ts'
+import { createDevicesRpc } from './devices/rpc.ts'
+import { deleteDevicesOfApp, deleteExpiredDevices } from './devices/store.ts'
+import { createAuthorizationCodeGrant } from './grants/authorization-code.ts'
+import { createClientCredentialsGrant } from './grants/client-credentials.ts'
+import { createDeviceCodeGrant } from './grants/device-code.ts'
+import { createDeviceTokenExchange } from './grants/device-token.ts'
+import { createExchangeAudit } from './grants/exchange-audit.ts'
+import { createRefreshTokenGrant } from './grants/refresh-token.ts'
+import { createGrantsRpc } from './grants/rpc.ts'
+import { createSignerTokens } from './grants/signer-token.ts'
+import { createTokenExchange } from './grants/token-exchange.ts'
+import { type Jwts, createJwts } from './issuer/jwt.ts'
 import { createKeyRotation } from './issuer/rotation.ts'
 import { createSigningKeys } from './issuer/signing-keys.ts'
 import { createAuthorizations } from './login/authorization.ts'
 import { createLogouts } from './login/logout.ts'
 import { createAuthorizationRpc } from './login/rpc.ts'
+import {
+  deleteExpiredCodes,
+  deleteExpiredFamilies,
+  endFamiliesOfApp,
+  endFamiliesOfUser,
+} from './login/store.ts'
+import { createTokenFamilies } from './login/token-families.ts'
+import { createIntrospection } from './revocation/introspection.ts'
+import { createRevocation } from './revocation/revocation.ts'
+import { deleteExpiredRevocations } from './revocation/store.ts'
 import { createTokensRpc } from './rpc.ts'
-import { createTokens } from './service.ts'
 import { createSignerSessions } from './sessions/signer-sessions.ts'
+import {
+  deleteExpiredSessions,
+  revokeSessionsOfApp,
+  revokeSessionsOfUser,
+} from './sessions/store.ts'
 import { createSubjects } from './subjects.ts'
+import { createUserTokens } from './user-tokens.ts'
+
+/** Ends logins, signer sessions and devices with their user or app. Identity is created before tokens, so this stands on its own. */
+export const tokenCredentials: CredentialIssuer = {
+  async endOfUser(db, user, at) {
+    await endFamiliesOfUser(db, user, at)
+    return revokeSessionsOfUser(db, user, at)
+  },
+  async endOfApp(db, app, at) {
+    await revokeSessionsOfApp(db, app, at)
+    await endFamiliesOfApp(db, app, at)
+    await deleteDevicesOfApp(db, app)
+    // No ids: caches elsewhere drop the sessions of a deleted app at their own time limit.
+    return []
+  },
+}
 
 export interface TokensOthers {
   readonly config: TokensConfig
@@ -29,12 +72,49 @@ export interface TokensOthers {
 }
 
 /** The OAuth issuer: signing keys, JWTs, every grant type, logins, devices and signer sessions. */
-export function createTokensModule(
-  platform: Platform,
-  { config, identity: { apps, accounts, users }, allowances, keys }: TokensOthers,
+export function createTokensModule(platform: Platform, others: TokensOthers) {
+  const { clients, accounts, users } = others.identity
+  const { signingKeys, rotation, jwts } = createIssuer(platform, others.config)
+  const parts = createParts(platform, others, jwts)
+  const { subjects, sessions } = parts
+  const { clientCredentials, grantService } = createGrants(platform, others, parts)
+  const userTokens = createUserTokens({ ...parts, ttlSeconds: others.config.userTtlSeconds })
+  const { tokenService } = createTokensRpc({ userTokens, clientCredentials, signingKeys, rotation })
+  const { deviceService } = createDevicesRpc({ ...parts, accountBySession: accounts.bySession })
+  const codeTtlSeconds = others.config.authorizationCodeTtlSeconds
+  const { authorizationService } = createAuthorizationRpc({
+    authorizations: createAuthorizations({ ...parts, accounts, codeTtlSeconds }),
+    logouts: createLogouts({ ...parts, signingKeys, users }),
+  })
+
+  const authenticator: Authenticator = {
+    m2mByBasic: clients.authenticate,
+    m2mByToken: subjects.m2mByToken,
+    userByToken: subjects.userByToken,
+    accountBySession: accounts.bySession,
+    memberOf: accounts.memberOf,
+  }
+
+  return {
+    api: { authenticator, isVoidToken: jwts.isVoidToken, sessions },
+    services: [
+      grpcService(TokenServiceService, tokenService),
+      grpcService(GrantServiceService, grantService),
+      grpcService(DeviceServiceService, deviceService),
+      grpcService(AuthorizationServiceService, authorizationService),
+    ],
+    lifecycle: { prepare: signingKeys.prepare },
+    upkeep: [...deletions(platform), rotation.tend],
+  }
+}
+
+export type TokensApi = ReturnType<typeof createTokensModule>['api']
+
+/** The signing keys, their rotation, and the JWTs signed with them. */
+function createIssuer(
+  { pool, now, config: { issuer, sealingKey } }: Platform,
+  config: TokensConfig,
 ) {
-  const { pool, log, now, secrets, invalidations } = platform
-  const { issuer, sealingKey, revocationBoundSeconds, defaultSignerUrl } = platform.config
   const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.alg, now })
   const rotation = createKeyRotation({
     pool,
@@ -43,76 +123,70 @@ export function createTokensModule(
     everyDays: config.signingKeyRotationDays,
     now,
   })
-  const jwts = createJwts({ issuer, signingKeys, pool, now })
-  const subjects = createSubjects({ jwts, apps, users })
-  const tokens = createTokens({ ...config, jwts, subjects, apps, users, keys })
-  const sessions = createSignerSessions({
-    pool,
-    users,
-    secrets,
-    invalidations,
-    ttlSeconds: config.grants.sessionTtlSeconds,
-    now,
-  })
-  const authorizations = createAuthorizations({
-    pool,
-    issuer,
-    accounts,
-    users,
-    codeTtlSeconds: config.authorizationCodeTtlSeconds,
-    now,
-  })
-  const grants = createGrants({
-    config: config.grants,
-    invalidations,
-    defaultSignerUrl,
-    pool,
-    jwts,
-    subjects,
-    users,
-    keys,
-    sessions,
-    allowances,
-    accountBySession: accounts.bySession,
-    revocationBoundSeconds,
-    log,
-    now,
-  })
-  const { authorizationService } = createAuthorizationRpc({
-    authorizations,
-    logouts: createLogouts({ pool, issuer, signingKeys, users }),
-  })
+  return { signingKeys, rotation, jwts: createJwts({ issuer, signingKeys, pool, now }) }
+}
 
-  const authenticator: Authenticator = {
-    m2mByBasic: apps.authenticate,
-    m2mByToken: tokens.m2mByToken,
-    userByToken: tokens.userByToken,
-    accountBySession: accounts.bySession,
-    memberOf: accounts.memberOf,
-  }
+/** A retired signing key stays published as long as the longest-lived token that it may have signed. */
+const longestTtl = ({ userTtlSeconds, machineTtlSeconds, login, signer }: TokensConfig): number =>
+  Math.max(userTtlSeconds, machineTtlSeconds, login.ttlSeconds, signer.ttlSeconds)
 
+/** What several grant types share. */
+function createParts(
+  { pool, now, secrets, invalidations, config: { issuer, defaultSignerUrl } }: Platform,
+  { config, identity: { clients, accounts, users }, allowances, keys }: TokensOthers,
+  jwts: Jwts,
+) {
+  const { signer, login, device, enforceAllowance } = config
+  const base = { pool, now, invalidations, issuer, jwts, clients, users, keys }
   return {
-    api: {
-      authenticator,
-      isVoidToken: jwts.isVoidToken,
-      sessions,
-    },
-    services: [
-      grpcService(
-        TokenServiceService,
-        createTokensRpc({ tokens, signingKeys, rotation }).tokenService,
-      ),
-      grpcService(GrantServiceService, grants.grantService),
-      grpcService(DeviceServiceService, grants.deviceService),
-      grpcService(AuthorizationServiceService, authorizationService),
-    ],
-    lifecycle: { prepare: signingKeys.prepare },
-    upkeep: [authorizations.forgetEnded, grants.forgetEnded, rotation.tend],
+    ...base,
+    subjects: createSubjects(base),
+    sessions: createSignerSessions({ ...base, secrets, ttlSeconds: signer.sessionTtlSeconds }),
+    families: createTokenFamilies({ ...base, ...login, findAccount: accounts.find }),
+    devices: createDevices({ ...base, ...device }),
+    signerTokens: createSignerTokens({
+      ...base,
+      allowances,
+      ttlSeconds: signer.ttlSeconds,
+      enforceAllowance,
+      defaultSignerUrl,
+    }),
   }
 }
 
-export type TokensApi = ReturnType<typeof createTokensModule>['api']
+/** Every OAuth grant, and what happens to tokens after they were issued. */
+function createGrants(
+  { pool, log, now, config: { revocationBoundSeconds } }: Platform,
+  { config: { machineTtlSeconds: ttlSeconds } }: TokensOthers,
+  parts: ReturnType<typeof createParts>,
+) {
+  const deps = { ...parts, exchangeAudit: createExchangeAudit({ pool, log, now }) }
+  const clientCredentials = createClientCredentialsGrant({ ...deps, ttlSeconds })
+  const { grantService } = createGrantsRpc({
+    ...parts,
+    authorizationCode: createAuthorizationCodeGrant(deps),
+    clientCredentials,
+    deviceCode: createDeviceCodeGrant(deps),
+    deviceToken: createDeviceTokenExchange(deps),
+    refreshToken: createRefreshTokenGrant(deps),
+    tokenExchange: createTokenExchange(deps),
+    introspection: createIntrospection(deps),
+    revocation: createRevocation(deps),
+    revocationBoundSeconds,
+  })
+  return { clientCredentials, grantService }
+}
 
-/** A retired signing key stays published as long as the longest-lived token that it may have signed. */
-const longestTtl = ({ userTtlSeconds, machineTtlSeconds, grants }: TokensConfig): number =>
-  Math.max(userTtlSeconds, machineTtlSeconds, grants.loginTtlSeconds, grants.signerTtlSeconds)
+const keptSeconds = 86_400
+
+/** Upkeep: deletes what expired more than a day ago. Until then a second use of a code or a token is recognised. */
+function deletions({ pool, now }: Platform) {
+  const stores = [
+    deleteExpiredCodes,
+    deleteExpiredDevices,
+    deleteExpiredFamilies,
+    deleteExpiredRevocations,
+    deleteExpiredSessions,
+  ]
+  return stores.map((deleteExpired) => () => deleteExpired(pool, addSeconds(now(), -keptSeconds)))
+}

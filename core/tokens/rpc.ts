@@ -1,4 +1,5 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import { Scope } from '../../proto/scopes.ts'
 import {
   type M2mCaller,
   serviceCaller,
@@ -10,27 +11,34 @@ import {
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import { batchedRpc } from '../rpc/batched.ts'
 import type { KeyRotation } from './issuer/rotation.ts'
-import type { Tokens } from './service.ts'
+import type { ClientCredentialsGrant } from './grants/client-credentials.ts'
+import type { UserTokens } from './user-tokens.ts'
 import type { SigningKeys } from './issuer/signing-keys.ts'
 
 interface TokensRpcDeps {
-  readonly tokens: Tokens
+  readonly userTokens: UserTokens
+  readonly clientCredentials: ClientCredentialsGrant
   readonly signingKeys: SigningKeys
   readonly rotation: KeyRotation
 }
 
-export function createTokensRpc({ tokens, signingKeys, rotation }: TokensRpcDeps) {
-  const minter = m2m('users:token')
+export function createTokensRpc({
+  userTokens,
+  clientCredentials,
+  signingKeys,
+  rotation,
+}: TokensRpcDeps) {
+  const minter = m2m(Scope.usersToken)
   const mint = ({ externalUserId, scope }: pb.MintUserTokenRequest, caller: M2mCaller) =>
-    tokens.mintUser(caller, externalUserId, scope)
+    userTokens.mint(caller, externalUserId, scope)
   const tokenService: Handlers<pb.TokenServiceServer> = {
     issueMachineToken: rpc(oauthClient(), async (request: pb.IssueMachineTokenRequest, caller) =>
-      tokens.issueMachine(caller, request.scope),
+      clientCredentials.issueMachineToken(caller, request.scope),
     ),
     mintUserToken: rpc(minter, mint),
     mintUserTokens: batchedRpc('tollgate.tokens.v1.TokenService/MintUserToken', minter, mint),
     exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller) =>
-      tokens.exchangeApiKey(caller.token, request.clientId, request.scope),
+      userTokens.exchangeApiKey(caller.token, request.clientId, request.scope),
     ),
     getJwks: rpc(serviceCaller(), async (_request: pb.GetJwksRequest) => ({
       keys: (await signingKeys.jwks()).map((jwk) => ({

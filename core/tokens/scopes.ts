@@ -7,8 +7,8 @@ const maxLength = 1_000
 export const splitScopes = (text: string): string[] => [...new Set(text.split(' ').filter(Boolean))]
 
 /**
- * What is granted of what was requested: all of it or SCOPE_INVALID; `fallback` as far as it is grantable when
- * nothing was requested (RFC 6749 section 3.3).
+ * The scopes of a new token (RFC 6749 section 3.3): all that are requested, or SCOPE_INVALID. Without a request those of
+ * `fallback` that are grantable.
  */
 export function chooseScopes(
   requested: string | undefined,
@@ -23,10 +23,10 @@ export function chooseScopes(
     throw new DomainError('REQUEST_INVALID', 'scope must name at least one scope, or be left out')
   const refused = scopes.find((scope) => !syntax.test(scope) || !grantable.includes(scope))
   if (refused !== undefined) {
-    const shown = syntax.test(refused) ? ` ${refused.slice(0, 64)}` : ''
+    const named = syntax.test(refused) ? ` ${refused.slice(0, 64)}` : ''
     throw new DomainError(
       'SCOPE_INVALID',
-      `the scope${shown} may not be granted here; choose from: ${grantable.join(' ')}`,
+      `the scope${named} may not be granted here; choose from: ${grantable.join(' ')}`,
     )
   }
   return scopes.join(' ')

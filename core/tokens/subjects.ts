@@ -1,45 +1,45 @@
-import type { UserCaller } from '../rpc/callers.ts'
-import type { Apps } from '../identity/apps/apps.ts'
-import type { Users } from '../identity/users/users.ts'
+import type { Clients } from '../identity/apps/clients.ts'
 import type { User } from '../identity/types.ts'
-import { appId, isClientId, isUuid, userId } from '../platform/ids.ts'
+import type { Users } from '../identity/users/users.ts'
+import type { Db } from '../lib/sql.ts'
 import { secondsOf } from '../lib/time.ts'
+import { appId, isUuid, userId } from '../platform/ids.ts'
+import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
 import { type Jwts, type VerifiedJwt, invalidToken } from './issuer/jwt.ts'
 
 export interface SubjectsDeps {
   readonly jwts: Jwts
-  readonly apps: Apps
+  readonly clients: Pick<Clients, 'findM2m' | 'findPublic'>
   readonly users: Users
 }
 
-/** A live token together with the active user it was issued for. */
+/** A valid token together with the active user that it was issued for. */
 export interface UserToken {
   readonly jwt: VerifiedJwt
   readonly user: User
   readonly caller: UserCaller
 }
 
-/** For whom a token stands now: its user may have been deactivated since. */
-export function createSubjects({ jwts, apps, users }: SubjectsDeps) {
-  /** TOKEN_INVALID unless `token` is a live user JWT of an active user. */
+/** The users and clients that tokens stand for, as they are now: they may have been deactivated since the token was issued. */
+export function createSubjects({ jwts, clients, users }: SubjectsDeps) {
+  /** TOKEN_INVALID unless `token` is a valid user JWT of an active user. */
   const userToken = async (token: string): Promise<UserToken> =>
-    ofUser(await jwts.verify(token, ['user']))
+    ofJwt(await jwts.verify(token, ['user']))
 
-  /** TOKEN_INVALID when the user behind a user or signer JWT is not active, or voided it. */
-  async function ofUser(jwt: VerifiedJwt): Promise<UserToken> {
-    const { clientId } = jwt
-    const client = isClientId(clientId) ? await apps.findPublic(clientId) : null
-    const user = client ? await userOf(jwt, client.app_id) : null
+  /** The user behind a user or signer JWT. TOKEN_INVALID when it is not active, or a deactivation voided the token. */
+  async function ofJwt(jwt: VerifiedJwt): Promise<UserToken> {
+    const client = await clients.findPublic(jwt.clientId)
+    const user = client ? await userOf(jwt, client.appId) : null
     const validAfter = user?.tokensValidAfter ?? null
-    const voided = validAfter !== null && jwt.iat < secondsOf(validAfter)
-    if (!isClientId(clientId) || !user || user.status !== 'active' || voided) throw invalidToken()
+    const isVoided = validAfter !== null && jwt.iat < secondsOf(validAfter)
+    if (!client || user?.status !== 'active' || isVoided) throw invalidToken()
     return {
       jwt,
       user,
       caller: {
         kind: 'user',
         appId: user.appId,
-        clientId,
+        clientId: client.clientId,
         userId: user.id,
         externalUserId: user.externalUserId,
         scopes: jwt.scopes,
@@ -47,13 +47,37 @@ export function createSubjects({ jwts, apps, users }: SubjectsDeps) {
     }
   }
 
-  // A signer JWT's subject is the integrator's id, a user JWT's is ours (decision 9).
-  async function userOf(jwt: VerifiedJwt, app: string): Promise<User | null> {
-    if (jwt.use === 'signer') return users.get(appId(app), jwt.sub).catch(() => null)
-    return isUuid(jwt.sub) ? users.findById(appId(app), userId(jwt.sub)) : null
+  // The subject of a signer JWT is the integrator's id, that of a user JWT is ours (decision 9).
+  async function userOf(jwt: VerifiedJwt, app: User['appId']): Promise<User | null> {
+    if (jwt.use === 'signer') return users.get(app, jwt.sub).catch(() => null)
+    return isUuid(jwt.sub) ? users.findById(app, userId(jwt.sub)) : null
   }
 
-  return { userToken, ofUser }
+  /**
+   * The active user of a code or an opaque token that was issued at `issuedAt`; null when a deactivation has voided it.
+   * Reads inside the transaction `db`.
+   */
+  async function findUser(
+    db: Db,
+    subject: { appId: string; userId: string; issuedAt: Date },
+  ): Promise<User | null> {
+    const user = await users.findActive(db, appId(subject.appId), userId(subject.userId))
+    const isVoided = user?.tokensValidAfter && user.tokensValidAfter > subject.issuedAt
+    return isVoided ? null : user
+  }
+
+  /** The user that a user JWT was issued for. TOKEN_INVALID as `userToken`. */
+  const userByToken = async (token: string): Promise<UserCaller> => (await userToken(token)).caller
+
+  /** The M2M client that a machine token was issued to, with the scopes that both have. TOKEN_INVALID otherwise. */
+  async function m2mByToken(token: string): Promise<M2mCaller> {
+    const jwt = await jwts.verify(token, ['machine'])
+    const caller = await clients.findM2m(jwt.clientId)
+    if (!caller) throw invalidToken()
+    return { ...caller, scopes: caller.scopes.filter((scope) => jwt.scopes.includes(scope)) }
+  }
+
+  return { userToken, ofJwt, findUser, userByToken, m2mByToken }
 }
 
 export type Subjects = ReturnType<typeof createSubjects>

@@ -3,7 +3,6 @@ import { createAllowances } from '../../core/allowances/service.ts'
 import type { M2mCaller } from '../../core/rpc/callers.ts'
 import { createIdempotency } from '../../core/platform/idempotency.ts'
 import { createApps } from '../../core/identity/apps/apps.ts'
-import { publicScopes } from '../../core/identity/types.ts'
 import { createUsers } from '../../core/identity/users/users.ts'
 import { type UserId, externalUserId, isClientId, isM2mClientId } from '../../core/platform/ids.ts'
 import { createInvalidations } from '../../core/platform/invalidations.ts'
@@ -20,7 +19,7 @@ import type { EventSource } from '../../core/metering/types.ts'
 import { createPlans } from '../../core/plans/service.ts'
 import { createSecrets } from '../../core/platform/secrets.ts'
 import { createUsage } from '../../core/usage/service.ts'
-import { m2mScopes } from '../../proto/scopes.ts'
+import { m2mScopes, publicScopes } from '../../proto/scopes.ts'
 
 const statementTimeoutMs = 10_000
 // More than any run can spend: what is measured is charging, not refusing.
@@ -43,7 +42,7 @@ export function wireCore(url: string) {
     byId: new Map([['bench', Buffer.alloc(32, 1)]]),
   })
   const apps = createApps({ pool, plans, secrets, now })
-  const users = createUsers({ pool, plans, invalidations, log, now })
+  const users = createUsers({ pool, plans, invalidations, credentialIssuers: [], log, now })
   const usage = createUsage({ pool, users, now })
   const idempotency = createIdempotency({ pool, sealingKey: Buffer.alloc(32, 1), now })
   const allowances = createAllowances({

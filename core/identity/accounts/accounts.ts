@@ -6,18 +6,19 @@ import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
-import * as store from './store.ts'
 import { limitConcurrency } from '../../lib/concurrency.ts'
+import { parseEmail } from '../input.ts'
+import * as store from './store.ts'
 
 export interface AccountsDeps {
   readonly pool: Pool
   readonly now: Now
-  /** A session nobody uses for so long is over. */
+  /** A session that is not used for so long has ended. */
   readonly idleSeconds: number
 }
 
 const daySeconds = 86_400
-/** However much it is used, a session ends after this. */
+/** A session ends after this, however much it is used. */
 const absoluteSeconds = 90 * daySeconds
 const resetSeconds = 3_600
 const touchEveryMs = 60_000
@@ -31,23 +32,26 @@ export interface LiveSession {
   readonly expiresAt: Date
 }
 
-/** Dashboard people and their server-side sessions (decision 16). Tokens are kept as SHA-256 hashes only. */
+/** Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens are stored as SHA-256 hashes. */
 export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
-  // argon2 takes 19 MiB and a thread of four: a crowd must neither fill the memory nor starve the rest.
-  const limited = limitConcurrency({ running: 2, waiting: 64 })
+  // argon2 takes 19 MiB and one of four threads: many logins must neither fill the memory nor starve other work.
+  const runLimited = limitConcurrency({ running: 2, waiting: 64 })
 
   /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
   async function logIn(email: string, password: string) {
-    const found = email.length > 320 ? null : await store.findByEmail(pool, email.trim())
-    // What is longer than any password can be is not worth hashing.
-    const stored = password.length > passwordMax ? null : (found?.passwordHash ?? null)
-    const matches = await limited(() => passwordMatches(password.slice(0, passwordMax), stored))
-    if (!found || !matches)
+    const account = email.length > 320 ? null : await store.findByEmail(pool, email.trim())
+    // No password is longer than the maximum, so only that much is hashed.
+    const stored = password.length > passwordMax ? null : (account?.passwordHash ?? null)
+    const matches = await runLimited(() => passwordMatches(password.slice(0, passwordMax), stored))
+    if (!account || !matches)
       throw new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
-    return begin(found)
+    return begin(account)
   }
 
-  /** The account behind an outside provider's subject; a verified address leads to the account that has it. */
+  /**
+   * Logs in the account of an outside provider's subject. A new subject is linked to the account with its e-mail address,
+   * which is created when there is none. ACCESS_DENIED when the provider has not verified that address.
+   */
   async function logInWithIdentity(identity: {
     issuer: string
     subject: string
@@ -62,7 +66,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
     const email = parseEmail(identity.email)
     const at = now()
     const id = await tx(pool, async (db) => {
-      const made = await store.insertAccount(db, {
+      const inserted = await store.insertAccount(db, {
         id: accountId(uuidV7(at.getTime())),
         email,
         name: identity.name.slice(0, 100),
@@ -70,7 +74,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
         passwordHash: null,
         at,
       })
-      const account = made ?? (await store.findByEmail(db, email))
+      const account = inserted ?? (await store.findByEmail(db, email))
       if (!account) throw new Error('an account that exists cannot be found')
       return store.linkIdentity(db, {
         issuer: identity.issuer,
@@ -103,22 +107,23 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
 
   const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashOf(token))
 
-  /** The live session of that token; being used keeps it alive. TOKEN_INVALID when it is over. */
+  /** The session of that token, whose idle time starts again. TOKEN_INVALID when it has ended. */
   async function session(token: string): Promise<LiveSession> {
     const at = now()
     const tokenHash = hashOf(token)
-    const found = await store.findSession(pool, tokenHash, {
+    const stored = await store.findSession(pool, tokenHash, {
       at,
       idleSince: addSeconds(at, -idleSeconds),
     })
-    if (!found) throw new DomainError('TOKEN_INVALID', 'the session is over; log in again')
-    if (at.getTime() - found.lastSeenAt.getTime() >= touchEveryMs)
+    if (!stored) throw new DomainError('TOKEN_INVALID', 'the session is over; log in again')
+    if (at.getTime() - stored.lastSeenAt.getTime() >= touchEveryMs)
       await store.touchSession(pool, tokenHash, at)
     const idleEnd = addSeconds(at, idleSeconds)
-    const { account, csrfToken, authTime, expiresAt } = found
+    const { account, csrfToken, authTime, expiresAt } = stored
     return { account, csrfToken, authTime, expiresAt: idleEnd < expiresAt ? idleEnd : expiresAt }
   }
 
+  /** As `session`, as a caller. */
   async function bySession(token: string): Promise<AccountCaller> {
     const { account } = await session(token)
     return {
@@ -134,14 +139,17 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
     account: AccountCaller,
     clientId: ClientId,
   ): Promise<MemberCaller | null> {
-    const found = await store.findMembership(pool, account.accountId, clientId)
+    const membership = await store.findMembership(pool, account.accountId, clientId)
+    if (!membership) return null
     const role = account.isPlatformAdmin
       ? 'owner'
-      : roles.find((known): known is Role => known === found?.role)
-    return found && role ? { ...account, kind: 'member', appId: found.appId, clientId, role } : null
+      : roles.find((known): known is Role => known === membership.role)
+    return role ? { ...account, kind: 'member', appId: membership.appId, clientId, role } : null
   }
 
-  /** CONFLICT when the address is taken. Without a password one is chosen, and told once. */
+  const find = (id: string): Promise<store.Account | null> => store.findById(pool, id)
+
+  /** CONFLICT when another account has the address. Without a password one is chosen, and returned this once. */
   async function create(request: {
     email: string
     password: string | undefined
@@ -153,7 +161,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
     const name = parseName(request.name)
     const password =
       request.password === undefined ? newSecret('').slice(0, 20) : parsePassword(request.password)
-    const passwordHash = await limited(() => hashPassword(password))
+    const passwordHash = await runLimited(() => hashPassword(password))
     const account = await store.insertAccount(pool, {
       id: accountId(uuidV7(at.getTime())),
       email,
@@ -167,7 +175,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
     return { account, password: request.password === undefined ? password : undefined }
   }
 
-  /** A token that sets a new password, once, within the hour. NOT_FOUND for an unknown address: operators only. */
+  /** A token that sets a new password once, within an hour. NOT_FOUND for an unknown address: for operators only. */
   async function startReset(email: string): Promise<{ token: string; expiresAt: Date }> {
     const account = await store.findByEmail(pool, email.trim())
     if (!account) throw new DomainError('NOT_FOUND', 'there is no account with this e-mail address')
@@ -185,7 +193,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
 
   /** Sets the password and ends every session of the account. GRANT_INVALID for a token that is used or too old. */
   async function reset(token: string, password: string): Promise<void> {
-    const passwordHash = await limited(() => hashPassword(parsePassword(password)))
+    const passwordHash = await runLimited(() => hashPassword(parsePassword(password)))
     await tx(pool, async (db) => {
       const at = now()
       const account = await store.useReset(db, hashOf(token), at)
@@ -200,7 +208,7 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
     })
   }
 
-  const forgetEnded = (): Promise<void> => store.forgetEnded(pool, now())
+  const deleteExpired = (): Promise<void> => store.deleteExpired(pool, now())
 
   return {
     logIn,
@@ -209,10 +217,11 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
     session,
     bySession,
     memberOf,
+    find,
     create,
     startReset,
     reset,
-    forgetEnded,
+    deleteExpired,
   }
 }
 
@@ -220,7 +229,6 @@ export type Accounts = ReturnType<typeof createAccounts>
 
 const passwordMin = 12
 const passwordMax = 200
-const emailSyntax = /^[^\s@\p{Cc}]{1,64}@[^\s@\p{Cc}]{1,255}$/u
 
 function parsePassword(password: string): string {
   if (password.length >= passwordMin && password.length <= passwordMax) return password
@@ -228,12 +236,6 @@ function parsePassword(password: string): string {
     'REQUEST_INVALID',
     `the password must have ${passwordMin} to ${passwordMax} characters`,
   )
-}
-
-function parseEmail(text: string): string {
-  const email = text.trim()
-  if (emailSyntax.test(email)) return email
-  throw new DomainError('REQUEST_INVALID', 'email must be an e-mail address')
 }
 
 function parseName(text: string): string {

@@ -6,10 +6,10 @@ import type { Accounts, LiveSession } from './accounts.ts'
 export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
   const accountService: Handlers<pb.AccountServiceServer> = {
     logIn: rpc(serviceCaller(), async (request: pb.LogInRequest) =>
-      renderBegun(await accounts.logIn(request.email, request.password)),
+      renderLogin(await accounts.logIn(request.email, request.password)),
     ),
     logInWithIdentity: rpc(serviceCaller(), async (request: pb.LogInWithIdentityRequest) =>
-      renderBegun(await accounts.logInWithIdentity(request)),
+      renderLogin(await accounts.logInWithIdentity(request)),
     ),
     logOut: rpc(serviceCaller(), async (request: pb.LogOutRequest) => {
       await accounts.logOut(request.sessionToken)
@@ -38,7 +38,7 @@ export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
   return { accountService }
 }
 
-const renderBegun = ({ token, session }: { token: string; session: LiveSession }) => ({
+const renderLogin = ({ token, session }: { token: string; session: LiveSession }) => ({
   sessionToken: token,
   session: render(session),
 })

@@ -28,7 +28,7 @@ export interface NewAccount extends Account {
   readonly at: Date
 }
 
-/** The new account, or null when the address is taken. */
+/** The new account, or null when another one has the address. */
 export async function insertAccount(db: Db, account: NewAccount): Promise<Account | null> {
   const row = await maybeOne<AccountRow>(
     db,
@@ -37,6 +37,28 @@ export async function insertAccount(db: Db, account: NewAccount): Promise<Accoun
     values (${account.id}, ${account.email}, ${account.name}, ${account.isPlatformAdmin}, ${account.passwordHash}, ${account.at})
     on conflict (lower(email)) do nothing
     returning id, email, name, is_platform_admin`,
+  )
+  return row && fromRow(row)
+}
+
+/** The id of the account with that e-mail address, which is created when there is none. */
+export async function getOrInsertAccount(
+  db: Db,
+  account: { id: AccountId; email: string; passwordHash: string; at: Date },
+): Promise<{ id: AccountId; created: boolean }> {
+  const inserted = await insertAccount(db, { ...account, name: '', isPlatformAdmin: false })
+  if (inserted) return { id: inserted.id, created: true }
+  const { id } = await one<{ id: string }>(
+    db,
+    sql`select id from accounts where lower(email) = lower(${account.email})`,
+  )
+  return { id: accountId(id), created: false }
+}
+
+export async function findById(db: Db, id: string): Promise<Account | null> {
+  const row = await maybeOne<AccountRow>(
+    db,
+    sql`select id, email, name, is_platform_admin from accounts where id = ${id}`,
   )
   return row && fromRow(row)
 }
@@ -69,7 +91,7 @@ export async function findByIdentity(
   return row && fromRow(row)
 }
 
-/** Of two at once one wins; the account that the identity has afterwards. */
+/** Links an identity to an account. Returns the account that the identity has afterwards: of two concurrent links the first stays. */
 export async function linkIdentity(
   db: Db,
   link: { issuer: string; subject: string; accountId: AccountId; at: Date },
@@ -162,7 +184,7 @@ export async function insertReset(
     values (${reset.tokenHash}, ${reset.accountId}, ${reset.at}, ${reset.expiresAt})`)
 }
 
-/** Uses the token up; null when it is unknown, used or too old. Of two at once one gets it. */
+/** Marks the token as used. Null when it is unknown, used or too old: of two concurrent calls one gets the account. */
 export async function useReset(db: Db, tokenHash: Buffer, at: Date): Promise<AccountId | null> {
   const row = await maybeOne<{ account_id: string }>(
     db,
@@ -175,20 +197,20 @@ export async function useReset(db: Db, tokenHash: Buffer, at: Date): Promise<Acc
   return row && accountId(row.account_id)
 }
 
-/** The account's other links end with the one that was used. */
+/** Ends every reset token of the account that was not used. */
 export async function endResets(db: Db, account: AccountId, at: Date): Promise<void> {
   await db.query(
     sql`update password_resets set used_at = ${at} where account_id = ${account} and used_at is null`,
   )
 }
 
-/** Forgets sessions and links that nobody can use any more. */
-export async function forgetEnded(db: Db, at: Date): Promise<void> {
+/** Deletes expired sessions and reset tokens. */
+export async function deleteExpired(db: Db, at: Date): Promise<void> {
   await db.query(sql`delete from web_sessions where expires_at <= ${at}`)
   await db.query(sql`delete from password_resets where expires_at <= ${at}`)
 }
 
-/** The app of that public client and the account's role in it, null where there is none. */
+/** The app of a public client and the account's role in it. Null when there is no such app; a null role when it is no member. */
 export async function findMembership(
   db: Db,
   account: AccountId,

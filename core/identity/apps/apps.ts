@@ -1,26 +1,28 @@
-import { DomainError } from '../../../proto/errors.ts'
-import { m2mScopes } from '../../../proto/scopes.ts'
+import { m2mGrantTypes, publicGrantTypes } from '../../../proto/oauth.ts'
+import { m2mScopes, publicScopes } from '../../../proto/scopes.ts'
 import { audit } from '../../platform/audit.ts'
-import type { M2mCaller } from '../../rpc/callers.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import {
   type AccountId,
+  type AppId,
+  type ClientId,
+  type M2mClientId,
+  accountId,
   appId,
-  isClientId,
-  isM2mClientId,
   newAppId,
   newClientId,
   newM2mClientId,
 } from '../../platform/ids.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { UsdMicros } from '../../lib/money.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { createBatchLoader } from '../../lib/batch-loader.ts'
 import type { Plans } from '../../plans/service.ts'
 import { type Secrets, hashPassword } from '../../platform/secrets.ts'
-import * as store from '../store.ts'
-import { type App, m2mGrants, publicGrants, publicScopes } from '../types.ts'
+import { getOrInsertAccount } from '../accounts/store.ts'
+import { putMember } from '../members/store.ts'
+import { clientSecretPrefix } from './clients.ts'
+import * as store from './store.ts'
 
 export interface AppsDeps {
   readonly pool: Pool
@@ -31,25 +33,39 @@ export interface AppsDeps {
 
 export interface NewApp {
   readonly name: string
+  /** What the Starter plan includes. */
   readonly included: UsdMicros
+  /** The owner by e-mail address, when an operator creates the app. */
   readonly owner?: { readonly email: string; readonly password?: string }
-  /** The account that makes the app for itself and owns it. */
-  readonly madeBy?: { readonly accountId: AccountId; readonly correlationId: string }
+  /** The owner by account, when a person creates the app in the dashboard. */
+  readonly createdBy?: { readonly accountId: AccountId; readonly correlationId: string }
   readonly developerName?: string
   readonly websiteUrl?: string
 }
 
-export interface CreatedApp extends App {
-  /** Shown once. */
+export interface CreatedApp {
+  readonly id: AppId
+  readonly clientId: ClientId
+  readonly m2mClientId: M2mClientId
+  readonly name: string
+  readonly createdAt: Date
+  /** Only in this answer: the secret is stored as a hash. */
   readonly m2mClientSecret: string
   readonly ownerEmail?: string
-  /** Only when this call made the account and chose the password. Shown once. */
+  /** Only when this call created the account and chose its password. */
   readonly ownerPassword?: string
 }
 
-/** Apps with their two clients, and who a client is. */
+interface Owner {
+  readonly email: string
+  readonly password: string
+  readonly passwordHash: string
+  readonly isPasswordNew: boolean
+}
+
+/** Creates and lists apps. Each app has a public and an M2M client. */
 export function createApps({ pool, plans, secrets, now }: AppsDeps) {
-  /** An app, both clients, a secret, the Starter plan and the owner: all of it or nothing. */
+  /** Creates in one transaction the app, both clients, a client secret, the Starter plan and the owner. */
   async function create(request: NewApp): Promise<CreatedApp> {
     const at = now()
     const app = {
@@ -59,9 +75,8 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
       m2mClientId: newM2mClientId(),
       createdAt: at,
     }
-    const m2mClientSecret = newSecret('svc_cs_')
-    const chosen = request.owner?.password ?? newSecret('').slice(0, 20)
-    const passwordHash = request.owner ? await hashPassword(chosen) : ''
+    const m2mClientSecret = newSecret(clientSecretPrefix)
+    const owner = request.owner ? await prepareOwner(request.owner) : null
     return tx(pool, async (db) => {
       await store.insertApp(db, {
         ...app,
@@ -70,8 +85,8 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
         starterUsdMicros: request.included,
         publicScopes,
         m2mScopes,
-        publicGrants,
-        m2mGrants,
+        publicGrantTypes,
+        m2mGrantTypes,
         at,
       })
       await store.insertClientSecret(db, {
@@ -83,30 +98,16 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
       await plans.createStarter(db, { appId: app.id, included: request.included, at })
       await audit(db, {
         appId: app.id,
-        actor: request.madeBy?.accountId ?? 'operator',
+        actor: request.createdBy?.accountId ?? 'operator',
         action: 'app_created',
         status: 'success',
-        correlationId: request.madeBy?.correlationId,
+        correlationId: request.createdBy?.correlationId,
         at,
       })
-      if (request.madeBy)
-        await store.insertMember(db, {
-          appId: app.id,
-          accountId: request.madeBy.accountId,
-          role: 'owner',
-          at,
-        })
-      if (!request.owner) return { ...app, m2mClientSecret }
-      const { email, password } = request.owner
-      const account = await store.ensureAccount(db, {
-        id: uuidV7(at.getTime()),
-        email,
-        passwordHash,
-        at,
-      })
-      await store.insertMember(db, { appId: app.id, accountId: account.id, role: 'owner', at })
-      const shown = account.created && password === undefined ? { ownerPassword: chosen } : {}
-      return { ...app, m2mClientSecret, ownerEmail: email, ...shown }
+      const { accountId: creator } = request.createdBy ?? {}
+      if (creator) await putMember(db, { app: app.id, account: creator, role: 'owner', at })
+      const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at }) : {}
+      return { ...app, m2mClientSecret, ...ownerFields }
     })
   }
 
@@ -124,54 +125,28 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
     )
   }
 
-  const findM2mRows = createBatchLoader(async (ids: readonly string[]) => {
-    const found = Map.groupBy(
-      await store.findM2mClients(pool, [...new Set(ids)], now()),
-      (row) => row.client_id,
-    )
-    return (id) => found.get(id) ?? []
-  })
-
-  /** The M2M client whose secret is right. CREDENTIAL_INVALID otherwise, after the same work for unknown clients. */
-  async function authenticate(
-    pairs: readonly { id: string; secret: string }[],
-  ): Promise<M2mCaller> {
-    for (const { id, secret } of pairs) {
-      const rows = isM2mClientId(id) ? await findM2mRows(id) : []
-      const match = rows.find(
-        (row) =>
-          row.secret_hash !== null &&
-          row.pepper_id !== null &&
-          secrets.matches(secret, { hash: row.secret_hash, pepperId: row.pepper_id }),
-      )
-      if (rows.length === 0) secrets.store(secret)
-      if (match) return toCaller(match)
-    }
-    throw new DomainError('CREDENTIAL_INVALID', 'the client id or secret is wrong')
-  }
-
-  /** The M2M client a machine token names, as it stands now; null when it is gone. */
-  async function findM2m(clientId: string): Promise<M2mCaller | null> {
-    const [row] = await findM2mRows(clientId)
-    return row ? toCaller(row) : null
-  }
-
-  const findPublic = (clientId: string) => store.findPublicClient(pool, clientId)
-
-  return { create, list, authenticate, findM2m, findPublic }
+  return { create, list }
 }
 
 export type Apps = ReturnType<typeof createApps>
 
-function toCaller(row: store.M2mClientRow): M2mCaller {
-  if (!isClientId(row.public_client_id) || !isM2mClientId(row.client_id))
-    throw new Error('malformed client id in clients')
+/** The owner with a password, which is chosen here when the operator gave none. */
+async function prepareOwner(owner: { email: string; password?: string }): Promise<Owner> {
+  const password = owner.password ?? newSecret('').slice(0, 20)
   return {
-    kind: 'm2m',
-    appId: appId(row.app_id),
-    clientId: row.public_client_id,
-    m2mClientId: row.client_id,
-    scopes: row.scopes,
-    publicScopes: row.public_scopes,
+    email: owner.email,
+    password,
+    passwordHash: await hashPassword(password),
+    isPasswordNew: owner.password === undefined,
   }
+}
+
+/** Makes the account with the owner's address an owner of the app. */
+async function addOwner(db: Db, owner: Owner, { app, at }: { app: AppId; at: Date }) {
+  const { email, passwordHash } = owner
+  const id = accountId(uuidV7(at.getTime()))
+  const account = await getOrInsertAccount(db, { id, email, passwordHash, at })
+  await putMember(db, { app, account: account.id, role: 'owner', at })
+  const isShown = account.created && owner.isPasswordNew
+  return { ownerEmail: email, ...(isShown ? { ownerPassword: owner.password } : {}) }
 }

@@ -1,35 +1,33 @@
 import { DomainError } from '../../../proto/errors.ts'
+import { GrantType } from '../../../proto/oauth.ts'
 import { audit } from '../../platform/audit.ts'
 import type { AccountCaller, M2mCaller, MemberCaller } from '../../rpc/callers.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import type { Idempotency } from '../../platform/idempotency.ts'
 import { type AppId, isUuid } from '../../platform/ids.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
-import { newSecret, uuidV7 } from '../../lib/crypto.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import type { Secrets } from '../../platform/secrets.ts'
+import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
-import * as store from './management-store.ts'
-import { insertClientSecret } from '../store.ts'
-import { deviceGrant } from '../types.ts'
+import type { CredentialIssuer } from '../types.ts'
+import { type Clients, pickClient } from './clients.ts'
+import * as store from './store.ts'
 
-const liveSecretsMax = 5
 const domainsMax = 50
-/** Caches elsewhere are told of so many keys at once; the rest end with the caches' own time limit. */
-const announcedMax = 1_000
+/** The most credentials that one deletion invalidates in caches elsewhere. Others end with the caches' own time limit. */
+const invalidationsMax = 1_000
 
 export interface ManagementDeps {
   readonly pool: Pool
-  readonly secrets: Secrets
+  readonly clients: Pick<Clients, 'rotateSecret'>
   readonly idempotency: Idempotency
-  readonly invalidations: Invalidations
-  /** How long older secrets work beside a new one. */
-  readonly secretOverlapSeconds: number
+  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly credentialIssuers: readonly CredentialIssuer[]
   readonly now: Now
 }
 
-/** What an owner wants changed: absent means as it is. */
+/** Changes by an owner. What is absent stays as it is. */
 export type AppChange = Partial<Omit<store.AppRow, 'id' | 'status' | 'created_at'>>
 export type ClientChange = Partial<Omit<store.ClientRow, 'client_id' | 'kind' | 'has_secret'>>
 
@@ -40,13 +38,13 @@ export interface AppView {
   readonly domains: readonly store.DomainRow[]
 }
 
-/** What an app's people do with it. Each change stands in the audit log. */
+/** What the members of an app do with it. Each change has an entry in the audit log. */
 export function createManagement({
   pool,
-  secrets,
+  clients,
   idempotency,
   invalidations,
-  secretOverlapSeconds,
+  credentialIssuers,
   now,
 }: ManagementDeps) {
   async function listOwn(
@@ -68,8 +66,8 @@ export function createManagement({
   async function read(db: Db, app: AppId): Promise<AppView> {
     const row = await store.findApp(db, app)
     if (!row) throw noSuchApp()
-    const clients = await store.findClients(db, app, now())
-    const [publicClient, m2mClient] = [pick(clients, 'public'), pick(clients, 'm2m')]
+    const rows = await store.findClients(db, app, now())
+    const [publicClient, m2mClient] = [pickClient(rows, 'public'), pickClient(rows, 'm2m')]
     return { app: row, publicClient, m2mClient, domains: await store.listDomains(db, app) }
   }
 
@@ -79,9 +77,9 @@ export function createManagement({
     context: Context,
   ): Promise<AppView> {
     return tx(pool, async (db) => {
-      const app = await hold(db, caller.appId)
+      const app = await lock(db, caller.appId)
       const client = {
-        ...pick(await store.findClients(db, caller.appId, now()), 'public'),
+        ...pickClient(await store.findClients(db, caller.appId, now()), 'public'),
         ...change.client,
       }
       checkClient(client)
@@ -95,60 +93,44 @@ export function createManagement({
     })
   }
 
-  /** Ends the app: nobody finds it and no credential of it works. What it signed and owes stays on record. */
+  /** Deletes the app and ends every credential of it. Its tickets, ledger and audit log stay. */
   async function remove(caller: MemberCaller, context: Context): Promise<void> {
-    const keys = await tx(pool, async (db) => {
-      const app = await hold(db, caller.appId)
+    const { appId } = caller
+    const ids = await tx(pool, async (db) => {
+      const app = await lock(db, appId)
+      const at = now()
       await note(db, { caller, context, action: 'app_deleted' }, { name: app.name })
-      return store.endApp(db, caller.appId, now())
+      await store.deleteApp(db, appId, at)
+      const endedIds: string[] = []
+      for (const { endOfApp } of credentialIssuers)
+        endedIds.push(...(await endOfApp(db, appId, at)))
+      return endedIds
     })
     await Promise.all(
-      keys.slice(0, announcedMax).map((id) => invalidations.publish({ kind: 'key', id })),
+      ids.slice(0, invalidationsMax).map((id) => invalidations.publish({ kind: 'key', id })),
     )
   }
 
-  /** A new secret of the M2M client; the older ones end after the overlap, or now. */
+  /** A new secret of the M2M client; older ones expire after the overlap, or now. */
   async function rotateSecret(
     caller: MemberCaller,
     request: { revokeOld: boolean; idempotencyKey: string | undefined },
     context: Context,
   ) {
+    const { revokeOld } = request
     return idempotency.once(
       {
         scope: `${caller.clientId}:${caller.accountId}:secrets`,
         key: request.idempotencyKey,
-        body: { revokeOld: request.revokeOld },
+        body: { revokeOld },
       },
       async (db) => {
-        await hold(db, caller.appId)
-        const at = now()
-        const client = pick(await store.findClients(db, caller.appId, at), 'm2m')
-        const end = request.revokeOld ? at : addSeconds(at, secretOverlapSeconds)
-        await store.endSecrets(db, client.client_id, { at, end })
-        if ((await store.countLiveSecrets(db, client.client_id, at)) >= liveSecretsMax) {
-          throw new DomainError(
-            'CONFLICT',
-            `a client may have ${liveSecretsMax} secrets that work; revoke the old ones`,
-          )
-        }
-        const clientSecret = newSecret('svc_cs_')
-        await insertClientSecret(db, {
-          id: uuidV7(at.getTime()),
-          clientId: client.client_id,
-          ...secrets.store(clientSecret),
-          at,
-        })
-        await note(
-          db,
-          { caller, context, action: 'client_secret_rotated' },
-          { m2mClientId: client.client_id, revokeOld: request.revokeOld },
-        )
-        return {
-          m2mClientId: client.client_id,
-          clientSecret,
-          createdAt: at.toISOString(),
-          oldSecretsExpireAt: end.toISOString(),
-        }
+        await lock(db, caller.appId)
+        const secret = await clients.rotateSecret(db, caller.appId, { revokeOld })
+        const { m2mClientId } = secret
+        const entry = { caller, context, action: 'client_secret_rotated' }
+        await note(db, entry, { m2mClientId, revokeOld })
+        return secret
       },
     )
   }
@@ -156,34 +138,34 @@ export function createManagement({
   const listDomains = (caller: MemberCaller): Promise<store.DomainRow[]> =>
     store.listDomains(pool, caller.appId)
 
-  /** CONFLICT for an origin that the app has. */
+  /** CONFLICT for an origin that the app already has. */
   async function addDomain(
     caller: MemberCaller,
     origin: string,
     context: Context,
   ): Promise<store.DomainRow> {
     return tx(pool, async (db) => {
-      await hold(db, caller.appId)
+      await lock(db, caller.appId)
       const at = now()
-      const made = await store.insertDomain(db, caller.appId, {
+      const domain = await store.insertDomain(db, caller.appId, {
         id: uuidV7(at.getTime()),
         origin,
         at,
       })
-      if (!made) throw new DomainError('CONFLICT', `the app has the domain ${origin} already`)
+      if (!domain) throw new DomainError('CONFLICT', `the app has the domain ${origin} already`)
       const { length } = await store.listDomains(db, caller.appId)
       if (length > domainsMax)
         throw new DomainError('CONFLICT', `an app may have ${domainsMax} domains`)
       await note(db, { caller, context, action: 'domain_added' }, { origin })
-      return made
+      return domain
     })
   }
 
   async function removeDomain(caller: MemberCaller, id: string, context: Context): Promise<void> {
     await tx(pool, async (db) => {
-      const gone = isUuid(id) ? await store.deleteDomain(db, caller.appId, id) : null
-      if (!gone) throw new DomainError('NOT_FOUND', 'the app has no such domain')
-      await note(db, { caller, context, action: 'domain_removed' }, { origin: gone.origin })
+      const domain = isUuid(id) ? await store.deleteDomain(db, caller.appId, id) : null
+      if (!domain) throw new DomainError('NOT_FOUND', 'the app has no such domain')
+      await note(db, { caller, context, action: 'domain_removed' }, { origin: domain.origin })
     })
   }
 
@@ -201,7 +183,7 @@ export function createManagement({
     )
   }
 
-  async function hold(db: Db, app: AppId): Promise<store.AppRow> {
+  async function lock(db: Db, app: AppId): Promise<store.AppRow> {
     const row = await store.lockApp(db, app)
     if (!row) throw noSuchApp()
     return row
@@ -241,13 +223,7 @@ export type Management = ReturnType<typeof createManagement>
 
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
 
-function pick(clients: readonly store.ClientRow[], kind: 'public' | 'm2m'): store.ClientRow {
-  const found = clients.find((client) => client.kind === kind)
-  if (!found) throw new Error(`an app lacks its ${kind} client`)
-  return found
-}
-
-/** What only the whole client shows: a login by a third party needs to know where, and devices need their grant. */
+/** Rules between fields: third-party initiated logins of devices need an address and the device grant type. */
 function checkClient(client: store.ClientRow): void {
   if (!client.device_third_party_initiate_login) return
   if (client.initiate_login_uri === null) {
@@ -256,10 +232,10 @@ function checkClient(client: store.ClientRow): void {
       'deviceThirdPartyInitiateLogin needs an initiateLoginUri',
     )
   }
-  if (!client.grant_types.includes(deviceGrant)) {
+  if (!client.grant_types.includes(GrantType.deviceCode)) {
     throw new DomainError(
       'REQUEST_INVALID',
-      `deviceThirdPartyInitiateLogin needs the grant type ${deviceGrant}`,
+      `deviceThirdPartyInitiateLogin needs the grant type ${GrantType.deviceCode}`,
     )
   }
 }

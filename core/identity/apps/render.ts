@@ -1,6 +1,5 @@
 import type { AppView } from './management.ts'
-import type { AuditRow, ClientRow, DomainRow, OwnAppRow } from './management-store.ts'
-import type { MemberRow } from '../members/store.ts'
+import type { AuditRow, ClientRow, DomainRow, OwnAppRow } from './store.ts'
 
 export const ownApp = (row: OwnAppRow) => ({
   clientId: row.client_id,
@@ -45,14 +44,6 @@ const client = (row: ClientRow) => ({
 export const domain = (row: DomainRow) => ({
   id: row.id,
   origin: row.origin,
-  createdAt: row.created_at.toISOString(),
-})
-
-export const member = (row: MemberRow) => ({
-  accountId: row.account_id,
-  email: row.email,
-  name: row.name,
-  role: row.role,
   createdAt: row.created_at.toISOString(),
 })
 

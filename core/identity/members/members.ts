@@ -5,25 +5,26 @@ import { isUuid } from '../../platform/ids.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
-import * as apps from '../apps/management-store.ts'
+import { findByEmail } from '../accounts/store.ts'
+import { lockApp } from '../apps/store.ts'
 import * as store from './store.ts'
 
 const membersMax = 100
 
-/** Who may see and change an app. An app is never without an owner, and only an owner makes or unmakes one. */
+/** The people who may see and change an app. An app always has an owner, and only an owner may add or remove one. */
 export function createMembers({ pool, now }: { pool: Pool; now: Now }) {
   const list = (caller: MemberCaller): Promise<store.MemberRow[]> =>
     store.listMembers(pool, caller.appId)
 
-  /** Adds the account of that address, or changes its role. NOT_FOUND when nobody has the address. */
+  /** Adds the account of that address, or changes its role. NOT_FOUND when no account has the address. */
   async function put(
     caller: MemberCaller,
     request: { email: string; role: Role },
     context: Context,
   ) {
     return tx(pool, async (db) => {
-      await hold(db, caller)
-      const account = await store.findAccount(db, request.email.trim())
+      await lock(db, caller)
+      const account = await findByEmail(db, request.email.trim())
       if (!account)
         throw new DomainError(
           'NOT_FOUND',
@@ -50,7 +51,7 @@ export function createMembers({ pool, now }: { pool: Pool; now: Now }) {
 
   async function remove(caller: MemberCaller, account: string, context: Context): Promise<void> {
     await tx(pool, async (db) => {
-      await hold(db, caller)
+      await lock(db, caller)
       const before = isUuid(account) ? await store.findMember(db, caller.appId, account) : null
       if (!before) throw new DomainError('NOT_FOUND', 'the app has no such member')
       await allowChange(db, caller, { from: before.role, to: null })
@@ -63,9 +64,9 @@ export function createMembers({ pool, now }: { pool: Pool; now: Now }) {
     })
   }
 
-  // One change after another: two owners that leave at once must not both find the other still there.
-  async function hold(db: Db, caller: MemberCaller): Promise<void> {
-    if (!(await apps.lockApp(db, caller.appId)))
+  // Changes follow each other: of two owners that leave at the same time, neither may still count the other.
+  async function lock(db: Db, caller: MemberCaller): Promise<void> {
+    if (!(await lockApp(db, caller.appId)))
       throw new DomainError('NOT_FOUND', 'no such app for this credential')
   }
 

@@ -31,9 +31,6 @@ export const findMember = (db: Db, app: AppId, account: string): Promise<MemberR
     where m.app_id = ${app} and m.account_id = ${account}`,
   )
 
-export const findAccount = (db: Db, email: string): Promise<{ id: string } | null> =>
-  maybeOne<{ id: string }>(db, sql`select id from accounts where lower(email) = lower(${email})`)
-
 export async function countMembers(
   db: Db,
   app: AppId,

@@ -18,8 +18,8 @@ import type { Now } from '../../lib/time.ts'
 import { createBatchLoader } from '../../lib/batch-loader.ts'
 import type { EmitCustomer } from '../../metering/backend/emit.ts'
 import type { Plans } from '../../plans/service.ts'
-import * as store from '../store.ts'
-import type { User, UserChange, UserState } from '../types.ts'
+import * as store from './store.ts'
+import type { CredentialIssuer, User, UserChange, UserState } from '../types.ts'
 
 export interface UsersDeps {
   readonly pool: Pool
@@ -27,13 +27,22 @@ export interface UsersDeps {
   readonly invalidations: Pick<Invalidations, 'publish'>
   readonly log: Log
   readonly now: Now
-  /** Tells the metering backend, where there is one, of a new user. */
+  readonly credentialIssuers: readonly CredentialIssuer[]
+  /** Queues a new user for the metering backend, where there is one. */
   readonly emitCustomer?: EmitCustomer | undefined
 }
 
-/** End users of apps: provisioned, changed, ended; never deleted. */
-export function createUsers({ pool, plans, invalidations, log, now, emitCustomer }: UsersDeps) {
-  /** Creates the user with a Starter subscription, or changes what is named. Of two at once one creates. */
+/** End users of apps: provisioned, changed, deactivated; never deleted. */
+export function createUsers({
+  pool,
+  plans,
+  invalidations,
+  credentialIssuers,
+  log,
+  now,
+  emitCustomer,
+}: UsersDeps) {
+  /** Creates the user with a Starter subscription, or changes it. Of two concurrent calls one creates. */
   async function upsert(
     app: AppId,
     change: UserChange,
@@ -48,29 +57,29 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
       await note(db, { app, actor, action: 'app_user_upserted', user: user.user })
       return { ...user, created: created !== null }
     })
-    await announce(result.user, result.revoked)
+    await invalidate(result.user, result.revoked)
     return { user: result.user, created: result.created }
   }
 
-  /** Changes what is named. NOT_FOUND when there is no such user. */
+  /** Changes the user. NOT_FOUND when the app has no such user. */
   async function update(app: AppId, change: UserChange, actor: Actor): Promise<User> {
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, change)
       await note(db, { app, actor, action: 'app_user_updated', user: altered.user })
       return altered
     })
-    await announce(user, revoked)
+    await invalidate(user, revoked)
     return user
   }
 
-  /** Ends the user (decision 15): status, keys and earlier tokens in one transaction. Twice is once. */
+  /** Ends the user, its keys and its earlier tokens in one transaction (decision 15). A repetition changes nothing. */
   async function deactivate(app: AppId, external: ExternalUserId, actor: Actor): Promise<User> {
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, { externalUserId: external, status: 'inactive' })
       await note(db, { app, actor, action: 'app_user_deactivated', user: altered.user })
       return altered
     })
-    await announce(user, revoked)
+    await invalidate(user, revoked)
     return user
   }
 
@@ -101,22 +110,23 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     const user = await store.lockUser(db, app, change.externalUserId)
     if (!user) throw unknownUser()
     const at = now()
-    const next = moved(user, change.status, at)
+    const next = withStatus(user, change.status, at)
     const email = change.email === undefined ? user.email : change.email
     const ends = next.status === 'inactive' && user.status === 'active'
-    const revoked = ends
-      ? [
-          ...(await store.revokeUserKeys(db, user, at)),
-          ...(await store.endUserSessions(db, user, at)),
-        ]
-      : null
+    const revoked = ends ? await endCredentials(db, user, at) : null
     return { user: await store.updateUser(db, { ...next, email, updatedAt: at }), revoked }
   }
 
-  async function announce(user: User, revoked: string[] | null): Promise<void> {
+  async function endCredentials(db: Db, user: User, at: Date): Promise<string[]> {
+    const ids: string[] = []
+    for (const { endOfUser } of credentialIssuers) ids.push(...(await endOfUser(db, user, at)))
+    return ids
+  }
+
+  async function invalidate(user: User, revoked: string[] | null): Promise<void> {
     if (revoked === null || user.status === 'active') return
     log.info({ appId: user.appId, userId: user.id, keys: revoked.length }, 'user deactivated')
-    // All at once: a Redis that hangs costs one time-out, not one for each key.
+    // Concurrently: a Redis that hangs costs one time-out and not one for each key.
     await Promise.all([
       invalidations.publish({ kind: 'user', id: user.id }),
       ...revoked.map((id) => invalidations.publish({ kind: 'key', id })),
@@ -139,14 +149,14 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
   }
 
   const findByExternal = createBatchLoader(
-    async (asked: readonly { app: AppId; external: string }[]) => {
+    async (pairs: readonly { app: AppId; external: string }[]) => {
       const users = await store.findUsers(
         pool,
-        asked.map(({ app }) => app),
-        asked.map(({ external }) => external),
+        pairs.map(({ app }) => app),
+        pairs.map(({ external }) => external),
       )
-      const found = new Map(users.map((user) => [`${user.appId}:${user.externalUserId}`, user]))
-      return ({ app, external }) => found.get(`${app}:${external}`) ?? null
+      const byPair = new Map(users.map((user) => [`${user.appId}:${user.externalUserId}`, user]))
+      return ({ app, external }) => byPair.get(`${app}:${external}`) ?? null
     },
   )
 
@@ -159,18 +169,25 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     return user
   }
 
+  /** The user by our id. A user of an app that is not active reads as inactive. */
   const findById = (app: AppId, id: UserId): Promise<User | null> =>
     store.findUserById(pool, app, id)
 
-  /** As `get`, but an inactive user is not found either. */
+  /** The user by our id, when both the user and the app are active. Reads inside the transaction `db`. */
+  async function findActive(db: Db, app: AppId, id: UserId): Promise<User | null> {
+    const user = await store.findUserById(db, app, id)
+    return user?.status === 'active' ? user : null
+  }
+
+  /** As `get`, and NOT_FOUND for an inactive user too. */
   async function getActive(app: AppId, external: string): Promise<User> {
     const user = await get(app, external)
     if (user.status !== 'active') throw unknownUser()
     return user
   }
 
-  /** As `getActive`, and holds the user's row until the transaction ends. */
-  async function holdActive(db: Db, app: AppId, external: ExternalUserId): Promise<User> {
+  /** As `getActive`, and locks the user's row until the transaction ends. */
+  async function lockActive(db: Db, app: AppId, external: ExternalUserId): Promise<User> {
     const user = await store.lockUser(db, app, external)
     if (user?.status !== 'active') throw unknownUser()
     return user
@@ -187,14 +204,14 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
   }
 
   /**
-   * For each subject of a known app its user, provisioned with Starter when new: a signed ticket provisions.
-   * A subject of an unknown app is absent. Keyed by auth id.
+   * The users of subjects, by auth id. A user that a known app does not have yet is created with a Starter subscription,
+   * because a signed ticket provisions its user. Subjects of unknown apps are left out.
    */
   async function resolveSubjects(
     subjects: readonly { clientId: string; externalUserId: string }[],
   ): Promise<Map<string, { appId: AppId; userId: UserId }>> {
     const resolved = new Map<string, { appId: AppId; userId: UserId }>()
-    // What cannot be an id is nobody's, and may hold what Postgres does not take as text.
+    // Text that cannot be an id belongs to no user, and may hold characters that Postgres refuses.
     const possible = subjects.filter(
       (subject) => isClientId(subject.clientId) && subjectProblem(subject.externalUserId) === null,
     )
@@ -217,27 +234,38 @@ export function createUsers({ pool, plans, invalidations, log, now, emitCustomer
     if (subjectProblem(external) !== null || external.trim() !== external) return null
     const change = { externalUserId: externalUserId(external) }
     const { user, created } = await tx(pool, async (db) => {
-      const made = await create(db, app, change)
-      const found = made ?? (await store.lockUser(db, app, change.externalUserId))
-      if (!found) throw new Error('a user that exists cannot be found')
-      return { user: found, created: made !== null }
+      const inserted = await create(db, app, change)
+      const existing = inserted ?? (await store.lockUser(db, app, change.externalUserId))
+      if (!existing) throw new Error('a user that exists cannot be found')
+      return { user: existing, created: inserted !== null }
     })
     if (created) log.info({ appId: app, userId: user.id }, 'user provisioned by signing')
     return user.id
   }
 
-  return { upsert, update, deactivate, get, getActive, holdActive, findById, list, resolveSubjects }
+  return {
+    upsert,
+    update,
+    deactivate,
+    get,
+    getActive,
+    lockActive,
+    findById,
+    findActive,
+    list,
+    resolveSubjects,
+  }
 }
 
 export type Users = ReturnType<typeof createUsers>
 
 const unknownUser = (): DomainError => new DomainError('NOT_FOUND', 'the app has no such user')
 
-/** The state after a change: ending voids every token issued before; coming back revives nothing. */
-function moved(user: User, status: UserState | undefined, at: Date): User {
+/** The user with its new state. Deactivation voids every token issued before; activation makes none valid again. */
+function withStatus(user: User, status: UserState | undefined, at: Date): User {
   if (status === undefined || status === user.status) return user
   if (status === 'active') return { ...user, status, deactivatedAt: null }
-  // Tokens carry whole seconds: those of the current second are void too.
+  // Tokens carry whole seconds, so those of the current second are void too.
   const validAfter = new Date((Math.floor(at.getTime() / 1000) + 1) * 1000)
   return { ...user, status, deactivatedAt: at, tokensValidAfter: validAfter }
 }

@@ -1,26 +1,26 @@
 import { hash, randomInt } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
+import { GrantType } from '../../../proto/oauth.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
 import type { AccountCaller } from '../../rpc/callers.ts'
 import type { Users } from '../../identity/users/users.ts'
-import type { Actor } from '../../platform/audit.ts'
+import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { User } from '../../identity/types.ts'
-import { appId, authId, isClientId } from '../../platform/ids.ts'
+import { authId } from '../../platform/ids.ts'
 import { newSecret } from '../../lib/crypto.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { type PublicClient, findPublicClient } from '../login/client-store.ts'
 import * as store from './store.ts'
-import { chooseScopes } from '../scopes.ts'
+import { chooseScopes, splitScopes } from '../scopes.ts'
 
-export const deviceGrant = 'urn:ietf:params:oauth:grant-type:device_code'
-// RFC 8628 section 6.1: no vowels, so that no words come up.
+// RFC 8628 section 6.1: no vowels, so that user codes do not form words.
 const letters = 'BCDFGHJKLMNPQRSTVWXZ'
 const half = 4
 const attemptsMax = 5
 
 export interface DevicesDeps {
   readonly pool: Pool
+  readonly clients: Pick<Clients, 'findPublic'>
   readonly users: Users
   readonly ttlSeconds: number
   readonly intervalSeconds: number
@@ -30,21 +30,24 @@ export interface DevicesDeps {
 export const devicePrefix = 'svc_dc_'
 export const deviceHash = (code: string): Buffer => hash('sha256', code, 'buffer')
 
-/** Devices that ask to be logged in, and who says yes (RFC 8628). */
-export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }: DevicesDeps) {
+/** Devices that wait for a login, and the decision about them (RFC 8628). */
+export function createDevices(deps: DevicesDeps) {
+  const { pool, clients, users, ttlSeconds, intervalSeconds, now } = deps
+
+  /** Begins the login of a device. CREDENTIAL_INVALID for an unknown client, CLIENT_UNAUTHORIZED without the grant type. */
   async function start(clientId: string, requested: string | undefined) {
-    const client = isClientId(clientId) ? await findPublicClient(pool, clientId) : null
+    const client = await clients.findPublic(clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
-    if (!client.grant_types.includes(deviceGrant)) {
+    if (!client.grantTypes.includes(GrantType.deviceCode)) {
       throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not log in devices')
     }
     const scope = chooseScopes(requested, { grantable: client.scopes, fallback: client.scopes })
     const deviceCode = newSecret(devicePrefix)
-    const userCode = await keep({ clientId, scope, deviceCode })
+    const userCode = await insertDevice({ clientId, scope, deviceCode })
     return { deviceCode, userCode, expiresIn: ttlSeconds, interval: intervalSeconds }
   }
 
-  async function keep(device: {
+  async function insertDevice(device: {
     clientId: string
     scope: string
     deviceCode: string
@@ -52,7 +55,7 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
       const userCode = newUserCode()
       const at = now()
-      const kept = await store.insertDeviceCode(pool, {
+      const isInserted = await store.insertDeviceCode(pool, {
         hash: deviceHash(device.deviceCode),
         userCode,
         clientId: device.clientId,
@@ -61,29 +64,29 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
         at,
         expiresAt: addSeconds(at, ttlSeconds),
       })
-      if (kept) return userCode
+      if (isInserted) return userCode
     }
     throw new DomainError('UNAVAILABLE', 'no user code is free now; try again')
   }
 
-  /** What a code asks for. GRANT_INVALID when unknown or used, DEVICE_CODE_EXPIRED. */
-  async function get(text: string) {
-    const { device, client } = await findOpen(text)
+  /** The client and the scopes that a user code stands for. GRANT_INVALID when unknown or used, DEVICE_CODE_EXPIRED. */
+  async function describe(text: string) {
+    const { device, client } = await getOpen(text)
     return {
-      clientId: client.client_id,
-      appName: client.name,
-      appColor: client.color,
+      clientId: client.clientId,
+      appName: client.appName,
+      appColor: client.appColor,
       userCode: device.user_code,
-      scopes: device.scope.split(' ').filter(Boolean),
+      scopes: splitScopes(device.scope),
     }
   }
 
-  async function findOpen(
+  async function getOpen(
     text: string,
   ): Promise<{ device: store.DeviceCodeRow; client: PublicClient }> {
     const code = parseUserCode(text)
     const device = code === null ? null : await store.findDevice(pool, code)
-    const client = device && (await findPublicClient(pool, device.client_id))
+    const client = device && (await clients.findPublic(device.client_id))
     if (!device || !client || device.status === 'consumed') throw unknownCode()
     if (device.expires_at <= now())
       throw new DomainError(
@@ -93,7 +96,7 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
     return { device, client }
   }
 
-  /** The click of a person who is logged in; the first decision stands. */
+  /** The decision of a person who is logged in. The first decision about a device stands. */
   async function decide(
     account: AccountCaller,
     request: { userCode: string; action: string },
@@ -102,7 +105,7 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
     if (request.action !== 'approve' && request.action !== 'deny') {
       throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
     }
-    const { device, client } = await findOpen(request.userCode)
+    const { device, client } = await getOpen(request.userCode)
     if (request.action === 'deny') {
       await bind(
         device,
@@ -121,7 +124,7 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
   }
 
   async function userOfAccount(client: PublicClient, account: AccountCaller): Promise<User> {
-    const name = { clientId: client.client_id, externalUserId: `user:${account.accountId}` }
+    const name = { clientId: client.clientId, externalUserId: `user:${account.accountId}` }
     const subject = (await users.resolveSubjects([name])).get(
       authId(name.clientId, name.externalUserId),
     )
@@ -131,14 +134,14 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
     return user
   }
 
-  /** An approval by the app's own backend, for a user whose token it holds. */
+  /** Approval by the app's own backend, for a user whose token it holds. */
   async function approveFor(
     user: User,
     request: { userCode: string; clientId: string },
     actor: Actor,
   ): Promise<void> {
-    const { device, client } = await findOpen(request.userCode)
-    if (client.client_id !== request.clientId) throw unknownCode()
+    const { device, client } = await getOpen(request.userCode)
+    if (client.clientId !== request.clientId) throw unknownCode()
     await bind(device, { client, status: 'approved', userId: user.id, accountId: null }, actor)
   }
 
@@ -151,11 +154,11 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
 
   async function bind(device: store.DeviceCodeRow, to: Binding, actor: Actor): Promise<void> {
     const at = now()
-    const won = await tx(pool, async (db) => {
+    const isFirst = await tx(pool, async (db) => {
       const decided = await store.decideDevice(db, { hash: device.code_hash, ...to, at })
       if (decided) {
         await audit(db, {
-          appId: appId(to.client.app_id),
+          appId: to.client.appId,
           actor: actor.name,
           action: `device_${to.status}`,
           status: 'success',
@@ -166,13 +169,13 @@ export function createDevices({ pool, users, ttlSeconds, intervalSeconds, now }:
       }
       return decided
     })
-    if (won) return
-    // Saying the same twice changes nothing; anything else comes too late.
+    if (isFirst) return
+    // A repetition of the same decision succeeds; another decision comes too late.
     const current = await store.findDevice(pool, device.user_code)
     if (current?.status !== to.status || current.user_id !== to.userId) throw unknownCode()
   }
 
-  return { start, get, decide, approveFor }
+  return { start, describe, decide, approveFor }
 }
 
 export type Devices = ReturnType<typeof createDevices>
@@ -185,7 +188,7 @@ function newUserCode(): string {
   return `${text.slice(0, half)}-${text.slice(half)}`
 }
 
-/** However it was typed: case, dashes and blanks do not count. Null when it cannot be one. */
+/** Reads a user code as people type it: case, dashes and blanks do not count. Null when it cannot be one. */
 export function parseUserCode(text: string): string | null {
   const typed = text.slice(0, 64).toUpperCase().replace(/[\W_]/g, '')
   if (typed.length !== 2 * half || [...typed].some((letter) => !letters.includes(letter)))

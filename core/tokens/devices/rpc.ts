@@ -5,7 +5,7 @@ import type { Devices } from './devices.ts'
 
 export interface DevicesRpcDeps {
   readonly devices: Devices
-  /** TOKEN_INVALID when the session is over. */
+  /** TOKEN_INVALID when the session has ended. */
   readonly accountBySession: (token: string) => Promise<AccountCaller>
 }
 
@@ -16,7 +16,7 @@ export function createDevicesRpc({ devices, accountBySession }: DevicesRpcDeps) 
     ),
     getDevice: rpc(serviceCaller(), async ({ sessionToken, userCode }: pb.GetDeviceRequest) => {
       await accountBySession(sessionToken)
-      return devices.get(userCode)
+      return devices.describe(userCode)
     }),
     decideDevice: rpc(
       serviceCaller(),

@@ -1,3 +1,4 @@
+import type { AppId } from '../../platform/ids.ts'
 import { type Db, maybeOne, sql } from '../../lib/sql.ts'
 
 export type DeviceState = 'pending' | 'approved' | 'denied' | 'consumed'
@@ -41,7 +42,7 @@ export interface DeviceCodeRow {
   expires_at: Date
 }
 
-/** By user code: what the person sees. */
+/** The device by its user code, which the person types in. */
 export const findDevice = (db: Db, userCode: string): Promise<DeviceCodeRow | null> =>
   maybeOne<DeviceCodeRow>(
     db,
@@ -52,7 +53,7 @@ export const findDevice = (db: Db, userCode: string): Promise<DeviceCodeRow | nu
     where user_code = ${userCode}`,
   )
 
-/** By device code, held until the transaction ends. */
+/** The device by the hash of its device code. Locks the row until the transaction ends. */
 export const lockDevice = (db: Db, hash: Buffer): Promise<DeviceCodeRow | null> =>
   maybeOne<DeviceCodeRow>(
     db,
@@ -64,7 +65,7 @@ export const lockDevice = (db: Db, hash: Buffer): Promise<DeviceCodeRow | null> 
     for update`,
   )
 
-export interface Decision {
+export interface DeviceDecision {
   readonly hash: Buffer
   readonly status: 'approved' | 'denied'
   readonly userId: string | null
@@ -72,8 +73,8 @@ export interface Decision {
   readonly at: Date
 }
 
-/** Of two decisions one wins; false for the other. */
-export async function decideDevice(db: Db, decision: Decision): Promise<boolean> {
+/** pending -> approved or denied. False when the device was decided before or has expired: of two decisions the first counts. */
+export async function decideDevice(db: Db, decision: DeviceDecision): Promise<boolean> {
   const row = await maybeOne(
     db,
     sql`
@@ -93,7 +94,7 @@ export async function notePoll(
     update device_codes set last_polled_at = ${poll.at}, interval_seconds = ${poll.intervalSeconds} where code_hash = ${poll.hash}`)
 }
 
-/** approved -> consumed, once. */
+/** approved -> consumed. False when another poll was first. */
 export async function consumeDevice(
   db: Db,
   device: { hash: Buffer; familyId: string },
@@ -106,4 +107,16 @@ export async function consumeDevice(
     returning user_code`,
   )
   return row !== null
+}
+
+/** Deletes the devices of an app that is deleted. */
+export async function deleteDevicesOfApp(db: Db, app: AppId): Promise<void> {
+  await db.query(sql`
+    delete from device_codes where client_id in (select client_id from clients where app_id = ${app})`)
+}
+
+/** Deletes a bounded number of devices whose codes expired before that time. */
+export async function deleteExpiredDevices(db: Db, before: Date): Promise<void> {
+  await db.query(sql`delete from device_codes where code_hash in
+    (select code_hash from device_codes where expires_at < ${before} limit 1000)`)
 }

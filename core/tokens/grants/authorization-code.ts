@@ -1,11 +1,13 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
+import { GrantType } from '../../../proto/oauth.ts'
+import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import { equalSecrets } from '../../lib/crypto.ts'
-import type { Db, Pool } from '../../lib/sql.ts'
+import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type PublicClient, findActiveUser, findPublicClient } from '../login/client-store.ts'
-import * as store from '../login/family-store.ts'
-import type { Logins, Redeemed } from '../login/login.ts'
+import * as store from '../login/store.ts'
+import type { Redemption, TokenFamilies } from '../login/token-families.ts'
+import type { Subjects } from '../subjects.ts'
 
 export interface AuthorizationCodeRequest {
   readonly clientId: string
@@ -15,34 +17,37 @@ export interface AuthorizationCodeRequest {
 }
 
 export interface AuthorizationCodeDeps {
-  readonly pool: Pool
-  readonly logins: Logins
+  readonly clients: Pick<Clients, 'findPublic'>
+  readonly subjects: Subjects
+  readonly families: TokenFamilies
   readonly now: Now
 }
 
-// RFC 7636 section 4.1.
+/** RFC 7636 section 4.1. */
 const verifierSyntax = /^[A-Za-z0-9\-._~]{43,128}$/
 
-/** RFC 6749 section 4.1.3 with PKCE, S256 only. */
-export function createAuthorizationCodeGrant({ pool, logins, now }: AuthorizationCodeDeps) {
+/** RFC 6749 section 4.1.3 with PKCE (RFC 7636), method S256 only. */
+export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
+  const { clients, subjects, families, now } = deps
+
   async function redeem(request: AuthorizationCodeRequest) {
-    const client = await findPublicClient(pool, request.clientId)
+    const client = await clients.findPublic(request.clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
-    if (!client.grant_types.includes('authorization_code')) {
+    if (!client.grantTypes.includes(GrantType.authorizationCode)) {
       throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not use authorization codes')
     }
-    return logins.redeem((db) => step(db, client, request))
+    return families.redeem((db) => step(db, client, request))
   }
 
   async function step(
     db: Db,
     client: PublicClient,
     request: AuthorizationCodeRequest,
-  ): Promise<Redeemed> {
+  ): Promise<Redemption> {
     const codeHash = hash('sha256', request.code, 'buffer')
     const code = await store.lockCode(db, codeHash)
-    if (!code || code.client_id !== client.client_id) return { refusal: invalidCode() }
-    if (code.consumed_at !== null) return logins.end(db, code.family_id, invalidCode())
+    if (!code || code.client_id !== client.clientId) return { refusal: invalidCode() }
+    if (code.consumed_at !== null) return families.end(db, code.family_id, invalidCode())
     if (
       code.expires_at <= now() ||
       code.redirect_uri !== request.redirectUri ||
@@ -50,25 +55,26 @@ export function createAuthorizationCodeGrant({ pool, logins, now }: Authorizatio
     ) {
       return { refusal: invalidCode() }
     }
-    const user = await findActiveUser(db, { appId: client.app_id, id: code.user_id })
-    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > code.auth_time))
-      return { refusal: invalidCode() }
+    const user = await subjects.findUser(db, {
+      appId: client.appId,
+      userId: code.user_id,
+      issuedAt: code.auth_time,
+    })
+    if (!user) return { refusal: invalidCode() }
     await store.consumeCode(db, codeHash, now())
-    const expiresAt = await logins.begin(db, { id: code.family_id, user })
-    const login = {
-      familyId: code.family_id,
+    const expiresAt = await families.begin(db, { id: code.family_id, user })
+    const family = {
+      id: code.family_id,
       user,
-      clientId: client.client_id,
+      clientId: client.clientId,
       accountId: code.account_id,
       scope: code.scope,
       authTime: code.auth_time,
       nonce: code.nonce,
     }
-    const refreshable = client.grant_types.includes('refresh_token')
-    return {
-      login,
-      refreshToken: refreshable ? await logins.addRefresh(db, login, expiresAt) : undefined,
-    }
+    const isRefreshable = client.grantTypes.includes(GrantType.refreshToken)
+    if (!isRefreshable) return { family, refreshToken: undefined }
+    return { family, refreshToken: await families.addRefreshToken(db, family, expiresAt) }
   }
 
   return { redeem }

@@ -1,40 +1,43 @@
 import { DomainError } from '../../../proto/errors.ts'
+import { GrantType } from '../../../proto/oauth.ts'
+import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import { isSecret, uuidV7 } from '../../lib/crypto.ts'
-import type { Db, Pool } from '../../lib/sql.ts'
+import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { type PublicClient, findActiveUser, findPublicClient } from '../login/client-store.ts'
+import { deviceHash, devicePrefix } from '../devices/devices.ts'
 import * as store from '../devices/store.ts'
-import { deviceGrant, deviceHash, devicePrefix } from '../devices/devices.ts'
-import type { Logins, Redeemed } from '../login/login.ts'
+import type { Redemption, TokenFamilies } from '../login/token-families.ts'
+import type { Subjects } from '../subjects.ts'
 
-// RFC 8628 section 3.5.
+/** RFC 8628 section 3.5. */
 const slowDownSeconds = 5
 
 export interface DeviceCodeDeps {
-  readonly pool: Pool
-  readonly logins: Logins
+  readonly clients: Pick<Clients, 'findPublic'>
+  readonly subjects: Subjects
+  readonly families: TokenFamilies
   readonly now: Now
 }
 
-/** The device's polling, and its tokens once somebody has said yes. */
-export function createDeviceCodeGrant({ pool, logins, now }: DeviceCodeDeps) {
+/** RFC 8628 section 3.4: the polling of a device, and its tokens after the approval. */
+export function createDeviceCodeGrant({ clients, subjects, families, now }: DeviceCodeDeps) {
   async function redeem(request: { clientId: string; deviceCode: string }) {
-    const client = await findPublicClient(pool, request.clientId)
+    const client = await clients.findPublic(request.clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
-    if (!client.grant_types.includes(deviceGrant))
+    if (!client.grantTypes.includes(GrantType.deviceCode))
       throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not log in devices')
     if (!isSecret(request.deviceCode, devicePrefix)) throw unknownCode()
-    return logins.redeem((db) => step(db, client, deviceHash(request.deviceCode)))
+    return families.redeem((db) => step(db, client, deviceHash(request.deviceCode)))
   }
 
-  async function step(db: Db, client: PublicClient, hash: Buffer): Promise<Redeemed> {
+  async function step(db: Db, client: PublicClient, hash: Buffer): Promise<Redemption> {
     const device = await store.lockDevice(db, hash)
-    if (!device || device.client_id !== client.client_id) return { refusal: unknownCode() }
+    if (!device || device.client_id !== client.clientId) return { refusal: unknownCode() }
     if (device.status === 'consumed') {
-      // Somebody else has the code: what it led to ends (RFC 6749 section 10.5 says so of codes).
+      // The code is in a second pair of hands, so its login ends, as RFC 6749 section 10.5 demands for codes.
       return device.family_id === null
         ? { refusal: unknownCode() }
-        : logins.end(db, device.family_id, unknownCode())
+        : families.end(db, device.family_id, unknownCode())
     }
     if (device.expires_at <= now()) {
       return {
@@ -45,7 +48,7 @@ export function createDeviceCodeGrant({ pool, logins, now }: DeviceCodeDeps) {
       return { refusal: new DomainError('ACCESS_DENIED', 'the login was denied') }
     return device.status === 'pending'
       ? { refusal: await poll(db, device) }
-      : login(db, client, device)
+      : beginFamily(db, client, device)
   }
 
   async function poll(db: Db, device: store.DeviceCodeRow): Promise<DomainError> {
@@ -62,38 +65,40 @@ export function createDeviceCodeGrant({ pool, logins, now }: DeviceCodeDeps) {
       : new DomainError('AUTHORIZATION_PENDING', 'nobody has decided yet')
   }
 
-  async function login(
+  async function beginFamily(
     db: Db,
     client: PublicClient,
     device: store.DeviceCodeRow,
-  ): Promise<Redeemed> {
+  ): Promise<Redemption> {
+    const decidedAt = device.decided_at ?? now()
     const user =
       device.user_id === null
         ? null
-        : await findActiveUser(db, { appId: client.app_id, id: device.user_id })
-    const decidedAt = device.decided_at ?? now()
-    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > decidedAt)) {
-      return { refusal: new DomainError('GRANT_INVALID', 'the user is inactive') }
-    }
-    const familyId = uuidV7(now().getTime())
-    const expiresAt = await logins.begin(db, { id: familyId, user })
-    if (!(await store.consumeDevice(db, { hash: device.code_hash, familyId })))
+        : await subjects.findUser(db, {
+            appId: client.appId,
+            userId: device.user_id,
+            issuedAt: decidedAt,
+          })
+    if (!user) return { refusal: new DomainError('GRANT_INVALID', 'the user is inactive') }
+    const id = uuidV7(now().getTime())
+    const expiresAt = await families.begin(db, { id, user })
+    if (!(await store.consumeDevice(db, { hash: device.code_hash, familyId: id })))
       return { refusal: unknownCode() }
-    const login = {
-      familyId,
+    const family = {
+      id,
       user,
-      clientId: client.client_id,
+      clientId: client.clientId,
       accountId: device.account_id,
       scope: device.scope,
       authTime: decidedAt,
       nonce: null,
     }
-    const { accountId } = login
-    const refreshable = accountId !== null && client.grant_types.includes('refresh_token')
+    const { accountId } = family
+    const isRefreshable = accountId !== null && client.grantTypes.includes(GrantType.refreshToken)
     return {
-      login,
-      refreshToken: refreshable
-        ? await logins.addRefresh(db, { ...login, accountId }, expiresAt)
+      family,
+      refreshToken: isRefreshable
+        ? await families.addRefreshToken(db, { ...family, accountId }, expiresAt)
         : undefined,
     }
   }

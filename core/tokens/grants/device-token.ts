@@ -1,18 +1,24 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { ExchangeDeviceTokenRequest } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
+import { TokenType } from '../../../proto/oauth.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { Subjects } from '../subjects.ts'
-import type { Journal } from './journal.ts'
-import { type SignerTokens, accessTokenType } from './signer-token.ts'
+import type { ExchangeAudit } from './exchange-audit.ts'
+import type { SignerTokens } from './signer-token.ts'
 
-export interface DeviceExchangeDeps {
+export interface DeviceTokenDeps {
   readonly subjects: Subjects
   readonly signerTokens: SignerTokens
-  readonly journal: Journal
+  readonly exchangeAudit: ExchangeAudit
 }
 
-/** The token of a logged-in device for a signer JWT (identity facts 6.5). */
-export function createDeviceExchange({ subjects, signerTokens, journal }: DeviceExchangeDeps) {
+/** Exchanges the token of a logged-in device for a signer JWT (docs/identity.md). */
+export function createDeviceTokenExchange({
+  subjects,
+  signerTokens,
+  exchangeAudit,
+}: DeviceTokenDeps) {
   async function exchange({ deviceToken, clientId }: ExchangeDeviceTokenRequest, context: Context) {
     const { jwt, user, caller } = await subjects.userToken(deviceToken).catch(asInvalidGrant)
     const attempt = {
@@ -20,22 +26,22 @@ export function createDeviceExchange({ subjects, signerTokens, journal }: Device
       action: 'device_token_exchange',
       actor: { name: caller.clientId, context },
     }
-    return journal.both(attempt, async () => {
+    return exchangeAudit.record(attempt, async () => {
       if (clientId !== undefined && clientId !== caller.clientId) throw invalidDeviceToken()
-      if (!jwt.scopes.includes('sign:job'))
-        throw new DomainError('GRANT_INVALID', 'the device token lacks the scope sign:job')
+      if (!jwt.scopes.includes(Scope.signJob))
+        throw new DomainError('GRANT_INVALID', `the device token lacks the scope ${Scope.signJob}`)
       const issued = await signerTokens.issue(
         { ...caller, tokensValidAfter: user.tokensValidAfter },
         jwt.exp,
       )
-      return { ...issued, issuedTokenType: accessTokenType }
+      return { ...issued, issuedTokenType: TokenType.accessToken }
     })
   }
 
   return { exchange }
 }
 
-export type DeviceExchange = ReturnType<typeof createDeviceExchange>
+export type DeviceTokenExchange = ReturnType<typeof createDeviceTokenExchange>
 
 const invalidDeviceToken = (cause?: unknown): DomainError =>
   new DomainError('GRANT_INVALID', 'the device token is not valid here, or has expired', { cause })

@@ -1,11 +1,12 @@
 import { DomainError } from '../../../proto/errors.ts'
+import { GrantType } from '../../../proto/oauth.ts'
+import type { Clients } from '../../identity/apps/clients.ts'
 import { isSecret } from '../../lib/crypto.ts'
-import type { Db, Pool } from '../../lib/sql.ts'
+import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import { findActiveUser, findPublicClient } from '../login/client-store.ts'
-import * as store from '../login/family-store.ts'
-import { type Logins, type Redeemed, refreshHash, refreshPrefix } from '../login/login.ts'
+import { type Redemption, type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { chooseScopes, splitScopes } from '../scopes.ts'
+import type { Subjects } from '../subjects.ts'
 
 export interface RefreshRequest {
   readonly clientId: string
@@ -14,45 +15,48 @@ export interface RefreshRequest {
 }
 
 export interface RefreshTokenDeps {
-  readonly pool: Pool
-  readonly logins: Logins
+  readonly clients: Pick<Clients, 'findPublic'>
+  readonly subjects: Subjects
+  readonly families: TokenFamilies
   readonly now: Now
 }
 
-/** RFC 6749 section 6: each token works once; a second use ends the login (RFC 9700 section 4.14.2). */
-export function createRefreshTokenGrant({ pool, logins, now }: RefreshTokenDeps) {
+/** RFC 6749 section 6: each token is used once; a second use ends the login (RFC 9700 section 4.14.2). */
+export function createRefreshTokenGrant({ clients, subjects, families, now }: RefreshTokenDeps) {
   async function redeem(request: RefreshRequest) {
-    const client = await findPublicClient(pool, request.clientId)
+    const client = await clients.findPublic(request.clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
-    if (!client.grant_types.includes('refresh_token'))
+    if (!client.grantTypes.includes(GrantType.refreshToken))
       throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not refresh')
     if (!isSecret(request.refreshToken, refreshPrefix)) throw invalidRefresh()
-    return logins.redeem((db) => step(db, request))
+    return families.redeem((db) => step(db, request))
   }
 
-  async function step(db: Db, request: RefreshRequest): Promise<Redeemed> {
-    const hash = refreshHash(request.refreshToken)
-    const found = await store.lockRefreshToken(db, hash)
-    if (!found || found.client_id !== request.clientId) return { refusal: invalidRefresh() }
-    if (found.rotated_at !== null) return logins.end(db, found.family_id, invalidRefresh())
-    if (found.ended_at !== null || found.expires_at <= now()) return { refusal: invalidRefresh() }
-    const user = await findActiveUser(db, { appId: found.app_id, id: found.user_id })
-    if (!user || (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at))
-      return { refusal: invalidRefresh() }
-    const granted = splitScopes(found.scope)
-    const scope = chooseScopes(request.scope, { grantable: granted, fallback: granted })
-    await store.rotateRefreshToken(db, hash, now())
-    const login = {
-      familyId: found.family_id,
+  async function step(db: Db, request: RefreshRequest): Promise<Redemption> {
+    const token = await families.lockRefreshToken(db, request.refreshToken)
+    if (!token || token.client_id !== request.clientId) return { refusal: invalidRefresh() }
+    if (token.rotated_at !== null) return families.end(db, token.family_id, invalidRefresh())
+    if (token.ended_at !== null || token.expires_at <= now()) return { refusal: invalidRefresh() }
+    const user = await subjects.findUser(db, {
+      appId: token.app_id,
+      userId: token.user_id,
+      issuedAt: token.created_at,
+    })
+    if (!user) return { refusal: invalidRefresh() }
+    const grantable = splitScopes(token.scope)
+    const scope = chooseScopes(request.scope, { grantable, fallback: grantable })
+    await families.rotateRefreshToken(db, request.refreshToken)
+    const family = {
+      id: token.family_id,
       user,
-      clientId: found.client_id,
-      accountId: found.account_id,
-      scope: found.scope,
-      authTime: found.auth_time,
+      clientId: token.client_id,
+      accountId: token.account_id,
+      scope: token.scope,
+      authTime: token.auth_time,
       nonce: null,
     }
-    const refreshToken = await logins.addRefresh(db, login, found.expires_at)
-    return { login: { ...login, scope }, refreshToken }
+    const refreshToken = await families.addRefreshToken(db, family, token.expires_at)
+    return { family: { ...family, scope }, refreshToken }
   }
 
   return { redeem }

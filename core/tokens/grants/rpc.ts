@@ -1,37 +1,38 @@
 import { DomainError } from '../../../proto/errors.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import {
-  actorOf,
   serviceCaller,
   m2m,
   oauthClient,
   optionalOauthClient,
   endUser,
+  actorOf,
 } from '../../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Introspection } from '../revocation/introspection.ts'
-import type { Logins } from '../login/login.ts'
+import type { TokenFamilies } from '../login/token-families.ts'
 import type { Revocation } from '../revocation/revocation.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
 import type { AuthorizationCodeGrant } from './authorization-code.ts'
+import type { ClientCredentialsGrant } from './client-credentials.ts'
 import type { DeviceCodeGrant } from './device-code.ts'
-import type { DeviceExchange } from './device-token.ts'
-import type { MintSigner } from './mint-signer.ts'
+import type { DeviceTokenExchange } from './device-token.ts'
 import type { RefreshTokenGrant } from './refresh-token.ts'
 import type { TokenExchange } from './token-exchange.ts'
 
 export interface GrantsRpcDeps {
   readonly tokenExchange: TokenExchange
-  readonly mintSigner: MintSigner
+  readonly clientCredentials: ClientCredentialsGrant
   readonly deviceCode: DeviceCodeGrant
   readonly authorizationCode: AuthorizationCodeGrant
   readonly refreshToken: RefreshTokenGrant
-  readonly deviceToken: DeviceExchange
+  readonly deviceToken: DeviceTokenExchange
   readonly introspection: Introspection
   readonly revocation: Revocation
-  readonly logins: Logins
+  readonly families: Pick<TokenFamilies, 'personalClaims'>
   readonly sessions: SignerSessions
   readonly revocationBoundSeconds: number
 }
@@ -43,7 +44,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     mintSignerToken: rpc(
       oauthClient(),
       async (request: pb.MintSignerTokenRequest, caller, context) =>
-        deps.mintSigner.mint(caller, request, actorOf(caller, context)),
+        deps.clientCredentials.mintSignerToken(caller, request, actorOf(caller, context)),
     ),
     redeemDeviceCode: rpc(serviceCaller(), async (request: pb.RedeemDeviceCodeRequest) => ({
       tokens: await deps.deviceCode.redeem(request),
@@ -71,10 +72,13 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
       },
     ),
     getUserInfo: rpc(endUser(), async (_request: pb.GetUserInfoRequest, caller) => {
-      if (!caller.scopes.includes('openid'))
-        throw new DomainError('SCOPE_MISSING', 'the token lacks the scope openid')
+      if (!caller.scopes.includes(Scope.openid))
+        throw new DomainError('SCOPE_MISSING', `the token lacks the scope ${Scope.openid}`)
       const account = /^user:(.+)$/.exec(caller.externalUserId)?.[1] ?? null
-      const { email, email_verified, name } = await deps.logins.personal(account, caller.scopes)
+      const { email, email_verified, name } = await deps.families.personalClaims(
+        account,
+        caller.scopes,
+      )
       return {
         sub: caller.userId,
         email: typeof email === 'string' ? email : undefined,
@@ -88,7 +92,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
         deps.deviceToken.exchange(request, context),
     ),
     listSignerSessions: rpc(
-      m2m('users:write'),
+      m2m(Scope.usersWrite),
       async (request: pb.ListSignerSessionsRequest, caller) => {
         const { user, items, nextCursor } = await sessions.list(caller, {
           externalUserId: request.externalUserId,
@@ -111,7 +115,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
       },
     ),
     revokeSignerSession: rpc(
-      m2m('users:write'),
+      m2m(Scope.usersWrite),
       async (request: pb.RevokeSignerSessionRequest, caller, context) => {
         const revokedAt = await sessions.revoke(caller, request, actorOf(caller, context))
         return {

@@ -1,16 +1,18 @@
 import { DomainError } from '../../../proto/errors.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import type { Allowances } from '../../allowances/service.ts'
-import type { ClientId, ExternalUserId, AppId, UserId } from '../../platform/ids.ts'
-import type { Pool } from '../../lib/sql.ts'
-import { findPublicClient } from '../login/client-store.ts'
+import type { Clients } from '../../identity/apps/clients.ts'
+import type { AppId, ClientId, ExternalUserId, UserId } from '../../platform/ids.ts'
 import type { Jwts } from '../issuer/jwt.ts'
-import type { GrantsConfig } from './config.ts'
 
 export interface SignerTokensDeps {
-  readonly pool: Pool
+  readonly clients: Pick<Clients, 'findPublic'>
   readonly jwts: Jwts
   readonly allowances: Pick<Allowances, 'balance'>
-  readonly config: GrantsConfig
+  readonly ttlSeconds: number
+  /** Refuses users without anything left to spend. */
+  readonly enforceAllowance: boolean
+  /** The signer of apps that name none of their own. */
   readonly defaultSignerUrl: string
 }
 
@@ -22,42 +24,34 @@ export interface SignerSubject {
   readonly tokensValidAfter: Date | null
 }
 
-export const accessTokenType = 'urn:ietf:params:oauth:token-type:access_token'
-export const jwtTokenType = 'urn:ietf:params:oauth:token-type:jwt'
-const signScope = 'sign:job'
+/** Signer JWTs, with the balance and the signer that a signer session names (docs/identity.md). */
+export function createSignerTokens(deps: SignerTokensDeps) {
+  const { clients, jwts, allowances, ttlSeconds, enforceAllowance, defaultSignerUrl } = deps
 
-/** Signer JWTs with what a signer session tells about balance and signer (identity facts 2.5 and 6.3). */
-export function createSignerTokens({
-  pool,
-  jwts,
-  allowances,
-  config,
-  defaultSignerUrl,
-}: SignerTokensDeps) {
   /**
-   * SCOPE_INVALID when the app does not let its users sign; ALLOWANCE_EXHAUSTED when that is enforced.
-   * `notAfter` (Unix seconds) is the end of the token that it was given for.
+   * SCOPE_INVALID when the app's public client lacks sign:job; ALLOWANCE_EXHAUSTED when nothing is left and that is
+   * enforced. `notAfter` (Unix seconds) is the expiry of the token that it is exchanged for.
    */
   async function issue(subject: SignerSubject, notAfter?: number) {
-    const client = await findPublicClient(pool, subject.clientId)
-    if (!client?.scopes.includes(signScope)) {
-      throw new DomainError('SCOPE_INVALID', `the app does not grant the scope ${signScope}`)
+    const client = await clients.findPublic(subject.clientId)
+    if (!client?.scopes.includes(Scope.signJob)) {
+      throw new DomainError('SCOPE_INVALID', `the app does not grant the scope ${Scope.signJob}`)
     }
     const balance = await allowances.balance(subject)
-    if (config.enforceAllowance && !balance.hasAccess) {
+    if (enforceAllowance && !balance.hasAccess) {
       throw new DomainError('ALLOWANCE_EXHAUSTED', 'the allowance of this user is used up')
     }
     const token = await jwts.sign({
       sub: subject.externalUserId,
       clientId: subject.clientId,
       externalUserId: subject.externalUserId,
-      scope: signScope,
+      scope: Scope.signJob,
       use: 'signer',
-      ttlSeconds: config.signerTtlSeconds,
+      ttlSeconds,
       voidedBefore: subject.tokensValidAfter,
       ...(notAfter === undefined ? {} : { notAfter }),
     })
-    const signerUrl = client.dmz_url || defaultSignerUrl
+    const signerUrl = client.dmzUrl || defaultSignerUrl
     return {
       ...token,
       session: {
@@ -78,16 +72,17 @@ export type SignerTokens = ReturnType<typeof createSignerTokens>
 
 const legacyAudiences = ['livepeer-clearinghouse', 'livepeer-remote-signer']
 
-/** TARGET_INVALID unless every named audience and resource is one of `accepted` (a final slash aside). */
-export function requireTargets(named: readonly string[], accepted: readonly string[]): void {
+/** TARGET_INVALID unless every audience and resource is one of `accepted`. Final slashes do not count. */
+export function requireTargets(targets: readonly string[], accepted: readonly string[]): void {
   const trimmed = accepted.map(withoutSlash)
-  if (named.every((target) => trimmed.includes(withoutSlash(target)))) return
+  if (targets.every((target) => trimmed.includes(withoutSlash(target)))) return
   throw new DomainError(
     'TARGET_INVALID',
     `audience and resource may only name ${accepted[0] ?? ''}`,
   )
 }
 
+/** What the audience and resource of a signer JWT may name. */
 export const signerTargets = (issuer: string): string[] => [issuer, ...legacyAudiences]
 
 const withoutSlash = (text: string): string => text.replace(/\/+$/, '')

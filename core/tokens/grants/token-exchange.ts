@@ -3,113 +3,104 @@ import type {
   ExchangeTokenRequest,
   ExchangeTokenResponse,
 } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
-import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
-import { appId, isClientId } from '../../platform/ids.ts'
-import { type Keys, parseKey } from '../../keys/service.ts'
-import type { Pool } from '../../lib/sql.ts'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
+import { Scope } from '../../../proto/scopes.ts'
+import type { Clients } from '../../identity/apps/clients.ts'
+import type { Keys } from '../../keys/keys.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
+import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
-import { findPublicClient } from '../login/client-store.ts'
 import type { Devices } from '../devices/devices.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
 import type { Subjects, UserToken } from '../subjects.ts'
-import type { Attempt, Journal } from './journal.ts'
+import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
 import {
   type SignerSubject,
   type SignerTokens,
-  accessTokenType,
-  jwtTokenType,
   requireTargets,
   signerTargets,
 } from './signer-token.ts'
 
-const grantType = 'urn:ietf:params:oauth:grant-type:token-exchange'
-const keyTypes = ['urn:svc:oauth:token-type:api_key', 'urn:pymthouse:oauth:token-type:api_key']
+const keyTypes: readonly string[] = [TokenType.apiKey, TokenType.legacyApiKey]
 const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 
 export interface TokenExchangeDeps {
   readonly issuer: string
-  readonly pool: Pool
-  readonly keys: Keys
+  readonly clients: Pick<Clients, 'findPublic'>
+  readonly keys: Pick<Keys, 'verify' | 'isKey'>
   readonly subjects: Subjects
   readonly sessions: SignerSessions
   readonly devices: Devices
   readonly signerTokens: SignerTokens
-  readonly journal: Journal
+  readonly exchangeAudit: ExchangeAudit
   readonly now: Now
 }
 
 interface Exchange {
   readonly request: ExchangeTokenRequest
-  /** The app that the route names, whether there is one or not; null at the issuer's endpoint. */
+  /** The app in the route, which may not exist; null at the issuer's endpoint. */
   readonly app: { readonly clientId: string } | null
   readonly caller: M2mCaller | null
-  readonly attempt: Attempt
+  readonly attempt: ExchangeAttempt
 }
 
-/** RFC 8693: which of its answers is asked for, checked in the order of identity facts 6.2. */
+/** RFC 8693. The checks come in the order of docs/identity.md, because the first failure decides the answer. */
 export function createTokenExchange(deps: TokenExchangeDeps) {
-  const { issuer, pool, keys, subjects, sessions, devices, signerTokens, journal, now } = deps
+  const { issuer, clients, keys, subjects, sessions, devices, signerTokens, exchangeAudit, now } =
+    deps
 
   async function exchange(
     request: ExchangeTokenRequest,
-    client: ClientCaller,
+    credentials: ClientCaller,
     context: Context,
   ): Promise<ExchangeTokenResponse> {
     const app = request.clientId === undefined ? null : { clientId: request.clientId }
-    const known =
-      app && isClientId(app.clientId) ? await findPublicClient(pool, app.clientId) : null
-    const opened: Attempt = {
-      appId: known && appId(known.app_id),
+    const client = app && (await clients.findPublic(app.clientId))
+    const anonymous: ExchangeAttempt = {
+      appId: client && client.appId,
       action: 'app_oidc_token_exchange',
-      actor: { name: known?.client_id ?? 'unknown', context },
+      actor: { name: client?.clientId ?? 'unknown', context },
     }
-    const start = async () => {
-      if (app) requireGrantType(request.grantType)
-      requireSubject(request)
-      const caller = await client.authenticate()
-      if (app && caller && caller.clientId !== app.clientId) throw noSuchApp()
-      return caller
-    }
-    const caller = await start().catch((error: unknown) => {
-      journal.refused(opened, error)
+    const caller = await authenticate(request, credentials).catch((error: unknown) => {
+      exchangeAudit.recordRefusal(anonymous, error)
       throw error
     })
     const attempt = caller
-      ? { ...opened, appId: caller.appId, actor: { name: caller.m2mClientId, context } }
-      : opened
+      ? { ...anonymous, appId: caller.appId, actor: { name: caller.m2mClientId, context } }
+      : anonymous
     return choose({ request, app, caller, attempt })
   }
 
-  /** Decision 12. */
-  function choose(asked: Exchange): Promise<ExchangeTokenResponse> {
-    const { request, app, caller, attempt } = asked
-    const code = app
-      ? undefined
-      : request.resources
-          .map((resource) => deviceResource.exec(resource)?.[1])
-          .find((found) => found !== undefined)
-    if (code !== undefined) {
-      return journal.both({ ...attempt, action: 'device_code_approved_token_exchange' }, () =>
-        approveDevice(asked, code),
-      )
+  /** Chooses what the subject token is exchanged for (decision 12). */
+  function choose(exchange: Exchange): Promise<ExchangeTokenResponse> {
+    const { request, app, caller, attempt } = exchange
+    const userCode = app ? undefined : userCodeOf(request.resources)
+    if (userCode !== undefined) {
+      const approval = { ...attempt, action: 'device_code_approved_token_exchange' }
+      return exchangeAudit.record(approval, () => approveDevice(exchange, userCode))
     }
-    if (caller && !app && !isKey(request) && request.requestedTokenType !== jwtTokenType) {
-      return openSession(asked, caller).catch((error: unknown) => {
-        journal.refused({ ...attempt, action: 'signer_session_token_exchange' }, error)
+    if (caller && !app && !isKey(request) && request.requestedTokenType !== TokenType.jwt) {
+      return openSession(exchange, caller).catch((error: unknown) => {
+        const opening = { ...attempt, action: 'signer_session_token_exchange' }
+        exchangeAudit.recordRefusal(opening, error)
         throw error
       })
     }
-    return journal.both(attempt, () => envelope(asked))
+    return exchangeAudit.record(attempt, () => issueSignerToken(exchange))
   }
 
-  /** A user JWT for an opaque signer session (identity facts 2.6). */
+  const isKey = ({ subjectTokenType, subjectToken }: ExchangeTokenRequest): boolean =>
+    keyTypes.includes(subjectTokenType) ||
+    subjectToken.includes('svc_cs_') ||
+    keys.isKey(subjectToken)
+
+  /** Exchanges a user JWT for an opaque signer session. */
   async function openSession(
     { request, attempt }: Exchange,
     caller: M2mCaller,
   ): Promise<ExchangeTokenResponse> {
-    requireScope(caller, ['users:token'])
-    requireRequested(request.requestedTokenType, [accessTokenType])
+    requireScope(caller, [Scope.usersToken])
+    requireRequested(request.requestedTokenType, [TokenType.accessToken])
     requireTargets([...request.resources, ...request.audiences], [issuer])
     const subject = await userOf(request.subjectToken, { app: null, caller })
     requireSigning(subject.jwt.scopes, request.scope)
@@ -119,65 +110,69 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return {
       accessToken: token,
       tokenType: 'Bearer',
-      issuedTokenType: accessTokenType,
+      issuedTokenType: TokenType.accessToken,
       expiresIn,
       scope,
       session: undefined,
     }
   }
 
-  /** A key or a user JWT for a signer JWT with what is left to spend (identity facts 6). */
-  async function envelope({ request, app, caller }: Exchange): Promise<ExchangeTokenResponse> {
+  /** Exchanges a key or a user JWT for a signer JWT with the balance of its user. */
+  async function issueSignerToken({
+    request,
+    app,
+    caller,
+  }: Exchange): Promise<ExchangeTokenResponse> {
     requireRequested(
       request.requestedTokenType,
-      app ? [accessTokenType] : [accessTokenType, jwtTokenType],
+      app ? [TokenType.accessToken] : [TokenType.accessToken, TokenType.jwt],
     )
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
     const { subject, notAfter } = isKey(request)
       ? await keyOwner(request.subjectToken, { app, caller })
       : await tokenOwner(request, { app, caller })
-    requireSigning(['sign:job'], request.scope)
+    requireSigning([Scope.signJob], request.scope)
     const issued = await signerTokens.issue(subject, notAfter)
-    return { ...issued, issuedTokenType: request.requestedTokenType ?? accessTokenType }
+    return { ...issued, issuedTokenType: request.requestedTokenType ?? TokenType.accessToken }
   }
 
   async function keyOwner(
-    presented: string,
-    asked: Asked,
+    key: string,
+    parties: Parties,
   ): Promise<{ subject: SignerSubject; notAfter: undefined }> {
-    const owner = presented.includes('cs_') ? null : await keys.verify(presented)
+    const owner = key.includes('cs_') ? null : await keys.verify(key)
     if (!owner) throw invalidSubject()
-    requireApp(owner.clientId, asked)
+    requireApp(owner.clientId, parties)
     return { subject: owner, notAfter: undefined }
   }
 
-  async function tokenOwner(request: ExchangeTokenRequest, asked: Asked) {
-    const { jwt, user, caller } = await userOf(request.subjectToken, asked)
+  async function tokenOwner(request: ExchangeTokenRequest, parties: Parties) {
+    const { jwt, user, caller } = await userOf(request.subjectToken, parties)
     requireSigning(jwt.scopes, undefined)
     return { subject: { ...caller, tokensValidAfter: user.tokensValidAfter }, notAfter: jwt.exp }
   }
 
-  /** GRANT_INVALID unless it is a live user JWT of that app; a signer JWT is none, so that nothing renews itself. */
-  async function userOf(token: string, asked: Asked): Promise<UserToken> {
-    const found = await subjects.userToken(token).catch(asInvalidGrant)
-    requireApp(found.caller.clientId, asked)
-    return found
+  /** GRANT_INVALID unless it is a valid user JWT of that app. A signer JWT is refused: it would renew itself. */
+  async function userOf(token: string, parties: Parties): Promise<UserToken> {
+    const userToken = await subjects.userToken(token).catch(asInvalidGrant)
+    requireApp(userToken.caller.clientId, parties)
+    return userToken
   }
 
-  /** The app's backend says who sits before a device; the subject token itself is passed back (facts 3.4). */
+  /** Approves a device for the user of the subject token. The answer holds the subject token itself. */
   async function approveDevice(
     { request, caller, attempt }: Exchange,
     code: string,
   ): Promise<ExchangeTokenResponse> {
     if (!caller) throw new DomainError('CREDENTIAL_INVALID', 'send the M2M client id and secret')
-    requireScope(caller, ['device:approve', 'users:token'])
-    if (request.subjectTokenType !== accessTokenType) {
+    requireScope(caller, [Scope.deviceApprove, Scope.usersToken])
+    if (request.subjectTokenType !== TokenType.accessToken) {
       throw new DomainError(
         'TOKEN_TYPE_UNSUPPORTED',
-        `subject_token_type must be ${accessTokenType}`,
+        `subject_token_type must be ${TokenType.accessToken}`,
       )
     }
-    requireRequested(request.requestedTokenType, [accessTokenType])
+    requireRequested(request.requestedTokenType, [TokenType.accessToken])
     requireTargets(request.audiences, [issuer])
     if (request.resources.length > 1 || code.trim() === '') {
       throw new DomainError('TARGET_INVALID', 'resource must name one device code')
@@ -187,7 +182,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     return {
       accessToken: request.subjectToken,
       tokenType: 'Bearer',
-      issuedTokenType: accessTokenType,
+      issuedTokenType: TokenType.accessToken,
       expiresIn: jwt.exp - secondsOf(now()),
       scope: jwt.scopes.join(' '),
       session: undefined,
@@ -199,34 +194,51 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
 
 export type TokenExchange = ReturnType<typeof createTokenExchange>
 
-type Asked = Pick<Exchange, 'app' | 'caller'>
+type Parties = Pick<Exchange, 'app' | 'caller'>
+
+/** Checks the request, then the client's credentials: a wrong app is NOT_FOUND only for a client that authenticated. */
+async function authenticate(
+  request: ExchangeTokenRequest,
+  credentials: ClientCaller,
+): Promise<M2mCaller | null> {
+  if (request.clientId !== undefined) requireGrantType(request.grantType)
+  requireSubject(request)
+  const caller = await credentials.authenticate()
+  if (request.clientId !== undefined && caller && caller.clientId !== request.clientId)
+    throw noSuchApp()
+  return caller
+}
+
+/** The device's user code in the resources; undefined when none of them names a device. */
+const userCodeOf = (resources: readonly string[]): string | undefined =>
+  resources
+    .map((resource) => deviceResource.exec(resource)?.[1])
+    .find((userCode) => userCode !== undefined)
 
 /**
- * The route's app may be another's or nobody's: both never match, so that only who belongs to an app learns that it is
- * there (decision 13).
+ * The app in the route may be another's, or not exist. Neither matches the subject, so only those who belong to an app
+ * learn that it exists (decision 13).
  */
-function requireApp(clientId: string, { app, caller }: Asked): void {
+function requireApp(clientId: string, { app, caller }: Parties): void {
   if (app && clientId !== app.clientId) throw noSuchApp()
   if (caller && clientId !== caller.clientId) throw invalidSubject()
 }
 
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
 
-const isKey = ({ subjectTokenType, subjectToken }: ExchangeTokenRequest): boolean =>
-  keyTypes.includes(subjectTokenType) ||
-  subjectToken.includes('svc_cs_') ||
-  parseKey(subjectToken) !== null
-
-function requireGrantType(given: string | undefined): void {
-  if (given !== grantType)
-    throw new DomainError('REQUEST_INVALID', `grant_type must be ${grantType}`)
+function requireGrantType(grantType: string | undefined): void {
+  if (grantType !== GrantType.tokenExchange)
+    throw new DomainError('REQUEST_INVALID', `grant_type must be ${GrantType.tokenExchange}`)
 }
 
 function requireSubject({ subjectToken, subjectTokenType }: ExchangeTokenRequest): void {
   if (subjectToken.trim() === '')
     throw new DomainError('REQUEST_INVALID', 'subject_token is required')
-  if (subjectTokenType !== accessTokenType && !keyTypes.includes(subjectTokenType)) {
-    throw new DomainError('TOKEN_TYPE_UNSUPPORTED', `subject_token_type must be ${accessTokenType}`)
+  if (subjectTokenType !== TokenType.accessToken && !keyTypes.includes(subjectTokenType)) {
+    throw new DomainError(
+      'TOKEN_TYPE_UNSUPPORTED',
+      `subject_token_type must be ${TokenType.accessToken}`,
+    )
   }
 }
 
@@ -244,10 +256,10 @@ function requireRequested(type: string | undefined, allowed: readonly string[]):
 }
 
 function requireSigning(scopes: readonly string[], requested: string | undefined): void {
-  if (!scopes.includes('sign:job'))
-    throw new DomainError('GRANT_INVALID', 'the subject token lacks the scope sign:job')
-  if (requested !== undefined && requested.trim() !== 'sign:job') {
-    throw new DomainError('SCOPE_INVALID', 'the only scope of a signer session is sign:job')
+  if (!scopes.includes(Scope.signJob))
+    throw new DomainError('GRANT_INVALID', `the subject token lacks the scope ${Scope.signJob}`)
+  if (requested !== undefined && requested.trim() !== Scope.signJob) {
+    throw new DomainError('SCOPE_INVALID', `the only scope of a signer session is ${Scope.signJob}`)
   }
 }
 

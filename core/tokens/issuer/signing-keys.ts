@@ -9,7 +9,6 @@ import { promisify } from 'node:util'
 import { seal, unseal } from '../../lib/crypto.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import type { SigningKey } from './jws.ts'
 import * as store from './store.ts'
 import type { SigningAlgorithm } from '../types.ts'
 
@@ -20,8 +19,15 @@ export interface SigningKeysDeps {
   readonly now: Now
 }
 
-interface Loaded {
-  readonly at: number
+/** A private key as a signature needs it. */
+export interface SigningKey {
+  readonly kid: string
+  readonly alg: SigningAlgorithm
+  readonly key: KeyObject
+}
+
+interface KeySet {
+  readonly loadedAt: number
   readonly active: SigningKey
   readonly publicKeys: ReadonlyMap<
     string,
@@ -35,15 +41,15 @@ const missCooldownMs = 5_000
 const makeKeyPair = promisify(generateKeyPair)
 
 /**
- * The issuer's keys: private parts encrypted at rest, exactly one active, the next one published before it signs.
- * Other processes may rotate, so what was loaded is looked at again after half a minute.
+ * The issuer's signing keys: private parts encrypted at rest, exactly one active, the next one published before it signs.
+ * Other processes may rotate them, so they are loaded again after 30 seconds.
  */
 export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDeps) {
-  let loaded: Loaded | null = null
-  let loading: Promise<Loaded> | null = null
+  let keySet: KeySet | null = null
+  let loading: Promise<KeySet> | null = null
   let missedAt = -Infinity
 
-  /** Makes the first active and next key where there is none. */
+  /** Creates the active and the next key where there is none, and loads them. */
   async function prepare(): Promise<void> {
     const rows = await store.publishedKeys(pool, now())
     for (const status of ['active', 'next'] as const) {
@@ -75,20 +81,20 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
     }
   }
 
-  function reload(): Promise<Loaded> {
+  function reload(): Promise<KeySet> {
     loading ??= load().finally(() => {
       loading = null
     })
     return loading
   }
 
-  async function load(): Promise<Loaded> {
+  async function load(): Promise<KeySet> {
     const rows = await store.publishedKeys(pool, now())
     const active = rows.find((row) => row.status === 'active')
     if (!active) throw new Error('there is no active signing key')
     const pkcs8 = open(active)
-    loaded = {
-      at: now().getTime(),
+    keySet = {
+      loadedAt: now().getTime(),
       active: {
         kid: active.kid,
         alg: active.alg,
@@ -102,7 +108,7 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
       ),
       jwks: rows.map((row) => row.public_jwk),
     }
-    return loaded
+    return keySet
   }
 
   function open({ kid, sealed_private }: store.SigningKeyRow): Buffer {
@@ -116,11 +122,11 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
     }
   }
 
-  /** What is loaded, refreshed when old; a refresh that fails leaves what was there. */
-  async function current(): Promise<Loaded> {
-    if (loaded && now().getTime() - loaded.at < freshMs) return loaded
+  /** The key set, loaded again when it is old. Where that fails the old one stays in use. */
+  async function current(): Promise<KeySet> {
+    if (keySet && now().getTime() - keySet.loadedAt < freshMs) return keySet
     return reload().catch((error: unknown) => {
-      if (loaded) return loaded
+      if (keySet) return keySet
       throw error
     })
   }
@@ -128,22 +134,22 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
   const active = async () => (await current()).active
   const jwks = async () => (await current()).jwks
 
-  /** The public key of that id, or null; unknown ids are looked for once in a few seconds. */
-  async function publicKey(kid: string) {
+  /** The public key of that id, or null. An unknown id reloads the key set at most once in five seconds. */
+  async function findPublicKey(kid: string) {
     const at = now().getTime()
-    const found = (await current()).publicKeys.get(kid)
-    if (found || at - missedAt < missCooldownMs) return found ?? null
+    const known = (await current()).publicKeys.get(kid)
+    if (known || at - missedAt < missCooldownMs) return known ?? null
     missedAt = at
     return (await reload()).publicKeys.get(kid) ?? null
   }
 
-  /** Looks again at once, after what is being loaded already. */
+  /** Loads the key set again now, after a load that is running already. */
   async function refresh(): Promise<void> {
     await loading?.catch(() => undefined)
     await reload()
   }
 
-  return { prepare, generate, active, jwks, publicKey, refresh }
+  return { prepare, generate, active, jwks, findPublicKey, refresh }
 }
 
 export type SigningKeys = ReturnType<typeof createSigningKeys>

@@ -1,4 +1,5 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
+import { audit } from '../../platform/audit.ts'
 import type { SigningAlgorithm } from '../types.ts'
 
 export type PublicJwk = Readonly<Record<string, string>>
@@ -11,7 +12,7 @@ export interface SigningKeyRow {
   readonly status: 'next' | 'active' | 'retired'
 }
 
-/** Keys that verify or will sign: active, next, and retired ones until their last token is dead. */
+/** The keys that verify or will sign, the active one first. A retired key is among them until its last token has expired. */
 export async function publishedKeys(db: Db, at: Date): Promise<SigningKeyRow[]> {
   return many<SigningKeyRow>(
     db,
@@ -32,10 +33,71 @@ export interface NewSigningKey {
   readonly at: Date
 }
 
-/** Of two processes that start together one wins; the other's key is dropped (one active, one next). */
+/** There is one active and one next key: of two processes that start at the same time, the second one's key is dropped. */
 export async function insertSigningKey(db: Db, key: NewSigningKey): Promise<void> {
   await db.query(sql`
     insert into signing_keys (kid, alg, public_jwk, sealed_private, status, created_at)
     values (${key.kid}, ${key.alg}, ${key.publicJwk}, ${key.sealedPrivate}, ${key.status}, ${key.at})
     on conflict do nothing`)
+}
+
+export interface KeyState {
+  readonly kid: string
+  readonly alg: SigningAlgorithm
+  readonly status: 'next' | 'active' | 'retired'
+  readonly created_at: Date
+  readonly activated_at: Date | null
+  readonly retire_at: Date | null
+}
+
+/** As `publishedKeys`, with the instants of their states and without the keys themselves. */
+export async function keyStates(db: Db, at: Date): Promise<KeyState[]> {
+  return many<KeyState>(
+    db,
+    sql`
+    select kid, alg, status, created_at, activated_at, retire_at
+    from signing_keys
+    where status <> 'retired' or retire_at > ${at}
+    order by status = 'active' desc, created_at desc`,
+  )
+}
+
+/** Waits for other rotations. Held until the transaction ends. */
+export async function lockRotation(db: Db): Promise<void> {
+  await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.signing-keys'))`)
+}
+
+export interface Succession {
+  readonly from: string
+  readonly to: string
+  readonly at: Date
+  readonly retireAt: Date
+}
+
+/** Retires the active key, then activates the next one: a constraint allows one active key at any time. */
+export async function succeed(db: Db, { from, to, at, retireAt }: Succession): Promise<void> {
+  await db.query(sql`
+    update signing_keys set status = 'retired', retire_at = ${retireAt} where kid = ${from} and status = 'active'`)
+  await db.query(sql`
+    update signing_keys set status = 'active', activated_at = ${at} where kid = ${to} and status = 'next'`)
+}
+
+export async function recordRotation(
+  db: Db,
+  { from, to, at }: Succession,
+  actor: string,
+): Promise<void> {
+  await audit(db, {
+    appId: null,
+    actor,
+    action: 'signing_keys_rotated',
+    status: 'success',
+    details: { from, to },
+    at,
+  })
+}
+
+/** Deletes retired keys, with their private parts, when no valid token needs them. */
+export async function deleteRetired(db: Db, at: Date): Promise<void> {
+  await db.query(sql`delete from signing_keys where status = 'retired' and retire_at <= ${at}`)
 }

@@ -1,24 +1,27 @@
 import { hash, randomBytes, randomUUID } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
+import { GrantType } from '../../../proto/oauth.ts'
 import type { Accounts, LiveSession } from '../../identity/accounts/accounts.ts'
+import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { Users } from '../../identity/users/users.ts'
-import { type AccountId, appId, authId, isClientId } from '../../platform/ids.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import * as store from './authorization-store.ts'
-import { isRegistered } from './redirect-uris.ts'
+import { audit } from '../../platform/audit.ts'
+import { type AccountId, type UserId, authId } from '../../platform/ids.ts'
+import { splitScopes } from '../scopes.ts'
+import * as store from './store.ts'
 
 export interface AuthorizationsDeps {
   readonly pool: Pool
   readonly issuer: string
-  readonly accounts: Accounts
+  readonly accounts: Pick<Accounts, 'session'>
+  readonly clients: Pick<Clients, 'findPublicOrDisabled'>
   readonly users: Users
   readonly codeTtlSeconds: number
   readonly now: Now
 }
 
-/** An authorization request (RFC 6749 section 4.1.1, RFC 7636) as the browser brought it. */
+/** An authorization request (RFC 6749 section 4.1.1, RFC 7636) from the browser. */
 export interface AuthorizationRequest {
   readonly clientId: string
   readonly redirectUri: string
@@ -32,39 +35,33 @@ export interface AuthorizationRequest {
   readonly sessionToken?: string | undefined
 }
 
-/** What goes back to the redirect URI instead of a code. */
+/** An error for the redirect URI (RFC 6749 section 4.1.2.1). */
 interface Refusal {
   readonly error: string
   readonly description: string
 }
 
-const codeKeptSeconds = 86_400
 const challengeSyntax = /^[A-Za-z0-9_-]{43}$/
-const prompts = ['none', 'login', 'consent', 'select_account']
+const knownPrompts = ['none', 'login', 'consent', 'select_account']
+const nonceMax = 512
+const scopeMax = 1_000
 
-/** The external id under which a dashboard account stands in an app. Integrators cannot give such ids (decision 8). */
+/** The external id of a dashboard account as an end user of an app. Integrators cannot provision such ids (decision 8). */
 export const accountSubject = (account: AccountId): string => `user:${account}`
 
-/** Authorization code with PKCE: checks requests, remembers consent, hands out codes. */
-export function createAuthorizations({
-  pool,
-  issuer,
-  accounts,
-  users,
-  codeTtlSeconds,
-  now,
-}: AuthorizationsDeps) {
+/** Authorization code with PKCE: checks requests, stores consent, issues codes. */
+export function createAuthorizations(deps: AuthorizationsDeps) {
+  const { pool, issuer, accounts, clients, users, codeTtlSeconds, now } = deps
+
   /**
-   * What the request asks for, and of whom. NOT_FOUND and REQUEST_INVALID while the redirect URI is not trusted;
-   * afterwards `refusal` is for the redirect URI.
+   * The client, the scopes and the session of a request. NOT_FOUND and REQUEST_INVALID while the redirect URI is not
+   * trusted; later problems are the `refusal`, which is sent to the redirect URI.
    */
   async function check(request: AuthorizationRequest) {
-    const client = isClientId(request.clientId)
-      ? await store.findLoginClient(pool, request.clientId)
-      : null
+    const client = await clients.findPublicOrDisabled(request.clientId)
     if (!client)
       throw new DomainError('NOT_FOUND', 'the application that sent you here is not known')
-    if (!isRegistered(request.redirectUri, client.redirect_uris)) {
+    if (!isRegistered(request.redirectUri, client.redirectUris)) {
       throw new DomainError(
         'REQUEST_INVALID',
         'the address to return to is not registered for this application',
@@ -72,47 +69,19 @@ export function createAuthorizations({
     }
     const scopes = scopesOf(request.scope, client.scopes)
     const session =
-      request.sessionToken === undefined ? null : await liveSession(request.sessionToken)
-    const asked = promptsOf(request.prompt)
+      request.sessionToken === undefined ? null : await findSession(request.sessionToken)
+    const prompts = promptsOf(request.prompt)
     const needsConsent =
       session === null ||
-      asked.includes('consent') ||
-      !(await hasConsented(client.client_id, session.account.id, scopes))
+      prompts.includes('consent') ||
+      !(await hasConsented(client.clientId, session.account.id, scopes))
     const refusal =
-      refusalOf(request, { client, scopes }) ??
-      silentRefusal(asked, { loggedIn: session !== null, needsConsent })
+      refuseRequest(request, client) ??
+      refusePkce(request) ??
+      refuseParameters(request, { issuer, prompts }) ??
+      refuseScopes(scopes, client) ??
+      refuseSilent(prompts, { isLoggedIn: session !== null, needsConsent })
     return { client, scopes, session, needsConsent, refusal }
-  }
-
-  function refusalOf(
-    request: AuthorizationRequest,
-    { client, scopes }: { client: store.LoginClient; scopes: readonly string[] },
-  ): Refusal | null {
-    if (client.app_status !== 'active' || !client.grant_types.includes('authorization_code')) {
-      return refuse('unauthorized_client', 'the client may not use the authorization code grant')
-    }
-    if (request.responseType === '') return refuse('invalid_request', 'response_type is required')
-    if (request.responseType !== 'code')
-      return refuse('unsupported_response_type', 'response_type must be code')
-    if (request.codeChallenge === undefined)
-      return refuse('invalid_request', 'code_challenge is required (PKCE)')
-    if (request.codeChallengeMethod !== 'S256')
-      return refuse('invalid_request', 'code_challenge_method must be S256')
-    if (!challengeSyntax.test(request.codeChallenge)) {
-      return refuse('invalid_request', 'code_challenge must be 43 characters of base64url')
-    }
-    if ((request.nonce ?? '').length > 512)
-      return refuse('invalid_request', 'nonce is longer than 512 characters')
-    if (promptsOf(request.prompt).some((prompt) => !prompts.includes(prompt))) {
-      return refuse('invalid_request', `prompt must be of: ${prompts.join(', ')}`)
-    }
-    if (request.resource !== undefined && request.resource !== issuer) {
-      return refuse('invalid_target', 'resource must be the issuer, or be left out')
-    }
-    if (scopes.length === 0 || scopes.some((scope) => !client.scopes.includes(scope))) {
-      return refuse('invalid_scope', `scope must be of: ${client.scopes.join(' ')}`)
-    }
-    return null
   }
 
   async function hasConsented(
@@ -120,35 +89,34 @@ export function createAuthorizations({
     account: AccountId,
     scopes: readonly string[],
   ): Promise<boolean> {
-    const given = await store.consentedScopes(pool, clientId, account)
-    return scopes.every((scope) => given.includes(scope))
+    const consented = await store.consentedScopes(pool, clientId, account)
+    return scopes.every((scope) => consented.includes(scope))
   }
 
-  /** The session, or null: one that is over is like none. */
-  async function liveSession(token: string): Promise<LiveSession | null> {
+  /** The session; null when it has ended. */
+  async function findSession(token: string): Promise<LiveSession | null> {
     return accounts.session(token).catch((error: unknown) => {
       if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return null
       throw error
     })
   }
 
-  /** Remembers the consent of the session's account and hands out a code that lives for a minute, once. */
-  async function grant(request: AuthorizationRequest): Promise<string> {
+  /** Stores the consent of the session's account and issues a short-lived code that can be used once. */
+  async function authorize(request: AuthorizationRequest): Promise<string> {
     const { client, scopes, session, refusal } = await check({ ...request, prompt: undefined })
     if (refusal) throw new DomainError('REQUEST_INVALID', refusal.description)
-    if (!session || !isClientId(client.client_id))
-      throw new DomainError('TOKEN_INVALID', 'log in first')
-    const user = await userOf(client, session)
+    if (!session) throw new DomainError('TOKEN_INVALID', 'log in first')
+    const userId = await userOf(client, session)
     const code = randomBytes(32).toString('base64url')
     const at = now()
     await tx(pool, async (db) => {
       const accountId = session.account.id
-      await store.addConsent(db, { clientId: client.client_id, accountId, scopes, at })
+      await store.addConsent(db, { clientId: client.clientId, accountId, scopes, at })
       await store.insertCode(db, {
         codeHash: hash('sha256', code, 'buffer'),
-        clientId: user.clientId,
+        clientId: client.clientId,
         accountId,
-        userId: user.id,
+        userId,
         familyId: randomUUID(),
         redirectUri: request.redirectUri,
         scope: scopes.join(' '),
@@ -159,60 +127,95 @@ export function createAuthorizations({
         expiresAt: addSeconds(at, codeTtlSeconds),
       })
       await audit(db, {
-        appId: appId(client.app_id),
+        appId: client.appId,
         actor: accountSubject(accountId),
         action: 'authorization_granted',
         status: 'success',
         at,
-        details: { userId: user.id, scope: scopes.join(' ') },
+        details: { userId, scope: scopes.join(' ') },
       })
     })
     return code
   }
 
-  /** The end user that the account is in the app, made on first use. ACCESS_DENIED when the app has ended it. */
-  async function userOf(client: store.LoginClient, session: LiveSession) {
+  /** The end user that stands for the account in the app, created on first use. ACCESS_DENIED when it is not active. */
+  async function userOf({ clientId }: PublicClient, session: LiveSession): Promise<UserId> {
     const externalUserId = accountSubject(session.account.id)
-    const found = await users.resolveSubjects([{ clientId: client.client_id, externalUserId }])
-    const subject = found.get(authId(client.client_id, externalUserId))
+    const subjects = await users.resolveSubjects([{ clientId, externalUserId }])
+    const subject = subjects.get(authId(clientId, externalUserId))
     const user = subject ? await users.findById(subject.appId, subject.userId) : null
-    if (user?.status !== 'active' || !isClientId(client.client_id)) {
+    if (user?.status !== 'active')
       throw new DomainError('ACCESS_DENIED', 'this application has ended your access')
-    }
-    return { id: user.id, clientId: client.client_id }
+    return user.id
   }
 
-  /** The registered address that begins a login; NOT_FOUND unless the client takes logins begun by others. */
+  /** The address where the app begins logins of devices. NOT_FOUND when it does not take such logins. */
   async function initiateLoginUri(clientId: string): Promise<string> {
-    const client = isClientId(clientId) ? await store.findLoginClient(pool, clientId) : null
+    const client = await clients.findPublicOrDisabled(clientId)
     if (
-      client?.app_status !== 'active' ||
-      !client.device_third_party_initiate_login ||
-      client.initiate_login_uri === null
+      !client?.isAppActive ||
+      !client.deviceThirdPartyInitiateLogin ||
+      client.initiateLoginUri === null
     ) {
       throw new DomainError('NOT_FOUND', 'the application that sent you here does not begin logins')
     }
-    return client.initiate_login_uri
+    return client.initiateLoginUri
   }
 
-  const forgetEnded = (): Promise<void> =>
-    store.forgetCodes(pool, addSeconds(now(), -codeKeptSeconds))
-
-  return { check, grant, initiateLoginUri, forgetEnded }
+  return { check, authorize, initiateLoginUri }
 }
 
 export type Authorizations = ReturnType<typeof createAuthorizations>
 
 const refuse = (error: string, description: string): Refusal => ({ error, description })
 
-/** prompt=none: whoever asks so wants an answer without any page (OpenID Connect Core section 3.1.2.1). */
-function silentRefusal(
-  asked: readonly string[],
-  { loggedIn, needsConsent }: { loggedIn: boolean; needsConsent: boolean },
+function refuseRequest(request: AuthorizationRequest, client: PublicClient): Refusal | null {
+  if (!client.isAppActive || !client.grantTypes.includes(GrantType.authorizationCode)) {
+    return refuse('unauthorized_client', 'the client may not use the authorization code grant')
+  }
+  if (request.responseType === '') return refuse('invalid_request', 'response_type is required')
+  return request.responseType === 'code'
+    ? null
+    : refuse('unsupported_response_type', 'response_type must be code')
+}
+
+/** RFC 7636 section 4.3, method S256 only. */
+function refusePkce(request: AuthorizationRequest): Refusal | null {
+  if (request.codeChallenge === undefined)
+    return refuse('invalid_request', 'code_challenge is required (PKCE)')
+  if (request.codeChallengeMethod !== 'S256')
+    return refuse('invalid_request', 'code_challenge_method must be S256')
+  return challengeSyntax.test(request.codeChallenge)
+    ? null
+    : refuse('invalid_request', 'code_challenge must be 43 characters of base64url')
+}
+
+function refuseParameters(
+  { nonce = '', resource }: AuthorizationRequest,
+  { issuer, prompts }: { issuer: string; prompts: readonly string[] },
 ): Refusal | null {
-  if (!asked.includes('none')) return null
-  if (asked.length > 1) return refuse('invalid_request', 'prompt=none stands alone')
-  if (!loggedIn) return refuse('login_required', 'nobody is logged in')
+  if (nonce.length > nonceMax)
+    return refuse('invalid_request', `nonce is longer than ${nonceMax} characters`)
+  if (prompts.some((prompt) => !knownPrompts.includes(prompt)))
+    return refuse('invalid_request', `prompt must be of: ${knownPrompts.join(', ')}`)
+  return resource === undefined || resource === issuer
+    ? null
+    : refuse('invalid_target', 'resource must be the issuer, or be left out')
+}
+
+const refuseScopes = (scopes: readonly string[], client: PublicClient): Refusal | null =>
+  scopes.length === 0 || scopes.some((scope) => !client.scopes.includes(scope))
+    ? refuse('invalid_scope', `scope must be of: ${client.scopes.join(' ')}`)
+    : null
+
+/** prompt=none demands an answer without any page (OpenID Connect Core section 3.1.2.1). */
+function refuseSilent(
+  prompts: readonly string[],
+  { isLoggedIn, needsConsent }: { isLoggedIn: boolean; needsConsent: boolean },
+): Refusal | null {
+  if (!prompts.includes('none')) return null
+  if (prompts.length > 1) return refuse('invalid_request', 'prompt=none stands alone')
+  if (!isLoggedIn) return refuse('login_required', 'nobody is logged in')
   return needsConsent
     ? refuse('consent_required', 'the person has not consented to these scopes')
     : null
@@ -223,5 +226,22 @@ const promptsOf = (prompt: string | undefined): string[] =>
 
 function scopesOf(requested: string | undefined, allowed: readonly string[]): string[] {
   if (requested === undefined) return [...allowed]
-  return requested.length > 1_000 ? [] : [...new Set(requested.split(' ').filter(Boolean))]
+  return requested.length > scopeMax ? [] : splitScopes(requested)
+}
+
+/** http on a loopback address by number or name: host, port, and what follows. */
+const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\]|localhost)(?::\d{1,5})?((?:[/?].*)?)$/
+
+/**
+ * Whether `requested` is one of the registered redirect URIs: character by character, except that a loopback URI may have
+ * any port (RFC 8252 section 7.3). Neither prefixes nor patterns match.
+ */
+export function isRegistered(requested: string, registered: readonly string[]): boolean {
+  if (registered.includes(requested)) return true
+  const [, host, rest] = loopback.exec(requested) ?? []
+  if (host === undefined || !URL.canParse(requested)) return false
+  return registered.some((uri) => {
+    const known = loopback.exec(uri)
+    return known !== null && known[1] === host && known[2] === rest
+  })
 }

@@ -1,12 +1,11 @@
 import { compactVerify, decodeProtectedHeader, errors } from 'jose'
+import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { Users } from '../../identity/users/users.ts'
-import { appId, isUuid, userId } from '../../platform/ids.ts'
-import type { Pool } from '../../lib/sql.ts'
-import * as store from './authorization-store.ts'
+import { isUuid, userId } from '../../platform/ids.ts'
 import type { SigningKeys } from '../issuer/signing-keys.ts'
 
 export interface LogoutsDeps {
-  readonly pool: Pool
+  readonly clients: Pick<Clients, 'findPublicOrDisabled'>
   readonly issuer: string
   readonly signingKeys: SigningKeys
   readonly users: Users
@@ -18,27 +17,23 @@ export interface LogoutRequest {
   readonly postLogoutRedirectUri?: string | undefined
 }
 
-/** OpenID Connect RP-Initiated Logout 1.0: who asks, and where the browser may go afterwards. */
-export function createLogouts({ pool, issuer, signingKeys, users }: LogoutsDeps) {
+/** OpenID Connect RP-Initiated Logout 1.0: whose logout it is, and where the browser may go afterwards. */
+export function createLogouts({ clients, issuer, signingKeys, users }: LogoutsDeps) {
   async function check(request: LogoutRequest) {
     const hint = request.idTokenHint === undefined ? null : await readHint(request.idTokenHint)
-    // Section 2: a client_id that is not the hint's audience makes the hint worthless.
-    const agreed =
-      hint !== null && (request.clientId === undefined || request.clientId === hint.clientId)
     const clientId = request.clientId ?? hint?.clientId
-    const client = clientId === undefined ? null : await store.findLoginClient(pool, clientId)
-    const wanted = request.postLogoutRedirectUri
-    const registered =
-      wanted !== undefined && (client?.post_logout_redirect_uris ?? []).includes(wanted)
+    // RP-Initiated Logout section 2: a client_id that is not the hint's audience makes the hint worthless.
+    const isConfirmed = hint !== null && hint.clientId === clientId
+    const client = clientId === undefined ? null : await clients.findPublicOrDisabled(clientId)
     return {
-      confirmed: agreed,
-      appName: client?.app_name ?? '',
-      postLogoutRedirectUri: registered ? wanted : undefined,
-      accountId: agreed && client ? await accountOf(client, hint.subject) : undefined,
+      confirmed: isConfirmed,
+      appName: client?.appName ?? '',
+      postLogoutRedirectUri: registeredUri(client, request.postLogoutRedirectUri),
+      accountId: isConfirmed && client ? await accountOf(client, hint.subject) : undefined,
     }
   }
 
-  /** An ID token of ours, expired or not (section 4); null for anything else. */
+  /** Reads an ID token of this issuer, expired or not (RP-Initiated Logout section 4); null for anything else. */
   async function readHint(token: string): Promise<{ clientId: string; subject: string } | null> {
     const claims = await verifiedClaims(token)
     if (claims?.['iss'] !== issuer || claims['token_use'] !== 'id') return null
@@ -51,9 +46,9 @@ export function createLogouts({ pool, issuer, signingKeys, users }: LogoutsDeps)
   async function verifiedClaims(token: string): Promise<Record<string, unknown> | null> {
     try {
       const { alg, kid, typ } = decodeProtectedHeader(token)
-      const found = kid === undefined ? null : await signingKeys.publicKey(kid)
-      if (!found || found.alg !== alg || (typ !== undefined && typ !== 'JWT')) return null
-      const { payload } = await compactVerify(token, found.key, { algorithms: [found.alg] })
+      const known = kid === undefined ? null : await signingKeys.findPublicKey(kid)
+      if (!known || known.alg !== alg || (typ !== undefined && typ !== 'JWT')) return null
+      const { payload } = await compactVerify(token, known.key, { algorithms: [known.alg] })
       const claims: unknown = JSON.parse(Buffer.from(payload).toString('utf8'))
       return typeof claims === 'object' && claims !== null
         ? Object.fromEntries(Object.entries(claims))
@@ -69,13 +64,8 @@ export function createLogouts({ pool, issuer, signingKeys, users }: LogoutsDeps)
     }
   }
 
-  async function accountOf(
-    client: store.LoginClient,
-    subject: string,
-  ): Promise<string | undefined> {
-    const user = isUuid(subject)
-      ? await users.findById(appId(client.app_id), userId(subject))
-      : null
+  async function accountOf(client: PublicClient, subject: string): Promise<string | undefined> {
+    const user = isUuid(subject) ? await users.findById(client.appId, userId(subject)) : null
     return /^user:(.+)$/.exec(user?.externalUserId ?? '')?.[1]
   }
 
@@ -83,3 +73,6 @@ export function createLogouts({ pool, issuer, signingKeys, users }: LogoutsDeps)
 }
 
 export type Logouts = ReturnType<typeof createLogouts>
+
+const registeredUri = (client: PublicClient | null, uri: string | undefined): string | undefined =>
+  uri !== undefined && client?.postLogoutRedirectUris.includes(uri) ? uri : undefined

@@ -16,9 +16,9 @@ export function createAuthorizationRpc({
     checkAuthorization: rpc(serviceCaller(), async (request: pb.CheckAuthorizationRequest) => {
       const { client, scopes, needsConsent, refusal } = await authorizations.check(request)
       return {
-        clientId: client.client_id,
-        appName: client.app_name,
-        appColor: client.app_color,
+        clientId: client.clientId,
+        appName: client.appName,
+        appColor: client.appColor,
         scopes,
         needsConsent,
         error: refusal?.error ?? '',
@@ -29,7 +29,7 @@ export function createAuthorizationRpc({
       serviceCaller(),
       async ({ sessionToken, request }: pb.GrantAuthorizationRequest) => {
         if (!request) throw new DomainError('REQUEST_INVALID', 'request is required')
-        return { code: await authorizations.grant({ ...request, sessionToken }) }
+        return { code: await authorizations.authorize({ ...request, sessionToken }) }
       },
     ),
     checkLogout: rpc(serviceCaller(), async (request: pb.CheckLogoutRequest) =>

@@ -1,13 +1,10 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { IntrospectTokenResponse } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
-import { isSecret } from '../../lib/crypto.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
-import { findActiveUser } from '../login/client-store.ts'
-import { findRefreshToken } from '../login/family-store.ts'
 import type { Jwts } from '../issuer/jwt.ts'
-import { refreshHash, refreshPrefix } from '../login/login.ts'
+import { type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { type SignerSessions, sessionPrefix } from '../sessions/signer-sessions.ts'
 import type { Subjects } from '../subjects.ts'
 
@@ -16,6 +13,7 @@ export interface IntrospectionDeps {
   readonly jwts: Jwts
   readonly subjects: Subjects
   readonly sessions: SignerSessions
+  readonly families: Pick<TokenFamilies, 'findRefreshToken'>
   readonly now: Now
 }
 
@@ -33,12 +31,14 @@ const inactive: IntrospectTokenResponse = {
   externalUserId: '',
 }
 
-/** RFC 7662. What is not the asking app's own is not active, whatever it is. */
-export function createIntrospection({ pool, jwts, subjects, sessions, now }: IntrospectionDeps) {
+/** RFC 7662. A token of another app reads as inactive, as an unknown one does. */
+export function createIntrospection(deps: IntrospectionDeps) {
+  const { pool, jwts, subjects, sessions, families, now } = deps
+
   async function introspect(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
     try {
-      if (token.startsWith(sessionPrefix)) return await session(caller, token)
-      if (token.startsWith(refreshPrefix)) return await refresh(caller, token)
+      if (token.startsWith(sessionPrefix)) return await signerSession(caller, token)
+      if (token.startsWith(refreshPrefix)) return await refreshToken(caller, token)
       return await jwt(caller, token)
     } catch (error) {
       if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return inactive
@@ -47,73 +47,69 @@ export function createIntrospection({ pool, jwts, subjects, sessions, now }: Int
   }
 
   async function jwt(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
-    const found = await jwts.verify(token, ['user', 'signer', 'machine'])
-    const own =
-      found.use === 'machine'
-        ? found.clientId === caller.m2mClientId
-        : found.clientId === caller.clientId
-    if (!own) return inactive
-    if (found.use !== 'machine') await subjects.ofUser(found)
+    const claims = await jwts.verify(token, ['user', 'signer', 'machine'])
+    const isOwn =
+      claims.use === 'machine'
+        ? claims.clientId === caller.m2mClientId
+        : claims.clientId === caller.clientId
+    if (!isOwn) return inactive
+    if (claims.use !== 'machine') await subjects.ofJwt(claims)
     return {
       active: true,
-      clientId: found.clientId,
-      sub: found.sub,
-      scope: found.scopes.join(' '),
+      clientId: claims.clientId,
+      sub: claims.sub,
+      scope: claims.scopes.join(' '),
       tokenType: 'Bearer',
-      exp: BigInt(found.exp),
-      iat: BigInt(found.iat),
+      exp: BigInt(claims.exp),
+      iat: BigInt(claims.iat),
       iss: jwts.issuer,
       aud: jwts.issuer,
-      jti: found.jti,
-      externalUserId: found.externalUserId ?? '',
+      jti: claims.jti,
+      externalUserId: claims.externalUserId ?? '',
     }
   }
 
-  async function session(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
-    const found = await sessions.verify(token)
-    if (!found || found.appId !== caller.appId) return inactive
+  async function signerSession(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
+    const session = await sessions.verify(token)
+    if (!session || session.appId !== caller.appId) return inactive
     return {
       active: true,
-      clientId: found.clientId,
-      sub: found.userId,
-      scope: found.scope,
+      clientId: session.clientId,
+      sub: session.userId,
+      scope: session.scope,
       tokenType: 'Bearer',
-      exp: BigInt(secondsOf(found.expiresAt)),
-      iat: BigInt(secondsOf(found.createdAt)),
+      exp: BigInt(secondsOf(session.expiresAt)),
+      iat: BigInt(secondsOf(session.createdAt)),
       iss: jwts.issuer,
       aud: '',
-      jti: found.id,
-      externalUserId: found.externalUserId,
+      jti: session.id,
+      externalUserId: session.externalUserId,
     }
   }
 
-  async function refresh(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
-    const found = isSecret(token, refreshPrefix)
-      ? await findRefreshToken(pool, refreshHash(token))
-      : null
-    const live =
-      found &&
-      found.app_id === caller.appId &&
-      found.rotated_at === null &&
-      found.ended_at === null &&
-      found.expires_at > now()
-    const user = live
-      ? await findActiveUser(pool, { appId: found.app_id, id: found.user_id })
-      : null
-    if (
-      !found ||
-      !user ||
-      (user.tokensValidAfter !== null && user.tokensValidAfter > found.created_at)
-    )
-      return inactive
+  async function refreshToken(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
+    const row = await families.findRefreshToken(token)
+    const isValid =
+      row !== null &&
+      row.app_id === caller.appId &&
+      row.rotated_at === null &&
+      row.ended_at === null &&
+      row.expires_at > now()
+    if (!isValid) return inactive
+    const user = await subjects.findUser(pool, {
+      appId: row.app_id,
+      userId: row.user_id,
+      issuedAt: row.created_at,
+    })
+    if (!user) return inactive
     return {
       active: true,
-      clientId: found.client_id,
+      clientId: row.client_id,
       sub: user.id,
-      scope: found.scope,
+      scope: row.scope,
       tokenType: 'refresh_token',
-      exp: BigInt(secondsOf(found.expires_at)),
-      iat: BigInt(secondsOf(found.created_at)),
+      exp: BigInt(secondsOf(row.expires_at)),
+      iat: BigInt(secondsOf(row.created_at)),
       iss: jwts.issuer,
       aud: '',
       jti: '',

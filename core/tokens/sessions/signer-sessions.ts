@@ -1,9 +1,9 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
+import { Scope } from '../../../proto/scopes.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import type { Users } from '../../identity/users/users.ts'
-import type { Actor } from '../../platform/audit.ts'
 import type { User } from '../../identity/types.ts'
 import { isUuid } from '../../platform/ids.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
@@ -14,7 +14,7 @@ import type { Secrets } from '../../platform/secrets.ts'
 import * as store from './store.ts'
 
 export const sessionPrefix = 'svc_ss_'
-const scope = 'sign:job'
+const scope = Scope.signJob
 
 export interface SignerSessionsDeps {
   readonly pool: Pool
@@ -25,7 +25,7 @@ export interface SignerSessionsDeps {
   readonly now: Now
 }
 
-/** Opaque signer sessions: what an app's backend gets for a user's token and gives to the signer's caller. */
+/** Opaque signer sessions, which an app's backend gets for a user's token and hands to the caller of the signer. */
 export function createSignerSessions({
   pool,
   users,
@@ -34,12 +34,12 @@ export function createSignerSessions({
   ttlSeconds,
   now,
 }: SignerSessionsDeps) {
-  /** A session for an active user; a deactivation that comes at the same time finds it. */
+  /** Opens a session for an active user, whose row is locked: a concurrent deactivation ends this session too. */
   async function open(user: User, label: string, actor: Actor) {
     const token = newSecret(sessionPrefix)
     const at = now()
     await tx(pool, async (db) => {
-      await users.holdActive(db, user.appId, user.externalUserId)
+      await users.lockActive(db, user.appId, user.externalUserId)
       const id = uuidV7(at.getTime())
       await store.insertSession(db, {
         appId: user.appId,
@@ -83,7 +83,7 @@ export function createSignerSessions({
     }
   }
 
-  /** Ends a session at once. NOT_FOUND when it is not this user's. Returns the first instant of its end. */
+  /** Revokes a session. NOT_FOUND for a session of another user. Returns the instant of its first revocation. */
   async function revoke(
     caller: M2mCaller,
     request: { externalUserId: string; id: string },
@@ -95,6 +95,7 @@ export function createSignerSessions({
     return revokedAt
   }
 
+  /** As `revoke`, and null where that throws. */
   async function end(
     user: Pick<User, 'appId' | 'id'>,
     id: string,
@@ -117,12 +118,12 @@ export function createSignerSessions({
       }
       return instant
     })
-    // Caches know a session as they know a key: by the id of what proved the identity.
+    // Caches name a session like a key: by the id of the credential that proved the identity.
     if (revokedAt) await invalidations.publish({ kind: 'key', id })
     return revokedAt
   }
 
-  /** Whose session this is; null for one that does not work. A wrong checksum costs no look-up. */
+  /** The session of that token with its user; null when it is not valid. A wrong checksum costs no look-up. */
   const verify = async (token: string) =>
     isSecret(token, sessionPrefix)
       ? store.findSession(pool, secrets.candidates(token), now())

@@ -45,7 +45,7 @@ export interface SessionFilter {
   readonly limit: number
 }
 
-/** One row more than `limit` when there is more. */
+/** In order of creation; one row more than `limit` when there are more. */
 export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[]> =>
   many<SessionRow>(
     db,
@@ -59,7 +59,7 @@ export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[
     limit ${filter.limit + 1}`,
   )
 
-/** The instant of the revocation, the first one when it was revoked before; null when there is no such session. */
+/** Revokes a session. Returns the instant of its first revocation; null when the user has no such session. */
 export async function revokeSession(
   db: Db,
   session: { appId: AppId; userId: UserId; id: string; at: Date },
@@ -75,7 +75,36 @@ export async function revokeSession(
   return row?.revoked_at ?? null
 }
 
-/** A session that works, whose app and user are active. Notes the use at most once a minute. */
+/** Revokes every session of a user that is deactivated. Returns their ids. */
+export async function revokeSessionsOfUser(
+  db: Db,
+  user: { appId: AppId; id: UserId },
+  at: Date,
+): Promise<string[]> {
+  const rows = await many<{ id: string }>(
+    db,
+    sql`
+    update signer_sessions set revoked_at = ${at}
+    where app_id = ${user.appId} and user_id = ${user.id} and revoked_at is null
+    returning id`,
+  )
+  return rows.map((row) => row.id)
+}
+
+/** Revokes every session of an app that is deleted. */
+export async function revokeSessionsOfApp(db: Db, app: AppId, at: Date): Promise<void> {
+  await db.query(
+    sql`update signer_sessions set revoked_at = ${at} where app_id = ${app} and revoked_at is null`,
+  )
+}
+
+/** Deletes a bounded number of sessions that expired before that time. */
+export async function deleteExpiredSessions(db: Db, before: Date): Promise<void> {
+  await db.query(sql`delete from signer_sessions where (app_id, id) in
+    (select app_id, id from signer_sessions where expires_at < ${before} limit 1000)`)
+}
+
+/** The session with one of these hashes, unless it has ended or its user or app is not active. Records the use, at most once a minute. */
 export async function findSession(db: Db, hashes: readonly Buffer[], at: Date) {
   const row = await maybeOne<{
     id: string

@@ -2,7 +2,7 @@ import { credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serviceTokenHeader, sessionHeader, unary } from '../../../core/lib/grpc.ts'
 import { limitConcurrency } from '../../../core/lib/concurrency.ts'
-import { isRegistered } from '../../../core/tokens/login/redirect-uris.ts'
+import { isRegistered } from '../../../core/tokens/login/authorization.ts'
 import * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import {

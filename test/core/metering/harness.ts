@@ -63,7 +63,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
     name: 'acme',
     included: usdMicros(5_000_000n),
   })
-  const users = createUsers({ pool, plans, invalidations, log, now })
+  const users = createUsers({ pool, plans, invalidations, credentialIssuers: [], log, now })
   let registry = createMetrics('test')
 
   function metering({

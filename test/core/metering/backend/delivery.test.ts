@@ -351,6 +351,7 @@ describe('customers', () => {
       log: silentLog(),
       now,
       emitCustomer,
+      credentialIssuers: [],
       invalidations: createInvalidations({
         redis: null,
         tombstoneSeconds: 60,

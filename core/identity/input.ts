@@ -1,10 +1,10 @@
 import { isIP } from 'node:net'
-import { DomainError } from '../../../proto/errors.ts'
-import { publicVocabulary } from '../../../proto/scopes.ts'
-import { type Role, roles } from '../../rpc/callers.ts'
-import { publicGrants } from '../types.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { publicGrantTypes } from '../../proto/oauth.ts'
+import { publicVocabulary } from '../../proto/scopes.ts'
+import { type Role, roles } from '../rpc/callers.ts'
 
-/** What an app's people may type in, or REQUEST_INVALID with the reason. */
+/** Parsers of what people type in. All throw REQUEST_INVALID with the reason. */
 
 const uriMax = 2_000
 const urisMax = 20
@@ -22,9 +22,17 @@ export function parseName(text: string, field = 'name'): string {
   return name
 }
 
-/** As a name, and empty clears it. */
+/** As `parseName`; empty text clears the name. */
 export const parseOptionalName = (text: string, field: string): string =>
   text.trim() === '' ? '' : parseName(text, field)
+
+const emailSyntax = /^[^\s@\p{Cc}]{1,64}@[^\s@\p{Cc}]{1,255}$/u
+
+export function parseEmail(text: string): string {
+  const email = text.trim()
+  if (!emailSyntax.test(email)) throw invalid('email must be an e-mail address')
+  return email
+}
 
 export function parseColor(text: string): string {
   const color = text.trim().toLowerCase()
@@ -54,8 +62,8 @@ export function parseRole(text: string): Role {
 }
 
 /**
- * Addresses to redirect to, kept as they were written because they are compared as text (RFC 9700 section 2.1):
- * https, http on the loopback (RFC 8252 section 7.3), or a private-use scheme with a dot (section 7.1).
+ * Redirect URIs, unchanged because they are compared as text (RFC 9700 section 2.1): https, http on the loopback
+ * (RFC 8252 section 7.3), or a private-use scheme with a dot (RFC 8252 section 7.1).
  */
 export function parseRedirectUris(values: readonly string[], field: string): string[] {
   if (values.length > urisMax) throw invalid(`${field} may have at most ${urisMax} entries`)
@@ -77,13 +85,11 @@ function checkRedirectUri(value: string, field: string): void {
   }
 }
 
-/** Where a third party starts a login; https, or http on localhost. Empty clears it. */
+/** The address where a third party starts a login: https, or http on localhost. Empty text clears it. */
 export function parseInitiateLoginUri(text: string): string | null {
   if (text.trim() === '') return null
   const url = parseUrl(text.trim(), 'initiateLoginUri')
-  const fits =
-    url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
-  if (!fits || text.includes('#'))
+  if (!isSecure(url) || text.includes('#'))
     throw invalid('initiateLoginUri must be https, or http on localhost, without a fragment')
   return text.trim()
 }
@@ -92,7 +98,7 @@ export const parseScopes = (values: readonly string[]): string[] =>
   parseWords(values, { field: 'allowedScopes', known: publicVocabulary })
 
 export const parseGrantTypes = (values: readonly string[]): string[] =>
-  parseWords(values, { field: 'grantTypes', known: publicGrants })
+  parseWords(values, { field: 'grantTypes', known: publicGrantTypes })
 
 function parseWords(
   values: readonly string[],
@@ -105,32 +111,27 @@ function parseWords(
 
 /** An origin as browsers send it (RFC 6454 section 6.1): https, or http on localhost. A bare host means https. */
 export function parseOrigin(text: string): string {
-  const given = text.trim()
-  const url = parseUrl(
-    /^[a-z][a-z0-9+.-]*:\/\//i.test(given) ? given : `https://${given}`,
-    'domain',
-  )
-  if (
-    url.pathname !== '/' ||
-    url.search !== '' ||
-    url.hash !== '' ||
-    given.includes('*') ||
-    given.includes('#')
-  ) {
+  const trimmed = text.trim()
+  const hasScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(trimmed)
+  const url = parseUrl(hasScheme ? trimmed : `https://${trimmed}`, 'domain')
+  if (!isBareOrigin(url) || trimmed.includes('*') || trimmed.includes('#')) {
     throw invalid(
       'domain must be an origin such as https://app.example.com, without a path or wildcard',
     )
   }
-  const fits =
-    url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
-  if (!fits) throw invalid('domain must be https, or http on localhost')
-  const isName =
-    url.hostname.includes('.') ||
-    loopbackHosts.has(url.hostname) ||
-    isIP(url.hostname.replace(/[[\]]/g, '')) > 0
-  if (!isName) throw invalid('domain must name a whole host')
+  if (!isSecure(url)) throw invalid('domain must be https, or http on localhost')
+  if (!isWholeHost(url.hostname)) throw invalid('domain must name a whole host')
   return url.origin
 }
+
+const isBareOrigin = (url: URL): boolean =>
+  url.pathname === '/' && url.search === '' && url.hash === ''
+
+const isSecure = (url: URL): boolean =>
+  url.protocol === 'https:' || (url.protocol === 'http:' && loopbackHosts.has(url.hostname))
+
+const isWholeHost = (host: string): boolean =>
+  host.includes('.') || loopbackHosts.has(host) || isIP(host.replace(/[[\]]/g, '')) > 0
 
 function parseUrl(text: string, field: string): URL {
   if (text.length > uriMax || controls.test(text) || /\s/.test(text) || !URL.canParse(text)) {

@@ -1,25 +1,22 @@
 import { DomainError } from '../../proto/errors.ts'
-import { audit } from '../platform/audit.ts'
+import { type Actor, audit } from '../platform/audit.ts'
 import type { M2mCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
 import type { Users } from '../identity/users/users.ts'
-import type { Actor } from '../platform/audit.ts'
-import { isUuid, newKeyId } from '../platform/ids.ts'
+import { isUuid } from '../platform/ids.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
-import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { createBatchLoader } from '../lib/batch-loader.ts'
 import type { Secrets } from '../platform/secrets.ts'
+import { cleanLabel, newKey, parseKey } from './secret.ts'
 import * as store from './store.ts'
-import type { KeyOwner } from './types.ts'
 
-export const keyPrefix = 'svc_ak_'
+export type { KeyOwner } from './store.ts'
+
 const activeKeysMax = 100
-const labelMax = 100
-const shownDigits = 6
 
 export interface KeysDeps {
   readonly pool: Pool
@@ -31,7 +28,7 @@ export interface KeysDeps {
   readonly now: Now
 }
 
-/** Per-user API keys: stored by hash, shown once, revoked for good. */
+/** API keys of end users: stored as hashes, shown once, revoked for good. */
 export function createKeys({
   pool,
   users,
@@ -41,7 +38,10 @@ export function createKeys({
   log,
   now,
 }: KeysDeps) {
-  /** A key for an active user, presented as `app_<24hex>_svc_ak_…` so that it names its app (decision 7). */
+  /**
+   * Creates a key for an active user. Its secret has the form `app_<24hex>_svc_ak_…`, which names the app (decision 7).
+   * NOT_FOUND for an inactive user, CONFLICT when the user has too many keys.
+   */
   async function create(
     caller: M2mCaller,
     request: { externalUserId: string; label: string | null; idempotencyKey: string | undefined },
@@ -56,21 +56,21 @@ export function createKeys({
         body: { user: user.id, label },
       },
       async (db) => {
-        // Held until the commit: the count is exact, and a deactivation that comes now finds this key.
-        await users.holdActive(db, caller.appId, user.externalUserId)
-        if ((await store.countActive(db, caller.appId, user.id)) >= activeKeysMax) {
+        // The lock makes the count exact, and a concurrent deactivation revokes this key too.
+        await users.lockActive(db, caller.appId, user.externalUserId)
+        if ((await store.countUserKeys(db, caller.appId, user.id)) >= activeKeysMax) {
           throw new DomainError(
             'CONFLICT',
             `a user may have ${activeKeysMax} active keys; revoke one first`,
           )
         }
         const at = now()
-        const secret = newSecret(keyPrefix)
-        const key = { id: newKeyId(), prefix: secret.slice(0, keyPrefix.length + shownDigits) }
+        const { secret, ...key } = newKey()
         await store.insertKey(db, {
           ...key,
           appId: caller.appId,
           userId: user.id,
+          subscriptionId: null,
           ...secrets.store(secret),
           label,
           at,
@@ -101,7 +101,7 @@ export function createKeys({
     request: { externalUserId: string; after: Cursor | null; limit: number },
   ) {
     const user = await users.getActive(caller.appId, request.externalUserId)
-    const rows = await store.listKeys(pool, {
+    const rows = await store.listUserKeys(pool, {
       appId: caller.appId,
       userId: user.id,
       after: request.after,
@@ -110,7 +110,7 @@ export function createKeys({
     return page(rows, request.limit)
   }
 
-  /** Ends a key at once. NOT_FOUND for a key that is not this user's. Returns the first instant of its end. */
+  /** Revokes a key. NOT_FOUND for a key of another user. Returns the instant of its first revocation. */
   async function revoke(
     caller: M2mCaller,
     request: { externalUserId: string; keyId: string },
@@ -139,41 +139,27 @@ export function createKeys({
     return revokedAt
   }
 
-  const findOwner = createBatchLoader(async (asked: readonly (readonly Buffer[])[]) => {
-    const rows = await store.findOwners(pool, asked.flat(), now())
-    const found = new Map(rows.map(({ hash, owner }) => [hash.toString('latin1'), owner]))
+  const findOwner = createBatchLoader(async (candidates: readonly (readonly Buffer[])[]) => {
+    const rows = await store.findOwners(pool, candidates.flat(), now())
+    const owners = new Map(rows.map(({ hash, owner }) => [hash.toString('latin1'), owner]))
     return (hashes) =>
       hashes
-        .map((hash) => found.get(hash.toString('latin1')))
+        .map((hash) => owners.get(hash.toString('latin1')))
         .find((owner) => owner !== undefined) ?? null
   })
 
-  /** Whose key this is, in any of its three forms; null for one that does not work. A wrong checksum costs no look-up. */
-  async function verify(presented: string): Promise<KeyOwner | null> {
-    const parsed = parseKey(presented)
-    if (!parsed) return null
-    const owner = await findOwner(secrets.candidates(parsed.secret))
-    return owner && (parsed.clientId === null || parsed.clientId === owner.clientId) ? owner : null
+  /** The owner of a key in any form that `parseKey` reads; null for one that is not valid. */
+  async function verify(credential: string): Promise<store.KeyOwner | null> {
+    const key = parseKey(credential)
+    if (!key) return null
+    const owner = await findOwner(secrets.candidates(key.secret))
+    return owner && (key.clientId === null || key.clientId === owner.clientId) ? owner : null
   }
 
-  return { create, list, revoke, verify }
+  /** Whether the credential has the form of a key. Says nothing about its validity. */
+  const isKey = (credential: string): boolean => parseKey(credential) !== null
+
+  return { create, list, revoke, verify, isKey }
 }
 
 export type Keys = ReturnType<typeof createKeys>
-
-// A label is for people; what is wrong with it is no reason to refuse a key (and Postgres takes no NUL).
-export const cleanLabel = (text: string): string =>
-  text
-    .replace(/\p{Cc}+/gu, ' ')
-    .slice(0, labelMax)
-    .toWellFormed()
-
-const composite = /^(app_[0-9a-f]{24})_(.+)$/
-
-/** `app_<24hex>_svc_ak_…`, `svc_ak_…`, `app_<24hex>_<secret>` or `<secret>`; null for anything else. */
-export function parseKey(presented: string): { clientId: string | null; secret: string } | null {
-  const match = composite.exec(presented)
-  const rest = match?.[2] ?? presented
-  const secret = rest.startsWith(keyPrefix) ? rest : keyPrefix + rest
-  return isSecret(secret, keyPrefix) ? { clientId: match?.[1] ?? null, secret } : null
-}

@@ -1,8 +1,129 @@
 import type { Cursor } from '../../platform/cursor.ts'
-import type { AccountId, AppId } from '../../platform/ids.ts'
-import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { AccountId, AppId, ClientId } from '../../platform/ids.ts'
+import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 
-/** An app's own row, as its people see it. */
+/** A new app with the rows of its two clients. */
+export interface NewAppRow {
+  readonly id: AppId
+  readonly name: string
+  readonly starterUsdMicros: bigint
+  readonly developerName: string
+  readonly websiteUrl: string
+  readonly clientId: ClientId
+  readonly m2mClientId: string
+  readonly publicScopes: readonly string[]
+  readonly m2mScopes: readonly string[]
+  readonly publicGrantTypes: readonly string[]
+  readonly m2mGrantTypes: readonly string[]
+  readonly at: Date
+}
+
+export async function insertApp(db: Db, app: NewAppRow): Promise<void> {
+  await db.query(sql`
+    insert into apps (id, name, starter_usd_micros, developer_name, website_url, created_at)
+    values (${app.id}, ${app.name}, ${app.starterUsdMicros}, ${app.developerName}, ${app.websiteUrl}, ${app.at})`)
+  await db.query(sql`
+    insert into clients (client_id, app_id, kind, scopes, grant_types, created_at)
+    values (${app.clientId}, ${app.id}, 'public', ${app.publicScopes}, ${app.publicGrantTypes}, ${app.at}),
+           (${app.m2mClientId}, ${app.id}, 'm2m', ${app.m2mScopes}, ${app.m2mGrantTypes}, ${app.at})`)
+}
+
+export interface NewClientSecret {
+  readonly id: string
+  readonly clientId: string
+  readonly hash: Buffer
+  readonly pepperId: string
+  readonly at: Date
+}
+
+export async function insertClientSecret(db: Db, secret: NewClientSecret): Promise<void> {
+  await db.query(sql`
+    insert into client_secrets (id, client_id, secret_hash, pepper_id, created_at)
+    values (${secret.id}, ${secret.clientId}, ${secret.hash}, ${secret.pepperId}, ${secret.at})`)
+}
+
+export interface M2mClientRow {
+  app_id: string
+  client_id: string
+  public_client_id: string
+  scopes: string[]
+  public_scopes: string[]
+  secret_hash: Buffer | null
+  pepper_id: string | null
+}
+
+/** M2M clients with their apps' public clients, one row for each secret that is valid at `at`. */
+export async function findM2mClients(
+  db: Db,
+  clientIds: readonly string[],
+  at: Date,
+): Promise<M2mClientRow[]> {
+  return many<M2mClientRow>(
+    db,
+    prepared(
+      'm2m-clients',
+      sql`
+    select m.app_id, m.client_id, p.client_id as public_client_id, m.scopes, p.scopes as public_scopes,
+           s.secret_hash, s.pepper_id
+    from clients m
+    join clients p on p.app_id = m.app_id and p.kind = 'public'
+    join apps a on a.id = m.app_id and a.status = 'active'
+    left join client_secrets s on s.client_id = m.client_id and (s.expires_at is null or s.expires_at > ${at})
+    where m.client_id = any(${clientIds}::text[]) and m.kind = 'm2m'`,
+    ),
+  )
+}
+
+export interface PublicClientRow {
+  app_id: string
+  scopes: string[]
+  grant_types: string[]
+  redirect_uris: string[]
+  post_logout_redirect_uris: string[]
+  initiate_login_uri: string | null
+  device_third_party_initiate_login: boolean
+  app_name: string
+  app_color: string
+  app_status: 'active' | 'disabled'
+  dmz_url: string
+}
+
+/** A public client with its app; null when there is none, or the app was deleted. */
+export const findPublicClient = (db: Db, clientId: string): Promise<PublicClientRow | null> =>
+  maybeOne<PublicClientRow>(
+    db,
+    sql`
+    select c.app_id, c.scopes, c.grant_types, c.redirect_uris, c.post_logout_redirect_uris,
+           c.initiate_login_uri, c.device_third_party_initiate_login,
+           a.name as app_name, a.color as app_color, a.status as app_status, a.dmz_url
+    from clients c
+    join apps a on a.id = c.app_id and a.status <> 'deleted'
+    where c.client_id = ${clientId} and c.kind = 'public'`,
+  )
+
+/** In order of creation; one row more than `limit` when there are more. */
+export async function listApps(db: Db, after: Cursor | null, limit: number) {
+  return many<{
+    id: string
+    name: string
+    created_at: Date
+    client_id: string
+    m2m_client_id: string
+  }>(
+    db,
+    sql`
+    select a.id, a.name, a.created_at, p.client_id, m.client_id as m2m_client_id
+    from apps a
+    join clients p on p.app_id = a.id and p.kind = 'public'
+    join clients m on m.app_id = a.id and m.kind = 'm2m'
+    where a.status <> 'deleted'
+      and (${after?.id ?? null}::uuid is null
+           or (a.created_at, a.id) > (${after?.createdAt ?? null}::timestamptz, ${after?.id ?? null}::uuid))
+    order by a.created_at, a.id
+    limit ${limit + 1}`,
+  )
+}
+
 export interface AppRow {
   id: string
   name: string
@@ -36,7 +157,7 @@ export const findApp = (db: Db, app: AppId): Promise<AppRow | null> =>
     where id = ${app} and status <> 'deleted'`,
   )
 
-/** As `findApp`, and holds the row until the transaction ends: what depends on a count is done one after another. */
+/** As `findApp`. Locks the row until the transaction ends, so that changes that depend on a count follow each other. */
 export const lockApp = (db: Db, app: AppId): Promise<AppRow | null> =>
   maybeOne<AppRow>(
     db,
@@ -76,30 +197,14 @@ export async function updateClient(db: Db, client: ClientRow): Promise<void> {
     where client_id = ${client.client_id}`)
 }
 
-/** Ends the app and every credential of it; the rows stay. The ids of the keys that worked until now. */
-export async function endApp(db: Db, app: AppId, at: Date): Promise<string[]> {
+/** Marks the app as deleted and ends the secrets of its clients. The rows stay. */
+export async function deleteApp(db: Db, app: AppId, at: Date): Promise<void> {
   await db.query(
     sql`update apps set status = 'deleted', deleted_at = ${at}, updated_at = ${at} where id = ${app}`,
   )
   await db.query(sql`
     update client_secrets set expires_at = ${at}
     where client_id in (select client_id from clients where app_id = ${app}) and (expires_at is null or expires_at > ${at})`)
-  await db.query(
-    sql`update signer_sessions set revoked_at = ${at} where app_id = ${app} and revoked_at is null`,
-  )
-  await db.query(
-    sql`update token_families set ended_at = ${at} where app_id = ${app} and ended_at is null`,
-  )
-  await db.query(sql`
-    delete from device_codes where client_id in (select client_id from clients where app_id = ${app})`)
-  const rows = await many<{ id: string }>(
-    db,
-    sql`
-    update api_keys set status = 'revoked', revoked_at = ${at}, revoked_reason = 'app_deleted'
-    where app_id = ${app} and status = 'active'
-    returning id`,
-  )
-  return rows.map((row) => row.id)
 }
 
 export interface OwnAppRow {
@@ -110,7 +215,7 @@ export interface OwnAppRow {
   created_at: Date
 }
 
-/** The apps of an account, or with `all` every app; one row more than `limit` when there is more. */
+/** The apps of an account, or with `all` every app, in order of creation; one row more than `limit` when there are more. */
 export const listOwnApps = (
   db: Db,
   filter: { account: AccountId; all: boolean; after: Cursor | null; limit: number },
@@ -129,7 +234,7 @@ export const listOwnApps = (
     limit ${filter.limit + 1}`,
   )
 
-export async function countLiveSecrets(db: Db, clientId: string, at: Date): Promise<number> {
+export async function countValidSecrets(db: Db, clientId: string, at: Date): Promise<number> {
   const { count } = await one<{ count: number }>(
     db,
     sql`
@@ -139,7 +244,7 @@ export async function countLiveSecrets(db: Db, clientId: string, at: Date): Prom
   return count
 }
 
-/** Lets the secrets that work at `at` end at `end`, those that end sooner as they were. */
+/** Lets the secrets that are valid at `at` expire at `end`. A secret that expires sooner keeps its time. */
 export async function endSecrets(
   db: Db,
   clientId: string,
@@ -183,7 +288,10 @@ export const deleteDomain = (db: Db, app: AppId, id: string): Promise<DomainRow 
     delete from domains where app_id = ${app} and id = ${id} returning id, origin, created_at`,
   )
 
-/** Whether a living app has that origin: the named one by its domains, any one also by its redirect URIs. */
+/**
+ * Whether an active app has that origin. With a `clientId` only the domains of its app count; without one the domains and
+ * the redirect URIs of every app.
+ */
 export async function knowsOrigin(
   db: Db,
   origin: string,
@@ -217,7 +325,7 @@ export interface AuditRow {
   created_at: Date
 }
 
-/** Newest first; one row more than `limit` when there is more. */
+/** Newest first; one row more than `limit` when there are more. */
 export const listAudit = (
   db: Db,
   filter: { app: AppId; action: string | null; after: Cursor | null; limit: number },

@@ -1,0 +1,157 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { createBatchLoader } from '../../lib/batch-loader.ts'
+import { newSecret, uuidV7 } from '../../lib/crypto.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import { type AppId, type ClientId, appId, isClientId, isM2mClientId } from '../../platform/ids.ts'
+import type { Secrets } from '../../platform/secrets.ts'
+import type { M2mCaller } from '../../rpc/callers.ts'
+import * as store from './store.ts'
+
+export const clientSecretPrefix = 'svc_cs_'
+const validSecretsMax = 5
+
+export interface ClientsDeps {
+  readonly pool: Pool
+  readonly secrets: Secrets
+  /** How long older secrets stay valid beside a new one. */
+  readonly secretOverlapSeconds: number
+  readonly now: Now
+}
+
+/** The public client of an app, with what the app shows to people. */
+export interface PublicClient {
+  readonly appId: AppId
+  readonly clientId: ClientId
+  readonly scopes: readonly string[]
+  readonly grantTypes: readonly string[]
+  readonly redirectUris: readonly string[]
+  readonly postLogoutRedirectUris: readonly string[]
+  readonly initiateLoginUri: string | null
+  readonly deviceThirdPartyInitiateLogin: boolean
+  readonly appName: string
+  readonly appColor: string
+  readonly isAppActive: boolean
+  /** Where the app's signer answers; empty for the deployment's. */
+  readonly dmzUrl: string
+}
+
+/** The OAuth clients of apps: who they are, and the secrets of the M2M clients. */
+export function createClients({ pool, secrets, secretOverlapSeconds, now }: ClientsDeps) {
+  const findM2mRows = createBatchLoader(async (ids: readonly string[]) => {
+    const rows = Map.groupBy(
+      await store.findM2mClients(pool, [...new Set(ids)], now()),
+      (row) => row.client_id,
+    )
+    return (id) => rows.get(id) ?? []
+  })
+
+  /** The M2M client of the first pair whose secret is right. CREDENTIAL_INVALID otherwise, after the same work for unknown clients. */
+  async function authenticate(
+    pairs: readonly { id: string; secret: string }[],
+  ): Promise<M2mCaller> {
+    for (const { id, secret } of pairs) {
+      const rows = isM2mClientId(id) ? await findM2mRows(id) : []
+      const match = rows.find(
+        (row) =>
+          row.secret_hash !== null &&
+          row.pepper_id !== null &&
+          secrets.matches(secret, { hash: row.secret_hash, pepperId: row.pepper_id }),
+      )
+      if (rows.length === 0) secrets.store(secret)
+      if (match) return toCaller(match)
+    }
+    throw new DomainError('CREDENTIAL_INVALID', 'the client id or secret is wrong')
+  }
+
+  /** The M2M client of that id as it is now; null when there is none or its app is not active. */
+  async function findM2m(clientId: string): Promise<M2mCaller | null> {
+    const [row] = await findM2mRows(clientId)
+    return row ? toCaller(row) : null
+  }
+
+  /** The public client of that id; null when there is none or its app is not active. */
+  async function findPublic(clientId: string): Promise<PublicClient | null> {
+    const client = await findPublicOrDisabled(clientId)
+    return client?.isAppActive ? client : null
+  }
+
+  /** As `findPublic`, and also the client of a disabled app. */
+  async function findPublicOrDisabled(clientId: string): Promise<PublicClient | null> {
+    if (!isClientId(clientId)) return null
+    const row = await store.findPublicClient(pool, clientId)
+    return row && toPublicClient(clientId, row)
+  }
+
+  /**
+   * A new secret of the app's M2M client. Older secrets expire after the overlap, or now. CONFLICT when too many secrets
+   * are valid. The app's row must be locked.
+   */
+  async function rotateSecret(db: Db, app: AppId, request: { revokeOld: boolean }) {
+    const at = now()
+    const client = pickClient(await store.findClients(db, app, at), 'm2m')
+    const end = request.revokeOld ? at : addSeconds(at, secretOverlapSeconds)
+    await store.endSecrets(db, client.client_id, { at, end })
+    if ((await store.countValidSecrets(db, client.client_id, at)) >= validSecretsMax) {
+      throw new DomainError(
+        'CONFLICT',
+        `a client may have ${validSecretsMax} secrets that work; revoke the old ones`,
+      )
+    }
+    const clientSecret = newSecret(clientSecretPrefix)
+    await store.insertClientSecret(db, {
+      id: uuidV7(at.getTime()),
+      clientId: client.client_id,
+      ...secrets.store(clientSecret),
+      at,
+    })
+    return {
+      m2mClientId: client.client_id,
+      clientSecret,
+      createdAt: at.toISOString(),
+      oldSecretsExpireAt: end.toISOString(),
+    }
+  }
+
+  return { authenticate, findM2m, findPublic, findPublicOrDisabled, rotateSecret }
+}
+
+export type Clients = ReturnType<typeof createClients>
+
+/** The client of that kind. Every app has one of each kind. */
+export function pickClient(
+  clients: readonly store.ClientRow[],
+  kind: 'public' | 'm2m',
+): store.ClientRow {
+  const client = clients.find((candidate) => candidate.kind === kind)
+  if (!client) throw new Error(`an app lacks its ${kind} client`)
+  return client
+}
+
+function toCaller(row: store.M2mClientRow): M2mCaller {
+  if (!isClientId(row.public_client_id) || !isM2mClientId(row.client_id))
+    throw new Error('malformed client id in clients')
+  return {
+    kind: 'm2m',
+    appId: appId(row.app_id),
+    clientId: row.public_client_id,
+    m2mClientId: row.client_id,
+    scopes: row.scopes,
+    publicScopes: row.public_scopes,
+  }
+}
+
+const toPublicClient = (clientId: ClientId, row: store.PublicClientRow): PublicClient => ({
+  appId: appId(row.app_id),
+  clientId,
+  scopes: row.scopes,
+  grantTypes: row.grant_types,
+  redirectUris: row.redirect_uris,
+  postLogoutRedirectUris: row.post_logout_redirect_uris,
+  initiateLoginUri: row.initiate_login_uri,
+  deviceThirdPartyInitiateLogin: row.device_third_party_initiate_login,
+  appName: row.app_name,
+  appColor: row.app_color,
+  isAppActive: row.app_status === 'active',
+  dmzUrl: row.dmz_url,
+})

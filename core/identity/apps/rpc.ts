@@ -1,0 +1,274 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import { type UsdMicros, parseInteger, usdMicros } from '../../lib/money.ts'
+import { parseCursor, parseLimit } from '../../platform/cursor.ts'
+import { parseIdempotencyKey } from '../../platform/idempotency.ts'
+import { isClientId } from '../../platform/ids.ts'
+import { m2mOrMember, member, operator, serviceCaller, session } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import {
+  parseColor,
+  parseEmail,
+  parseGrantTypes,
+  parseInitiateLoginUri,
+  parseMeteringMode,
+  parseName,
+  parseOptionalName,
+  parseOrigin,
+  parseRedirectUris,
+  parseScopes,
+  parseWebUrl,
+} from '../input.ts'
+import type { Members } from '../members/members.ts'
+import { createMemberHandlers } from '../members/rpc.ts'
+import type { Apps } from './apps.ts'
+import type { Clients } from './clients.ts'
+import type { AppChange, AppView, ClientChange, Management } from './management.ts'
+import * as render from './render.ts'
+
+/** Addresses that an app's routing is made of. */
+export interface Routing {
+  readonly publicUrl: string
+  readonly issuer: string
+  readonly defaultDmzUrl: string
+}
+
+export interface AppsRpcDeps {
+  readonly apps: Apps
+  readonly clients: Pick<Clients, 'findPublic'>
+  readonly starterUsdMicros: UsdMicros
+}
+
+/** What operators and our own processes ask about apps. */
+export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) {
+  const appService: Handlers<identity.AppServiceServer> = {
+    createApp: rpc(operator(), async (request: identity.CreateAppRequest) => {
+      const created = await apps.create({
+        name: parseName(request.name),
+        included:
+          request.starterUsdMicros === undefined
+            ? starterUsdMicros
+            : parseMicros(request.starterUsdMicros),
+        ...parseOwner(request),
+      })
+      return {
+        clientId: created.clientId,
+        name: created.name,
+        m2mClientId: created.m2mClientId,
+        m2mClientSecret: created.m2mClientSecret,
+        ownerEmail: created.ownerEmail,
+        ownerPassword: created.ownerPassword,
+        createdAt: created.createdAt.toISOString(),
+      }
+    }),
+    findApp: rpc(serviceCaller(), async ({ clientId }: identity.FindAppRequest) => {
+      if (!(await clients.findPublic(clientId)))
+        throw new DomainError('NOT_FOUND', 'there is no such app')
+      return { clientId }
+    }),
+    listApps: rpc(operator(), async (request: identity.ListAppsRequest) => {
+      const { items, nextCursor } = await apps.list(
+        parseCursor(request.cursor),
+        parseLimit(request.limit),
+      )
+      return {
+        nextCursor,
+        apps: items.map((app) => ({
+          clientId: app.clientId,
+          name: app.name,
+          m2mClientId: app.m2mClientId,
+          createdAt: app.createdAt.toISOString(),
+        })),
+      }
+    }),
+  }
+  return { appService }
+}
+
+export interface ManagementRpcDeps {
+  readonly apps: Apps
+  readonly management: Management
+  readonly members: Members
+  readonly starterUsdMicros: UsdMicros
+  readonly routing: Routing
+}
+
+/** What the members of an app do with it. */
+export function createManagementRpc(deps: ManagementRpcDeps) {
+  const managementService: Handlers<pb.ManagementServiceServer> = {
+    ...createOwnAppHandlers(deps),
+    ...createMemberHandlers(deps.members),
+    ...createSettingHandlers(deps.management),
+  }
+  return { managementService }
+}
+
+function createOwnAppHandlers({ apps, management, starterUsdMicros, routing }: ManagementRpcDeps) {
+  // An app without an address of its own is served by the deployment's signer.
+  const renderView = (view: AppView, role: string) =>
+    render.app(view, { role, defaultDmzUrl: routing.defaultDmzUrl })
+
+  return {
+    createOwnApp: rpc(
+      session(),
+      async (request: pb.CreateOwnAppRequest, { accountId }, { correlationId }) => {
+        const created = await apps.create({
+          name: parseName(request.name),
+          included: starterUsdMicros,
+          createdBy: { accountId, correlationId },
+          developerName: parseOptionalName(request.developerName ?? '', 'developerName'),
+          websiteUrl: parseWebUrl(request.websiteUrl ?? '', 'websiteUrl'),
+        })
+        const { clientId, m2mClientId, m2mClientSecret } = created
+        return { clientId, m2mClientId, m2mClientSecret, status: 'approved' }
+      },
+    ),
+    listOwnApps: rpc(session(), async (request: pb.ListOwnAppsRequest, caller) => {
+      const { items, nextCursor } = await management.listOwn(caller, {
+        all: request.all,
+        after: parseCursor(request.cursor),
+        limit: parseLimit(request.limit),
+      })
+      return { apps: items.map(render.ownApp), nextCursor }
+    }),
+    getApp: rpc(m2mOrMember(), async (_: pb.GetAppRequest, caller) => ({
+      app: renderView(await management.view(caller), caller.kind === 'member' ? caller.role : ''),
+    })),
+    updateApp: rpc(member('edit'), async (request: pb.UpdateAppRequest, caller, context) => {
+      const change = { app: parseAppChange(request), client: parseClientChange(request) }
+      return { app: renderView(await management.update(caller, change, context), caller.role) }
+    }),
+    deleteApp: rpc(member('own'), async (_: pb.DeleteAppRequest, caller, context) => {
+      await management.remove(caller, context)
+      return {}
+    }),
+    getRouting: rpc(m2mOrMember(), async (_: pb.GetRoutingRequest, caller) => {
+      const { app } = await management.view(caller)
+      return {
+        dmzUrl: app.dmz_url || routing.defaultDmzUrl,
+        meteringMode: app.metering_mode,
+        jwksUrl: `${routing.issuer}/jwks`,
+        webhookUrl: `${routing.publicUrl}/webhooks/remote-signer`,
+      }
+    }),
+  }
+}
+
+function createSettingHandlers(management: Management) {
+  return {
+    rotateClientSecret: rpc(
+      member('edit'),
+      async (request: pb.RotateClientSecretRequest, caller, context) =>
+        management.rotateSecret(
+          caller,
+          {
+            revokeOld: request.revokeOld,
+            idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+          },
+          context,
+        ),
+    ),
+    listDomains: rpc(member('read'), async (_: pb.ListDomainsRequest, caller) => ({
+      domains: (await management.listDomains(caller)).map(render.domain),
+    })),
+    addDomain: rpc(member('edit'), async (request: pb.AddDomainRequest, caller, context) => ({
+      domain: render.domain(
+        await management.addDomain(caller, parseOrigin(request.origin), context),
+      ),
+    })),
+    removeDomain: rpc(member('edit'), async (request: pb.RemoveDomainRequest, caller, context) => {
+      await management.removeDomain(caller, request.id, context)
+      return {}
+    }),
+    checkOrigin: rpc(serviceCaller(), async (request: pb.CheckOriginRequest) => {
+      const { clientId, origin } = request
+      if (clientId !== undefined && !isClientId(clientId)) return { allowed: false }
+      return { allowed: await management.knowsOrigin(origin, clientId ?? null) }
+    }),
+    listAuditEntries: rpc(member('edit'), async (request: pb.ListAuditEntriesRequest, caller) => {
+      const { items, nextCursor } = await management.listAudit(caller, {
+        action: parseAction(request.action),
+        after: parseCursor(request.cursor),
+        limit: parseLimit(request.limit),
+      })
+      return { entries: items.map(render.auditEntry), nextCursor }
+    }),
+  }
+}
+
+function parseAction(text: string | undefined): string | null {
+  if (text === undefined) return null
+  if (!/^[a-z_]{1,64}$/.test(text))
+    throw new DomainError('REQUEST_INVALID', 'action must be the name of an action, in lower case')
+  return text
+}
+
+/** The fields of the app that the request names. REQUEST_INVALID for the first that is not valid. */
+function parseAppChange(request: pb.UpdateAppRequest): AppChange {
+  const { name, color, developerName, websiteUrl, dmzUrl, meteringMode } = request
+  return {
+    ...(name === undefined ? {} : { name: parseName(name) }),
+    ...(color === undefined ? {} : { color: parseColor(color) }),
+    ...(developerName === undefined
+      ? {}
+      : { developer_name: parseOptionalName(developerName, 'developerName') }),
+    ...(websiteUrl === undefined ? {} : { website_url: parseWebUrl(websiteUrl, 'websiteUrl') }),
+    ...(dmzUrl === undefined ? {} : { dmz_url: parseWebUrl(dmzUrl, 'dmzUrl') }),
+    ...(meteringMode === undefined ? {} : { metering_mode: parseMeteringMode(meteringMode) }),
+  }
+}
+
+/** The fields of the public client that the request names. */
+function parseClientChange(request: pb.UpdateAppRequest): ClientChange {
+  const {
+    redirectUris,
+    postLogoutRedirectUris,
+    allowedScopes,
+    grantTypes,
+    initiateLoginUri,
+    deviceThirdPartyInitiateLogin,
+  } = request
+  return {
+    ...(redirectUris === undefined
+      ? {}
+      : { redirect_uris: parseRedirectUris(redirectUris.values, 'redirectUris') }),
+    ...(postLogoutRedirectUris === undefined
+      ? {}
+      : {
+          post_logout_redirect_uris: parseRedirectUris(
+            postLogoutRedirectUris.values,
+            'postLogoutRedirectUris',
+          ),
+        }),
+    ...(allowedScopes === undefined ? {} : { scopes: parseScopes(allowedScopes.values) }),
+    ...(grantTypes === undefined ? {} : { grant_types: parseGrantTypes(grantTypes.values) }),
+    ...(initiateLoginUri === undefined
+      ? {}
+      : { initiate_login_uri: parseInitiateLoginUri(initiateLoginUri) }),
+    ...(deviceThirdPartyInitiateLogin === undefined
+      ? {}
+      : { device_third_party_initiate_login: deviceThirdPartyInitiateLogin }),
+  }
+}
+
+function parseMicros(text: string): UsdMicros {
+  const value = parseInteger(text)
+  if (value === null || value > 10n ** 15n) {
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'starterUsdMicros must be a whole number of USD micros, at most 10^15',
+    )
+  }
+  return usdMicros(value)
+}
+
+function parseOwner(request: identity.CreateAppRequest) {
+  if (request.ownerEmail === undefined) return {}
+  const { ownerPassword } = request
+  if (ownerPassword !== undefined && (ownerPassword.length < 12 || ownerPassword.length > 200)) {
+    throw new DomainError('REQUEST_INVALID', 'ownerPassword must have 12 to 200 characters')
+  }
+  const password = ownerPassword === undefined ? {} : { password: ownerPassword }
+  return { owner: { email: parseEmail(request.ownerEmail), ...password } }
+}

@@ -1,0 +1,49 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import {
+  type Caller,
+  type Guard,
+  type RequireMetering,
+  m2m,
+  m2mBasic,
+  m2mOrMember,
+  member,
+  serviceCaller,
+  session,
+  endUser,
+} from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+
+const guards: Readonly<Record<string, () => Guard<Caller>>> = {
+  m2m_basic: m2mBasic,
+  user: endUser,
+  session,
+  member_read: () => member('read'),
+  member_edit: () => member('edit'),
+  member_own: () => member('own'),
+  m2m_or_member: m2mOrMember,
+}
+
+/** Checks the caller of a route that the gateway answers without another RPC. */
+export function createCallersRpc({ requireMetering }: { requireMetering: RequireMetering }) {
+  const callerService: Handlers<pb.CallerServiceServer> = {
+    // The guard depends on the request, so there is one handler for each kind. Its body is empty: the guard throws or not.
+    checkCaller: {
+      unary: (call, deps) => checkFor(call.request, requireMetering).unary(call, deps),
+    },
+  }
+  return { callerService }
+}
+
+function checkFor(request: pb.CheckCallerRequest, requireMetering: RequireMetering) {
+  if (request.kind === 'm2m' && request.scope !== undefined)
+    return rpc(m2m(request.scope), async () => ({}))
+  const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
+  if (guard) return rpc(request.metered ? requireMetering(guard()) : guard(), async () => ({}))
+  return rpc(serviceCaller(), async (): Promise<pb.CheckCallerResponse> => {
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`,
+    )
+  })
+}

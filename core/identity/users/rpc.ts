@@ -1,0 +1,95 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import { Scope } from '../../../proto/scopes.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { parseCursor, parseLimit } from '../../platform/cursor.ts'
+import { type ClientId, parseExternalUserId } from '../../platform/ids.ts'
+import { m2m, actorOf } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import { parseEmail } from '../input.ts'
+import { type User, type UserChange, type UserState, userStates } from '../types.ts'
+import type { Users } from './users.ts'
+
+export interface UsersRpcDeps {
+  readonly users: Users
+  /** How long caches elsewhere may still allow what has ended. */
+  readonly revocationBoundSeconds: number
+}
+
+export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) {
+  const userService: Handlers<pb.UserServiceServer> = {
+    upsertUser: rpc(
+      m2m(Scope.usersWrite),
+      async (request: pb.UpsertUserRequest, caller, context) => {
+        const { user, created } = await users.upsert(
+          caller.appId,
+          parseChange(request),
+          actorOf(caller, context),
+        )
+        return { user: render(user, caller.clientId), created }
+      },
+    ),
+    updateUser: rpc(
+      m2m(Scope.usersWrite),
+      async (request: pb.UpdateUserRequest, caller, context) => ({
+        user: render(
+          await users.update(caller.appId, parseChange(request), actorOf(caller, context)),
+          caller.clientId,
+        ),
+      }),
+    ),
+    deactivateUser: rpc(
+      m2m(Scope.usersWrite),
+      async (request: pb.DeactivateUserRequest, caller, context) => {
+        const external = parseExternalUserId(request.externalUserId)
+        const user = await users.deactivate(caller.appId, external, actorOf(caller, context))
+        const since = user.deactivatedAt ?? user.updatedAt
+        return {
+          user: render(user, caller.clientId),
+          effectiveBy: addSeconds(since, revocationBoundSeconds).toISOString(),
+        }
+      },
+    ),
+    listUsers: rpc(m2m(Scope.usersRead), async (request: pb.ListUsersRequest, caller) => {
+      const { items, nextCursor } = await users.list({
+        app: caller.appId,
+        status: request.status === undefined ? null : parseStatus(request.status),
+        externalUserId:
+          request.externalUserId === undefined ? null : parseExternalUserId(request.externalUserId),
+        after: parseCursor(request.cursor),
+        limit: parseLimit(request.limit),
+      })
+      return { users: items.map((user) => render(user, caller.clientId)), nextCursor }
+    }),
+  }
+
+  return { userService }
+}
+
+const render = (user: User, clientId: ClientId) => ({
+  id: user.id,
+  clientId,
+  externalUserId: user.externalUserId,
+  email: user.email ?? undefined,
+  status: user.status,
+  createdAt: user.createdAt.toISOString(),
+  updatedAt: user.updatedAt.toISOString(),
+  deactivatedAt: user.deactivatedAt?.toISOString(),
+})
+
+function parseChange(request: pb.UpsertUserRequest): UserChange {
+  const email = request.clearEmail
+    ? { email: null }
+    : request.email === undefined
+      ? {}
+      : { email: parseEmail(request.email) }
+  const status = request.status === undefined ? {} : { status: parseStatus(request.status) }
+  return { externalUserId: parseExternalUserId(request.externalUserId), ...email, ...status }
+}
+
+function parseStatus(text: string): UserState {
+  const status = userStates.find((known) => known === text.trim().toLowerCase())
+  if (!status)
+    throw new DomainError('REQUEST_INVALID', `status must be one of: ${userStates.join(', ')}`)
+  return status
+}

@@ -1,0 +1,164 @@
+import {
+  type AppId,
+  type ExternalUserId,
+  type UserId,
+  appId,
+  externalUserId,
+  userId,
+} from '../../platform/ids.ts'
+import type { Cursor } from '../../platform/cursor.ts'
+import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
+import type { User, UserState } from '../types.ts'
+
+interface UserRow {
+  app_id: string
+  id: string
+  external_user_id: string
+  email: string | null
+  status: UserState
+  tokens_valid_after: Date | null
+  created_at: Date
+  updated_at: Date
+  deactivated_at: Date | null
+}
+
+const fromRow = (row: UserRow): User => ({
+  id: userId(row.id),
+  appId: appId(row.app_id),
+  externalUserId: externalUserId(row.external_user_id),
+  email: row.email,
+  status: row.status,
+  tokensValidAfter: row.tokens_valid_after,
+  createdAt: row.created_at,
+  updatedAt: row.updated_at,
+  deactivatedAt: row.deactivated_at,
+})
+
+export interface NewUser {
+  readonly appId: AppId
+  readonly id: UserId
+  readonly externalUserId: ExternalUserId
+  readonly email: string | null
+  readonly at: Date
+}
+
+/** The new user, or null when the app has one with that external id: of two concurrent calls one creates it. */
+export async function insertUser(db: Db, user: NewUser): Promise<User | null> {
+  const row = await maybeOne<UserRow>(
+    db,
+    sql`
+    insert into end_users (app_id, id, external_user_id, email, status, created_at, updated_at)
+    values (${user.appId}, ${user.id}, ${user.externalUserId}, ${user.email}, 'active', ${user.at}, ${user.at})
+    on conflict (app_id, external_user_id) do nothing
+    returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at`,
+  )
+  return row && fromRow(row)
+}
+
+/** The users of many (app, external id) pairs. A pair without a user has no row in the result. */
+export async function findUsers(
+  db: Db,
+  apps: readonly AppId[],
+  externals: readonly string[],
+): Promise<User[]> {
+  const rows = await many<UserRow>(
+    db,
+    prepared(
+      'users-by-external-id',
+      sql`
+    select u.app_id, u.id, u.external_user_id, u.email, u.status, u.tokens_valid_after, u.created_at, u.updated_at,
+           u.deactivated_at
+    from unnest(${apps}::uuid[], ${externals}::text[]) as names (app_id, external_user_id)
+    join end_users u on u.app_id = names.app_id and u.external_user_id = names.external_user_id`,
+    ),
+  )
+  return rows.map(fromRow)
+}
+
+/** The user by our id. A user of an app that is not active reads as inactive. */
+export async function findUserById(db: Db, app: AppId, id: UserId): Promise<User | null> {
+  const row = await maybeOne<UserRow>(
+    db,
+    sql`
+    select u.app_id, u.id, u.external_user_id, u.email, case a.status when 'active' then u.status else 'inactive' end as status,
+           u.tokens_valid_after, u.created_at, u.updated_at, u.deactivated_at
+    from end_users u
+    join apps a on a.id = u.app_id
+    where u.app_id = ${app} and u.id = ${id}`,
+  )
+  return row && fromRow(row)
+}
+
+/** The user by the external id. Locks the row until the transaction ends. */
+export async function lockUser(db: Db, app: AppId, external: string): Promise<User | null> {
+  const row = await maybeOne<UserRow>(
+    db,
+    sql`
+    select app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at
+    from end_users
+    where app_id = ${app} and external_user_id = ${external}
+    for no key update`,
+  )
+  return row && fromRow(row)
+}
+
+export async function updateUser(db: Db, user: User): Promise<User> {
+  return fromRow(
+    await one<UserRow>(
+      db,
+      sql`
+    update end_users
+    set email = ${user.email}, status = ${user.status}, tokens_valid_after = ${user.tokensValidAfter},
+        deactivated_at = ${user.deactivatedAt}, updated_at = ${user.updatedAt}
+    where app_id = ${user.appId} and id = ${user.id}
+    returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at`,
+    ),
+  )
+}
+
+export interface UserFilter {
+  readonly appId: AppId
+  readonly status: UserState | null
+  readonly externalUserId: string | null
+  readonly after: Cursor | null
+  readonly limit: number
+}
+
+/** In order of creation; one row more than `limit` when there are more. */
+export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
+  const rows = await many<UserRow>(
+    db,
+    sql`
+    select app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at
+    from end_users
+    where app_id = ${filter.appId}
+      and (${filter.status}::text is null or status = ${filter.status})
+      and (${filter.externalUserId}::text is null or external_user_id = ${filter.externalUserId})
+      and (${filter.after?.id ?? null}::uuid is null
+           or (created_at, id) > (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
+    order by created_at, id
+    limit ${filter.limit + 1}`,
+  )
+  return rows.map(fromRow)
+}
+
+/** The apps of many (client id, external id) pairs, and their users where they exist. Pairs of unknown clients are left out. */
+export async function findSubjects(
+  db: Db,
+  clients: readonly string[],
+  externals: readonly string[],
+) {
+  return many<{
+    client_id: string
+    app_id: string
+    external_user_id: string
+    user_id: string | null
+  }>(
+    db,
+    sql`
+    select c.client_id, c.app_id, names.external_user_id, u.id as user_id
+    from unnest(${clients}::text[], ${externals}::text[]) as names (client_id, external_user_id)
+    join clients c on c.client_id = names.client_id and c.kind = 'public'
+    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id`,
+  )
+}

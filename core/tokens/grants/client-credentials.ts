@@ -1,0 +1,72 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { Scope, neverOfMachine } from '../../../proto/scopes.ts'
+import type { Users } from '../../identity/users/users.ts'
+import { authId, parseExternalUserId } from '../../platform/ids.ts'
+import type { Actor } from '../../platform/audit.ts'
+import type { M2mCaller } from '../../rpc/callers.ts'
+import type { Jwts } from '../issuer/jwt.ts'
+import { chooseScopes } from '../scopes.ts'
+import type { IssuedToken } from '../types.ts'
+import type { ExchangeAudit } from './exchange-audit.ts'
+import { type SignerTokens, requireTargets, signerTargets } from './signer-token.ts'
+
+export interface ClientCredentialsDeps {
+  readonly jwts: Jwts
+  readonly users: Users
+  readonly signerTokens: SignerTokens
+  readonly exchangeAudit: ExchangeAudit
+  readonly ttlSeconds: number
+}
+
+/** RFC 6749 section 4.4. */
+export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
+  const { jwts, users, signerTokens, exchangeAudit, ttlSeconds } = deps
+
+  /** A machine token. Without a requested scope it has every scope of the client that a machine token may have. */
+  async function issueMachineToken(
+    caller: M2mCaller,
+    requestedScope: string | undefined,
+  ): Promise<IssuedToken> {
+    const grantable = caller.scopes.filter((scope) => !neverOfMachine.has(scope))
+    const scope = chooseScopes(requestedScope, { grantable, fallback: grantable })
+    return jwts.sign({
+      sub: caller.m2mClientId,
+      clientId: caller.m2mClientId,
+      scope,
+      use: 'machine',
+      ttlSeconds,
+    })
+  }
+
+  /**
+   * A signer JWT of an end user, who is created when the app does not have it yet. CLIENT_SCOPE_MISSING without the scope
+   * sign:mint_user_token, GRANT_INVALID for an inactive user.
+   */
+  async function mintSignerToken(
+    caller: M2mCaller,
+    request: { externalUserId: string; audiences: readonly string[] },
+    actor: Actor,
+  ) {
+    const attempt = { appId: caller.appId, action: 'signer_token_minted', actor }
+    return exchangeAudit.record(attempt, async () => {
+      if (!caller.scopes.includes(Scope.mintUserToken)) {
+        throw new DomainError(
+          'CLIENT_SCOPE_MISSING',
+          `the client lacks the scope ${Scope.mintUserToken}`,
+        )
+      }
+      requireTargets(request.audiences, signerTargets(jwts.issuer))
+      const externalUserId = parseExternalUserId(request.externalUserId)
+      const name = { clientId: caller.clientId, externalUserId }
+      const subjects = await users.resolveSubjects([name])
+      const subject = subjects.get(authId(caller.clientId, externalUserId))
+      const user = subject ? await users.findById(subject.appId, subject.userId) : null
+      if (user?.status !== 'active') throw new DomainError('GRANT_INVALID', 'the user is inactive')
+      return signerTokens.issue({ ...user, ...name, userId: user.id })
+    })
+  }
+
+  return { issueMachineToken, mintSignerToken }
+}
+
+export type ClientCredentialsGrant = ReturnType<typeof createClientCredentialsGrant>

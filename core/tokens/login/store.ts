@@ -1,0 +1,194 @@
+import type { AccountId, AppId, ClientId, UserId } from '../../platform/ids.ts'
+import { type Db, maybeOne, sql } from '../../lib/sql.ts'
+
+/** The scopes that the account has consented to for that client. */
+export async function consentedScopes(
+  db: Db,
+  clientId: string,
+  account: AccountId,
+): Promise<string[]> {
+  const row = await maybeOne<{ scopes: string[] }>(
+    db,
+    sql`
+    select scopes from consents where client_id = ${clientId} and account_id = ${account}`,
+  )
+  return row?.scopes ?? []
+}
+
+/** Adds scopes to those that the account has consented to. */
+export async function addConsent(
+  db: Db,
+  consent: { clientId: string; accountId: AccountId; scopes: readonly string[]; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into consents (client_id, account_id, scopes, updated_at)
+    values (${consent.clientId}, ${consent.accountId}, ${consent.scopes}, ${consent.at})
+    on conflict (client_id, account_id) do update
+    set scopes = array(select distinct unnest(consents.scopes || excluded.scopes) order by 1), updated_at = excluded.updated_at`)
+}
+
+export interface NewCode {
+  readonly codeHash: Buffer
+  readonly clientId: ClientId
+  readonly accountId: AccountId
+  readonly userId: UserId
+  readonly familyId: string
+  readonly redirectUri: string
+  readonly scope: string
+  readonly nonce: string | null
+  readonly codeChallenge: string
+  readonly authTime: Date
+  readonly at: Date
+  readonly expiresAt: Date
+}
+
+export async function insertCode(db: Db, code: NewCode): Promise<void> {
+  await db.query(sql`
+    insert into authorization_codes (code_hash, client_id, account_id, user_id, family_id, redirect_uri, scope, nonce,
+                                     code_challenge, auth_time, created_at, expires_at)
+    values (${code.codeHash}, ${code.clientId}, ${code.accountId}, ${code.userId}, ${code.familyId}, ${code.redirectUri},
+            ${code.scope}, ${code.nonce}, ${code.codeChallenge}, ${code.authTime}, ${code.at}, ${code.expiresAt})`)
+}
+
+export interface CodeRow {
+  client_id: string
+  account_id: string
+  user_id: string
+  family_id: string
+  redirect_uri: string
+  scope: string
+  nonce: string | null
+  code_challenge: string
+  auth_time: Date
+  expires_at: Date
+  consumed_at: Date | null
+}
+
+/** An authorization code. Locks its row until the transaction ends. */
+export const lockCode = (db: Db, hash: Buffer): Promise<CodeRow | null> =>
+  maybeOne<CodeRow>(
+    db,
+    sql`
+    select client_id, account_id, user_id, family_id, redirect_uri, scope, nonce, code_challenge, auth_time,
+           expires_at, consumed_at
+    from authorization_codes
+    where code_hash = ${hash}
+    for update`,
+  )
+
+export async function consumeCode(db: Db, hash: Buffer, at: Date): Promise<void> {
+  await db.query(
+    sql`update authorization_codes set consumed_at = ${at} where code_hash = ${hash} and consumed_at is null`,
+  )
+}
+
+/** Deletes codes that expired before that time. A second use of a code is recognised until then. */
+export async function deleteExpiredCodes(db: Db, before: Date): Promise<void> {
+  await db.query(sql`delete from authorization_codes where expires_at < ${before}`)
+}
+
+export interface NewFamily {
+  readonly id: string
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly at: Date
+  readonly expiresAt: Date
+}
+
+export async function insertFamily(db: Db, family: NewFamily): Promise<void> {
+  await db.query(sql`
+    insert into token_families (id, app_id, user_id, created_at, expires_at)
+    values (${family.id}, ${family.appId}, ${family.userId}, ${family.at}, ${family.expiresAt})`)
+}
+
+/** Ends all tokens of one login. An end that was recorded before stays. */
+export async function endFamily(db: Db, id: string, at: Date): Promise<void> {
+  await db.query(
+    sql`update token_families set ended_at = ${at} where id = ${id} and ended_at is null`,
+  )
+}
+
+/** Ends every login of a user that is deactivated. */
+export async function endFamiliesOfUser(
+  db: Db,
+  user: { appId: AppId; id: UserId },
+  at: Date,
+): Promise<void> {
+  await db.query(sql`
+    update token_families set ended_at = ${at} where app_id = ${user.appId} and user_id = ${user.id} and ended_at is null`)
+}
+
+/** Ends every login of an app that is deleted. */
+export async function endFamiliesOfApp(db: Db, app: AppId, at: Date): Promise<void> {
+  await db.query(
+    sql`update token_families set ended_at = ${at} where app_id = ${app} and ended_at is null`,
+  )
+}
+
+/** Deletes a bounded number of logins that expired before that time, with their refresh tokens. */
+export async function deleteExpiredFamilies(db: Db, before: Date): Promise<void> {
+  await db.query(sql`delete from token_families where id in
+    (select id from token_families where expires_at < ${before} limit 1000)`)
+}
+
+export interface NewRefreshToken {
+  readonly hash: Buffer
+  readonly familyId: string
+  readonly clientId: string
+  readonly accountId: string
+  readonly scope: string
+  readonly authTime: Date
+  readonly at: Date
+  readonly expiresAt: Date
+}
+
+export async function insertRefreshToken(db: Db, token: NewRefreshToken): Promise<void> {
+  await db.query(sql`
+    insert into refresh_tokens (token_hash, family_id, client_id, account_id, scope, auth_time, created_at, expires_at)
+    values (${token.hash}, ${token.familyId}, ${token.clientId}, ${token.accountId}, ${token.scope}, ${token.authTime},
+            ${token.at}, ${token.expiresAt})`)
+}
+
+export interface RefreshTokenRow {
+  family_id: string
+  client_id: string
+  account_id: string
+  scope: string
+  auth_time: Date
+  created_at: Date
+  expires_at: Date
+  rotated_at: Date | null
+  app_id: string
+  user_id: string
+  ended_at: Date | null
+}
+
+/** The refresh token with its family. Locks both rows until the transaction ends. */
+export const lockRefreshToken = (db: Db, hash: Buffer): Promise<RefreshTokenRow | null> =>
+  maybeOne<RefreshTokenRow>(
+    db,
+    sql`
+    select r.family_id, r.client_id, r.account_id, r.scope, r.auth_time, r.created_at, r.expires_at, r.rotated_at,
+           f.app_id, f.user_id, f.ended_at
+    from refresh_tokens r
+    join token_families f on f.id = r.family_id
+    where r.token_hash = ${hash}
+    for update`,
+  )
+
+export const findRefreshToken = (db: Db, hash: Buffer): Promise<RefreshTokenRow | null> =>
+  maybeOne<RefreshTokenRow>(
+    db,
+    sql`
+    select r.family_id, r.client_id, r.account_id, r.scope, r.auth_time, r.created_at, r.expires_at, r.rotated_at,
+           f.app_id, f.user_id, f.ended_at
+    from refresh_tokens r
+    join token_families f on f.id = r.family_id
+    where r.token_hash = ${hash}`,
+  )
+
+export async function rotateRefreshToken(db: Db, hash: Buffer, at: Date): Promise<void> {
+  await db.query(
+    sql`update refresh_tokens set rotated_at = ${at} where token_hash = ${hash} and rotated_at is null`,
+  )
+}

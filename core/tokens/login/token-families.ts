@@ -1,0 +1,159 @@
+import { hash } from 'node:crypto'
+import type { DomainError } from '../../../proto/errors.ts'
+import { Scope } from '../../../proto/scopes.ts'
+import type { User } from '../../identity/types.ts'
+import { isSecret, newSecret } from '../../lib/crypto.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import type { Invalidations } from '../../platform/invalidations.ts'
+import type { Jwts } from '../issuer/jwt.ts'
+import { splitScopes } from '../scopes.ts'
+import * as store from './store.ts'
+
+export const refreshPrefix = 'svc_rt_'
+const refreshHash = (token: string): Buffer => hash('sha256', token, 'buffer')
+
+export interface TokenFamiliesDeps {
+  readonly pool: Pool
+  readonly jwts: Jwts
+  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly findAccount: (id: string) => Promise<{ email: string; name: string } | null>
+  readonly ttlSeconds: number
+  readonly refreshTtlSeconds: number
+  readonly now: Now
+}
+
+/** One login, with what all of its tokens share. */
+export interface TokenFamily {
+  readonly id: string
+  readonly user: User
+  readonly clientId: string
+  /** The account that logged in; null when the app's backend vouched for the user. */
+  readonly accountId: string | null
+  readonly scope: string
+  readonly authTime: Date
+  readonly nonce: string | null
+}
+
+/** How the redemption of a code or a refresh token ends: with tokens, or with a refusal that may also end a login. */
+export type Redemption =
+  | { readonly family: TokenFamily; readonly refreshToken: string | undefined }
+  | { readonly refusal: DomainError; readonly endedFamilyId?: string }
+
+/** The tokens of interactive logins. Those of one login form a family, which ends as a whole (RFC 9700 section 4.14.2). */
+export function createTokenFamilies(deps: TokenFamiliesDeps) {
+  const { pool, jwts, invalidations, findAccount, ttlSeconds, refreshTtlSeconds, now } = deps
+
+  /**
+   * Redeems in one transaction, and signs the tokens after it. A refusal changes rows too, so it is thrown after the
+   * commit. The end of a family is published to those who accept its JWTs without asking core.
+   */
+  async function redeem(step: (db: Db) => Promise<Redemption>) {
+    const redemption = await tx(pool, step)
+    if ('family' in redemption) return signTokens(redemption.family, redemption.refreshToken)
+    if (redemption.endedFamilyId !== undefined)
+      await invalidations.publish({ kind: 'token', id: redemption.endedFamilyId })
+    throw redemption.refusal
+  }
+
+  /** Ends the family, because its code or refresh token was used a second time. */
+  async function end(db: Db, id: string, refusal: DomainError): Promise<Redemption> {
+    await store.endFamily(db, id, now())
+    return { refusal, endedFamilyId: id }
+  }
+
+  /** Begins a family, in the transaction that consumes its code. Returns its expiry. */
+  async function begin(db: Db, { id, user }: { id: string; user: User }): Promise<Date> {
+    const at = now()
+    const expiresAt = addSeconds(at, refreshTtlSeconds)
+    await store.insertFamily(db, { id, appId: user.appId, userId: user.id, at, expiresAt })
+    return expiresAt
+  }
+
+  /** A new refresh token of the family. It expires with the family. */
+  async function addRefreshToken(
+    db: Db,
+    family: TokenFamily & { accountId: string },
+    expiresAt: Date,
+  ): Promise<string> {
+    const token = newSecret(refreshPrefix)
+    await store.insertRefreshToken(db, {
+      hash: refreshHash(token),
+      familyId: family.id,
+      clientId: family.clientId,
+      accountId: family.accountId,
+      scope: family.scope,
+      authTime: family.authTime,
+      at: now(),
+      expiresAt,
+    })
+    return token
+  }
+
+  /** The refresh token's row with its family; null for an unknown token. A wrong checksum costs no look-up. */
+  const findRefreshToken = async (token: string): Promise<store.RefreshTokenRow | null> =>
+    isSecret(token, refreshPrefix) ? store.findRefreshToken(pool, refreshHash(token)) : null
+
+  /** As `findRefreshToken`, and locks both rows until the transaction ends. */
+  const lockRefreshToken = (db: Db, token: string): Promise<store.RefreshTokenRow | null> =>
+    store.lockRefreshToken(db, refreshHash(token))
+
+  /** Marks a refresh token as used. */
+  const rotateRefreshToken = (db: Db, token: string): Promise<void> =>
+    store.rotateRefreshToken(db, refreshHash(token), now())
+
+  async function signTokens(family: TokenFamily, refreshToken: string | undefined) {
+    const { user, clientId, scope } = family
+    const access = await jwts.sign({
+      sub: user.id,
+      clientId,
+      externalUserId: user.externalUserId,
+      scope,
+      use: 'user',
+      ttlSeconds,
+      familyId: family.id,
+      voidedBefore: user.tokensValidAfter,
+    })
+    const scopes = splitScopes(scope)
+    const idToken = scopes.includes(Scope.openid)
+      ? await jwts.signIdToken({
+          sub: user.id,
+          clientId,
+          ttlSeconds,
+          authTime: family.authTime,
+          nonce: family.nonce,
+          claims: await personalClaims(family.accountId, scopes),
+        })
+      : undefined
+    return { ...access, idToken, refreshToken }
+  }
+
+  /** The claims about the person that the scopes allow (OpenID Connect Core section 5.4). */
+  async function personalClaims(
+    accountId: string | null,
+    scopes: readonly string[],
+  ): Promise<Record<string, string | boolean>> {
+    const account = accountId === null ? null : await findAccount(accountId)
+    return {
+      ...(account && scopes.includes(Scope.email)
+        ? { email: account.email, email_verified: false }
+        : {}),
+      ...(account && scopes.includes(Scope.profile) && account.name !== ''
+        ? { name: account.name }
+        : {}),
+    }
+  }
+
+  return {
+    redeem,
+    end,
+    begin,
+    addRefreshToken,
+    findRefreshToken,
+    lockRefreshToken,
+    rotateRefreshToken,
+    personalClaims,
+  }
+}
+
+export type TokenFamilies = ReturnType<typeof createTokenFamilies>

@@ -1,0 +1,67 @@
+import { DomainError } from '../../proto/errors.ts'
+import { Scope } from '../../proto/scopes.ts'
+import type { Users } from '../identity/users/users.ts'
+import type { Keys } from '../keys/keys.ts'
+import type { M2mCaller } from '../rpc/callers.ts'
+import type { Jwts } from './issuer/jwt.ts'
+import { chooseScopes } from './scopes.ts'
+import type { IssuedToken, TokenSubject } from './types.ts'
+
+export interface UserTokensDeps {
+  readonly ttlSeconds: number
+  readonly jwts: Jwts
+  readonly users: Users
+  readonly keys: Pick<Keys, 'verify'>
+}
+
+/** User JWTs that no login leads to: minted by the app's backend, or exchanged for an API key. */
+export function createUserTokens({ ttlSeconds, jwts, users, keys }: UserTokensDeps) {
+  /** A user JWT for an active user, with scopes of the app's public client (decision 14). NOT_FOUND for an inactive user. */
+  async function mint(
+    caller: M2mCaller,
+    externalUserId: string,
+    requestedScope: string | undefined,
+  ): Promise<IssuedToken> {
+    const scope = userScope(caller.publicScopes, requestedScope)
+    const user = await users.getActive(caller.appId, externalUserId)
+    return sign(
+      { userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId },
+      { scope, voidedBefore: user.tokensValidAfter },
+    )
+  }
+
+  /** A user JWT for the owner of a key. CREDENTIAL_INVALID for a key that is not valid, NOT_FOUND for a key of another app. */
+  async function exchangeApiKey(key: string, clientId: string, requestedScope: string | undefined) {
+    const owner = await keys.verify(key)
+    if (!owner) throw new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')
+    if (owner.clientId !== clientId)
+      throw new DomainError('NOT_FOUND', 'no such app for this credential')
+    const scope = userScope(owner.publicScopes, requestedScope)
+    const token = await sign(owner, { scope, voidedBefore: owner.tokensValidAfter })
+    return { ...token, externalUserId: owner.externalUserId }
+  }
+
+  const sign = (
+    subject: TokenSubject,
+    options: { scope: string; voidedBefore: Date | null },
+  ): Promise<IssuedToken> =>
+    jwts.sign({
+      sub: subject.userId,
+      clientId: subject.clientId,
+      externalUserId: subject.externalUserId,
+      scope: options.scope,
+      use: 'user',
+      voidedBefore: options.voidedBefore,
+      ttlSeconds,
+    })
+
+  return { mint, exchangeApiKey }
+}
+
+export type UserTokens = ReturnType<typeof createUserTokens>
+
+function userScope(publicScopes: readonly string[], requested: string | undefined): string {
+  // A token without a login never carries openid (decision 18).
+  const grantable = publicScopes.filter((scope) => scope !== Scope.openid)
+  return chooseScopes(requested, { grantable, fallback: [Scope.signJob] })
+}
