@@ -31,6 +31,15 @@ const NODE_MAJOR = 24
 const INSTALL_MINUTES = 15
 const GENERATE_MINUTES = 2
 const OUTPUT_BYTES = 64 * 1024 * 1024
+/** What is generated, each only where its template is; `outputs` are folders of proto/gen. */
+const GENERATIONS = [
+  { template: 'proto/buf.gen.yaml', input: 'proto', outputs: ['ts-proto', 'es'] },
+  {
+    template: 'deploy/signer-double/buf.gen.yaml',
+    input: 'deploy/signer-double/orchestrator.proto',
+    outputs: ['signer-double'],
+  },
+]
 const GENERATORS = ['@bufbuild/buf', '@bufbuild/protoc-gen-es', 'ts-proto']
 
 /** A problem the user can act on, printed without a stack. */
@@ -143,15 +152,19 @@ function dropUnusableNode(root) {
  */
 function isGenerated(root) {
   const generated = join(root, 'proto', 'gen')
-  if (!existsSync(join(root, 'proto', 'buf.gen.yaml'))) return true
-  if (!['ts-proto', 'es'].every((set) => existsSync(join(generated, set)))) return false
+  const outputs = generations(root).flatMap((generation) => generation.outputs)
+  if (outputs.length === 0) return true
+  if (!outputs.every((folder) => existsSync(join(generated, folder)))) return false
   const [contract, generators] = (readText(join(generated, '.hash')) ?? '').split(' ')
   if (contract !== contractHash(root)) return false
   return !hasGenerators(root) || generators === generatorHash(root)
 }
 
+function generations(root) {
+  return GENERATIONS.filter(({ template }) => existsSync(join(root, template)))
+}
+
 function generate(root, log) {
-  const proto = join(root, 'proto')
   if (!hasGenerators(root)) {
     throw problem(
       'the code generated from proto/ is missing or older than the contract, and its generators are ' +
@@ -162,10 +175,12 @@ function generate(root, log) {
   log('tollgate: generating code from proto/')
   const bin = join(root, 'node_modules', '.bin')
   const env = { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH ?? ''}` }
-  const args = ['generate', '--template', 'proto/buf.gen.yaml', 'proto']
-  run({ command: 'buf', args, root, env, minutes: GENERATE_MINUTES, what: 'buf generate' })
-  mkdirSync(join(proto, 'gen'), { recursive: true })
-  writeFileSync(join(proto, 'gen', '.hash'), hash)
+  for (const { template, input } of generations(root)) {
+    const args = ['generate', '--template', template, input]
+    run({ command: 'buf', args, root, env, minutes: GENERATE_MINUTES, what: 'buf generate' })
+  }
+  mkdirSync(join(root, 'proto', 'gen'), { recursive: true })
+  writeFileSync(join(root, 'proto', 'gen', '.hash'), hash)
 }
 
 function hasGenerators(root) {
@@ -175,10 +190,11 @@ function hasGenerators(root) {
 /** Covers the `.proto` files and the generators' settings. */
 function contractHash(root) {
   const hash = createHash('sha256')
-  for (const path of contractFiles(join(root, 'proto'))) {
+  const paths = generations(root).flatMap(({ template }) => contractFiles(root, dirname(template)))
+  for (const path of paths) {
     hash
       .update(`${path}\0`)
-      .update(readFileSync(join(root, 'proto', path)))
+      .update(readFileSync(join(root, path)))
       .update('\0')
   }
   return hash.digest('hex')
@@ -194,14 +210,14 @@ function generatorHash(root) {
   return hash.digest('hex')
 }
 
-function contractFiles(proto) {
-  const list = (folder) =>
-    readdirSync(join(proto, folder), { withFileTypes: true }).flatMap((entry) => {
-      const path = join(folder, entry.name)
-      if (entry.isDirectory()) return path === 'gen' ? [] : list(path)
+function contractFiles(root, folder) {
+  const list = (parent) =>
+    readdirSync(join(root, parent), { withFileTypes: true }).flatMap((entry) => {
+      const path = join(parent, entry.name)
+      if (entry.isDirectory()) return entry.name === 'gen' ? [] : list(path)
       return /\.proto$|^buf\..*yaml$/.test(entry.name) ? [path] : []
     })
-  return list('').sort()
+  return list(folder).sort()
 }
 
 function run({ command, args, root, env, minutes, what }) {

@@ -1,11 +1,10 @@
 import http from 'node:http'
-import { membersOf, object, text } from './wire/decode.ts'
+import { readMembers, object, text } from './wire/go-json.ts'
 import type { HeaderLine } from './wire/go-headers.ts'
-import { readJson } from './wire/json-reader.ts'
-import { writeJson } from './wire/json-writer.ts'
-import type { JsonOut } from './wire/json-writer.ts'
-import { encodeOrchestrator } from './wire/protobuf.ts'
-import type { Orchestrator } from './wire/protobuf.ts'
+import { writeJson } from './wire/go-json.ts'
+import type { JsonOut } from './wire/go-json.ts'
+import { encodeOrchestrator } from './wire/orchestrator.ts'
+import type { Orchestrator } from './wire/orchestrator.ts'
 import type { SignedState } from './payment/state.ts'
 
 /** What a gateway asks the signer for; everything has a default. */
@@ -44,7 +43,7 @@ const SDK_HEADERS: readonly HeaderLine[] = [
 ]
 
 function stateIn(body: string): SignedState | undefined {
-  const state = object(membersOf(readJson(body)), 'state')
+  const state = object(readMembers(body), 'state')
   if (state === undefined) return undefined
   return { State: text(state, 'State') ?? '', Sig: text(state, 'Sig') ?? '' }
 }

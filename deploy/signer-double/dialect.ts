@@ -1,4 +1,4 @@
-/** The signers that speak this protocol, and where they differ (signer contract 1.3, 7.1). */
+/** The signers that speak this protocol (docs/signer-protocol.md), and where they differ. */
 export type Mode = 'go-livepeer' | 'go-v0.8.11' | 'node'
 
 export type Dialect = Readonly<{

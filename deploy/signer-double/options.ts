@@ -1,7 +1,7 @@
 import type { HeaderLine } from './wire/go-headers.ts'
 import type { Mode } from './dialect.ts'
 import type { Faults, Sink } from './events/lossy-queue.ts'
-import type { Orchestrator } from './wire/protobuf.ts'
+import type { Orchestrator } from './wire/orchestrator.ts'
 import type { Clock } from './wire/time.ts'
 
 export type SignerDoubleOptions = Readonly<{

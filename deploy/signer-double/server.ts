@@ -1,8 +1,8 @@
 import http from 'node:http'
 import { toHeaderMap } from './wire/go-headers.ts'
 import type { Inbound } from './webhook/authorize.ts'
-import { writeJson } from './wire/json-writer.ts'
-import type { JsonOut } from './wire/json-writer.ts'
+import { writeJson } from './wire/go-json.ts'
+import type { JsonOut } from './wire/go-json.ts'
 import { isRefusal, refusal } from './refusal.ts'
 import type { Refusal } from './refusal.ts'
 
@@ -41,7 +41,7 @@ async function readBody(request: http.IncomingMessage): Promise<string> {
 }
 
 /**
- * Answers a status the way Go's server does (signer contract 2.4): it panics on codes outside
+ * Answers a status the way Go's server does (docs/signer-protocol.md, "Statuses"): it panics on codes outside
  * 100-999 and closes the connection, sends a 200 after a 1xx, and no body with 204 and 304.
  */
 function sendRefusal(response: http.ServerResponse, refused: Refusal, flat: boolean): void {

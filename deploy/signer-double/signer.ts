@@ -5,7 +5,7 @@ import type { Authorizer, Inbound } from './webhook/authorize.ts'
 import { DIALECTS } from './dialect.ts'
 import type { Dialect } from './dialect.ts'
 import { createNewPayment, createSignedTicket } from './events/events.ts'
-import type { JsonOut } from './wire/json-writer.ts'
+import type { JsonOut } from './wire/go-json.ts'
 import { createLossyQueue, NO_FAULTS } from './events/lossy-queue.ts'
 import type { LossyQueue } from './events/lossy-queue.ts'
 import { DEFAULT_EV } from './options.ts'
@@ -95,15 +95,15 @@ export function createSigner(options: SignerDoubleOptions, now: Clock, recorder:
   const rules: PaymentRules = { dialect, box, newHex, ev, refreshDemanded: refreshes.takeOne }
   const source = { dialect, newId, sender: toChecksumAddress(WALLET) }
 
-  /** The steps of signer contract 1.4, in their order. */
+  /** The steps of a payment in the signer's order (docs/signer-protocol.md, "When the signer asks"). */
   async function generateLivePayment(body: string, inbound: Inbound): Promise<JsonOut> {
     recorder.request()
     const prepared = preparePayment(readPaymentRequest(body), now(), rules)
     queue.push(createNewPayment(prepared, now(), source))
     const lastUpdate = dialect.stateTimeLags ? now() : prepared.now
-    const asked = { ...prepared, state: { ...prepared.state, lastUpdate } }
-    const state = await authorize(asked, inbound, authorizer)
-    const payment = { ...asked, state }
+    const proposal = { ...prepared, state: { ...prepared.state, lastUpdate } }
+    const state = await authorize(proposal, inbound, authorizer)
+    const payment = { ...proposal, state }
     const event = createSignedTicket(payment, now(), source)
     recorder.ticket({ id: event.id, payment, state, queued: queue.push(event) })
     return render(payment, box.seal(state))

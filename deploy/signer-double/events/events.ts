@@ -1,7 +1,7 @@
 import type { Dialect } from '../dialect.ts'
 import { toChecksumAddress } from '../wire/address.ts'
-import { writeJson } from '../wire/json-writer.ts'
-import type { JsonOut } from '../wire/json-writer.ts'
+import { writeJson } from '../wire/go-json.ts'
+import type { JsonOut } from '../wire/go-json.ts'
 import type { Emitted } from './lossy-queue.ts'
 import { abs, decimalText, multiply, rational, round } from '../wire/rational.ts'
 import type { Rational } from '../wire/rational.ts'
@@ -67,7 +67,7 @@ function timesOf({ now, previous }: Payment): Readonly<Record<string, JsonOut>> 
 const sortMembers = (members: Readonly<Record<string, JsonOut>>): JsonOut =>
   Object.fromEntries(Object.entries(members).sort(([a], [b]) => (a < b ? -1 : 1)))
 
-/** The billing record, queued after a 200 and before the answer (signer contract 5.4). */
+/** The billing record, queued after a 200 and before the answer (docs/signer-protocol.md, "Signed ticket"). */
 export function createSignedTicket(payment: Payment, at: bigint, source: EventSource): Emitted {
   const { orchestrator } = payment.request
   const { work, state } = payment

@@ -52,7 +52,7 @@ const BATCH = 100
 const LONGEST_HOLD_MS = 1000
 
 /**
- * Promise: the best-effort producer of signer contract 5.2 with faults on demand. Every event
+ * Promise: the best-effort producer of docs/signer-protocol.md ("Delivery") with faults on demand. Every event
  * draws the same number of random values, so that a seed decides about each event alone.
  */
 export function createLossyQueue({ sink, faults, random, capacity }: QueueOptions): LossyQueue {

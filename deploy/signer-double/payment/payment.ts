@@ -2,7 +2,7 @@ import type { Dialect } from '../dialect.ts'
 import { buyTickets, feeOf, measureWork } from './fees.ts'
 import type { Tickets, Work } from './fees.ts'
 import type { PaymentRequest } from './request.ts'
-import type { Orchestrator } from '../wire/protobuf.ts'
+import type { Orchestrator } from '../wire/orchestrator.ts'
 import { judgePrice } from './price-ceiling.ts'
 import { rational, ZERO } from '../wire/rational.ts'
 import type { Rational } from '../wire/rational.ts'
@@ -97,7 +97,7 @@ function checkCeiling(request: PaymentRequest, price: Rational, type: string): v
 
 /**
  * Promise: the payment this request asks for, with every check that comes before the webhook, in
- * the signer's order (signer contract 1.4). Refuses with 400, 480, 481 or 482.
+ * the signer's order (docs/signer-protocol.md, "When the signer asks"). Refuses with 400, 480, 481 or 482.
  */
 export function preparePayment(request: PaymentRequest, now: bigint, rules: PaymentRules): Payment {
   const { orchestrator } = request

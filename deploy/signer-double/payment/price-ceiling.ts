@@ -1,8 +1,8 @@
-import { numberLiteral, text } from '../wire/decode.ts'
-import type { Members } from '../wire/decode.ts'
+import { numberLiteral, text } from '../wire/go-json.ts'
+import type { Members } from '../wire/go-json.ts'
 import { compare, parseDecimal } from '../wire/rational.ts'
 import type { Rational } from '../wire/rational.ts'
-import type { JsonOut } from '../wire/json-writer.ts'
+import type { JsonOut } from '../wire/go-json.ts'
 
 /** `maxPrice` as it came in, decoded but not yet judged. */
 export type MaxPrice = Readonly<{ price: string; currency: string; unit: string }>

@@ -1,10 +1,9 @@
-import { bytes, int64, membersOf, object, text } from '../wire/decode.ts'
-import type { Members } from '../wire/decode.ts'
-import { readJson } from '../wire/json-reader.ts'
+import { bytes, int64, readMembers, object, text } from '../wire/go-json.ts'
+import type { Members } from '../wire/go-json.ts'
 import { readMaxPrice } from './price-ceiling.ts'
 import type { MaxPrice } from './price-ceiling.ts'
-import { decodeOrchestrator } from '../wire/protobuf.ts'
-import type { Orchestrator } from '../wire/protobuf.ts'
+import { decodeOrchestrator } from '../wire/orchestrator.ts'
+import type { Orchestrator } from '../wire/orchestrator.ts'
 import { refusal, refuseOnThrow } from '../refusal.ts'
 
 /** A body of `POST /generate-live-payment` that passed the checks before the state's. */
@@ -42,7 +41,7 @@ function readCarriedState(members: Members): PaymentRequest['state'] {
 }
 
 function read(body: string): PaymentRequest {
-  const members = membersOf(readJson(body))
+  const members = readMembers(body)
   bytes(members, 'capabilities')
   const maxPrice = object(members, 'maxPrice')
   return {

@@ -1,17 +1,16 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
-import { int64, membersOf, object, text } from '../wire/decode.ts'
-import type { Members } from '../wire/decode.ts'
+import { int64, readMembers, object, text } from '../wire/go-json.ts'
+import type { Members } from '../wire/go-json.ts'
 import type { Dialect } from '../dialect.ts'
-import { readJson } from '../wire/json-reader.ts'
-import { writeJson } from '../wire/json-writer.ts'
-import type { JsonOut } from '../wire/json-writer.ts'
+import { writeJson } from '../wire/go-json.ts'
+import type { JsonOut } from '../wire/go-json.ts'
 import { readMaxPrice, writeMaxPrice } from './price-ceiling.ts'
 import type { MaxPrice } from './price-ceiling.ts'
 import { parseRatText, ratText } from '../wire/rational.ts'
 import type { Rational } from '../wire/rational.ts'
 import { formatTime, parseTime } from '../wire/time.ts'
 
-/** One payment session as the client carries it; the signer keeps nothing (signer contract 3). */
+/** One payment session, which the client carries: the signer stores nothing (docs/signer-protocol.md, "State"). */
 export type SessionState = Readonly<{
   stateId: string
   pmSessionId: string
@@ -38,7 +37,7 @@ export type SignedState = Readonly<{ State: string; Sig: string }>
 
 export type StateFormat = Readonly<{ dialect: Dialect; utcOffsetMinutes: number }>
 
-/** Promise: the members of `state` in the order and types of signer contract 1.3. */
+/** Promise: the members of `state` in the order and types of docs/signer-protocol.md ("State"). */
 export function writeState(state: SessionState, format: StateFormat): JsonOut {
   const { dialect, utcOffsetMinutes } = format
   return {
@@ -69,7 +68,7 @@ function ceilingIn(members: Members): MaxPrice | undefined {
 }
 
 function readState(json: string): SessionState {
-  const members = membersOf(readJson(json))
+  const members = readMembers(json)
   const words = (name: string): string => text(members, name) ?? ''
   const integer = (name: string): bigint => int64(members, name) ?? 0n
   return {

@@ -1,5 +1,4 @@
-import { int64, membersOf, object, text } from '../wire/decode.ts'
-import { readJson } from '../wire/json-reader.ts'
+import { int64, readMembers, object, text } from '../wire/go-json.ts'
 import { readMaxPrice } from '../payment/price-ceiling.ts'
 import type { MaxPrice } from '../payment/price-ceiling.ts'
 
@@ -15,7 +14,7 @@ export type Answer = Readonly<{
 
 /** Promise: the answer exactly as table 2.3 reads it. Throws where the signer answers 500. */
 export function decodeAnswer(body: string): Answer {
-  const members = membersOf(readJson(body))
+  const members = readMembers(body)
   const status = int64(members, 'status') ?? 0n
   const answer = {
     status: Number(status),

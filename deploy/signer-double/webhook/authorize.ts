@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { decodeAnswer } from './answer.ts'
 import type { Answer } from './answer.ts'
 import type { Dialect } from '../dialect.ts'
-import { writeJson } from '../wire/json-writer.ts'
+import { writeJson } from '../wire/go-json.ts'
 import type { Payment } from '../payment/payment.ts'
 import { judgePrice } from '../payment/price-ceiling.ts'
 import type { MaxPrice } from '../payment/price-ceiling.ts'
@@ -33,7 +33,7 @@ export const policyOf = ({ url, headers }: Pick<WebhookOptions, 'url' | 'headers
     .update(JSON.stringify([url, headers]))
     .digest('hex')
 
-/** Whether an earlier answer still covers this call (signer contract 3). */
+/** Whether an earlier answer still covers this call (docs/signer-protocol.md, "Expiry"). */
 function stillPermitted(payment: Payment, { dialect, policy }: Authorizer): boolean {
   const { authExpiry, authPolicy } = payment.state
   const now = toUnixSeconds(payment.now)

@@ -6,10 +6,10 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 /** Go's CanonicalMIMEHeaderKey: `x-request-ID` becomes `X-Request-Id`, `X_Under` `X_under`. */
 export function canonicalName(name: string): string {
   if (!TOKEN.test(name)) return name
-  return name.toLowerCase().replace(/(^|-)[a-z]/g, (found) => found.toUpperCase())
+  return name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())
 }
 
-// Alternatives from RFC 3629 section 4, over a string that holds one byte per character; a byte
+// Alternatives from RFC 3629 (UTF-8), over a string that holds one byte per character; a byte
 // outside of them becomes one U+FFFD, as in Go.
 const UTF8_OR_BYTE = new RegExp(
   [
@@ -28,8 +28,8 @@ const UTF8_OR_BYTE = new RegExp(
 
 // node:http hands out one character per byte.
 function decodeBytes(value: string): string {
-  return value.replace(UTF8_OR_BYTE, (found) =>
-    found.length === 1 && found > '\x7f' ? '\ufffd' : Buffer.from(found, 'latin1').toString(),
+  return value.replace(UTF8_OR_BYTE, (match) =>
+    match.length === 1 && match > '\x7f' ? '\ufffd' : Buffer.from(match, 'latin1').toString(),
   )
 }
 
@@ -38,7 +38,7 @@ const NOT_IN_THE_MAP = new Set(['Host', 'Transfer-Encoding', 'Trailer'])
 
 /**
  * Promise: the header map a Go server would hold for this request, keys canonical and sorted,
- * always arrays, nothing filtered (signer contract 1.3).
+ * always arrays, nothing filtered (docs/signer-protocol.md, "Request").
  */
 export function toHeaderMap(rawHeaders: readonly string[]): Record<string, string[]> {
   const map = new Map<string, string[]>()
