@@ -28,10 +28,8 @@ export function parseUtcDay(text: string): Date | null {
 }
 
 // Date would turn the 31st of February into a day of March.
-function isCalendarDay(text: string): boolean {
-  const day = new Date(`${text}T00:00:00.000Z`)
-  return !Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)
-}
+const isCalendarDay = (text: string): boolean =>
+  new Date(`${text}T00:00:00.000Z`).getUTCDate() === Number(text.slice(-2))
 
 /** The same day and time `months` later in UTC; a day that the month lacks becomes its last. */
 export function addMonths(instant: Date, months: number): Date {

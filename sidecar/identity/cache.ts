@@ -1,6 +1,7 @@
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
 import type { Log } from '../../core/lib/log.ts'
+import { connectRedis, redisAnswers } from '../../core/lib/redis.ts'
 
 /** What several sidecars share. Any method may reject; its caller then goes on without it. */
 export interface Cache {
@@ -29,43 +30,22 @@ export function createMemoryCache({ max }: { max: number }): Cache {
   }
 }
 
-const commandTimeoutMs = 50
-
-/** Connects to Redis, for ever and with growing pauses; logs one warning for each outage. */
-export function connectRedis(url: string, log: Log): Redis {
-  const redis = new Redis(url, {
-    connectTimeout: 1_000,
-    commandTimeout: commandTimeoutMs,
-    maxRetriesPerRequest: 0,
-    enableOfflineQueue: false,
-    enableAutoPipelining: true,
-    retryStrategy: (attempt: number) => Math.min(attempt * 100, 2_000),
-  })
-  let away = false
-  redis.on('error', (error: Error) => {
-    if (!away) log.warn({ err: error.message }, 'Redis is away')
-    away = true
-  })
-  redis.on('ready', () => void (away = false))
-  return redis
-}
+/** A client for the cache or the invalidations, whose commands fail fast while Redis is away. */
+export const connectSharedRedis = (url: string, log: Log): Redis =>
+  connectRedis({ url, commandTimeoutMs: 50, whileAway: 'fail', log })
 
 /**
  * The Redis adapter. One key per command, so that it works on a cluster; a command that takes
  * longer than 50 ms rejects.
  */
 export function createRedisCache({ url, log }: { url: string; log: Log }): Cache {
-  const redis = connectRedis(url, log)
+  const redis = connectSharedRedis(url, log)
   return {
     get: (key) => redis.get(key),
     set: async (key, value, ttlSeconds) => void (await redis.set(key, value, 'EX', ttlSeconds)),
     del: async (key) => void (await redis.del(key)),
     clear: () => undefined,
-    ready: () =>
-      redis.ping().then(
-        () => true,
-        () => false,
-      ),
+    ready: () => redisAnswers(redis),
     stop: async () => redis.disconnect(),
   }
 }

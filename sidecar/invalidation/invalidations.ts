@@ -6,7 +6,7 @@ import { parseObject, textOf } from '../../core/lib/json.ts'
 import type { Log } from '../../core/lib/log.ts'
 import type { WatchInvalidationsResponse } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import type { CoreClient } from '../core-client.ts'
-import { type Cache, connectRedis } from '../identity/cache.ts'
+import { type Cache, connectSharedRedis } from '../identity/cache.ts'
 import type { Versions } from '../identity/cached-state.ts'
 import { tombstone } from '../identity/key-directory.ts'
 import type { RevokedTokens } from '../identity/revoked-tokens.ts'
@@ -92,7 +92,7 @@ interface Link {
 }
 
 function subscribe(url: string, log: Log, link: Link): Redis {
-  const redis = connectRedis(url, log)
+  const redis = connectSharedRedis(url, log)
   redis.on('ready', () => {
     redis.subscribe(channel).then(
       () => link.onUp(),
