@@ -2,10 +2,10 @@ import type { Destination } from '../../platform/outbox/types.ts'
 import type { BackendName } from './config.ts'
 import type { Dimension, MeterName } from './catalog.ts'
 
-/** A question for one meter. Instants `[from, to)`; an open side is absent. */
+/** A query of one meter. Instants `[from, to)`; an open side is absent. */
 export interface MeterQuery {
   readonly meter: MeterName
-  /** Only this app's usage; a question about all of them is an operator's. */
+  /** Only this app's usage; null, for all apps, is for operators only. */
   readonly clientId: string | null
   /** Only this user's. */
   readonly customerKey?: string
@@ -15,7 +15,7 @@ export interface MeterQuery {
   readonly groupBy: readonly (Dimension | 'subject')[]
 }
 
-/** One sum of the backend: a float there, so no figure that money is taken by. */
+/** One sum of the backend. It is a float there, so no balance may depend on it. */
 export interface MeterRow {
   readonly value: number
   readonly windowStart: string
@@ -31,18 +31,18 @@ export interface Customer {
   readonly clientId: string
 }
 
-/** What reports usage beside our own ledger (decision 4). The gate never asks it. */
+/** What reports usage beside our own ledger (decision 4). Authorisation never asks it. */
 export interface MeteringBackend {
   readonly name: BackendName
-  /** Where the outbox brings events and customers; none where there is nothing to send. */
+  /** Where the outbox delivers events and customers; empty for a backend that is sent nothing. */
   readonly destinations: readonly Destination[]
   /** Prepares meters and features in the background until it has succeeded. */
   start(): void
   stop(): Promise<void>
-  /** METERING_NOT_CONFIGURED or METERING_UNREACHABLE when an answer that rests on the backend cannot be given now. */
+  /** Rejects with METERING_NOT_CONFIGURED or METERING_UNREACHABLE when the backend cannot answer now. */
   requireAnswers(): Promise<void>
-  /** The sums of a meter; null where our own tables are what answers. Throws as `requireAnswers` does. */
+  /** The sums of a meter; null when our own tables answer instead. Rejects as `requireAnswers` does. */
   query(query: MeterQuery, signal?: AbortSignal): Promise<MeterRow[] | null>
-  /** For /readyz; nothing where there is nothing outside. */
+  /** The backend's part of /readyz; empty when there is no outside system. */
   ready(): Readonly<Record<string, boolean>>
 }

@@ -1,9 +1,9 @@
 import type { UserId } from '../../platform/ids.ts'
 
-/** What the backend counts (billing facts 4), and under which name a user is known there. */
+/** The meters of the backend (docs/money.md), and the name of a user there. */
 
 export const eventType = 'create_signed_ticket'
-/** With an event's id this is what the backend recognises a repeat by. */
+/** The backend recognises a repeat by this and the event's id. */
 export const eventSource = 'go-livepeer-remote-signer'
 
 export const meterNames = [
@@ -65,7 +65,7 @@ export const meters: readonly Meter[] = [
   },
 ]
 
-/** What allowances and credits of the backend attach to. */
+/** The feature that entitlements and credits of the backend attach to. */
 export const feature = {
   key: 'network_spend',
   name: 'Network spend',
@@ -73,8 +73,8 @@ export const feature = {
 } as const
 
 /**
- * The one name under which a user's usage is sent, asked for and billed: customer key and event subject alike. It is
- * opaque and never changes, whatever an integrator calls the user.
+ * The name under which a user's usage is sent, queried and billed: both customer key and event subject. It is opaque and
+ * does not depend on the integrator's id, so it never changes.
  */
 export const customerKey = (user: UserId): string => `eu_${user}`
 

@@ -3,7 +3,7 @@ import { type EthRate, type UsdAttos, formatDecimal18 } from '../../lib/money.ts
 import type { SignedTicket, Subject } from '../types.ts'
 import { customerKey, eventSource, eventType } from './catalog.ts'
 
-/** What an event tells of a ticket. */
+/** The members of a ticket that its event contains. */
 export type TicketFacts = Pick<
   SignedTicket,
   | 'eventId'
@@ -32,9 +32,8 @@ const microsFactor = 1_000_000n
 export const exactMicros = (cost: UsdAttos): string => formatDecimal18(cost * microsFactor)
 
 /**
- * A ticket as the JSON text of a CloudEvent (billing facts 2.3). What the backend sums are JSON numbers, written with
- * all their digits, because sums over text are zero there; it reads them as floats, so the exact figures stand beside
- * them as text.
+ * A ticket as the JSON text of a CloudEvent (docs/money.md). The members that the backend sums are JSON numbers with all
+ * their digits, because it sums text as zero; it reads them as floats, so the exact figures stand beside them as text.
  */
 export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: EthRate): string {
   const micros = exactMicros(price.cost)
@@ -49,7 +48,7 @@ export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: Eth
     text('manifest_id', ticket.manifestId || ticket.sessionId || ticket.requestId || 'unknown'),
     text('session_id', ticket.sessionId),
     text('gateway_request_id', ticket.requestId),
-    // Until a plan sells at another price, what is billed is what the network took.
+    // The price billed is the network's, until a plan sells at another.
     `"network_fee_usd_micros":${micros}`,
     `"billable_usd_micros":${micros}`,
     `"network_fee_usd_micros_exact":"${micros}"`,

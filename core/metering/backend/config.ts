@@ -4,9 +4,9 @@ export const backendNames = ['embedded', 'openmeter', 'none'] as const
 export type BackendName = (typeof backendNames)[number]
 
 export interface OpenMeterConfig {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly url: string
-  /** A self-hosted one may want none. */
+  /** Absent for a self-hosted server that needs none. */
   readonly apiKey: string | undefined
   readonly timeoutMs: number
   /** Events in one request. */
@@ -47,19 +47,23 @@ export function readBackendConfig(env: EnvReader): BackendConfig {
       'What reports usage beside the ledger: embedded (our own tables), openmeter (the default when OPENMETER_URL is set) or none.',
   })
   if (name !== 'openmeter') return { name }
+  checkOpenMeter(env, url, apiKey)
+  return { name, openMeter: { url: url ?? '', apiKey, timeoutMs, batchSize } }
+}
+
+function checkOpenMeter(env: EnvReader, url: string | undefined, apiKey: string | undefined): void {
   if (url === undefined && !env.problems.some((line) => line.startsWith('OPENMETER_URL'))) {
     env.problem('OPENMETER_URL is required when METERING_BACKEND is openmeter')
   }
-  if (url !== undefined && isUnfit(new URL(url))) {
+  if (url !== undefined && hasMoreThanAddress(new URL(url))) {
     env.problem(
       'OPENMETER_URL must be an address without user, query and fragment; the key goes into OPENMETER_API_KEY',
     )
   }
-  // What a header cannot carry would otherwise fail with every request.
+  // A header cannot carry other characters, so every request would fail.
   if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey))
     env.problem('OPENMETER_API_KEY must be visible ASCII characters')
-  return { name, openMeter: { url: url ?? '', apiKey, timeoutMs, batchSize } }
 }
 
-const isUnfit = (url: URL): boolean =>
+const hasMoreThanAddress = (url: URL): boolean =>
   url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== ''

@@ -3,17 +3,19 @@ import { gzip } from 'node:zlib'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import { LRUCache } from 'lru-cache'
 import type { EthRate } from '../../lib/money.ts'
-import type { Db } from '../../lib/sql.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
 import { enqueue } from '../../platform/outbox/outbox.ts'
 import type { NewEntry } from '../../platform/outbox/types.ts'
 import { type PricedTicket, type TicketFacts, cloudEventOf } from './cloud-event.ts'
-import * as store from './emit-store.ts'
+import * as store from './store.ts'
 import type { Subject } from '../types.ts'
 
 export const eventsKind = 'openmeter.events'
 export const customerKind = 'openmeter.customer'
 
-/** A ticket as ingest writes it; one that waits for its price is not sent yet. */
+/** A ticket as ingest writes it. One without a price is sent later, when it has one. */
 export interface EmittedTicket {
   readonly ticket: TicketFacts
   readonly subject: Subject
@@ -21,12 +23,12 @@ export interface EmittedTicket {
 }
 
 /**
- * Puts the priced ones of `rows` on their way to the backend, inside the transaction that wrote them: once for each
- * ticket, when it has got its price. One row of the outbox for a thousand tickets.
+ * Writes the priced ones of `rows` to the outbox, inside the transaction that priced them, so that each ticket is sent
+ * once. One row of the outbox holds up to a thousand tickets.
  */
 export type EmitTickets = (db: Db, rows: readonly EmittedTicket[], at: Date) => Promise<void>
 
-/** The same for tickets that are in the database and got their price in this transaction, by their keys. */
+/** As `EmitTickets`, for stored tickets that this transaction has priced, by their keys. */
 export type EmitPriced = (db: Db, keys: readonly store.TicketKey[], at: Date) => Promise<void>
 
 export interface NewCustomer {
@@ -35,29 +37,29 @@ export interface NewCustomer {
   readonly externalUserId: string
 }
 
-/** Puts a new user on its way to the backend, inside the transaction that provisions it. */
+/** Writes a new user to the outbox, inside the transaction that provisions it. */
 export type EmitCustomer = (db: Db, user: NewCustomer, at: Date) => Promise<void>
 
 const eventsInRow = 1_000
 // In UTF-16 units, so at most three times that in bytes.
 const rowLength = 1024 * 1024
-const ratesKept = 10_000
-const clientsKept = 10_000
+const ratesCached = 10_000
+const clientsCached = 10_000
 const compress = promisify(gzip)
 
-/** Writes to the outbox what the backend is to know. */
+/** Writes events and customers for the backend to the outbox. */
 export function createEmitter() {
-  const rates = new LRUCache<bigint, EthRate>({ max: ratesKept })
-  const clients = new LRUCache<string, string>({ max: clientsKept })
+  const rates = new LRUCache<bigint, EthRate>({ max: ratesCached })
+  const clients = new LRUCache<string, string>({ max: clientsCached })
 
   const emitTickets: EmitTickets = async (db, rows, at) => {
     const priced = rows.flatMap(({ ticket, subject, price }): PricedTicket[] =>
       price ? [{ ticket, subject, price }] : [],
     )
     if (priced.length === 0) return
-    await learnRates(db, priced)
+    await loadRates(db, priced)
     const events = priced.map((row) => cloudEventOf(row, rateOf(row.price.rateId)))
-    const entries = await Promise.all(chunksOf(events).map(packed))
+    const entries = await Promise.all(chunksOf(events).map(packEvents))
     await enqueue(
       db,
       entries.map((rest) => ({ kind: eventsKind, ...rest })),
@@ -75,7 +77,7 @@ export function createEmitter() {
     await enqueue(db, [customerEntry({ ...user, clientId })], at)
   }
 
-  async function learnRates(db: Db, rows: readonly PricedTicket[]): Promise<void> {
+  async function loadRates(db: Db, rows: readonly PricedTicket[]): Promise<void> {
     const missing = [...new Set(rows.map((row) => row.price.rateId))].filter((id) => !rates.has(id))
     if (missing.length === 0) return
     for (const [id, rate] of await store.pricesOf(db, missing)) rates.set(id, rate)
@@ -93,8 +95,8 @@ export function createEmitter() {
 
 export type Emitter = ReturnType<typeof createEmitter>
 
-/** The entry that makes sure of a user's customer. */
-export const customerEntry = (user: {
+/** The outbox entry of a user's customer. */
+const customerEntry = (user: {
   userId: string
   externalUserId: string
   clientId: string
@@ -106,8 +108,8 @@ export const customerEntry = (user: {
   ),
 })
 
-/** Events as an outbox keeps them: a line each, compressed. Events hold no line breaks: JSON escapes them. */
-export async function packed(
+/** Events as the payload of an outbox entry: one a line, compressed. JSON escapes line breaks, so an event has none. */
+export async function packEvents(
   events: readonly string[],
 ): Promise<{ payload: Buffer; itemCount: number }> {
   return { payload: await compress(events.join('\n'), { level: 1 }), itemCount: events.length }
@@ -125,4 +127,38 @@ function chunksOf(events: readonly string[]): string[][] {
     length += event.length
   }
   return chunks
+}
+
+const customersBackfill = 'customers'
+const pageSize = 2_000
+// Clocks of several cores differ, and a transaction that began earlier may commit later.
+const overlapSeconds = 600
+
+/**
+ * Sends users that were created while there was no backend: at the start, all that are newer than the last run. Existing
+ * customers stay as they are, so a repeat does no harm.
+ */
+export function createBackfill({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
+  async function run(signal: AbortSignal): Promise<number> {
+    const startedAt = now()
+    const since = await store.readReached(pool, customersBackfill)
+    let after: store.UserPage['after'] = null
+    let count = 0
+    do {
+      const page: store.UserPage = await store.usersSince(pool, since, { after, limit: pageSize })
+      await enqueue(pool, page.users.map(customerEntry), now())
+      count += page.users.length
+      after = page.after
+    } while (after !== null && !signal.aborted)
+    if (after === null)
+      await store.saveReached(pool, customersBackfill, addSeconds(startedAt, -overlapSeconds))
+    if (count > 0)
+      log.info(
+        { users: count },
+        'users that the metering backend may not know are on their way to it',
+      )
+    return count
+  }
+
+  return { run }
 }

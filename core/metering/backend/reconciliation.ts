@@ -4,8 +4,8 @@ import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { MeteringBackend } from './backend.ts'
-import { type AppDay, createComparison, dayMs, hourMs, microsOf } from './reconcile.ts'
-import * as store from './reconcile-store.ts'
+import { type AppDay, createComparison, dayMs, hourMs, microsOf } from './comparison.ts'
+import * as store from './store.ts'
 
 export interface ReconciliationDeps {
   readonly pool: Pool
@@ -18,11 +18,11 @@ export interface ReconciliationDeps {
 const everyMs = hourMs
 const daysBack = 2
 const runMs = 600_000
-const toldMax = 20
+const loggedMax = 20
 
 /**
- * Holds our sums against the backend's once an hour: the two days before today, and of today what has settled. One of
- * all cores does it; what it found is a metric of each.
+ * Compares our sums with the backend's once an hour: the two days before today, and the settled hours of today. One core
+ * of all does it; every core exports the result as metrics.
  */
 export function createReconciliation({ pool, backend, log, metrics, now }: ReconciliationDeps) {
   const { spanOf, compare } = createComparison({ pool, backend, now })
@@ -30,7 +30,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
   let running: Promise<void> | null = null
   if (backend.destinations.length > 0) registerDrift(metrics, () => store.readDrift(pool))
 
-  /** Called once a minute; does not keep its caller waiting. */
+  /** Called once a minute; returns at once and works in the background. */
   async function tend(): Promise<void> {
     if (backend.destinations.length === 0 || running) return
     running = runWhenDue()
@@ -46,13 +46,13 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
   }
 
   async function runWhenDue(): Promise<void> {
-    // Also how its health is known where nobody asks and nothing is sent.
+    // This also keeps the known state of the backend fresh when nothing else uses it.
     const answers = await backend.requireAnswers().then(
       () => true,
       () => false,
     )
     const at = now()
-    if (answers && (await store.takeTurn(pool, at, new Date(at.getTime() - everyMs)))) await run(at)
+    if (answers && (await store.claimRun(pool, at, new Date(at.getTime() - everyMs)))) await run(at)
   }
 
   async function run(at: Date): Promise<void> {
@@ -88,7 +88,7 @@ export function createReconciliation({ pool, backend, log, metrics, now }: Recon
         {
           userDays: drifting.length,
           first: days
-            .slice(0, toldMax)
+            .slice(0, loggedMax)
             .map(({ clientId, day, users }) => ({ clientId, day, users: users.length })),
         },
         'the metering backend counts something else than we do; see tollgate reconcile',
@@ -112,7 +112,7 @@ function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>
         name,
         help,
         registers: [],
-        // Before the first time there is nothing to say, and when the database is away the figure stays as it was.
+        // NaN before the first run; while the database is away the figure stays as it was.
         collect() {
           return read().then(
             (drift) => this.set(drift ? of(drift) : NaN),
@@ -122,14 +122,22 @@ function registerDrift(metrics: Metrics, read: () => Promise<store.Drift | null>
       }),
     )
   gauge(
-    'metering_drift_usd_micros',
+    'tollgate_metering_drift_usd_micros',
     "By how much users' days beyond tolerance differ between our sums and the metering backend's",
     (drift) => drift.usdMicros,
   )
-  gauge('metering_drift_tickets', 'By how many tickets they differ', (drift) => drift.tickets)
-  gauge('metering_drift_user_days', 'Days of users beyond tolerance', (drift) => drift.drifting)
   gauge(
-    'metering_drift_checked_timestamp_seconds',
+    'tollgate_metering_drift_tickets',
+    'By how many tickets they differ',
+    (drift) => drift.tickets,
+  )
+  gauge(
+    'tollgate_metering_drift_user_days',
+    'Days of users beyond tolerance',
+    (drift) => drift.drifting,
+  )
+  gauge(
+    'tollgate_metering_drift_checked_timestamp_seconds',
     'When they were last compared, in Unix time',
     (drift) => Date.parse(drift.at) / 1000,
   )

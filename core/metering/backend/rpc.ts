@@ -6,7 +6,7 @@ import { operator } from '../../rpc/callers.ts'
 import { type Handlers, streamRpc } from '../../rpc/serve.ts'
 import { exactMicros } from './cloud-event.ts'
 import { eventsKind } from './emit.ts'
-import { type AppDay, type UserDay, microsOf } from './reconcile.ts'
+import { type AppDay, type UserDay, microsOf } from './comparison.ts'
 import type { Reconciliation } from './reconciliation.ts'
 
 export function createReconciliationRpc({
@@ -43,11 +43,11 @@ function toResponse(
     ownTickets: String(sum((user) => user.ownTickets)),
     backendTickets: String(users.reduce((total, user) => total + user.backendTickets, 0)),
     ownUsdMicros: exactMicros(usdAttos(sum((user) => user.ownCost))),
-    backendUsdMicros: shown(users.reduce((total, user) => total + user.backendMicros, 0)),
+    backendUsdMicros: formatMicros(users.reduce((total, user) => total + user.backendMicros, 0)),
     drifting: drifting.length,
     waitingEvents: waiting,
     users: (all ? users : drifting)
-      .toSorted((a, b) => apart(b) - apart(a))
+      .toSorted((a, b) => difference(b) - difference(a))
       .slice(0, usersMax)
       .map(toUser),
   }
@@ -59,11 +59,11 @@ const toUser = (user: UserDay): pb.ReconciledUser => ({
   ownTickets: String(user.ownTickets),
   backendTickets: String(user.backendTickets),
   ownUsdMicros: exactMicros(user.ownCost),
-  backendUsdMicros: shown(user.backendMicros),
+  backendUsdMicros: formatMicros(user.backendMicros),
   drifts: user.drifts,
 })
 
-const apart = (user: UserDay): number => Math.abs(user.backendMicros - microsOf(user.ownCost))
+const difference = (user: UserDay): number => Math.abs(user.backendMicros - microsOf(user.ownCost))
 
 /** A float to the millionth of a micro, without an exponent. */
-const shown = (micros: number): string => micros.toFixed(6).replace(/\.?0+$/, '')
+const formatMicros = (micros: number): string => micros.toFixed(6).replace(/\.?0+$/, '')

@@ -21,7 +21,7 @@ const nothingOutside = {
   ready: () => ({}),
 }
 
-/** Our own tables are the reports; nothing is sent anywhere. */
+/** Our own tables are the reports, and nothing is sent. */
 const embedded: MeteringBackend = {
   ...nothingOutside,
   name: 'embedded',
@@ -29,7 +29,7 @@ const embedded: MeteringBackend = {
   query: async () => null,
 }
 
-/** Reports are switched off. The ledger, and so the gate, goes on. */
+/** Reports are switched off. Ledger and authorisation work without them. */
 const none: MeteringBackend = {
   ...nothingOutside,
   name: 'none',

@@ -1,29 +1,29 @@
 import type { Customer, MeterQuery, MeterRow } from '../backend.ts'
 import { type Meter, eventType, feature, meters, pathOf } from '../catalog.ts'
 import type { OpenMeterConfig } from '../config.ts'
-import type { FoundMeter } from './dialect.ts'
+import type { MeterRecord } from './dialect.ts'
 import { v1 } from './dialect-v1.ts'
 import { v3 } from './dialect-v3.ts'
 import { type Failure, createHttp, failureOf } from './http.ts'
 
 const conflict = 409
 
-/** What is there already and is something else; only a person can decide what becomes of it. */
+/** A meter or feature of that name exists and differs; only an operator can decide what becomes of it. */
 export interface Different {
   readonly kind: 'different'
   readonly why: string
 }
 
 /**
- * OpenMeter over plain HTTP, in the version that its address names. Nothing throws: what goes wrong is returned, with
- * a reason for people.
+ * OpenMeter over plain HTTP, in the API version that its address names. Functions never throw: they return a failure with
+ * a reason for operators.
  */
 export function createOpenMeterClient(config: OpenMeterConfig) {
   const http = createHttp(config)
   const dialect = config.url.endsWith('/v3') ? v3 : v1
   const meterIds = new Map<string, string>()
 
-  /** Sends events, each the JSON text of a CloudEvent. All of them are taken or, on a failure, perhaps none. */
+  /** Sends events, each the JSON text of a CloudEvent. Null when all were accepted; after a failure perhaps none was. */
   async function ingest(events: readonly string[], signal?: AbortSignal): Promise<Failure | null> {
     return failureOf(
       await http({
@@ -36,7 +36,7 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
     )
   }
 
-  /** Creates what is missing of meters and the feature and checks what is there; null when all of it is as it should. */
+  /** Creates missing meters and the feature, and checks existing ones; null when all are as they should be. */
   async function provision(signal?: AbortSignal): Promise<Failure | Different | null> {
     for (const meter of meters) {
       const problem = await ensureMeter(meter, signal)
@@ -49,9 +49,8 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
     meter: Meter,
     signal: AbortSignal | undefined,
   ): Promise<Failure | Different | null> {
-    const found = await findMeter(meter.key, signal)
-    if (found !== null && 'why' in found) return found
-    if (found !== null) return checked(meter, found)
+    const existing = await findMeter(meter.key, signal)
+    if (existing !== null) return 'why' in existing ? existing : register(meter, existing)
     const created = await http({ ...dialect.createMeter(meter), signal })
     const failure = failureOf(created)
     if (failure === null && 'body' in created) {
@@ -59,33 +58,39 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
       if (id !== null) meterIds.set(meter.key, id)
       return id === null ? strange(`the answer to creating the meter ${meter.key}`) : null
     }
-    if (failure?.status !== conflict) return failure
-    // Somebody else was faster.
-    const other = await findMeter(meter.key, signal)
-    if (other !== null && 'why' in other) return other
-    return other === null
-      ? { kind: 'different', why: `the meter ${meter.key} exists but cannot be read` }
-      : checked(meter, other)
+    return failure?.status === conflict ? adoptMeter(meter, signal) : failure
+  }
+
+  /** Another process created the meter at the same time. */
+  async function adoptMeter(
+    meter: Meter,
+    signal: AbortSignal | undefined,
+  ): Promise<Failure | Different | null> {
+    const existing = await findMeter(meter.key, signal)
+    if (existing === null)
+      return { kind: 'different', why: `the meter ${meter.key} exists but cannot be read` }
+    return 'why' in existing ? existing : register(meter, existing)
   }
 
   async function findMeter(
     key: string,
     signal: AbortSignal | undefined,
-  ): Promise<FoundMeter | Failure | null> {
+  ): Promise<MeterRecord | Failure | null> {
     const answer = await http({ ...dialect.findMeter(key), signal })
     const failure = failureOf(answer)
     if (failure) return failure.status === 404 ? null : failure
     return 'body' in answer ? dialect.readMeter(answer.body, key) : null
   }
 
-  function checked(meter: Meter, found: FoundMeter): Different | null {
-    const why = differenceOf(meter, found)
+  /** Remembers the id of an existing meter, unless it differs from ours. */
+  function register(meter: Meter, existing: MeterRecord): Different | null {
+    const why = differenceOf(meter, existing)
     if (why !== null)
       return {
         kind: 'different',
         why: `the meter ${meter.key} is there but ${why}; rename or remove it`,
       }
-    meterIds.set(meter.key, found.id)
+    meterIds.set(meter.key, existing.id)
     return null
   }
 
@@ -97,11 +102,11 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
       kind: 'different',
       why: `the feature ${feature.key} is there but counts another meter than ${meter.key}`,
     }
-    const found = await http({ ...dialect.findFeature(feature.key, meter), signal })
-    const missing = failureOf(found)
-    if (missing) return missing
-    const there = 'body' in found ? dialect.readFeature(found.body, feature.key) : null
-    if (there) return dialect.isOf(there, meter) ? null : different
+    const listed = await http({ ...dialect.findFeature(feature.key, meter), signal })
+    const unlisted = failureOf(listed)
+    if (unlisted) return unlisted
+    const existing = 'body' in listed ? dialect.readFeature(listed.body, feature.key) : null
+    if (existing) return dialect.isOf(existing, meter) ? null : different
     const failure = failureOf(await http({ ...dialect.createFeature(feature, meter), signal }))
     if (failure?.status !== conflict) return failure
     const again = await http({ ...dialect.findFeature(feature.key, meter), signal })
@@ -116,19 +121,19 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
     const answer = await http({ ...dialect.findCustomer(customer.key), signal })
     const failure = failureOf(answer)
     if (failure && failure.status !== 404) return failure
-    const found = 'body' in answer ? dialect.readCustomer(answer.body, customer.key) : null
-    if (!found)
+    const existing = 'body' in answer ? dialect.readCustomer(answer.body, customer.key) : null
+    if (!existing)
       return { ...created, why: `another customer has the key or the subject ${customer.key}` }
-    if (found.subjects.includes(customer.key)) return null
-    return failureOf(await http({ ...dialect.attribute(found, customer.key), signal }))
+    if (existing.subjects.includes(customer.key)) return null
+    return failureOf(await http({ ...dialect.attribute(existing, customer.key), signal }))
   }
 
-  /** The sums of a meter. What a server answers of other apps or users, because it does not know a filter, is left out. */
+  /** The sums of a meter, without rows of other apps or users, which a server returns that does not know a filter. */
   async function queryMeter(
-    asked: MeterQuery,
+    query: MeterQuery,
     signal?: AbortSignal,
   ): Promise<MeterRow[] | Failure> {
-    const id = meterIds.get(asked.meter)
+    const id = meterIds.get(query.meter)
     if (id === undefined)
       return {
         kind: 'away',
@@ -136,22 +141,21 @@ export function createOpenMeterClient(config: OpenMeterConfig) {
         status: null,
         retryAfterMs: undefined,
       }
-    const query = { ...asked, groupBy: telling(asked) }
-    const answer = await http({ ...dialect.queryMeter({ key: query.meter, id }, query), signal })
+    const grouped = { ...query, groupBy: groupByOwner(query) }
+    const answer = await http({ ...dialect.queryMeter({ key: query.meter, id }, grouped), signal })
     const failure = failureOf(answer)
     if (failure) return failure
     const rows = 'body' in answer ? dialect.readRows(answer.body) : null
     return (
-      rows?.filter((row) => isMeant(asked, row)) ??
-      strange(`the answer to a query of ${query.meter}`)
+      rows?.filter((row) => isOwn(query, row)) ?? strange(`the answer to a query of ${query.meter}`)
     )
   }
 
   return { ingest, provision, ensureCustomer, queryMeter }
 }
 
-/** What to group by so that rows tell whose they are. */
-const telling = ({ clientId, customerKey, groupBy }: MeterQuery): MeterQuery['groupBy'] => [
+/** The grouping of a query and what is needed to see whose each row is. */
+const groupByOwner = ({ clientId, customerKey, groupBy }: MeterQuery): MeterQuery['groupBy'] => [
   ...new Set([
     ...groupBy,
     ...(clientId === null ? [] : ['client_id' as const]),
@@ -159,7 +163,7 @@ const telling = ({ clientId, customerKey, groupBy }: MeterQuery): MeterQuery['gr
   ]),
 ]
 
-const isMeant = ({ clientId, customerKey }: MeterQuery, row: MeterRow): boolean =>
+const isOwn = ({ clientId, customerKey }: MeterQuery, row: MeterRow): boolean =>
   (clientId === null || row.groupBy['client_id'] === clientId) &&
   (customerKey === undefined || row.subject === customerKey)
 
@@ -170,14 +174,14 @@ const strange = (what: string): Failure => ({
   retryAfterMs: undefined,
 })
 
-/** What of a meter that is there is not as it should be; null when nothing is. More dimensions do no harm. */
-function differenceOf(meter: Meter, found: FoundMeter): string | null {
-  if (found.eventType !== eventType) return `counts ${found.eventType} events`
+/** How an existing meter differs from ours; null when it does not. Additional dimensions do no harm. */
+function differenceOf(meter: Meter, existing: MeterRecord): string | null {
+  if (existing.eventType !== eventType) return `counts ${existing.eventType} events`
   const aggregation = meter.sums === null ? 'count' : 'sum'
-  if (found.aggregation !== aggregation)
-    return `its aggregation is ${found.aggregation}, not ${aggregation}`
-  if (meter.sums !== null && found.valueProperty !== pathOf(meter.sums))
-    return `it sums ${found.valueProperty ?? 'nothing'}, not ${pathOf(meter.sums)}`
-  const missing = meter.dimensions.filter((name) => found.groupBy[name] !== pathOf(name))
+  if (existing.aggregation !== aggregation)
+    return `its aggregation is ${existing.aggregation}, not ${aggregation}`
+  if (meter.sums !== null && existing.valueProperty !== pathOf(meter.sums))
+    return `it sums ${existing.valueProperty ?? 'nothing'}, not ${pathOf(meter.sums)}`
+  const missing = meter.dimensions.filter((name) => existing.groupBy[name] !== pathOf(name))
   return missing.length === 0 ? null : `it lacks the dimensions ${missing.join(', ')}`
 }

@@ -1,7 +1,6 @@
 import type { MeterRow } from '../backend.ts'
 import { eventType, pathOf } from '../catalog.ts'
-import type { Dialect } from './dialect.ts'
-import { listOf, member, numberOf, picked, textOf, textsOf } from './values.ts'
+import { type Dialect, listOf, member, numberOf, pick, textOf, textsOf } from './dialect.ts'
 
 const windows = { hour: 'HOUR', day: 'DAY', month: 'MONTH' } as const
 const replaced = [
@@ -55,8 +54,8 @@ export const v1: Dialect = {
   }),
   readFeature: (body, key) => {
     const items = Array.isArray(body) ? listOf(body, '') : listOf(body, 'items')
-    const found = items.find((item) => textOf(item, 'key') === key && isLive(item))
-    return found === undefined ? null : { meter: textOf(found, 'meterSlug') }
+    const feature = items.find((item) => textOf(item, 'key') === key && isLive(item))
+    return feature === undefined ? null : { meter: textOf(feature, 'meterSlug') }
   },
   createFeature: (feature, meter) => ({
     method: 'POST',
@@ -85,12 +84,12 @@ export const v1: Dialect = {
     )
     return { id, subjects, raw: body }
   },
-  attribute: (found, subject) => ({
+  attribute: (customer, subject) => ({
     method: 'PUT',
-    path: `/api/v1/customers/${found.id}`,
+    path: `/api/v1/customers/${customer.id}`,
     text: JSON.stringify({
-      ...picked(found.raw, replaced),
-      usageAttribution: { subjectKeys: [...found.subjects, subject] },
+      ...pick(customer.raw, replaced),
+      usageAttribution: { subjectKeys: [...customer.subjects, subject] },
     }),
   }),
 

@@ -1,12 +1,11 @@
 import type { MeterRow } from '../backend.ts'
 import { eventType, pathOf } from '../catalog.ts'
-import type { Dialect } from './dialect.ts'
-import { listOf, member, numberOf, picked, textOf, textsOf } from './values.ts'
+import { type Dialect, listOf, member, numberOf, pick, textOf, textsOf } from './dialect.ts'
 
 const granularities = { hour: 'PT1H', day: 'P1D', month: 'P1M' } as const
 const replaced = ['name', 'description', 'labels', 'primary_email', 'currency', 'billing_address']
 
-/** The documented filter is exact, but one that a server does not know is ignored: whoever reads compares again. */
+/** The documented filter is exact, but a server ignores one that it does not know, so the readers compare keys again. */
 const byKey = (path: string, key: string) =>
   ({
     method: 'GET',
@@ -14,7 +13,7 @@ const byKey = (path: string, key: string) =>
     query: { 'filter[key][eq]': key, 'page[size]': '100', 'page[number]': '1' },
   }) as const
 
-const listed = (body: unknown, key: string): unknown =>
+const itemOf = (body: unknown, key: string): unknown =>
   listOf(body, 'data').find(
     (item) => textOf(item, 'key') === key && textOf(item, 'deleted_at') === null,
   )
@@ -25,15 +24,15 @@ export const v3: Dialect = {
 
   findMeter: (key) => byKey('/openmeter/meters', key),
   readMeter: (body, key) => {
-    const found = listed(body, key)
-    const id = textOf(found, 'id')
+    const item = itemOf(body, key)
+    const id = textOf(item, 'id')
     if (id === null) return null
     return {
       id,
-      eventType: textOf(found, 'event_type') ?? '',
-      aggregation: textOf(found, 'aggregation') ?? '',
-      valueProperty: textOf(found, 'value_property'),
-      groupBy: textsOf(found, 'dimensions'),
+      eventType: textOf(item, 'event_type') ?? '',
+      aggregation: textOf(item, 'aggregation') ?? '',
+      valueProperty: textOf(item, 'value_property'),
+      groupBy: textsOf(item, 'dimensions'),
     }
   },
   createMeter: (meter) => ({
@@ -52,8 +51,8 @@ export const v3: Dialect = {
 
   findFeature: (key) => byKey('/openmeter/features', key),
   readFeature: (body, key) => {
-    const found = listed(body, key)
-    return found === undefined ? null : { meter: textOf(member(found, 'meter'), 'id') }
+    const feature = itemOf(body, key)
+    return feature === undefined ? null : { meter: textOf(member(feature, 'meter'), 'id') }
   },
   createFeature: (feature, meter) => ({
     method: 'POST',
@@ -74,20 +73,20 @@ export const v3: Dialect = {
   }),
   findCustomer: (key) => byKey('/openmeter/customers', key),
   readCustomer: (body, key) => {
-    const found = listed(body, key)
-    const id = textOf(found, 'id')
+    const item = itemOf(body, key)
+    const id = textOf(item, 'id')
     if (id === null) return null
-    const subjects = listOf(member(found, 'usage_attribution'), 'subject_keys').filter(
+    const subjects = listOf(member(item, 'usage_attribution'), 'subject_keys').filter(
       (subject) => typeof subject === 'string',
     )
-    return { id, subjects, raw: found }
+    return { id, subjects, raw: item }
   },
-  attribute: (found, subject) => ({
+  attribute: (customer, subject) => ({
     method: 'PUT',
-    path: `/openmeter/customers/${found.id}`,
+    path: `/openmeter/customers/${customer.id}`,
     text: JSON.stringify({
-      ...picked(found.raw, replaced),
-      usage_attribution: { subject_keys: [...found.subjects, subject] },
+      ...pick(customer.raw, replaced),
+      usage_attribution: { subject_keys: [...customer.subjects, subject] },
     }),
   }),
 

@@ -2,8 +2,8 @@ import type { Customer, MeterQuery, MeterRow } from '../backend.ts'
 import type { Meter } from '../catalog.ts'
 import type { HttpRequest } from './http.ts'
 
-/** A meter as the backend has it. */
-export interface FoundMeter {
+/** A meter as the backend describes it. */
+export interface MeterRecord {
   readonly id: string
   readonly eventType: string
   readonly aggregation: string
@@ -11,36 +11,84 @@ export interface FoundMeter {
   readonly groupBy: Readonly<Record<string, string>>
 }
 
-export interface FoundFeature {
+export interface FeatureRecord {
   readonly meter: string | null
 }
 
-export interface FoundCustomer {
+export interface CustomerRecord {
   readonly id: string
   readonly subjects: readonly string[]
-  /** As it came: an update replaces all of it. */
+  /** The whole answer, because an update replaces all of it. */
   readonly raw: unknown
 }
 
 type Request = Pick<HttpRequest, 'method' | 'path' | 'query' | 'text'>
 
-/** What one version of OpenMeter's API calls things. The readers take any answer and find nothing in a wrong one. */
+/** The requests and answers of one version of OpenMeter's API. The readers accept any answer; a wrong one is null to them. */
 export interface Dialect {
   readonly eventsPath: string
   findMeter(key: string): Request
-  readMeter(body: unknown, key: string): FoundMeter | null
+  readMeter(body: unknown, key: string): MeterRecord | null
   createMeter(meter: Meter): Request
   createdMeter(body: unknown): string | null
   findFeature(key: string, meter: { key: string; id: string }): Request
-  readFeature(body: unknown, key: string): FoundFeature | null
+  readFeature(body: unknown, key: string): FeatureRecord | null
   createFeature(feature: { key: string; name: string }, meter: { key: string; id: string }): Request
-  /** Does the found feature count this meter? */
-  isOf(feature: FoundFeature, meter: { key: string; id: string }): boolean
+  /** Does the feature count this meter? */
+  isOf(feature: FeatureRecord, meter: { key: string; id: string }): boolean
   createCustomer(customer: Customer): Request
   findCustomer(key: string): Request
-  readCustomer(body: unknown, key: string): FoundCustomer | null
-  /** A full replacement: everything that was there, and the subject. */
-  attribute(found: FoundCustomer, subject: string): Request
+  readCustomer(body: unknown, key: string): CustomerRecord | null
+  /** Adds the subject. A full replacement, so it repeats everything that the record has. */
+  attribute(customer: CustomerRecord, subject: string): Request
   queryMeter(meter: { key: string; id: string }, query: MeterQuery): Request
   readRows(body: unknown): MeterRow[] | null
 }
+
+// Readers of answers, which assume nothing about another system.
+
+export function member(value: unknown, name: string): unknown {
+  return typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.hasOwn(value, name)
+    ? new Map(Object.entries(value)).get(name)
+    : undefined
+}
+
+export function textOf(value: unknown, name: string): string | null {
+  const text = member(value, name)
+  return typeof text === 'string' ? text : null
+}
+
+export function listOf(value: unknown, name: string): readonly unknown[] {
+  const list = name === '' ? value : member(value, name)
+  return Array.isArray(list) ? list : []
+}
+
+/** The members of an object that are text. */
+export function textsOf(value: unknown, name: string): Record<string, string> {
+  const object = member(value, name)
+  if (typeof object !== 'object' || object === null || Array.isArray(object)) return {}
+  return Object.fromEntries(
+    Object.entries(object).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string',
+    ),
+  )
+}
+
+/** A sum, which OpenMeter writes as a number or as decimal text; null for anything else. */
+export function numberOf(value: unknown, name: string): number | null {
+  const raw = member(value, name)
+  const number = typeof raw === 'string' && /^-?\d+(\.\d+)?$/.test(raw) ? Number(raw) : raw
+  return typeof number === 'number' && Number.isFinite(number) ? number : null
+}
+
+/** The named members; absent ones stay absent. */
+export const pick = (value: unknown, names: readonly string[]): Record<string, unknown> =>
+  Object.fromEntries(
+    names.flatMap((name) => {
+      const raw = member(value, name)
+      return raw === undefined || raw === null ? [] : [[name, raw]]
+    }),
+  )

@@ -5,7 +5,7 @@ export interface HttpRequest {
   /** Below the address of the settings; its parts are encoded already. */
   readonly path: string
   readonly query?: Readonly<Record<string, string>>
-  /** Sent as it is. */
+  /** The body, sent unchanged. */
   readonly text?: string
   readonly contentType?: string
   readonly signal?: AbortSignal | undefined
@@ -18,7 +18,7 @@ export type HttpAnswer =
 
 const maxAnswerBytes = 32 * 1024 * 1024
 
-/** Requests with a time limit and a bounded answer. Never throws. */
+/** Sends requests with a time limit and a bounded answer. Never throws. */
 export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
   return async ({
     method,
@@ -48,7 +48,7 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
         return { status: null, kind: 'broken', why: `answered more than ${maxAnswerBytes} bytes` }
       return {
         status: response.status,
-        body: parsed(answer),
+        body: parseJson(answer),
         retryAfterMs: retryAfter(response.headers.get('retry-after')),
       }
     } catch (error) {
@@ -61,7 +61,7 @@ export function createHttp({ url, apiKey, timeoutMs }: OpenMeterConfig) {
   }
 }
 
-/** Null when it is too much. */
+/** Null when the body exceeds the bound. */
 async function readBounded(response: Response): Promise<string | null> {
   const chunks: Uint8Array[] = []
   let size = 0
@@ -73,7 +73,7 @@ async function readBounded(response: Response): Promise<string | null> {
   return Buffer.concat(chunks).toString('utf8')
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
@@ -83,26 +83,26 @@ function parsed(text: string): unknown {
 
 const retryAfterMaxSeconds = 3_600
 
-/** Whole seconds; what is said as a date (RFC 9110 section 10.2.3) is left to our own back-off. */
+/** Reads Retry-After (RFC 9110 section 10.2.3) in whole seconds; for a date our own back-off applies. */
 function retryAfter(value: string | null): number | undefined {
   const seconds = value !== null && /^\d{1,9}$/.test(value) ? Number(value) : null
   return seconds === null ? undefined : Math.min(seconds, retryAfterMaxSeconds) * 1000
 }
 
-// fetch wraps what went wrong with the connection.
+// fetch wraps the error of the connection.
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
   if (!(cause instanceof Error)) return 'unknown failure'
   return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }
 
-/** How a request that did not succeed is to be taken. */
+/** A request that did not succeed. */
 export interface Failure {
   /**
-   * - `away`: no answer, or none now.
-   * - `misconfigured`: wrong address or key; an operator's to mend.
-   * - `refused`: this request is refused for what it says.
-   * - `broken`: the far end broke over it.
+   * - `away`: no answer, or a temporary refusal.
+   * - `misconfigured`: wrong address or key; an operator must correct it.
+   * - `refused`: the backend rejects the content of this request.
+   * - `broken`: the backend failed while handling it.
    */
   readonly kind: 'away' | 'misconfigured' | 'refused' | 'broken'
   readonly why: string
@@ -110,8 +110,8 @@ export interface Failure {
   readonly retryAfterMs: number | undefined
 }
 
-const passing = new Set([408, 425, 429, 502, 503, 504])
-const setting = new Set([401, 403, 404, 405, 407])
+const temporary = new Set([408, 425, 429, 502, 503, 504])
+const misconfigured = new Set([401, 403, 404, 405, 407])
 
 /** Null when the answer is a success. */
 export function failureOf(answer: HttpAnswer): Failure | null {
@@ -119,9 +119,9 @@ export function failureOf(answer: HttpAnswer): Failure | null {
     return { kind: answer.kind, why: answer.why, status: null, retryAfterMs: undefined }
   const { status, body, retryAfterMs } = answer
   if (status >= 200 && status < 300) return null
-  const kind = passing.has(status)
+  const kind = temporary.has(status)
     ? 'away'
-    : setting.has(status) || status < 400
+    : misconfigured.has(status) || status < 400
       ? 'misconfigured'
       : status >= 500
         ? 'broken'
@@ -138,7 +138,7 @@ function hint(status: number): string {
 
 const detailLength = 300
 
-// RFC 9457: what the far end has to say about it, without control characters and bounded.
+// The detail of a problem document (RFC 9457), bounded and without control characters.
 function detailOf(body: unknown): string {
   const detail =
     typeof body === 'object' && body !== null && 'detail' in body ? body.detail : undefined

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Gauge } from 'prom-client'
 import { DomainError } from '../../../../proto/errors.ts'
+import { type Backoff, backoffMs } from '../../../lib/backoff.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { Metrics } from '../../../lib/metrics.ts'
 import type { MeterQuery, MeterRow, MeteringBackend } from '../backend.ts'
 import type { OpenMeterConfig } from '../config.ts'
-import { createCustomersDestination } from '../deliver-customers.ts'
-import { createEventsDestination } from '../deliver-events.ts'
+import { createCustomersDestination, createEventsDestination } from './delivery.ts'
 import type { Failure } from './http.ts'
 import { createOpenMeterClient } from './client.ts'
 
@@ -14,32 +14,32 @@ export interface OpenMeterDeps {
   readonly config: OpenMeterConfig
   readonly log: Log
   readonly metrics: Metrics
-  /** First and longest pause between two tries to prepare the meters; shorter in tests. */
-  readonly pauseMs?: { readonly first: number; readonly last: number }
+  /** The pauses between attempts to prepare the meters; shorter in tests. */
+  readonly backoff?: Backoff
 }
 
-// How long what was last seen of the backend is believed before somebody who needs to know asks again.
-const believedMs = 5_000
-// Somebody waits for the answer to something else meanwhile.
-const askMs = 2_000
+// How long the last known state of the backend is trusted before a caller who needs it probes again.
+const trustedMs = 5_000
+// A caller is waiting for the answer to its own request meanwhile.
+const probeMs = 2_000
 
-/** OpenMeter as the backend: events and customers from the outbox, sums for whoever asks, and whether it answers. */
+/** OpenMeter as the metering backend: takes events and customers from the outbox, answers queries, and reports its state. */
 export function createOpenMeter({
   config,
   log,
   metrics,
-  pauseMs = { first: 1_000, last: 60_000 },
+  backoff = { firstMs: 1_000, lastMs: 60_000 },
 }: OpenMeterDeps): MeteringBackend {
   const client = createOpenMeterClient(config)
   const stopping = new AbortController()
   let prepared = false
   let problem: string | null = null
-  let seenAt = -Infinity
+  let notedAt = -Infinity
   let running: Promise<void> = Promise.resolve()
-  let asking: Promise<unknown> | null = null
+  let probing: Promise<unknown> | null = null
   metrics.registerMetric(
     new Gauge({
-      name: 'metering_backend_up',
+      name: 'tollgate_metering_backend_up',
       help: '1 when the metering backend answers and its meters are as they should be',
       registers: [],
       collect() {
@@ -48,10 +48,10 @@ export function createOpenMeter({
     }),
   )
 
-  /** Remembers what a request showed; a problem is told once, and again when it has changed. */
-  function seen<T extends Failure | { kind: 'different'; why: string } | null>(result: T): T {
+  /** Updates the known state from the result of a request. Logs a problem once, and again when it changes. */
+  function note<T extends Failure | { kind: 'different'; why: string } | null>(result: T): T {
     if (stopping.signal.aborted) return result
-    // What is refused or broken is the matter of one request; the backend is there.
+    // A refused or broken request concerns that request alone; the backend is there.
     const bad =
       result !== null &&
       (result.kind === 'away' || result.kind === 'misconfigured' || result.kind === 'different')
@@ -64,13 +64,13 @@ export function createOpenMeter({
     if (next === null && problem !== null)
       log.info({ backend: 'openmeter' }, 'the metering backend answers again')
     problem = next
-    seenAt = performance.now()
+    notedAt = performance.now()
     return result
   }
 
   async function prepare(): Promise<void> {
-    for (let failures = 0; !stopping.signal.aborted; failures++) {
-      const result = seen(await client.provision(stopping.signal))
+    for (let failures = 1; !stopping.signal.aborted; failures++) {
+      const result = note(await client.provision(stopping.signal))
       if (result === null) {
         prepared = true
         log.info({ backend: 'openmeter' }, 'the meters of the metering backend are ready')
@@ -78,14 +78,11 @@ export function createOpenMeter({
       }
       if (result.kind === 'refused' || result.kind === 'broken')
         log.warn({ problem: result.why }, 'the meters cannot be prepared; they are tried again')
-      const pause =
-        Math.min(pauseMs.last, pauseMs.first * 2 ** Math.min(failures, 16)) *
-        (0.5 + Math.random() / 2)
-      await sleep(
-        Math.max(pause, 'retryAfterMs' in result ? (result.retryAfterMs ?? 0) : 0),
-        undefined,
-        { signal: stopping.signal, ref: false },
-      ).catch(() => {})
+      const retryAfterMs = 'retryAfterMs' in result ? (result.retryAfterMs ?? 0) : 0
+      await sleep(Math.max(backoffMs(failures, backoff), retryAfterMs), undefined, {
+        signal: stopping.signal,
+        ref: false,
+      }).catch(() => {})
     }
   }
 
@@ -94,36 +91,36 @@ export function createOpenMeter({
     createEventsDestination({
       batchSize: config.batchSize,
       ready,
-      ingest: async (events, signal) => seen(await client.ingest(events, signal)),
+      ingest: async (events, signal) => note(await client.ingest(events, signal)),
     }),
     createCustomersDestination({
       ready,
       ensureCustomer: async (customer, signal) =>
-        seen(await client.ensureCustomer(customer, signal)),
+        note(await client.ensureCustomer(customer, signal)),
     }),
   ]
 
-  async function query(asked: MeterQuery, signal?: AbortSignal): Promise<MeterRow[]> {
-    const result = await client.queryMeter(asked, signal)
+  async function query(request: MeterQuery, signal?: AbortSignal): Promise<MeterRow[]> {
+    const result = await client.queryMeter(request, signal)
     if (Array.isArray(result)) {
-      seen(null)
+      note(null)
       return result
     }
-    // A caller who has gone says nothing about the backend.
-    if (!signal?.aborted) seen(result)
+    // An aborted request says nothing about the backend.
+    if (!signal?.aborted) note(result)
     throw unreachable(result.why)
   }
 
   async function requireAnswers(): Promise<void> {
-    if (performance.now() - seenAt > believedMs && prepared) await ask()
+    if (performance.now() - notedAt > trustedMs && prepared) await probe()
     if (!prepared || problem !== null)
       throw unreachable(problem ?? 'the meters are not prepared yet')
   }
 
-  // One question for all who want to know at once: the smallest sum there is, of nobody's usage.
-  function ask(): Promise<unknown> {
-    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(askMs)])
-    asking ??= client
+  // One probe serves all callers at a time: the smallest query there is, for an app that does not exist.
+  function probe(): Promise<unknown> {
+    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(probeMs)])
+    probing ??= client
       .queryMeter(
         {
           meter: 'signed_ticket_count',
@@ -134,12 +131,12 @@ export function createOpenMeter({
         },
         signal,
       )
-      // Whatever is wrong with so small a question, greater ones will not be answered.
-      .then((result) => seen(Array.isArray(result) ? null : { ...result, kind: 'away' }))
+      // Whatever the failure of so small a query, larger ones will fail too.
+      .then((result) => note(Array.isArray(result) ? null : { ...result, kind: 'away' }))
       .finally(() => {
-        asking = null
+        probing = null
       })
-    return asking
+    return probing
   }
 
   return {
@@ -158,7 +155,7 @@ export function createOpenMeter({
   }
 }
 
-/** What went wrong is for operators; a caller hears only that it did. */
+/** The reason is for operators, as the cause; a caller only learns that the backend does not answer. */
 const unreachable = (why: string): DomainError =>
   new DomainError('METERING_UNREACHABLE', 'the metering backend does not answer now', {
     cause: new Error(why),

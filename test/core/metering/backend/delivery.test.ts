@@ -3,8 +3,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { parseExternalUserId } from '../../../../core/platform/ids.ts'
 import { tx } from '../../../../core/lib/sql.ts'
 import { customerKey } from '../../../../core/metering/backend/catalog.ts'
-import { createBackfill } from '../../../../core/metering/backend/backfill.ts'
-import { createEmitter, eventsKind } from '../../../../core/metering/backend/emit.ts'
+import {
+  createBackfill,
+  createEmitter,
+  eventsKind,
+} from '../../../../core/metering/backend/emit.ts'
 import { createUsers } from '../../../../core/identity/users/users.ts'
 import { createLedger } from '../../../../core/allowances/ledger.ts'
 import { createInvalidations } from '../../../../core/platform/invalidations.ts'

@@ -32,7 +32,7 @@ export async function startSender({
     config: { url, apiKey, timeoutMs, batchSize },
     log: silentLog(),
     metrics,
-    pauseMs: { first: 5, last: 20 },
+    backoff: { firstMs: 5, lastMs: 20 },
   })
   const outbox = createOutbox({
     pool,

@@ -3,7 +3,7 @@ import { authId } from '../../../../core/platform/ids.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
 import { createEmitter } from '../../../../core/metering/backend/emit.ts'
 import { createReconciliation } from '../../../../core/metering/backend/reconciliation.ts'
-import { type AppDay, createComparison } from '../../../../core/metering/backend/reconcile.ts'
+import { type AppDay, createComparison } from '../../../../core/metering/backend/comparison.ts'
 import { type FakeOpenMeter, startOpenMeter } from '../../../fakes/openmeter/openmeter.ts'
 import { outcome, until } from '../../support.ts'
 import { createWorld, envelope, recordRate, type World } from '../harness.ts'
@@ -176,11 +176,13 @@ describe('reconciling', () => {
     ]
     fake.requests.length = 0
     await Promise.all([one.tend(), other.tend(), one.tend()])
-    await until(async () => (await metric('metering_drift_user_days'))?.endsWith(' 1') ?? false)
-    expect(await metric('metering_backend_up')).toMatch(/ 1$/)
-    expect(await metric('metering_drift_tickets')).toMatch(/ 1$/)
-    expect(await metric('metering_drift_usd_micros')).toMatch(/ 3000000(\.0+\d*)?$/)
-    expect(await metric('metering_drift_checked_timestamp_seconds')).toMatch(
+    await until(
+      async () => (await metric('tollgate_metering_drift_user_days'))?.endsWith(' 1') ?? false,
+    )
+    expect(await metric('tollgate_metering_backend_up')).toMatch(/ 1$/)
+    expect(await metric('tollgate_metering_drift_tickets')).toMatch(/ 1$/)
+    expect(await metric('tollgate_metering_drift_usd_micros')).toMatch(/ 3000000(\.0+\d*)?$/)
+    expect(await metric('tollgate_metering_drift_checked_timestamp_seconds')).toMatch(
       new RegExp(` ${now().getTime() / 1000}$`),
     )
     const asked = fake.requests.filter(({ path }) => path.endsWith('/query')).length

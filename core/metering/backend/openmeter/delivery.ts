@@ -1,11 +1,15 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
-import type { Destination, Entry, Outcome, Rest } from '../../platform/outbox/types.ts'
-import { eventsKind, packed } from './emit.ts'
-import type { Failure } from './openmeter/http.ts'
+import type { Destination, Entry, Outcome } from '../../../platform/outbox/types.ts'
+import { customerKind, eventsKind, packEvents } from '../emit.ts'
+import { userId } from '../../../platform/ids.ts'
+import type { Customer } from '../backend.ts'
+import { customerKey } from '../catalog.ts'
+import { textOf } from './dialect.ts'
+import type { Failure } from './http.ts'
 
 export interface EventsDeps {
-  /** Null: all of them were taken. */
+  /** Null when the backend has accepted all of them. */
   readonly ingest: (events: readonly string[], signal: AbortSignal) => Promise<Failure | null>
   readonly ready: () => boolean
   /** Events in one request. */
@@ -15,12 +19,12 @@ export interface EventsDeps {
 // In UTF-16 units.
 const requestLength = 2 * 1024 * 1024
 const entryBytesMax = 16 * 1024 * 1024
-const atOnce = 4
+const requestsAtOnce = 4
 const splitsMax = 60
 const roundMs = 120_000
 const unpack = promisify(gunzip)
 
-/** An event on its way, and the entry that it is from. */
+/** An event, and the index of the entry that holds it. */
 interface Event {
   readonly entry: number
   readonly text: string
@@ -29,16 +33,16 @@ interface Event {
 interface Round {
   readonly signal: AbortSignal
   readonly endsAt: number
-  /** How often what was left of an entry was halved: what a bad one may cost is bounded. */
+  /** How often an entry was halved; bounds the requests that a bad one costs. */
   readonly splits: Map<number, number>
-  /** Set when the far end is away: nothing more is tried in this round. */
+  /** Set when the backend is away: nothing more is sent in this round. */
   away: Failure | null
   readonly left: { readonly event: Event; readonly failure: Failure | null }[]
 }
 
 /**
- * Brings events to the backend. When a batch is refused it is halved until what is to blame stands alone: that much is
- * left of its entry, everything else has arrived.
+ * Sends events to the backend. A refused batch is halved until the events at fault are alone: only those are left of
+ * their entry, all others have arrived.
  */
 export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps): Destination {
   async function deliver(entries: readonly Entry[], signal: AbortSignal): Promise<Outcome[]> {
@@ -52,9 +56,9 @@ export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps
     const read = await Promise.all(entries.map(readEvents))
     const events = read.flatMap((texts, entry) => (texts ?? []).map((text) => ({ entry, text })))
     const batches = batchesOf(events, batchSize).values()
-    // Several share one queue: a far end that is far away answers slowly.
+    // Several requests at a time share the queue, because a distant backend answers slowly.
     await Promise.all(
-      Array.from({ length: atOnce }, async () => {
+      Array.from({ length: requestsAtOnce }, async () => {
         for (const batch of batches) await send(round, batch)
       }),
     )
@@ -86,14 +90,14 @@ export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps
 
   return {
     kind: eventsKind,
-    itemsAtOnce: atOnce * batchSize,
+    itemsAtOnce: requestsAtOnce * batchSize,
     bytesAtOnce: 4 * 1024 * 1024,
     ready,
     deliver,
   }
 }
 
-// Entries are parted from each other first, however many are bad: a bad one costs the others nothing but time.
+// Entries are separated from each other without a bound: a bad entry costs the others nothing but time.
 function maySplit({ splits }: Round, events: readonly Event[]): boolean {
   const [first, last] = [events[0]?.entry ?? 0, events.at(-1)?.entry ?? 0]
   if (first !== last) return true
@@ -102,7 +106,7 @@ function maySplit({ splits }: Round, events: readonly Event[]): boolean {
   return count <= splitsMax
 }
 
-/** Where to cut: between two entries when there are several, as near to the middle as that goes. */
+/** Where to halve: between two entries if there are several, as near to the middle as possible. */
 function middleOf(events: readonly Event[]): number {
   const middle = events.length >> 1
   const isBorder = (at: number): boolean => events[at]?.entry !== events[at - 1]?.entry
@@ -140,22 +144,79 @@ function batchesOf(events: readonly Event[], size: number): Event[][] {
   return batches
 }
 
-async function outcomeOf({ left, away }: Round, entry: number, of: number): Promise<Outcome> {
-  const mine = left.filter(({ event }) => event.entry === entry)
-  if (mine.length === 0) return { kind: 'delivered' }
-  const rest = mine.length === of ? {} : { rest: await restOf(mine.map(({ event }) => event.text)) }
-  if (away)
-    return {
-      kind: 'later',
-      why: away.why,
-      ...rest,
-      ...(away.retryAfterMs === undefined ? {} : { retryAfterMs: away.retryAfterMs }),
-    }
-  const refused = mine.find(({ failure }) => failure?.kind === 'refused')?.failure
-  if (mine.some(({ failure }) => failure === null))
+async function outcomeOf({ left, away }: Round, entry: number, count: number): Promise<Outcome> {
+  const undelivered = left.filter(({ event }) => event.entry === entry)
+  if (undelivered.length === 0) return { kind: 'delivered' }
+  const rest =
+    undelivered.length === count
+      ? {}
+      : { rest: await packEvents(undelivered.map(({ event }) => event.text)) }
+  if (away) return { ...laterOf(away), ...rest }
+  const failures = undelivered.map(({ failure }) => failure)
+  if (failures.includes(null))
     return { kind: 'later', why: 'there was no time for all of it', ...rest }
-  const why = refused?.why ?? mine[0]?.failure?.why ?? 'refused'
+  const refused = failures.find((failure) => failure?.kind === 'refused')
+  const why = (refused ?? failures[0])?.why ?? 'refused'
   return { kind: refused ? 'refused' : 'failed', why, ...rest }
 }
 
-const restOf = (events: readonly string[]): Promise<Rest> => packed(events)
+const laterOf = ({ why, retryAfterMs }: Failure) => ({
+  kind: 'later' as const,
+  why,
+  ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+})
+
+export interface CustomersDeps {
+  readonly ensureCustomer: (customer: Customer, signal: AbortSignal) => Promise<Failure | null>
+  readonly ready: () => boolean
+}
+
+const customersAtOnce = 8
+
+/** Creates the customers of the backend that users' usage is attributed to. */
+export function createCustomersDestination({ ensureCustomer, ready }: CustomersDeps): Destination {
+  const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Outcome[]> =>
+    Promise.all(
+      entries.map(async (entry) => {
+        const customer = customerOf(entry)
+        if (!customer) return { kind: 'refused', why: 'the row cannot be read' }
+        const failure = await ensureCustomer(customer, signal)
+        return failure === null ? { kind: 'delivered' } : customerOutcome(failure)
+      }),
+    )
+
+  return {
+    kind: customerKind,
+    itemsAtOnce: customersAtOnce,
+    bytesAtOnce: 64 * 1024,
+    ready,
+    deliver,
+  }
+}
+
+function customerOutcome(failure: Failure): Outcome {
+  const { kind, why } = failure
+  if (kind === 'refused') return { kind, why }
+  if (kind === 'broken') return { kind: 'failed', why }
+  return laterOf(failure)
+}
+
+const nameLength = 256
+
+function customerOf({ payload }: Entry): Customer | null {
+  const value: unknown = parseJson(payload.toString('utf8'))
+  const user = textOf(value, 'userId')
+  const name = textOf(value, 'name')
+  const clientId = textOf(value, 'clientId')
+  return user === null || name === null || clientId === null
+    ? null
+    : { key: customerKey(userId(user)), name: name.slice(0, nameLength).toWellFormed(), clientId }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}

@@ -6,9 +6,9 @@ import { type Now, parseUtcDay } from '../../lib/time.ts'
 import type { MeterRow, MeteringBackend } from './backend.ts'
 import { type MeterName, customerKey } from './catalog.ts'
 import { exactMicros } from './cloud-event.ts'
-import * as store from './reconcile-store.ts'
+import * as store from './store.ts'
 
-/** One user's day, as our tables and as the backend have it. */
+/** One user's day, in our tables and in the backend. */
 export interface UserDay {
   readonly subject: string
   readonly externalUserId: string | null
@@ -31,7 +31,7 @@ export interface Span {
   readonly to: Date
 }
 
-interface Asking {
+interface AppHours {
   readonly app: store.ReconciledApp
   readonly hours: store.Hours
   readonly signal: AbortSignal | undefined
@@ -41,12 +41,12 @@ export const hourMs = 3_600_000
 export const dayMs = 24 * hourMs
 const daysMax = 92
 const appsAtOnce = 200
-/** Events need a moment to arrive and to be sent. */
+/** Time for events to arrive and to be sent. */
 const settledAfterMs = 900_000
 
-/** Sums of floats agree when they are this near: a micro, and a billionth of what they come to. */
-const nearMicros = 1
-const nearPart = 1e-9
+/** Float sums agree when they differ by at most a micro plus a billionth of the sum. */
+const toleranceMicros = 1
+const tolerancePart = 1e-9
 
 export const microsOf = (cost: UsdAttos): number => Number(exactMicros(cost))
 
@@ -59,21 +59,21 @@ export function createComparison({
   backend: Pick<MeteringBackend, 'query'>
   now: Now
 }) {
-  /** An operator's question: days as YYYY-MM-DD, both inclusive. REQUEST_INVALID, or NOT_FOUND for an unknown app. */
-  async function spanOf(asked: {
+  /** The span of an operator's request: days as YYYY-MM-DD, both inclusive. REQUEST_INVALID; NOT_FOUND for an unknown app. */
+  async function spanOf(request: {
     clientId?: string | undefined
     from: string
     to: string
   }): Promise<Span> {
-    const from = parseUtcDay(asked.from)
-    const last = parseUtcDay(asked.to)
+    const from = parseUtcDay(request.from)
+    const last = parseUtcDay(request.to)
     if (!from || !last)
       throw new DomainError('REQUEST_INVALID', 'from and to must be UTC days such as 2026-01-31')
     if (last < from) throw new DomainError('REQUEST_INVALID', 'from must not be after to')
     if (last > now()) throw new DomainError('REQUEST_INVALID', 'to must not be in the future')
     if (last.getTime() - from.getTime() >= daysMax * dayMs)
       throw new DomainError('REQUEST_INVALID', `ask for at most ${daysMax} days`)
-    const { clientId } = asked
+    const { clientId } = request
     if (clientId !== undefined && !(isClientId(clientId) && (await store.isClient(pool, clientId))))
       throw new DomainError('NOT_FOUND', 'no such app')
     return { clientId: clientId ?? null, from, to: new Date(last.getTime() + dayMs) }
@@ -126,13 +126,13 @@ export function createComparison({
     return {
       clientId: app.clientId,
       day: hours.from.toISOString().slice(0, 10),
-      users: joined(own, tickets, micros),
+      users: joinSums(own, tickets, micros),
     }
   }
 
   async function ask(
     meter: MeterName,
-    { app, hours, signal }: Asking,
+    { app, hours, signal }: AppHours,
   ): Promise<Map<string, number>> {
     const rows = await backend.query(
       { meter, clientId: app.clientId, ...hours, window: 'day', groupBy: ['subject'] },
@@ -149,7 +149,7 @@ export function createComparison({
   return { spanOf, compare }
 }
 
-// A server that takes the end for inclusive answers with a window of the next day, too.
+// A server that treats the end as inclusive also returns a window of the next day.
 function bySubject(rows: readonly MeterRow[], hours: store.Hours): Map<string, number> {
   const sums = new Map<string, number>()
   for (const row of rows) {
@@ -160,7 +160,7 @@ function bySubject(rows: readonly MeterRow[], hours: store.Hours): Map<string, n
   return sums
 }
 
-function joined(
+function joinSums(
   own: readonly store.OwnSum[],
   tickets: ReadonlyMap<string, number>,
   micros: ReadonlyMap<string, number>,
@@ -189,6 +189,6 @@ function isDrift({
   const expected = microsOf(ownCost)
   return (
     Number(ownTickets) !== backendTickets ||
-    Math.abs(backendMicros - expected) > nearMicros + expected * nearPart
+    Math.abs(backendMicros - expected) > toleranceMicros + expected * tolerancePart
   )
 }

@@ -1,0 +1,266 @@
+import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import { type EthRate, type UsdAttos, ethRate, usdAttos, wei } from '../../lib/money.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { Subject } from '../types.ts'
+import type { PricedTicket } from './cloud-event.ts'
+
+/** Writes `backend_marks`; reads what the backend is sent and what it is compared with. */
+
+/** The prices of rates by their ids. A recorded rate never changes. */
+export async function pricesOf(db: Db, ids: readonly bigint[]): Promise<Map<bigint, EthRate>> {
+  const rows = await many<{ id: bigint; usd_attos_per_eth: string }>(
+    db,
+    sql`
+    select id, usd_attos_per_eth
+    from rates
+    where id = any(${ids}::bigint[])`,
+  )
+  return new Map(rows.map((row) => [row.id, ethRate(BigInt(row.usd_attos_per_eth))]))
+}
+
+export interface TicketKey extends Subject {
+  readonly signedAt: string
+  readonly eventId: string
+}
+
+/** Priced tickets by their keys, with all that their events contain. */
+export async function readTickets(db: Db, keys: readonly TicketKey[]): Promise<PricedTicket[]> {
+  const rows = await many<{
+    app_id: string
+    user_id: string
+    event_id: string
+    client_id: string
+    external_user_id: string
+    signed_at: string
+    session_id: string
+    request_id: string
+    manifest_id: string
+    pipeline: string
+    model_id: string
+    fee_wei: string
+    billable_secs: string
+    pixels: string
+    rate_id: bigint
+    cost_attos: string
+  }>(
+    db,
+    sql`
+    select t.app_id, t.user_id, t.event_id, c.client_id, u.external_user_id, t.session_id, t.request_id, t.manifest_id,
+           t.pipeline, t.model_id, t.fee_wei, t.billable_secs, t.pixels, t.rate_id, t.cost_attos,
+           to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at
+    from unnest(${keys.map((k) => k.appId)}::uuid[], ${keys.map((k) => k.userId)}::uuid[],
+                ${keys.map((k) => k.signedAt)}::timestamptz[], ${keys.map((k) => k.eventId)}::text[])
+      as k (app_id, user_id, signed_at, event_id)
+    join tickets t on t.app_id = k.app_id and t.user_id = k.user_id and t.signed_at = k.signed_at and t.event_id = k.event_id
+    join end_users u on u.app_id = t.app_id and u.id = t.user_id
+    join clients c on c.app_id = t.app_id and c.kind = 'public'
+    where t.cost_attos is not null`,
+  )
+  return rows.map((row) => ({
+    ticket: {
+      eventId: row.event_id,
+      clientId: row.client_id,
+      externalUserId: row.external_user_id,
+      signedAt: row.signed_at,
+      sessionId: row.session_id,
+      requestId: row.request_id,
+      manifestId: row.manifest_id,
+      pipeline: row.pipeline,
+      modelId: row.model_id,
+      fee: wei(BigInt(row.fee_wei)),
+      billableSecs: row.billable_secs,
+      pixels: row.pixels,
+    },
+    subject: { appId: appId(row.app_id), userId: userId(row.user_id) },
+    price: { rateId: row.rate_id, cost: usdAttos(BigInt(row.cost_attos)) },
+  }))
+}
+
+export async function publicClientOf(db: Db, app: string): Promise<string> {
+  const row = await maybeOne<{ client_id: string }>(
+    db,
+    sql`select client_id from clients where app_id = ${app} and kind = 'public'`,
+  )
+  if (!row) throw new Error('an app without a public client')
+  return row.client_id
+}
+
+export interface KnownUser {
+  readonly userId: string
+  readonly externalUserId: string
+  readonly clientId: string
+}
+
+export interface UserPage {
+  readonly users: readonly KnownUser[]
+  /** Where the next page begins; null at the end. */
+  readonly after: { readonly appId: string; readonly userId: string } | null
+}
+
+/** Of the next `limit` users those created at or after `since`. Walks the key, so the cost of a page is its rows. */
+export async function usersSince(
+  db: Db,
+  since: Date,
+  { after, limit }: { after: UserPage['after']; limit: number },
+): Promise<UserPage> {
+  const first = '00000000-0000-0000-0000-000000000000'
+  const rows = await many<{
+    app_id: string
+    id: string
+    external_user_id: string
+    client_id: string
+    due: boolean
+  }>(
+    db,
+    sql`
+    select u.app_id, u.id, u.external_user_id, c.client_id, u.created_at >= ${since} as due
+    from (
+      select app_id, id, external_user_id, created_at
+      from end_users
+      where (app_id, id) > (${after?.appId ?? first}::uuid, ${after?.userId ?? first}::uuid)
+      order by app_id, id
+      limit ${limit}) u
+    join clients c on c.app_id = u.app_id and c.kind = 'public'
+    order by u.app_id, u.id`,
+  )
+  const last = rows.at(-1)
+  return {
+    users: rows
+      .filter((row) => row.due)
+      .map((row) => ({
+        userId: row.id,
+        externalUserId: row.external_user_id,
+        clientId: row.client_id,
+      })),
+    after: last && rows.length === limit ? { appId: last.app_id, userId: last.id } : null,
+  }
+}
+
+/** How far the backfill of that name has come; 1970 when it never ran. */
+export async function readReached(db: Db, name: string): Promise<Date> {
+  const row = await maybeOne<{ reached_at: Date }>(
+    db,
+    sql`select reached_at from backend_marks where name = ${name}`,
+  )
+  return row?.reached_at ?? new Date(0)
+}
+
+/** Records how far a backfill has come; never moves back. */
+export async function saveReached(db: Db, name: string, reachedAt: Date): Promise<void> {
+  await db.query(sql`
+    insert into backend_marks (name, reached_at)
+    values (${name}, ${reachedAt})
+    on conflict (name) do update set reached_at = greatest(backend_marks.reached_at, excluded.reached_at)`)
+}
+
+export interface Hours {
+  readonly from: Date
+  readonly to: Date
+}
+export interface ReconciledApp {
+  readonly appId: AppId
+  readonly clientId: string
+}
+
+/** Apps with usage in these hours, in the order of their ids, from `after` on; or only the app of `clientId`. */
+export async function appsWithUsage(
+  db: Db,
+  { from, to }: Hours,
+  options: { clientId: string | null; after: AppId | null; limit: number },
+): Promise<ReconciledApp[]> {
+  const rows = await many<{ app_id: string; client_id: string }>(
+    db,
+    sql`
+    select c.app_id, c.client_id
+    from clients c
+    where c.kind = 'public' and (${options.after}::uuid is null or c.app_id > ${options.after}::uuid)
+      and (c.client_id = ${options.clientId}
+           or (${options.clientId}::text is null
+               and exists (select 1 from usage_hourly u where u.app_id = c.app_id and u.hour >= ${from} and u.hour < ${to})))
+    order by c.app_id
+    limit ${options.limit}`,
+  )
+  return rows.map((row) => ({ appId: appId(row.app_id), clientId: row.client_id }))
+}
+
+export async function isClient(db: Db, clientId: string): Promise<boolean> {
+  const row = await one<{ exists: boolean }>(
+    db,
+    sql`
+    select exists (select 1 from clients where client_id = ${clientId} and kind = 'public') as exists`,
+  )
+  return row.exists
+}
+
+export interface OwnSum {
+  readonly userId: UserId
+  readonly externalUserId: string
+  readonly tickets: bigint
+  readonly cost: UsdAttos
+}
+
+/** The sums of each user's priced tickets in whole hours: only priced tickets are sent. */
+export async function sumsByUser(db: Db, app: AppId, { from, to }: Hours): Promise<OwnSum[]> {
+  const rows = await many<{
+    user_id: string
+    external_user_id: string
+    tickets: bigint
+    cost: string
+  }>(
+    db,
+    sql`
+    select u.user_id, e.external_user_id, sum(u.ticket_count - u.unpriced_count)::bigint as tickets, sum(u.cost_attos) as cost
+    from usage_hourly u
+    join end_users e on e.app_id = u.app_id and e.id = u.user_id
+    where u.app_id = ${app} and u.hour >= ${from} and u.hour < ${to}
+    group by u.user_id, e.external_user_id
+    having sum(u.ticket_count - u.unpriced_count) > 0`,
+  )
+  return rows.map((row) => ({
+    userId: userId(row.user_id),
+    externalUserId: row.external_user_id,
+    tickets: row.tickets,
+    cost: usdAttos(BigInt(row.cost)),
+  }))
+}
+
+const reconciled = 'reconciled'
+
+/** Claims the next run for one core: true when no core has reconciled since `notSince`. */
+export async function claimRun(db: Db, at: Date, notSince: Date): Promise<boolean> {
+  const row = await maybeOne<{ name: string }>(
+    db,
+    sql`
+    insert into backend_marks (name, reached_at)
+    values (${reconciled}, ${at})
+    on conflict (name) do update set reached_at = excluded.reached_at
+    where backend_marks.reached_at <= ${notSince}
+    returning name`,
+  )
+  return row !== null
+}
+
+export interface Drift {
+  /** Numbers of user-days compared, and of those beyond tolerance. */
+  readonly compared: number
+  readonly drifting: number
+  /** The sum of their differences. */
+  readonly usdMicros: number
+  readonly tickets: number
+  readonly at: string
+}
+
+export async function saveDrift(db: Db, drift: Drift): Promise<void> {
+  await db.query(
+    sql`update backend_marks set result = ${JSON.stringify(drift)} where name = ${reconciled}`,
+  )
+}
+
+/** The result of the last reconciliation of any core. */
+export async function readDrift(db: Db): Promise<Drift | null> {
+  const row = await maybeOne<{ result: Drift | null }>(
+    db,
+    sql`select result from backend_marks where name = ${reconciled}`,
+  )
+  return row?.result ?? null
+}
