@@ -1,4 +1,5 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { Scope } from '../../proto/scopes.ts'
 import { actorOf, type RequireMetering, m2m, m2mBasic, operator, endUser } from '../rpc/callers.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
@@ -14,13 +15,13 @@ interface Deps {
 export function createAllowancesRpc({ allowances, adjustments, requireMetering }: Deps) {
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
     getAllowance: rpc(
-      requireMetering(m2m('users:read')),
+      requireMetering(m2m(Scope.usersRead)),
       async (request: pb.GetAllowanceRequest, caller) => ({
         allowance: await allowances.read(caller, request.externalUserId),
       }),
     ),
     createGrant: rpc(
-      requireMetering(m2m('users:write')),
+      requireMetering(m2m(Scope.usersWrite)),
       async (request: pb.CreateGrantRequest, caller, context) =>
         allowances.credit(
           caller,

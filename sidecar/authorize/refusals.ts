@@ -1,3 +1,5 @@
+import { Scope } from '../../proto/scopes.ts'
+
 /**
  * A refusal of the webhook, with its body rendered once. It travels as HTTP 200. The statuses 480,
  * 481 and 482 steer the signer's clients and never appear here (docs/signer-protocol.md).
@@ -30,7 +32,11 @@ export const refusals = {
   unknownCredential: refusal(401, 'invalid_token', 'invalid credential'),
   invalidApiKey: refusal(401, 'invalid_api_key', 'invalid API key'),
   invalidToken: refusal(401, 'invalid_token', 'invalid token'),
-  insufficientScope: refusal(403, 'insufficient_scope', 'the token lacks the scope sign:job'),
+  insufficientScope: refusal(
+    403,
+    'insufficient_scope',
+    `the token lacks the scope ${Scope.signJob}`,
+  ),
   invalidIdentity: refusal(403, 'invalid_identity', 'the credential names no usable identity'),
   otherIdentity: refusal(403, 'invalid_identity', 'session belongs to another identity'),
   userInactive: refusal(403, 'user_inactive', 'user is inactive'),

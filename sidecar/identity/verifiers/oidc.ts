@@ -1,6 +1,7 @@
 import { type JWTPayload, type JWTVerifyGetKey, decodeJwt, errors, jwtVerify } from 'jose'
 import { textOf } from '../../../core/lib/json.ts'
 import type { Now } from '../../../core/lib/time.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
 import type { Verdict, Verifier } from './verifier.ts'
@@ -27,7 +28,6 @@ const jwtShape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
 const algorithms = ['RS256', 'ES256'] as const
 const toleranceSeconds = 60
 const cacheSeconds = 60
-const requiredScope = 'sign:job'
 
 export const trimSlashes = (url: string): string => url.replace(/\/+$/, '')
 const no = (refusal: Refusal): Verdict => ({ kind: 'no', refusal, remember: false })
@@ -105,7 +105,7 @@ function judgeClaims(claims: JWTPayload, trusted: TrustedIssuer, options: OidcOp
   const { clientIdClaim, subjectClaim } = options
   const use = claims['token_use']
   if (trusted.own && use !== 'user' && use !== 'signer') return no(refusals.invalidToken)
-  if (!scopesOf(claims).includes(requiredScope)) return no(refusals.insufficientScope)
+  if (!scopesOf(claims).includes(Scope.signJob)) return no(refusals.insufficientScope)
   // Never the audience: it would let one tenant's token speak for another.
   const clientId = textOf(claims[clientIdClaim]) || textOf(claims['client_id'])
   const externalUserId = textOf(claims[subjectClaim])
