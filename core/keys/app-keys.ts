@@ -10,7 +10,7 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import type { Context } from '../rpc/serve.ts'
-import { cleanLabel, newKey, parseKey } from './secret.ts'
+import { cleanLabel, newKey, parseKey } from './keys.ts'
 import * as store from './store.ts'
 
 const activeKeysMax = 100

@@ -4,19 +4,22 @@ import type { M2mCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
 import type { Users } from '../identity/users/users.ts'
-import { isUuid } from '../platform/ids.ts'
+import { isUuid, newKeyId } from '../platform/ids.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
+import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { createBatchLoader } from '../lib/batch-loader.ts'
 import type { Secrets } from '../platform/secrets.ts'
-import { cleanLabel, newKey, parseKey } from './secret.ts'
 import * as store from './store.ts'
 
 export type { KeyOwner } from './store.ts'
 
 const activeKeysMax = 100
+const keyPrefix = 'svc_ak_'
+const prefixDigits = 6
+const labelMax = 100
 
 export interface KeysDeps {
   readonly pool: Pool
@@ -163,3 +166,29 @@ export function createKeys({
 }
 
 export type Keys = ReturnType<typeof createKeys>
+
+/** A new key: its id, its secret, and the start of the secret by which people recognise it. */
+export function newKey() {
+  const secret = newSecret(keyPrefix)
+  return { id: newKeyId(), secret, prefix: secret.slice(0, keyPrefix.length + prefixDigits) }
+}
+
+/** The label without what Postgres or a page cannot show. A bad label is no reason to refuse a key. */
+export const cleanLabel = (text: string): string =>
+  text
+    .replace(/\p{Cc}+/gu, ' ')
+    .slice(0, labelMax)
+    .toWellFormed()
+
+const composite = /^(app_[0-9a-f]{24})_(.+)$/
+
+/**
+ * Reads the credential `app_<24hex>_svc_ak_…`, `svc_ak_…`, `app_<24hex>_<secret>` or `<secret>` (decision 7). Null for
+ * anything else; a wrong checksum is recognised here, without a look-up.
+ */
+export function parseKey(credential: string): { clientId: string | null; secret: string } | null {
+  const match = composite.exec(credential)
+  const rest = match?.[2] ?? credential
+  const secret = rest.startsWith(keyPrefix) ? rest : keyPrefix + rest
+  return isSecret(secret, keyPrefix) ? { clientId: match?.[1] ?? null, secret } : null
+}
