@@ -10,14 +10,19 @@ export interface BodyReceiver {
 const drainBytes = 8 * 1024 * 1024
 const drainMs = 1_000
 
-/** Reads a body of at most `limit` bytes. Calls nothing when the sender goes away before its end. */
+/**
+ * Reads a body of at most `limit` bytes. A body of declared length is whole with its last byte, one
+ * without at its end. Calls nothing when the sender goes away before that.
+ */
 export function receiveBody(request: IncomingMessage, limit: number, receiver: BodyReceiver): void {
-  if (declaredLength(request) > limit) return receiver.onTooLarge()
+  const declared = declaredLength(request)
+  if (declared > limit) return receiver.onTooLarge()
   const chunks: Buffer[] = []
   let size = 0
   const take = (chunk: Buffer): void => {
     size += chunk.length
     chunks.push(chunk)
+    if (size === declared) return finish()
     if (size <= limit) return
     request.off('data', take).off('end', finish)
     receiver.onTooLarge()
@@ -26,7 +31,8 @@ export function receiveBody(request: IncomingMessage, limit: number, receiver: B
     const [first] = chunks
     receiver.onBody(chunks.length === 1 && first ? first : Buffer.concat(chunks, size))
   }
-  request.on('data', take).on('end', finish)
+  request.on('data', take)
+  if (declared === 0) request.on('end', finish)
 }
 
 /** Bytes that the headers announce; 0 when they do not say. */

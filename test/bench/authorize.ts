@@ -100,7 +100,7 @@ function findings(baseline: readonly Sample[], subject: readonly Sample[]): Find
     {
       name: 'authorize-warm, processor time',
       unit: '',
-      target: { atLeast: 0.75 },
+      target: { atLeast: 0.7 },
       ...pairedRatio(bareCpu, cpu),
       detail: `${median(cpu).toFixed(1)} us a request, bare ${median(bareCpu).toFixed(1)} us`,
     },
@@ -135,7 +135,7 @@ function requestOf(key: string): string {
   )
 }
 
-/** The first call of a live session, as the signer writes it (signer-contract 1.5). */
+/** The first call of a live session, as the signer writes it (docs/signer-protocol.md). */
 const bodyOf = (key: string): string =>
   JSON.stringify({
     headers: {

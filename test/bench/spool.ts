@@ -86,7 +86,7 @@ function requestOf(secret: string): string {
   )
 }
 
-/** As large as the signer's (signer-contract 5.5). */
+/** As large as the signer's (docs/signer-protocol.md). */
 const eventOf = (): string =>
   JSON.stringify({
     id: randomUUID(),

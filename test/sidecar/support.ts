@@ -37,7 +37,7 @@ export interface HarnessOptions {
   readonly keyShape?: KeyShape | null
 }
 
-/** A sidecar on a free port before a core double with the users of signer-contract.md section 8. */
+/** A sidecar on a free port, whose core double has the users of the vectors in docs/signer-protocol.md. */
 export async function startHarness({
   env = {},
   core: given,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { firstCall } from '../signer-bodies.ts'
 import { startHarness, vectorNow } from '../support.ts'
 
-/** Vectors of signer-contract.md section 8, by number. */
+/** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('whether they may spend', () => {
   it('19: refuses a user without money with 483', async () => {
     const { authorize } = await startHarness()

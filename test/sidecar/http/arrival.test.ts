@@ -7,7 +7,7 @@ import { secret, send, startHarness, until } from '../support.ts'
 
 const caller = { authorization: `Bearer ${secret}` }
 
-/** Vectors of signer-contract.md section 8, by number. */
+/** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('what may arrive', () => {
   it('31: decides for a fat body, and refuses a huge one without reading it all', async () => {
     const { authorize, sidecar } = await startHarness()

@@ -4,7 +4,7 @@ import { oldSecret, post, secret, send, startHarness, until, vectorNow } from '.
 
 const caller = { authorization: `Bearer ${secret}` }
 
-/** Vectors of signer-contract.md section 8, by number. */
+/** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('who calls', () => {
   it('1: allows the happy path with the identity and an expiry of exactly ten seconds', async () => {
     const { authorize, core } = await startHarness()

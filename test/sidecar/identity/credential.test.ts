@@ -3,7 +3,7 @@ import { firstCall, laterCall, oddCall } from '../signer-bodies.ts'
 import { startHarness, until, vectorNow } from '../support.ts'
 import { newSigningKey, sign } from './tokens.ts'
 
-/** Vectors of signer-contract.md section 8, by number. */
+/** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('which credential', () => {
   it('8: refuses a request without a credential in the body, over HTTP 200', async () => {
     const { authorize } = await startHarness()
