@@ -90,6 +90,39 @@ describe('the pages', () => {
   })
 })
 
+describe('what comments cite', () => {
+  it('is a page, a heading of it, or a decision that is there', async () => {
+    const cited: { source: string; page: string; heading: string | undefined }[] = []
+    const sources = glob(
+      '{core,gateway,sidecar,deploy,proto/tollgate,test}/**/*.{ts,mjs,sql,proto}',
+      {
+        cwd: root,
+      },
+    )
+    for await (const source of sources) {
+      // A citation may go on in the next line of its comment.
+      const text = read(source).replace(/\n\s*(?:\*|\/\/|--)\s*/g, ' ')
+      for (const [, page = '', heading] of text.matchAll(
+        /(docs\/[\w/-]+\.md)(?:(?:,| \() ?"([^"\n]{1,60})")?/g,
+      ))
+        cited.push({ source, page, heading })
+      for (const [, numbers = ''] of text.matchAll(/[dD]ecisions? ((?:\d+a?(?:, | and )?)+)/g))
+        for (const [number] of numbers.matchAll(/\d+a?/g))
+          cited.push({
+            source,
+            page: `docs/decisions/${number.padStart(number.endsWith('a') ? 3 : 2, '0')}.md`,
+            heading: undefined,
+          })
+    }
+    expect(cited.length).toBeGreaterThan(50)
+    const wrong = cited.filter(
+      ({ page, heading }) =>
+        !pages.includes(page) || (heading !== undefined && !anchorsOf(page).has(anchorOf(heading))),
+    )
+    expect(wrong).toEqual([])
+  })
+})
+
 describe('the vectors', () => {
   it('of secrets have the checksum that the code wants, and the hash that it stores', () => {
     const rows = rowsUnder('docs/identity.md', '## Secrets').filter((cells) => cells.length === 4)
