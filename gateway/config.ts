@@ -1,36 +1,30 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import { type LoginProviderConfig, readLoginProvider } from './login-config.ts'
-import { type EdgeConfig, readEdgeConfig } from './edge-config.ts'
 import { readCoreAddress, readHost, readPlatformPort, readPublicUrl } from '../core/lib/settings.ts'
+import type { CoreAddress } from './core/call-context.ts'
+import { type EdgeConfig, readEdgeConfig } from './http/config.ts'
+import { type LoginProviderConfig, readLoginProvider } from './pages/config.ts'
 
 export interface GatewayConfig {
   readonly host: string
   readonly platformPort: number
   readonly builderPort: number
-  /** What every URL handed out is built from; no trailing slash. */
+  /** Begins every URL that we hand out; no trailing slash. */
   readonly publicUrl: string
   readonly tokenAlg: string
   readonly core: CoreAddress
-  /** The POST form of key validation takes the GET form's place. */
+  /** The POST form of key validation replaces the GET form. */
   readonly validateV2?: boolean
   readonly edge: EdgeConfig
   readonly loginProvider?: LoginProviderConfig | undefined
 }
 
-export interface CoreAddress {
-  /** host:port of core's gRPC listener. */
-  readonly target: string
-  readonly token: string
-  readonly deadlineMs: number
-}
-
-/** Declares the gateway's settings. What is wrong with them stands in `env.problems`. */
+/** Declares the gateway's settings. Problems are collected in `env.problems`. */
 export function readGatewayConfig(env: EnvReader): GatewayConfig {
   return {
     host: readHost(env),
     platformPort: readPlatformPort(env),
     builderPort: env.port('BUILDER_PORT', {
-      meaning: 'Port of the builder API (surface A).',
+      meaning: 'Port of the builder API.',
       fallback: '8081',
     }),
     publicUrl: readPublicUrl(env),

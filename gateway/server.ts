@@ -2,14 +2,15 @@ import { hostForUrl, listenError } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { type Now, systemNow } from '../core/lib/time.ts'
+import { builderRoutes } from './builder-api/builder.ts'
 import type { GatewayConfig } from './config.ts'
 import { type Core, connectCore } from './core/client.ts'
+import type { App } from './http/app.ts'
 import { createCors } from './http/cors.ts'
+import { createListener } from './http/listener.ts'
+import { createHttpMetrics } from './http/metrics.ts'
 import { createCounters } from './limits/counters.ts'
 import { createLimits } from './limits/limiter.ts'
-import { type App, createListener } from './http/listener.ts'
-import { createObserve } from './http/metrics.ts'
-import { builderHealthRoutes } from './builder-api/health.ts'
 import { platformRoutes } from './platform-api/platform.ts'
 import type { Webhook } from './platform-api/signer/webhook.ts'
 
@@ -26,7 +27,7 @@ export interface Gateway {
   readonly builderUrl: string
   /** Drains within 3 s; may be called again. */
   stop(): Promise<void>
-  /** Whether what the gateway needs answers. */
+  /** Whether core answers. */
   ready(): Promise<Readonly<Record<string, boolean>>>
 }
 
@@ -34,51 +35,51 @@ const drainMs = 2500
 
 /** Starts the public listeners. Throws one clear error when a port cannot be opened. */
 export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Promise<Gateway> {
-  const { log, metrics, webhook, now = systemNow } = deps
-  const { host, publicUrl, edge } = config
-  const core = connectCore(config.core)
-  const shared = { core, publicUrl, observe: createObserve(log, metrics) }
-  const limits =
-    edge.limits === null
-      ? undefined
-      : createLimits({
-          settings: edge.limits,
-          trustedProxyHops: edge.trustedProxyHops,
-          counters: createCounters({ redisUrl: edge.redisUrl, log, now }),
-        })
-  const cors = createCors({ core, publicUrl, origins: edge.corsOrigins })
-  const platform = createListener({ ...shared, cors, limits })
-  const builder = createListener(shared)
+  const { core, limits, platform, builder, addRoutes } = createParts(config, deps)
   let stopping: Promise<void> | undefined
   const stop = (): Promise<void> =>
     (stopping ??= stopAll([platform, builder], core).finally(limits?.stop))
   try {
-    const { tokenAlg, validateV2, loginProvider } = config
-    await platformRoutes(platform, {
-      ...shared,
-      tokenAlg,
-      webhook,
-      ingestSecret: edge.ingestSecret,
-      validateV2,
-      loginProvider,
-    })
-    builderHealthRoutes(builder)
-    const platformUrl = await open(platform, {
-      host,
-      port: config.platformPort,
-      setting: 'PLATFORM_PORT',
-    })
-    const builderUrl = await open(builder, {
-      host,
-      port: config.builderPort,
-      setting: 'BUILDER_PORT',
-    })
-    log.info({ platformUrl, builderUrl }, 'gateway listens')
+    await addRoutes()
+    const { host, platformPort, builderPort } = config
+    const platformUrl = await open(platform, { host, port: platformPort, setting: 'PLATFORM_PORT' })
+    const builderUrl = await open(builder, { host, port: builderPort, setting: 'BUILDER_PORT' })
+    deps.log.info({ platformUrl, builderUrl }, 'gateway listens')
     return { platformUrl, builderUrl, stop, ready: () => readiness(core) }
   } catch (error) {
     await stop()
     throw error
   }
+}
+
+/** The parts of a gateway, each with what it needs of the others. Nothing is opened yet. */
+function createParts(config: GatewayConfig, { log, metrics, webhook, now }: GatewayDeps) {
+  const { publicUrl, edge, tokenAlg, validateV2, loginProvider } = config
+  const { ingestSecret, corsOrigins } = edge
+  const core = connectCore(config.core)
+  const shared = { core, publicUrl, httpMetrics: createHttpMetrics(log, metrics) }
+  const limits = createEdgeLimits(config, { log, now })
+  const cors = createCors({ core, publicUrl, origins: corsOrigins })
+  const platform = createListener({ ...shared, cors, limits })
+  const builder = createListener(shared)
+
+  async function addRoutes(): Promise<void> {
+    const settings = { tokenAlg, validateV2, loginProvider, ingestSecret }
+    await platformRoutes(platform, { ...shared, ...settings, webhook })
+    builderRoutes(builder)
+  }
+
+  return { core, limits, platform, builder, addRoutes }
+}
+
+function createEdgeLimits(
+  { edge }: GatewayConfig,
+  { log, now = systemNow }: { log: Log; now: Now | undefined },
+) {
+  const { limits: settings, trustedProxyHops, redisUrl } = edge
+  if (settings === null) return undefined
+  const counters = createCounters({ redisUrl, log, now })
+  return createLimits({ settings, trustedProxyHops, counters })
 }
 
 async function open(
@@ -95,7 +96,7 @@ async function open(
 }
 
 async function stopAll(apps: readonly App[], core: Core): Promise<void> {
-  // A connection whose last request has just been answered would else be kept open for the next one.
+  // A connection becomes idle when its last answer is sent; without the sweep it would stay open until drainMs.
   const sweep = setInterval(() => apps.forEach((app) => app.server.closeIdleConnections()), 20)
   const cut = setTimeout(() => apps.forEach((app) => app.server.closeAllConnections()), drainMs)
   await Promise.all(apps.map((app) => app.close()))

@@ -1,7 +1,7 @@
 /**
- * The one error type and the one table of reasons. A reason crosses gRPC in a trailer and becomes, at the
- * gateway, a problem document (RFC 9457) or an OAuth error (RFC 6749 section 5.2). Status follows the reason,
- * never the gRPC code alone. What is not a DomainError is a bug: logged whole, answered empty.
+ * The one error type and the one table of reasons. A reason crosses gRPC in a trailer, and the gateway makes it a problem
+ * document (RFC 9457) or an OAuth error (RFC 6749 section 5.2). The HTTP status follows the reason, never the gRPC code
+ * alone. Any other error is a bug: it is logged with its stack, and the answer says nothing about it.
  */
 
 /** The codes of gRPC that reasons use. */
@@ -24,7 +24,7 @@ export interface ReasonRow {
   /** The RFC 6749 / 8693 / 8628 word on token routes. */
   readonly oauth: string
   readonly title: string
-  /** For docs/errors.md: what happened and what the caller can do, in complete sentences. */
+  /** For docs/errors.md and GET /errors/{code}: what happened and what the caller can do, in complete sentences. */
   readonly help: string
 }
 
@@ -64,7 +64,7 @@ export const reasons = {
     title: 'Missing scope',
     help: 'The credential is valid and lacks a scope that the route needs. Ask for a token with that scope.',
   },
-  // A client that lacks a scope for a grant: 403 by the specification, the word by RFC 6749 section 5.2.
+  // A client that lacks the scope for a grant type: the error code is that of RFC 6749 section 5.2, the status is 403.
   CLIENT_SCOPE_MISSING: {
     grpc: grpc.PERMISSION_DENIED,
     http: 403,
@@ -79,7 +79,7 @@ export const reasons = {
     title: 'Not allowed',
     help: "The signed-in person may not change this, or the request did not come from the dashboard's own pages. Sign in as an owner, and load the page again.",
   },
-  // 404 for every tenant mismatch is the specification's wish (no id enumeration), against AIP-211.
+  // Every tenant mismatch is 404, against AIP-211, so that nobody can enumerate ids.
   NOT_FOUND: {
     grpc: grpc.NOT_FOUND,
     http: 404,
@@ -123,7 +123,7 @@ export const reasons = {
     title: 'Invalid target',
     help: 'The audience or resource of the request is not the signer. Name the resource that the discovery document names, or leave it out.',
   },
-  // RFC 8693 alone would say invalid_request.
+  // Existing clients expect this code; RFC 8693 would say invalid_request.
   TOKEN_TYPE_UNSUPPORTED: {
     grpc: grpc.INVALID_ARGUMENT,
     http: 400,
@@ -230,7 +230,7 @@ export const reasons = {
     title: 'Metering not configured',
     help: 'This deployment has no metering backend. The operator can set `OPENMETER_URL`.',
   },
-  // Between our own processes: a wrong CORE_TOKEN is our fault, never the end caller's.
+  // Between our own processes: a wrong CORE_TOKEN is never the caller's fault.
   SERVICE_TOKEN_INVALID: {
     grpc: grpc.UNAUTHENTICATED,
     http: 503,
@@ -238,7 +238,7 @@ export const reasons = {
     title: 'Service unavailable',
     help: 'Two processes of the deployment do not share the same `CORE_TOKEN`. Only the operator can correct this.',
   },
-  // The sidecar stops acknowledging events when it cannot keep them.
+  // The sidecar acknowledges no events while it cannot store them.
   SPOOL_UNAVAILABLE: {
     grpc: grpc.UNAVAILABLE,
     http: 503,
@@ -272,8 +272,8 @@ export function isReason(value: unknown): value is Reason {
 }
 
 /**
- * A refusal that the caller may see: `message` is public and says what to do; `cause` stays inside.
- * The only class of this code base, because `throw` and `instanceof` want one.
+ * A refusal that the caller may see: `message` is public and says what to do; `cause` is for the log. A class, because
+ * `instanceof` tells it from other errors.
  */
 export class DomainError extends Error {
   readonly reason: Reason

@@ -8,7 +8,7 @@ export const readHost = (env: EnvReader): string =>
 export const readPlatformPort = (env: EnvReader): number =>
   env.port('PLATFORM_PORT', {
     fallback: '8080',
-    meaning: 'Port of the platform API (surface B and OIDC).',
+    meaning: 'Port of the platform API and OIDC.',
   })
 
 /** Every URL handed out begins with it; never a request header (decision 9). No trailing slash. */

@@ -25,6 +25,10 @@ export function readAuthorization(rawHeaders: readonly string[]): string | undef
 
 export const isBearer = (authorization: string): boolean => /^bearer /i.test(authorization)
 
+/** The credential of a Bearer value; undefined when it is none. */
+export const bearerToken = (authorization: string | undefined): string | undefined =>
+  /^bearer +(\S+) *$/i.exec(authorization ?? '')?.[1]
+
 /** The pair in a Basic value, form-decoded (RFC 6749 section 2.3.1); null when it holds none. */
 export function parseBasic(authorization: string): BasicPair | null {
   const [, encoded] = /^basic +([A-Za-z0-9+/_=-]+) *$/i.exec(authorization) ?? []
@@ -33,5 +37,66 @@ export function parseBasic(authorization: string): BasicPair | null {
     : (basicPairs(Buffer.from(encoded, 'base64').toString('utf8')).at(-1) ?? null)
 }
 
-export const basicOf = ({ id, secret }: BasicPair): string =>
+const basicOf = ({ id, secret }: BasicPair): string =>
   `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`
+
+/** How a client authenticates at a token route (RFC 6749 section 2.3). */
+export type ClientAuth =
+  | { readonly kind: 'secret'; readonly pair: BasicPair }
+  | { readonly kind: 'public'; readonly clientId: string }
+  /** An id without a secret, a secret without an id, or a Basic value without a pair. */
+  | { readonly kind: 'incomplete' }
+  | { readonly kind: 'none' }
+
+/** The fields of a form with which a client authenticates. */
+export interface ClientFields {
+  readonly client_id?: string
+  readonly client_secret?: string
+}
+
+const publicId = /^app_[0-9a-f]{24}$/
+const incomplete = { kind: 'incomplete' } as const
+
+/** Client authentication by Basic or by the form. REQUEST_INVALID when both are there and differ. */
+export function readClientAuth(rawHeaders: readonly string[], fields: ClientFields): ClientAuth {
+  const authorization = readAuthorization(rawHeaders)
+  return authorization === undefined ? formAuth(fields) : basicAuth(authorization, fields)
+}
+
+function basicAuth(authorization: string, fields: ClientFields): ClientAuth {
+  const pair = parseBasic(authorization)
+  if (pair === null) return incomplete
+  const { client_id: id = pair.id, client_secret: secret = pair.secret } = fields
+  if (id === pair.id && secret === pair.secret) return { kind: 'secret', pair }
+  throw new DomainError('REQUEST_INVALID', 'the credentials in the header and in the form differ')
+}
+
+function formAuth({ client_id: id, client_secret: secret }: ClientFields): ClientAuth {
+  if (id === undefined) return secret === undefined ? { kind: 'none' } : incomplete
+  if (secret === undefined) return publicId.test(id) ? { kind: 'public', clientId: id } : incomplete
+  // A Basic value is split at its first colon, so an id with a colon would become another pair.
+  return id.includes(':') ? incomplete : { kind: 'secret', pair: { id, secret } }
+}
+
+const invalidClient = (message: string) => new DomainError('CREDENTIAL_INVALID', message)
+
+/** The Authorization value of a client with a secret. CREDENTIAL_INVALID for any other. */
+export function requireClientSecret(auth: ClientAuth): string {
+  if (auth.kind === 'secret') return basicOf(auth.pair)
+  throw invalidClient('send client_id and client_secret, as HTTP Basic or in the form')
+}
+
+/** The id of a public client. CREDENTIAL_INVALID for any other. */
+export function requirePublicClient(auth: ClientAuth): string {
+  if (auth.kind === 'public') return auth.clientId
+  throw invalidClient('send client_id, the public id of the app (app_…), and no secret')
+}
+
+/**
+ * The Authorization value where a client need not authenticate: undefined when it does not. Incomplete authentication
+ * is forwarded as a pair that core refuses, because a client that tries to authenticate must not pass without it.
+ */
+export function optionalClientSecret(auth: ClientAuth): string | undefined {
+  if (auth.kind === 'none') return undefined
+  return auth.kind === 'secret' ? basicOf(auth.pair) : 'Basic Og=='
+}

@@ -1,34 +1,32 @@
+import '@fastify/cookie'
+import type { FastifyRequest } from 'fastify'
 import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 
-/** What is read of a request here; node's and Fastify's requests both have it. */
-export interface WithHeaders {
-  readonly method?: string | undefined
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>
-}
-
-/** Under https a cookie is bound to this very host and to TLS (decision 16). */
-export const cookieName = (name: string, publicUrl: string): string =>
+/** The name that a cookie has here: under https `__Host-` binds it to this very host and to TLS (decision 16). */
+const hostName = (name: string, publicUrl: string): string =>
   publicUrl.startsWith('https:') ? `__Host-${name}` : name
 
 const sessionName = 'tollgate_session'
 const tokenSyntax = /^[A-Za-z0-9_-]{43}$/
 
-/** The dashboard session's token that the request's cookie holds; undefined when it holds none. */
-export function sessionOf(request: WithHeaders, publicUrl: string): string | undefined {
-  const value = cookieOf(request, cookieName(sessionName, publicUrl))
+/** The dashboard session's token in the request's cookie; undefined when there is none. */
+export function sessionOf(request: FastifyRequest, publicUrl: string): string | undefined {
+  const value = readCookie(request, sessionName, publicUrl)
   return value !== undefined && tokenSyntax.test(value) ? value : undefined
 }
 
-/** One cookie of the request. A name that stands twice is nobody's: the second may be planted. */
-export function cookieOf({ headers }: WithHeaders, name: string): string | undefined {
-  const line = [headers['cookie'] ?? ''].flat().join('; ')
-  const values = line
-    .split(';')
-    .map((pair) => pair.trim())
-    .filter((pair) => pair.startsWith(`${name}=`))
-    .map((pair) => pair.slice(name.length + 1))
-  return values.length === 1 ? values[0] : undefined
+/** One cookie of the request. Undefined when its name is there twice, because one of the two may be planted. */
+export function readCookie(
+  request: FastifyRequest,
+  name: string,
+  publicUrl: string,
+): string | undefined {
+  const header = request.headers.cookie
+  if (header === undefined) return undefined
+  const fullName = hostName(name, publicUrl)
+  const occurrences = header.match(new RegExp(`(?:^|;)\\s*${fullName}\\s*=`, 'g')) ?? []
+  return occurrences.length === 1 ? request.server.parseCookie(header)[fullName] : undefined
 }
 
 /** A Set-Cookie value: HttpOnly, SameSite=Lax, whole site; without `maxAge` it lives as long as the browser. */
@@ -39,7 +37,7 @@ export function setCookie(
 ): string {
   const secure = publicUrl.startsWith('https:') ? '; Secure' : ''
   const age = maxAge === undefined ? '' : `; Max-Age=${maxAge}`
-  return `${cookieName(name, publicUrl)}=${value}; Path=/; HttpOnly; SameSite=Lax${secure}${age}`
+  return `${hostName(name, publicUrl)}=${value}; Path=/; HttpOnly; SameSite=Lax${secure}${age}`
 }
 
 export const sessionCookie = (
@@ -50,31 +48,31 @@ export const sessionCookie = (
 export const endedSessionCookie = (publicUrl: string): string =>
   setCookie(sessionName, '', { publicUrl, maxAge: 0 })
 
-const changesNothing = new Set(['GET', 'HEAD', 'OPTIONS'])
+const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 export interface SameOrigin {
   readonly publicUrl: string
-  /** The token that the session, or the form's cookie, has. */
+  /** The token of the session, or of the form's cookie. */
   readonly csrfToken: string
-  /** The form's csrf_token, where there is a form. */
-  readonly posted?: string | undefined
+  /** The field csrf_token, where there is a form. */
+  readonly formToken?: string | undefined
 }
 
 /**
- * For requests that a cookie authenticates: what changes something must come from our own pages (decision 16), with
- * the right X-CSRF-Token header or csrf_token field. EDIT_FORBIDDEN otherwise.
+ * For requests that a cookie authenticates: a request that changes something must come from our own pages (decision 16)
+ * and bring the right X-CSRF-Token header or csrf_token field. EDIT_FORBIDDEN otherwise.
  */
 export function requireSameOrigin(
-  request: WithHeaders,
-  { publicUrl, csrfToken, posted }: SameOrigin,
+  request: FastifyRequest,
+  { publicUrl, csrfToken, formToken }: SameOrigin,
 ): void {
-  if (changesNothing.has(request.method ?? '')) return
-  if (request.headers['origin'] !== new URL(publicUrl).origin) {
+  if (safeMethods.has(request.method)) return
+  if (request.headers.origin !== new URL(publicUrl).origin) {
     throw new DomainError('EDIT_FORBIDDEN', 'this request did not come from this site')
   }
   const header = request.headers['x-csrf-token']
-  const given = typeof header === 'string' ? header : posted
-  if (given === undefined || !equalSecrets(given, csrfToken)) {
+  const token = typeof header === 'string' ? header : formToken
+  if (token === undefined || !equalSecrets(token, csrfToken)) {
     throw new DomainError('EDIT_FORBIDDEN', "send the session's CSRF token; load the page again")
   }
 }

@@ -1,76 +1,92 @@
 import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../core/lib/grpc.ts'
 import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
-import type { CoreAddress } from '../config.ts'
-import type { JoinedCall } from './batched-calls.ts'
+import type { BatchedCall } from './batched-calls.ts'
 
-/** For whom core is called: the raw Authorization value is core's to judge. */
-export interface OnBehalfOf {
+/** What a call to core carries of the request that it serves. Core checks the credential; the gateway only forwards it. */
+export interface CallerCredential {
+  /** The Authorization header as it arrived. */
   readonly authorization?: string | undefined
-  /** The dashboard session's token. */
+  /** The token of a dashboard session. */
   readonly session?: string | undefined
   readonly correlationId: string
 }
 
-/** How the methods of Connect's clients become calls on behalf of one request, each with a deadline and its refusals. */
-export interface Asking {
-  /** Whether any was made. */
-  asked: boolean
+export interface CoreAddress {
+  /** host:port of core's gRPC listener. */
+  readonly target: string
+  /** Proves to core that one of our own processes calls. */
+  readonly token: string
+  readonly deadlineMs: number
+}
+
+/**
+ * Turns the methods of Connect's clients into calls on behalf of one request: with its headers and a deadline, and with
+ * DomainErrors for everything that goes wrong.
+ */
+export interface CallContext {
+  /** Whether a call was made. */
+  hasCalled: boolean
+  /** A unary call. */
   call<I, O>(method: (request: I, options: CallOptions) => Promise<O>): (request: I) => Promise<O>
-  joined<I, O>(ask: (call: JoinedCall<I>) => Promise<O>): (request: I) => Promise<O>
-  follow<I, O>(
+  /** A unary call that goes to core in one RPC with others. */
+  batched<I, O>(send: (call: BatchedCall<I>) => Promise<O>): (request: I) => Promise<O>
+  /** A server stream; without a deadline, until the signal aborts it. */
+  stream<I, O>(
     method: (request: I, options: CallOptions) => AsyncIterable<O>,
   ): (request: I, signal: AbortSignal) => AsyncGenerator<O>
 }
 
-export function createAsking(
-  { authorization, session, correlationId }: OnBehalfOf,
+export function createCallContext(
+  { authorization, session, correlationId }: CallerCredential,
   { token, deadlineMs }: Pick<CoreAddress, 'token' | 'deadlineMs'>,
-): Asking {
+): CallContext {
   const headers = (): Record<string, string> => ({
     [serviceTokenHeader]: token,
     [correlationHeader]: correlationId,
     ...(authorization === undefined ? {} : { authorization }),
     ...(session === undefined ? {} : { [sessionHeader]: session }),
   })
-  const own: Asking = {
-    asked: false,
+  const context: CallContext = {
+    hasCalled: false,
     call: (method) => async (request) => {
-      own.asked = true
+      context.hasCalled = true
       return method(request, { headers: headers(), timeoutMs: deadlineMs }).catch(rethrow)
     },
-    joined: (ask) => async (request) => {
-      own.asked = true
-      return ask({ request, authorization, correlationId })
+    batched: (send) => async (request) => {
+      context.hasCalled = true
+      return send({ request, authorization, correlationId })
     },
-    follow: (method) => (request, signal) => {
-      own.asked = true
-      return refusing(method(request, { headers: headers(), signal }))
+    stream: (method) => (request, signal) => {
+      context.hasCalled = true
+      return withDomainErrors(method(request, { headers: headers(), signal }))
     },
   }
-  return own
+  return context
 }
 
 /**
- * Makes objects with a member for each of `groups`, which is made when it is read: every request has such an object and
- * needs a fraction of it.
+ * Returns a constructor of objects with a member for each of `groups`. A member is made when it is read: every request
+ * has such an object and uses one or two of its members, so the 18 others would be garbage.
  */
-export function lazily<Groups extends Record<string, (own: Asking) => unknown>>(groups: Groups) {
+export function lazyGroups<Groups extends Record<string, (context: CallContext) => unknown>>(
+  groups: Groups,
+) {
   const members = Object.entries(groups).map(([name, make]) => [
     name,
     {
-      get(this: { readonly own: Asking }) {
-        return make(this.own)
+      get(this: { readonly context: CallContext }) {
+        return make(this.context)
       },
     },
   ])
   const prototype = Object.defineProperties({}, Object.fromEntries(members))
-  return (own: Asking): { readonly [Name in keyof Groups]: ReturnType<Groups[Name]> } =>
-    Object.assign(Object.create(prototype), { own })
+  return (context: CallContext): { readonly [Name in keyof Groups]: ReturnType<Groups[Name]> } =>
+    Object.assign(Object.create(prototype), { context })
 }
 
-// Aborted is how Connect reports a connection that was reset; core's own refusals by that code carry a reason.
-const lost = new Set([
+// Connect reports a reset connection as Aborted; refusals of core with that code carry a reason.
+const connectionCodes = new Set([
   Code.Unavailable,
   Code.DeadlineExceeded,
   Code.Canceled,
@@ -78,27 +94,27 @@ const lost = new Set([
   Code.Aborted,
 ])
 
-/** The connection broke off: what went wrong came from the system, not from core. */
+/** Whether the connection broke: the error has a code of the system, so it is not core's. */
 const isBroken = ({ cause }: ConnectError): boolean =>
   cause instanceof Error && 'code' in cause && typeof cause.code === 'string'
 
-/** Rebuilds the DomainError from the trailer; without one the call never reached a handler. */
+/** Throws the DomainError that the trailer names; UNAVAILABLE or INTERNAL when there is no trailer, because no handler ran. */
 export function rethrow(thrown: unknown): never {
   const error = ConnectError.from(thrown)
   const reason = error.metadata.get(reasonTrailer)
-  // Ours to mend, and nothing for the public.
+  // A wrong CORE_TOKEN is a fault of the deployment; the public learns only that the service is down.
   if (reason === 'SERVICE_TOKEN_INVALID') {
     throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
   }
   if (isReason(reason)) throw new DomainError(reason, error.rawMessage, { cause: error })
-  if (lost.has(error.code) || isBroken(error)) {
+  if (connectionCodes.has(error.code) || isBroken(error)) {
     throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
   }
   throw new DomainError('INTERNAL', 'the service failed', { cause: error })
 }
 
-/** A stream whose end is a DomainError, too. */
-async function* refusing<O>(messages: AsyncIterable<O>): AsyncGenerator<O> {
+/** The same stream; what it throws is a DomainError. */
+async function* withDomainErrors<O>(messages: AsyncIterable<O>): AsyncGenerator<O> {
   try {
     yield* messages
   } catch (error) {

@@ -23,9 +23,15 @@ import {
 } from '../../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
-import { type Asking, type OnBehalfOf, createAsking, lazily, rethrow } from './call-context.ts'
-import type { CoreAddress } from '../config.ts'
-import { joinCalls } from './batched-calls.ts'
+import { batchCalls } from './batched-calls.ts'
+import {
+  type CallContext,
+  type CallerCredential,
+  type CoreAddress,
+  createCallContext,
+  lazyGroups,
+  rethrow,
+} from './call-context.ts'
 
 const maxAnswerBytes = 16 * 1024 * 1024
 
@@ -52,8 +58,8 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const devices = createClient(DeviceService, transport)
   const grants = createClient(GrantService, transport)
 
-  // Batches small enough, and several under way, so that core signs one while another comes and goes.
-  const mintUserToken = joinCalls<
+  // Three small batches at a time, so that core signs one while another is on its way.
+  const mintUserToken = batchCalls<
     MessageInitShape<typeof MintUserTokenRequestSchema>,
     MintUserTokenResponse
   >(
@@ -63,16 +69,16 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
         await tokens.mintUserTokens({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)
       ).answers
     },
-    { batchMax: 128, lanes: 3, waitMs: deadlineMs },
+    { batchMax: 128, concurrency: 3, waitMs: deadlineMs },
   )
 
   const groups = {
     /** Whether core has already seen this caller's credential. */
-    wasAsked: (own: Asking) => () => own.asked,
-    checkCaller: ({ call }: Asking) => call(callers.checkCaller),
-    apps: ({ call }: Asking) => ({ find: call(apps.findApp) }),
-    origins: ({ call }: Asking) => ({ check: call(management.checkOrigin) }),
-    management: ({ call }: Asking) => ({
+    hasCalled: (context: CallContext) => () => context.hasCalled,
+    checkCaller: ({ call }: CallContext) => call(callers.checkCaller),
+    apps: ({ call }: CallContext) => ({ find: call(apps.findApp) }),
+    origins: ({ call }: CallContext) => ({ check: call(management.checkOrigin) }),
+    management: ({ call }: CallContext) => ({
       createApp: call(management.createOwnApp),
       listApps: call(management.listOwnApps),
       getApp: call(management.getApp),
@@ -88,7 +94,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       listAudit: call(management.listAuditEntries),
       getRouting: call(management.getRouting),
     }),
-    catalog: ({ call }: Asking) => ({
+    catalog: ({ call }: CallContext) => ({
       getManifest: call(catalog.getManifest),
       putManifest: call(catalog.putManifest),
       listProfiles: call(catalog.listProfiles),
@@ -97,54 +103,54 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       updateProfile: call(catalog.updateProfile),
       deleteProfile: call(catalog.deleteProfile),
     }),
-    appKeys: ({ call }: Asking) => ({
+    appKeys: ({ call }: CallContext) => ({
       create: call(keys.createAppKey),
       list: call(keys.listAppKeys),
       revoke: call(keys.revokeAppKey),
       validate: call(keys.validateKey),
     }),
-    users: ({ call }: Asking) => ({
+    users: ({ call }: CallContext) => ({
       upsert: call(users.upsertUser),
       update: call(users.updateUser),
       deactivate: call(users.deactivateUser),
       list: call(users.listUsers),
     }),
-    keys: ({ call }: Asking) => ({
+    keys: ({ call }: CallContext) => ({
       create: call(keys.createKey),
       list: call(keys.listKeys),
       revoke: call(keys.revokeKey),
     }),
-    tokens: ({ call, joined }: Asking) => ({
+    tokens: ({ call, batched }: CallContext) => ({
       issueMachineToken: call(tokens.issueMachineToken),
-      mintUserToken: joined(mintUserToken),
+      mintUserToken: batched(mintUserToken),
       exchangeApiKey: call(tokens.exchangeApiKey),
       jwks: call(tokens.getJwks),
     }),
-    allowances: ({ call }: Asking) => ({
+    allowances: ({ call }: CallContext) => ({
       read: call(allowances.getAllowance),
       grant: call(allowances.createGrant),
       balance: call(allowances.getBalance),
       ownBalance: call(allowances.getOwnBalance),
     }),
-    accounts: ({ call }: Asking) => ({
+    accounts: ({ call }: CallContext) => ({
       logIn: call(accounts.logIn),
       logInWithIdentity: call(accounts.logInWithIdentity),
       logOut: call(accounts.logOut),
       session: call(accounts.getSession),
       resetPassword: call(accounts.resetPassword),
     }),
-    authorization: ({ call }: Asking) => ({
+    authorization: ({ call }: CallContext) => ({
       check: call(authorization.checkAuthorization),
       grant: call(authorization.grantAuthorization),
       checkLogout: call(authorization.checkLogout),
       initiateLogin: call(authorization.getInitiateLogin),
     }),
-    devices: ({ call }: Asking) => ({
+    devices: ({ call }: CallContext) => ({
       start: call(devices.startDevice),
       get: call(devices.getDevice),
       decide: call(devices.decideDevice),
     }),
-    grants: ({ call }: Asking) => ({
+    grants: ({ call }: CallContext) => ({
       exchange: call(grants.exchangeToken),
       mintSigner: call(grants.mintSignerToken),
       redeemDevice: call(grants.redeemDeviceCode),
@@ -157,21 +163,22 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       sessions: call(grants.listSignerSessions),
       revokeSession: call(grants.revokeSignerSession),
     }),
-    losses: ({ call }: Asking) => ({ list: call(losses.listLoss) }),
-    usage: ({ call, follow }: Asking) => ({
+    losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
+    usage: ({ call, stream }: CallContext) => ({
       query: call(usage.queryUsage),
       queryOwn: call(usage.queryOwnUsage),
       requests: call(usage.listUsageRequests),
       ownRequests: call(usage.listOwnUsageRequests),
       sessions: call(usage.listUsageSessions),
       ownSessions: call(usage.listOwnUsageSessions),
-      follow: follow(usage.streamUsage),
-      followOwn: follow(usage.streamOwnUsage),
+      follow: stream(usage.streamUsage),
+      followOwn: stream(usage.streamOwnUsage),
     }),
   }
 
-  const callsOf = lazily(groups)
-  const callsFor = (who: OnBehalfOf) => callsOf(createAsking(who, { token, deadlineMs }))
+  const callsOf = lazyGroups(groups)
+  const callsFor = (credential: CallerCredential) =>
+    callsOf(createCallContext(credential, { token, deadlineMs }))
 
   return { callsFor, close: () => sessionManager.abort() }
 }
@@ -179,8 +186,8 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
 export type Core = ReturnType<typeof connectCore>
 export type CoreCalls = ReturnType<Core['callsFor']>
 
-/** What a message must contain by contract; its absence is core's bug. */
-export function present<T>(value: T | undefined, name: string): T {
+/** A field that core always sets. INTERNAL when it is absent, because that is a bug of core. */
+export function requireField<T>(value: T | undefined, name: string): T {
   if (value === undefined) throw new DomainError('INTERNAL', `core's answer lacks ${name}`)
   return value
 }

@@ -1,11 +1,14 @@
 import { DomainError } from '../../proto/errors.ts'
 
-/** The most that a request body may have. */
+/** The size limit of a request body. */
 export const maxBodyBytes = 1_048_576
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** A JSON object. REQUEST_INVALID for all else; no body is the empty object. */
+/**
+ * The JSON object in a body; an absent body is the empty object. REQUEST_INVALID for any other JSON,
+ * MEDIA_TYPE_UNSUPPORTED for another Content-Type.
+ */
 export function parseJson(bytes: Buffer, contentType: string | undefined): object {
   if (bytes.length === 0) return {}
   if (contentType !== undefined && mediaType(contentType) !== 'application/json') {
@@ -20,11 +23,11 @@ export function parseJson(bytes: Buffer, contentType: string | undefined): objec
 
 export interface FormOptions {
   readonly contentType: string | undefined
-  /** Fields that may come several times; they are always lists. */
+  /** Fields that may be repeated; their values are always lists. */
   readonly repeatable?: readonly string[] | undefined
 }
 
-/** The fields of a form; each at most once (RFC 6749 section 3.2), blank ones count as absent (3.1). */
+/** The fields of a form. Each may be there once (RFC 6749 section 3.2); blank ones count as absent (section 3.1). */
 export function parseForm(
   bytes: Buffer,
   { contentType, repeatable = [] }: FormOptions,
@@ -48,7 +51,7 @@ export function parseForm(
   ])
 }
 
-/** `text` itself. REQUEST_INVALID when no database or wire could carry it: a NUL or half a surrogate pair. */
+/** Returns `text`. REQUEST_INVALID when PostgreSQL or UTF-8 cannot carry it: a NUL or half a surrogate pair. */
 export function usable(text: string, name: string): string {
   if (text.isWellFormed() && !text.includes('\0')) return text
   throw new DomainError(
@@ -57,7 +60,7 @@ export function usable(text: string, name: string): string {
   )
 }
 
-/** A name that the caller chose, short and printable. */
+/** A name that the caller chose, cut and made printable for an error message. */
 export const quoted = (name: string): string =>
   name
     .toWellFormed()
@@ -76,13 +79,13 @@ function readJson(bytes: Buffer): unknown {
       typeof value === 'string' ? usable(value, name) : value,
     )
   } catch (error) {
-    // A document nested too deep to walk ends here too, as a RangeError.
+    // A document that is nested too deeply also ends here, as a RangeError.
     if (error instanceof DomainError) throw error
     throw new DomainError('REQUEST_INVALID', 'the body is not valid JSON', { cause: error })
   }
 }
 
-/** A string member of something that has no type yet. */
+/** A string member of a value whose type is not known; undefined when there is none. */
 export function textMember(value: unknown, name: string): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const member: unknown = Object.getOwnPropertyDescriptor(value, name)?.value

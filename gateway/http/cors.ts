@@ -5,14 +5,14 @@ import type { Core } from '../core/client.ts'
 export interface CorsDeps {
   readonly core: Core
   readonly publicUrl: string
-  /** Origins that may call what belongs to no app. */
+  /** Origins that may call routes that belong to no app. */
   readonly origins: readonly string[]
 }
 
 const methods = 'GET, POST, PUT, PATCH, DELETE, OPTIONS'
 const requestHeaders =
   'Authorization, Content-Type, Accept, Idempotency-Key, If-None-Match, Last-Event-ID, X-Correlation-Id'
-const exposed =
+const exposedHeaders =
   'X-Correlation-Id, ETag, Retry-After, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, WWW-Authenticate'
 const maxAgeSeconds = '86400'
 const rememberMs = 60_000
@@ -22,20 +22,21 @@ const appPath = /^\/api\/v1\/(?:builder\/)?apps\/(?<clientId>[^/?]+)/
 const oidcPath = /^\/(?:api\/v1\/oidc|\.well-known)\//
 
 /**
- * Who may read our answers in a browser (identity facts 11.3): on an app's routes the origins that it named, on OIDC
- * routes those of any app, elsewhere the deployment's. Cookies never come along: no credentials are allowed.
+ * Decides which origins may read our answers in a browser (docs/identity.md): on an app's routes those that the app
+ * registered, on OIDC routes those of any app, elsewhere the deployment's. Credentials are never allowed, so a browser
+ * sends no cookie.
  */
 export function createCors({ core, publicUrl, origins }: CorsDeps) {
   const ownOrigin = new URL(publicUrl).origin
   const remembered = new LRUCache<string, { allowed: boolean }>({ max: 10_000, ttl: rememberMs })
 
-  /** Writes the headers; true when the request was a preflight and has been answered. */
+  /** Writes the headers. True when the request was a preflight, which is answered with them. */
   async function answer(request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
     void reply.header('vary', 'Origin')
     const { origin } = request.headers
     if (origin === undefined) return false
-    const asked = request.headers['access-control-request-method'] !== undefined
-    const preflight = request.method === 'OPTIONS' && asked
+    const namesMethod = request.headers['access-control-request-method'] !== undefined
+    const preflight = request.method === 'OPTIONS' && namesMethod
     if (await isAllowed(request, origin)) allow(reply, { origin, preflight })
     if (preflight) void reply.code(204).send()
     return preflight
@@ -52,17 +53,17 @@ export function createCors({ core, publicUrl, origins }: CorsDeps) {
 
   async function mayCall(
     { correlationId }: FastifyRequest,
-    asked: { origin: string; clientId: string | undefined },
+    call: { origin: string; clientId: string | undefined },
   ) {
-    const key = `${asked.clientId ?? '*'} ${asked.origin}`
+    const key = `${call.clientId ?? '*'} ${call.origin}`
     const known = remembered.get(key)
     if (known) return known.allowed
     try {
-      const { allowed } = await core.callsFor({ correlationId }).origins.check(asked)
+      const { allowed } = await core.callsFor({ correlationId }).origins.check(call)
       remembered.set(key, { allowed })
       return allowed
     } catch {
-      // Core is away, and says so itself to the request that this is about.
+      // Core does not answer, and the request itself will be refused for it.
       return false
     }
   }
@@ -81,7 +82,7 @@ function allow(
   { origin, preflight }: { origin: string; preflight: boolean },
 ): void {
   void reply.header('access-control-allow-origin', origin)
-  if (!preflight) return void reply.header('access-control-expose-headers', exposed)
+  if (!preflight) return void reply.header('access-control-expose-headers', exposedHeaders)
   void reply.headers({
     'access-control-allow-methods': methods,
     'access-control-allow-headers': requestHeaders,

@@ -1,67 +1,34 @@
+import cookie from '@fastify/cookie'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import fastify, {
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type RawReplyDefaultExpression,
-  type RawRequestDefaultExpression,
-  type RawServerDefault,
-} from 'fastify'
-import { DomainError, type Reason, reasons } from '../../proto/errors.ts'
-import { isFormType, maxBodyBytes, parseForm, parseJson, textMember, usable } from './body.ts'
-import type { OnBehalfOf } from '../core/call-context.ts'
-import type { Core, CoreCalls } from '../core/client.ts'
-import type { Cors } from './cors.ts'
-import { isBearer, readAuthorization } from '../auth/credentials.ts'
-import { correlationIdOf, securityHeaders } from './headers.ts'
+import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
+import { DomainError, reasons } from '../../proto/errors.ts'
+import { readCredential, refusalOfCaller } from '../auth/admission.ts'
+import type { Core } from '../core/client.ts'
 import { type Limits, limitHooks } from '../limits/limiter.ts'
+import type { App } from './app.ts'
+import { isFormType, maxBodyBytes, parseForm, parseJson, usable } from './body.ts'
+import type { Cors } from './cors.ts'
+import { sendError } from './errors.ts'
+import { correlationIdOf, securityHeaders } from './headers.ts'
 import { malformedRequests } from './malformed.ts'
 import { allowedMethods } from './methods.ts'
-import { type Observe, observeReplies } from './metrics.ts'
-import { sendError, toRefusal } from './errors.ts'
-import { type Guard, takesSession } from './route.ts'
-import { UsageLoss } from '../platform-api/usage/loss-schemas.ts'
-import { managementSchemas } from '../platform-api/apps/schemas.ts'
-import { shared } from '../platform-api/schemas.ts'
+import { type HttpMetrics, observeReplies } from './metrics.ts'
+import { toRefusal } from './refusal.ts'
+import { OAuthError, Problem, addSchemas } from './schemas.ts'
 import { serializers } from './serializers.ts'
-import { requireSameOrigin, sessionOf } from '../auth/session.ts'
-import { usageSchemas } from '../platform-api/usage/schemas.ts'
-
-export type App = FastifyInstance<
-  RawServerDefault,
-  RawRequestDefaultExpression,
-  RawReplyDefaultExpression,
-  FastifyBaseLogger,
-  TypeBoxTypeProvider
->
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    correlationId: string
-    /** Whose calls `core` makes; known once the request is admitted. */
-    onBehalfOf: OnBehalfOf
-    /** What `core` is once it was needed. */
-    calls: CoreCalls | undefined
-    /** The calls to core with this request's credential and correlation id. */
-    readonly core: CoreCalls
-    /** Why the request was refused, for the log. */
-    reason: string | undefined
-  }
-}
 
 export interface ListenerDeps {
   readonly core: Core
   readonly publicUrl: string
-  readonly observe: Observe
-  /** Absent where there is nothing to read for browsers. */
+  readonly httpMetrics: HttpMetrics
+  /** Absent where there is nothing for browsers to read. */
   readonly cors?: Cors | undefined
   /** Absent when rate limits are off. */
   readonly limits?: Limits | undefined
 }
 
 const maxConnections = 10_000
-// What was sent is judged as it was sent.
+// Values are checked as the caller wrote them: not converted, completed or cut.
 const validatorOptions = {
   coerceTypes: false,
   removeAdditional: false,
@@ -69,20 +36,35 @@ const validatorOptions = {
   verbose: true,
 } as const
 
-/**
- * One public listener without routes: what every request meets on its way in and out. Refusals come
- * in the order of decision 13, because core is asked about the caller before any other is answered.
- */
+/** One public listener without routes: all that happens to every request before and after its handler. */
 export function createListener(deps: ListenerDeps): App {
+  const app = createApp(deps)
+  addSchemas(app, [Problem, OAuthError])
+  // The parser of cookies alone: pages write theirs themselves, and other routes need not pay for a hook.
+  void app.register(cookie, { hook: false })
+  decorateRequests(app, deps.core)
+  addRequestHooks(app, deps)
+  if (deps.limits) limitHooks(app, deps.limits)
+  observeReplies(app, deps.httpMetrics)
+  app.setErrorHandler<Error>(async (thrown, request, reply) => {
+    const refusal = toRefusal(thrown, request.routeOptions.config.rules)
+    const error = (await refusalOfCaller(request, refusal)) ?? refusal
+    if (reasons[error.reason].http >= 500) deps.httpMetrics.failed(request, error)
+    return sendError(request, reply, { error, publicUrl: deps.publicUrl })
+  })
+  return app
+}
+
+function createApp(deps: ListenerDeps): App {
   const app: App = fastify({
     bodyLimit: maxBodyBytes,
-    // What a path segment may have is core's to say; the request line itself is bounded by node.
+    // Core decides how long an id may be; node bounds the request line itself.
     routerOptions: { maxParamLength: 16_384 },
     requestTimeout: 30_000,
-    // The signer keeps idle connections for 90 s; a shorter life would let it write into a dying one.
+    // The signer keeps idle connections for 90 s. If we closed them sooner, it could write into a dying one.
     keepAliveTimeout: 120_000,
     forceCloseConnections: 'idle',
-    // What arrives on an open connection while we drain is still answered.
+    // A request that arrives on an open connection during the shutdown is still answered.
     return503OnClosing: false,
     ajv: { customOptions: validatorOptions },
     schemaController: { compilersFactory: { buildSerializer: serializers } },
@@ -90,29 +72,33 @@ export function createListener(deps: ListenerDeps): App {
   }).withTypeProvider<TypeBoxTypeProvider>()
   app.server.headersTimeout = 20_000
   app.server.maxConnections = maxConnections
+  return app
+}
 
-  for (const schema of [...shared, UsageLoss, ...managementSchemas, ...usageSchemas])
-    app.addSchema(schema)
+function decorateRequests(app: App, core: Core): void {
   app.decorateRequest('correlationId', '')
   app.decorateRequest('reason', undefined)
-  app.decorateRequest('onBehalfOf')
+  app.decorateRequest('credential')
   app.decorateRequest('calls', undefined)
   app.decorateRequest('core', {
     getter() {
-      return (this.calls ??= deps.core.callsFor(this.onBehalfOf))
+      return (this.calls ??= core.callsFor(this.credential))
     },
   })
-  const allowed = allowedMethods(app)
+}
 
+/** Refusals come in the order of decision 13: address, limits, credential, then the request itself. */
+function addRequestHooks(app: App, deps: ListenerDeps): void {
+  const allowed = allowedMethods(app)
   app.addHook('onRequest', async (request, reply) => {
     request.correlationId = correlationIdOf(request.raw)
-    request.onBehalfOf = { correlationId: request.correlationId }
+    request.credential = { correlationId: request.correlationId }
     void reply.headers(securityHeaders).header('x-correlation-id', request.correlationId)
     if (request.routeOptions.config.rules?.wire === 'oauth') void reply.header('pragma', 'no-cache')
     if (await deps.cors?.answer(request, reply)) return reply
     if (request.is404) throw unknownRoute(request, reply, allowed(request.raw.url))
     await deps.limits?.admitAddress(request, reply)
-    await admit(request, deps)
+    await readCredential(request, deps)
   })
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_, bytes, done) => done(null, bytes))
@@ -120,15 +106,6 @@ export function createListener(deps: ListenerDeps): App {
     for (const part of [request.params, request.query]) checkTexts(part)
     if (request.routeOptions.schema?.body) request.body = parseBody(request)
   })
-  if (deps.limits) limitHooks(app, deps.limits)
-  observeReplies(app, deps.observe)
-  app.setErrorHandler<Error>(async (thrown, request, reply) => {
-    const refusal = toRefusal(thrown, request.routeOptions.config.rules)
-    const error = (await refusalOfCaller(request, refusal)) ?? refusal
-    if (reasons[error.reason].http >= 500) deps.observe.failed(request, error)
-    return sendError(request, reply, { error, publicUrl: deps.publicUrl })
-  })
-  return app
 }
 
 function unknownRoute(
@@ -144,59 +121,6 @@ function unknownRoute(
     `${request.method} is not possible here; use ${allow}`,
   )
 }
-
-async function admit(request: FastifyRequest, { core, publicUrl }: ListenerDeps): Promise<void> {
-  const guard = request.routeOptions.config.rules?.guard
-  if (guard === undefined || guard.kind === 'none') return
-  const { correlationId } = request
-  const authorization = readAuthorization(request.raw.rawHeaders)
-  if (takesSession(guard.kind) && (guard.kind !== 'm2m_or_member' || authorization === undefined)) {
-    const session = sessionOf(request, publicUrl)
-    request.onBehalfOf = { session, correlationId }
-    return session === undefined ? undefined : requireOwnPage(request, { core, publicUrl, session })
-  }
-  request.onBehalfOf = { authorization, correlationId }
-  if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
-    throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
-  }
-}
-
-/** A cookie alone changes nothing: the request must also come from our own pages. */
-async function requireOwnPage(
-  request: FastifyRequest,
-  { core, publicUrl, session }: { core: Core; publicUrl: string; session: string },
-): Promise<void> {
-  if (request.method === 'GET' || request.method === 'HEAD') return
-  const calls = core.callsFor({ correlationId: request.correlationId })
-  const found = await calls.accounts.session({ sessionToken: session })
-  requireSameOrigin(request, { publicUrl, csrfToken: found.session?.csrfToken ?? '' })
-}
-
-/**
- * The refusal that comes before `refusal`: core's judgement of the caller, unless it was already asked, the
- * credential itself was refused, a limit is reached, or the fault is ours.
- */
-async function refusalOfCaller(
-  request: FastifyRequest,
-  { reason }: DomainError,
-): Promise<DomainError | null> {
-  const { guard, metered } = request.routeOptions.config.rules ?? {}
-  const judged = judgedAlready.has(reason) || request.core.wasAsked()
-  if (guard === undefined || judged || !isJudgedAlone(guard)) return null
-  const clientId = textMember(request.params, 'clientId')
-  try {
-    await request.core.checkCaller({ kind: guard.kind, clientId, scope: guard.scope, metered })
-    return null
-  } catch (error) {
-    return error instanceof DomainError ? error : null
-  }
-}
-
-// A limit is there to spare core, and comes before the credential is read.
-const judgedAlready = new Set<Reason>(['CREDENTIAL_INVALID', 'INTERNAL', 'RATE_LIMITED'])
-
-const isJudgedAlone = ({ kind }: Guard): boolean =>
-  kind !== 'key' && kind !== 'client' && kind !== 'secret' && kind !== 'none'
 
 function parseBody(request: FastifyRequest): object {
   const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0)

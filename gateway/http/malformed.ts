@@ -3,17 +3,23 @@ import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import { correlationIdOf, securityHeaders } from './headers.ts'
-import type { Observe } from './metrics.ts'
 import { renderError } from './errors.ts'
+import { correlationIdOf, securityHeaders } from './headers.ts'
+import type { HttpMetrics } from './metrics.ts'
 
 const parserStatus: Readonly<Record<string, number>> = {
   HPE_HEADER_OVERFLOW: 431,
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 }
 
-/** Answers for requests that never reach a route: a path that does not decode, bytes that are not HTTP. */
-export function malformedRequests({ publicUrl, observe }: { publicUrl: string; observe: Observe }) {
+/** Answers requests that never reach a route: a path that does not decode, bytes that are not HTTP. */
+export function malformedRequests({
+  publicUrl,
+  httpMetrics,
+}: {
+  readonly publicUrl: string
+  readonly httpMetrics: HttpMetrics
+}) {
   const badRequest = (correlationId: string, detail: string) => {
     const error = new DomainError('REQUEST_INVALID', detail)
     const { status, type, body } = renderError({ error, wire: 'problem', correlationId, publicUrl })
@@ -35,12 +41,12 @@ export function malformedRequests({ publicUrl, observe }: { publicUrl: string; o
     )
     reply.hijack()
     reply.raw.writeHead(status, headers).end(text)
-    observe.malformed(methodOf(request.raw), correlationId)
+    httpMetrics.malformed(methodOf(request.raw), correlationId)
   }
 
   function clientErrorHandler(error: Error & { code?: string }, socket: Socket): void {
     const gone = error.code === 'ECONNRESET' || !socket.writable
-    // In the middle of an answer nothing can be said any more.
+    // An answer that has begun cannot become another one.
     if (gone || socket.bytesWritten > 0) return void socket.destroy()
     const { headers, text } = badRequest(randomUUID(), 'the request is not valid HTTP')
     const status = parserStatus[error.code ?? ''] ?? 400

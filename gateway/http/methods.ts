@@ -1,6 +1,6 @@
-import type { App } from './listener.ts'
+import type { App } from './app.ts'
 
-/** Remembers the routes added from now on; gives the methods that a path knows, none when unknown. */
+/** Remembers the routes that are added from now on. Returns the methods of a path; none when the path is unknown. */
 export function allowedMethods(app: App): (url: string | undefined) => string[] {
   const known = new Map<string, { readonly path: RegExp; readonly methods: Set<string> }>()
   app.addHook('onRoute', ({ url, method }) => {
@@ -10,8 +10,8 @@ export function allowedMethods(app: App): (url: string | undefined) => string[] 
   })
   return (url) => {
     const path = url?.split('?')[0] ?? ''
-    const found = [...known.values()].find((entry) => entry.path.test(path))
-    return [...(found?.methods ?? [])].sort()
+    const entry = [...known.values()].find(({ path: pattern }) => pattern.test(path))
+    return [...(entry?.methods ?? [])].sort()
   }
 }
 

@@ -4,12 +4,12 @@ import type { Log } from '../../core/lib/log.ts'
 import type { Metrics } from '../../core/lib/metrics.ts'
 import type { DomainError } from '../../proto/errors.ts'
 import { textMember } from './body.ts'
-import type { App } from './listener.ts'
+import type { App } from './app.ts'
 
-/** One log line and one measurement for each request; route templates only, nothing a person typed. */
-export function createObserve(log: Log, metrics: Metrics) {
+/** One log line and one measurement for each request. Both name the route's template, never the path. */
+export function createHttpMetrics(log: Log, metrics: Metrics) {
   const seconds = new Histogram({
-    name: 'gateway_http_seconds',
+    name: 'tollgate_gateway_http_duration_seconds',
     help: 'Time to answer an HTTP request',
     labelNames: ['route', 'method', 'status'],
     registers: [metrics],
@@ -21,9 +21,10 @@ export function createObserve(log: Log, metrics: Metrics) {
     const route = routeOptions.url ?? 'unknown'
     seconds.observe({ route, method, status }, ms / 1000)
     const clientId = textMember(params, 'clientId')
-    const named = clientId !== undefined && /^app_[0-9a-f]{24}$/.test(clientId) ? { clientId } : {}
+    const appLabel =
+      clientId !== undefined && /^app_[0-9a-f]{24}$/.test(clientId) ? { clientId } : {}
     const tenths = Math.round(ms * 10) / 10
-    log.info({ route, method, status, reason, ms: tenths, ...named, correlationId }, 'request')
+    log.info({ route, method, status, reason, ms: tenths, ...appLabel, correlationId }, 'request')
   }
 
   function malformed(method: string, correlationId: string): void {
@@ -37,7 +38,7 @@ export function createObserve(log: Log, metrics: Metrics) {
   function failed({ correlationId, routeOptions }: FastifyRequest, error: DomainError): void {
     const where = { route: routeOptions.url, correlationId }
     const cause = error.cause instanceof Error ? error.cause : error
-    // A bug is told whole; an outage, which comes with every request, in a line.
+    // A bug is logged with its stack; an outage, which fails every request, in a line.
     if (error.reason === 'INTERNAL') log.error({ ...where, err: cause }, 'request failed')
     else
       log.warn(
@@ -49,10 +50,11 @@ export function createObserve(log: Log, metrics: Metrics) {
   return { answered, malformed, failed }
 }
 
-export type Observe = ReturnType<typeof createObserve>
+export type HttpMetrics = ReturnType<typeof createHttpMetrics>
 
-export function observeReplies(app: App, observe: Observe): void {
+/** Measures and logs every reply of the listener. */
+export function observeReplies(app: App, httpMetrics: HttpMetrics): void {
   app.addHook('onResponse', async (request, reply) =>
-    observe.answered(request, { status: reply.raw.statusCode, ms: reply.elapsedTime }),
+    httpMetrics.answered(request, { status: reply.raw.statusCode, ms: reply.elapsedTime }),
   )
 }

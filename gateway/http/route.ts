@@ -1,13 +1,12 @@
 import type { TSchema } from 'typebox'
 import { type Reason, reasons } from '../../proto/errors.ts'
 import type { LimitKind } from '../limits/limiter.ts'
-import { IdempotencyHeader } from '../platform-api/request-schemas.ts'
-import { OAuthError, Problem, ref } from '../platform-api/schemas.ts'
+import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
 
 /**
- * Who may call a route. Most kinds are judged by core; `key` needs a Bearer key and `client` client
- * credentials, which core judges as it acts; `none` is public. `session` and the member kinds take the
- * dashboard's cookie; `m2m_or_member` takes it when there is no Authorization.
+ * Who may call a route. Core checks most kinds; `key` needs a Bearer key and `client` client credentials, which core
+ * checks when it acts on them; `secret` is a secret of the deployment, which the route checks; `none` is public.
+ * `session` and the member kinds take the dashboard's cookie; `m2m_or_member` takes it when there is no Authorization.
  */
 export type GuardKind =
   | 'm2m'
@@ -36,23 +35,23 @@ export interface RouteRules {
   readonly wire?: Wire
   /** The body's kind; JSON when absent. `either` goes by its Content-Type. */
   readonly body?: 'json' | 'form' | 'either'
-  /** Form fields that may come several times. */
+  /** Form fields that may be repeated. */
   readonly repeatable?: readonly string[]
-  /** Body fields whose refusal is AMOUNT_INVALID. */
+  /** Body fields that hold an amount: a wrong one is AMOUNT_INVALID. */
   readonly amounts?: readonly string[]
-  /** The route that took this one's place. */
+  /** The route that replaces this one. */
   readonly successor?: string
-  /** On its way out, without a successor to link to. */
+  /** Deprecated without a successor to link to. */
   readonly deprecated?: boolean
-  /** Which rate limit the route is under (decision 24); none when absent. */
+  /** The rate limit of the route (decision 24); none when absent. */
   readonly limit?: LimitKind
-  /** What it refuses besides what its guard and schema make possible. */
+  /** Reasons of refusals besides those that the guard and the schema imply. */
   readonly refuses?: readonly Reason[]
-  /** Its handler reads the request and writes every answer but 500 itself. */
-  readonly apart?: boolean
-  /** Needs metering, which may not be configured: 503 before what is wrong with the request. */
+  /** The handler works on node's request and response: nothing of this listener but the 500 applies. */
+  readonly unmanaged?: boolean
+  /** Needs metering. Where none is configured, 503 comes before any complaint about the request. */
   readonly metered?: boolean
-  /** Removed: its one answer is 410. */
+  /** The route was removed: its one answer is 410. */
   readonly gone?: boolean
 }
 
@@ -73,8 +72,8 @@ export interface RouteSchema {
 }
 
 /**
- * The options of a route: its rules for the listener's hooks, and its schema completed with every
- * refusal that those rules make possible, so that what is documented is what is done.
+ * The options of a route for Fastify: its rules, which the listener's hooks read, and its schema, completed with every
+ * refusal that the rules make possible, so that the document cannot differ from the behaviour.
  */
 export function route<const S extends RouteSchema>(rules: RouteRules, schema: S) {
   const { guard, wire = 'problem', body = 'json' } = rules
@@ -85,12 +84,12 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
       ...(guard.kind in security ? { security: security[guard.kind] } : {}),
       ...(rules.successor === undefined && !rules.deprecated ? {} : { deprecated: true }),
       ...(schema.body && body !== 'json' ? { consumes: bodyTypes[body] } : {}),
-      response: { ...refusalSchemas(refusals(rules, schema), wire), ...schema.response },
+      response: { ...refusalSchemas(refusalReasons(rules, schema), wire), ...schema.response },
     },
   }
 }
 
-/** Kinds that a session cookie can satisfy. */
+/** Whether a session cookie can satisfy the guard. */
 export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)
 
 const sessionKinds = new Set<GuardKind>([
@@ -120,31 +119,47 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
-function refusals(rules: RouteRules, schema: RouteSchema): Reason[] {
-  const { guard, wire, body, amounts, limit, gone, apart, refuses = [] } = rules
-  if (gone) return ['ROUTE_GONE']
-  if (apart) return ['INTERNAL']
-  const found: Reason[] = ['INTERNAL', 'UNAVAILABLE', ...refuses]
-  if (limit) found.push('RATE_LIMITED')
-  if (schema.params || schema.querystring || schema.body || guard.kind !== 'none')
-    found.push('REQUEST_INVALID')
-  if (schema.params) found.push('NOT_FOUND')
-  if (schema.body) found.push('BODY_TOO_LARGE')
-  if (schema.body && body !== 'form') found.push('MEDIA_TYPE_UNSUPPORTED')
-  if (schema.headers === IdempotencyHeader) found.push('IDEMPOTENCY_CONFLICT')
-  if (amounts) found.push('AMOUNT_INVALID')
-  if (guard.kind !== 'none') found.push(wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID')
-  // 403 is SCOPE_MISSING and EDIT_FORBIDDEN alike.
-  if (guard.kind !== 'none' && guard.kind !== 'client') found.push('SCOPE_MISSING', 'NOT_FOUND')
-  return found
+function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
+  if (rules.gone) return ['ROUTE_GONE']
+  if (rules.unmanaged) return ['INTERNAL']
+  return [
+    'INTERNAL',
+    'UNAVAILABLE',
+    ...(rules.refuses ?? []),
+    ...(rules.limit ? (['RATE_LIMITED'] as const) : []),
+    ...requestReasons(rules, schema),
+    ...guardReasons(rules),
+  ]
 }
 
-function refusalSchemas(found: readonly Reason[], wire: Wire) {
+/** What can be wrong with the parts of the request. */
+function requestReasons({ guard, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
+  const reasons: Reason[] = []
+  if (schema.params || schema.querystring || schema.body || guard.kind !== 'none')
+    reasons.push('REQUEST_INVALID')
+  if (schema.params) reasons.push('NOT_FOUND')
+  if (schema.body) reasons.push('BODY_TOO_LARGE')
+  if (schema.body && body !== 'form') reasons.push('MEDIA_TYPE_UNSUPPORTED')
+  if (schema.headers === IdempotencyHeader) reasons.push('IDEMPOTENCY_CONFLICT')
+  if (amounts) reasons.push('AMOUNT_INVALID')
+  return reasons
+}
+
+/** What can be wrong with the caller. SCOPE_MISSING stands for EDIT_FORBIDDEN as well: both are 403. */
+function guardReasons({ guard, wire }: RouteRules): Reason[] {
+  if (guard.kind === 'none') return []
+  const unauthenticated = wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID'
+  return guard.kind === 'client'
+    ? [unauthenticated]
+    : [unauthenticated, 'SCOPE_MISSING', 'NOT_FOUND']
+}
+
+function refusalSchemas(refusals: readonly Reason[], wire: Wire) {
   const content =
     wire === 'oauth'
       ? { 'application/json': { schema: ref(OAuthError) } }
       : { 'application/problem+json': { schema: ref(Problem) } }
-  const rows = found.map((reason) => reasons[reason])
+  const rows = refusals.map((reason) => reasons[reason])
   return {
     ...Object.fromEntries(rows.map(({ http, title }) => [http, { description: title, content }])),
     default: { description: 'Another refusal', content },

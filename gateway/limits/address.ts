@@ -1,7 +1,7 @@
 import { isIP, isIPv4 } from 'node:net'
 
-/** What is read of a request here. */
-export interface FromSomewhere {
+/** The parts of a request that an address is read from. */
+export interface AddressedRequest {
   readonly raw: {
     readonly socket: { readonly remoteAddress?: string | undefined }
     readonly headers: Readonly<Record<string, string | string[] | undefined>>
@@ -9,22 +9,22 @@ export interface FromSomewhere {
 }
 
 /**
- * Whose request it is, as far as limits go. With n trusted proxies it is the n-th address from the right in
- * X-Forwarded-For: each of them appended whom it was asked by. What stands further left the client may have made up.
+ * The address that limits count a request for. With n trusted proxies it is the n-th from the right in X-Forwarded-For,
+ * because each proxy appends the address that called it; anything further left may be an invention of the client.
  */
-export function addressOf({ raw }: FromSomewhere, trustedProxyHops: number): string {
+export function addressOf({ raw }: AddressedRequest, trustedProxyHops: number): string {
   const socket = raw.socket.remoteAddress ?? 'unknown'
   if (trustedProxyHops === 0) return networkOf(socket)
   const header = [raw.headers['x-forwarded-for'] ?? []].flat().join(',')
-  const told = header
+  const hops = header
     .split(',')
     .map((part) => part.trim())
     .filter(Boolean)
-  const found = told.at(-trustedProxyHops) ?? told[0]
-  return networkOf(found !== undefined && isIP(found) !== 0 ? found : socket)
+  const client = hops.at(-trustedProxyHops) ?? hops[0]
+  return networkOf(client !== undefined && isIP(client) !== 0 ? client : socket)
 }
 
-/** An IPv4 address, or the /64 of an IPv6 address: one subscriber has all of it. */
+/** An IPv4 address, or the /64 of an IPv6 address, because one subscriber has all of it. */
 export function networkOf(address: string): string {
   const mapped = /^::ffff:(?<v4>[\d.]+)$/i.exec(address)?.groups?.['v4'] ?? address
   if (isIPv4(mapped) || isIP(mapped) === 0) return mapped

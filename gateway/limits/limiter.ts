@@ -1,23 +1,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
-import { addressOf } from './address.ts'
-import { textMember } from '../http/body.ts'
-import type { Counters } from './counters.ts'
 import { parseBasic } from '../auth/credentials.ts'
-import type { App } from '../http/listener.ts'
+import type { App } from '../http/app.ts'
+import { textMember } from '../http/body.ts'
+import { addressOf } from './address.ts'
+import type { LimitSettings } from './config.ts'
+import type { Counters } from './counters.ts'
 
-/** What a limited route does; each has counters of its own. */
+/** Kinds of limited routes; each has counters of its own. */
 export type LimitKind = 'token' | 'device' | 'exchange' | 'validate' | 'login'
-
-/** How many in a minute. */
-export interface LimitSettings {
-  readonly perAddress: number
-  readonly perClient: number
-  readonly loginPerAddress: number
-  readonly failuresPerAddress: number
-  readonly failuresPerClient: number
-}
 
 export interface LimitsDeps {
   readonly settings: LimitSettings
@@ -31,8 +23,9 @@ interface Bucket {
 }
 
 /**
- * Rate limits of routes that say so (decision 24). What counts against a client is only what it was let in for, and
- * its failures count for the address that made them: whoever knows a client id cannot use up its limits.
+ * Rate limits of the routes that declare one (decision 24). A client's limit counts only requests that were accepted,
+ * and failed authentications count for the address that made them, so that a stranger who knows a client id cannot use
+ * up its limits.
  */
 export function createLimits({ settings, counters, trustedProxyHops }: LimitsDeps) {
   const kindOf = (request: FastifyRequest) => request.routeOptions.config.rules?.limit
@@ -42,7 +35,7 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     name: `failed:${own(request)}`,
     limit: settings.failuresPerAddress,
   })
-  // Into one account also from everywhere: a password may be tried from many addresses.
+  // Failed logins into one account also count from everywhere: a password may be guessed from many addresses.
   function namedFailuresOf(request: FastifyRequest): Bucket[] {
     const account = kindOf(request) === 'login' ? accountOf(request) : undefined
     const name = account ?? clientOf(request)
@@ -60,23 +53,23 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     limit: settings.perClient,
   })
 
-  /** Before anything is read of the request: what its address has asked and failed. RATE_LIMITED. */
+  /** Counts the request for its address, before any of it is read. RATE_LIMITED when the address has made too many, or failed too often. */
   async function admitAddress(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const kind = kindOf(request)
     if (kind === undefined) return
     const limit = kind === 'login' ? settings.loginPerAddress : settings.perAddress
     const bucket = { name: `${kind}:address:${own(request)}`, limit }
     const failures = failuresOf(request)
-    const [asked, failed] = await Promise.all([
+    const [used, failed] = await Promise.all([
       counters.add(bucket.name),
       counters.read(failures.name),
     ])
-    show(reply, bucket, asked)
+    writeHeaders(reply, bucket, used)
     if (failed >= failures.limit) refuse(reply, failures)
-    if (asked > limit) refuse(reply, bucket)
+    if (used > limit) refuse(reply, bucket)
   }
 
-  /** Once the body is read: what the client or account that it names has asked and failed. RATE_LIMITED. */
+  /** Checks the client or account that the request names, once its body is parsed. RATE_LIMITED when it has made too many requests, or failed too often. */
   async function admitClient(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const kind = kindOf(request)
     if (kind === undefined) return
@@ -88,13 +81,13 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     const client = clientOf(request)
     if (client === undefined) return
     const bucket = clientBucket(kind, client)
-    const asked = await counters.read(bucket.name)
-    if (asked >= bucket.limit) refuse(reply, bucket)
-    if (bucket.limit - asked - 1 < Number(reply.getHeader('ratelimit-remaining')))
-      show(reply, bucket, asked + 1)
+    const used = await counters.read(bucket.name)
+    if (used >= bucket.limit) refuse(reply, bucket)
+    if (bucket.limit - used - 1 < Number(reply.getHeader('ratelimit-remaining')))
+      writeHeaders(reply, bucket, used + 1)
   }
 
-  /** Counts how it ended. Nobody waits for it; the next question comes after it on the same connection. */
+  /** Counts the outcome for the client. It is not awaited: commands of one connection keep their order. */
   function settle(request: FastifyRequest, status: number): void {
     const kind = kindOf(request)
     if (kind === undefined || status === 429) return
@@ -106,7 +99,7 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     if (client !== undefined) void counters.add(clientBucket(kind, client).name)
   }
 
-  function show(reply: FastifyReply, { limit }: Bucket, used: number): void {
+  function writeHeaders(reply: FastifyReply, { limit }: Bucket, used: number): void {
     void reply.headers({
       'ratelimit-limit': String(limit),
       'ratelimit-remaining': String(Math.max(limit - used, 0)),
@@ -115,7 +108,7 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
   }
 
   function refuse(reply: FastifyReply, bucket: Bucket): never {
-    show(reply, bucket, bucket.limit)
+    writeHeaders(reply, bucket, bucket.limit)
     const seconds = counters.resetSeconds()
     void reply.header('retry-after', String(seconds))
     throw new DomainError('RATE_LIMITED', `too many requests; try again in ${seconds} s`)
@@ -126,22 +119,22 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
 
 export type Limits = ReturnType<typeof createLimits>
 
-/** The client that the request names, whoever sent it: by Basic, in the form, or in the path. */
+/** The client that the request names, by Basic, in the form or in the path; it need not be authenticated. */
 function clientOf({ headers, body, params }: FastifyRequest): string | undefined {
-  const named =
+  const clientId =
     parseBasic(headers.authorization ?? '')?.id ??
     (Buffer.isBuffer(body) ? undefined : textMember(body, 'client_id')) ??
     textMember(params, 'clientId')
-  return named === undefined ? undefined : fingerprint(named)
+  return clientId === undefined ? undefined : fingerprint(clientId)
 }
 
-/** The account that somebody wants to log in to; its address is the same in any case. */
+/** The account that a login names. E-mail addresses are compared without regard to case. */
 function accountOf({ body }: FastifyRequest): string | undefined {
   const email = textMember(body, 'email')?.trim().toLowerCase()
   return email === undefined || email === '' ? undefined : fingerprint(email)
 }
 
-/** The part of the limits that comes after the body is parsed. `admitAddress` runs in the listener's own hook. */
+/** Adds the hooks that run after the body is parsed. `admitAddress` runs in the listener's own hook. */
 export function limitHooks(app: App, limits: Limits): void {
   app.addHook('preValidation', (request, reply) => limits.admitClient(request, reply))
   app.addHook('onSend', async (request, reply) => limits.settle(request, reply.statusCode))

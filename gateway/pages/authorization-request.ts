@@ -1,4 +1,9 @@
-/** The parameters of an authorization request that core judges; also the hidden fields of the consent form. */
+import type { FastifyRequest } from 'fastify'
+import { DomainError } from '../../proto/errors.ts'
+import { consentText } from '../../proto/scopes.ts'
+import { type Html, type Theme, html } from './page.ts'
+
+/** The parameters of an authorization request that core checks; also the hidden fields of the consent form. */
 const names = {
   client_id: 'clientId',
   redirect_uri: 'redirectUri',
@@ -11,7 +16,7 @@ const names = {
   resource: 'resource',
 } as const
 
-export interface AskedAuthorization {
+export interface AuthorizationRequest {
   readonly clientId: string
   readonly redirectUri: string
   readonly responseType: string
@@ -25,22 +30,57 @@ export interface AskedAuthorization {
 
 export type Parameters = Readonly<Record<string, unknown>>
 
-/** The request of one value per parameter; blank ones are absent (RFC 6749 section 3.1). */
-export function parseAuthorization(parameters: Parameters): AskedAuthorization {
-  const given = Object.entries(names).flatMap(([name, field]) => {
+/** The request in core's form. Blank parameters count as absent (RFC 6749 section 3.1). */
+export function parseAuthorization(parameters: Parameters): AuthorizationRequest {
+  const fields = Object.entries(names).flatMap(([name, field]) => {
     const value = Object.hasOwn(parameters, name) ? parameters[name] : undefined
     return typeof value === 'string' && value !== '' ? [[field, value]] : []
   })
-  return { clientId: '', redirectUri: '', responseType: '', ...Object.fromEntries(given) }
+  return { clientId: '', redirectUri: '', responseType: '', ...Object.fromEntries(fields) }
 }
 
+/** A parameter that is one text and not blank. */
 export function textOf(parameters: Parameters, name: string): string | undefined {
   const value = Object.hasOwn(parameters, name) ? parameters[name] : undefined
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** What the consent form carries along. */
-export const carried = (parameters: Parameters): Record<string, string | undefined> =>
+/** The parameters that the consent form sends back to us. */
+export const formFields = (parameters: Parameters): Record<string, string | undefined> =>
   Object.fromEntries(
     [...Object.keys(names), 'state'].map((name) => [name, textOf(parameters, name)]),
   )
+
+/** What a login is for: the app's theme, and the address at which the browser will end. */
+export interface LoginDestination {
+  readonly theme?: Theme | undefined
+  readonly leadsTo?: string | undefined
+}
+
+/** The destination of a login that returns to an authorization request, once core has found its redirect URI registered. */
+export async function destinationOf(
+  request: FastifyRequest,
+  returnTo: string | undefined,
+): Promise<LoginDestination> {
+  const [path = '', query = ''] = (returnTo ?? '').split('?')
+  if (path !== '/api/v1/oidc/auth' && path !== '/api/v1/oidc/authorize') return {}
+  try {
+    const authorization = parseAuthorization(Object.fromEntries(new URLSearchParams(query)))
+    const { appName, appColor } = await request.core.authorization.check(authorization)
+    return { theme: { name: appName, color: appColor }, leadsTo: authorization.redirectUri }
+  } catch (error) {
+    // The authorization page itself reports what is wrong with the request.
+    if (
+      error instanceof DomainError &&
+      (error.reason === 'NOT_FOUND' || error.reason === 'REQUEST_INVALID')
+    )
+      return {}
+    throw error
+  }
+}
+
+/** The scopes that an application asks for: what each permits, and its name. */
+export const scopeList = (scopes: readonly string[]): Html =>
+  html`<ul>${scopes.map(
+    (scope) => html`<li>${consentText(scope)}<small>${scope}</small></li>`,
+  )}</ul>`

@@ -1,113 +1,145 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../http/listener.ts'
+import type { App } from '../http/app.ts'
 import {
-  type AskedAuthorization,
+  type AuthorizationRequest,
   type Parameters,
-  carried,
+  formFields,
   parseAuthorization,
+  scopeList,
   textOf,
 } from './authorization-request.ts'
-import { type Visitor, field, parameter, posterOf, toLogin, visitorOf } from './forms.ts'
-import { html } from './html.ts'
-import { hidden, sendPage } from './page.ts'
-import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
-import { scopeList } from './scopes.ts'
+import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
+import { hidden, html, sendPage } from './page.ts'
+import { type Visitor, senderOf, toLogin, visitorOf } from './visitor.ts'
 
 const authorizePath = '/api/v1/oidc/auth'
-// More would not come back from the login page.
+// A longer query would not survive the way through the login page.
 const queryMax = 7_000
 
 /**
  * The authorization endpoint (RFC 6749 section 3.1): login when needed, consent when needed, then back with a code.
- * Until core has found the redirect URI registered, what is wrong is told on a page; afterwards at that URI.
+ * Until core has found the redirect URI registered, errors are shown on a page; afterwards they go to that URI.
  */
 export function authorizePages(app: App, { publicUrl }: PagesDeps): void {
   const issuer = `${publicUrl}/api/v1/oidc`
-
   for (const path of [authorizePath, '/api/v1/oidc/authorize']) {
     app.get(path, pageRoute(), async (request, reply) => {
       for (const name of ['client_id', 'redirect_uri']) parameter(request, name)
       const parameters = parametersOf(request.query)
-      const asked = parseAuthorization(parameters)
       const visitor = await visitorOf(request, publicUrl)
-      const checked = await request.core.authorization.check({ ...asked, ...tokenOf(visitor) })
-      const back = returning(reply, { asked, state: textOf(parameters, 'state'), status: 302 })
-      const refusal =
-        unsupported(parameters) ??
-        (checked.error === '' ? null : { error: checked.error, says: checked.errorDescription })
-      if (refusal) return back({ error: refusal.error, error_description: refusal.says })
-      if (!visitor || mustLogIn(parameters, visitor)) {
-        if (asked.prompt === 'none')
-          return back({ error: 'login_required', error_description: 'the login is too old' })
-        return toLogin(reply, afterLogin(parameters))
-      }
-      if (!checked.needsConsent) return back(await codeFor(request, visitor, asked))
-      const theme = { name: checked.appName, color: checked.appColor }
-      const content = consentForm({ visitor, theme, scopes: checked.scopes, parameters })
-      return sendPage(reply, { title: 'Allow access', content, theme, leadsTo: asked.redirectUri })
+      return authorize(request, reply, { issuer, parameters, visitor })
     })
-    acceptPosted(app, path)
+    acceptForms(app, path)
   }
 
   app.post('/oidc/consent', formRoute(), async (request, reply) => {
-    const visitor = await posterOf(request, publicUrl)
+    const visitor = await senderOf(request, publicUrl)
     const parameters = parametersOf(request.body)
-    const asked = parseAuthorization(parameters)
-    const { error, errorDescription } = await request.core.authorization.check({
-      ...asked,
-      prompt: undefined,
-      sessionToken: visitor.token,
-    })
-    const back = returning(reply, { asked, state: textOf(parameters, 'state'), status: 303 })
-    if (error !== '') return back({ error, error_description: errorDescription })
-    const action = field(request, 'action')
-    if (action === 'approve') return back(await codeFor(request, visitor, asked))
-    if (action === 'deny')
-      return back({ error: 'access_denied', error_description: 'the person said no' })
-    throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
+    return decide(request, reply, { issuer, parameters, visitor })
   })
+}
 
-  async function codeFor(
-    request: FastifyRequest,
-    visitor: Visitor,
-    asked: AskedAuthorization,
-  ): Promise<Record<string, string>> {
-    try {
-      const { code } = await request.core.authorization.grant({
-        sessionToken: visitor.token,
-        request: asked,
-      })
-      return { code }
-    } catch (error) {
-      if (!(error instanceof DomainError) || error.reason !== 'ACCESS_DENIED') throw error
-      return { error: 'access_denied', error_description: error.message }
-    }
+interface PageRequest<V> {
+  readonly issuer: string
+  readonly parameters: Parameters
+  readonly visitor: V
+}
+
+/** Answers an authorization request: an error, the login page, the consent page, or a code. */
+async function authorize(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { issuer, parameters, visitor }: PageRequest<Visitor | null>,
+): Promise<FastifyReply> {
+  const authorization = parseAuthorization(parameters)
+  const session = visitor ? { sessionToken: visitor.token } : {}
+  const checked = await request.core.authorization.check({ ...authorization, ...session })
+  const back = createRedirect(reply, { issuer, authorization, parameters, status: 302 })
+  const problem =
+    unsupportedParameter(parameters) ??
+    (checked.error === '' ? null : oauthError(checked.error, checked.errorDescription))
+  if (problem) return back(problem)
+  if (!visitor || mustLogIn(parameters, visitor)) {
+    return authorization.prompt === 'none'
+      ? back(oauthError('login_required', 'the login is too old'))
+      : toLogin(reply, afterLogin(parameters))
   }
+  if (!checked.needsConsent) return back(await grantCode(request, visitor, authorization))
+  const theme = { name: checked.appName, color: checked.appColor }
+  const content = consentForm({ visitor, theme, scopes: checked.scopes, parameters })
+  const leadsTo = authorization.redirectUri
+  return sendPage(reply, { title: 'Allow access', content, theme, leadsTo })
+}
 
-  /** Back to the redirect URI, with the state as it came and the issuer (RFC 9207). */
-  function returning(
-    reply: FastifyReply,
-    {
-      asked,
-      state,
-      status,
-    }: { asked: AskedAuthorization; state: string | undefined; status: number },
-  ) {
-    return (answer: Readonly<Record<string, string>>): FastifyReply => {
-      const query = new URLSearchParams({
-        ...answer,
-        ...(state === undefined ? {} : { state }),
-        iss: issuer,
-      })
-      const uri = asked.redirectUri
-      return reply.redirect(`${uri}${uri.includes('?') ? '&' : '?'}${query.toString()}`, status)
-    }
+/** Answers the consent form: a code, or the person's refusal. */
+async function decide(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { issuer, parameters, visitor }: PageRequest<Visitor>,
+): Promise<FastifyReply> {
+  const authorization = parseAuthorization(parameters)
+  const { error, errorDescription } = await request.core.authorization.check({
+    ...authorization,
+    prompt: undefined,
+    sessionToken: visitor.token,
+  })
+  const back = createRedirect(reply, { issuer, authorization, parameters, status: 303 })
+  if (error !== '') return back(oauthError(error, errorDescription))
+  const action = field(request, 'action')
+  if (action === 'approve') return back(await grantCode(request, visitor, authorization))
+  if (action === 'deny') return back(oauthError('access_denied', 'the person said no'))
+  throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
+}
+
+async function grantCode(
+  request: FastifyRequest,
+  visitor: Visitor,
+  authorization: AuthorizationRequest,
+): Promise<Record<string, string>> {
+  try {
+    const { code } = await request.core.authorization.grant({
+      sessionToken: visitor.token,
+      request: authorization,
+    })
+    return { code }
+  } catch (error) {
+    if (!(error instanceof DomainError) || error.reason !== 'ACCESS_DENIED') throw error
+    return oauthError('access_denied', error.message)
   }
 }
 
-// OpenID Connect Core section 3.1.2.1. A form of another site brings no cookie (SameSite=Lax); as a GET it does.
-function acceptPosted(app: App, path: string): void {
+interface RedirectOptions {
+  readonly issuer: string
+  readonly authorization: AuthorizationRequest
+  readonly parameters: Parameters
+  readonly status: number
+}
+
+/** Returns a function that answers at the redirect URI, with the client's state and the issuer (RFC 9207). */
+function createRedirect(
+  reply: FastifyReply,
+  { issuer, authorization: { redirectUri }, parameters, status }: RedirectOptions,
+) {
+  const state = textOf(parameters, 'state')
+  return (answer: Readonly<Record<string, string>>): FastifyReply => {
+    const query = new URLSearchParams({
+      ...answer,
+      ...(state === undefined ? {} : { state }),
+      iss: issuer,
+    })
+    const separator = redirectUri.includes('?') ? '&' : '?'
+    return reply.redirect(`${redirectUri}${separator}${query.toString()}`, status)
+  }
+}
+
+const oauthError = (error: string, description: string) => ({
+  error,
+  error_description: description,
+})
+
+// OpenID Connect Core section 3.1.2.1. A form of another site sends no cookie (SameSite=Lax); the GET that follows does.
+function acceptForms(app: App, path: string): void {
   app.post(path, formRoute(), async (request, reply) => {
     const query = queryOf(parametersOf(request.body))
     if (query.length > queryMax) throw new DomainError('REQUEST_INVALID', 'the request is too long')
@@ -118,44 +150,42 @@ function acceptPosted(app: App, path: string): void {
 const parametersOf = (value: unknown): Parameters =>
   typeof value === 'object' && value !== null ? Object.fromEntries(Object.entries(value)) : {}
 
-const tokenOf = (visitor: Visitor | null) => (visitor ? { sessionToken: visitor.token } : {})
-
-/** What this issuer does not do, and parameters that were given twice. */
-function unsupported(parameters: Parameters): { error: string; says: string } | null {
-  const twice = Object.keys(parameters).find((name) => Array.isArray(parameters[name]))
-  if (twice !== undefined)
-    return {
-      error: 'invalid_request',
-      says: `${twice.replace(/[^\w.-]/g, '?').slice(0, 64)} is given twice`,
-    }
+/** The error of a parameter that this issuer does not support, or that is there twice. */
+function unsupportedParameter(parameters: Parameters): Record<string, string> | null {
+  const repeated = Object.keys(parameters).find((name) => Array.isArray(parameters[name]))
+  if (repeated !== undefined) {
+    const name = repeated.replace(/[^\w.-]/g, '?').slice(0, 64)
+    return oauthError('invalid_request', `${name} is given twice`)
+  }
   if (textOf(parameters, 'request') !== undefined)
-    return { error: 'request_not_supported', says: 'send the parameters themselves' }
+    return oauthError('request_not_supported', 'send the parameters themselves')
   if (textOf(parameters, 'request_uri') !== undefined)
-    return { error: 'request_uri_not_supported', says: 'send the parameters themselves' }
+    return oauthError('request_uri_not_supported', 'send the parameters themselves')
   if ((textOf(parameters, 'response_mode') ?? 'query') !== 'query')
-    return { error: 'invalid_request', says: 'response_mode must be query' }
+    return oauthError('invalid_request', 'response_mode must be query')
   if (!/^\d{0,9}$/.test(textOf(parameters, 'max_age') ?? ''))
-    return { error: 'invalid_request', says: 'max_age must be seconds' }
+    return oauthError('invalid_request', 'max_age must be seconds')
   return null
 }
 
-const again = new Set(['login', 'select_account'])
+const loginPrompts = new Set(['login', 'select_account'])
 
-/** The application wants a login that is new, or not older than max_age (OpenID Connect Core section 3.1.2.1). */
+/** Whether the application wants a new login, or one not older than max_age (OpenID Connect Core section 3.1.2.1). */
 function mustLogIn(parameters: Parameters, { authTime }: Visitor): boolean {
   const maxAge = textOf(parameters, 'max_age')
   const isOld = maxAge !== undefined && Date.now() - authTime.getTime() > Number(maxAge) * 1_000
   return (
-    isOld || (textOf(parameters, 'prompt') ?? '').split(' ').some((prompt) => again.has(prompt))
+    isOld ||
+    (textOf(parameters, 'prompt') ?? '').split(' ').some((prompt) => loginPrompts.has(prompt))
   )
 }
 
-/** The same request without what asked for this login, which would ask for ever. */
+/** The same request without the prompts for a login, which would ask for another one after each. */
 function afterLogin(parameters: Parameters): string {
-  const { prompt, ...rest } = carried(parameters)
+  const { prompt, ...rest } = formFields(parameters)
   const left = (prompt ?? '')
     .split(' ')
-    .filter((word) => word !== '' && !again.has(word))
+    .filter((word) => word !== '' && !loginPrompts.has(word))
     .join(' ')
   return `${authorizePath}?${queryOf({ ...rest, prompt: left === '' ? undefined : left })}`
 }
@@ -179,7 +209,7 @@ const consentForm = ({ visitor, theme, scopes, parameters }: Consent) => html`
 <p>You are logged in as ${visitor.email}. ${theme.name} asks to:</p>
 ${scopeList(scopes)}
 <form method="post" action="/oidc/consent">
-${hidden({ ...carried(parameters), csrf_token: visitor.csrfToken })}
+${hidden({ ...formFields(parameters), csrf_token: visitor.csrfToken })}
 <button name="action" value="approve">Allow</button>
 <button name="action" value="deny" class="quiet">Do not allow</button>
 </form>`

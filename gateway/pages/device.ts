@@ -1,20 +1,19 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { LRUCache } from 'lru-cache'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../http/listener.ts'
-import { createAttempts } from './attempts.ts'
-import { type Visitor, field, parameter, posterOf, toLogin, visitorOf } from './forms.ts'
-import { html } from './html.ts'
-import { hidden, problem, sendPage } from './page.ts'
-import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
-import { scopeList } from './scopes.ts'
+import type { App } from '../http/app.ts'
+import { scopeList } from './authorization-request.ts'
+import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
+import { hidden, html, problem, sendPage } from './page.ts'
+import { type Visitor, senderOf, toLogin, visitorOf } from './visitor.ts'
 
-/** RFC 8628 section 5.1: guesses per account, whatever session, and ten minutes. */
-const guesses = { max: 5, windowMs: 600_000 }
+/** Wrong codes of one account in ten minutes, in whichever sessions (RFC 8628 section 5.1). */
+const attemptLimit = { max: 5, windowMs: 600_000 }
 const codeMax = 64
 
-/** The verification page: a code, even one that came with the link, decides nothing without a click (section 5.4). */
+/** The verification page. A code decides nothing without a click, even when it came with the link (RFC 8628 section 5.4). */
 export function devicePages(app: App, { publicUrl }: PagesDeps): void {
-  const attempts = createAttempts(guesses)
+  const attempts = createAttempts(attemptLimit)
 
   app.get('/oidc/device', pageRoute(), async (request, reply) => {
     const code = parameter(request, 'user_code')?.slice(0, codeMax)
@@ -28,22 +27,22 @@ export function devicePages(app: App, { publicUrl }: PagesDeps): void {
   })
 
   app.post('/oidc/device', formRoute(), async (request, reply) => {
-    const visitor = await posterOf(request, publicUrl)
+    const visitor = await senderOf(request, publicUrl)
     const action = field(request, 'action') ?? 'lookup'
     const code = (field(request, 'user_code') ?? '').trim().slice(0, codeMax)
     if (code === '')
       return askForCode(reply, { visitor, wrong: 'Enter the code that your device shows.' })
     const name = visitor.accountId
-    attempts.require(name)
+    attempts.requireBelowLimit(name)
     try {
       if (action === 'lookup') return await showDevice(request, reply, { visitor, code })
       if (action === 'approve' || action === 'deny')
         return await decide(request, reply, { visitor, code, action })
     } catch (error) {
-      const says = error instanceof DomainError ? refusals[error.reason] : undefined
-      if (says === undefined) throw error
-      attempts.count(name)
-      return askForCode(reply, { visitor, wrong: says })
+      const wrong = error instanceof DomainError ? codeProblems[error.reason] : undefined
+      if (wrong === undefined) throw error
+      attempts.addFailure(name)
+      return askForCode(reply, { visitor, wrong })
     }
     throw new DomainError('REQUEST_INVALID', 'action must be lookup, approve or deny')
   })
@@ -51,7 +50,7 @@ export function devicePages(app: App, { publicUrl }: PagesDeps): void {
   async function showDevice(
     request: FastifyRequest,
     reply: FastifyReply,
-    { visitor, code }: Entered,
+    { visitor, code }: DeviceDecision,
   ): Promise<FastifyReply> {
     const device = await request.core.devices.get({ sessionToken: visitor.token, userCode: code })
     const theme = { name: device.appName, color: device.appColor }
@@ -72,7 +71,7 @@ ${hidden({ csrf_token: visitor.csrfToken, user_code: device.userCode })}
   async function decide(
     request: FastifyRequest,
     reply: FastifyReply,
-    { visitor, code, action }: Entered & { action: string },
+    { visitor, code, action }: DeviceDecision & { action: string },
   ): Promise<FastifyReply> {
     const { appName: name, appColor: color } = await request.core.devices.get({
       sessionToken: visitor.token,
@@ -95,14 +94,36 @@ ${hidden({ csrf_token: visitor.csrfToken, user_code: device.userCode })}
   }
 }
 
-interface Entered {
+interface DeviceDecision {
   readonly visitor: Visitor
   readonly code: string
 }
 
-const refusals: Readonly<Partial<Record<string, string>>> = {
+const codeProblems: Readonly<Partial<Record<string, string>>> = {
   GRANT_INVALID: 'This code is not known, or was used already. Look at your device again.',
   DEVICE_CODE_EXPIRED: 'This code is too old. Start again on your device.',
+}
+
+/** Counts failures by name; RATE_LIMITED after `max` within the window. Keeps the last ten thousand names. */
+export function createAttempts({ max, windowMs }: { max: number; windowMs: number }) {
+  const failures = new LRUCache<string, number>({ max: 10_000, ttl: windowMs })
+
+  function requireBelowLimit(name: string): void {
+    if ((failures.get(name) ?? 0) < max) return
+    throw new DomainError('RATE_LIMITED', 'too many wrong codes; wait ten minutes')
+  }
+
+  /** The window begins with the first failure. */
+  function addFailure(name: string): void {
+    const count = failures.get(name)
+    failures.set(
+      name,
+      (count ?? 0) + 1,
+      count === undefined ? {} : { ttl: failures.getRemainingTTL(name) },
+    )
+  }
+
+  return { requireBelowLimit, addFailure }
 }
 
 function askForCode(

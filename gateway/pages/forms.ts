@@ -1,41 +1,65 @@
 import { randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
+import { Type } from 'typebox'
+import { readCookie, requireSameOrigin, setCookie } from '../auth/session.ts'
 import { textMember } from '../http/body.ts'
-import { cookieName, cookieOf, requireSameOrigin, sessionOf, setCookie } from '../auth/session.ts'
+import type { RouteRules } from '../http/route.ts'
+import type { LoginProviderConfig } from './config.ts'
+
+/** What every page shares: its route, the token of its forms, and the fields it reads. */
+
+export interface PagesDeps {
+  readonly publicUrl: string
+  readonly loginProvider?: LoginProviderConfig | undefined
+}
+
+const none = { kind: 'none' } as const
+
+// The OpenAPI document is about the API, so it does not list pages for people.
+export const pageRoute = (): { config: { rules: RouteRules }; schema: { hide: true } } => ({
+  config: { rules: { guard: none } },
+  schema: { hide: true },
+})
+
+export const formRoute = () => ({
+  config: { rules: { guard: none, body: 'form', limit: 'login' } satisfies RouteRules },
+  schema: { hide: true, body: Type.Record(Type.String(), Type.String()) },
+})
 
 const formCookie = 'tollgate_form'
 const tokenSyntax = /^[A-Za-z0-9_-]{43}$/
 const pathMax = 8_000
 
 /**
- * The token for forms of people who have no session yet: the same value in a cookie and in the form. Another site
- * can neither read nor set the one nor guess the other.
+ * The CSRF token for forms of people without a session: the same value is in a cookie and in the form. Another site can
+ * neither read nor set the cookie, nor guess its value.
  */
 export function formToken(request: FastifyRequest, reply: FastifyReply, publicUrl: string): string {
-  const held = cookieOf(request, cookieName(formCookie, publicUrl))
-  if (held !== undefined && tokenSyntax.test(held)) return held
+  const current = readCookie(request, formCookie, publicUrl)
+  if (current !== undefined && tokenSyntax.test(current)) return current
   const token = randomBytes(32).toString('base64url')
   void reply.header('set-cookie', setCookie(formCookie, token, { publicUrl }))
   return token
 }
 
-/** EDIT_FORBIDDEN unless the form is ours and the browser has the cookie that goes with it. */
+/** EDIT_FORBIDDEN unless the form comes from this site and its token is that of the browser's cookie. */
 export function requireOwnForm(request: FastifyRequest, publicUrl: string): void {
-  const held = cookieOf(request, cookieName(formCookie, publicUrl)) ?? ''
-  if (!tokenSyntax.test(held)) {
+  const csrfToken = readCookie(request, formCookie, publicUrl) ?? ''
+  if (!tokenSyntax.test(csrfToken)) {
     throw new DomainError(
       'EDIT_FORBIDDEN',
       'the form is too old, or cookies are off; load the page again',
     )
   }
-  requireSameOrigin(request, { publicUrl, csrfToken: held, posted: field(request, 'csrf_token') })
+  requireSameOrigin(request, { publicUrl, csrfToken, formToken: field(request, 'csrf_token') })
 }
 
+/** A field of the form that was sent; undefined when it is absent. */
 export const field = (request: FastifyRequest, name: string): string | undefined =>
   textMember(request.body, name)
 
-/** A query parameter; REQUEST_INVALID when it is given twice. Blank counts as absent (RFC 6749 section 3.1). */
+/** A query parameter; REQUEST_INVALID when it is there twice. Blank counts as absent (RFC 6749 section 3.1). */
 export function parameter(request: FastifyRequest, name: string): string | undefined {
   const query: unknown = request.query
   const value: unknown =
@@ -46,7 +70,7 @@ export function parameter(request: FastifyRequest, name: string): string | undef
   return typeof value === 'string' && value !== '' ? value : undefined
 }
 
-/** Path and query of a page of this site; undefined for anything that could lead elsewhere. */
+/** Path and query of a page of this site; undefined for any text that a browser could take to another site. */
 export function ownPath(text: string | undefined, publicUrl: string): string | undefined {
   if (
     text === undefined ||
@@ -60,51 +84,3 @@ export function ownPath(text: string | undefined, publicUrl: string): string | u
   const { origin, pathname, search } = new URL(text, site.origin)
   return origin === site.origin && !pathname.startsWith('//') ? pathname + search : undefined
 }
-
-export interface Visitor {
-  readonly token: string
-  readonly accountId: string
-  readonly email: string
-  readonly csrfToken: string
-  readonly authTime: Date
-}
-
-/** Who has a live session; null for everybody else. */
-export async function visitorOf(
-  request: FastifyRequest,
-  publicUrl: string,
-): Promise<Visitor | null> {
-  const token = sessionOf(request, publicUrl)
-  if (token === undefined) return null
-  try {
-    const { session } = await request.core.accounts.session({ sessionToken: token })
-    const account = session?.account
-    if (!session || !account) throw new DomainError('INTERNAL', "core's answer lacks the account")
-    return {
-      token,
-      accountId: account.id,
-      email: account.email,
-      csrfToken: session.csrfToken,
-      authTime: new Date(session.authTime),
-    }
-  } catch (error) {
-    if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return null
-    throw error
-  }
-}
-
-/** As `visitorOf` for a form that was posted: TOKEN_INVALID without a session, EDIT_FORBIDDEN when it is not our form. */
-export async function posterOf(request: FastifyRequest, publicUrl: string): Promise<Visitor> {
-  const visitor = await visitorOf(request, publicUrl)
-  if (!visitor) throw new DomainError('TOKEN_INVALID', 'you are not logged in any more')
-  requireSameOrigin(request, {
-    publicUrl,
-    csrfToken: visitor.csrfToken,
-    posted: field(request, 'csrf_token'),
-  })
-  return visitor
-}
-
-/** To the login page, and back to `path` afterwards. 303: whatever brought you here, GET the next page. */
-export const toLogin = (reply: FastifyReply, path: string): FastifyReply =>
-  reply.redirect(`/login?return_to=${encodeURIComponent(path)}`, 303)

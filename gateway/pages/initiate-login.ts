@@ -1,10 +1,9 @@
 import type { FastifyReply } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../http/listener.ts'
-import { cookieName, cookieOf, setCookie } from '../auth/session.ts'
-import { parameter } from './forms.ts'
-import { type PagesDeps, pageRoute } from './routes.ts'
+import { readCookie, setCookie } from '../auth/session.ts'
+import type { App } from '../http/app.ts'
+import { type PagesDeps, pageRoute, parameter } from './forms.ts'
 
 const skipCookie = 'tollgate_initiated'
 const skipSeconds = 120
@@ -22,12 +21,15 @@ export function initiateLoginPages(app: App, { publicUrl }: PagesDeps): void {
     const target = devicePage(parameter(request, 'target_link_uri'), publicUrl)
     const hint = parameter(request, 'login_hint')?.slice(0, hintMax)
     const { initiateLoginUri } = await request.core.authorization.initiateLogin({ clientId })
-    const mark = fingerprint(`${clientId} ${target}`)
-    // Who comes again within two minutes was sent back without a login: another round would never end.
-    if (cookieOf(request, cookieName(skipCookie, publicUrl)) === mark)
+    const destination = fingerprint(`${clientId} ${target}`)
+    // A browser that returns within two minutes came back without a login; another round would make a loop.
+    if (readCookie(request, skipCookie, publicUrl) === destination)
       return reply.redirect(target, 302)
-    void reply.header('set-cookie', setCookie(skipCookie, mark, { publicUrl, maxAge: skipSeconds }))
-    return leave(reply, initiateLoginUri, {
+    void reply.header(
+      'set-cookie',
+      setCookie(skipCookie, destination, { publicUrl, maxAge: skipSeconds }),
+    )
+    return redirectTo(reply, initiateLoginUri, {
       iss: issuer,
       target_link_uri: target,
       ...(hint === undefined ? {} : { login_hint: hint }),
@@ -35,7 +37,7 @@ export function initiateLoginPages(app: App, { publicUrl }: PagesDeps): void {
   })
 }
 
-/** The address of our verification page that was asked for. REQUEST_INVALID for any other. */
+/** The parameter as an address of our verification page. REQUEST_INVALID for any other address. */
 function devicePage(text: string | undefined, publicUrl: string): string {
   const url = text !== undefined && URL.canParse(text) ? new URL(text) : null
   const isOurs =
@@ -52,7 +54,7 @@ function devicePage(text: string | undefined, publicUrl: string): string {
   return url.href
 }
 
-function leave(
+function redirectTo(
   reply: FastifyReply,
   uri: string,
   parameters: Readonly<Record<string, string>>,

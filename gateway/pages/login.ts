@@ -1,21 +1,22 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../http/listener.ts'
-import { endedSessionCookie, sessionCookie, sessionOf } from '../auth/session.ts'
-import { type Destination, destinationOf } from './destination.ts'
+import { endedSessionCookie } from '../auth/session.ts'
+import type { App } from '../http/app.ts'
+import { type LoginDestination, destinationOf } from './authorization-request.ts'
 import {
+  type PagesDeps,
   field,
+  formRoute,
   formToken,
   ownPath,
+  pageRoute,
   parameter,
-  posterOf,
   requireOwnForm,
-  visitorOf,
 } from './forms.ts'
-import { html } from './html.ts'
-import { hidden, problem, sendPage } from './page.ts'
-import { type PagesDeps, formRoute, pageRoute, sessionMaxAge } from './routes.ts'
+import { hidden, html, problem, sendPage } from './page.ts'
+import { senderOf, startSession, visitorOf } from './visitor.ts'
 
+/** Login with a password, and logout. */
 export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): void {
   app.get('/login', pageRoute(), async (request, reply) => {
     const returnTo = ownPath(parameter(request, 'return_to'), publicUrl)
@@ -33,11 +34,7 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
         email,
         password: field(request, 'password') ?? '',
       })
-      await endOldSession(request)
-      void reply.header(
-        'set-cookie',
-        sessionCookie(sessionToken, { publicUrl, maxAge: sessionMaxAge }),
-      )
+      await startSession(request, reply, { sessionToken, publicUrl })
       return reply.redirect(returnTo ?? '/login', 303)
     } catch (error) {
       if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
@@ -52,7 +49,7 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
   })
 
   app.post('/logout', formRoute(), async (request, reply) => {
-    const { token } = await posterOf(request, publicUrl)
+    const { token } = await senderOf(request, publicUrl)
     await request.core.accounts.logOut({ sessionToken: token })
     void reply.header('set-cookie', endedSessionCookie(publicUrl))
     return sendPage(reply, {
@@ -60,12 +57,6 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
       content: html`<h1>You are logged out</h1><p>You can close this page.</p><a class="button quiet" href="/login">Log in again</a>`,
     })
   })
-
-  // What was planted in the browser before the login is worth nothing after it.
-  async function endOldSession(request: FastifyRequest): Promise<void> {
-    const old = sessionOf(request, publicUrl)
-    if (old !== undefined) await request.core.accounts.logOut({ sessionToken: old })
-  }
 
   async function showForm(
     request: FastifyRequest,
@@ -97,7 +88,7 @@ const loginForm = ({
   csrfToken,
   theme,
   provider,
-}: LoginForm & Destination & { csrfToken: string; provider: string | undefined }) => html`
+}: LoginForm & LoginDestination & { csrfToken: string; provider: string | undefined }) => html`
 <h1>Log in</h1>
 <p>${theme ? `to continue to ${theme.name}` : 'with your account'}</p>
 ${problem(wrong)}

@@ -1,9 +1,38 @@
 import { hash } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
-import { type Html, html } from './html.ts'
 import { ownColor, styleOf } from './style.ts'
 
-/** The app in whose name a page speaks. */
+/** HTML text. Only `html` makes it, and escapes every value in it that is not HTML itself. */
+export interface Html {
+  readonly html: string
+}
+
+type HtmlValue = string | number | Html | readonly Html[] | null | undefined | false
+
+export function html(parts: TemplateStringsArray, ...values: HtmlValue[]): Html {
+  let text = parts[0] ?? ''
+  for (let i = 1; i < parts.length; i++) text += renderValue(values[i - 1]) + (parts[i] ?? '')
+  return { html: text }
+}
+
+function renderValue(value: HtmlValue): string {
+  if (value === null || value === undefined || value === false) return ''
+  if (typeof value === 'string' || typeof value === 'number') return escapeText(String(value))
+  return 'html' in value ? value.html : value.map(({ html }) => html).join('')
+}
+
+const escapes: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+const escapeText = (text: string): string =>
+  text.replace(/[&<>"']/g, (character) => escapes[character] ?? '')
+
+/** The app that a page belongs to in the eyes of its visitor. */
 export interface Theme {
   readonly name: string
   readonly color: string
@@ -14,14 +43,19 @@ export interface Page {
   readonly content: Html
   readonly theme?: Theme | undefined
   readonly status?: number
-  /** Where a form of this page may lead in the end, besides this site: browsers hold redirects against form-action. */
+  /** An address besides this site at which a form of this page may end: browsers apply form-action to redirects, too. */
   readonly leadsTo?: string | undefined
+  /**
+   * For a page without forms. With no-referrer, browsers would send `Origin: null` with our own forms (Fetch standard,
+   * "append a request Origin").
+   */
+  readonly referrerPolicy?: 'no-referrer' | 'same-origin'
 }
 
-/** Sends a page. Nothing on it comes from elsewhere and nothing runs: no script, image, frame or foreign form. */
+/** Sends a page. Its policy allows no script, image or frame, nothing from another host, and no form to another site. */
 export function sendPage(
   reply: FastifyReply,
-  { title, content, theme, status = 200, leadsTo }: Page,
+  { title, content, theme, status = 200, leadsTo, referrerPolicy = 'same-origin' }: Page,
 ): FastifyReply {
   const style = styleOf(theme?.color ?? ownColor)
   const sources = ["'self'", ...(leadsTo === undefined ? [] : [formTarget(leadsTo)])]
@@ -32,10 +66,9 @@ export function sendPage(
     "base-uri 'none'",
     "frame-ancestors 'none'",
   ]
-  // With no-referrer browsers would send `Origin: null` with our own forms (Fetch standard, "append a request Origin").
   void reply.headers({
     'content-security-policy': policy.join('; '),
-    'referrer-policy': 'same-origin',
+    'referrer-policy': referrerPolicy,
     'cache-control': 'no-store',
   })
   const document = `<!doctype html>

@@ -1,33 +1,32 @@
-import { hash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import type { FastifyRequest } from 'fastify'
 import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
+import { readCookie, setCookie } from '../auth/session.ts'
+import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
-import type { App } from '../http/listener.ts'
-import { cookieName, cookieOf, sessionCookie, sessionOf, setCookie } from '../auth/session.ts'
-import { ownPath, parameter } from './forms.ts'
-import { createProvider } from './provider.ts'
-import { type PagesDeps, pageRoute, sessionMaxAge } from './routes.ts'
+import { type PagesDeps, ownPath, pageRoute, parameter } from './forms.ts'
+import { type LoginSecrets, createProvider } from './provider.ts'
+import { startSession } from './visitor.ts'
 
 const stateCookie = 'tollgate_login'
 const stateSeconds = 600
 const newToken = (): string => randomBytes(32).toString('base64url')
 
-/** Logging in through an outside OpenID provider; what ties answer and question together is in a cookie. */
+/** Login through an outside OpenID provider. A cookie keeps what ties the provider's answer to this browser. */
 export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps): void {
   if (!loginProvider) return
   const provider = createProvider(loginProvider, `${publicUrl}/login/provider/callback`)
 
   app.get('/login/provider', pageRoute(), async (request, reply) => {
-    const kept = {
+    const login: PendingLogin = {
       state: newToken(),
       nonce: newToken(),
       verifier: newToken(),
       returnTo: ownPath(parameter(request, 'return_to'), publicUrl),
     }
-    const challenge = hash('sha256', kept.verifier, 'base64url')
-    const url = await provider.authorizationUrl({ ...kept, challenge })
-    const value = Buffer.from(JSON.stringify(kept)).toString('base64url')
+    const url = await provider.authorizationUrl(login)
+    const value = Buffer.from(JSON.stringify(login)).toString('base64url')
     void reply.header(
       'set-cookie',
       setCookie(stateCookie, value, { publicUrl, maxAge: stateSeconds }),
@@ -36,15 +35,9 @@ export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps)
   })
 
   app.get('/login/provider/callback', pageRoute(), async (request, reply) => {
-    const kept = keptOf(request)
+    const login = pendingLogin(request, publicUrl)
     void reply.header('set-cookie', setCookie(stateCookie, '', { publicUrl, maxAge: 0 }))
-    const iss = parameter(request, 'iss')
-    // RFC 9207 section 2.4: an answer of another issuer is a mix-up.
-    if (
-      !kept ||
-      !equalSecrets(parameter(request, 'state') ?? '', kept.state) ||
-      (iss ?? provider.issuer()) !== provider.issuer()
-    ) {
+    if (!login || !equalSecrets(parameter(request, 'state') ?? '', login.state)) {
       throw new DomainError(
         'REQUEST_INVALID',
         'this login was not begun here, or is too old; begin again',
@@ -53,30 +46,32 @@ export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps)
     const code = parameter(request, 'code')
     if (code === undefined)
       throw new DomainError('ACCESS_DENIED', 'the login provider did not log you in')
-    const identity = await provider.identify({ code, verifier: kept.verifier, nonce: kept.nonce })
-    const { sessionToken } = await request.core.accounts.logInWithIdentity(identity)
-    const old = sessionOf(request, publicUrl)
-    if (old !== undefined) await request.core.accounts.logOut({ sessionToken: old })
-    void reply.header(
-      'set-cookie',
-      sessionCookie(sessionToken, { publicUrl, maxAge: sessionMaxAge }),
-    )
-    return reply.redirect(ownPath(kept.returnTo, publicUrl) ?? '/login', 303)
+    const iss = parameter(request, 'iss')
+    const answer = { code, state: login.state, ...(iss === undefined ? {} : { iss }) }
+    const identity = await provider.identify(new URLSearchParams(answer), login)
+    const { sessionToken } = await request.core.accounts.logInWithIdentity({ ...identity })
+    await startSession(request, reply, { sessionToken, publicUrl })
+    return reply.redirect(ownPath(login.returnTo, publicUrl) ?? '/login', 303)
   })
-
-  function keptOf(request: FastifyRequest) {
-    const value = cookieOf(request, cookieName(stateCookie, publicUrl))
-    const kept =
-      value === undefined ? null : parsed(Buffer.from(value, 'base64url').toString('utf8'))
-    const [state, nonce, verifier] = ['state', 'nonce', 'verifier'].map((name) =>
-      textMember(kept, name),
-    )
-    if (state === undefined || nonce === undefined || verifier === undefined) return null
-    return { state, nonce, verifier, returnTo: textMember(kept, 'returnTo') }
-  }
 }
 
-function parsed(text: string): unknown {
+interface PendingLogin extends LoginSecrets {
+  readonly returnTo: string | undefined
+}
+
+/** The login that this browser began; null when its cookie is absent or holds anything else. */
+function pendingLogin(request: FastifyRequest, publicUrl: string): PendingLogin | null {
+  const value = readCookie(request, stateCookie, publicUrl)
+  const login =
+    value === undefined ? null : parseJson(Buffer.from(value, 'base64url').toString('utf8'))
+  const [state, nonce, verifier] = ['state', 'nonce', 'verifier'].map((name) =>
+    textMember(login, name),
+  )
+  if (state === undefined || nonce === undefined || verifier === undefined) return null
+  return { state, nonce, verifier, returnTo: textMember(login, 'returnTo') }
+}
+
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {

@@ -1,136 +1,140 @@
-import { createRemoteJWKSet, errors, jwtVerify } from 'jose'
+import {
+  type Configuration,
+  ClientSecretBasic,
+  type CustomFetch,
+  allowInsecureRequests,
+  authorizationCodeGrant,
+  buildAuthorizationUrl,
+  calculatePKCECodeChallenge,
+  clockTolerance,
+  customFetch,
+  discovery,
+  enableNonRepudiationChecks,
+} from 'openid-client'
 import { DomainError } from '../../proto/errors.ts'
-import { textMember } from '../http/body.ts'
-import type { LoginProviderConfig } from '../login-config.ts'
+import type { LoginProviderConfig } from './config.ts'
 
 const timeoutMs = 5_000
 const answerMaxChars = 262_144
-const metadataFreshMs = 300_000
-// Asymmetric ones only: a secret that two sides know proves nothing about the issuer.
-const algorithms = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'EdDSA']
+const metadataMaxAgeMs = 300_000
 
-interface Metadata {
-  readonly issuer: string
-  readonly authorizationEndpoint: string
-  readonly tokenEndpoint: string
-  readonly keys: ReturnType<typeof createRemoteJWKSet>
-}
-
-export interface Started {
+/** The values that bind a provider's answer to the login that this browser began. */
+export interface LoginSecrets {
   readonly state: string
   readonly nonce: string
-  readonly challenge: string
+  /** The PKCE code verifier. */
+  readonly verifier: string
 }
 
-/** An outside OpenID provider: code flow with PKCE and nonce (OpenID Connect Core section 3.1). */
+/** The person as the provider knows them. */
+export interface ProviderIdentity {
+  readonly issuer: string
+  readonly subject: string
+  readonly email: string
+  readonly emailVerified: boolean
+  readonly name: string
+}
+
+/** An outside OpenID provider: code flow with PKCE, state and nonce (OpenID Connect Core section 3.1). */
 export function createProvider(
   { issuer, clientId, clientSecret }: LoginProviderConfig,
   redirectUri: string,
 ) {
-  let held: { readonly at: number; readonly metadata: Metadata } | null = null
+  let cached: { readonly at: number; readonly client: Configuration } | null = null
 
   /** Where to send the browser. UNAVAILABLE while the provider does not answer. */
-  async function authorizationUrl({ state, nonce, challenge }: Started): Promise<string> {
-    const { authorizationEndpoint } = await discover()
-    const url = new URL(authorizationEndpoint)
-    const parameters = {
-      client_id: clientId,
+  async function authorizationUrl({ state, nonce, verifier }: LoginSecrets): Promise<string> {
+    const url = buildAuthorizationUrl(await discoverClient(), {
       redirect_uri: redirectUri,
-      response_type: 'code',
       scope: 'openid email profile',
       state,
       nonce,
-      code_challenge: challenge,
+      code_challenge: await calculatePKCECodeChallenge(verifier),
       code_challenge_method: 'S256',
-    }
-    for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value)
+    })
     return url.href
   }
 
-  /** Who logged in there. ACCESS_DENIED when the code or its ID token is not good. */
-  async function identify({
-    code,
-    verifier,
-    nonce,
-  }: {
-    code: string
-    verifier: string
-    nonce: string
-  }) {
-    const metadata = await discover()
-    const { ok, value } = await ask(metadata.tokenEndpoint, {
-      method: 'POST',
-      headers: { authorization: basic(clientId, clientSecret), accept: 'application/json' },
-      body: new URLSearchParams({
-        grant_type: 'authorization_code',
-        code,
-        redirect_uri: redirectUri,
-        code_verifier: verifier,
-      }),
-    })
-    const idToken = textMember(value, 'id_token')
-    if (!ok || idToken === undefined) throw notLoggedIn()
-    const claims = await verified(idToken, metadata)
-    if (claims['nonce'] !== nonce || (claims['azp'] ?? clientId) !== clientId) throw notLoggedIn()
+  /**
+   * The person of the provider's answer, which is the query of the callback. ACCESS_DENIED when the answer, its code or
+   * the ID token is not valid, UNAVAILABLE while the provider does not answer.
+   */
+  async function identify(
+    answer: URLSearchParams,
+    { state, nonce, verifier }: LoginSecrets,
+  ): Promise<ProviderIdentity> {
+    const client = await discoverClient()
+    const checks = { expectedState: state, expectedNonce: nonce, pkceCodeVerifier: verifier }
+    const callback = new URL(`${redirectUri}?${answer.toString()}`)
+    const tokens = await authorizationCodeGrant(client, callback, checks).catch(rethrow)
+    const claims = tokens.claims()
+    // openid-client checks the authorized party only of an ID token with several audiences.
+    if (!claims || (claims['azp'] ?? clientId) !== clientId) throw notLoggedIn()
     return {
-      issuer: metadata.issuer,
-      subject: String(claims.sub),
-      email: textMember(claims, 'email') ?? '',
+      issuer: client.serverMetadata().issuer,
+      subject: claims.sub,
+      email: textOf(claims['email']),
       emailVerified: claims['email_verified'] === true,
-      name: textMember(claims, 'name') ?? '',
+      name: textOf(claims['name']),
     }
   }
 
-  async function verified(idToken: string, metadata: Metadata) {
-    try {
-      const { payload } = await jwtVerify(idToken, metadata.keys, {
-        issuer: metadata.issuer,
-        audience: clientId,
-        algorithms,
-        clockTolerance: 60,
-        requiredClaims: ['sub', 'exp', 'iat'],
-      })
-      return payload
-    } catch (error) {
-      if (error instanceof errors.JWKSTimeout || !(error instanceof errors.JOSEError))
-        throw unreachable(error)
-      throw notLoggedIn(error)
-    }
-  }
-
-  async function discover(): Promise<Metadata> {
-    if (held && Date.now() - held.at < metadataFreshMs) return held.metadata
-    const { ok, value } = await ask(`${issuer}/.well-known/openid-configuration`, {})
-    const text = (name: string): string => textMember(value, name) ?? ''
-    const urls = [text('authorization_endpoint'), text('token_endpoint'), text('jwks_uri')]
-    // OpenID Connect Discovery section 4.3; configured without its trailing slash, where it has one.
-    const isItself = text('issuer').replace(/\/+$/, '') === issuer
-    if (!ok || !isItself || !urls.every((url) => URL.canParse(url)))
+  async function discoverClient(): Promise<Configuration> {
+    if (cached && Date.now() - cached.at < metadataMaxAgeMs) return cached.client
+    const client = await discovery(
+      new URL(`${issuer}/.well-known/openid-configuration`),
+      clientId,
+      { [clockTolerance]: 60 },
+      ClientSecretBasic(clientSecret),
+      {
+        timeout: timeoutMs / 1_000,
+        [customFetch]: boundedFetch,
+        // The signature is checked although TLS protects the token endpoint: a proxy may end the TLS.
+        execute: [
+          enableNonRepudiationChecks,
+          ...(issuer.startsWith('http:') ? [allowInsecureRequests] : []),
+        ],
+      },
+    ).catch((error: unknown) => {
+      throw unreachable(error)
+    })
+    const metadata = client.serverMetadata()
+    const { authorization_endpoint, token_endpoint, jwks_uri } = metadata
+    const urls = [authorization_endpoint, token_endpoint, jwks_uri]
+    // OpenID Connect Discovery section 4.3. The setting has no trailing slash; the provider's issuer may have one.
+    const isItself = metadata.issuer.replace(/\/+$/, '') === issuer
+    if (!isItself || !urls.every((url) => url !== undefined && URL.canParse(url)))
       throw unreachable(new Error('the discovery document is not usable'))
-    const [authorizationEndpoint = '', tokenEndpoint = '', jwksUri = ''] = urls
-    const keys = createRemoteJWKSet(new URL(jwksUri), { timeoutDuration: timeoutMs })
-    const metadata = { issuer: text('issuer'), authorizationEndpoint, tokenEndpoint, keys }
-    held = { at: Date.now(), metadata }
-    return metadata
+    cached = { at: Date.now(), client }
+    return client
   }
 
-  return { authorizationUrl, identify, issuer: () => held?.metadata.issuer }
+  return { authorizationUrl, identify }
 }
 
-async function ask(url: string, init: RequestInit): Promise<{ ok: boolean; value: unknown }> {
+/** Fetches JSON of bounded length. UNAVAILABLE for network errors, time-outs and answers that are no JSON. */
+const boundedFetch: CustomFetch = async (url, { body = null, signal = null, ...options }) => {
   try {
-    const response = await fetch(url, {
-      ...init,
-      redirect: 'error',
-      signal: AbortSignal.timeout(timeoutMs),
-    })
+    const response = await fetch(url, { ...options, body, signal })
     const text = await response.text()
     if (text.length > answerMaxChars) throw new Error('the answer is too long')
-    return { ok: response.ok, value: JSON.parse(text) }
+    JSON.parse(text)
+    if (options.method === 'GET' && !response.ok)
+      throw new Error(`the answer has status ${response.status}`)
+    return new Response(text, { status: response.status, headers: response.headers })
   } catch (error) {
     throw unreachable(error)
   }
 }
+
+/** Throws what `boundedFetch` threw, which openid-client wraps; ACCESS_DENIED for everything that it found invalid. */
+function rethrow(thrown: unknown): never {
+  for (let error = thrown; error instanceof Error; error = error.cause)
+    if (error instanceof DomainError) throw error
+  throw notLoggedIn(thrown)
+}
+
+const textOf = (claim: unknown): string => (typeof claim === 'string' ? claim : '')
 
 const unreachable = (cause: unknown): DomainError =>
   new DomainError('UNAVAILABLE', 'the login provider does not answer now; try again', { cause })
@@ -139,7 +143,3 @@ const notLoggedIn = (cause?: unknown): DomainError =>
   new DomainError('ACCESS_DENIED', 'the login provider did not confirm who you are; try again', {
     cause,
   })
-
-// RFC 6749 section 2.3.1: both parts form-encoded.
-const basic = (id: string, secret: string): string =>
-  `Basic ${Buffer.from(`${encodeURIComponent(id)}:${encodeURIComponent(secret)}`).toString('base64')}`

@@ -1,11 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../http/listener.ts'
 import { endedSessionCookie } from '../auth/session.ts'
-import { field, formToken, parameter, requireOwnForm } from './forms.ts'
-import { html } from './html.ts'
-import { hidden, problem, sendPage } from './page.ts'
-import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
+import type { App } from '../http/app.ts'
+import {
+  type PagesDeps,
+  field,
+  formRoute,
+  formToken,
+  pageRoute,
+  parameter,
+  requireOwnForm,
+} from './forms.ts'
+import { hidden, html, problem, sendPage } from './page.ts'
 
 /** Sets a new password by a one-time link, which an operator's command prints. */
 export function resetPages(app: App, { publicUrl }: PagesDeps): void {

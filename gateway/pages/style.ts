@@ -22,6 +22,7 @@ button:hover,.button:hover{filter:brightness(.95)}
 ul{margin:0 0 18px;padding:0;list-style:none;border:1px solid #dde2ea;border-radius:9px}
 li{padding:10px 12px;border-top:1px solid #dde2ea}
 li:first-child{border-top:0}
+li a{color:inherit;font-weight:600}
 li small{display:block;color:#6a7484;overflow-wrap:anywhere}
 .or{text-align:center;color:#6a7484;font-size:.875rem;margin:14px 0 4px}
 footer{margin-top:20px;font-size:.8rem;color:#6a7484}

@@ -1,12 +1,22 @@
 import { Type } from 'typebox'
 import { DomainError } from '../../proto/errors.ts'
-import type { App } from '../http/listener.ts'
+import type { App } from '../http/app.ts'
 import { route } from '../http/route.ts'
-import { LegacySubscriptions, ref } from './schemas.ts'
+import { addSchemas, named, ref } from '../http/schemas.ts'
 
 const tags = ['removed']
 
-interface Removed {
+const LegacySubscriptions = named(
+  Type.Object({
+    subscriptions: Type.Array(Type.Object({}, { additionalProperties: true }), {
+      description: 'Always empty.',
+    }),
+    deprecation: Type.String({ description: 'What to use instead.' }),
+  }),
+  'LegacySubscriptions',
+)
+
+interface RemovedRoute {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly url: string
   readonly instead: string
@@ -17,8 +27,7 @@ const signer =
 const plans =
   'use /api/v1/apps/{clientId}/plans and GET /api/v1/apps/{clientId}/users/{externalUserId}/subscription'
 
-/** Service specification, Versioning. */
-const removed: readonly Removed[] = [
+const removedRoutes: readonly RemovedRoute[] = [
   { method: 'POST', url: '/api/signer/generate-live-payment', instead: signer },
   { method: 'POST', url: '/api/signer/sign-orchestrator-info', instead: signer },
   { method: 'POST', url: '/api/signer/sign-byoc-job', instead: signer },
@@ -37,9 +46,16 @@ const removed: readonly Removed[] = [
   { method: 'DELETE', url: '/api/v1/subscriptions', instead: plans },
 ]
 
-/** Routes that are no more: 410 to everyone, before any credential or body is looked at (identity facts 9.6). */
+/** Routes that were removed, and the one that remains only to say so. */
 export function goneRoutes(app: App): void {
-  for (const { method, url, instead } of removed) {
+  addSchemas(app, [LegacySubscriptions])
+  refuseRemovedRoutes(app)
+  listSubscriptions(app)
+}
+
+/** Answers 410 to everyone, before any credential or body is read. */
+function refuseRemovedRoutes(app: App): void {
+  for (const { method, url, instead } of removedRoutes) {
     app.route({
       ...route(
         { guard: { kind: 'none' }, gone: true },
@@ -59,7 +75,9 @@ export function goneRoutes(app: App): void {
       handler: async () => undefined,
     })
   }
+}
 
+function listSubscriptions(app: App): void {
   app.get(
     '/api/v1/subscriptions',
     route(

@@ -3,11 +3,11 @@ import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
+import { bearerToken, readAuthorization } from '../auth/credentials.ts'
+import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
-import { readAuthorization } from '../auth/credentials.ts'
-import type { App } from '../http/listener.ts'
 import { route } from '../http/route.ts'
-import { IngestDiagnosis, ref } from './schemas.ts'
+import { CorrelationId, addSchemas, named, ref } from '../http/schemas.ts'
 
 const eventType = 'create_signed_ticket'
 const AnyEvent = Type.Object(
@@ -15,11 +15,26 @@ const AnyEvent = Type.Object(
   { additionalProperties: true, description: 'A create_signed_ticket event' },
 )
 
-/** Looks at an event as the collector would, and keeps nothing of it (service specification, metering events). */
+const IngestDiagnosis = named(
+  Type.Object({
+    ok: Type.Boolean(),
+    diagnostic: Type.Boolean({ description: 'Always true: nothing is metered by this route.' }),
+    ingested: Type.Boolean({ description: 'Always false.' }),
+    duplicate: Type.Boolean({ description: 'Always false: what was ingested is not looked up.' }),
+    requestId: Type.String(),
+    clientId: Type.String(),
+    externalUserId: Type.String(),
+    correlation_id: CorrelationId,
+  }),
+  'IngestDiagnosis',
+)
+
+/** Checks an event as the collector would, and stores nothing of it. */
 export function ingestRoutes(
   app: App,
   { ingestSecret }: { ingestSecret?: string | undefined },
 ): void {
+  addSchemas(app, [IngestDiagnosis])
   app.post(
     '/api/v1/ingest/events',
     {
@@ -51,16 +66,16 @@ export function ingestRoutes(
   )
 }
 
-// Any value that is not known beforehand: an unset secret lets nobody in.
-const nobody = randomUUID()
+// Stands in for a secret that is not set: nobody can know it, so everybody is refused.
+const unknownSecret = randomUUID()
 
 function requireSecret(request: FastifyRequest, secret: string | undefined): void {
-  const [, given] = /^bearer +(\S+) *$/i.exec(readAuthorization(request.raw.rawHeaders) ?? '') ?? []
-  const right = equalSecrets(given ?? '', secret ?? nobody)
+  const token = bearerToken(readAuthorization(request.raw.rawHeaders)) ?? ''
+  const right = equalSecrets(token, secret ?? unknownSecret)
   if (!right) throw new DomainError('TOKEN_INVALID', 'send the ingest secret as Bearer')
 }
 
-/** The envelope's own members, or those of its `data`. */
+/** Reads each field from the envelope, or else from its `data`. */
 function parseEvent(body: object) {
   const data: unknown = Object.getOwnPropertyDescriptor(body, 'data')?.value
   const member = (...names: string[]): string | undefined =>
@@ -71,12 +86,12 @@ function parseEvent(body: object) {
     throw new DomainError('REQUEST_INVALID', `type must be ${eventType}`)
   const [clientOfAuth, userOfAuth] = splitOnce(member('auth_id') ?? '')
   return {
-    clientId: required(member('client_id') ?? clientOfAuth, 'client_id'),
-    externalUserId: required(
+    clientId: requireText(member('client_id') ?? clientOfAuth, 'client_id'),
+    externalUserId: requireText(
       member('usage_subject', 'external_user_id') ?? userOfAuth,
       'usage_subject or external_user_id',
     ),
-    requestId: required(member('request_id', 'id'), 'request_id or id'),
+    requestId: requireText(member('request_id', 'id'), 'request_id or id'),
   }
 }
 
@@ -85,7 +100,7 @@ function splitOnce(text: string): [string?, string?] {
   return colon < 0 ? [] : [text.slice(0, colon), text.slice(colon + 1)]
 }
 
-function required(text: string | undefined, name: string): string {
+function requireText(text: string | undefined, name: string): string {
   if (text === undefined || text === '')
     throw new DomainError('REQUEST_INVALID', `${name} is required`)
   return text

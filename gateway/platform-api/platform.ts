@@ -1,32 +1,40 @@
 import { Type } from 'typebox'
+import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
-import type { App, ListenerDeps } from '../http/listener.ts'
-import type { LoginProviderConfig } from '../login-config.ts'
-import { pageRoutes } from '../pages/pages.ts'
+import type { ListenerDeps } from '../http/listener.ts'
 import { route } from '../http/route.ts'
-import { allowanceRoutes } from './users/allowances.ts'
-import { appKeyRoutes } from './keys/app-keys.ts'
+import { addSchemas } from '../http/schemas.ts'
+import type { LoginProviderConfig } from '../pages/config.ts'
+import { errorPages } from '../pages/errors.ts'
+import { pageRoutes } from '../pages/pages.ts'
 import { appRoutes } from './apps/apps.ts'
-import { catalogRoutes } from './catalog.ts'
+import { auditRoutes } from './apps/audit.ts'
+import { credentialRoutes } from './apps/credentials.ts'
+import { discoveryProfileRoutes } from './apps/discovery-profiles.ts'
+import { domainRoutes } from './apps/domains.ts'
+import { manifestRoutes } from './apps/manifest.ts'
+import { memberRoutes } from './apps/members.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
-import { endUserRoutes } from './users/end-user.ts'
 import { goneRoutes } from './gone.ts'
 import { ingestRoutes } from './ingest.ts'
+import { appKeyRoutes } from './keys/app-keys.ts'
 import { keyRoutes } from './keys/keys.ts'
-import { memberRoutes } from './apps/members.ts'
-import { oidcRoutes } from './oidc/oidc.ts'
-import { settingRoutes } from './apps/settings.ts'
-import { tokenRoutes } from './users/tokens.ts'
-import { usageRoutes } from './usage/usage.ts'
-import { usageLossRoutes } from './usage/loss.ts'
-import { usageHistoryRoutes } from './usage/history.ts'
-import { usageStreamRoutes } from './usage/stream.ts'
-import { userRoutes } from './users/users.ts'
 import { validateRoutes } from './keys/validate.ts'
+import { oidcRoutes } from './oidc/oidc.ts'
+import { Success } from './schemas.ts'
+import { routingRoutes } from './signer/routing.ts'
 import { type Webhook, webhookRoutes } from './signer/webhook.ts'
+import { balanceRoutes } from './usage/balance.ts'
+import { usageHistoryRoutes } from './usage/history.ts'
+import { usageLossRoutes } from './usage/loss.ts'
+import { usageStreamRoutes } from './usage/stream.ts'
+import { usageRoutes } from './usage/usage.ts'
+import { allowanceRoutes } from './users/allowances.ts'
+import { tokenRoutes } from './users/tokens.ts'
+import { userRoutes } from './users/users.ts'
 
 export interface PlatformDeps extends ListenerDeps {
-  /** Of the tokens that core signs. */
+  /** The algorithm of the tokens that core signs. */
   readonly tokenAlg: string
   readonly webhook?: Webhook | undefined
   readonly loginProvider?: LoginProviderConfig | undefined
@@ -34,12 +42,46 @@ export interface PlatformDeps extends ListenerDeps {
   readonly ingestSecret?: string | undefined
 }
 
-const rules = { guard: { kind: 'none' } } as const
-
-/** Everything at the platform listener (surface B). */
+/** Everything at the platform API's listener. */
 export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void> {
-  const { publicUrl, webhook } = deps
-  await collectDocuments(app, publicUrl)
+  await collectDocuments(app, deps.publicUrl)
+  markDeprecatedRoutes(app, deps.publicUrl)
+  addSchemas(app, [Success])
+  healthRoute(app)
+  await documentRoutes(app, deps)
+  oidcRoutes(app, deps)
+  for (const addRoutes of nouns) addRoutes(app)
+  validateRoutes(app, deps)
+  ingestRoutes(app, deps)
+  errorPages(app)
+  await pageRoutes(app, deps)
+  if (deps.webhook) webhookRoutes(app, deps.webhook, deps)
+}
+
+const nouns = [
+  userRoutes,
+  tokenRoutes,
+  keyRoutes,
+  allowanceRoutes,
+  usageRoutes,
+  balanceRoutes,
+  usageLossRoutes,
+  usageHistoryRoutes,
+  usageStreamRoutes,
+  appRoutes,
+  memberRoutes,
+  credentialRoutes,
+  domainRoutes,
+  auditRoutes,
+  routingRoutes,
+  manifestRoutes,
+  discoveryProfileRoutes,
+  appKeyRoutes,
+  goneRoutes,
+]
+
+/** Answers of deprecated routes say so, and name the route that replaces them (RFC 8594, RFC 9745). */
+function markDeprecatedRoutes(app: App, publicUrl: string): void {
   app.addHook('onRequest', async (request, reply) => {
     const { successor, deprecated } = request.routeOptions.config.rules ?? {}
     if (deprecated) void reply.header('deprecation', 'true')
@@ -50,34 +92,19 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
     const link = `<${publicUrl}${path}>; rel="successor-version"`
     void reply.header('deprecation', 'true').header('link', link)
   })
+}
+
+function healthRoute(app: App): void {
   app.get(
     '/health',
-    route(rules, {
-      summary: 'Whether the process answers',
-      tags: ['service'],
-      response: { 200: Type.Object({ status: Type.String() }) },
-    }),
+    route(
+      { guard: { kind: 'none' } },
+      {
+        summary: 'Whether the process answers',
+        tags: ['service'],
+        response: { 200: Type.Object({ status: Type.String() }) },
+      },
+    ),
     async () => ({ status: 'ok' }),
   )
-  await documentRoutes(app, deps)
-  oidcRoutes(app, deps)
-  userRoutes(app)
-  tokenRoutes(app)
-  keyRoutes(app)
-  allowanceRoutes(app)
-  usageRoutes(app)
-  usageLossRoutes(app)
-  usageHistoryRoutes(app)
-  usageStreamRoutes(app)
-  endUserRoutes(app)
-  appRoutes(app)
-  memberRoutes(app)
-  settingRoutes(app)
-  catalogRoutes(app)
-  appKeyRoutes(app)
-  validateRoutes(app, deps)
-  goneRoutes(app)
-  ingestRoutes(app, deps)
-  await pageRoutes(app, deps)
-  if (webhook) webhookRoutes(app, webhook, deps)
 }

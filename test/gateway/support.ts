@@ -3,7 +3,7 @@ import fastify from 'fastify'
 import { expect } from 'vitest'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
-import type { EdgeConfig } from '../../gateway/edge-config.ts'
+import type { EdgeConfig } from '../../gateway/http/config.ts'
 import { type GatewayDeps, startGateway } from '../../gateway/server.ts'
 import { secretly } from '../support/secrecy.ts'
 import { startCoreDouble } from '../fakes/gateway-core.ts'
@@ -175,7 +175,7 @@ export async function documentChecker(document: Record<string, unknown>, { stric
       (strict ? undefined : compiled.get(`${method} ${template} default ${type}`))
     expect(validate, `${method} ${template} documents ${answer.status} ${type}`).toBeDefined()
     expect(
-      validate?.(type === 'text/event-stream' ? answer.text : answer.body),
+      validate?.(/json/.test(type) ? answer.body : answer.text),
       `${method} ${template} ${answer.status} ${answer.text}`,
     ).toBe(true)
   }

@@ -1,19 +1,103 @@
 import { Type } from 'typebox'
 import type {
-  Domain as DomainMessage,
-  ManagedApp,
   OidcClient as ClientMessage,
+  ManagedApp,
+  OwnApp,
 } from '../../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
-import { present } from '../../core/client.ts'
-import type { App } from '../../http/listener.ts'
-import { AppDetail, CreatedApp, OwnApps, Success, UpdatedApp } from './schemas.ts'
-import { AppParams, pageQuery, required, text } from '../request-schemas.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { oneOf, ref } from '../schemas.ts'
+import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import {
+  AppParams,
+  Instant,
+  Success,
+  nextPage,
+  nullable,
+  oneOf,
+  pageQuery,
+  required,
+  text,
+} from '../schemas.ts'
+import { Domain, toDomain } from './domains.ts'
 
 const url = '/api/v1/apps/:clientId'
 const tags = ['apps']
 
+const strings = Type.Array(Type.String())
+const success = Type.Boolean()
+
+const OidcClient = named(
+  Type.Object({
+    clientId: Type.String(),
+    redirectUris: strings,
+    postLogoutRedirectUris: strings,
+    allowedScopes: Type.String({ description: 'Separated by blanks.' }),
+    grantTypes: strings,
+    tokenEndpointAuthMethod: Type.String(),
+    hasSecret: Type.Boolean(),
+    initiateLoginUri: nullable({}),
+    deviceThirdPartyInitiateLogin: Type.Boolean(),
+  }),
+  'OidcClient',
+)
+
+const appFields = {
+  clientId: Type.String(),
+  name: Type.String(),
+  status: Type.String(),
+  billingPattern: Type.String({ description: 'per_user: each user has an account of its own.' }),
+  allowedScopes: Type.String({ description: 'Of the public client, separated by blanks.' }),
+  links: Type.Object({ manifest: Type.String() }),
+}
+const managedFields = {
+  id: Type.String({ description: 'The same as clientId.' }),
+  role: Type.String({ description: 'Of the session: owner, admin or viewer.' }),
+  color: Type.String(),
+  developerName: Type.String(),
+  websiteUrl: Type.String(),
+  dmzUrl: Type.String(),
+  meteringMode: Type.String(),
+  createdAt: Instant('When the app was made.'),
+  oidcClient: ref(OidcClient),
+  m2mOidcClient: ref(OidcClient),
+  domains: Type.Array(ref(Domain)),
+  canEdit: Type.Boolean(),
+  canDeleteApp: Type.Boolean(),
+  canManageBilling: Type.Boolean(),
+}
+const AppDetail = named(
+  Type.Object({ ...appFields, ...Type.Partial(Type.Object(managedFields)).properties }),
+  'App',
+)
+const UpdatedApp = named(Type.Object({ success, ...appFields, ...managedFields }), 'UpdatedApp')
+const CreatedApp = named(
+  Type.Object({
+    id: Type.String({ description: 'The same as clientId.' }),
+    clientId: Type.String(),
+    status: Type.String(),
+    m2mClientId: Type.String(),
+    m2mClientSecret: Type.String({ description: 'Shown only here.' }),
+    correlation_id: CorrelationId,
+  }),
+  'CreatedApp',
+)
+const OwnApps = named(
+  Type.Object({
+    apps: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        clientId: Type.String(),
+        name: Type.String(),
+        role: Type.String({ description: 'Empty for a platform admin who is no member.' }),
+        isOwner: Type.Boolean(),
+        createdAt: Instant('When the app was made.'),
+      }),
+    ),
+    nextCursor: Type.Optional(Type.String()),
+  }),
+  'OwnApps',
+)
 const CreateBody = Type.Object(
   {
     name: required('How people know the app.'),
@@ -28,7 +112,7 @@ const uris = (description: string) =>
 const words = (description: string) =>
   Type.Optional(Type.Array(Type.String({ maxLength: 200 }), { maxItems: 50, description }))
 
-// null and the empty string both clear what may be empty.
+// null and the empty string both clear the setting.
 const clearable = (description: string) =>
   Type.Optional(
     Type.Unsafe<string | null>({ type: 'string', nullable: true, maxLength: 2_000, description }),
@@ -52,8 +136,17 @@ const UpdateBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** Apps, by the people who own them (facts 4.2 to 4.4). */
+/** Apps, for the people who own them. */
 export function appRoutes(app: App): void {
+  addSchemas(app, [OidcClient, AppDetail, UpdatedApp, CreatedApp, OwnApps])
+  createApp(app)
+  listApps(app)
+  readApp(app)
+  updateApp(app)
+  deleteApp(app)
+}
+
+function createApp(app: App): void {
   app.post(
     '/api/v1/apps',
     route(
@@ -78,7 +171,9 @@ export function appRoutes(app: App): void {
       })
     },
   )
+}
 
+function listApps(app: App): void {
   app.get(
     '/api/v1/apps',
     route(
@@ -99,18 +194,12 @@ export function appRoutes(app: App): void {
         limit: Number(limit ?? 0),
         all: all === 'true',
       })
-      const shown = apps.map(({ clientId, name, role, isOwner, createdAt }) => ({
-        id: clientId,
-        clientId,
-        name,
-        role,
-        isOwner,
-        createdAt,
-      }))
-      return { apps: shown, ...(nextCursor === undefined ? {} : { nextCursor }) }
+      return { apps: apps.map(toListed), ...nextPage(nextCursor) }
     },
   )
+}
 
+function readApp(app: App): void {
   app.get(
     url,
     route(
@@ -123,11 +212,13 @@ export function appRoutes(app: App): void {
       },
     ),
     async ({ params, core }) => {
-      const found = present((await core.management.getApp(params)).app, 'app')
-      return found.role === '' ? toApp(found) : { ...toApp(found), ...toManaged(found) }
+      const managed = requireField((await core.management.getApp(params)).app, 'app')
+      return managed.role === '' ? toApp(managed) : { ...toApp(managed), ...toSettings(managed) }
     },
   )
+}
 
+function updateApp(app: App): void {
   app.put(
     url,
     route(
@@ -141,14 +232,16 @@ export function appRoutes(app: App): void {
       },
     ),
     async ({ params, body, core }) => {
-      const changed = present(
+      const changed = requireField(
         (await core.management.updateApp({ ...params, ...toChange(body) })).app,
         'app',
       )
-      return { success: true, ...toApp(changed), ...toManaged(changed) }
+      return { success: true, ...toApp(changed), ...toSettings(changed) }
     },
   )
+}
 
+function deleteApp(app: App): void {
   app.delete(
     url,
     route(
@@ -185,31 +278,41 @@ interface UpdateFields {
 function toChange({ developerName, websiteUrl, dmzUrl, initiateLoginUri, ...body }: UpdateFields) {
   return {
     ...body,
-    developerName: cleared(developerName),
-    websiteUrl: cleared(websiteUrl),
-    dmzUrl: cleared(dmzUrl),
-    initiateLoginUri: cleared(initiateLoginUri),
-    redirectUris: listed(body.redirectUris),
-    postLogoutRedirectUris: listed(body.postLogoutRedirectUris),
-    allowedScopes: listed(body.allowedScopes),
-    grantTypes: listed(body.grantTypes),
+    developerName: orEmpty(developerName),
+    websiteUrl: orEmpty(websiteUrl),
+    dmzUrl: orEmpty(dmzUrl),
+    initiateLoginUri: orEmpty(initiateLoginUri),
+    redirectUris: replacement(body.redirectUris),
+    postLogoutRedirectUris: replacement(body.postLogoutRedirectUris),
+    allowedScopes: replacement(body.allowedScopes),
+    grantTypes: replacement(body.grantTypes),
   }
 }
 
-const cleared = (value: string | null | undefined): string | undefined =>
+const orEmpty = (value: string | null | undefined): string | undefined =>
   value === null ? '' : value
-const listed = (values: string[] | undefined) => (values === undefined ? undefined : { values })
+const replacement = (values: string[] | undefined) =>
+  values === undefined ? undefined : { values }
+
+const toListed = ({ clientId, name, role, isOwner, createdAt }: OwnApp) => ({
+  id: clientId,
+  clientId,
+  name,
+  role,
+  isOwner,
+  createdAt,
+})
 
 const toApp = (app: ManagedApp) => ({
   clientId: app.clientId,
   name: app.name,
   status: app.status,
   billingPattern: 'per_user',
-  allowedScopes: present(app.oidcClient, 'oidcClient').allowedScopes.join(' '),
+  allowedScopes: requireField(app.oidcClient, 'oidcClient').allowedScopes.join(' '),
   links: { manifest: `/api/v1/apps/${app.clientId}/manifest` },
 })
 
-const toManaged = (app: ManagedApp) => ({
+const toSettings = (app: ManagedApp) => ({
   id: app.clientId,
   role: app.role,
   color: app.color,
@@ -218,8 +321,8 @@ const toManaged = (app: ManagedApp) => ({
   dmzUrl: app.dmzUrl,
   meteringMode: app.meteringMode,
   createdAt: app.createdAt,
-  oidcClient: toClient(present(app.oidcClient, 'oidcClient')),
-  m2mOidcClient: toClient(present(app.m2mOidcClient, 'm2mOidcClient')),
+  oidcClient: toClient(requireField(app.oidcClient, 'oidcClient')),
+  m2mOidcClient: toClient(requireField(app.m2mOidcClient, 'm2mOidcClient')),
   domains: app.domains.map(toDomain),
   canEdit: app.role !== 'viewer',
   canDeleteApp: app.role === 'owner',
@@ -236,11 +339,4 @@ const toClient = (client: ClientMessage) => ({
   hasSecret: client.hasSecret,
   initiateLoginUri: client.initiateLoginUri ?? null,
   deviceThirdPartyInitiateLogin: client.deviceThirdPartyInitiateLogin,
-})
-
-export const toDomain = ({ id, origin, createdAt }: DomainMessage) => ({
-  id,
-  domain: origin,
-  origin,
-  createdAt,
 })

@@ -1,17 +1,44 @@
 import { Type } from 'typebox'
 import type { Member as MemberMessage } from '../../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
-import { present } from '../../core/client.ts'
-import type { App } from '../../http/listener.ts'
-import { Member, MemberList, Success } from './schemas.ts'
-import { AppParams, required } from '../request-schemas.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { oneOf, ref } from '../schemas.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, Success, oneOf, required } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/admins'
 const tags = ['apps']
 
-/** Who may see and change an app (facts 9.1). */
+const memberFields = {
+  accountId: Type.String(),
+  email: Type.String(),
+  name: Type.String(),
+  role: Type.String(),
+  createdAt: Instant('Since when.'),
+}
+const Member = named(Type.Object(memberFields), 'Member')
+const MemberList = named(Type.Object({ members: Type.Array(ref(Member)) }), 'MemberList')
+
+const MemberBody = Type.Object(
+  {
+    email: required('Of the account.'),
+    role: oneOf(
+      ['owner', 'admin', 'viewer'],
+      'A viewer reads, an admin edits, an owner also deletes.',
+    ),
+  },
+  { additionalProperties: false },
+)
+
+/** The people of an app: who may see and change it. */
 export function memberRoutes(app: App): void {
+  addSchemas(app, [Member, MemberList])
+  listMembers(app)
+  putMember(app)
+  removeMember(app)
+}
+
+function listMembers(app: App): void {
   app.get(
     url,
     route(
@@ -28,7 +55,9 @@ export function memberRoutes(app: App): void {
       return { members: members.map(toMember) }
     },
   )
+}
 
+function putMember(app: App): void {
   app.put(
     url,
     route(
@@ -37,25 +66,18 @@ export function memberRoutes(app: App): void {
         summary: 'Add someone with an account, or change a role',
         tags,
         params: AppParams,
-        body: Type.Object(
-          {
-            email: required('Of the account.'),
-            role: oneOf(
-              ['owner', 'admin', 'viewer'],
-              'A viewer reads, an admin edits, an owner also deletes.',
-            ),
-          },
-          { additionalProperties: false },
-        ),
+        body: MemberBody,
         response: { 200: ref(Member), 201: ref(Member) },
       },
     ),
     async ({ params, body, core }, reply) => {
       const { member, created } = await core.management.putMember({ ...params, ...body })
-      return reply.code(created ? 201 : 200).send(toMember(present(member, 'member')))
+      return reply.code(created ? 201 : 200).send(toMember(requireField(member, 'member')))
     },
   )
+}
 
+function removeMember(app: App): void {
   app.delete(
     url,
     route(

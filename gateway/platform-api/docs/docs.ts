@@ -2,32 +2,48 @@ import swagger from '@fastify/swagger'
 import swaggerUi, { type FastifySwaggerUiOptions } from '@fastify/swagger-ui'
 import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { App, ListenerDeps } from '../../http/listener.ts'
-import { route } from '../../http/route.ts'
 import { sessionOf } from '../../auth/session.ts'
+import type { App } from '../../http/app.ts'
+import type { ListenerDeps } from '../../http/listener.ts'
+import { route } from '../../http/route.ts'
 import { documentOptions } from './openapi.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** The document with the routes that are not for integrators. */
+    /** The document that includes the routes that are not for integrators. */
     internalSwagger(): object
   }
 }
 
-/** Routes with this tag stand in the internal document alone. */
+/** Routes with this tag are in the internal document only. */
 export const internalTag = 'internal'
 
 const Document = Type.Object({}, { additionalProperties: true, description: 'OpenAPI 3.0.3' })
 
-/** Collects the documents. Before the routes: what is registered earlier is in neither. */
+/** Collects the documents. Must run before the routes are added: earlier routes are in neither document. */
 export async function collectDocuments(app: App, publicUrl: string): Promise<void> {
   await app.register(swagger, { ...documentOptions(publicUrl), hiddenTag: internalTag })
   const internal = { ...documentOptions(publicUrl), decorator: 'internalSwagger' as const }
   await app.register(swagger, internal)
 }
 
-/** The documents and their pages; every script and style comes from here (service specification, surface B). */
+/** The documents and their pages. Every script and style comes from this server. */
 export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void> {
+  readDocument(app)
+  readInternalDocument(app)
+  await page(app, pageOptions(deps, { routePrefix: '/api/v1/docs', url: '/api/v1/openapi.json' }))
+  await page(app, {
+    ...pageOptions(deps, {
+      routePrefix: '/api/v1/internal/docs',
+      url: '/api/v1/internal/openapi.json',
+    }),
+    transformSpecificationClone: false,
+    transformSpecification: () => Object.fromEntries(Object.entries(app.internalSwagger())),
+    uiHooks: { onRequest: (request: FastifyRequest) => requireSession(request, deps) },
+  })
+}
+
+function readDocument(app: App): void {
   app.get(
     '/api/v1/openapi.json',
     route(
@@ -44,7 +60,9 @@ export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void
         .type('application/json')
         .send(JSON.stringify(app.swagger())),
   )
+}
 
+function readInternalDocument(app: App): void {
   app.get(
     '/api/v1/internal/openapi.json',
     route(
@@ -60,20 +78,9 @@ export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void
       return reply.type('application/json').send(JSON.stringify(app.internalSwagger()))
     },
   )
-
-  await page(app, pageOptions(deps, { routePrefix: '/api/v1/docs', url: '/api/v1/openapi.json' }))
-  await page(app, {
-    ...pageOptions(deps, {
-      routePrefix: '/api/v1/internal/docs',
-      url: '/api/v1/internal/openapi.json',
-    }),
-    transformSpecificationClone: false,
-    transformSpecification: () => Object.fromEntries(Object.entries(app.internalSwagger())),
-    uiHooks: { onRequest: (request: FastifyRequest) => requireSession(request, deps) },
-  })
 }
 
-// Each in a scope of its own: the plugin may stand once in one.
+// Each page has a scope of its own, because the plugin can be registered once in a scope.
 async function page(app: App, options: FastifySwaggerUiOptions): Promise<void> {
   await app.register(async (scope) => void (await scope.register(swaggerUi, options)))
 }
@@ -86,12 +93,12 @@ function pageOptions(
     routePrefix: at.routePrefix,
     staticCSP: contentPolicy(publicUrl),
     theme: { title: 'tollgate API' },
-    // No validator: it would send the document's address to another host.
+    // Without a validator, which would send the document's address to another host.
     uiConfig: { url: at.url, validatorUrl: null, deepLinking: true, persistAuthorization: false },
   }
 }
 
-// The page styles itself through the DOM; its scripts are files of ours, and nothing goes to another host.
+// The page sets styles through the DOM; its scripts are our files, and it connects to no other host.
 const contentPolicy = (publicUrl: string): string =>
   [
     "default-src 'none'",

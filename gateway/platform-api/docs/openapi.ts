@@ -1,5 +1,14 @@
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
-import { examples } from './examples.ts'
+import exampleFile from './examples.json' with { type: 'json' }
+
+/** The example of an operation: a body that is accepted, and the answers by status. */
+export interface Example {
+  readonly body?: object
+  readonly answers: Readonly<Record<string, object>>
+}
+
+/** By method and path, as `post /api/v1/apps/{clientId}/users`. The answers came from a real core; ids and times differ. */
+export const examples: Readonly<Record<string, Example>> = exampleFile
 
 const description = [
   'Identity, metering and billing beside a remote signer.',
@@ -8,7 +17,7 @@ const description = [
   'Errors are problem documents (RFC 9457), on token routes OAuth errors (RFC 6749).',
 ].join(' ')
 
-/** How the OpenAPI 3.0 document of surface B is made from the routes' schemas. */
+/** How the OpenAPI 3.0 document of the platform API is made from the routes' schemas. */
 export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions {
   return {
     openapi: {
@@ -39,8 +48,8 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
         },
       },
     },
-    transformObject: (made) =>
-      'openapiObject' in made ? withExamples(made.openapiObject) : made.swaggerObject,
+    transformObject: (document) =>
+      'openapiObject' in document ? withExamples(document.openapiObject) : document.swaggerObject,
     refResolver: {
       buildLocalReference: (json, ...[, , index]) =>
         typeof json.$id === 'string' ? json.$id : `def-${index}`,
@@ -51,7 +60,7 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
 type Transform = NonNullable<FastifyDynamicSwaggerOptions['transformObject']>
 type Document = Extract<Parameters<Transform>[0], { openapiObject: unknown }>['openapiObject']
 
-// At the media types and not in the schemas: the validator refuses words that it does not know.
+// Examples are put at the media types, because Fastify's validator refuses unknown words in schemas.
 function withExamples(document: Document): Document {
   for (const [path, item] of Object.entries(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(item ?? {})) {

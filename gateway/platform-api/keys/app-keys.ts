@@ -1,13 +1,46 @@
 import { Type } from 'typebox'
 import type { AppKey as AppKeyMessage } from '../../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
-import type { App } from '../../http/listener.ts'
-import { AppKeyList, CreatedAppKey } from '../apps/schemas.ts'
-import { AppParams, IdempotencyHeader, pageQuery, required, text } from '../request-schemas.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { RevokedKey, ref } from '../schemas.ts'
+import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, nextPage, nullable, pageQuery, required, text } from '../schemas.ts'
+import { RevokedKey } from './keys.ts'
 
 const url = '/api/v1/apps/:clientId/keys'
 const tags = ['keys']
+
+const AppKeyList = named(
+  Type.Object({
+    keys: Type.Array(
+      Type.Object({
+        keyId: Type.String(),
+        id: Type.String({ description: 'The same as keyId.' }),
+        clientId: Type.String(),
+        label: nullable({}),
+        prefix: Type.String({ description: 'How the key begins, for display.' }),
+        subscriptionId: nullable({}),
+        status: Type.String(),
+        createdAt: Instant('When the key was made.'),
+        lastUsedAt: nullable({ format: 'date-time' }),
+        revokedAt: nullable({ format: 'date-time' }),
+      }),
+    ),
+    nextCursor: Type.Optional(Type.String()),
+  }),
+  'AppKeyList',
+)
+const CreatedAppKey = named(
+  Type.Object({
+    keyId: Type.String(),
+    id: Type.String({ description: 'The same as keyId.' }),
+    apiKey: Type.String({ description: 'The full secret. It is shown only here.' }),
+    createdAt: Instant('When the key was made.'),
+    label: nullable({}),
+    message: Type.String(),
+    correlation_id: CorrelationId,
+  }),
+  'CreatedAppKey',
+)
 
 const KeyBody = Type.Object(
   {
@@ -17,8 +50,15 @@ const KeyBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** Keys of an app and of no user; keys of users took their place (facts 5.8). */
+/** Keys of an app that belong to no user; deprecated in favour of keys of users. */
 export function appKeyRoutes(app: App): void {
+  addSchemas(app, [AppKeyList, CreatedAppKey])
+  listAppKeys(app)
+  createAppKey(app)
+  revokeAppKey(app)
+}
+
+function listAppKeys(app: App): void {
   app.get(
     url,
     route(
@@ -37,11 +77,15 @@ export function appKeyRoutes(app: App): void {
         ...page,
         limit: Number(limit ?? 0),
       })
-      const shown = keys.map((key) => toKey(key, params.clientId))
-      return { keys: shown, ...(nextCursor === undefined ? {} : { nextCursor }) }
+      return {
+        keys: keys.map((key) => toKey(key, params.clientId)),
+        ...nextPage(nextCursor),
+      }
     },
   )
+}
 
+function createAppKey(app: App): void {
   app.post(
     url,
     route(
@@ -56,24 +100,26 @@ export function appKeyRoutes(app: App): void {
       },
     ),
     async ({ params, headers, body: { label, subscriptionId }, core, correlationId }, reply) => {
-      const made = await core.appKeys.create({
+      const key = await core.appKeys.create({
         ...params,
         label: label?.trim() || undefined,
         subscriptionId,
         idempotencyKey: headers['idempotency-key'],
       })
       return reply.code(201).send({
-        keyId: made.keyId,
-        id: made.keyId,
-        apiKey: made.apiKey,
-        createdAt: made.createdAt,
-        label: made.label ?? null,
+        keyId: key.keyId,
+        id: key.keyId,
+        apiKey: key.apiKey,
+        createdAt: key.createdAt,
+        label: key.label ?? null,
         message: 'Store the key now; it is not shown again.',
         correlation_id: correlationId,
       })
     },
   )
+}
 
+function revokeAppKey(app: App): void {
   app.delete(
     url,
     route(

@@ -1,23 +1,76 @@
 import { Type } from 'typebox'
 import type { Key as KeyMessage } from '../../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
-import type { App } from '../../http/listener.ts'
-import { IdempotencyHeader, UserParams, pageQuery, required } from '../request-schemas.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { CreatedKey, KeyList, RevokedKey, nullable, ref } from '../schemas.ts'
+import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
+import { Instant, UserParams, nextPage, nullable, pageQuery, required } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/keys'
 const tags = ['keys']
 const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
 
-// The specification has no body here. A label is taken, too long a one forgiven (facts 5.7).
+const Key = named(
+  Type.Object({
+    keyId: Type.String(),
+    id: Type.String({ description: 'The same as keyId.' }),
+    createdAt: Instant('When the key was made.'),
+    status: Type.String(),
+    revokedAt: nullable({ format: 'date-time' }),
+    lastUsedAt: nullable({ format: 'date-time' }),
+    prefix: Type.String({ description: 'How the key begins, for display.' }),
+    label: nullable({}),
+  }),
+  'Key',
+)
+const KeyList = named(
+  Type.Object({
+    clientId: Type.String(),
+    externalUserId: Type.String(),
+    keys: Type.Array(ref(Key)),
+    nextCursor: Type.Optional(Type.String()),
+  }),
+  'KeyList',
+)
+const CreatedKey = named(
+  Type.Object({
+    keyId: Type.String(),
+    id: Type.String({ description: 'The same as keyId.' }),
+    apiKey: Type.String({ description: 'The full secret. It is shown only here.' }),
+    createdAt: Instant('When the key was made.'),
+    clientId: Type.String(),
+    externalUserId: Type.String(),
+    label: nullable({}),
+    correlation_id: CorrelationId,
+  }),
+  'CreatedKey',
+)
+export const RevokedKey = named(
+  Type.Object({
+    success: Type.Boolean(),
+    correlation_id: CorrelationId,
+    keyId: Type.String(),
+    revokedAt: Instant('When the key was first revoked.'),
+    effectiveBy: Instant('From then on no cache permits this key anything.'),
+  }),
+  'RevokedKey',
+)
+
+// The label is optional; one that is too long is cut rather than refused.
 const KeyBody = Type.Object({
   label: Type.Optional(
     nullable({ description: 'A name for people; 100 characters of it are kept.' }),
   ),
 })
 
-/** Per-user API keys. */
+/** API keys of a user. */
 export function keyRoutes(app: App): void {
+  addSchemas(app, [Key, KeyList, CreatedKey, RevokedKey])
+  listKeys(app)
+  createKey(app)
+  revokeKey(app)
+}
+
+function listKeys(app: App): void {
   app.get(
     url,
     route(rules, {
@@ -36,11 +89,13 @@ export function keyRoutes(app: App): void {
       return {
         ...params,
         keys: keys.map(toKey),
-        ...(nextCursor === undefined ? {} : { nextCursor }),
+        ...nextPage(nextCursor),
       }
     },
   )
+}
 
+function createKey(app: App): void {
   app.post(
     url,
     route(rules, {
@@ -70,7 +125,9 @@ export function keyRoutes(app: App): void {
       })
     },
   )
+}
 
+function revokeKey(app: App): void {
   app.delete(
     url,
     route(rules, {

@@ -1,41 +1,89 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { DomainError, reasons } from '../../../proto/errors.ts'
+import { bearerToken, readAuthorization } from '../../auth/credentials.ts'
+import type { App } from '../../http/app.ts'
 import { textMember } from '../../http/body.ts'
-import { readAuthorization } from '../../auth/credentials.ts'
-import type { App } from '../../http/listener.ts'
-import { InvalidKey, ValidKey, ValidKeyV2 } from '../apps/schemas.ts'
-import { renderError, toRefusal } from '../../http/errors.ts'
+import { renderError } from '../../http/errors.ts'
+import { toRefusal } from '../../http/refusal.ts'
 import { route } from '../../http/route.ts'
-import { ref } from '../schemas.ts'
+import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import { nullable } from '../schemas.ts'
 
 const url = '/api/v1/auth/validate'
 const tags = ['keys']
 
+const capabilities = Type.Array(Type.String())
+
+const ValidKey = named(
+  Type.Object({
+    valid: Type.Boolean(),
+    planId: nullable({}),
+    capabilities,
+    subscriptionRef: nullable({ description: 'Opaque.' }),
+  }),
+  'ValidKey',
+)
+const ValidKeyV2 = named(
+  Type.Object({
+    valid: Type.Boolean(),
+    user: Type.Object({ sub: Type.String() }),
+    billing_account: Type.Object({
+      id: Type.String(),
+      providerSlug: Type.String(),
+      billingMode: Type.String(),
+    }),
+    capabilities,
+    quota: Type.Unsafe<object | null>({ type: 'object', nullable: true }),
+    subscriptionRef: nullable({ description: 'Opaque.' }),
+  }),
+  'ValidatedKey',
+)
+const InvalidKey = named(
+  Type.Object({
+    valid: Type.Boolean({ description: 'false' }),
+    type: Type.String(),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String(),
+    code: Type.String(),
+    error: Type.String(),
+    correlation_id: CorrelationId,
+  }),
+  'InvalidKey',
+)
+
 export interface ValidateDeps {
   readonly publicUrl: string
-  /** The second form takes the first one's place (specification, versioning). */
+  /** The POST form replaces the GET form. */
   readonly validateV2?: boolean | undefined
 }
 
-// `valid` in every answer, also beside a refusal: clients look at nothing else.
-const Invalid = (description: string) =>
+// Every answer has `valid`, a refusal too, because clients look at nothing else.
+const invalidKey = (description: string) =>
   Type.Unsafe<object>({
     description,
     content: { 'application/problem+json': { schema: ref(InvalidKey) } },
   })
-const refused = {
-  400: Invalid('No key'),
-  401: Invalid('The key does not work'),
-  429: Invalid('Too many requests'),
+const refusals = {
+  400: invalidKey('No key'),
+  401: invalidKey('The key does not work'),
+  429: invalidKey('Too many requests'),
 }
 
-/** What an API key is worth, for whoever holds it (facts 5.10). */
+/** Tells the holder of an API key whether it is valid. */
 export function validateRoutes(app: App, { publicUrl, validateV2 = false }: ValidateDeps): void {
-  app.addSchema(validateV2 ? ValidKeyV2 : ValidKey)
-  const errorHandler = refuseWith(publicUrl)
-  if (validateV2) return formRoutes(app, errorHandler)
+  addSchemas(app, [validateV2 ? ValidKeyV2 : ValidKey, InvalidKey])
+  const errorHandler = createErrorHandler(publicUrl)
+  if (validateV2) validateByPost(app, errorHandler)
+  else validateByGet(app, errorHandler)
+  // The other form does not exist here, so it is 404 and not 405.
+  addUnknownRoute(app, validateV2 ? 'GET' : 'POST')
+}
 
+type ErrorHandler = ReturnType<typeof createErrorHandler>
+
+function validateByGet(app: App, errorHandler: ErrorHandler): void {
   app.get(
     url,
     {
@@ -44,7 +92,7 @@ export function validateRoutes(app: App, { publicUrl, validateV2 = false }: Vali
         {
           summary: 'Validate an API key, sent as Bearer',
           tags,
-          response: { 200: ref(ValidKey), ...refused },
+          response: { 200: ref(ValidKey), ...refusals },
         },
       ),
       errorHandler,
@@ -61,12 +109,9 @@ export function validateRoutes(app: App, { publicUrl, validateV2 = false }: Vali
       }
     },
   )
-  absent(app, 'POST')
 }
 
-type ErrorHandler = ReturnType<typeof refuseWith>
-
-function formRoutes(app: App, errorHandler: ErrorHandler): void {
+function validateByPost(app: App, errorHandler: ErrorHandler): void {
   app.post(
     url,
     {
@@ -76,7 +121,7 @@ function formRoutes(app: App, errorHandler: ErrorHandler): void {
           summary: 'Validate an API key, in JSON, in a form, or sent as Bearer',
           tags,
           body: Type.Object({ key: Type.Optional(Type.Unknown({ description: 'The API key.' })) }),
-          response: { 200: ref(ValidKeyV2), ...refused },
+          response: { 200: ref(ValidKeyV2), ...refusals },
         },
       ),
       errorHandler,
@@ -85,22 +130,20 @@ function formRoutes(app: App, errorHandler: ErrorHandler): void {
       const key = textMember(request.body, 'key') ?? bearerOf(request)
       if (key === undefined || key === '')
         throw new DomainError('REQUEST_INVALID', 'key is required')
-      const found = await request.core.appKeys.validate({ key })
+      const validKey = await request.core.appKeys.validate({ key })
       return {
         valid: true,
-        user: { sub: found.userId ?? `app:${found.clientId}` },
-        billing_account: { id: found.clientId, providerSlug: 'svc', billingMode: 'delegated' },
-        capabilities: found.capabilities,
+        user: { sub: validKey.userId ?? `app:${validKey.clientId}` },
+        billing_account: { id: validKey.clientId, providerSlug: 'svc', billingMode: 'delegated' },
+        capabilities: validKey.capabilities,
         quota: null,
-        subscriptionRef: found.subscriptionRef ?? null,
+        subscriptionRef: validKey.subscriptionRef ?? null,
       }
     },
   )
-  absent(app, 'GET')
 }
 
-/** The form that this deployment does not have is nothing at all, not a method that is not allowed. */
-function absent(app: App, method: 'GET' | 'POST'): void {
+function addUnknownRoute(app: App, method: 'GET' | 'POST'): void {
   app.route({
     method,
     url,
@@ -111,14 +154,13 @@ function absent(app: App, method: 'GET' | 'POST'): void {
   })
 }
 
-function bearerOf({ raw }: FastifyRequest): string | undefined {
-  return /^bearer +(\S+) *$/i.exec(readAuthorization(raw.rawHeaders) ?? '')?.[1]
-}
+const bearerOf = ({ raw }: FastifyRequest): string | undefined =>
+  bearerToken(readAuthorization(raw.rawHeaders))
 
-function refuseWith(publicUrl: string) {
+function createErrorHandler(publicUrl: string) {
   return async (thrown: Error, request: FastifyRequest, reply: FastifyReply) => {
     const error = toRefusal(thrown, request.routeOptions.config.rules)
-    // What is not about the key is no judgement of it.
+    // A failure of the service says nothing about the key.
     if (reasons[error.reason].http >= 500) throw error
     request.reason = error.reason
     const { status, type, body } = renderError({

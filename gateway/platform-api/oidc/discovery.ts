@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { m2mScopes, publicVocabulary } from '../../../proto/scopes.ts'
-import type { App } from '../../http/listener.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 
 const strings = Type.Array(Type.String())
@@ -68,7 +68,7 @@ export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
   }
 }
 
-/** Only what works now (identity facts 1.2). */
+/** The document lists only what works now. */
 function documentOf({ publicUrl, tokenAlg, grantTypes }: DiscoveryDeps) {
   const issuer = `${publicUrl}/api/v1/oidc`
   return {

@@ -1,23 +1,31 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { Type } from 'typebox'
-import { confidential, optional, publicClient, readClientAuth } from '../../auth/client-auth.ts'
+import type { IntrospectTokenResponse } from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
+import {
+  optionalClientSecret,
+  readClientAuth,
+  requireClientSecret,
+  requirePublicClient,
+} from '../../auth/credentials.ts'
 import type { Core } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { matchesEtag } from '../../http/headers.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, ref } from '../../http/schemas.ts'
+import { signerSessionRoutes } from '../signer/sessions.ts'
+import { discoveryRoutes } from './discovery.ts'
+import { type TokenEndpoint, createTokenEndpoint } from './grant-types.ts'
 import {
   AnyToken,
   DeviceAuthorization,
   DeviceForm,
   Introspection,
+  Jwks,
+  PresentedToken,
   TokenForm,
-  TokenToJudge,
   UserInfo,
   repeatable,
 } from './schemas.ts'
-import type { App } from '../../http/listener.ts'
-import { route } from '../../http/route.ts'
-import { Jwks, ref } from '../schemas.ts'
-import { discoveryRoutes } from './discovery.ts'
-import { createGrants } from './token-grants.ts'
-import { signerRoutes } from '../signer/signer.ts'
 
 const tags = ['oidc']
 const base = '/api/v1/oidc'
@@ -29,14 +37,21 @@ export interface OidcDeps {
   readonly tokenAlg: string
 }
 
-/** The issuer: discovery, keys, the token endpoint, and what becomes of tokens. */
+/** The issuer: discovery, keys, the token endpoint, devices, introspection, revocation and user info. */
 export function oidcRoutes(app: App, deps: OidcDeps): void {
-  const grants = createGrants(deps)
-  discoveryRoutes(app, { ...deps, grantTypes: grants.grantTypes })
-  signerRoutes(app, grants)
-  tokenRoutes(app, deps)
-  userInfoRoutes(app)
+  const endpoint = createTokenEndpoint(deps)
+  addSchemas(app, [Jwks])
+  discoveryRoutes(app, { ...deps, grantTypes: endpoint.grantTypes })
+  signerSessionRoutes(app, endpoint)
+  startDevice(app, deps)
+  introspectToken(app, deps)
+  revokeToken(app, deps)
+  userInfo(app)
+  readKeys(app)
+  issueToken(app, endpoint)
+}
 
+function readKeys(app: App): void {
   app.get(
     `${base}/jwks`,
     route(
@@ -49,13 +64,15 @@ export function oidcRoutes(app: App, deps: OidcDeps): void {
     ),
     async (request, reply) => {
       const { keys } = await request.core.tokens.jwks({})
-      const etag = `"${createHash('sha256').update(JSON.stringify(keys)).digest('base64url')}"`
+      const etag = `"${hash('sha256', JSON.stringify(keys), 'base64url')}"`
       void reply.header('cache-control', 'public, max-age=300').header('etag', etag)
-      if (matches(request.headers['if-none-match'], etag)) return reply.code(304).send(null)
+      if (matchesEtag(request.headers['if-none-match'], etag)) return reply.code(304).send(null)
       return { keys }
     },
   )
+}
 
+function issueToken(app: App, endpoint: TokenEndpoint): void {
   app.post(
     `${base}/token`,
     route(
@@ -67,12 +84,11 @@ export function oidcRoutes(app: App, deps: OidcDeps): void {
         response: { 200: AnyToken },
       },
     ),
-    async (request) => grants.answer(request, request.body),
+    async (request) => endpoint.answer(request, request.body),
   )
 }
 
-/** Starting a device, and what a token is worth or no longer. */
-function tokenRoutes(app: App, { core, publicUrl }: OidcDeps): void {
+function startDevice(app: App, { publicUrl }: OidcDeps): void {
   for (const path of ['/device/auth', '/device_authorization']) {
     app.post(
       base + path,
@@ -86,26 +102,28 @@ function tokenRoutes(app: App, { core, publicUrl }: OidcDeps): void {
         },
       ),
       async ({ body, raw, core }) => {
-        const clientId = publicClient(readClientAuth(raw.rawHeaders, body))
-        const started = await core.devices.start({ clientId, scope: body.scope })
+        const clientId = requirePublicClient(readClientAuth(raw.rawHeaders, body))
+        const device = await core.devices.start({ clientId, scope: body.scope })
         const page = `${publicUrl}/oidc/device`
         const query = new URLSearchParams({
-          user_code: started.userCode,
+          user_code: device.userCode,
           client_id: clientId,
           iss: publicUrl + base,
         })
         return {
-          device_code: started.deviceCode,
-          user_code: started.userCode,
+          device_code: device.deviceCode,
+          user_code: device.userCode,
           verification_uri: page,
           verification_uri_complete: `${page}?${query}`,
-          expires_in: started.expiresIn,
-          interval: started.interval,
+          expires_in: device.expiresIn,
+          interval: device.interval,
         }
       },
     )
   }
+}
 
+function introspectToken(app: App, { core }: OidcDeps): void {
   app.post(
     `${base}/token/introspection`,
     route(
@@ -113,31 +131,37 @@ function tokenRoutes(app: App, { core, publicUrl }: OidcDeps): void {
       {
         summary: 'What a token is worth (RFC 7662)',
         tags,
-        body: TokenToJudge,
+        body: PresentedToken,
         response: { 200: Introspection },
       },
     ),
     async ({ body, raw, correlationId }) => {
-      const authorization = confidential(readClientAuth(raw.rawHeaders, body))
-      const found = await core
+      const authorization = requireClientSecret(readClientAuth(raw.rawHeaders, body))
+      const token = await core
         .callsFor({ authorization, correlationId })
         .grants.introspect({ token: body.token })
-      if (!found.active) return { active: false }
-      const texts = {
-        client_id: found.clientId,
-        sub: found.sub,
-        scope: found.scope,
-        token_type: found.tokenType,
-        iss: found.iss,
-        aud: found.aud,
-        jti: found.jti,
-        external_user_id: found.externalUserId,
-      }
-      const said = Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
-      return { active: true, ...said, exp: Number(found.exp), iat: Number(found.iat) }
+      return toIntrospection(token)
     },
   )
+}
 
+function toIntrospection(token: IntrospectTokenResponse) {
+  if (!token.active) return { active: false }
+  const texts = {
+    client_id: token.clientId,
+    sub: token.sub,
+    scope: token.scope,
+    token_type: token.tokenType,
+    iss: token.iss,
+    aud: token.aud,
+    jti: token.jti,
+    external_user_id: token.externalUserId,
+  }
+  const known = Object.fromEntries(Object.entries(texts).filter(([, text]) => text !== ''))
+  return { active: true, ...known, exp: Number(token.exp), iat: Number(token.iat) }
+}
+
+function revokeToken(app: App, { core }: OidcDeps): void {
   app.post(
     `${base}/token/revocation`,
     route(
@@ -145,24 +169,24 @@ function tokenRoutes(app: App, { core, publicUrl }: OidcDeps): void {
       {
         summary: 'End a token (RFC 7009)',
         tags,
-        body: TokenToJudge,
+        body: PresentedToken,
         response: { 200: Type.Object({}) },
       },
     ),
     async ({ body, raw, correlationId }) => {
       const auth = readClientAuth(raw.rawHeaders, body)
-      const known =
+      const credential =
         auth.kind === 'public'
           ? { clientId: auth.clientId, authorization: undefined }
-          : { clientId: undefined, authorization: optional(auth) }
-      const calls = core.callsFor({ authorization: known.authorization, correlationId })
-      await calls.grants.revoke({ token: body.token, clientId: known.clientId })
+          : { clientId: undefined, authorization: optionalClientSecret(auth) }
+      const calls = core.callsFor({ authorization: credential.authorization, correlationId })
+      await calls.grants.revoke({ token: body.token, clientId: credential.clientId })
       return {}
     },
   )
 }
 
-function userInfoRoutes(app: App): void {
+function userInfo(app: App): void {
   for (const path of ['/me', '/userinfo']) {
     for (const method of ['GET', 'POST'] as const) {
       app.route({
@@ -188,7 +212,3 @@ function userInfoRoutes(app: App): void {
     }
   }
 }
-
-// RFC 9110 section 13.1.2: the comparison is weak.
-const matches = (ifNoneMatch: string | undefined, etag: string): boolean =>
-  (ifNoneMatch ?? '').split(',').some((tag) => ['*', etag, `W/${etag}`].includes(tag.trim()))

@@ -1,12 +1,13 @@
 import { Type } from 'typebox'
+import { named } from '../../http/schemas.ts'
 
-/** What the token routes take and give. */
+/** Requests and answers of the token routes. */
 
 const field = (description: string) => Type.Optional(Type.String({ description }))
 const list = (description: string) =>
   Type.Optional(Type.Array(Type.String(), { maxItems: 16, description }))
 
-/** Fields that RFC 8693 section 2.1 and RFC 8707 allow more than once. */
+/** Fields that RFC 8693 section 2.1 and RFC 8707 allow to be repeated. */
 export const repeatable = ['audience', 'resource'] as const
 
 const clientFields = {
@@ -46,7 +47,7 @@ export const DeviceForm = Type.Object({
   resource: list('The issuer.'),
 })
 
-export const TokenToJudge = Type.Object({
+export const PresentedToken = Type.Object({
   ...clientFields,
   token: Type.String({ description: 'The token in question.' }),
   token_type_hint: field('Not needed.'),
@@ -109,34 +110,21 @@ export const UserInfo = Type.Object({
   name: field('With the scope profile.'),
 })
 
-const nullableInstant = (description: string) =>
-  Type.Unsafe<string | null>({ type: 'string', format: 'date-time', nullable: true, description })
-
-export const SignerSessionList = Type.Object({
-  clientId: Type.String(),
-  externalUserId: Type.String(),
-  sessions: Type.Array(
-    Type.Object({
-      sessionId: Type.String(),
-      id: Type.String({ description: 'The same as sessionId.' }),
-      label: Type.String(),
-      scope: Type.String(),
-      createdAt: Type.String({ format: 'date-time' }),
-      expiresAt: Type.String({ format: 'date-time' }),
-      lastUsedAt: nullableInstant('About when it last proved somebody.'),
-      revokedAt: nullableInstant('When it was ended.'),
-    }),
-  ),
-  nextCursor: Type.Optional(Type.String()),
-})
-
-export const RevokedSession = Type.Object({
-  success: Type.Boolean(),
-  correlation_id: Type.String(),
-  sessionId: Type.String(),
-  revokedAt: Type.String({ format: 'date-time' }),
-  effectiveBy: Type.String({
-    format: 'date-time',
-    description: 'From then on no cache permits this session anything.',
+export const Jwks = named(
+  Type.Object({
+    keys: Type.Array(
+      Type.Object({
+        kty: Type.String(),
+        kid: Type.String(),
+        alg: Type.String(),
+        use: Type.String(),
+        n: Type.Optional(Type.String()),
+        e: Type.Optional(Type.String()),
+        crv: Type.Optional(Type.String()),
+        x: Type.Optional(Type.String()),
+        y: Type.Optional(Type.String()),
+      }),
+    ),
   }),
-})
+  'Jwks',
+)

@@ -2,8 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
-import type { App, ListenerDeps } from '../../http/listener.ts'
+import type { App } from '../../http/app.ts'
 import { renderError } from '../../http/errors.ts'
+import type { ListenerDeps } from '../../http/listener.ts'
 import { route } from '../../http/route.ts'
 
 const Decision = Type.Object(
@@ -38,31 +39,31 @@ const Question = Type.Unsafe<object>({
     payload: { type: 'object', additionalProperties: true },
   },
 })
-const Refused = (description: string) =>
+const refusal = (description: string) =>
   Type.Object({ status: Type.Integer(), reason: Type.String() }, { description })
 
 /** Answers one request of the remote signer, body unread. */
 export type Webhook = (request: IncomingMessage, response: ServerResponse) => unknown
 
-/** The embedded identity webhook: the sidecar's handler at the platform's address. */
+/** The embedded identity webhook: the sidecar's handler at the platform API's address. */
 export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): void {
   app.post(
     '/webhooks/remote-signer',
     {
       ...route(
-        { guard: { kind: 'none' }, apart: true },
+        { guard: { kind: 'none' }, unmanaged: true },
         {
           summary: 'Identity webhook of the remote signer',
           tags: ['signer'],
           body: Question,
           response: {
             200: Decision,
-            400: Refused('No JSON object'),
-            401: Refused('The transport secret is wrong'),
+            400: refusal('No JSON object'),
+            401: refusal('The transport secret is wrong'),
           },
         },
       ),
-      // Before any parser, so that the handler reads the body itself.
+      // Runs before the body parsers, because the handler reads the body itself.
       onRequest: async (request, reply) => {
         reply.hijack()
         for (const [name, value] of Object.entries(reply.getHeaders())) {
@@ -84,13 +85,13 @@ interface Failure {
   readonly cause: unknown
 }
 
-// The framework has let go of this answer, so it is written here.
+// A hijacked reply is no longer Fastify's, so the error is written here.
 function fail(request: FastifyRequest, { raw }: FastifyReply, { deps, cause }: Failure): void {
   const { correlationId } = request
   const { publicUrl } = deps
   const error = new DomainError('INTERNAL', 'the webhook failed', { cause })
   request.reason = error.reason
-  deps.observe.failed(request, error)
+  deps.httpMetrics.failed(request, error)
   if (raw.headersSent) return void raw.destroy()
   const { status, type, body } = renderError({ error, wire: 'problem', correlationId, publicUrl })
   raw.writeHead(status, { 'content-type': type }).end(JSON.stringify(body))

@@ -1,13 +1,15 @@
 import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
-import type { App } from '../../http/listener.ts'
-import { AppParams, text } from '../request-schemas.ts'
+import type {
+  UsageRequest as RequestMessage,
+  UsageSession as SessionMessage,
+} from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { oneOf, ref } from '../schemas.ts'
-import { UsageHistory } from './schemas.ts'
-import { refuseOtherUser } from '../users/end-user.ts'
-import { dateQuery } from './usage.ts'
-import { toRequest, toSession } from './reply.ts'
+import { addSchemas, ref } from '../../http/schemas.ts'
+import { AppParams, nextPage, oneOf, text } from '../schemas.ts'
+import { dateQuery, refuseOtherUser, toCount } from './query.ts'
+import { UsageHistory, UsageRequest, UsageSession } from './schemas.ts'
 
 const historyQuery = {
   groupBy: Type.Optional(
@@ -31,8 +33,14 @@ const AppQuery = Type.Object({
 
 const summary = 'the newest first; without dates those of the current UTC month'
 
-/** Tickets and sessions one by one, for their user and for the app's backend. */
+/** Tickets or sessions one by one, for their user and for the app's backend. */
 export function usageHistoryRoutes(app: App): void {
+  addSchemas(app, [UsageRequest, UsageSession, UsageHistory])
+  readOwnHistory(app)
+  readHistory(app)
+}
+
+function readOwnHistory(app: App): void {
   app.get(
     '/api/v1/user/usage/requests',
     route(
@@ -46,17 +54,18 @@ export function usageHistoryRoutes(app: App): void {
     ),
     async ({ query: { groupBy = 'request', limit, ...query }, core }) => {
       refuseOtherUser(query)
-      const asked = { ...query, limit: Number(limit ?? 0) }
+      const filter = { ...query, limit: Number(limit ?? 0) }
       if (groupBy === 'session') {
         const { sessions, clientId, externalUserId, nextCursor } =
-          await core.usage.ownSessions(asked)
+          await core.usage.ownSessions(filter)
         return {
           ...headOf({ clientId, groupBy, nextCursor }),
           externalUserId,
           items: sessions.map((item) => toSession(item, clientId)),
         }
       }
-      const { requests, clientId, externalUserId, nextCursor } = await core.usage.ownRequests(asked)
+      const { requests, clientId, externalUserId, nextCursor } =
+        await core.usage.ownRequests(filter)
       return {
         ...headOf({ clientId, groupBy, nextCursor }),
         externalUserId,
@@ -64,7 +73,9 @@ export function usageHistoryRoutes(app: App): void {
       }
     },
   )
+}
 
+function readHistory(app: App): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/requests',
     route(
@@ -77,32 +88,17 @@ export function usageHistoryRoutes(app: App): void {
         response: { 200: ref(UsageHistory) },
       },
     ),
-    async ({
-      params,
-      query: { groupBy = 'request', limit, userId, externalUserId, ...query },
-      core,
-    }) => {
-      if (userId !== undefined && externalUserId !== undefined) {
-        throw new DomainError(
-          'REQUEST_INVALID',
-          'name the user by userId or by externalUserId, not by both',
-        )
-      }
-      const asked = {
-        ...params,
-        ...query,
-        userId: userId ?? externalUserId,
-        limit: Number(limit ?? 0),
-      }
+    async ({ params, query: { groupBy = 'request', limit, ...query }, core }) => {
+      const filter = { ...params, ...withOneUser(query), limit: Number(limit ?? 0) }
       const { clientId } = params
       if (groupBy === 'session') {
-        const { sessions, nextCursor } = await core.usage.sessions(asked)
+        const { sessions, nextCursor } = await core.usage.sessions(filter)
         return {
           ...headOf({ clientId, groupBy, nextCursor }),
           items: sessions.map((item) => toSession(item, clientId)),
         }
       }
-      const { requests, nextCursor } = await core.usage.requests(asked)
+      const { requests, nextCursor } = await core.usage.requests(filter)
       return {
         ...headOf({ clientId, groupBy, nextCursor }),
         items: requests.map((item) => toRequest(item, clientId)),
@@ -111,16 +107,75 @@ export function usageHistoryRoutes(app: App): void {
   )
 }
 
+interface UserQuery {
+  userId?: string
+  externalUserId?: string
+}
+
+/** The query with the user that it names, by whichever of the two parameters. */
+function withOneUser<Query extends UserQuery>({ userId, externalUserId, ...query }: Query) {
+  if (userId !== undefined && externalUserId !== undefined) {
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'name the user by userId or by externalUserId, not by both',
+    )
+  }
+  return { ...query, userId: userId ?? externalUserId }
+}
+
 interface Head {
   readonly clientId: string
   readonly groupBy: string
   readonly nextCursor: string | undefined
 }
 
-// The name of the flag is what existing clients read.
+// Existing clients read this flag by this name.
 const headOf = ({ clientId, groupBy, nextCursor }: Head) => ({
   clientId,
   groupBy,
   openMeterConfigured: true,
-  ...(nextCursor === undefined ? {} : { nextCursor }),
+  ...nextPage(nextCursor),
+})
+
+/** One ticket. */
+export const toRequest = (item: RequestMessage, clientId: string) => ({
+  time: item.time,
+  clientId,
+  appName: item.appName,
+  endUserId: item.endUserId,
+  externalUserId: item.externalUserId ?? null,
+  eventId: item.eventId,
+  gatewayRequestId: item.gatewayRequestId,
+  pipeline: item.pipeline,
+  modelId: item.modelId,
+  manifestId: item.manifestId,
+  sessionId: item.sessionId,
+  sequenceNumber: item.sequenceNumber,
+  feeWei: item.feeWei,
+  networkFeeUsdMicros: item.networkFeeUsdMicros ?? null,
+  networkFeeUsdExact: item.networkFeeUsdExact ?? null,
+  ethUsdPrice: item.ethUsdPrice ?? null,
+  billableSecs: item.billableSecs,
+  pixels: item.pixels,
+})
+
+/** One signer session. */
+const toSession = (item: SessionMessage, clientId: string) => ({
+  sessionId: item.sessionId,
+  manifestId: item.manifestId,
+  clientId,
+  appName: item.appName,
+  endUserId: item.endUserId,
+  externalUserId: item.externalUserId ?? null,
+  pipeline: item.pipeline,
+  modelId: item.modelId,
+  requestCount: toCount(item.requestCount),
+  unpricedCount: toCount(item.unpricedCount),
+  feeWei: item.feeWei,
+  networkFeeUsdMicros: item.networkFeeUsdMicros,
+  networkFeeUsdExact: item.networkFeeUsdExact,
+  billableSecs: item.billableSecs,
+  pixels: item.pixels,
+  startedAt: item.startedAt,
+  ...(item.endedAt === undefined ? {} : { endedAt: item.endedAt }),
 })

@@ -1,7 +1,8 @@
 import { Type } from 'typebox'
-import { Instant, Micros, Wei, named, nullable, ref } from '../schemas.ts'
+import { named, ref } from '../../http/schemas.ts'
+import { Instant, Micros, Wei, nullable } from '../schemas.ts'
 
-/** The public JSON of usage. */
+/** The answers of the usage routes. */
 
 const requestCount = Type.Integer({ description: 'Tickets.' })
 const currency = Type.String()
@@ -214,5 +215,3 @@ export const Usage = named(
   }),
   'Usage',
 )
-
-export const usageSchemas = [UsageRequest, UsageSession, UsageHistory, Usage]

@@ -7,16 +7,16 @@ import { DomainError } from '../../../proto/errors.ts'
 import type {
   StreamOwnUsageResponse,
   StreamUsageResponse,
+  UsageCharge,
 } from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
-import type { App } from '../../http/listener.ts'
-import { AppParams, text } from '../request-schemas.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { refuseOtherUser } from '../users/end-user.ts'
-import { toCharge } from './reply.ts'
+import { AppParams, text } from '../schemas.ts'
+import { refuseOtherUser, toCount } from './query.ts'
 
-type Said = StreamUsageResponse | StreamOwnUsageResponse
+type StreamMessage = StreamUsageResponse | StreamOwnUsageResponse
 
-const firstMs = 10_000
+const firstMessageMs = 10_000
 const retryMs = 2_000
 const busySeconds = '10'
 
@@ -47,11 +47,15 @@ const StreamHeaders = Type.Object({
 const AppQuery = Type.Object({ userId: Type.Optional(text('an endUserId or an externalUserId')) })
 const refuses = ['RATE_LIMITED'] as const
 
-/** Live spend as server-sent events. Every stream ends when this process does. */
+/** Live spend as server-sent events. Every stream ends when the listener closes. */
 export function usageStreamRoutes(app: App): void {
   const stopping = new AbortController()
   app.addHook('preClose', async () => stopping.abort())
+  streamUsage(app, stopping.signal)
+  streamOwnUsage(app, stopping.signal)
+}
 
+function streamUsage(app: App, stopping: AbortSignal): void {
   app.get(
     '/api/v1/builder/apps/:clientId/usage/stream',
     {
@@ -71,12 +75,14 @@ export function usageStreamRoutes(app: App): void {
     async ({ params, query, headers, core }, reply) => {
       const after = headers['last-event-id']
       return stream(reply, {
-        stopping: stopping.signal,
+        stopping,
         open: (signal) => core.usage.follow({ ...params, ...query, after }, signal),
       })
     },
   )
+}
 
+function streamOwnUsage(app: App, stopping: AbortSignal): void {
   app.get(
     '/api/v1/user/usage/stream',
     {
@@ -96,26 +102,29 @@ export function usageStreamRoutes(app: App): void {
       refuseOtherUser(query)
       const after = headers['last-event-id']
       return stream(reply, {
-        stopping: stopping.signal,
+        stopping,
         open: (signal) => core.usage.followOwn({ after }, signal),
       })
     },
   )
 }
 
-interface Streaming {
+interface StreamSource {
   readonly stopping: AbortSignal
-  open(signal: AbortSignal): AsyncGenerator<Said>
+  open(signal: AbortSignal): AsyncGenerator<StreamMessage>
 }
 
-/** Answers when core has let the caller in: until then a refusal is an answer like any other. */
-async function stream(reply: FastifyReply, { stopping, open }: Streaming): Promise<FastifyReply> {
+/** Sends headers once core has sent its first message: until then a refusal is an ordinary answer. */
+async function stream(
+  reply: FastifyReply,
+  { stopping, open }: StreamSource,
+): Promise<FastifyReply> {
   const gone = new AbortController()
   reply.raw.once('close', () => gone.abort())
   const signal = AbortSignal.any([gone.signal, stopping])
   const messages = open(signal)
   try {
-    const first = await within(firstMs, messages.next())
+    const first = await within(firstMessageMs, messages.next())
     void reply.type('text/event-stream; charset=utf-8').header('x-accel-buffering', 'no')
     return reply.send(Readable.from(events({ first, messages, signal }), { objectMode: false }))
   } catch (error) {
@@ -135,13 +144,13 @@ async function within<T>(ms: number, work: Promise<T>): Promise<T> {
   return Promise.race([work, late]).finally(() => timer.abort())
 }
 
-interface Events {
-  readonly first: IteratorResult<Said>
-  readonly messages: AsyncGenerator<Said>
+interface EventSource {
+  readonly first: IteratorResult<StreamMessage>
+  readonly messages: AsyncGenerator<StreamMessage>
   readonly signal: AbortSignal
 }
 
-async function* events({ first, messages, signal }: Events): AsyncGenerator<string> {
+async function* events({ first, messages, signal }: EventSource): AsyncGenerator<string> {
   yield `retry: ${retryMs}\n`
   if (!first.done) yield eventOf(first.value)
   const over = once(signal, 'abort').then(() => null)
@@ -158,10 +167,24 @@ async function* events({ first, messages, signal }: Events): AsyncGenerator<stri
 }
 
 // A cursor is base64url, and JSON has no line breaks: neither can end a line early.
-function eventOf({ cursor, charge, reset }: Said): string {
+function eventOf({ cursor, charge, reset }: StreamMessage): string {
   const id = `id: ${cursor}\n`
   if (reset) return `event: reset\n${id}data: {}\n\n`
   return charge === undefined
     ? `${id}\n`
     : `event: charge\n${id}data: ${JSON.stringify(toCharge(charge))}\n\n`
 }
+
+/** The charge of one batch of tickets to one user. */
+const toCharge = (charge: UsageCharge) => ({
+  chargeId: charge.chargeId,
+  endUserId: charge.endUserId,
+  externalUserId: charge.externalUserId,
+  costUsdMicros: charge.costUsdMicros,
+  costUsdExact: charge.costUsdExact,
+  balanceUsdMicros: charge.balanceUsdMicros,
+  balanceUsdExact: charge.balanceUsdExact,
+  overageUsdExact: charge.overageUsdExact,
+  ticketCount: toCount(charge.ticketCount),
+  time: charge.time,
+})

@@ -1,37 +1,20 @@
 import { Type } from 'typebox'
-import { present } from '../../core/client.ts'
-import type { App } from '../../http/listener.ts'
-import { AppParams, required, text } from '../request-schemas.ts'
+import type {
+  DayUsage,
+  PipelineModelUsage,
+  SessionUsage,
+  Usage as UsageMessage,
+  UsageTotals,
+  UserUsage,
+} from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { Balance, oneOf, ref } from '../schemas.ts'
+import { addSchemas, ref } from '../../http/schemas.ts'
+import { AppParams, text } from '../schemas.ts'
+import { toRequest } from './history.ts'
+import { refuseOtherUser, toCount, toQuery, usageQuery } from './query.ts'
 import { Usage } from './schemas.ts'
-import { toBalance, toUsage } from './reply.ts'
-
-const tags = ['usage']
-const groupings = [
-  'none',
-  'user',
-  'pipeline_model',
-  'daily_pipeline',
-  'manifest',
-  'session',
-  'day',
-] as const
-
-export const dateQuery = {
-  startDate: Type.Optional(text('ISO 8601, inclusive')),
-  endDate: Type.Optional(text('ISO 8601; a date alone means the end of that UTC day')),
-}
-
-export const usageQuery = {
-  ...dateQuery,
-  groupBy: Type.Optional(oneOf(groupings, 'Which rows stand beside the totals.')),
-  include: Type.Optional(oneOf(['retail'], 'retail adds what end users are billed.')),
-  includeRetail: Type.Optional(oneOf(['1', 'true', '0', 'false'], 'The same as include=retail.')),
-  gatewayRequestId: Type.Optional(
-    required('Only the tickets of this gateway request, with the tickets themselves.'),
-  ),
-}
 
 const UsageQuery = Type.Object({
   ...usageQuery,
@@ -39,71 +22,205 @@ const UsageQuery = Type.Object({
     text('an endUserId or an externalUserId; required with groupBy=daily_pipeline'),
   ),
 })
-export const asOf = Type.Optional(
-  text(
-    'ISO 8601 instant: the balance as it stood then, by the time that grants and charges were booked; not in the future',
-  ),
-)
-const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.'), asOf })
+const currency = 'USD'
 
-interface Retail {
-  include?: string
-  includeRetail?: string
+/** Aggregated usage: of an app, at its address and at the deprecated one, and of the token's user. */
+export function usageRoutes(app: App): void {
+  addSchemas(app, [Usage])
+  const url = '/api/v1/builder/apps/:clientId/usage'
+  readUsage(app, url)
+  readUsage(app, '/api/v1/apps/:clientId/usage', url)
+  readOwnUsage(app)
 }
 
-/** What core is asked of a query of usage. */
-export const toQuery = <Query extends Retail>({ include, includeRetail, ...query }: Query) => ({
-  ...query,
-  includeRetail: include === 'retail' || includeRetail === '1' || includeRetail === 'true',
-})
+function readUsage(app: App, url: string, successor?: string): void {
+  app.get(
+    url,
+    route(
+      {
+        guard: { kind: 'm2m_basic' },
+        metered: true,
+        ...(successor === undefined ? {} : { successor }),
+      },
+      {
+        summary: 'Aggregated usage of the app',
+        tags: ['usage'],
+        params: AppParams,
+        querystring: UsageQuery,
+        response: { 200: ref(Usage) },
+      },
+    ),
+    async ({ params, query, core }) => {
+      const { usage } = await core.usage.query({ ...params, ...toQuery(query) })
+      return toUsage(requireField(usage, 'usage'), query)
+    },
+  )
+}
 
-/** Usage and balances for an app's backend, at their own address and at the deprecated one. */
-export function usageRoutes(app: App): void {
-  for (const base of ['/api/v1/builder/apps/:clientId/usage', '/api/v1/apps/:clientId/usage']) {
-    usageAt(app, base)
-    balanceAt(app, base)
+function readOwnUsage(app: App): void {
+  app.get(
+    '/api/v1/user/usage',
+    route(
+      { guard: { kind: 'user' }, metered: true },
+      {
+        summary: 'Own usage',
+        tags: ['end user'],
+        querystring: Type.Object(usageQuery),
+        response: { 200: ref(Usage) },
+      },
+    ),
+    async ({ query, core }) => {
+      refuseOtherUser(query)
+      const { usage } = await core.usage.queryOwn(toQuery(query))
+      return toUsage(requireField(usage, 'usage'), query)
+    },
+  )
+}
+
+interface UsageFilter {
+  startDate?: string
+  endDate?: string
+  groupBy?: string
+  gatewayRequestId?: string
+}
+
+/** The answer: totals, and the rows of the grouping that the query names. */
+function toUsage(
+  usage: UsageMessage,
+  { startDate, endDate, groupBy, gatewayRequestId }: UsageFilter,
+) {
+  const { clientId } = usage
+  return {
+    clientId,
+    source: 'ledger',
+    period: { start: startDate ?? null, end: endDate ?? null },
+    totals: toTotals(requireField(usage.totals, 'totals')),
+    ...(groupBy === 'user' ? { byUser: usage.byUser.map(toUserRow) } : {}),
+    ...(groupBy === 'pipeline_model'
+      ? { byPipelineModel: usage.byPipelineModel.map(toPipelineRow) }
+      : {}),
+    ...(groupBy === 'daily_pipeline'
+      ? { byDailyPipeline: usage.byDailyPipeline.map(toDailyRow) }
+      : {}),
+    ...(groupBy === 'manifest' ? { byManifest: usage.byManifest.map(toManifestRow) } : {}),
+    ...(groupBy === 'session' ? { bySession: usage.bySession.map(toSessionRow) } : {}),
+    ...(groupBy === 'day' ? { byDay: usage.byDay.map(toDayRow) } : {}),
+    ...(gatewayRequestId === undefined
+      ? {}
+      : { events: usage.events.map((event) => toRequest(event, clientId)) }),
   }
 }
 
-const rules = (base: string, path: string) =>
-  ({
-    guard: { kind: 'm2m_basic' },
-    metered: true,
-    ...(base.startsWith('/api/v1/builder/')
-      ? {}
-      : { successor: `/api/v1/builder/apps/:clientId/${path}` }),
-  }) as const
+// Retail figures are there only when core calculated them.
+const billable = ({
+  endUserBillableUsdMicros,
+}: {
+  endUserBillableUsdMicros?: string | undefined
+}) => (endUserBillableUsdMicros === undefined ? {} : { endUserBillableUsdMicros })
+const rate = ({ retailRateUsd }: { retailRateUsd?: string | undefined }) =>
+  retailRateUsd === undefined ? {} : { retailRateUsd }
 
-function usageAt(app: App, base: string): void {
-  app.get(
-    base,
-    route(rules(base, 'usage'), {
-      summary: 'Aggregated usage of the app',
-      tags,
-      params: AppParams,
-      querystring: UsageQuery,
-      response: { 200: ref(Usage) },
-    }),
-    async ({ params, query, core }) => {
-      const { usage } = await core.usage.query({ ...params, ...toQuery(query) })
-      return toUsage(present(usage, 'usage'), query)
-    },
-  )
+const toTotals = (totals: UsageTotals) => ({
+  requestCount: toCount(totals.requestCount),
+  currency,
+  totalFeeWei: totals.totalFeeWei,
+  totalFeeEth: totals.totalFeeEth,
+  networkFeeUsdMicros: totals.networkFeeUsdMicros,
+  ownerChargeWei: totals.ownerChargeWei,
+  ownerChargeUsdMicros: totals.ownerChargeUsdMicros,
+  platformFeeWei: totals.platformFeeWei,
+  platformFeeUsdMicros: totals.platformFeeUsdMicros,
+  platformCutPercent: totals.platformCutPercent ?? null,
+  unpricedCount: toCount(totals.unpricedCount),
+  ...billable(totals),
+})
+
+function toUserRow(row: UserUsage) {
+  const {
+    endUserId,
+    externalUserId,
+    requestCount,
+    feeWei,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+  } = row
+  const known = externalUserId !== undefined
+  return {
+    endUserId,
+    externalUserId: externalUserId ?? null,
+    userType: known ? 'system_managed' : 'unknown',
+    identifier: externalUserId ?? endUserId,
+    requestCount: toCount(requestCount),
+    currency,
+    feeWei,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+    ...billable(row),
+  }
 }
 
-function balanceAt(app: App, base: string): void {
-  app.get(
-    `${base}/balance`,
-    route(rules(base, 'usage/balance'), {
-      summary: "A user's balance",
-      tags,
-      params: AppParams,
-      querystring: BalanceQuery,
-      response: { 200: ref(Balance) },
-    }),
-    async ({ params, query, core }) => {
-      const { balance } = await core.allowances.balance({ ...params, ...query })
-      return toBalance(present(balance, 'balance'))
-    },
-  )
+function toPipelineRow(row: PipelineModelUsage) {
+  const {
+    pipeline,
+    modelId,
+    requestCount,
+    feeWei,
+    feeEth,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+  } = row
+  return {
+    pipeline,
+    modelId,
+    requestCount: toCount(requestCount),
+    currency,
+    // Existing clients read the second pair of names.
+    feeWei,
+    feeEth,
+    networkFeeWei: feeWei,
+    networkFeeEth: feeEth,
+    networkFeeUsdMicros,
+    ownerChargeUsdMicros,
+    ...rate(row),
+    ...billable(row),
+  }
 }
+
+const toDailyRow = (row: PipelineModelUsage) => ({
+  date: row.date ?? 'other',
+  ...toPipelineRow(row),
+})
+
+const toManifestRow = (row: SessionUsage) => ({
+  manifestId: row.manifestId,
+  pipeline: row.pipeline,
+  modelId: row.modelId,
+  requestCount: toCount(row.requestCount),
+  currency,
+  feeWei: row.feeWei,
+  networkFeeUsdMicros: row.networkFeeUsdMicros,
+  networkFeeUsdExact: row.networkFeeUsdExact,
+  ownerChargeUsdMicros: row.ownerChargeUsdMicros,
+  billableSecs: row.billableSecs,
+  ...(row.firstAt === undefined ? {} : { firstAt: row.firstAt }),
+  ...(row.lastAt === undefined ? {} : { lastAt: row.lastAt }),
+  ...rate(row),
+  ...billable(row),
+})
+
+const toSessionRow = (row: SessionUsage) => ({
+  sessionId: row.sessionId ?? 'other',
+  endUserId: row.endUserId ?? 'other',
+  externalUserId: row.externalUserId ?? null,
+  ...toManifestRow(row),
+})
+
+const toDayRow = (row: DayUsage) => ({
+  date: row.date,
+  requestCount: toCount(row.requestCount),
+  currency,
+  feeWei: row.feeWei,
+  networkFeeUsdMicros: row.networkFeeUsdMicros,
+  ownerChargeUsdMicros: row.ownerChargeUsdMicros,
+  ...billable(row),
+})

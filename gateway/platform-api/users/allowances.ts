@@ -3,24 +3,56 @@ import type {
   Allowance as AllowanceMessage,
   Grant as GrantMessage,
 } from '../../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
-import { present } from '../../core/client.ts'
-import type { App } from '../../http/listener.ts'
-import { IdempotencyHeader, UserParams } from '../request-schemas.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { Allowance, GrantedAllowance, grantSources, oneOf, ref } from '../schemas.ts'
+import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
+import { Instant, Micros, UserParams, allowanceAmounts, nullable, oneOf } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/allowances'
-// The old name, for reading only (service specification, Versioning).
+// The old name, for reading only.
 const creditsUrl = '/api/v1/apps/:clientId/users/:externalUserId/credits'
 const tags = ['allowances']
 
-const GrantBody = Type.Object(
+const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
+
+const Credit = named(
+  Type.Object({
+    id: Type.String(),
+    amountUsdMicros: Micros('What was granted.'),
+    source: oneOf(creditSources, 'Why it was granted.'),
+    createdAt: Instant('When it was granted.'),
+    featureKey: nullable({ description: 'Set when the grant pays for one feature only.' }),
+    expiresAt: nullable({ format: 'date-time' }),
+    remainingUsdMicros: Micros('What is left of it.'),
+  }),
+  'Grant',
+)
+
+const { hasAccess, ...amounts } = allowanceAmounts
+
+const allowanceFields = {
+  externalUserId: Type.String(),
+  ...amounts,
+  grants: Type.Array(ref(Credit)),
+  remainingUsdMicros: Micros('The balance less what is in flight.'),
+  hasAccess,
+  allowances: Type.Object({ ...amounts, hasAccess }, { description: 'The same figures again.' }),
+}
+
+const Allowance = named(Type.Object(allowanceFields), 'Allowance')
+const CreditedAllowance = named(
+  Type.Object({ ...allowanceFields, grant: ref(Credit) }),
+  'GrantedAllowance',
+)
+
+const CreditBody = Type.Object(
   {
     amountUsdMicros: Type.String({
       pattern: '^[1-9][0-9]{0,29}$',
       description: 'a positive integer in a string, at most 1000000000000000 (10^15)',
     }),
-    source: Type.Optional(oneOf(grantSources, 'manual when absent')),
+    source: Type.Optional(oneOf(creditSources, 'manual when absent')),
     featureKey: Type.Optional(
       Type.Unsafe<string | null>({
         type: 'string',
@@ -33,8 +65,14 @@ const GrantBody = Type.Object(
   { additionalProperties: false },
 )
 
-/** What a user may spend, and grants on top of the Starter allowance. */
+/** What a user may spend: the allowance, and credit on top of the Starter allowance (`grants` on the wire). */
 export function allowanceRoutes(app: App): void {
+  addSchemas(app, [Credit, Allowance, CreditedAllowance])
+  readAllowance(app)
+  createCredit(app)
+}
+
+function readAllowance(app: App): void {
   const guard = { kind: 'm2m', scope: 'users:read' } as const
   for (const [address, rules] of [
     [url, { guard }],
@@ -50,11 +88,13 @@ export function allowanceRoutes(app: App): void {
       }),
       async ({ params, core }) => {
         const { allowance } = await core.allowances.read(params)
-        return toAllowance(present(allowance, 'allowance'))
+        return toAllowance(requireField(allowance, 'allowance'))
       },
     )
   }
+}
 
+function createCredit(app: App): void {
   app.post(
     url,
     route(
@@ -64,8 +104,8 @@ export function allowanceRoutes(app: App): void {
         tags,
         params: UserParams,
         headers: IdempotencyHeader,
-        body: GrantBody,
-        response: { 200: ref(GrantedAllowance) },
+        body: CreditBody,
+        response: { 200: ref(CreditedAllowance) },
       },
     ),
     async ({ params, headers, body, core }) => {
@@ -77,8 +117,8 @@ export function allowanceRoutes(app: App): void {
         idempotencyKey: headers['idempotency-key'],
       })
       return {
-        ...toAllowance(present(allowance, 'allowance')),
-        grant: toGrant(present(grant, 'grant')),
+        ...toAllowance(requireField(allowance, 'allowance')),
+        grant: toCredit(requireField(grant, 'grant')),
       }
     },
   )
@@ -90,23 +130,23 @@ function toAllowance(allowance: AllowanceMessage) {
   return {
     externalUserId: allowance.externalUserId,
     ...amounts,
-    grants: allowance.grants.map(toGrant),
+    grants: allowance.grants.map(toCredit),
     remainingUsdMicros: allowance.remainingUsdMicros,
     hasAccess,
-    // Existing clients read the figures from here (billing facts 7.1).
+    // Existing clients read the figures from here.
     allowances: { ...amounts, hasAccess },
   }
 }
 
-const toGrant = (grant: GrantMessage) => ({
-  id: grant.id,
-  amountUsdMicros: grant.amountUsdMicros,
-  source: present(
-    grantSources.find((source) => source === grant.source),
+const toCredit = (credit: GrantMessage) => ({
+  id: credit.id,
+  amountUsdMicros: credit.amountUsdMicros,
+  source: requireField(
+    creditSources.find((source) => source === credit.source),
     'source',
   ),
-  createdAt: grant.createdAt,
-  featureKey: grant.featureKey ?? null,
-  expiresAt: grant.expiresAt ?? null,
-  remainingUsdMicros: grant.remainingUsdMicros,
+  createdAt: credit.createdAt,
+  featureKey: credit.featureKey ?? null,
+  expiresAt: credit.expiresAt ?? null,
+  remainingUsdMicros: credit.remainingUsdMicros,
 })

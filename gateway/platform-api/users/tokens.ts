@@ -1,16 +1,34 @@
 import { Type } from 'typebox'
-import type { App } from '../../http/listener.ts'
-import { AppParams, UserParams, required } from '../request-schemas.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { KeyToken, UserToken, ref } from '../schemas.ts'
+import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, UserParams, required } from '../schemas.ts'
 
 const tags = ['tokens']
+
+const tokenFields = {
+  access_token: Type.String(),
+  token_type: Type.String(),
+  expires_in: Type.Integer({ description: 'Seconds.' }),
+  scope: Type.String(),
+  correlation_id: CorrelationId,
+}
+
+const UserToken = named(Type.Object({ ...tokenFields, subject_type: Type.String() }), 'UserToken')
+const KeyToken = named(Type.Object({ ...tokenFields, externalUserId: Type.String() }), 'KeyToken')
+
 const ScopeBody = Type.Object({
   scope: Type.Optional(required('Space-separated; sign:job when absent.')),
 })
 
-/** User JWTs: minted by the app's backend, or given in exchange for an API key. */
+/** User tokens: minted by the app's backend, or exchanged for an API key. */
 export function tokenRoutes(app: App): void {
+  addSchemas(app, [UserToken, KeyToken])
+  mintUserToken(app)
+  exchangeApiKey(app)
+}
+
+function mintUserToken(app: App): void {
   app.post(
     '/api/v1/apps/:clientId/users/:externalUserId/token',
     route(
@@ -28,7 +46,9 @@ export function tokenRoutes(app: App): void {
       return { ...toToken(token, correlationId), subject_type: 'app_user' }
     },
   )
+}
 
+function exchangeApiKey(app: App): void {
   app.post(
     '/api/v1/apps/:clientId/auth/api-key/token',
     route(
@@ -55,7 +75,7 @@ interface TokenMessage {
   scope: string
 }
 
-/** The wire shape of RFC 6749 section 5.1. */
+/** The token response of RFC 6749 section 5.1. */
 export const toToken = (token: TokenMessage, correlationId: string) => ({
   access_token: token.accessToken,
   token_type: token.tokenType,

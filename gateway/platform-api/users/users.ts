@@ -1,17 +1,56 @@
 import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
 import type { User as UserMessage } from '../../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
-import { present } from '../../core/client.ts'
-import type { App } from '../../http/listener.ts'
-import { AppParams, pageQuery, required, text } from '../request-schemas.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { Deactivated, UpdatedUser, User, UserList, oneOf, ref } from '../schemas.ts'
+import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
+import {
+  AppParams,
+  Instant,
+  nextPage,
+  nullable,
+  oneOf,
+  pageQuery,
+  required,
+  text,
+} from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users'
 const tags = ['users']
 const statuses = ['active', 'inactive'] as const
 
-// Open on purpose: existing clients send more than the specification names.
+const userFields = {
+  id: Type.String({ format: 'uuid' }),
+  clientId: Type.String(),
+  externalUserId: Type.String(),
+  email: nullable({}),
+  status: oneOf(statuses, 'Inactive users get no tokens.'),
+  role: Type.String(),
+  createdAt: Instant('When the user was first provisioned.'),
+  updatedAt: Instant('When an attribute last changed.'),
+  deactivatedAt: nullable({ format: 'date-time' }),
+}
+const User = named(Type.Object(userFields), 'User')
+const UpdatedUser = named(Type.Object({ success: Type.Boolean(), ...userFields }), 'UpdatedUser')
+const UserList = named(
+  Type.Object({
+    users: Type.Array(ref(User)),
+    nextCursor: Type.Optional(Type.String()),
+  }),
+  'UserList',
+)
+const DeactivatedUser = named(
+  Type.Object({
+    success: Type.Boolean(),
+    status: Type.String(),
+    correlation_id: CorrelationId,
+    effectiveBy: Instant('From then on no cache permits this user anything.'),
+  }),
+  'Deactivated',
+)
+
+// Unknown fields are ignored, because existing clients send more than these.
 const UserBody = Type.Object({
   externalUserId: required("The integrator's id of the user, at most 200 bytes of UTF-8."),
   email: Type.Optional(
@@ -31,8 +70,16 @@ const UsersQuery = Type.Object({
   ...pageQuery,
 })
 
-/** Provisioning of end users (service specification, surface B: users and keys). */
+/** The users of an app: created, listed, changed and deactivated by its backend. */
 export function userRoutes(app: App): void {
+  addSchemas(app, [User, UpdatedUser, UserList, DeactivatedUser])
+  listUsers(app)
+  upsertUser(app)
+  updateUser(app)
+  deactivateUser(app)
+}
+
+function listUsers(app: App): void {
   app.get(
     url,
     route(
@@ -51,10 +98,12 @@ export function userRoutes(app: App): void {
         ...filter,
         limit: Number(limit ?? 0),
       })
-      return { users: users.map(toUser), ...(nextCursor === undefined ? {} : { nextCursor }) }
+      return { users: users.map(toUser), ...nextPage(nextCursor) }
     },
   )
+}
 
+function upsertUser(app: App): void {
   app.post(
     url,
     route(
@@ -68,11 +117,13 @@ export function userRoutes(app: App): void {
       },
     ),
     async ({ params, body, core }, reply) => {
-      const { user, created } = await core.users.upsert({ ...params, ...attributes(body) })
-      return reply.code(created ? 201 : 200).send(toUser(present(user, 'user')))
+      const { user, created } = await core.users.upsert({ ...params, ...toAttributes(body) })
+      return reply.code(created ? 201 : 200).send(toUser(requireField(user, 'user')))
     },
   )
+}
 
+function updateUser(app: App): void {
   app.put(
     url,
     route(
@@ -86,11 +137,13 @@ export function userRoutes(app: App): void {
       },
     ),
     async ({ params, body, core }) => {
-      const { user } = await core.users.update({ ...params, ...attributes(body) })
-      return { success: true, ...toUser(present(user, 'user')) }
+      const { user } = await core.users.update({ ...params, ...toAttributes(body) })
+      return { success: true, ...toUser(requireField(user, 'user')) }
     },
   )
+}
 
+function deactivateUser(app: App): void {
   app.delete(
     url,
     route(
@@ -100,40 +153,40 @@ export function userRoutes(app: App): void {
         tags,
         params: AppParams,
         querystring: Type.Object({ externalUserId: required('Whom to deactivate.') }),
-        response: { 200: ref(Deactivated) },
+        response: { 200: ref(DeactivatedUser) },
       },
     ),
     async ({ params, query: { externalUserId }, core, correlationId }) => {
       const { user, effectiveBy } = await core.users.deactivate({ ...params, externalUserId })
-      const { status } = present(user, 'user')
+      const { status } = requireField(user, 'user')
       return { success: true, status, correlation_id: correlationId, effectiveBy }
     },
   )
 }
 
-interface Body {
+interface UserAttributes {
   externalUserId: string
   email?: string | null
   status?: string
 }
 
-function attributes({ externalUserId, email, status }: Body) {
+function toAttributes({ externalUserId, email, status }: UserAttributes) {
   return {
     externalUserId,
     email: email?.trim() || undefined,
     clearEmail: email === null,
-    status: status === undefined ? undefined : toStatus(status),
+    status: status === undefined ? undefined : parseStatus(status),
   }
 }
 
-function toStatus(given: string): string {
-  const status = statuses.find((one) => one === given.trim().toLowerCase())
+function parseStatus(text: string): string {
+  const status = statuses.find((one) => one === text.trim().toLowerCase())
   if (status !== undefined) return status
   throw new DomainError('REQUEST_INVALID', `status must be one of: ${statuses.join(', ')}`)
 }
 
 function toUser(user: UserMessage) {
-  const status = present(
+  const status = requireField(
     statuses.find((one) => one === user.status),
     'status',
   )

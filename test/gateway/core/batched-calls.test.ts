@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, it } from 'vitest'
-import { type JoinedCall, joinCalls } from '../../../gateway/core/batched-calls.ts'
+import { type BatchedCall, batchCalls } from '../../../gateway/core/batched-calls.ts'
 import { DomainError } from '../../../proto/errors.ts'
 
-const call = (request: number): JoinedCall<number> => ({
+const call = (request: number): BatchedCall<number> => ({
   request,
   authorization: `Basic ${request}`,
   correlationId: `c${request}`,
 })
-const bounds = { batchMax: 10, lanes: 1, waitMs: 1_000 }
+const bounds = { batchMax: 10, concurrency: 1, waitMs: 1_000 }
 const outcomes = async (calls: Promise<unknown>[]) =>
   (await Promise.allSettled(calls)).map((one) =>
     one.status === 'fulfilled'
@@ -18,59 +18,59 @@ const outcomes = async (calls: Promise<unknown>[]) =>
         : one.reason,
   )
 
-it('sends what is asked at once in one go, with the credential of each, and gives each its own answer or refusal', async () => {
-  const asked: JoinedCall<number>[][] = []
-  const join = joinCalls<number, string>(async (calls) => {
-    asked.push(calls)
+it('sends calls of the same time in one RPC, with the credential of each, and gives each its own answer or refusal', async () => {
+  const batches: BatchedCall<number>[][] = []
+  const send = batchCalls<number, string>(async (calls) => {
+    batches.push(calls)
     return calls.map(({ request }) =>
       request % 2 === 0
         ? { response: `even ${request}` }
         : { refusal: { reason: 'NOT_FOUND', details: `no ${request}` } },
     )
   }, bounds)
-  expect(await outcomes([2, 3, 4].map((n) => join(call(n))))).toEqual([
+  expect(await outcomes([2, 3, 4].map((n) => send(call(n))))).toEqual([
     'even 2',
     'NOT_FOUND: no 3',
     'even 4',
   ])
-  expect(asked).toEqual([[call(2), call(3), call(4)]])
+  expect(batches).toEqual([[call(2), call(3), call(4)]])
 })
 
 it('is INTERNAL when an answer is missing, empty or of no known reason', async () => {
-  const join = joinCalls<number, string>(
+  const send = batchCalls<number, string>(
     async () => [{}, { refusal: { reason: 'WHIM', details: '' } }],
     bounds,
   )
   const says = "INTERNAL: core's answer is neither a response nor a refusal"
-  expect(await outcomes([1, 2, 3].map((n) => join(call(n))))).toEqual([says, says, says])
+  expect(await outcomes([1, 2, 3].map((n) => send(call(n))))).toEqual([says, says, says])
 })
 
-it('fails all of one go with it, and the next not', async () => {
+it('fails every call of a failed RPC, and not those of the next', async () => {
   let fails = true
-  const join = joinCalls<number, string>(async (calls) => {
+  const send = batchCalls<number, string>(async (calls) => {
     if (fails) throw new DomainError('UNAVAILABLE', 'away')
     return calls.map(() => ({ response: 'back' }))
   }, bounds)
-  expect(await outcomes([1, 2].map((n) => join(call(n))))).toEqual([
+  expect(await outcomes([1, 2].map((n) => send(call(n))))).toEqual([
     'UNAVAILABLE: away',
     'UNAVAILABLE: away',
   ])
   fails = false
-  expect(await join(call(3))).toBe('back')
+  expect(await send(call(3))).toBe('back')
 })
 
-it('refuses a call that could not leave in time, without asking for it', async () => {
+it('refuses a call that waited too long, without sending it', async () => {
   const gate = Promise.withResolvers<void>()
-  const asked: number[] = []
-  const join = joinCalls<number, string>(
+  const batches: number[] = []
+  const send = batchCalls<number, string>(
     async (calls) => {
-      asked.push(...calls.map(({ request }) => request))
+      batches.push(...calls.map(({ request }) => request))
       await gate.promise
       return calls.map(() => ({ response: 'late' }))
     },
-    { batchMax: 1, lanes: 1, waitMs: 400 },
+    { batchMax: 1, concurrency: 1, waitMs: 400 },
   )
-  const all = outcomes([1, 2, 3, 4, 5].map((n) => join(call(n))))
+  const all = outcomes([1, 2, 3, 4, 5].map((n) => send(call(n))))
   await sleep(500)
   gate.resolve()
   // Beside one in time there are three more because they were slow.
@@ -78,5 +78,5 @@ it('refuses a call that could not leave in time, without asking for it', async (
     ...Array(4).fill('late'),
     'UNAVAILABLE: the service does not answer now',
   ])
-  expect(asked).toEqual([1, 2, 3, 4])
+  expect(batches).toEqual([1, 2, 3, 4])
 })

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { examples } from '../../../../gateway/platform-api/docs/examples.ts'
+import { examples } from '../../../../gateway/platform-api/docs/openapi.ts'
 import { type Told, tellStory } from './examples-story.ts'
 import { type Grants, startGrants } from '../oidc/support.ts'
 import { asRecord, documentChecker } from '../../support.ts'

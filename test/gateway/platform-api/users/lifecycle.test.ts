@@ -231,10 +231,12 @@ describe('what is observed', () => {
     const samples = (await harness.metrics.metrics())
       .split('\n')
       .filter(
-        (sample) => sample.startsWith('gateway_http_seconds_count') && sample.includes('DELETE'),
+        (sample) =>
+          sample.startsWith('tollgate_gateway_http_duration_seconds_count') &&
+          sample.includes('DELETE'),
       )
     expect(samples).toEqual([
-      'gateway_http_seconds_count{process="gateway",route="/api/v1/apps/:clientId/users",method="DELETE",status="404"} 1',
+      'tollgate_gateway_http_duration_seconds_count{process="gateway",route="/api/v1/apps/:clientId/users",method="DELETE",status="404"} 1',
     ])
   })
 })

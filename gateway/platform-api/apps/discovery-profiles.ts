@@ -1,36 +1,50 @@
 import { Type } from 'typebox'
-import type {
-  Manifest as ManifestMessage,
-  Profile as ProfileMessage,
-} from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
-import { present } from '../core/client.ts'
-import type { App } from '../http/listener.ts'
-import {
-  CreatedProfile,
-  Manifest,
-  OpenObject,
-  ProfileDetail,
-  ProfileList,
-  Success,
-} from './apps/schemas.ts'
-import { AppParams, required } from './request-schemas.ts'
-import { route } from '../http/route.ts'
-import { ref } from './schemas.ts'
+import type { Profile as ProfileMessage } from '../../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, Success, required } from '../schemas.ts'
 
-const base = '/api/v1/apps/:clientId'
+const url = '/api/v1/apps/:clientId/discovery-profiles'
 const tags = ['catalog']
 
-const word = Type.String({ maxLength: 200 })
-const ManifestBody = Type.Object(
-  {
-    excludedCapabilities: Type.Array(
-      Type.Object({ pipeline: word, modelId: word }, { additionalProperties: false }),
-      { maxItems: 1_000 },
-    ),
-  },
-  { additionalProperties: false },
-)
+export const modelFields = {
+  pipeline: Type.String(),
+  modelId: Type.String({ description: '* is every model.' }),
+}
+const OpenObject = (description: string) =>
+  Type.Unsafe<object>({ type: 'object', additionalProperties: true, description })
 
+const Profile = named(
+  Type.Object({
+    id: Type.String(),
+    clientId: Type.String(),
+    name: Type.String(),
+    policy: OpenObject('topN, sortBy and filters'),
+    createdAt: Instant('When it was made.'),
+    updatedAt: Instant('When it last changed.'),
+    capabilities: Type.Array(
+      Type.Object({
+        ...modelFields,
+        discoveryPolicy: Type.Unsafe<object | null>({
+          type: 'object',
+          nullable: true,
+          additionalProperties: true,
+        }),
+      }),
+    ),
+  }),
+  'DiscoveryProfile',
+)
+const ProfileList = named(
+  Type.Object({ profiles: Type.Array(ref(Profile)) }),
+  'DiscoveryProfileList',
+)
+const ProfileDetail = named(Type.Object({ profile: ref(Profile) }), 'DiscoveryProfileDetail')
+const CreatedProfile = named(Type.Object({ id: Type.String() }), 'CreatedDiscoveryProfile')
+
+export const word = Type.String({ maxLength: 200 })
 const policy = Type.Optional(OpenObject('an object with topN, sortBy and filters'))
 const capabilities = Type.Optional(
   Type.Array(
@@ -68,80 +82,17 @@ const ProfileParams = Type.Object({
   id: Type.String({ description: "The profile's id." }),
 })
 
-/** What an app does not offer, and its discovery profiles (facts 9.3, 9.4). */
-export function catalogRoutes(app: App): void {
-  manifestRoutes(app)
-  profileRoutes(app)
+/** The discovery profiles of an app: which orchestrators its jobs prefer. */
+export function discoveryProfileRoutes(app: App): void {
+  addSchemas(app, [Profile, ProfileList, ProfileDetail, CreatedProfile])
+  listProfiles(app)
+  createProfile(app)
+  readProfile(app)
+  updateProfile(app)
+  deleteProfile(app)
 }
 
-function manifestRoutes(app: App): void {
-  const url = `${base}/manifest`
-  const notModified = {
-    304: Type.Unsafe<undefined>({ type: 'null', description: 'As If-None-Match has it' }),
-  }
-
-  app.get(
-    url,
-    route(
-      { guard: { kind: 'm2m_or_member' }, deprecated: true },
-      {
-        summary: 'What the app excludes; nothing means no restriction',
-        tags,
-        params: AppParams,
-        response: { 200: ref(Manifest), ...notModified },
-      },
-    ),
-    async ({ params, headers, core }, reply) => {
-      const manifest = toManifest(
-        present((await core.catalog.getManifest(params)).manifest, 'manifest'),
-      )
-      const etag = `"${manifest.manifestVersion}"`
-      void reply.header('etag', etag).header('cache-control', 'private, no-cache')
-      return matches(headers['if-none-match'], etag) ? reply.code(304).send() : manifest
-    },
-  )
-
-  app.put(
-    url,
-    route(
-      { guard: { kind: 'member_edit' }, deprecated: true },
-      {
-        summary: 'Replace what the app excludes',
-        tags,
-        params: AppParams,
-        body: ManifestBody,
-        response: { 200: ref(Manifest) },
-      },
-    ),
-    async ({ params, body, core }, reply) => {
-      const manifest = toManifest(
-        present((await core.catalog.putManifest({ ...params, ...body })).manifest, 'manifest'),
-      )
-      return reply.header('etag', `"${manifest.manifestVersion}"`).send(manifest)
-    },
-  )
-}
-
-/** If-None-Match (RFC 9110 section 13.1.2): `*`, or a list that is compared weakly. */
-function matches(given: string | undefined, etag: string): boolean {
-  if (given === undefined) return false
-  return (
-    given.trim() === '*' || given.split(',').some((one) => one.trim().replace(/^W\//, '') === etag)
-  )
-}
-
-const toManifest = ({ capabilities, excludedCapabilities, manifestVersion }: ManifestMessage) => ({
-  capabilities: capabilities.map(({ pipeline, modelId }) => ({ pipeline, modelId })),
-  excludedCapabilities: excludedCapabilities.map(({ pipeline, modelId }) => ({
-    pipeline,
-    modelId,
-  })),
-  manifestVersion,
-})
-
-function profileRoutes(app: App): void {
-  const url = `${base}/discovery-profiles`
-
+function listProfiles(app: App): void {
   app.get(
     url,
     route(
@@ -158,7 +109,9 @@ function profileRoutes(app: App): void {
       return { profiles: profiles.map(toProfile) }
     },
   )
+}
 
+function createProfile(app: App): void {
   app.post(
     url,
     route(
@@ -178,10 +131,12 @@ function profileRoutes(app: App): void {
         policyJson: JSON.stringify(body.policy ?? {}),
         capabilities: toCapabilities(body.capabilities ?? []),
       })
-      return reply.code(201).send({ id: present(profile, 'profile').id })
+      return reply.code(201).send({ id: requireField(profile, 'profile').id })
     },
   )
+}
 
+function readProfile(app: App): void {
   app.get(
     `${url}/:id`,
     route(
@@ -194,10 +149,12 @@ function profileRoutes(app: App): void {
       },
     ),
     async ({ params, core }) => ({
-      profile: toProfile(present((await core.catalog.getProfile(params)).profile, 'profile')),
+      profile: toProfile(requireField((await core.catalog.getProfile(params)).profile, 'profile')),
     }),
   )
+}
 
+function updateProfile(app: App): void {
   app.put(
     `${url}/:id`,
     route(
@@ -221,7 +178,9 @@ function profileRoutes(app: App): void {
       return { success: true, correlation_id: correlationId }
     },
   )
+}
 
+function deleteProfile(app: App): void {
   app.delete(
     `${url}/:id`,
     route(

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { TestApp } from '../../core/support.ts'
-import { type Person, logInTo } from '../../support/people.ts'
-import { type Asked, type Console, startConsole } from '../console.ts'
-import { asRecord } from '../support.ts'
+import type { TestApp } from '../../../core/support.ts'
+import { type Person, logInTo } from '../../../support/people.ts'
+import { type Asked, type Console, startConsole } from '../../console.ts'
+import { asRecord } from '../../support.ts'
 
 let console: Console
 let app: TestApp

@@ -1,10 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { App } from '../http/listener.ts'
 import { endedSessionCookie } from '../auth/session.ts'
-import { type Visitor, field, parameter, posterOf, visitorOf } from './forms.ts'
-import { html } from './html.ts'
-import { hidden, sendPage } from './page.ts'
-import { type PagesDeps, formRoute, pageRoute } from './routes.ts'
+import type { App } from '../http/app.ts'
+import { type PagesDeps, field, formRoute, pageRoute, parameter } from './forms.ts'
+import { hidden, html, sendPage } from './page.ts'
+import { type Visitor, senderOf, visitorOf } from './visitor.ts'
 
 const path = '/api/v1/oidc/session/end'
 const names = [
@@ -16,48 +15,56 @@ const names = [
   'ui_locales',
 ] as const
 
-type Asked = Readonly<Partial<Record<(typeof names)[number], string>>>
+type LogoutRequest = Readonly<Partial<Record<(typeof names)[number], string>>>
 
-/** OpenID Connect RP-Initiated Logout 1.0. Without a valid hint for this very account a person is asked first. */
-export function sessionEndPages(app: App, { publicUrl }: PagesDeps): void {
+/** OpenID Connect RP-Initiated Logout 1.0. Without a valid hint for this very account, the person is asked first. */
+export function logoutPages(app: App, { publicUrl }: PagesDeps): void {
   app.get(path, pageRoute(), async (request, reply) => {
-    const asked = collect((name) => parameter(request, name))
+    const logout = collect((name) => parameter(request, name))
     const visitor = await visitorOf(request, publicUrl)
-    const checked = await check(request, asked)
+    const checked = await check(request, logout)
     if (visitor && !(checked.confirmed && checked.accountId === visitor.accountId)) {
       return sendPage(reply, {
         title: 'Log out',
-        content: confirmation({ visitor, asked, appName: checked.appName }),
+        content: confirmation({ visitor, logout, appName: checked.appName }),
         leadsTo: checked.postLogoutRedirectUri,
       })
     }
-    return leave(request, reply, { visitor, to: checked.postLogoutRedirectUri, state: asked.state })
+    return logOut(request, reply, {
+      visitor,
+      to: checked.postLogoutRedirectUri,
+      state: logout.state,
+    })
   })
 
-  // A form of another site brings no cookie (SameSite=Lax); as a GET of its own it does.
+  // A form of another site sends no cookie (SameSite=Lax); the GET that follows does.
   app.post(path, formRoute(), async (request, reply) => {
     const query = new URLSearchParams({ ...collect((name) => field(request, name)) })
     return reply.redirect(`${path}?${query.toString()}`, 303)
   })
 
   app.post('/oidc/logout', formRoute(), async (request, reply) => {
-    const visitor = await posterOf(request, publicUrl)
-    const asked = collect((name) => field(request, name))
-    const checked = await check(request, asked)
-    return leave(request, reply, { visitor, to: checked.postLogoutRedirectUri, state: asked.state })
+    const visitor = await senderOf(request, publicUrl)
+    const logout = collect((name) => field(request, name))
+    const checked = await check(request, logout)
+    return logOut(request, reply, {
+      visitor,
+      to: checked.postLogoutRedirectUri,
+      state: logout.state,
+    })
   })
 
-  const check = (request: FastifyRequest, asked: Asked) =>
+  const check = (request: FastifyRequest, logout: LogoutRequest) =>
     request.core.authorization.checkLogout({
-      idTokenHint: asked.id_token_hint,
-      clientId: asked.client_id,
-      postLogoutRedirectUri: asked.post_logout_redirect_uri,
+      idTokenHint: logout.id_token_hint,
+      clientId: logout.client_id,
+      postLogoutRedirectUri: logout.post_logout_redirect_uri,
     })
 
-  async function leave(
+  async function logOut(
     request: FastifyRequest,
     reply: FastifyReply,
-    { visitor, to, state }: Leaving,
+    { visitor, to, state }: LogoutEnd,
   ): Promise<FastifyReply> {
     if (visitor) await request.core.accounts.logOut({ sessionToken: visitor.token })
     void reply.header('set-cookie', endedSessionCookie(publicUrl))
@@ -70,13 +77,13 @@ export function sessionEndPages(app: App, { publicUrl }: PagesDeps): void {
   }
 }
 
-interface Leaving {
+interface LogoutEnd {
   readonly visitor: Visitor | null
   readonly to: string | undefined
   readonly state: string | undefined
 }
 
-const collect = (read: (name: (typeof names)[number]) => string | undefined): Asked =>
+const collect = (read: (name: (typeof names)[number]) => string | undefined): LogoutRequest =>
   Object.fromEntries(
     names.flatMap((name) => {
       const value = read(name)
@@ -86,17 +93,17 @@ const collect = (read: (name: (typeof names)[number]) => string | undefined): As
 
 const confirmation = ({
   visitor,
-  asked,
+  logout,
   appName,
 }: {
   visitor: Visitor
-  asked: Asked
+  logout: LogoutRequest
   appName: string
 }) => html`
 <h1>Log out?</h1>
 <p>${appName === '' ? 'You were sent here to log out.' : `${appName} sent you here to log out.`} You are logged in as ${visitor.email}.</p>
 <form method="post" action="/oidc/logout">
-${hidden({ ...asked, csrf_token: visitor.csrfToken })}
+${hidden({ ...logout, csrf_token: visitor.csrfToken })}
 <button>Log out</button>
 </form>
 <a class="button quiet" href="/login">Stay logged in</a>`

@@ -1,15 +1,15 @@
-import type { EnvReader } from '../core/lib/env.ts'
+import type { EnvReader } from '../../core/lib/env.ts'
 
-/** An outside OpenID provider through which people may log in. */
+/** An outside OpenID provider through which people can log in. */
 export interface LoginProviderConfig {
   readonly issuer: string
   readonly clientId: string
   readonly clientSecret: string
-  /** What the button calls it. */
+  /** Its name on the login page. */
   readonly name: string
 }
 
-/** Undefined when nothing is set; half of it is a problem. */
+/** The provider's settings; undefined when none is set, a problem when some are missing. */
 export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefined {
   const issuer = env.url('LOGIN_OIDC_ISSUER', {
     meaning:

@@ -8,24 +8,24 @@ import type {
 } from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import {
   type ClientAuth,
-  confidential,
-  optional,
-  publicClient,
+  optionalClientSecret,
   readClientAuth,
-} from '../../auth/client-auth.ts'
-import { type Core, present } from '../../core/client.ts'
-import type { ExchangeForm, TokenForm } from './schemas.ts'
+  requireClientSecret,
+  requirePublicClient,
+} from '../../auth/credentials.ts'
+import { type Core, requireField } from '../../core/client.ts'
 import { toToken } from '../users/tokens.ts'
+import type { ExchangeForm, TokenForm } from './schemas.ts'
 
 type Form = Static<typeof TokenForm>
 type Exchange = Static<typeof ExchangeForm>
 
-export interface GrantDeps {
+export interface TokenEndpointDeps {
   readonly core: Core
   readonly publicUrl: string
 }
 
-interface Asked {
+interface TokenRequest {
   readonly form: Form
   readonly auth: ClientAuth
   readonly correlationId: string
@@ -34,21 +34,24 @@ interface Asked {
 const urn = 'urn:ietf:params:oauth:grant-type:'
 const mintScope = 'sign:mint_user_token'
 
-/** The token endpoint: which grant is meant, and what core answers to it (identity facts 2.2). */
-export function createGrants({ core, publicUrl }: GrantDeps) {
+/** The token endpoint: one function for each OAuth grant type, and the app-scoped token exchange. */
+export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
   const issuer = `${publicUrl}/api/v1/oidc`
 
-  async function machine({ form, auth, correlationId }: Asked) {
+  async function clientCredentials({ form, auth, correlationId }: TokenRequest) {
     requireIssuer(form)
     const scopes = (form.scope ?? '').split(' ').filter(Boolean)
-    if (scopes.includes(mintScope)) return mint({ form, auth, correlationId }, scopes)
-    const calls = core.callsFor({ authorization: confidential(auth), correlationId })
+    if (scopes.includes(mintScope)) return mintSignerToken({ form, auth, correlationId }, scopes)
+    const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
     return toToken(await calls.tokens.issueMachineToken({ scope: form.scope }), correlationId)
   }
 
-  async function mint({ form, auth, correlationId }: Asked, scopes: readonly string[]) {
-    const externalUserId = needed(form, 'external_user_id')
-    const calls = core.callsFor({ authorization: confidential(auth), correlationId })
+  async function mintSignerToken(
+    { form, auth, correlationId }: TokenRequest,
+    scopes: readonly string[],
+  ) {
+    const externalUserId = requireParameter(form, 'external_user_id')
+    const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
     if (scopes.some((scope) => scope !== mintScope)) {
       throw new DomainError('SCOPE_INVALID', `${mintScope} goes with no other scope`)
     }
@@ -58,48 +61,52 @@ export function createGrants({ core, publicUrl }: GrantDeps) {
     )
   }
 
-  async function exchange({ form, auth, correlationId }: Asked) {
-    const calls = core.callsFor({ authorization: optional(auth), correlationId })
-    return toExchanged(await calls.grants.exchange(exchangeOf(form)), correlationId)
+  async function tokenExchange({ form, auth, correlationId }: TokenRequest) {
+    const calls = core.callsFor({ authorization: optionalClientSecret(auth), correlationId })
+    return toExchangedToken(await calls.grants.exchange(toExchangeRequest(form)), correlationId)
   }
 
-  async function device({ form, auth, correlationId }: Asked) {
+  async function deviceCode({ form, auth, correlationId }: TokenRequest) {
     requireIssuer(form)
-    const clientId = publicClient(auth)
+    const clientId = requirePublicClient(auth)
     const calls = core.callsFor({ correlationId })
-    return toLogin(
-      (await calls.grants.redeemDevice({ clientId, deviceCode: needed(form, 'device_code') }))
-        .tokens,
-      correlationId,
-    )
-  }
-
-  async function code({ form, auth, correlationId }: Asked) {
-    requireIssuer(form)
-    const clientId = publicClient(auth)
-    const calls = core.callsFor({ correlationId })
-    return toLogin(
+    return toLoginTokens(
       (
-        await calls.grants.redeemCode({
+        await calls.grants.redeemDevice({
           clientId,
-          code: needed(form, 'code'),
-          redirectUri: needed(form, 'redirect_uri'),
-          codeVerifier: needed(form, 'code_verifier'),
+          deviceCode: requireParameter(form, 'device_code'),
         })
       ).tokens,
       correlationId,
     )
   }
 
-  async function refresh({ form, auth, correlationId }: Asked) {
+  async function authorizationCode({ form, auth, correlationId }: TokenRequest) {
     requireIssuer(form)
-    const clientId = publicClient(auth)
+    const clientId = requirePublicClient(auth)
     const calls = core.callsFor({ correlationId })
-    return toLogin(
+    return toLoginTokens(
+      (
+        await calls.grants.redeemCode({
+          clientId,
+          code: requireParameter(form, 'code'),
+          redirectUri: requireParameter(form, 'redirect_uri'),
+          codeVerifier: requireParameter(form, 'code_verifier'),
+        })
+      ).tokens,
+      correlationId,
+    )
+  }
+
+  async function refreshToken({ form, auth, correlationId }: TokenRequest) {
+    requireIssuer(form)
+    const clientId = requirePublicClient(auth)
+    const calls = core.callsFor({ correlationId })
+    return toLoginTokens(
       (
         await calls.grants.redeemRefresh({
           clientId,
-          refreshToken: needed(form, 'refresh_token'),
+          refreshToken: requireParameter(form, 'refresh_token'),
           scope: form.scope,
         })
       ).tokens,
@@ -107,50 +114,51 @@ export function createGrants({ core, publicUrl }: GrantDeps) {
     )
   }
 
-  // RFC 8707: our own tokens are for the issuer, whether that is said or not (identity facts 2.1).
+  // RFC 8707. The audience of our own tokens is the issuer, with or without these parameters.
   function requireIssuer({ audience = [], resource = [], scope }: Form): void {
     const targets = scope?.includes(mintScope) ? resource : [...audience, ...resource]
     if (targets.every((target) => target.replace(/\/+$/, '') === issuer)) return
     throw new DomainError('TARGET_INVALID', `audience and resource may only name ${issuer}`)
   }
 
-  const grants: Readonly<Record<string, (asked: Asked) => Promise<object>>> = {
-    client_credentials: machine,
-    authorization_code: code,
-    refresh_token: refresh,
-    [`${urn}device_code`]: device,
-    [`${urn}token-exchange`]: exchange,
+  const handlers: Readonly<Record<string, (request: TokenRequest) => Promise<object>>> = {
+    client_credentials: clientCredentials,
+    authorization_code: authorizationCode,
+    refresh_token: refreshToken,
+    [`${urn}device_code`]: deviceCode,
+    [`${urn}token-exchange`]: tokenExchange,
   }
 
+  /** Answers the token endpoint by the grant type of the form. GRANT_TYPE_UNSUPPORTED for any other. */
   async function answer(request: FastifyRequest, form: Form) {
-    const grant = Object.hasOwn(grants, form.grant_type) ? grants[form.grant_type] : undefined
-    if (!grant)
+    const handle = Object.hasOwn(handlers, form.grant_type) ? handlers[form.grant_type] : undefined
+    if (!handle)
       throw new DomainError(
         'GRANT_TYPE_UNSUPPORTED',
-        `grant_type must be one of: ${Object.keys(grants).join(', ')}`,
+        `grant_type must be one of: ${Object.keys(handlers).join(', ')}`,
       )
-    return grant({
+    return handle({
       form,
       auth: readClientAuth(request.raw.rawHeaders, form),
       correlationId: request.correlationId,
     })
   }
 
-  /** The app-scoped endpoint: core looks at everything in its order, the app first. */
+  /** Answers the app-scoped exchange. Core checks the app first, then the client, then the tokens. */
   async function answerForApp(request: FastifyRequest, clientId: string, form: Exchange) {
     const { correlationId } = request
     const auth = readClientAuth(request.raw.rawHeaders, form)
-    const calls = core.callsFor({ authorization: optional(auth), correlationId })
-    return toExchanged(
-      await calls.grants.exchange({ ...exchangeOf(form), clientId }),
+    const calls = core.callsFor({ authorization: optionalClientSecret(auth), correlationId })
+    return toExchangedToken(
+      await calls.grants.exchange({ ...toExchangeRequest(form), clientId }),
       correlationId,
     )
   }
 
-  return { answer, answerForApp, grantTypes: Object.keys(grants) }
+  return { answer, answerForApp, grantTypes: Object.keys(handlers) }
 }
 
-const exchangeOf = (form: Exchange) => ({
+const toExchangeRequest = (form: Exchange) => ({
   subjectToken: form.subject_token ?? '',
   subjectTokenType: form.subject_token_type ?? '',
   requestedTokenType: form.requested_token_type,
@@ -160,17 +168,17 @@ const exchangeOf = (form: Exchange) => ({
   grantType: form.grant_type,
 })
 
-type Text =
+type ParameterName =
   'external_user_id' | 'device_code' | 'code' | 'redirect_uri' | 'code_verifier' | 'refresh_token'
 
-function needed(form: Form, name: Text): string {
+function requireParameter(form: Form, name: ParameterName): string {
   const value = form[name]
   if (value === undefined || value.trim() === '')
     throw new DomainError('REQUEST_INVALID', `${name} is required`)
   return value
 }
 
-const toExchanged = (token: ExchangeTokenResponse, correlationId: string) => ({
+const toExchangedToken = (token: ExchangeTokenResponse, correlationId: string) => ({
   ...toToken(token, correlationId),
   issued_token_type: token.issuedTokenType,
   ...(token.session ? toSession(token.session) : {}),
@@ -178,7 +186,7 @@ const toExchanged = (token: ExchangeTokenResponse, correlationId: string) => ({
 
 const safeMax = BigInt(Number.MAX_SAFE_INTEGER)
 
-/** What a signer session tells beside its token: the specification's names, and those that clients read. */
+/** The fields of a signer session beside its token; the balance is there as an integer and as a string. */
 export function toSession(facts: SignerSessionFacts) {
   const balance = BigInt(facts.balanceUsdMicros)
   return {
@@ -192,11 +200,13 @@ export function toSession(facts: SignerSessionFacts) {
   }
 }
 
-function toLogin(tokens: LoginTokens | undefined, correlationId: string) {
-  const { idToken, refreshToken, ...token } = present(tokens, 'tokens')
+function toLoginTokens(tokens: LoginTokens | undefined, correlationId: string) {
+  const { idToken, refreshToken, ...token } = requireField(tokens, 'tokens')
   return {
     ...toToken(token, correlationId),
     ...(idToken === undefined ? {} : { id_token: idToken }),
     ...(refreshToken === undefined ? {} : { refresh_token: refreshToken }),
   }
 }
+
+export type TokenEndpoint = ReturnType<typeof createTokenEndpoint>

@@ -1,21 +1,15 @@
 import { Type } from 'typebox'
 import type { SignerSession as SessionMessage } from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
-import { present } from '../../core/client.ts'
-import {
-  ExchangeForm,
-  RevokedSession,
-  SignerSession,
-  SignerSessionList,
-  repeatable,
-} from '../oidc/schemas.ts'
-import type { App } from '../../http/listener.ts'
-import { AppParams, UserParams, pageQuery, required, text } from '../request-schemas.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { type createGrants, toSession } from '../oidc/token-grants.ts'
+import { type TokenEndpoint, toSession } from '../oidc/grant-types.ts'
+import { ExchangeForm, SignerSession, repeatable } from '../oidc/schemas.ts'
+import { AppParams, UserParams, nextPage, pageQuery, required, text } from '../schemas.ts'
 import { toToken } from '../users/tokens.ts'
 
 const tags = ['signer']
-const sessions = '/api/v1/apps/:clientId/users/:externalUserId/signer-sessions'
+const url = '/api/v1/apps/:clientId/users/:externalUserId/signer-sessions'
 const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
 
 const DeviceToken = Type.Object({
@@ -29,8 +23,47 @@ const DeviceToken = Type.Object({
   scope: Type.Optional(Type.String({ description: 'Not needed; it is always sign:job.' })),
 })
 
-/** Ways to a signer session, and the sessions there are. */
-export function signerRoutes(app: App, grants: ReturnType<typeof createGrants>): void {
+const nullableInstant = (description: string) =>
+  Type.Unsafe<string | null>({ type: 'string', format: 'date-time', nullable: true, description })
+
+const SignerSessionList = Type.Object({
+  clientId: Type.String(),
+  externalUserId: Type.String(),
+  sessions: Type.Array(
+    Type.Object({
+      sessionId: Type.String(),
+      id: Type.String({ description: 'The same as sessionId.' }),
+      label: Type.String(),
+      scope: Type.String(),
+      createdAt: Type.String({ format: 'date-time' }),
+      expiresAt: Type.String({ format: 'date-time' }),
+      lastUsedAt: nullableInstant('About when it last proved somebody.'),
+      revokedAt: nullableInstant('When it was ended.'),
+    }),
+  ),
+  nextCursor: Type.Optional(Type.String()),
+})
+
+const RevokedSession = Type.Object({
+  success: Type.Boolean(),
+  correlation_id: Type.String(),
+  sessionId: Type.String(),
+  revokedAt: Type.String({ format: 'date-time' }),
+  effectiveBy: Type.String({
+    format: 'date-time',
+    description: 'From then on no cache permits this session anything.',
+  }),
+})
+
+/** Signer sessions: two exchanges that open one, and the sessions of a user. */
+export function signerSessionRoutes(app: App, endpoint: TokenEndpoint): void {
+  exchangeForApp(app, endpoint)
+  exchangeDeviceToken(app)
+  listSessions(app)
+  revokeSession(app)
+}
+
+function exchangeForApp(app: App, endpoint: TokenEndpoint): void {
   app.post(
     '/api/v1/apps/:clientId/oidc/token',
     route(
@@ -43,9 +76,11 @@ export function signerRoutes(app: App, grants: ReturnType<typeof createGrants>):
         response: { 200: SignerSession },
       },
     ),
-    async (request) => grants.answerForApp(request, request.params.clientId, request.body),
+    async (request) => endpoint.answerForApp(request, request.params.clientId, request.body),
   )
+}
 
+function exchangeDeviceToken(app: App): void {
   app.post(
     '/api/signer/device/exchange',
     route(
@@ -62,13 +97,15 @@ export function signerRoutes(app: App, grants: ReturnType<typeof createGrants>):
       return {
         ...toToken(token, correlationId),
         issued_token_type: token.issuedTokenType,
-        ...toSession(present(token.session, 'session')),
+        ...toSession(requireField(token.session, 'session')),
       }
     },
   )
+}
 
+function listSessions(app: App): void {
   app.get(
-    sessions,
+    url,
     route(rules, {
       summary: "List a user's signer sessions",
       tags,
@@ -77,18 +114,19 @@ export function signerRoutes(app: App, grants: ReturnType<typeof createGrants>):
       response: { 200: SignerSessionList },
     }),
     async ({ params, query: { limit, ...page }, core }) => {
-      const found = await core.grants.sessions({ ...params, ...page, limit: Number(limit ?? 0) })
-      const { nextCursor } = found
-      return {
+      const { sessions, nextCursor } = await core.grants.sessions({
         ...params,
-        sessions: found.sessions.map(toListed),
-        ...(nextCursor === undefined ? {} : { nextCursor }),
-      }
+        ...page,
+        limit: Number(limit ?? 0),
+      })
+      return { ...params, sessions: sessions.map(toListed), ...nextPage(nextCursor) }
     },
   )
+}
 
+function revokeSession(app: App): void {
   app.delete(
-    sessions,
+    url,
     route(rules, {
       summary: 'End a signer session',
       tags,

@@ -1,0 +1,68 @@
+import type { FastifyRequest } from 'fastify'
+import { DomainError, type Reason } from '../../proto/errors.ts'
+import type { Core } from '../core/client.ts'
+import { textMember } from '../http/body.ts'
+import { type Guard, takesSession } from '../http/route.ts'
+import { isBearer, readAuthorization } from './credentials.ts'
+import { requireSameOrigin, sessionOf } from './session.ts'
+
+/**
+ * Reads the credential that the route's guard takes and puts it on the request, for core to check. Throws what can be
+ * told without core: several Authorization headers, no Bearer key, a change that comes from another site.
+ */
+export async function readCredential(
+  request: FastifyRequest,
+  { core, publicUrl }: { readonly core: Core; readonly publicUrl: string },
+): Promise<void> {
+  const guard = request.routeOptions.config.rules?.guard
+  if (guard === undefined || guard.kind === 'none') return
+  const { correlationId } = request
+  const authorization = readAuthorization(request.raw.rawHeaders)
+  if (takesSession(guard.kind) && (guard.kind !== 'm2m_or_member' || authorization === undefined)) {
+    const session = sessionOf(request, publicUrl)
+    request.credential = { session, correlationId }
+    return session === undefined ? undefined : requireOwnPage(request, { core, publicUrl, session })
+  }
+  request.credential = { authorization, correlationId }
+  if (guard.kind === 'key' && (authorization === undefined || !isBearer(authorization))) {
+    throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
+  }
+}
+
+/** A cookie alone changes nothing: the request must also come from our own pages. */
+async function requireOwnPage(
+  request: FastifyRequest,
+  { core, publicUrl, session }: { core: Core; publicUrl: string; session: string },
+): Promise<void> {
+  if (request.method === 'GET' || request.method === 'HEAD') return
+  const calls = core.callsFor({ correlationId: request.correlationId })
+  const answer = await calls.accounts.session({ sessionToken: session })
+  requireSameOrigin(request, { publicUrl, csrfToken: answer.session?.csrfToken ?? '' })
+}
+
+/**
+ * Core's refusal of the caller, which comes before any other refusal of the request (decision 13). Null when core
+ * accepts the caller or has seen it already, or when `refusal` comes before core: the credential is malformed, a limit
+ * is reached, or the fault is ours.
+ */
+export async function refusalOfCaller(
+  request: FastifyRequest,
+  { reason }: DomainError,
+): Promise<DomainError | null> {
+  const { guard, metered } = request.routeOptions.config.rules ?? {}
+  const isDecided = reasonsBeforeCaller.has(reason) || request.core.hasCalled()
+  if (guard === undefined || isDecided || !isCheckedByCore(guard)) return null
+  const clientId = textMember(request.params, 'clientId')
+  try {
+    await request.core.checkCaller({ kind: guard.kind, clientId, scope: guard.scope, metered })
+    return null
+  } catch (error) {
+    return error instanceof DomainError ? error : null
+  }
+}
+
+// A limit protects core, so it comes before the credential is read.
+const reasonsBeforeCaller = new Set<Reason>(['CREDENTIAL_INVALID', 'INTERNAL', 'RATE_LIMITED'])
+
+const isCheckedByCore = ({ kind }: Guard): boolean =>
+  kind !== 'key' && kind !== 'client' && kind !== 'secret' && kind !== 'none'

@@ -1,0 +1,50 @@
+import type { EnvReader } from '../../core/lib/env.ts'
+import { readRedisUrl } from '../../core/lib/settings.ts'
+import { type LimitSettings, readLimits } from '../limits/config.ts'
+
+/** What decides, before any route does, which requests get in. */
+export interface EdgeConfig {
+  /** Null when they are off. */
+  readonly limits: LimitSettings | null
+  readonly redisUrl: string | undefined
+  readonly trustedProxyHops: number
+  readonly corsOrigins: readonly string[]
+  readonly ingestSecret: string | undefined
+}
+
+export function readEdgeConfig(env: EnvReader): EdgeConfig {
+  return {
+    limits: readLimits(env),
+    redisUrl: readRedisUrl(env),
+    trustedProxyHops: env.integer('TRUSTED_PROXY_HOPS', {
+      meaning:
+        'How many proxies before the gateway append to X-Forwarded-For; 0 uses the address of the connection.',
+      fallback: '0',
+      min: 0,
+      max: 10,
+    }),
+    corsOrigins: readOrigins(env),
+    ingestSecret: readIngestSecret(env),
+  }
+}
+
+function readIngestSecret(env: EnvReader): string | undefined {
+  const secret = env.optional('INGEST_SHARED_SECRET', {
+    meaning:
+      'Bearer secret of POST /api/v1/ingest/events, at least 32 characters; the route refuses everyone when not set.',
+    secret: true,
+  })
+  if (secret !== undefined && secret.length < 32)
+    env.problem('INGEST_SHARED_SECRET must have at least 32 characters')
+  return secret
+}
+
+function readOrigins(env: EnvReader): string[] {
+  const origins = env.list('CORS_ORIGINS', {
+    meaning: 'Origins of browser pages that may call routes that belong to no app.',
+  })
+  const wrong = origins.find((origin) => !URL.canParse(origin) || new URL(origin).origin !== origin)
+  if (wrong !== undefined)
+    env.problem(`CORS_ORIGINS must be origins like https://app.example, not ${wrong.slice(0, 100)}`)
+  return origins
+}

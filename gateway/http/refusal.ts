@@ -1,0 +1,84 @@
+import { DomainError } from '../../proto/errors.ts'
+import { quoted } from './body.ts'
+import type { RouteRules } from './route.ts'
+
+/** What Fastify and its validator (ajv, verbose) attach to the errors that they throw. */
+interface FrameworkError {
+  readonly code?: string
+  readonly statusCode?: number
+  readonly validation?: readonly SchemaViolation[]
+  readonly validationContext?: string
+}
+
+interface SchemaViolation {
+  readonly keyword: string
+  readonly instancePath: string
+  readonly params: Record<string, unknown>
+  readonly parentSchema?: { readonly description?: unknown }
+}
+
+/**
+ * Turns anything that was thrown while a request was handled into a DomainError: errors of the framework that the
+ * caller caused become refusals with a sentence for the caller, everything else INTERNAL with the error as its cause.
+ */
+export function toRefusal(
+  thrown: Error & FrameworkError,
+  rules: RouteRules | undefined,
+): DomainError {
+  if (thrown instanceof DomainError) return thrown
+  const [violation] = thrown.validation ?? []
+  if (violation) return violationRefusal(violation, { part: thrown.validationContext, rules })
+  if (thrown.code === 'FST_ERR_CTP_BODY_TOO_LARGE')
+    return new DomainError('BODY_TOO_LARGE', 'the body must be at most 1 MiB')
+  if (thrown.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return mediaTypeRefusal(rules)
+  return isCallersFault(thrown)
+    ? new DomainError('REQUEST_INVALID', 'the request is malformed', { cause: thrown })
+    : new DomainError('INTERNAL', 'the gateway failed', { cause: thrown })
+}
+
+const isCallersFault = ({ statusCode = 500 }: FrameworkError): boolean =>
+  statusCode >= 400 && statusCode < 500
+
+function mediaTypeRefusal(rules: RouteRules | undefined): DomainError {
+  return rules?.body === 'form'
+    ? new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
+    : new DomainError('MEDIA_TYPE_UNSUPPORTED', 'send the body as application/json')
+}
+
+function violationRefusal(
+  violation: SchemaViolation,
+  { part, rules }: { part: string | undefined; rules: RouteRules | undefined },
+): DomainError {
+  const { field, message } = describeViolation(violation, part)
+  const isAmount = field !== undefined && rules?.amounts?.includes(field)
+  return new DomainError(isAmount ? 'AMOUNT_INVALID' : 'REQUEST_INVALID', message)
+}
+
+/** The field that is wrong, when it is one of ours, and a sentence for the caller. */
+function describeViolation(
+  violation: SchemaViolation,
+  part: string | undefined,
+): { field?: string; message: string } {
+  const { keyword, instancePath, params } = violation
+  if (keyword === 'additionalProperties')
+    return { message: `unknown field ${quoted(String(params['additionalProperty']))}` }
+  const missing = keyword === 'required' ? String(params['missingProperty']) : undefined
+  const field = missing ?? instancePath.slice(1)
+  // A pattern of one \S is how a schema says "not blank".
+  if (missing !== undefined || keyword === 'minLength' || params['pattern'] === '\\S')
+    return { field, message: `${field} is required` }
+  return { field, message: `${field} must be ${expectationOf(violation, part)}` }
+}
+
+function expectationOf(
+  { keyword, params, parentSchema }: SchemaViolation,
+  part: string | undefined,
+): string {
+  const allowed = params['allowedValues']
+  if (Array.isArray(allowed)) return `one of: ${allowed.join(', ')}`
+  // Query values are all text, so a wrong type there is a name that stands twice.
+  if (keyword === 'type')
+    return part === 'querystring' ? 'given once' : `a ${String(params['type'])}`
+  if (keyword === 'maxLength') return `at most ${String(params['limit'])} characters`
+  return String(parentSchema?.description ?? 'valid')
+}

@@ -1,0 +1,55 @@
+import { type Static, type TSchema, Type } from 'typebox'
+import type { App } from './app.ts'
+
+/** A schema with a name of its own in the OpenAPI document. */
+export const named = <T extends TSchema, N extends string>(
+  schema: T,
+  $id: N,
+): T & { readonly $id: N } => ({ ...schema, $id })
+
+/** A reference to a schema that is registered by its `$id`. */
+export const ref = <T extends TSchema & { readonly $id: string }>(schema: T) =>
+  Type.Unsafe<Static<T>>({ $ref: `${schema.$id}#` })
+
+/** Registers named schemas, so that routes can refer to them. */
+export function addSchemas(
+  app: App,
+  schemas: readonly (TSchema & { readonly $id: string })[],
+): void {
+  for (const schema of schemas) app.addSchema(schema)
+}
+
+export const CorrelationId = Type.String({ description: 'Also in X-Correlation-Id.' })
+
+/** An error as a problem document (RFC 9457). */
+export const Problem = named(
+  Type.Object({
+    type: Type.String({ format: 'uri' }),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String(),
+    code: Type.String(),
+    error: Type.String({ description: 'The same word as code.' }),
+    correlation_id: CorrelationId,
+  }),
+  'Problem',
+)
+
+/** An error of a token route (RFC 6749 section 5.2). */
+export const OAuthError = named(
+  Type.Object({
+    error: Type.String(),
+    error_description: Type.String(),
+    correlation_id: CorrelationId,
+  }),
+  'OAuthError',
+)
+
+export const IdempotencyHeader = Type.Object({
+  'idempotency-key': Type.Optional(
+    Type.String({
+      pattern: '^[\\x21-\\x7e]{1,255}$',
+      description: '1 to 255 visible ASCII characters',
+    }),
+  ),
+})

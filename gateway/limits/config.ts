@@ -1,0 +1,53 @@
+import type { EnvReader } from '../../core/lib/env.ts'
+
+/** Requests or failures in a minute. */
+export interface LimitSettings {
+  readonly perAddress: number
+  readonly perClient: number
+  readonly loginPerAddress: number
+  readonly failuresPerAddress: number
+  readonly failuresPerClient: number
+}
+
+/** The limits; null when they are off. */
+export function readLimits(env: EnvReader): LimitSettings | null {
+  const settings = readSettings(env)
+  const state = env.choice('RATE_LIMITS', {
+    meaning: 'Whether token, device, key-exchange, validate and login routes are rate limited.',
+    fallback: 'on',
+    of: ['on', 'off'],
+  })
+  return state === 'on' ? settings : null
+}
+
+function readSettings(env: EnvReader): LimitSettings {
+  const perMinute = (name: string, meaning: string, fallback: string) =>
+    env.integer(name, { meaning, fallback, min: 1, max: 1_000_000 })
+  return {
+    perAddress: perMinute(
+      'RATE_LIMIT_ADDRESS',
+      'Requests a minute from one address to the token routes; the same again to device, key-exchange and validate routes.',
+      '6000',
+    ),
+    perClient: perMinute(
+      'RATE_LIMIT_CLIENT',
+      'Requests a minute of one client that were not refused, counted for each kind of route.',
+      '6000',
+    ),
+    loginPerAddress: perMinute(
+      'RATE_LIMIT_LOGIN',
+      'Requests a minute from one address to the login routes.',
+      '60',
+    ),
+    failuresPerAddress: perMinute(
+      'RATE_LIMIT_FAILURES',
+      'Failed authentications a minute after which an address, or an account from everywhere, waits.',
+      '60',
+    ),
+    failuresPerClient: perMinute(
+      'RATE_LIMIT_CLIENT_FAILURES',
+      'Failed authentications a minute as one client or account after which an address waits with it.',
+      '20',
+    ),
+  }
+}

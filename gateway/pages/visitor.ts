@@ -1,0 +1,68 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { DomainError } from '../../proto/errors.ts'
+import { requireSameOrigin, sessionCookie, sessionOf } from '../auth/session.ts'
+import { requireField } from '../core/client.ts'
+import { field } from './forms.ts'
+
+/** The lifetime of a session's cookie. Core ends an idle session sooner (decision 10). */
+const sessionMaxAge = 90 * 86_400
+
+/** The person of a live session. */
+export interface Visitor {
+  readonly token: string
+  readonly accountId: string
+  readonly email: string
+  readonly csrfToken: string
+  readonly authTime: Date
+}
+
+/** The person whose session cookie the request has; null without a live session. */
+export async function visitorOf(
+  request: FastifyRequest,
+  publicUrl: string,
+): Promise<Visitor | null> {
+  const token = sessionOf(request, publicUrl)
+  if (token === undefined) return null
+  try {
+    const { session } = await request.core.accounts.session({ sessionToken: token })
+    const { account, csrfToken, authTime } = requireField(session, 'session')
+    const { id, email } = requireField(account, 'account')
+    return {
+      token,
+      accountId: id,
+      email,
+      csrfToken,
+      authTime: new Date(authTime),
+    }
+  } catch (error) {
+    if (error instanceof DomainError && error.reason === 'TOKEN_INVALID') return null
+    throw error
+  }
+}
+
+/** The person who sent a form. TOKEN_INVALID without a session, EDIT_FORBIDDEN when the form is not of this site. */
+export async function senderOf(request: FastifyRequest, publicUrl: string): Promise<Visitor> {
+  const visitor = await visitorOf(request, publicUrl)
+  if (!visitor) throw new DomainError('TOKEN_INVALID', 'you are not logged in any more')
+  requireSameOrigin(request, {
+    publicUrl,
+    csrfToken: visitor.csrfToken,
+    formToken: field(request, 'csrf_token'),
+  })
+  return visitor
+}
+
+/** Sends the browser to the login page, and from there back to `path`. */
+export const toLogin = (reply: FastifyReply, path: string): FastifyReply =>
+  reply.redirect(`/login?return_to=${encodeURIComponent(path)}`, 303)
+
+/** Starts a session in the browser. A session that it had before is ended, because it may have been planted there. */
+export async function startSession(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { sessionToken, publicUrl }: { sessionToken: string; publicUrl: string },
+): Promise<void> {
+  const old = sessionOf(request, publicUrl)
+  if (old !== undefined) await request.core.accounts.logOut({ sessionToken: old })
+  void reply.header('set-cookie', sessionCookie(sessionToken, { publicUrl, maxAge: sessionMaxAge }))
+}

@@ -1,0 +1,64 @@
+import { Type } from 'typebox'
+import { DomainError } from '../../../proto/errors.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, oneOf } from '../schemas.ts'
+
+const ClientSecret = named(
+  Type.Object({
+    clientId: Type.String({ description: 'The M2M client (m2m_…).' }),
+    clientSecret: Type.String({ description: 'Shown only here.' }),
+    target: Type.String(),
+    createdAt: Instant('When it was made.'),
+    oldSecretsExpireAt: Instant('From then on no older secret works.'),
+    message: Type.String(),
+    correlation_id: CorrelationId,
+  }),
+  'ClientSecret',
+)
+
+/** Secrets of an app's M2M client. */
+export function credentialRoutes(app: App): void {
+  addSchemas(app, [ClientSecret])
+  app.post(
+    '/api/v1/apps/:clientId/credentials',
+    route(
+      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
+      {
+        summary: 'Make a new secret of the M2M client',
+        tags: ['apps'],
+        params: AppParams,
+        headers: IdempotencyHeader,
+        querystring: Type.Object({
+          target: Type.Optional(
+            oneOf(['m2m', 'public'], 'm2m; the public client never has a secret'),
+          ),
+          revokeOld: Type.Optional(oneOf(['true', 'false'], 'true ends the older secrets at once')),
+        }),
+        response: { 200: ref(ClientSecret) },
+      },
+    ),
+    async ({ params, query: { target, revokeOld }, headers, core, correlationId }) => {
+      if (target !== 'm2m')
+        throw new DomainError(
+          'REQUEST_INVALID',
+          'target must be m2m: the public client never has a secret',
+        )
+      const secret = await core.management.rotateSecret({
+        ...params,
+        revokeOld: revokeOld === 'true',
+        idempotencyKey: headers['idempotency-key'],
+      })
+      return {
+        clientId: secret.m2mClientId,
+        clientSecret: secret.clientSecret,
+        target,
+        createdAt: secret.createdAt,
+        oldSecretsExpireAt: secret.oldSecretsExpireAt,
+        message: 'Store the secret now; it is not shown again.',
+        correlation_id: correlationId,
+      }
+    },
+  )
+}

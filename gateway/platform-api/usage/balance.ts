@@ -1,0 +1,90 @@
+import { Type } from 'typebox'
+import type { Balance as BalanceMessage } from '../../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, Micros, allowanceAmounts, required } from '../schemas.ts'
+import { asOf, refuseOtherUser, toCount } from './query.ts'
+
+const Balance = named(
+  Type.Object({
+    externalUserId: Type.String(),
+    balanceUsdMicros: allowanceAmounts.balanceUsdMicros,
+    remainingUsdMicros: Micros('The balance less what is in flight.'),
+    consumedUsdMicros: allowanceAmounts.consumedUsdMicros,
+    lifetimeGrantedUsdMicros: allowanceAmounts.lifetimeGrantedUsdMicros,
+    hasAccess: allowanceAmounts.hasAccess,
+    unpricedCount: Type.Integer({
+      description: 'Tickets that wait for a rate, not in the figures yet.',
+    }),
+    asOf: Type.Optional(Instant('The past instant of the figures, where one was asked for.')),
+  }),
+  'Balance',
+)
+
+const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.'), asOf })
+
+/** Balances: of an app's user, at the app's address and at the deprecated one, and of the token's user. */
+export function balanceRoutes(app: App): void {
+  addSchemas(app, [Balance])
+  const url = '/api/v1/builder/apps/:clientId/usage/balance'
+  readBalance(app, url)
+  readBalance(app, '/api/v1/apps/:clientId/usage/balance', url)
+  readOwnBalance(app)
+}
+
+function readBalance(app: App, url: string, successor?: string): void {
+  app.get(
+    url,
+    route(
+      {
+        guard: { kind: 'm2m_basic' },
+        metered: true,
+        ...(successor === undefined ? {} : { successor }),
+      },
+      {
+        summary: "A user's balance",
+        tags: ['usage'],
+        params: AppParams,
+        querystring: BalanceQuery,
+        response: { 200: ref(Balance) },
+      },
+    ),
+    async ({ params, query, core }) => {
+      const { balance } = await core.allowances.balance({ ...params, ...query })
+      return toBalance(requireField(balance, 'balance'))
+    },
+  )
+}
+
+function readOwnBalance(app: App): void {
+  app.get(
+    '/api/v1/user/usage/balance',
+    route(
+      { guard: { kind: 'user' }, metered: true },
+      {
+        summary: 'Own balance',
+        tags: ['end user'],
+        querystring: Type.Object({ asOf }),
+        response: { 200: ref(Balance) },
+      },
+    ),
+    async ({ query, core }) => {
+      refuseOtherUser(query)
+      const { balance } = await core.allowances.ownBalance({ asOf: query.asOf })
+      return toBalance(requireField(balance, 'balance'))
+    },
+  )
+}
+
+const toBalance = (balance: BalanceMessage) => ({
+  externalUserId: balance.externalUserId,
+  balanceUsdMicros: balance.balanceUsdMicros,
+  remainingUsdMicros: balance.remainingUsdMicros,
+  consumedUsdMicros: balance.consumedUsdMicros,
+  lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
+  hasAccess: balance.hasAccess,
+  unpricedCount: toCount(balance.unpricedTickets),
+  ...(balance.asOf === undefined ? {} : { asOf: balance.asOf }),
+})

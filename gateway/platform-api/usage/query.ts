@@ -1,0 +1,69 @@
+import { Type } from 'typebox'
+import { DomainError } from '../../../proto/errors.ts'
+import { oneOf, required, text } from '../schemas.ts'
+
+/** The query parameters that the usage routes share. */
+
+const groupings = [
+  'none',
+  'user',
+  'pipeline_model',
+  'daily_pipeline',
+  'manifest',
+  'session',
+  'day',
+] as const
+
+export const dateQuery = {
+  startDate: Type.Optional(text('ISO 8601, inclusive')),
+  endDate: Type.Optional(text('ISO 8601; a date alone means the end of that UTC day')),
+}
+
+export const usageQuery = {
+  ...dateQuery,
+  groupBy: Type.Optional(oneOf(groupings, 'Which rows stand beside the totals.')),
+  include: Type.Optional(oneOf(['retail'], 'retail adds what end users are billed.')),
+  includeRetail: Type.Optional(oneOf(['1', 'true', '0', 'false'], 'The same as include=retail.')),
+  gatewayRequestId: Type.Optional(
+    required('Only the tickets of this gateway request, with the tickets themselves.'),
+  ),
+}
+
+export const asOf = Type.Optional(
+  text(
+    'ISO 8601 instant: the balance as it stood then, by the time that grants and charges were booked; not in the future',
+  ),
+)
+interface RetailQuery {
+  include?: string
+  includeRetail?: string
+}
+
+/** The query of usage as core takes it. */
+export const toQuery = <Query extends RetailQuery>({
+  include,
+  includeRetail,
+  ...query
+}: Query) => ({
+  ...query,
+  includeRetail: include === 'retail' || includeRetail === '1' || includeRetail === 'true',
+})
+
+/** Refuses a query that names a user where the token decides: its author expects that user's figures, not others. */
+export function refuseOtherUser(query: object): void {
+  const name = ['userId', 'endUserId', 'externalUserId', 'external_user_id'].find((parameter) =>
+    Object.hasOwn(query, parameter),
+  )
+  if (name === undefined) return
+  throw new DomainError(
+    'REQUEST_INVALID',
+    `${name} is not allowed; the answer is about the token's user`,
+  )
+}
+
+/** A number of tickets as a JSON integer; an absent field is 0. INTERNAL when core's text is no number. */
+export function toCount(text: string): number {
+  const count = Number(text)
+  if (/^\d*$/.test(text) && Number.isSafeInteger(count)) return count
+  throw new DomainError('INTERNAL', "core's answer holds a count that is none")
+}
