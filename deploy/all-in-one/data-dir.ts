@@ -3,7 +3,7 @@ import { dirname, join, resolve } from 'node:path'
 import { newSecret } from '../../core/lib/crypto.ts'
 import type { Env } from '../../core/lib/env.ts'
 
-/** The folder in which the all-in-one process keeps its data, its secrets and what a script needs to know. */
+/** The folder of the all-in-one process: its data, its secrets and the quickstart file. */
 export const dataDirOf = (env: Env): string =>
   resolve(env['TOLLGATE_DATA_DIR']?.trim() || '.tollgate')
 
@@ -29,7 +29,7 @@ export interface Quickstart {
 const generated = ['CORE_TOKEN', 'KEY_ENCRYPTION_KEY', 'SECRET_PEPPERS', 'WEBHOOK_SECRET'] as const
 export type Secrets = Readonly<Record<(typeof generated)[number], string>>
 
-/** Makes the folder. Rejects with one clear line when it cannot be written. */
+/** Creates the folder. Rejects with one clear line when it cannot be written. */
 export async function openDataDir(dataDir: string): Promise<void> {
   try {
     await makeFolder(dataDir)
@@ -44,7 +44,7 @@ export async function openDataDir(dataDir: string): Promise<void> {
   }
 }
 
-// One folder at a time: Node's recursive mkdir never returns where the system says that there is no such place (/proc).
+// Creates one folder at a time: Node's recursive mkdir never returns where the parent cannot exist (/proc).
 async function makeFolder(path: string): Promise<void> {
   const make = (): Promise<void> =>
     mkdir(path, { mode: 0o711 }).catch((error: NodeJS.ErrnoException) => {
@@ -57,7 +57,7 @@ async function makeFolder(path: string): Promise<void> {
   })
 }
 
-/** Secrets as a new deployment gets them. */
+/** Fresh secrets for a new deployment. */
 export const newSecrets = (): Secrets => ({
   CORE_TOKEN: newSecret(''),
   KEY_ENCRYPTION_KEY: newSecret(''),
@@ -65,22 +65,22 @@ export const newSecrets = (): Secrets => ({
   WEBHOOK_SECRET: newSecret('whsec_'),
 })
 
-/** The secrets of this deployment: made once, kept in `secrets.json`, mode 0600. */
+/** The secrets of this deployment: generated once and stored in `secrets.json`, mode 0600. */
 export async function loadSecrets(dataDir: string): Promise<Secrets> {
-  const kept = await readJson(secretsPath(dataDir))
-  const made = newSecrets()
+  const stored = await readJson(secretsPath(dataDir))
+  const fresh = newSecrets()
   const secrets = {
-    CORE_TOKEN: textOf(kept, 'CORE_TOKEN') ?? made.CORE_TOKEN,
-    KEY_ENCRYPTION_KEY: textOf(kept, 'KEY_ENCRYPTION_KEY') ?? made.KEY_ENCRYPTION_KEY,
-    SECRET_PEPPERS: textOf(kept, 'SECRET_PEPPERS') ?? made.SECRET_PEPPERS,
-    WEBHOOK_SECRET: textOf(kept, 'WEBHOOK_SECRET') ?? made.WEBHOOK_SECRET,
+    CORE_TOKEN: textOf(stored, 'CORE_TOKEN') ?? fresh.CORE_TOKEN,
+    KEY_ENCRYPTION_KEY: textOf(stored, 'KEY_ENCRYPTION_KEY') ?? fresh.KEY_ENCRYPTION_KEY,
+    SECRET_PEPPERS: textOf(stored, 'SECRET_PEPPERS') ?? fresh.SECRET_PEPPERS,
+    WEBHOOK_SECRET: textOf(stored, 'WEBHOOK_SECRET') ?? fresh.WEBHOOK_SECRET,
   }
-  if (generated.some((name) => textOf(kept, name) === undefined))
+  if (generated.some((name) => textOf(stored, name) === undefined))
     await writePrivate(secretsPath(dataDir), secrets)
   return secrets
 }
 
-/** The token a command needs to speak to the core of this folder, when it has been started there before. */
+/** The token with which a command speaks to the core of this folder; undefined before its first start. */
 export async function findServiceToken(dataDir: string): Promise<string | undefined> {
   return textOf(await readJson(secretsPath(dataDir)), 'CORE_TOKEN')
 }
@@ -139,6 +139,6 @@ async function readJson(path: string): Promise<object | null> {
 }
 
 function textOf(value: object | null, field: string): string | undefined {
-  const found: unknown = value === null ? undefined : Reflect.get(value, field)
-  return typeof found === 'string' && found !== '' ? found : undefined
+  const text: unknown = value === null ? undefined : Reflect.get(value, field)
+  return typeof text === 'string' && text !== '' ? text : undefined
 }

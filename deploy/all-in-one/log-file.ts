@@ -9,21 +9,21 @@ const checkEveryMs = 60_000
 export interface LogFile {
   readonly log: Log
   readonly path: string
-  /** Writes out what was logged. */
+  /** Writes buffered lines to the file. */
   flush(): void
-  /** The last word. Who was left behind by a stop that could not wait may still log; that is lost. */
+  /** Closes the file. Later lines, of a part that did not stop in time, are lost. */
   close(): void
 }
 
 /**
- * The log as a file of bounded size: at 64 MiB it becomes `….1`, which replaces the one before. Resolves when it is
- * open; rejects with one clear line when it cannot be.
+ * Opens the log as a file of bounded size: at 64 MiB it is renamed to `….1`, which replaces the previous one. Rejects
+ * with one clear line when it cannot be opened.
  */
 export async function openLogFile(path: string, level: string): Promise<LogFile> {
   try {
     rotate(path)
     const destination = pino.destination({ dest: path, sync: false, mkdir: true, mode: 0o600 })
-    // It cannot be flushed before: a start that fails early would end with that complaint.
+    // A destination that is not ready cannot be flushed, and an early failure would end with that error.
     await once(destination, 'ready')
     const timer = setInterval(() => {
       if (rotate(path)) destination.reopen()

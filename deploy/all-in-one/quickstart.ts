@@ -19,7 +19,10 @@ type DemoApp = Pick<
   'clientId' | 'm2mClientId' | 'm2mClientSecret' | 'ownerEmail' | 'ownerPassword'
 >
 
-/** Keeps the demo app of an earlier start while it still works in this database; otherwise makes one. Writes the file. */
+/**
+ * Writes the quickstart file. The demo app of an earlier start stays while its credentials work in this database;
+ * otherwise a new one is created.
+ */
 export async function ensureQuickstart({
   dataDir,
   serviceToken,
@@ -28,8 +31,9 @@ export async function ensureQuickstart({
 }: QuickstartRequest): Promise<Quickstart> {
   const core = connectCore({ target: addresses.coreTarget, token: serviceToken })
   try {
-    const kept = await readQuickstart(dataDir)
-    const app = kept && (await works(core, kept)) ? demoAppOf(kept) : await createDemoApp(core)
+    const previous = await readQuickstart(dataDir)
+    const isUsable = previous !== null && (await works(core, previous))
+    const app = isUsable ? demoAppOf(previous) : await createDemoApp(core)
     const quickstart = { ...addresses, ...app, webhookSecret }
     await writeQuickstart(dataDir, quickstart)
     return quickstart
@@ -38,18 +42,18 @@ export async function ensureQuickstart({
   }
 }
 
-const demoAppOf = (kept: Quickstart): DemoApp => ({
-  clientId: kept.clientId,
-  m2mClientId: kept.m2mClientId,
-  m2mClientSecret: kept.m2mClientSecret,
-  ownerEmail: kept.ownerEmail,
-  ownerPassword: kept.ownerPassword,
+const demoAppOf = (file: Quickstart): DemoApp => ({
+  clientId: file.clientId,
+  m2mClientId: file.m2mClientId,
+  m2mClientSecret: file.m2mClientSecret,
+  ownerEmail: file.ownerEmail,
+  ownerPassword: file.ownerPassword,
 })
 
-async function works(core: CoreClient, kept: DemoApp): Promise<boolean> {
-  const authorization = basic(kept.m2mClientId, kept.m2mClientSecret)
+async function works(core: CoreClient, app: DemoApp): Promise<boolean> {
+  const authorization = basic(app.m2mClientId, app.m2mClientSecret)
   return core
-    .checkCaller({ clientId: kept.clientId, kind: 'm2m_basic', scope: undefined }, authorization)
+    .checkCaller({ clientId: app.clientId, kind: 'm2m_basic', scope: undefined }, authorization)
     .then(
       () => true,
       (error: unknown) => {

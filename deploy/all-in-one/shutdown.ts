@@ -5,8 +5,8 @@ export type Stop = () => Promise<void>
 export type Stage = (typeof stages)[number]['name']
 
 /**
- * What stops together, in this order: nothing loses what it stands on while it answers. A stage that something stalls
- * goes on draining, but the next one begins by then, so that all of it ends within four seconds.
+ * The stages of stopping, in order: a part stops before the parts that it needs for its answers. A stage that does not
+ * finish in time goes on draining while the next one starts, so that everything ends within four seconds.
  */
 const stages = [
   { name: 'gateway', untilMs: 1_000 },
@@ -15,14 +15,14 @@ const stages = [
   { name: 'database', untilMs: 4_000 },
 ] as const
 
-/** Remembers how to stop what was started. */
+/** Collects the stop functions of the parts that have started. */
 export function createStopping(log: Log) {
   const parts: { readonly stage: Stage; readonly stop: Stop }[] = []
   const add = (stage: Stage, stop: Stop): void => void parts.push({ stage, stop })
 
-  /** Stops everything; true when nothing was left behind. Rejects, at the end, with the first failure. */
+  /** Stops everything; true when every part has stopped. Rejects, at the end, with the first failure. */
   async function stop(): Promise<boolean> {
-    const begunAt = performance.now()
+    const startedAt = performance.now()
     const failures: unknown[] = []
     let running = parts.length
     const stopOne = (part: Stop): Promise<unknown> =>
@@ -35,7 +35,7 @@ export function createStopping(log: Log) {
       const all = Promise.all(
         parts.filter(({ stage }) => stage === name).map((part) => stopOne(part.stop)),
       )
-      const inTime = await settlesWithin(all, begunAt + untilMs - performance.now())
+      const inTime = await settlesWithin(all, startedAt + untilMs - performance.now())
       if (!inTime) log.warn({ stage: name }, 'did not stop in time; the rest stops too')
     }
     if (failures.length > 0) throw failures[0]

@@ -2,7 +2,7 @@ import { relative } from 'node:path'
 import { quickstartPath } from './data-dir.ts'
 import type { Service } from './service.ts'
 
-/** What a person sees when the service is up: where it listens, how to try it, where things are. */
+/** The text that `npm start` prints when the service is up: where it listens, how to try it, where things are. */
 export function welcome(service: Service): string {
   const { quickstart: q, parts } = service
   const file = shortest(quickstartPath(service.dataDir))

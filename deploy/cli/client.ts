@@ -35,36 +35,38 @@ type ClientClass<C extends Client> = new (
   options?: ChannelOptions,
 ) => C
 
+/** One client for each service of core. */
+function openClients(target: string) {
+  const open = <C extends Client>(Service: ClientClass<C>, options: ChannelOptions = {}): C =>
+    new Service(target, credentials.createInsecure(), options)
+  return {
+    accounts: open(AccountServiceClient),
+    allowances: open(AllowanceServiceClient),
+    apps: open(AppServiceClient),
+    books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
+    callers: open(CallerServiceClient),
+    losses: open(LossServiceClient),
+    metering: open(MeteringServiceClient),
+    outbox: open(OutboxServiceClient),
+    quarantine: open(QuarantineServiceClient),
+    reconciliation: open(ReconciliationServiceClient),
+    tokens: open(TokenServiceClient),
+  }
+}
+
 /**
  * An operator's connection to a running core, which proves itself with the service token. Each
  * function is an RPC and rejects with the DomainError of core. Close it when done.
  */
 export function connectCore({ target, token }: { target: string; token: string }) {
-  const clients: Client[] = []
-
-  function open<C extends Client>(Service: ClientClass<C>, options: ChannelOptions = {}): C {
-    const client = new Service(target, credentials.createInsecure(), options)
-    clients.push(client)
-    return client
-  }
-
+  const clients = openClients(target)
+  const { accounts, allowances, apps, books, callers, losses, metering } = clients
+  const { outbox, quarantine, reconciliation, tokens } = clients
   const headers = { [serviceTokenHeader]: token }
   const operator: CallOptions = { deadlineMs, headers }
   const forPages: CallOptions = { deadlineMs: pageDeadlineMs, headers }
   const forBooks: CallOptions = { deadlineMs: booksDeadlineMs, headers }
   const forReconciling: CallOptions = { deadlineMs: reconcileDeadlineMs, headers }
-
-  const accounts = open(AccountServiceClient)
-  const allowances = open(AllowanceServiceClient)
-  const apps = open(AppServiceClient)
-  const books = open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes })
-  const callers = open(CallerServiceClient)
-  const losses = open(LossServiceClient)
-  const metering = open(MeteringServiceClient)
-  const outbox = open(OutboxServiceClient)
-  const quarantine = open(QuarantineServiceClient)
-  const reconciliation = open(ReconciliationServiceClient)
-  const tokens = open(TokenServiceClient)
   const checkCaller = unary(callers.checkCaller.bind(callers))
 
   return {
@@ -93,7 +95,7 @@ export function connectCore({ target, token }: { target: string; token: string }
     archiveMonths: bound(streaming(books.archiveMonths.bind(books)), forBooks),
     exportTickets: bound(unary(books.exportTickets.bind(books)), forPages),
     importTickets: bound(unary(books.importTickets.bind(books)), forPages),
-    close: () => clients.forEach((client) => client.close()),
+    close: () => Object.values(clients).forEach((client) => client.close()),
   }
 }
 

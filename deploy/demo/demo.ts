@@ -27,10 +27,7 @@ const settleMs = 20_000
 
 /** Plays the demo; resolves to 0 when everything adds up. */
 export async function runDemo(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, { pause: { type: 'string' } })
-  const pauseMs = Number(values.pause ?? '120')
-  if (!Number.isInteger(pauseMs) || pauseMs < 0 || pauseMs > 60_000)
-    throw new UsageError('--pause must be from 0 to 60000')
+  const pauseMs = readPause(argv)
   const dataDir = dataDirOf(process.env)
   const service = await readQuickstart(dataDir)
   if (!service)
@@ -38,8 +35,37 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
   const screen = createScreen(process.stdout)
   const rate = await usableRate(screen)
   const api = createDemoApi(service)
-  const user = `demo-${randomBytes(3).toString('hex')}`
+  const { user, apiKey, included } = await provision(api, service, screen)
+  const signer = createSignerDouble(signerOptions(service, rate))
+  await signer.start()
+  try {
+    const session = createSession({ signer, apiKey, rate, api, user, screen, pauseMs })
+    await session.warmUp()
+    await session.spendUntilRefused()
+    // Once these are booked, what no allowance covered is overage: the credit does not pay for the past.
+    await signer.flush()
+    await settled(api, user, signer.stats().signed.tickets)
+    const overage = atLeastZero(costOf(signer, rate) - included)
+    const credited = await api.grant(user, '1000000')
+    screen.step('Credit', `${usd('1000000')} added; ${usd(credited.balanceUsdMicros)} to spend`)
+    await session.goOn(2)
+    await signer.flush()
+    return await audit({ signer, api, user, rate, screen, overage })
+  } finally {
+    await signer.stop()
+  }
+}
 
+function readPause(argv: readonly string[]): number {
+  const { values } = parse(argv, { pause: { type: 'string' } })
+  const pauseMs = Number(values.pause ?? '120')
+  if (Number.isInteger(pauseMs) && pauseMs >= 0 && pauseMs <= 60_000) return pauseMs
+  throw new UsageError('--pause must be from 0 to 60000')
+}
+
+/** Creates a user with an API key; `included` is what the Starter plan gives, in atto-dollars. */
+async function provision(api: DemoApi, service: Quickstart, screen: Screen) {
+  const user = `demo-${randomBytes(3).toString('hex')}`
   await api.createUser(user)
   const { apiKey } = await api.createKey(user)
   const start = await api.balance(user)
@@ -48,27 +74,8 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
     `${user} in app ${service.clientId}, on the Starter plan with ${usd(start.balanceUsdMicros)}`,
   )
   screen.step('Key', `${apiKey.slice(0, 44)}… (shown once, stored as a hash)`)
-
-  const signer = createSignerDouble(signerOptions(service, rate))
-  await signer.start()
-  try {
-    const session = createSession({ signer, apiKey, rate, api, user, screen, pauseMs })
-    await session.warmUp()
-    await session.spendUntilRefused()
-    // Once these are booked, what no allowance covered is overage: the grant does not pay for the past.
-    await signer.flush()
-    await settled(api, user, signer.stats().signed.tickets)
-    const overage = atLeastZero(
-      costOf(signer, rate) - microsToAttos(usdMicros(BigInt(start.lifetimeGrantedUsdMicros))),
-    )
-    const granted = await api.grant(user, '1000000')
-    screen.step('Grant', `${usd('1000000')} added; ${usd(granted.balanceUsdMicros)} to spend`)
-    await session.goOn(2)
-    await signer.flush()
-    return await audit({ signer, api, user, rate, screen, overage })
-  } finally {
-    await signer.stop()
-  }
+  const included = microsToAttos(usdMicros(BigInt(start.lifetimeGrantedUsdMicros)))
+  return { user, apiKey, included }
 }
 
 const currentRate = async () => (await withCore((core) => core.meteringStatus())).usableRate
@@ -103,7 +110,7 @@ function signerOptions(service: Quickstart, rate: Rate) {
     },
     sinks: [directSink({ url: service.sidecarUrl, secret })],
     keepTickets: 1_000,
-    // Time stands still but for what the demo advances, so that each payment is for exactly five seconds.
+    // Only the demo moves this clock, so that each payment is for exactly five seconds.
     now: () => startedAt,
   }
 }
@@ -178,7 +185,7 @@ function createSession({ signer, apiKey, rate, api, user, screen, pauseMs }: Ses
     for (let done = 0; done < calls; done++) {
       const { status, body } = await pay()
       if (status !== 200)
-        throw new Error(`after the grant the signer answered ${status}: ${body.trim()}`)
+        throw new Error(`after the credit the signer answered ${status}: ${body.trim()}`)
     }
     screen.step('Go on', `${calls} more payments on the same session`)
   }

@@ -34,11 +34,11 @@ ${declaredSettings().map(settingRow).join('\n')}
 }
 
 function settingRow({ name, meaning, fallback, secret, processes }: DeclaredSetting): string {
-  const marks = `${secret ? ' **secret**' : ''}${isProvided(name) ? ' (made)' : ''}`
+  const labels = `${secret ? ' **secret**' : ''}${isProvided(name) ? ' (made)' : ''}`
   const apart = processes.filter((process) => process !== 'all-in-one')
   const readBy = apart.length > 0 ? apart.join(', ') : 'all-in-one'
   const value = fallback === '' ? '' : code(fallback)
-  return row([`${code(name)}${marks}`, value, readBy, meaning])
+  return row([`${code(name)}${labels}`, value, readBy, meaning])
 }
 
 /** From the data that `--help` prints. */

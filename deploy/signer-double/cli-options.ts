@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { DIALECTS, isMode, MODES } from './dialect.ts'
 import { directSink } from './events/direct-sink.ts'
-import type { DriveOptions } from './drive.ts'
+import type { GatewaySessionsOptions } from './gateway-sessions.ts'
 import { parseHeaderFlag } from './wire/go-headers.ts'
 import type { Sink } from './events/lossy-queue.ts'
 import { DEFAULT_EV, DEFAULT_ORCHESTRATOR } from './options.ts'
@@ -44,7 +44,7 @@ type Name = keyof Flags
 
 export type CliOptions = Readonly<{
   double: SignerDoubleOptions
-  drive: Omit<DriveOptions, 'signal' | 'report'> | undefined
+  drive: Omit<GatewaySessionsOptions, 'signal' | 'report'> | undefined
 }>
 
 /** A flag the user must correct; the message is one line. */
@@ -53,11 +53,11 @@ const bad = (name: Name, what: string): RangeError => new RangeError(`--${name} 
 type Range = Readonly<{ from: number; to: number; byDefault: number }>
 
 function number(flags: Flags, name: Name, { from, to, byDefault }: Range): number {
-  const given = flags[name]
-  if (given === undefined) return byDefault
-  const value = Number(given)
-  if (!/^\d+(\.\d+)?$/.test(given) || value < from || value > to) {
-    throw bad(name, `must be a number from ${from} to ${to}, not "${given}"`)
+  const text = flags[name]
+  if (text === undefined) return byDefault
+  const value = Number(text)
+  if (!/^\d+(\.\d+)?$/.test(text) || value < from || value > to) {
+    throw bad(name, `must be a number from ${from} to ${to}, not "${text}"`)
   }
   return value
 }
@@ -69,26 +69,26 @@ function integer(flags: Flags, name: Name, range: Range): number {
 }
 
 function positive(flags: Flags, name: Name, byDefault: bigint): bigint {
-  const given = flags[name] ?? byDefault.toString()
-  if (!/^[1-9]\d{0,17}$/.test(given)) {
-    throw bad(name, `must be a positive whole number of at most 18 digits, not "${given}"`)
+  const digits = flags[name] ?? byDefault.toString()
+  if (!/^[1-9]\d{0,17}$/.test(digits)) {
+    throw bad(name, `must be a positive whole number of at most 18 digits, not "${digits}"`)
   }
-  return BigInt(given)
+  return BigInt(digits)
 }
 
 function httpUrl(flags: Flags, name: Name): string | undefined {
-  const given = flags[name]
-  if (given === undefined) return undefined
-  const url = URL.parse(given)
+  const address = flags[name]
+  if (address === undefined) return undefined
+  const url = URL.parse(address)
   if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
     throw bad(name, 'must be an http or https URL')
   }
-  return given
+  return address
 }
 
 function utcOffset(flags: Flags): number {
-  const given = flags['utc-offset'] ?? '+00:00'
-  const match = /^([+-])(\d\d):([0-5]\d)$/.exec(given)
+  const offset = flags['utc-offset'] ?? '+00:00'
+  const match = /^([+-])(\d\d):([0-5]\d)$/.exec(offset)
   const minutes = Number(match?.[2]) * 60 + Number(match?.[3])
   if (match === null || minutes > 14 * 60) {
     throw bad('utc-offset', 'must look like +02:00 or -07:30')
@@ -140,7 +140,7 @@ const chance = (flags: Flags, name: Name): number =>
   number(flags, name, { from: 0, to: 1, byDefault: 0 })
 
 /**
- * Promise: the settings the flags ask for, or `help`. Throws an Error with one clear line for a
+ * The settings the flags ask for, or `help`. Throws an Error with one clear line for a
  * flag that is unknown, incomplete or out of range. Sinks are made last, when all else is right.
  */
 export function parseFlags(argv: readonly string[]): CliOptions | 'help' {

@@ -1,7 +1,7 @@
 import { renderHelp } from '../cli/help.ts'
 import { parseFlags } from './cli-options.ts'
 import type { CliOptions } from './cli-options.ts'
-import { drive } from './drive.ts'
+import { playSessions } from './gateway-sessions.ts'
 import { signerDoubleHelp } from './help.ts'
 import { createSignerDouble } from './signer-double.ts'
 
@@ -38,7 +38,8 @@ async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
   const { url } = await double.start()
   say(`signer double (${options.double.mode}) listens on ${url}`)
   try {
-    if (options.drive !== undefined) await drive(double, { ...options.drive, signal, report: say })
+    if (options.drive !== undefined)
+      await playSessions(double, { ...options.drive, signal, report: say })
     await aborted(signal)
   } finally {
     await double.stop()
@@ -54,7 +55,7 @@ async function serve(options: CliOptions, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Promise: the exit code. Runs until SIGINT or SIGTERM and then answers 0; 2 for flags that cannot
+ * The exit code. Runs until SIGINT or SIGTERM and then answers 0; 2 for flags that cannot
  * be used, 1 when the double cannot start, with one line on standard error.
  */
 export async function runSignerDouble(argv: string[]): Promise<number> {

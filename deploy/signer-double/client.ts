@@ -63,7 +63,7 @@ export function payBody(request: PayRequest, orchestrator: Orchestrator): string
   })
 }
 
-/** Promise: one call of a gateway over a connection of its own. Rejects when it breaks. */
+/** One call of a gateway over a connection of its own. Rejects when it breaks. */
 export function callSigner(
   url: string,
   body: string,

@@ -1,12 +1,12 @@
 import http from 'node:http'
 import { toHeaderMap } from './wire/go-headers.ts'
-import type { Inbound } from './webhook/authorize.ts'
+import type { GatewayCall } from './webhook/authorize.ts'
 import { writeJson } from './wire/go-json.ts'
 import type { JsonOut } from './wire/go-json.ts'
 import { isRefusal, refusal } from './refusal.ts'
 import type { Refusal } from './refusal.ts'
 
-export type Route = (body: string, inbound: Inbound) => Promise<JsonOut>
+export type Route = (body: string, call: GatewayCall) => Promise<JsonOut>
 
 export type ServerOptions = Readonly<{
   /** The routes by path; all of them are POST. */
@@ -67,23 +67,23 @@ function sendText(response: http.ServerResponse, status: number, text: string): 
 
 /** Aborts when the gateway hangs up before it has its answer. */
 function hangUpSignal(response: http.ServerResponse): AbortSignal {
-  const gone = new AbortController()
+  const hangUp = new AbortController()
   response.once('close', () => {
-    if (!response.writableEnded) gone.abort()
+    if (!response.writableEnded) hangUp.abort()
   })
-  return gone.signal
+  return hangUp.signal
 }
 
-/** Promise: an unstarted server that imitates the Go server's limits, routing and error bodies. */
+/** Creates a server that imitates the Go server's limits, routing and error bodies. */
 export function createSignerServer({ routes, flatErrors, onAnswer }: ServerOptions): http.Server {
   async function answer(
     request: http.IncomingMessage,
     response: http.ServerResponse,
     route: Route,
   ): Promise<void> {
-    const inbound = { headers: toHeaderMap(request.rawHeaders), signal: hangUpSignal(response) }
+    const call = { headers: toHeaderMap(request.rawHeaders), signal: hangUpSignal(response) }
     try {
-      const result = await route(await readBody(request), inbound)
+      const result = await route(await readBody(request), call)
       onAnswer(200)
       response.writeHead(200, { 'Content-Type': 'application/json' })
       response.end(writeJson(result))
@@ -106,7 +106,7 @@ export function createSignerServer({ routes, flatErrors, onAnswer }: ServerOptio
   return http.createServer({ ...limits, keepAliveTimeout: 90_000 }, serve)
 }
 
-/** Promise: the server listens; answers the port it got. Rejects when the port is taken. */
+/** Starts listening and resolves to the port. Rejects when the port is in use. */
 export function listen(server: http.Server, port: number, host: string): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
@@ -118,7 +118,7 @@ export function listen(server: http.Server, port: number, host: string): Promise
   })
 }
 
-/** Promise: the server has closed, running requests cut. */
+/** Closes the server and cuts running requests. */
 export function close(server: http.Server): Promise<void> {
   return new Promise((resolve) => {
     server.close(() => resolve())

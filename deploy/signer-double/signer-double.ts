@@ -11,20 +11,20 @@ import type { Stats } from './stats.ts'
 import { createClock, systemClock } from './wire/time.ts'
 
 export type SignerDouble = Readonly<{
-  /** Promise: the double listens. Rejects when the port is taken. */
+  /** Starts listening. Rejects when the port is in use. */
   start: () => Promise<{ url: string }>
-  /** Sends what waits, within the sinks' bounds, and closes every socket. */
+  /** Sends the queued events, within the bounds of the sinks, and closes every socket. */
   stop: () => Promise<void>
   /** One call of a gateway, through real HTTP on the double's own port. */
   pay: (request?: PayRequest) => Promise<PayResult>
-  /** Moves the double's clock forward; nobody sleeps. */
+  /** Moves the double's clock forward, without sleeping. */
   advance: (seconds: number) => void
-  /** The next calls, as many as given, are answered 480. */
+  /** Answers 480 to this many of the next calls. */
   demandRefresh: (calls?: number) => void
-  /** Signs a state of the test's own making; what is not given is as a session begins. */
+  /** Signs a state of the test; other members are those of a new session. */
   seal: (state: Partial<SessionState>) => SignedState
   stats: () => Stats
-  /** Sends what waits without its remaining delay. */
+  /** Sends the queued events without their remaining delay. */
   flush: () => Promise<void>
 }>
 

@@ -1,19 +1,18 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { toChecksumAddress } from './wire/address.ts'
 import { authorize, policyOf } from './webhook/authorize.ts'
-import type { Authorizer, Inbound } from './webhook/authorize.ts'
+import type { Authorizer, GatewayCall } from './webhook/authorize.ts'
 import { DIALECTS } from './dialect.ts'
 import type { Dialect } from './dialect.ts'
 import { createNewPayment, createSignedTicket } from './events/events.ts'
 import type { JsonOut } from './wire/go-json.ts'
-import { createLossyQueue, NO_FAULTS } from './events/lossy-queue.ts'
+import { createLossyQueue, createRandom, NO_FAULTS } from './events/lossy-queue.ts'
 import type { LossyQueue } from './events/lossy-queue.ts'
 import { DEFAULT_EV } from './options.ts'
 import type { SignerDoubleOptions } from './options.ts'
 import { readPaymentRequest } from './payment/request.ts'
 import { preparePayment } from './payment/payment.ts'
 import type { Payment, PaymentRules } from './payment/payment.ts'
-import { createRandom } from './random.ts'
 import { rational } from './wire/rational.ts'
 import type { Route } from './server.ts'
 import { everySink } from './events/sinks.ts'
@@ -31,7 +30,7 @@ export type Signer = Readonly<{
   box: StateBox
   generateLivePayment: Route
   signOrchestratorInfo: Route
-  /** The next calls, as many as given, are answered 480. */
+  /** Answers 480 to this many of the next calls. */
   demandRefresh: (calls: number) => void
   closeWebhook: () => void
 }>
@@ -72,7 +71,7 @@ function createCountdown(): { add: (calls: number) => void; takeOne: () => boole
 
 const encode = (text: string): string => Buffer.from(text).toString('base64')
 
-// Clients hand payments on without reading them, so that the double's need no real ticket in them.
+// Clients pass payments on without reading them, so that the double's payments hold no real ticket.
 function render({ requestId, tickets }: Payment, state: JsonOut): JsonOut {
   const payment = encode(`payment:${requestId}:${tickets.count}`)
   return { payment, segCreds: encode(`segCreds:${requestId}`), state }
@@ -83,7 +82,7 @@ const signOrchestratorInfo = async (): Promise<JsonOut> => ({
   signature: `0x${WALLET.toString('hex').padEnd(130, '0')}`,
 })
 
-/** Promise: the signer's two routes, unaware of the server in front of them. */
+/** Creates the signer's two routes. */
 export function createSigner(options: SignerDoubleOptions, now: Clock, recorder: Recorder): Signer {
   const { newHex = (bytes) => randomBytes(bytes).toString('hex'), newId = randomUUID } = options
   const authorizer = createAuthorizer(options, recorder.webhookCall)
@@ -96,13 +95,13 @@ export function createSigner(options: SignerDoubleOptions, now: Clock, recorder:
   const source = { dialect, newId, sender: toChecksumAddress(WALLET) }
 
   /** The steps of a payment in the signer's order (docs/signer-protocol.md, "When the signer asks"). */
-  async function generateLivePayment(body: string, inbound: Inbound): Promise<JsonOut> {
+  async function generateLivePayment(body: string, call: GatewayCall): Promise<JsonOut> {
     recorder.request()
     const prepared = preparePayment(readPaymentRequest(body), now(), rules)
     queue.push(createNewPayment(prepared, now(), source))
     const lastUpdate = dialect.stateTimeLags ? now() : prepared.now
     const proposal = { ...prepared, state: { ...prepared.state, lastUpdate } }
-    const state = await authorize(proposal, inbound, authorizer)
+    const state = await authorize(proposal, call, authorizer)
     const payment = { ...proposal, state }
     const event = createSignedTicket(payment, now(), source)
     recorder.ticket({ id: event.id, payment, state, queued: queue.push(event) })

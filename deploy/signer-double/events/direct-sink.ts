@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Emitted, Sink } from './lossy-queue.ts'
+import type { EncodedEvent, Sink } from './lossy-queue.ts'
 
 export type DirectOptions = Readonly<{
   /** The sidecar's base address; events go to `{url}/events`. */
   url: string
   secret: string
-  /** Events that may wait for a 202; more are refused. */
+  /** How many events may wait for a 202; further ones are refused. */
   capacity?: number
   /** How long a flush, and so a stop, waits for the queue to empty. */
   flushMs?: number
@@ -17,8 +17,8 @@ const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5000
 const REQUEST_MS = 10_000
 
-/** The longest head of the queue that fits into one request; at least one event. */
-function nextBatch(queue: readonly Emitted[]): readonly Emitted[] {
+/** The first events of the queue that fit into one request; at least one. */
+function nextBatch(queue: readonly EncodedEvent[]): readonly EncodedEvent[] {
   let size = 0
   const end = queue.slice(0, MAX_BATCH).findIndex(({ bytes }, i) => {
     size += Buffer.byteLength(bytes) + 1
@@ -28,17 +28,17 @@ function nextBatch(queue: readonly Emitted[]): readonly Emitted[] {
 }
 
 /**
- * Promise: pushes envelopes as NDJSON and repeats each batch, with back-off, until the sidecar
- * answers 202: nothing that was accepted here is lost while the process lives.
+ * Pushes envelopes as NDJSON and repeats each batch, with back-off, until the sidecar answers 202:
+ * no accepted event is lost while the process lives.
  */
 export function directSink(options: DirectOptions): Sink {
   const { url, secret, capacity = 10_000, flushMs = 10_000 } = options
   const address = `${url.replace(/\/+$/, '')}/events`
-  const queue: Emitted[] = []
+  const queue: EncodedEvent[] = []
   const stopped = new AbortController()
   let pumping: Promise<void> | undefined
 
-  async function accepted(batch: readonly Emitted[]): Promise<boolean> {
+  async function accepted(batch: readonly EncodedEvent[]): Promise<boolean> {
     const response = await fetch(address, {
       method: 'POST',
       headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/x-ndjson' },
@@ -64,7 +64,7 @@ export function directSink(options: DirectOptions): Sink {
     }
   }
 
-  async function send(events: readonly Emitted[]): Promise<void> {
+  async function send(events: readonly EncodedEvent[]): Promise<void> {
     if (queue.length + events.length > capacity) throw new RangeError('too many events wait')
     queue.push(...events)
     pumping ??= pump().finally(() => {
@@ -77,11 +77,11 @@ export function directSink(options: DirectOptions): Sink {
     while (queue.length > 0 && performance.now() < deadline) await sleep(10)
   }
 
-  // Whoever closes has flushed before: one wait is enough.
+  // The caller has flushed before, so that one wait is enough.
   async function close(): Promise<void> {
     stopped.abort()
     await pumping
   }
 
-  return { send, flush, close, held: () => queue.length }
+  return { send, flush, close, backlog: () => queue.length }
 }

@@ -2,7 +2,7 @@ import type { Dialect } from '../dialect.ts'
 import { toChecksumAddress } from '../wire/address.ts'
 import { writeJson } from '../wire/go-json.ts'
 import type { JsonOut } from '../wire/go-json.ts'
-import type { Emitted } from './lossy-queue.ts'
+import type { EncodedEvent } from './lossy-queue.ts'
 import { abs, decimalText, multiply, rational, round } from '../wire/rational.ts'
 import type { Rational } from '../wire/rational.ts'
 import type { Payment } from '../payment/payment.ts'
@@ -19,7 +19,7 @@ const PIPELINES: Readonly<Record<string, string>> = {
 
 export type EventSource = Readonly<{ dialect: Dialect; sender: string; newId: () => string }>
 
-function envelope(type: string, at: bigint, event: { id: string; data: JsonOut }): Emitted {
+function envelope(type: string, at: bigint, event: { id: string; data: JsonOut }): EncodedEvent {
   const { id, data } = event
   const timestamp = toUnixMillis(at).toString()
   return { id, type, bytes: writeJson({ id, type, timestamp, gateway: '', data }) }
@@ -34,8 +34,8 @@ function ethText(wei: Rational): string {
   return `${whole / WEI_PER_ETH}${fraction === '' ? '' : `.${fraction}`} ETH`
 }
 
-/** Queued before the webhook is asked, so that it exists for refused payments too. */
-export function createNewPayment(payment: Payment, at: bigint, source: EventSource): Emitted {
+/** Queued before the webhook call, so that refused payments have one, too. */
+export function createNewPayment(payment: Payment, at: bigint, source: EventSource): EncodedEvent {
   const { orchestrator } = payment.request
   const faceValue = multiply(payment.ev, rational(WIN_PROBABILITY.d, WIN_PROBABILITY.n))
   const data = {
@@ -68,7 +68,11 @@ const sortMembers = (members: Readonly<Record<string, JsonOut>>): JsonOut =>
   Object.fromEntries(Object.entries(members).sort(([a], [b]) => (a < b ? -1 : 1)))
 
 /** The billing record, queued after a 200 and before the answer (docs/signer-protocol.md, "Signed ticket"). */
-export function createSignedTicket(payment: Payment, at: bigint, source: EventSource): Emitted {
+export function createSignedTicket(
+  payment: Payment,
+  at: bigint,
+  source: EventSource,
+): EncodedEvent {
   const { orchestrator } = payment.request
   const { work, state } = payment
   const data = sortMembers({

@@ -1,14 +1,14 @@
-/** One event as it goes out: the bytes are written once, so that a duplicate is identical. */
-export type Emitted = Readonly<{ id: string; type: string; bytes: string }>
+/** One event, encoded once, so that a duplicate has identical bytes. */
+export type EncodedEvent = Readonly<{ id: string; type: string; bytes: string }>
 
 /** Where events go. A rejected send loses the batch, as in go-livepeer. */
 export type Sink = Readonly<{
-  send: (events: readonly Emitted[]) => Promise<void>
-  /** Waits, within a bound, for what the sink still holds. */
+  send: (events: readonly EncodedEvent[]) => Promise<void>
+  /** Waits, within a bound, until the sink has delivered its events. */
   flush: () => Promise<void>
   close: () => Promise<void>
-  /** How many events it took and has not handed on; absent when it hands on at once. */
-  held?: () => number
+  /** How many accepted events are not delivered yet; absent when the sink delivers at once. */
+  backlog?: () => number
 }>
 
 /** Probabilities in [0, 1]; the delay is the upper bound of a random one, in milliseconds. */
@@ -20,7 +20,7 @@ export type QueueOptions = Readonly<{
   sink: Sink
   faults: Faults
   random: () => number
-  /** go-livepeer holds 100 and drops what comes when they wait. */
+  /** go-livepeer queues 100 events and drops further ones. */
   capacity: number
 }>
 
@@ -39,20 +39,20 @@ export type QueueStats = {
 
 export type LossyQueue = Readonly<{
   /** False when the event is gone for good. */
-  push: (event: Emitted) => boolean
-  /** Sends what waits, without its remaining delay, and waits for the sink. */
+  push: (event: EncodedEvent) => boolean
+  /** Sends all queued events without their remaining delay, and waits for the sink. */
   flush: () => Promise<void>
   stop: () => Promise<void>
   stats: () => Readonly<QueueStats>
 }>
 
-type Waiting = { readonly event: Emitted; readonly delayMs: number; due: number }
+type Waiting = { readonly event: EncodedEvent; readonly delayMs: number; due: number }
 
 const BATCH = 100
-const LONGEST_HOLD_MS = 1000
+const LONGEST_POSTPONEMENT_MS = 1000
 
 /**
- * Promise: the best-effort producer of docs/signer-protocol.md ("Delivery") with faults on demand. Every event
+ * The best-effort producer of docs/signer-protocol.md ("Delivery") with faults on demand. Every event
  * draws the same number of random values, so that a seed decides about each event alone.
  */
 export function createLossyQueue({ sink, faults, random, capacity }: QueueOptions): LossyQueue {
@@ -66,14 +66,14 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
     lost: 0,
   }
   let waiting: Waiting[] = []
-  // An event that lets the next one pass.
-  let held: Waiting | undefined
+  // The event that waits until the next one has passed it.
+  let postponed: Waiting | undefined
   let timer: NodeJS.Timeout | undefined
   let sending: Promise<void> | undefined
 
-  const space = (): number => capacity - waiting.length - (held === undefined ? 0 : 1)
+  const space = (): number => capacity - waiting.length - (postponed === undefined ? 0 : 1)
 
-  function takeDue(): Emitted[] {
+  function takeDue(): EncodedEvent[] {
     const now = performance.now()
     const due = waiting.filter((entry) => entry.due <= now).sort((a, b) => a.due - b.due)
     const batch = new Set(due.slice(0, BATCH))
@@ -81,7 +81,7 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
     return [...batch].map(({ event }) => event)
   }
 
-  async function send(batch: readonly Emitted[]): Promise<void> {
+  async function send(batch: readonly EncodedEvent[]): Promise<void> {
     try {
       await sink.send(batch)
       stats.delivered += batch.length
@@ -115,20 +115,20 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
   }
 
   function release(): void {
-    const entry = held
-    held = undefined
+    const entry = postponed
+    postponed = undefined
     if (entry !== undefined) enqueue(entry)
   }
 
-  function hold(entry: Waiting): void {
-    held = entry
+  function postpone(entry: Waiting): void {
+    postponed = entry
     stats.reordered += 1
     setTimeout(() => {
-      if (held === entry) release()
-    }, LONGEST_HOLD_MS).unref()
+      if (postponed === entry) release()
+    }, LONGEST_POSTPONEMENT_MS).unref()
   }
 
-  function push(event: Emitted): boolean {
+  function push(event: EncodedEvent): boolean {
     const [drop, duplicate, reorder] = [random(), random(), random()]
     const [delayMs, secondDelayMs] = [random() * faults.delayMs, random() * faults.delayMs]
     stats.emitted += 1
@@ -140,8 +140,8 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
       stats.overflowed += 1
       return false
     }
-    if (reorder < faults.reorder && held === undefined) {
-      hold({ event, delayMs, due: 0 })
+    if (reorder < faults.reorder && postponed === undefined) {
+      postpone({ event, delayMs, due: 0 })
     } else {
       enqueue({ event, delayMs, due: 0 })
       release()
@@ -172,6 +172,17 @@ export function createLossyQueue({ sink, faults, random, capacity }: QueueOption
     push,
     flush,
     stop,
-    stats: () => ({ ...stats, delivered: stats.delivered - (sink.held?.() ?? 0) }),
+    stats: () => ({ ...stats, delivered: stats.delivered - (sink.backlog?.() ?? 0) }),
+  }
+}
+
+/** Numbers in [0, 1), the same sequence for the same seed (mulberry32). */
+export function createRandom(seed: number): () => number {
+  let state = seed | 0
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
 }

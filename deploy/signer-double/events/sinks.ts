@@ -2,22 +2,22 @@ import { appendFile } from 'node:fs/promises'
 import { Producer, stringSerializers } from '@platformatic/kafka'
 import type { Sink } from './lossy-queue.ts'
 
-const nothing = async (): Promise<void> => {}
+const doNothing = async (): Promise<void> => {}
 
 /** Hands every event's bytes to `receive`: for tests and in-process collectors. */
 export const callbackSink = (receive: (bytes: string) => void): Sink => ({
   send: async (events) => {
     for (const { bytes } of events) receive(bytes)
   },
-  flush: nothing,
-  close: nothing,
+  flush: doNothing,
+  close: doNothing,
 })
 
 /** Appends one envelope per line. */
 export const fileSink = (path: string): Sink => ({
   send: (events) => appendFile(path, events.map(({ bytes }) => `${bytes}\n`).join('')),
-  flush: nothing,
-  close: nothing,
+  flush: doNothing,
+  close: doNothing,
 })
 
 const KAFKA_ATTEMPTS = 3
@@ -48,7 +48,7 @@ export function kafkaSink(brokers: readonly string[], topic: string): Sink {
         if (attempt === KAFKA_ATTEMPTS) throw new Error('the batch is lost', error)
       }
     },
-    flush: nothing,
+    flush: doNothing,
     close: () => producer.close(true),
   }
 }
@@ -64,5 +64,5 @@ export const everySink = (sinks: readonly Sink[]): Sink => ({
   close: async () => {
     await Promise.all(sinks.map((sink) => sink.close()))
   },
-  held: () => Math.max(0, ...sinks.map((sink) => sink.held?.() ?? 0)),
+  backlog: () => Math.max(0, ...sinks.map((sink) => sink.backlog?.() ?? 0)),
 })

@@ -35,7 +35,7 @@ function videoWork(elapsed: bigint | undefined): Work {
   return { billableSeconds, units: pixels, pixels }
 }
 
-/** Promise: the work of one call (docs/signer-protocol.md, "Billed units"). Refuses unknown types and no units: 400. */
+/** Measures the work of one call (docs/signer-protocol.md, "Billed units"). Refuses unknown types, and no units, with 400. */
 export function measureWork({ type, elapsed, inPixels }: WorkRequest, dialect: Dialect): Work {
   if (!dialect.types.includes(type)) throw refusal(400, `unknown payment type: ${type}`)
   const billableSeconds = toSeconds(elapsed ?? 0n)
@@ -56,7 +56,7 @@ export const feeOf = (units: bigint, price: Rational): Rational => multiply(rati
 export type Tickets = Readonly<{ count: bigint; balance: Rational }>
 
 /**
- * Promise: as many tickets of value `ev` as lift the credit to the larger of fee and `ev`
+ * As many tickets of value `ev` as lift the credit to the larger of fee and `ev`
  * (core/accounting.go of go-livepeer). Refuses with 482 when the credit is there already,
  * with 400 when it takes more than 100.
  */

@@ -12,7 +12,7 @@ import type { SessionState, StateBox } from './state.ts'
 /** The nonce at which go-livepeer 0.9.2 asks for new ticket parameters. */
 const REFRESH_NONCE = 500n
 
-/** One accepted call, tickets counted, before anybody was asked whether it may be signed. */
+/** One accepted call with its tickets, before the webhook is asked whether it may be signed. */
 export type Payment = Readonly<{
   request: PaymentRequest
   requestId: string
@@ -96,7 +96,7 @@ function checkCeiling(request: PaymentRequest, price: Rational, type: string): v
 }
 
 /**
- * Promise: the payment this request asks for, with every check that comes before the webhook, in
+ * The payment this request asks for, with every check that comes before the webhook, in
  * the signer's order (docs/signer-protocol.md, "When the signer asks"). Refuses with 400, 480, 481 or 482.
  */
 export function preparePayment(request: PaymentRequest, now: bigint, rules: PaymentRules): Payment {

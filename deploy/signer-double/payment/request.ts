@@ -55,6 +55,6 @@ function read(body: string): PaymentRequest {
   }
 }
 
-/** Promise: the request; refuses with 400 what the signer's first checks refuse. */
+/** Reads the request. Refuses with 400 what the signer's first checks refuse. */
 export const readPaymentRequest = (body: string): PaymentRequest =>
   refuseOnThrow(400, () => read(body))

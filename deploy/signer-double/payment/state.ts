@@ -37,7 +37,7 @@ export type SignedState = Readonly<{ State: string; Sig: string }>
 
 export type StateFormat = Readonly<{ dialect: Dialect; utcOffsetMinutes: number }>
 
-/** Promise: the members of `state` in the order and types of docs/signer-protocol.md ("State"). */
+/** Writes the members of `state` in the order and types of docs/signer-protocol.md ("State"). */
 export function writeState(state: SessionState, format: StateFormat): JsonOut {
   const { dialect, utcOffsetMinutes } = format
   return {
@@ -97,7 +97,7 @@ export type StateBox = Readonly<{
   open: (state: Buffer, sig: Buffer) => SessionState
 }>
 
-/** Promise: seals states so that a client can carry them; replays open as often as they come. */
+/** Seals states so that a client can carry them. A sealed state opens as often as it is sent. */
 export function createStateBox(key: Buffer, format: StateFormat): StateBox {
   const mac = (state: Buffer): Buffer => createHmac('sha256', key).update(state).digest()
   return {

@@ -2,7 +2,7 @@ import { int64, readMembers, object, text } from '../wire/go-json.ts'
 import { readMaxPrice } from '../payment/price-ceiling.ts'
 import type { MaxPrice } from '../payment/price-ceiling.ts'
 
-/** What the signer reads from the webhook's body (signer contract 2.2). */
+/** What the signer reads from the webhook's body (docs/signer-protocol.md, "Answer"). */
 export type Answer = Readonly<{
   status: number
   reason: string
@@ -12,7 +12,7 @@ export type Answer = Readonly<{
   maxPrice: MaxPrice | undefined
 }>
 
-/** Promise: the answer exactly as table 2.3 reads it. Throws where the signer answers 500. */
+/** Decodes the answer as the signer does. Throws where the signer answers 500. */
 export function decodeAnswer(body: string): Answer {
   const members = readMembers(body)
   const status = int64(members, 'status') ?? 0n

@@ -22,8 +22,8 @@ export type Authorizer = Readonly<{
   countCall: () => void
 }>
 
-/** What came in with the gateway's request. */
-export type Inbound = Readonly<{
+/** The headers of a gateway's request, and the signal of its hanging up. */
+export type GatewayCall = Readonly<{
   headers: Readonly<Record<string, readonly string[]>>
   signal: AbortSignal
 }>
@@ -71,36 +71,40 @@ function bindIdentity(state: SessionState, candidate: string, dialect: Dialect):
   return candidate
 }
 
-type Asker = Authorizer & Readonly<{ webhook: WebhookClient }>
+type WebhookAuthorizer = Authorizer & Readonly<{ webhook: WebhookClient }>
 
-async function decide(payment: Payment, inbound: Inbound, signer: Asker): Promise<Answer> {
+async function decide(
+  payment: Payment,
+  call: GatewayCall,
+  signer: WebhookAuthorizer,
+): Promise<Answer> {
   const { dialect, webhook } = signer
   const state = writeState(payment.state, signer)
   signer.countCall()
-  const body = writeJson({ headers: inbound.headers, state })
-  const answer = await ask(webhook, body, inbound.signal).catch((error: unknown) => {
+  const body = writeJson({ headers: call.headers, state })
+  const answer = await ask(webhook, body, call.signal).catch((error: unknown) => {
     throw refusal(dialect.webhookFailure, `webhook failed: ${String(error)}`)
   })
   return answer.status === 200 ? answer : refuseAs(answer, dialect)
 }
 
 /**
- * Promise: the payment's state once the webhook, or a permission it gave earlier, allows it:
+ * The payment's state once the webhook, or a permission it gave earlier, allows it:
  * expiry stored, price ceiling checked, identity bound, in this order.
  */
 export async function authorize(
   payment: Payment,
-  inbound: Inbound,
+  call: GatewayCall,
   signer: Authorizer,
 ): Promise<SessionState> {
   const { dialect, webhook } = signer
-  const header = inbound.headers['Signer-Auth-Id']?.[0] ?? ''
+  const header = call.headers['Signer-Auth-Id']?.[0] ?? ''
   const { state } = payment
   if (webhook === undefined || stillPermitted(payment, signer)) {
     if (dialect.successor) checkCeiling(payment, state.authMaxPrice)
     return { ...state, authId: bindIdentity(state, header, dialect) }
   }
-  const answer = await decide(payment, inbound, { ...signer, webhook })
+  const answer = await decide(payment, call, { ...signer, webhook })
   if (dialect.knowsApp) checkCeiling(payment, answer.maxPrice)
   const candidate = answer.authId === '' ? header : answer.authId
   return {

@@ -17,7 +17,7 @@ export type WebhookOptions = Readonly<{
 export type WebhookResponse = Readonly<{ status: number; text: string }>
 
 export type WebhookClient = Readonly<{
-  /** Promise: the answer to one call. Rejects on time-out, abort, or any transport failure. */
+  /** Calls the webhook. Rejects on time-out, abort, or any transport failure. */
   post: (body: string, signal: AbortSignal) => Promise<WebhookResponse>
   close: () => void
 }>
@@ -97,7 +97,7 @@ async function readAnswer(response: http.IncomingMessage, signal: AbortSignal): 
   return await pipeline(response, createGunzip(), collect, { signal })
 }
 
-/** Promise: a client with the signer's connection pool, redirects and bytes on the wire. */
+/** Creates a client with the signer's connection pool, redirects and bytes on the wire. */
 export function createWebhookClient(options: WebhookOptions): WebhookClient {
   const plain = keepFreeSockets(new http.Agent(POOL))
   const secure = keepFreeSockets(new https.Agent(POOL))

@@ -68,7 +68,7 @@ function keccak256(message: Buffer): Buffer {
   return digest
 }
 
-/** Promise: the 20 bytes as `0x` and 40 hex digits in EIP-55 mixed case. */
+/** Writes the 20 bytes as `0x` and 40 hex digits in EIP-55 mixed case. */
 export function toChecksumAddress(address: Buffer): string {
   const plain = address.toString('hex')
   const digest = keccak256(Buffer.from(plain)).toString('hex')

@@ -37,7 +37,7 @@ function decodeBytes(value: string): string {
 const NOT_IN_THE_MAP = new Set(['Host', 'Transfer-Encoding', 'Trailer'])
 
 /**
- * Promise: the header map a Go server would hold for this request, keys canonical and sorted,
+ * The header map a Go server would hold for this request, keys canonical and sorted,
  * always arrays, nothing filtered (docs/signer-protocol.md, "Request").
  */
 export function toHeaderMap(rawHeaders: readonly string[]): Record<string, string[]> {
@@ -79,7 +79,7 @@ export type OutgoingHead = Readonly<{
   contentLength: number | undefined
 }>
 
-/** Promise: the head in the order of Go's http.Client, ready for node:http as a raw array. */
+/** Writes the head in the order of Go's http.Client, ready for node:http as a raw array. */
 export function toGoWire({ host, headers, contentLength }: OutgoingHead): string[] {
   const sorted = [...headers]
     .filter(([name]) => !WRITTEN_APART.has(name))

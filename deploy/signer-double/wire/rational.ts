@@ -9,7 +9,7 @@ function gcd(a: bigint, b: bigint): bigint {
 
 export const abs = (value: bigint): bigint => (value < 0n ? -value : value)
 
-/** Promise: `n / d` in lowest terms. Throws a RangeError for a denominator of zero. */
+/** `n / d` in lowest terms. Throws a RangeError for a denominator of zero. */
 export function rational(n: bigint, d = 1n): Rational {
   if (d === 0n) throw new RangeError('a fraction needs a denominator other than zero')
   const divisor = gcd(abs(n), abs(d)) * (d < 0n ? -1n : 1n)

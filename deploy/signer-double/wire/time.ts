@@ -4,7 +4,7 @@ const SECOND = 1_000_000_000n
 export type Clock = () => bigint
 
 /**
- * Promise: a clock that moves with `base` and can be pushed forward, so that elapsed time is set
+ * A clock that moves with `base` and can be pushed forward, so that elapsed time is set
  * and never slept.
  */
 export function createClock(base: Clock): { now: Clock; advance: (seconds: number) => void } {

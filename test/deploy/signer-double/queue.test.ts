@@ -5,13 +5,16 @@ import { join } from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { toChecksumAddress } from '../../../deploy/signer-double/wire/address.ts'
 import { directSink } from '../../../deploy/signer-double/events/direct-sink.ts'
-import { createLossyQueue, NO_FAULTS } from '../../../deploy/signer-double/events/lossy-queue.ts'
-import type { Emitted, Faults } from '../../../deploy/signer-double/events/lossy-queue.ts'
-import { createRandom } from '../../../deploy/signer-double/random.ts'
+import {
+  createLossyQueue,
+  createRandom,
+  NO_FAULTS,
+} from '../../../deploy/signer-double/events/lossy-queue.ts'
+import type { EncodedEvent, Faults } from '../../../deploy/signer-double/events/lossy-queue.ts'
 import { callbackSink, fileSink, kafkaSink } from '../../../deploy/signer-double/events/sinks.ts'
 import { startDouble, startWebhook } from './support.ts'
 
-const event = (n: number): Emitted => ({ id: `${n}`, type: 't', bytes: `{"id":"${n}"}` })
+const event = (n: number): EncodedEvent => ({ id: `${n}`, type: 't', bytes: `{"id":"${n}"}` })
 
 async function run(faults: Partial<Faults>, seed = 7, count = 90) {
   const bytes: string[] = []

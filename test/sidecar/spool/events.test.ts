@@ -80,7 +80,7 @@ describe('the signer in direct mode', () => {
     harness.core.script.failing = true
     for (let n = 0; n < events.length; n += 500) await sink.send(events.slice(n, n + 500))
     await sink.flush()
-    expect(sink.held?.()).toBe(0)
+    expect(sink.backlog?.()).toBe(0)
     await sink.close()
     harness.core.script.failing = false
     await until(() => taken(harness).length === events.length)

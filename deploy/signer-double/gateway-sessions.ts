@@ -4,7 +4,7 @@ import type { PayResult } from './client.ts'
 import type { SignerDouble } from './signer-double.ts'
 import type { SignedState } from './payment/state.ts'
 
-export type DriveOptions = Readonly<{
+export type GatewaySessionsOptions = Readonly<{
   sessions: number
   intervalMs: number
   type: string
@@ -24,11 +24,11 @@ function describe(name: string, { status, body }: PayResult): string {
   return `${name}: ${status} ${body.trim().slice(0, 200)}`
 }
 
-/** One gateway session: it pays every interval and, like the SDKs, keeps trying on any failure. */
+/** Plays one gateway session: it pays every interval and, like the SDKs, goes on after a failure. */
 async function playSession(
   double: SignerDouble,
   name: string,
-  options: DriveOptions,
+  options: GatewaySessionsOptions,
 ): Promise<void> {
   const { type, app, inPixels, authorization, intervalMs, signal, report } = options
   const headers = authorization === undefined ? [] : [['Authorization', authorization] as const]
@@ -48,8 +48,11 @@ async function playSession(
   }
 }
 
-/** Promise: plays the sessions, started evenly over one interval, until the signal fires. */
-export async function drive(double: SignerDouble, options: DriveOptions): Promise<void> {
+/** Plays the sessions, started evenly over one interval, until the signal fires. */
+export async function playSessions(
+  double: SignerDouble,
+  options: GatewaySessionsOptions,
+): Promise<void> {
   const { sessions, intervalMs, signal } = options
   const started = Array.from({ length: sessions }, async (_, i) => {
     const wait = (intervalMs * i) / sessions

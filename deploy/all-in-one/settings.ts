@@ -1,0 +1,87 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { readCoreConfig } from '../../core/config.ts'
+import { type Env, createEnvReader } from '../../core/lib/env.ts'
+import { readLogLevel } from '../../core/lib/process.ts'
+import { readGatewayConfig } from '../../gateway/config.ts'
+import { readSidecarConfig } from '../../sidecar/config.ts'
+
+/** The variables that have a value: an empty one counts as not set. */
+export const setVariables = (environment: Env): Env =>
+  Object.fromEntries(
+    Object.entries(environment).filter(([, value]) => value !== undefined && value.trim() !== ''),
+  )
+
+export type Settings = ReturnType<typeof readSettings>
+
+/**
+ * Reads the settings of all three processes; throws all problems at once. Where no database is named, the address of
+ * the embedded one replaces `postgres://embedded` later.
+ */
+export function readSettings(env: Env) {
+  const reader = createEnvReader({ DATABASE_URL: 'postgres://embedded', ...env })
+  const settings = {
+    core: readCoreConfig(reader),
+    sidecar: readSidecarConfig(reader),
+    gateway: readGatewayConfig(reader),
+    adminPort: reader.port('ADMIN_PORT', {
+      fallback: '9090',
+      meaning: 'Loopback port of metrics and health, all in one process.',
+    }),
+    logLevel: readLogLevel(reader),
+  }
+  if (reader.problems.length > 0)
+    throw new AggregateError(
+      reader.problems.map((line) => new Error(line)),
+      'bad settings',
+    )
+  return settings
+}
+
+const portSettings = [
+  'CORE_PORT',
+  'PLATFORM_PORT',
+  'BUILDER_PORT',
+  'SIDECAR_PORT',
+  'ADMIN_PORT',
+] as const
+
+/** Replaces each port that is 0 by a free one, because the public URL must be known before anything listens. */
+export async function choosePorts(env: Record<string, string | undefined>): Promise<void> {
+  const probes = portSettings
+    .filter((name) => env[name]?.trim() === '0')
+    .map((name) => ({ name, server: createServer() }))
+  // All are open at the same time, so that no two settings get the same port.
+  for (const { name, server } of probes) {
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const address = server.address()
+    env[name] = String(typeof address === 'object' && address ? address.port : 0)
+  }
+  for (const { server } of probes) {
+    server.close()
+    await once(server, 'close')
+  }
+}
+
+/** Which product stands behind each part, for people. `environment` is without what `npm start` adds. */
+export function partsOf(env: Env, environment: Env): Record<string, string> {
+  return {
+    database: environment['DATABASE_URL'] ? 'PostgreSQL of DATABASE_URL' : 'embedded PostgreSQL',
+    cache: env['REDIS_URL'] ? 'Redis of REDIS_URL' : 'in process',
+    events: env['KAFKA_BROKERS']
+      ? 'Kafka of KAFKA_BROKERS, and POST /events'
+      : 'POST /events on the sidecar (direct mode)',
+    reports: reportsOf(env),
+    rates: env['RATE_FIXED'] ? `fixed, ${env['RATE_FIXED']} USD per ETH` : 'public exchanges',
+  }
+}
+
+function reportsOf(env: Env): string {
+  const backend = env['METERING_BACKEND'] ?? (env['OPENMETER_URL'] ? 'openmeter' : 'embedded')
+  return backend === 'openmeter'
+    ? 'OpenMeter of OPENMETER_URL'
+    : backend === 'none'
+      ? 'none'
+      : 'our own tables'
+}
