@@ -1,7 +1,7 @@
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import type { Period } from '../lib/period.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
-import type { TicketCharge, UserCharge } from './charge.ts'
+import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
 
 /** One account and its arithmetic, pure: no clock, no database. `store.ts` reads and writes what it changes. */
 

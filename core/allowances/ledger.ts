@@ -5,7 +5,7 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
 import type { Account, Credit, CreditSource } from './account.ts'
-import type { UserCharge } from './charge.ts'
+import type { UserCharge } from '../metering/ingest/charges.ts'
 import * as store from './store.ts'
 
 export interface NewCredit {

@@ -15,7 +15,7 @@ export interface BooksOthers {
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooksModule(
   { pool, log, now, invalidations }: Platform,
-  { config, metering: { manualIngest, refusingPoison, ticketRecords }, ledger }: BooksOthers,
+  { config, metering: { manualIngest, conflictOnPoison, ticketRecords }, ledger }: BooksOthers,
 ) {
   const books = createBooks({
     pool,
@@ -24,7 +24,7 @@ export function createBooksModule(
     config,
     invalidations,
     manualIngest,
-    refusingPoison,
+    conflictOnPoison,
     ticketRecords,
     rebuildBalance: ledger.rebuildBalance,
   })

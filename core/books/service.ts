@@ -3,7 +3,7 @@ import type { Log } from '../lib/log.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Ledger } from '../allowances/ledger.ts'
-import type { Door, refusingPoison } from '../metering/ingest/manual-ingest.ts'
+import type { ManualIngest, conflictOnPoison } from '../metering/ingest/manual-ingest.ts'
 import type { TicketRecords } from '../metering/records.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
 import { createArchive } from './archive/archive.ts'
@@ -20,8 +20,8 @@ export interface BooksDeps {
   readonly log: Log
   readonly config: BooksConfig
   readonly invalidations: Invalidations
-  readonly manualIngest: Door
-  readonly refusingPoison: typeof refusingPoison
+  readonly manualIngest: ManualIngest
+  readonly conflictOnPoison: typeof conflictOnPoison
   readonly ticketRecords: TicketRecords
   readonly rebuildBalance: Ledger['rebuildBalance']
 }

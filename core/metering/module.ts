@@ -5,9 +5,11 @@ import type { AppId, UserId } from '../platform/ids.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { BackendApi } from './backend/module.ts'
+import type { ResolveSubjects } from './batch/subjects.ts'
 import type { MeteringConfig } from './config.ts'
-import { createDoor, refusingPoison } from './ingest/manual-ingest.ts'
-import { createPartitions } from './ingest/partitions.ts'
+import type { Charge } from './ingest/charges.ts'
+import { conflictOnPoison, createManualIngest } from './ingest/manual-ingest.ts'
+import { createPartitions } from './ingest/partition-store.ts'
 import { createLossRpc } from './loss/rpc.ts'
 import { createQuarantineMetrics } from './quarantine/metrics.ts'
 import { createQuarantine } from './quarantine/quarantine.ts'
@@ -16,7 +18,6 @@ import { countUnpricedOf } from './rates/store.ts'
 import { ticketRecords } from './records.ts'
 import { createMeteringRpc } from './rpc.ts'
 import { createMetering } from './service.ts'
-import type { Charge, ResolveSubjects } from './types.ts'
 
 export interface MeteringOthers {
   readonly config: MeteringConfig
@@ -45,7 +46,7 @@ export function createMeteringModule(
     metrics,
     now,
   })
-  const manualIngest = createDoor({
+  const manualIngest = createManualIngest({
     charge: ledger.charge,
     emit: emitter?.emitPriced,
     resolveSubjects: users.resolveSubjects,
@@ -61,7 +62,7 @@ export function createMeteringModule(
       /** How many tickets of a user wait for their price. */
       countUnpriced: (app: AppId, user: UserId) => countUnpricedOf(pool, app, user),
       manualIngest,
-      refusingPoison,
+      conflictOnPoison,
       ticketRecords,
     },
     services: [

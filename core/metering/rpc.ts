@@ -4,7 +4,7 @@ import { operator, serviceCaller } from '../rpc/callers.ts'
 import { formatDecimal18 } from '../lib/money.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import type { Metering } from './service.ts'
-import type { Rate } from './types.ts'
+import type { Rate } from './rates/store.ts'
 
 const maxEnvelopes = 1_000
 

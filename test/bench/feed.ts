@@ -1,4 +1,5 @@
-import type { EventSession, EventSource, StreamRecord } from '../../core/metering/types.ts'
+import type { EventSession, EventSource } from '../../core/metering/collector/collector.ts'
+import type { StreamRecord } from '../../core/metering/ingest/position-store.ts'
 
 type Batches = Iterator<StreamRecord[]>
 

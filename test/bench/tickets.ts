@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { StreamRecord } from '../../core/metering/types.ts'
+import type { StreamRecord } from '../../core/metering/ingest/position-store.ts'
 
 const source = 'kafka:bench:0'
 const partitions = 4

@@ -4,8 +4,8 @@ import { authId, isClientId } from '../../platform/ids.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import type { Arrival, Door } from '../../metering/ingest/manual-ingest.ts'
-import type { SignedTicket } from '../../metering/types.ts'
+import type { SignedTicket } from '../../metering/events/parse.ts'
+import type { ManualIngest, ManualTicket } from '../../metering/ingest/manual-ingest.ts'
 import type { TicketRecords } from '../../metering/records.ts'
 import { type ArchivedPart, archiveOf, lockArchive, subtractRestored } from '../archive/store.ts'
 import { findApp } from '../store.ts'
@@ -16,8 +16,8 @@ export interface ImportDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  readonly manualIngest: Door
-  readonly refusingPoison: <T>(work: () => Promise<T>) => Promise<T>
+  readonly manualIngest: ManualIngest
+  readonly conflictOnPoison: <T>(work: () => Promise<T>) => Promise<T>
   readonly restoreTickets: TicketRecords['restoreTickets']
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
@@ -48,7 +48,7 @@ export function createImport({
   now,
   log,
   manualIngest,
-  refusingPoison,
+  conflictOnPoison,
   restoreTickets,
   invalidations,
 }: ImportDeps) {
@@ -77,7 +77,7 @@ export function createImport({
 
   /** Puts back the rows of tickets that were charged here before they were archived. */
   async function restore(texts: readonly string[], archive: ArchivedPart): Promise<Imported> {
-    const charges = await refusingPoison(() =>
+    const charges = await conflictOnPoison(() =>
       tx(pool, async (db) => {
         await lockArchive(db, archive)
         const sums = await restoreTickets(db, { ...archive, lines: texts })
@@ -93,7 +93,7 @@ export function createImport({
   async function enter(app: AppRef, records: readonly TicketRecord[]): Promise<Imported> {
     const tickets = records.map((record) => toTicket(app.clientId, record))
     const subjects = await manualIngest.prepare(tickets)
-    const arrivals = records.map((record, i): Arrival => {
+    const manualTickets = records.map((record, i): ManualTicket => {
       const subject = subjects.get(authId(app.clientId, record.externalUserId))
       const ticket = tickets[i]
       if (!subject || !ticket)
@@ -103,13 +103,13 @@ export function createImport({
         )
       return { ticket, subject, digest: record.digest, price: record.price ?? undefined }
     })
-    const { fresh, repeats, conflicts, exhausted } = await refusingPoison(() =>
-      tx(pool, (db) => manualIngest.admit(db, arrivals, now())),
+    const { ingested, duplicates, conflicts, exhausted } = await conflictOnPoison(() =>
+      tx(pool, (db) => manualIngest.ingest(db, manualTickets, now())),
     )
     for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
     return {
-      tickets: fresh.length,
-      duplicates: repeats.length,
+      tickets: ingested.length,
+      duplicates: duplicates.length,
       restored: 0,
       conflictingEventIds: conflicts.flatMap((index) => records[index]?.eventId ?? []),
     }

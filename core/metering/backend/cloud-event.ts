@@ -1,6 +1,7 @@
 import { authId } from '../../platform/ids.ts'
 import { type EthRate, type UsdAttos, formatDecimal18 } from '../../lib/money.ts'
-import type { SignedTicket, Subject } from '../types.ts'
+import type { Subject } from '../batch/subjects.ts'
+import type { SignedTicket } from '../events/parse.ts'
 import { customerKey, eventSource, eventType } from './catalog.ts'
 
 /** The members of a ticket that its event contains. */

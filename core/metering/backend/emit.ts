@@ -10,7 +10,7 @@ import { enqueue } from '../../platform/outbox/outbox.ts'
 import type { NewEntry } from '../../platform/outbox/types.ts'
 import { type PricedTicket, type TicketFacts, cloudEventOf } from './cloud-event.ts'
 import * as store from './store.ts'
-import type { Subject } from '../types.ts'
+import type { Subject } from '../batch/subjects.ts'
 
 export const eventsKind = 'openmeter.events'
 export const customerKind = 'openmeter.customer'

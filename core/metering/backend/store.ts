@@ -1,7 +1,7 @@
 import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type EthRate, type UsdAttos, ethRate, usdAttos, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import type { Subject } from '../types.ts'
+import type { Subject } from '../batch/subjects.ts'
 import type { PricedTicket } from './cloud-event.ts'
 
 /** Writes `backend_marks`; reads what the backend is sent and what it is compared with. */

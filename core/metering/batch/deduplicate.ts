@@ -1,126 +1,152 @@
 import type { RowBuffer } from '../../lib/copy-sql.ts'
 import { type Db, isUniqueViolation, savepoint } from '../../lib/sql.ts'
-import { type Columns, byKey, compareKeys, digestOf, indexOf, keyAt, keyOf } from './columns.ts'
-import * as store from '../ingest/store.ts'
+import { copyEventIds, findDigests, insertEventIds } from '../ingest/store.ts'
+import {
+  type TicketColumns,
+  byKey,
+  compareKeys,
+  digestOf,
+  indexOf,
+  keyAt,
+  keyOf,
+} from './parsed-batch.ts'
 
-export interface Entered {
-  /** Of the places that were proposed, those whose ids are new. */
-  readonly fresh: Uint32Array
-  /** Records that repeat an earlier one byte by byte. */
-  readonly repeats: readonly number[]
-  /** Records of an id that stands for other bytes. */
-  readonly disputed: readonly number[]
+/**
+ * Deduplicates tickets by their event ids. Each id is a row of `envelopes` with the digest of its event's bytes: the
+ * first event with an id becomes a ticket, the same bytes again are a duplicate, other bytes under that id a conflict.
+ *
+ * Gains: new ids are written by COPY, without a look-up first, which would cost as much again (`ingest by COPY` in
+ * `npm run bench`). Plain version: a look-up and an insert for each id; test/core/metering/batch/deduplicate.test.ts
+ * holds the outcomes against it.
+ */
+
+/** Which tickets are new. */
+export interface DeduplicatedTickets {
+  /** Those of the given tickets whose ids are new, in the same order. */
+  readonly newTickets: Uint32Array
+  /** Indexes of records that repeat an earlier one byte by byte. */
+  readonly duplicates: readonly number[]
+  /** Indexes of records whose id belongs to other bytes. */
+  readonly conflicts: readonly number[]
 }
 
-/** Tickets whose ids are to be entered. */
-export interface Proposal {
-  readonly tickets: Columns
+/** The event ids of tickets, ready to be written. */
+export interface EventIds {
+  readonly tickets: TicketColumns
+  /** The tickets, as positions in `tickets`. */
   readonly places: Uint32Array
-  /** The first of each id, in the order of their keys, like every collector's: of two none waits for the other in a circle. */
+  /** The first ticket of each id in the order of the keys. Each writer inserts in this order, so that none deadlock. */
   readonly firsts: Uint32Array
-  /** The same as COPY takes them. */
+  /** The rows of `firsts` for COPY. */
   readonly rows: Buffer
 }
 
-/** Works out, without the database, what is to be entered. The rows go to `out`. */
-export function propose(tickets: Columns, places: Uint32Array, out: RowBuffer): Proposal {
+/** Encodes the event ids of tickets into `out`, without the database. */
+export function encodeEventIds(
+  tickets: TicketColumns,
+  places: Uint32Array,
+  out: RowBuffer,
+): EventIds {
   const sorted = byKey(tickets, places)
   const firsts = sorted.filter(
     (place, i) => i === 0 || compareKeys(tickets, place, sorted[i - 1] ?? 0) !== 0,
   )
-  return { tickets, places, firsts, rows: rowsOf({ tickets, firsts }, out) }
+  return { tickets, places, firsts, rows: encodeRows({ tickets, firsts }, out) }
 }
 
-function rowsOf({ tickets, firsts }: Pick<Proposal, 'tickets' | 'firsts'>, out: RowBuffer): Buffer {
+function encodeRows(
+  { tickets, firsts }: Pick<EventIds, 'tickets' | 'firsts'>,
+  out: RowBuffer,
+): Buffer {
   const start = out.end()
-  for (const place of firsts) store.writeEnvelope(out, tickets.ids, keyAt(place))
+  for (const place of firsts) {
+    out.row(2)
+    out.uuid(tickets.ids, keyAt(place))
+    out.uuid(tickets.ids, keyAt(place) + 16)
+  }
   return out.slice(start, out.end())
 }
 
-export function createEnvelopes() {
-  let repeatsExpected = false
+export function createDeduplicator() {
+  let duplicatesExpected = false
 
-  /** True unless ids repeat among themselves, or did so with others in the batch before. */
-  const areLikelyNew = ({ places, firsts }: Proposal): boolean =>
-    !repeatsExpected && places.length > 0 && firsts.length === places.length
+  /** True unless ids repeat within the batch, or duplicates came in the batch before. */
+  const areLikelyNew = ({ places, firsts }: EventIds): boolean =>
+    !duplicatesExpected && places.length > 0 && firsts.length === places.length
 
-  /** Enters ids that are all new; rejects, the transaction lost, when one is not. */
-  async function enterNew(db: Db, { rows }: Proposal): Promise<void> {
-    await store.copyEnvelopes(db, rows).catch((error: unknown) => {
-      repeatsExpected ||= isUniqueViolation(error)
+  /** Inserts ids that are expected to be new. Rejects when one is not; the transaction is then of no use. */
+  async function insertNew(db: Db, { rows }: EventIds): Promise<void> {
+    await copyEventIds(db, rows).catch((error: unknown) => {
+      duplicatesExpected ||= isUniqueViolation(error)
       throw error
     })
   }
 
-  /** Enters the ids; the first of equal ones stands. What repeats it byte by byte is a repeat, all else disputed. */
-  async function enter(db: Db, proposal: Proposal, out: RowBuffer): Promise<Entered> {
-    const { places, firsts } = proposal
-    const old = firsts.length === 0 ? nothing : await enterAll(db, proposal, out)
-    repeatsExpected = old.size > 0
-    if (old.size === 0 && firsts.length === places.length)
-      return { fresh: places, repeats: [], disputed: [] }
-    return sort(proposal, old)
+  /** Inserts the ids that are new and says what each ticket is. `out` is for rows that must be encoded again. */
+  async function insert(db: Db, ids: EventIds, out: RowBuffer): Promise<DeduplicatedTickets> {
+    const { places, firsts } = ids
+    const earlier = firsts.length === 0 ? noDigests : await insertMissing(db, ids, out)
+    duplicatesExpected = earlier.size > 0
+    if (earlier.size === 0 && firsts.length === places.length)
+      return { newTickets: places, duplicates: [], conflicts: [] }
+    return partition(ids, earlier)
   }
 
   /**
-   * The digests of those that had been entered before. Copying is cheapest (measured: a look at each key first costs
-   * as much again), but fails as a whole on a single repeat, and repeats come in swarms: after one they are looked for.
+   * Inserts the ids that are missing and returns the digests of the others. COPY is cheapest but fails as a whole on a
+   * single duplicate. Duplicates come in swarms: after a batch that had one, the next batch is looked up first.
    */
-  async function enterAll(
+  async function insertMissing(
     db: Db,
-    { tickets, firsts, rows }: Proposal,
+    { tickets, firsts, rows }: EventIds,
     out: RowBuffer,
   ): Promise<Digests> {
-    const old = repeatsExpected
-      ? await store.knownEnvelopes(
-          db,
-          Array.from(firsts, (place) => keyOf(tickets, place)),
-        )
-      : nothing
-    const others =
-      old.size === 0 ? firsts : firsts.filter((place) => !old.has(keyOf(tickets, place)))
-    if (others.length === 0) return old
+    const earlier = duplicatesExpected ? await findDigests(db, keysOf(tickets, firsts)) : noDigests
+    const missing =
+      earlier.size === 0 ? firsts : firsts.filter((place) => !earlier.has(keyOf(tickets, place)))
+    if (missing.length === 0) return earlier
     try {
       await savepoint(db, () =>
-        store.copyEnvelopes(db, old.size === 0 ? rows : rowsOf({ tickets, firsts: others }, out)),
+        copyEventIds(db, earlier.size === 0 ? rows : encodeRows({ tickets, firsts: missing }, out)),
       )
-      return old
+      return earlier
     } catch (error) {
       if (!isUniqueViolation(error)) throw error
-      const repeats = await store.insertEnvelopes(
-        db,
-        Array.from(others, (place) => ({
-          key: keyOf(tickets, place),
-          digest: digestOf(tickets, place),
-        })),
-      )
-      return new Map([...old, ...(await store.knownEnvelopes(db, [...repeats]))])
+      const late = await insertEventIds(db, {
+        keys: keysOf(tickets, missing),
+        digests: Array.from(missing, (place) => digestOf(tickets, place)),
+      })
+      return new Map([...earlier, ...(await findDigests(db, [...late]))])
     }
   }
 
-  return { areLikelyNew, enterNew, enter }
+  return { areLikelyNew, insertNew, insert }
 }
 
+/** By key; both are 16 characters of a byte each. */
 type Digests = ReadonlyMap<string, string>
 
-const nothing: Digests = new Map()
+const noDigests: Digests = new Map()
 
-function sort({ tickets, places, firsts }: Proposal, old: Digests): Entered {
-  const standing = new Map(
+const keysOf = (tickets: TicketColumns, places: Uint32Array): string[] =>
+  Array.from(places, (place) => keyOf(tickets, place))
+
+function partition({ tickets, places, firsts }: EventIds, earlier: Digests): DeduplicatedTickets {
+  const firstOfKey = new Map(
     Array.from(firsts, (place) => [
       keyOf(tickets, place),
       { place, digest: digestOf(tickets, place) },
     ]),
   )
-  const repeats: number[] = []
-  const disputed: number[] = []
-  const fresh = places.filter((place) => {
+  const duplicates: number[] = []
+  const conflicts: number[] = []
+  const newTickets = places.filter((place) => {
     const key = keyOf(tickets, place)
-    const [first, before] = [standing.get(key), old.get(key)]
-    if (first?.place === place && before === undefined) return true
-    const repeated = digestOf(tickets, place) === (before ?? first?.digest)
-    ;(repeated ? repeats : disputed).push(indexOf(tickets, place))
+    const [first, digest] = [firstOfKey.get(key), earlier.get(key)]
+    if (first?.place === place && digest === undefined) return true
+    const isDuplicate = digestOf(tickets, place) === (digest ?? first?.digest)
+    ;(isDuplicate ? duplicates : conflicts).push(indexOf(tickets, place))
     return false
   })
-  return { fresh, repeats, disputed }
+  return { newTickets, duplicates, conflicts }
 }

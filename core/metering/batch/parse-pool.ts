@@ -1,78 +1,93 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { createRowBuffer } from '../../lib/copy-sql.ts'
 import type { Log } from '../../lib/log.ts'
-import { type Batch, createBatch } from './batch.ts'
-import { type SortReply, type SortRequest, unpackBatch } from './parse-message.ts'
-import type { StreamRecord } from '../types.ts'
+import {
+  type Feature,
+  type ParsedBatch,
+  type Payer,
+  type RecordProblem,
+  type Session,
+  type TicketColumns,
+  createBatchParser,
+} from './parsed-batch.ts'
 
-export interface Sorted {
-  readonly batch: Batch
-  /** The first parts of the rows of its tickets. */
+/**
+ * Parses batches in a worker thread.
+ *
+ * Gains: parsing, checking and encoding is the larger part of what ingest computes; in a thread of its own it runs
+ * while this thread writes the batch before. The `ingest by COPY` row of `npm run bench` shows it. Plain version:
+ * `parseHere`, which parses in this thread; it handles small batches, a process without threads and a worker that fails.
+ * test/core/metering/batch/parse-pool.test.ts holds the worker against it.
+ */
+
+/** A parsed batch with the rows of its tickets. */
+export interface EncodedBatch {
+  readonly batch: ParsedBatch
+  /** The first parts of the tickets' rows. */
   readonly rows: Buffer
-  /** To be called once, when the rows are not needed any more. */
+  /** To be called once, when the rows are no longer needed. */
   readonly release: () => void
 }
 
-const breath = 50
-/** From here on a batch is worth another thread; a quiet service never has one. */
-const manyRecords = 1_000
-const keptMemory = 4
-const maxKeptBytes = 32 * 1024 * 1024
-/** Its garbage is young and its batches are bounded: more would only be memory. */
-const limits = { maxYoungGenerationSizeMb: 32, maxOldGenerationSizeMb: 192 }
+interface RecordBytes {
+  readonly bytes: Buffer
+}
 
-/**
- * Parses, checks and encodes records: the larger part of what ingest computes. Large batches are sorted in a thread of
- * their own while this one writes the batch before; should that thread fail, this one does its work. `threads: false`
- * for a process that has little memory and nothing else to do.
- */
-export function createSorting({ log, threads }: { log: Log; threads: boolean }) {
+const yieldEvery = 50
+/** From here on a batch is worth another thread; a quiet service never has one. */
+const minThreadedRecords = 1_000
+const maxIdleBuffers = 4
+const maxIdleBytes = 32 * 1024 * 1024
+/** The worker's garbage is young and its batches are bounded, so that more memory would gain nothing. */
+const workerLimits = { maxYoungGenerationSizeMb: 32, maxOldGenerationSizeMb: 192 }
+
+/** `threads: false` is for a process that has little memory and does nothing else. */
+export function createParsePool({ log, threads }: { log: Log; threads: boolean }) {
   let worker: Worker | null = null
-  let turn: Promise<unknown> = Promise.resolve()
+  let queue: Promise<unknown> = Promise.resolve()
   let stopped = false
   const idle: ArrayBuffer[] = []
 
-  async function sort(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
-    if (!threads || stopped || records.length < manyRecords) return sortHere(records, at)
-    const sorted = turn.then(() => sortThere(records, at))
-    turn = sorted.catch(() => {})
-    return sorted.catch((error: unknown) => {
-      if (!stopped) log.warn({ err: error }, 'the sorting thread failed; sorting here')
-      return sortHere(records, at)
+  /** Parses records; `at` bounds their signing times. */
+  async function parse(records: readonly RecordBytes[], at: Date): Promise<EncodedBatch> {
+    if (!threads || stopped || records.length < minThreadedRecords) return parseHere(records, at)
+    const parsed = queue.then(() => parseInWorker(records, at))
+    queue = parsed.catch(() => {})
+    return parsed.catch((error: unknown) => {
+      if (!stopped) log.warn({ err: error }, 'the parsing thread failed; parsing here')
+      return parseHere(records, at)
     })
   }
 
-  async function sortHere(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
+  async function parseHere(records: readonly RecordBytes[], at: Date): Promise<EncodedBatch> {
     const rows = createRowBuffer(idle.pop())
-    const sorting = createBatch(rows, at, records.length)
+    const parser = createBatchParser(rows, at, records.length)
     for (const [index, { bytes }] of records.entries()) {
-      sorting.add(index, bytes)
-      // The process has others to answer, too.
-      if (index % breath === breath - 1) await nextTurn()
+      parser.add(index, bytes)
+      if (index % yieldEvery === yieldEvery - 1) await yieldToOthers()
     }
     return {
-      batch: sorting.read(),
+      batch: parser.read(),
       rows: rows.slice(0, rows.end()),
-      release: () => keep(rows.memory()),
+      release: () => recycle(rows.memory()),
     }
   }
 
-  async function sortThere(records: readonly StreamRecord[], at: Date): Promise<Sorted> {
-    const request = pack(records, at)
-    const reply = await ask(request)
-    keep(reply.bytes)
+  async function parseInWorker(records: readonly RecordBytes[], at: Date): Promise<EncodedBatch> {
+    const reply = await post(packRecords(records, at))
+    recycle(reply.bytes)
     return {
       batch: unpackBatch(reply),
       rows: Buffer.from(reply.memory),
-      release: () => keep(reply.memory),
+      release: () => recycle(reply.memory),
     }
   }
 
-  function pack(records: readonly StreamRecord[], at: Date): SortRequest {
+  function packRecords(records: readonly RecordBytes[], at: Date): ParseRequest {
     const ends = new Float64Array(records.length)
     const length = records.reduce((sum, { bytes }, index) => (ends[index] = sum + bytes.length), 0)
-    const bytes = memoryOf(length)
+    const bytes = takeMemory(length)
     const target = new Uint8Array(bytes)
     records.forEach((record, index) =>
       target.set(record.bytes, (ends[index] ?? 0) - record.bytes.length),
@@ -80,36 +95,39 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
     return { bytes, ends, at, memory: idle.pop() ?? null }
   }
 
-  function memoryOf(length: number): ArrayBuffer {
-    const place = idle.findIndex((memory) => memory.byteLength >= length)
-    return (place >= 0 && idle.splice(place, 1)[0]) || new ArrayBuffer(Math.ceil(length * 1.25))
+  function takeMemory(length: number): ArrayBuffer {
+    const position = idle.findIndex((memory) => memory.byteLength >= length)
+    return (
+      (position >= 0 && idle.splice(position, 1)[0]) || new ArrayBuffer(Math.ceil(length * 1.25))
+    )
   }
 
-  function keep(memory: ArrayBuffer): void {
-    if (idle.length < keptMemory && memory.byteLength <= maxKeptBytes) idle.push(memory)
+  function recycle(memory: ArrayBuffer): void {
+    if (idle.length < maxIdleBuffers && memory.byteLength <= maxIdleBytes) idle.push(memory)
   }
 
-  function ask(request: SortRequest): Promise<SortReply> {
-    const asked = (worker ??= start())
+  /** Sends a request to the worker, which is started when there is none, and waits for the reply. */
+  function post(request: ParseRequest): Promise<ParseReply> {
+    const current = (worker ??= startWorker())
     return new Promise((resolve, reject) => {
       const fail = (error: unknown): void => {
-        asked.removeAllListeners()
-        asked.on('error', () => {})
-        if (worker === asked) worker = null
+        current.removeAllListeners()
+        current.on('error', () => {})
+        if (worker === current) worker = null
         reject(
           error instanceof Error
             ? error
-            : new Error(`the sorting thread ended with ${String(error)}`),
+            : new Error(`the parsing thread ended with ${String(error)}`),
         )
       }
-      asked.once('message', (reply: SortReply) => {
-        asked.removeListener('error', fail)
-        asked.removeListener('exit', fail)
+      current.once('message', (reply: ParseReply) => {
+        current.removeListener('error', fail)
+        current.removeListener('exit', fail)
         resolve(reply)
       })
-      asked.once('error', fail)
-      asked.once('exit', fail)
-      asked.postMessage(request, [
+      current.once('error', fail)
+      current.once('exit', fail)
+      current.postMessage(request, [
         request.bytes,
         request.ends.buffer,
         ...(request.memory ? [request.memory] : []),
@@ -122,15 +140,97 @@ export function createSorting({ log, threads }: { log: Log; threads: boolean }) 
     await worker?.terminate()
   }
 
-  return { sort, stop }
+  return { parse, stop }
 }
 
-export type Sorting = ReturnType<typeof createSorting>
+export type ParsePool = ReturnType<typeof createParsePool>
 
-function start(): Worker {
+function startWorker(): Worker {
   const worker = new Worker(new URL('./parse-worker.ts', import.meta.url), {
-    resourceLimits: limits,
+    resourceLimits: workerLimits,
   })
   worker.unref()
   return worker
+}
+
+/** What the worker receives. Memory is transferred: copying a batch object by object would cost more than is gained. */
+export interface ParseRequest {
+  readonly bytes: ArrayBuffer
+  /** Where each record ends in `bytes`. */
+  readonly ends: Float64Array<ArrayBuffer>
+  readonly at: Date
+  /** Memory for the rows, from an earlier batch. */
+  readonly memory: ArrayBuffer | null
+}
+
+/** What the worker sends back: the batch without object references between its parts. */
+export interface ParseReply {
+  /** The memory of the request, to be used again. */
+  readonly bytes: ArrayBuffer
+  /** The memory of the rows. */
+  readonly memory: ArrayBuffer
+  readonly tickets: TicketColumns
+  readonly features: readonly Feature[]
+  readonly payers: readonly (readonly [key: string, clientId: string, externalUserId: string])[]
+  readonly sessions: readonly PackedSession[]
+  readonly problems: readonly RecordProblem[]
+  readonly ignored: readonly number[]
+}
+
+/** A session whose payer and feature are positions in the lists of the reply. */
+interface PackedSession extends Pick<Session, 'sessionId' | 'manifestId' | 'appName'> {
+  readonly payer: number
+  readonly feature: number
+}
+
+/** For the worker: the reply with a batch and the memory that goes back. */
+export function packBatch(
+  { tickets, sessions, features, problems, ignored, payers }: ParsedBatch,
+  memory: Pick<ParseReply, 'bytes' | 'memory'>,
+): ParseReply {
+  const payerPositions = new Map([...payers.values()].map((payer, position) => [payer, position]))
+  const featurePositions = new Map(features.map((feature, position) => [feature, position]))
+  return {
+    ...memory,
+    tickets,
+    features,
+    problems,
+    ignored,
+    payers: [...payers].map(([key, { clientId, externalUserId }]) => [
+      key,
+      clientId,
+      externalUserId,
+    ]),
+    sessions: sessions.map(({ payer, feature, sessionId, manifestId, appName }) => ({
+      payer: payerPositions.get(payer) ?? 0,
+      feature: featurePositions.get(feature) ?? 0,
+      sessionId,
+      manifestId,
+      appName,
+    })),
+  }
+}
+
+function unpackBatch({ tickets, features, problems, ignored, ...reply }: ParseReply): ParsedBatch {
+  const payers = new Map(
+    reply.payers.map(([key, clientId, externalUserId]): [string, Payer] => [
+      key,
+      { clientId, externalUserId, sessions: new Map(), subject: null },
+    ]),
+  )
+  const payerList = [...payers.values()]
+  const sessions = reply.sessions.map(
+    ({ payer: payerPosition, feature, sessionId, ...names }, position): Session => {
+      const payer = itemAt(payerList, payerPosition)
+      payer.sessions.set(sessionId, position)
+      return { payer, sessionId, ...names, feature: itemAt(features, feature) }
+    },
+  )
+  return { tickets, sessions, features, problems, ignored, payers }
+}
+
+function itemAt<T>(list: readonly T[], position: number): T {
+  const item = list[position]
+  if (item === undefined) throw new Error(`there is no item ${position}`)
+  return item
 }

@@ -1,18 +1,18 @@
 import { parentPort } from 'node:worker_threads'
 import { createRowBuffer } from '../../lib/copy-sql.ts'
-import { createBatch } from './batch.ts'
-import { type SortRequest, packBatch } from './parse-message.ts'
+import { type ParseRequest, packBatch } from './parse-pool.ts'
+import { createBatchParser } from './parsed-batch.ts'
 
-/** The thread that sorts large batches, one after the other. */
-parentPort?.on('message', ({ bytes, ends, at, memory }: SortRequest) => {
+/** The thread of a parse pool: parses one batch for each message. */
+parentPort?.on('message', ({ bytes, ends, at, memory }: ParseRequest) => {
   const rows = createRowBuffer(memory ?? undefined)
-  const sorting = createBatch(rows, at, ends.length)
+  const parser = createBatchParser(rows, at, ends.length)
   let from = 0
   ends.forEach((end, index) => {
-    sorting.add(index, Buffer.from(bytes, from, end - from))
+    parser.add(index, Buffer.from(bytes, from, end - from))
     from = end
   })
-  const reply = packBatch(sorting.read(), { bytes, memory: rows.memory() })
+  const reply = packBatch(parser.read(), { bytes, memory: rows.memory() })
   parentPort?.postMessage(reply, [
     reply.bytes,
     reply.memory,

@@ -1,25 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { StreamRecord } from '../types.ts'
+import type { StreamRecord } from '../ingest/position-store.ts'
 
 export interface BatcherOptions {
   readonly maxRecords: number
   readonly maxBytes: number
   /** How long the first record of a batch waits for others. */
   readonly lingerMs: number
-  /** Called when a whole batch is waiting, and again when there is room. */
+  /** Called when a whole batch is backlog. */
   readonly onFull: () => void
+  /** Called when there is room again after `onFull`. */
   readonly onRoom: () => void
 }
 
-/** Gathers records that come one by one into batches, and holds back the stream when they are not taken. */
+/** Gathers records that come one by one into batches, and says when the stream must pause. */
 export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }: BatcherOptions) {
-  const waiting: StreamRecord[] = []
+  const backlog: StreamRecord[] = []
   let bytes = 0
-  let held = false
+  let paused = false
   const failures: unknown[] = []
   let changed = Promise.withResolvers<void>()
 
-  const isWhole = (): boolean => waiting.length >= maxRecords || bytes >= maxBytes
+  const isWhole = (): boolean => backlog.length >= maxRecords || bytes >= maxBytes
 
   function signalChange(): void {
     changed.resolve()
@@ -27,26 +28,26 @@ export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }
   }
 
   function push(record: StreamRecord): void {
-    waiting.push(record)
+    backlog.push(record)
     bytes += record.bytes.length
-    if (!held && (waiting.length >= maxRecords || bytes >= maxBytes)) {
-      held = true
+    if (!paused && (backlog.length >= maxRecords || bytes >= maxBytes)) {
+      paused = true
       onFull()
     }
-    if (waiting.length === 1 || isWhole()) signalChange()
+    if (backlog.length === 1 || isWhole()) signalChange()
   }
 
-  /** From now on `next` throws `error`. What was not taken is dropped: the stream will deliver it again. */
+  /** From now on `next` throws `error`. The backlog is dropped: the stream will deliver it again. */
   function fail(error: unknown): void {
     if (failures.length > 0) return
     failures.push(error)
-    waiting.length = 0
+    backlog.length = 0
     signalChange()
   }
 
-  /** A batch of at least one record, as soon as it is whole or its first record has waited long enough. */
+  /** A batch of at least one record, as soon as it is whole or its first record has waited for `lingerMs`. */
   async function next(): Promise<StreamRecord[]> {
-    while (waiting.length === 0 && failures.length === 0) await changed.promise
+    while (backlog.length === 0 && failures.length === 0) await changed.promise
     const lingering = new AbortController()
     const lingered = sleep(lingerMs, undefined, { signal: lingering.signal }).then(
       () => true,
@@ -57,18 +58,18 @@ export function createBatcher({ maxRecords, maxBytes, lingerMs, onFull, onRoom }
     }
     lingering.abort()
     if (failures.length > 0) throw failures[0]
-    return take()
+    return shiftBatch()
   }
 
-  function take(): StreamRecord[] {
+  function shiftBatch(): StreamRecord[] {
     let count = 0
-    for (let size = 0; count < Math.min(waiting.length, maxRecords) && size < maxBytes; count++) {
-      size += waiting[count]?.bytes.length ?? 0
+    for (let size = 0; count < Math.min(backlog.length, maxRecords) && size < maxBytes; count++) {
+      size += backlog[count]?.bytes.length ?? 0
     }
-    const batch = waiting.splice(0, count)
+    const batch = backlog.splice(0, count)
     for (const record of batch) bytes -= record.bytes.length
-    if (held && waiting.length < maxRecords / 2 && bytes < maxBytes / 2) {
-      held = false
+    if (paused && backlog.length < maxRecords / 2 && bytes < maxBytes / 2) {
+      paused = false
       onRoom()
     }
     return batch

@@ -1,42 +1,58 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { backoffMs } from '../../lib/backoff.ts'
 import type { Log } from '../../lib/log.ts'
 import { messageOf } from '../../lib/process.ts'
-import type { Ingested, Prepared } from '../ingest/ingest.ts'
-import type { Intake } from '../ingest/retry.ts'
-import type { Relay } from '../ingest/pipeline.ts'
-import type { EventSession, EventSource, StreamRecord } from '../types.ts'
+import type { IngestedBatch, PreparedBatch } from '../ingest/ingest.ts'
+import type { PipelinedWriter } from '../ingest/pipelined-writer.ts'
+import type { StreamRecord } from '../ingest/position-store.ts'
+import type { RetryingIngest } from '../ingest/retry.ts'
+
+/** Where events come from. The collector opens it again whenever a session fails. */
+export interface EventSource {
+  readonly name: string
+  open(): Promise<EventSession>
+}
+
+export interface EventSession {
+  /** The next records, at least one, in order for each partition. Throws when the stream fails, and once closed. */
+  next(): Promise<readonly StreamRecord[]>
+  /** Says that records are in the database. Best effort: the positions that count are in the database, too. */
+  committed(records: readonly StreamRecord[]): void
+  close(): Promise<void>
+}
 
 export interface CollectorDeps {
   readonly source: EventSource
-  readonly intake: Intake
-  readonly prepare: (records: readonly StreamRecord[]) => Promise<Prepared>
-  readonly relay: Relay
+  readonly retryingIngest: RetryingIngest
+  readonly prepare: (records: readonly StreamRecord[]) => Promise<PreparedBatch>
+  readonly writer: PipelinedWriter
   readonly log: Log
   /** How many batches are prepared while one is written. */
   readonly ahead: number
 }
 
-interface Batch {
+/** A batch that was pulled off the stream and is being prepared. */
+interface PulledBatch {
   readonly records: readonly StreamRecord[]
-  readonly prepared: Promise<Prepared>
+  readonly prepared: Promise<PreparedBatch>
 }
 
-const firstPauseMs = 250
-const longestPauseMs = 10_000
-const sayAgainMs = 60_000
-const firstPart = 5_000
+const pauses = { firstMs: 250, lastMs: 10_000 }
+const repeatWarningMs = 60_000
+const firstPartSize = 5_000
 
 /**
- * Takes a stream from its source into the database, batch by batch, preparing the next while one is being written.
- * Whatever fails, it opens the source again from the position in the database: a batch is repeated, never skipped.
+ * Writes a stream to the database, batch by batch, and prepares the next batch while one is being written. Whatever
+ * fails, it opens the source again at the position in the database: a batch is repeated, never skipped.
  */
-export function createCollector({ source, intake, prepare, relay, log, ahead }: CollectorDeps) {
+export function createCollector(deps: CollectorDeps) {
+  const { source, retryingIngest, prepare, writer, log, ahead } = deps
   const stopping = new AbortController()
   let session: EventSession | null = null
   let disconnectedMs: number | null = Date.now()
   let oldestMs: number | null = null
-  let taken = 0
-  let said = { reason: '', atMs: 0 }
+  let consumedCount = 0
+  let lastWarning = { reason: '', atMs: 0 }
   let running: Promise<void> = Promise.resolve()
 
   const start = (): void => {
@@ -50,7 +66,7 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
     await running
   }
 
-  /** Age of the oldest record held and not written; while the source is away, how long it has been. */
+  /** Age of the oldest record that is pulled and not written; while the source is away, for how long it has been. */
   const lagSeconds = (): number => {
     const since = oldestMs ?? disconnectedMs
     return since === null ? 0 : Math.max(0, (Date.now() - since) / 1000)
@@ -60,21 +76,24 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
 
   async function run(): Promise<void> {
     for (let failures = 0; !stopping.signal.aborted;) {
-      const before = taken
+      const before = consumedCount
       try {
         session = await source.open()
         if (stopping.signal.aborted) break
         log.info({ source: source.name }, 'collecting events')
         disconnectedMs = null
-        await pump(session)
+        await consume(session)
       } catch (error) {
         if (stopping.signal.aborted) break
-        failures = taken > before ? 1 : failures + 1
+        failures = consumedCount > before ? 1 : failures + 1
         disconnectedMs ??= Date.now()
-        report(error, failures)
-        await pause(failures)
+        warn(error, failures)
+        await sleep(backoffMs(failures, pauses), undefined, {
+          signal: stopping.signal,
+          ref: false,
+        }).catch(() => {})
       } finally {
-        await relay.stop()
+        await writer.stop()
         await session?.close().catch(() => {})
         session = null
         oldestMs = null
@@ -82,33 +101,26 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
     }
   }
 
-  // A broker that stays away says the same with every try: one line a minute is enough.
-  function report(error: unknown, failures: number): void {
+  // A broker that stays away gives the same reason with every try: one warning a minute is enough.
+  function warn(error: unknown, failures: number): void {
     const reason = messageOf(error)
-    const isNews = reason !== said.reason || Date.now() - said.atMs >= sayAgainMs
-    if (isNews) said = { reason, atMs: Date.now() }
-    log[isNews ? 'warn' : 'debug'](
+    const isNew = reason !== lastWarning.reason || Date.now() - lastWarning.atMs >= repeatWarningMs
+    if (isNew) lastWarning = { reason, atMs: Date.now() }
+    log[isNew ? 'warn' : 'debug'](
       { reason, source: source.name, failures },
       'the event stream broke off; opening it again',
     )
     log.debug({ err: error }, 'why the event stream broke off')
   }
 
-  const pause = (failures: number): Promise<void> =>
-    sleep(
-      Math.min(firstPauseMs * 2 ** Math.min(failures - 1, 10), longestPauseMs) *
-        (1 - Math.random() / 4),
-      undefined,
-      { signal: stopping.signal, ref: false },
-    ).catch(() => {})
-
-  async function pump(from: EventSession): Promise<never> {
-    const pull = pulling(from)
-    const upcoming: Promise<Batch>[] = []
+  /** Writes the batches of a session until it fails. */
+  async function consume(from: EventSession): Promise<never> {
+    const puller = createPuller(from)
+    const upcoming: Promise<PulledBatch>[] = []
     let last: Promise<unknown> = Promise.resolve()
     const pullNext = (): void => {
-      const next = last.then(pull.next)
-      // Its failure is met in its turn, after what came before it is written.
+      const next = last.then(puller.next)
+      // A failure surfaces when its turn comes, after everything before it is written.
       next.catch(() => {})
       last = next
       upcoming.push(next)
@@ -121,30 +133,30 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
       pullNext()
       const next = upcoming[0]?.then(({ prepared }) => prepared)
       next?.catch(() => {})
-      const write = async (): Promise<Ingested> => relay.write(await batch.prepared, next)
-      await intake.take(
-        { records: batch.records, write },
+      const firstTry = async (): Promise<IngestedBatch> => writer.write(await batch.prepared, next)
+      await retryingIngest.ingestAll(
+        { records: batch.records, firstTry },
         { signal: stopping.signal, attempts: Infinity },
       )
       from.committed(batch.records)
-      pull.written()
-      taken += batch.records.length
+      puller.onWritten()
+      consumedCount += batch.records.length
       oldestMs = null
     }
   }
 
-  /** Batches of a session, each being prepared from when it is pulled. */
-  function pulling(from: EventSession) {
-    let held = 0
+  /** Pulls batches off a session and begins to prepare each. */
+  function createPuller(from: EventSession) {
+    let unwritten = 0
     let rest: readonly StreamRecord[] = []
 
-    async function next(): Promise<Batch> {
-      const given = rest.length > 0 ? rest : await from.next()
-      // When nothing else is under way the database would wait until all of a large batch is prepared.
-      const parted = held === 0 && given.length >= 2 * firstPart
-      const records = parted ? given.slice(0, firstPart) : given
-      rest = parted ? given.slice(firstPart) : []
-      held += 1
+    async function next(): Promise<PulledBatch> {
+      const pulled = rest.length > 0 ? rest : await from.next()
+      // With nothing else to write, the database would be idle until all of a large batch is prepared.
+      const isSplit = unwritten === 0 && pulled.length >= 2 * firstPartSize
+      const records = isSplit ? pulled.slice(0, firstPartSize) : pulled
+      rest = isSplit ? pulled.slice(firstPartSize) : []
+      unwritten += 1
       const prepared = prepare(records)
       prepared.catch(() => {})
       return { records, prepared }
@@ -152,8 +164,8 @@ export function createCollector({ source, intake, prepare, relay, log, ahead }: 
 
     return {
       next,
-      written: () => {
-        held -= 1
+      onWritten: () => {
+        unwritten -= 1
       },
     }
   }

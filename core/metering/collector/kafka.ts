@@ -11,10 +11,10 @@ import type { Log } from '../../lib/log.ts'
 import { type Batcher, createBatcher } from './batcher.ts'
 import type { KafkaConfig } from '../config.ts'
 import { maxBatch } from '../ingest/ingest.ts'
-import { kafkaProblem } from './kafka-problems.ts'
-import type { EventSession, EventSource, StreamRecord } from '../types.ts'
+import type { StreamRecord } from '../ingest/position-store.ts'
+import type { EventSession, EventSource } from './collector.ts'
 
-/** Where the stream was taken to; Postgres keeps it, in the transactions that took it there. */
+/** How far the stream was consumed. Postgres stores it in the transactions that write the records. */
 export interface Positions {
   read(source: string): Promise<ReadonlyMap<number, bigint>>
   rewind(position: { source: string; partition: number; nextOffset: bigint }): Promise<void>
@@ -27,9 +27,9 @@ export interface KafkaDeps {
 }
 
 /**
- * What bounds the memory of collecting: at most one batch waits, two are prepared (one, where memory is short), of which
- * the first has begun to be written, and one is finished; a fetch brings a part of one. A message beyond a bound comes
- * alone.
+ * Bounds the memory of a collector: at most one batch waits, two are prepared (a lean collector prepares one), of which
+ * the first has started to be written, and one is being completed; a fetch brings a part of one. A message beyond a
+ * bound comes alone.
  */
 export interface KafkaBounds {
   readonly maxRecords: number
@@ -40,7 +40,7 @@ export interface KafkaBounds {
 
 const mib = 1024 * 1024
 
-/** The larger a batch, the less each of its events costs: a user's balance, hour and session are written once for all. */
+/** The larger a batch, the less each event costs: a user's balance, hour and session are written once for the batch. */
 export const roomy: KafkaBounds = {
   maxRecords: maxBatch,
   maxBatchBytes: 24 * mib,
@@ -48,7 +48,7 @@ export const roomy: KafkaBounds = {
   fetchPartitionBytes: mib,
 }
 
-/** For a collector by itself, of which many may run beside each other. */
+/** For a process that only collects, of which many may run side by side. */
 export const lean: KafkaBounds = {
   maxRecords: 1_500,
   maxBatchBytes: 2 * mib,
@@ -63,7 +63,7 @@ const closeMs = 2_000
 
 type Stream = MessagesStream<Buffer, Buffer, Buffer, Buffer>
 
-/** The signer's topic, read by a consumer group that goes on where Postgres says. */
+/** The signer's topic, read by a consumer group that continues at the positions in Postgres. */
 export function createKafkaSource(
   config: KafkaConfig,
   { positions, log, bounds = roomy }: KafkaDeps,
@@ -72,7 +72,7 @@ export function createKafkaSource(
 
   async function open(): Promise<EventSession> {
     const consumer = new Consumer(consumerOptions(config, bounds))
-    survive(consumer.connections)
+    ignoreLateErrors(consumer.connections)
     try {
       return await openWith(consumer)
     } catch (error) {
@@ -93,7 +93,7 @@ export function createKafkaSource(
       autocommit: false,
       offsets: await offsetsOf(consumer, source),
     })
-    survive(stream.connections)
+    ignoreLateErrors(stream.connections)
     const batcher = feed(stream, source, bounds)
     failed = (error) => batcher.fail(explained(error))
     consumer.on('consumer:group:join', () => void catchUp(stream, source).catch(failed))
@@ -107,8 +107,8 @@ export function createKafkaSource(
     }
   }
 
-  // A partition that comes from another collector goes on where that one left it. What is read twice is skipped by
-  // position in the database; opening a new stream instead would make the whole group rebalance again.
+  // A partition that comes from another collector continues where that one stopped. Records that are read twice are
+  // skipped by their position in the database; a new stream would make the whole group rebalance again.
   async function catchUp(stream: Stream, source: string): Promise<void> {
     for (const [partition, offset] of await positions.read(source)) {
       const key = `${topic}:${partition}`
@@ -177,10 +177,10 @@ export function createKafkaSource(
   return { name: `kafka:${topic}`, open }
 }
 
-// The signer does not create its topic (signer-contract 5.1). With the broker's own numbers of partitions and copies.
+// The signer does not create its topic (docs/signer-protocol.md). -1 means the broker's own default.
 async function createTopic(config: KafkaConfig): Promise<void> {
   const admin = new Admin(connectionOptions(config))
-  survive(admin.connections)
+  ignoreLateErrors(admin.connections)
   try {
     await admin.createTopics({ topics: [config.topic], partitions: -1, replicas: -1 })
   } finally {
@@ -198,10 +198,10 @@ function feed(stream: Stream, source: string, { maxRecords, maxBatchBytes }: Kaf
   })
   stream.on('data', ({ partition, offset, value, timestamp }) =>
     batcher.push({
-      // A record without a value is bytes that are no event, like any other.
       source,
       partition,
       offset,
+      // A tombstone reads as bytes that are not an event.
       bytes: value ?? Buffer.alloc(0),
       producedAtMs: Number(timestamp),
     }),
@@ -211,9 +211,9 @@ function feed(stream: Stream, source: string, { maxRecords, maxBatchBytes }: Kaf
   return batcher
 }
 
-// Whoever asked for a connection hears of its first failure; a second one, which a login that is cut off brings, would
-// find no listener and end the process.
-function survive(pool: ConnectionPool): void {
+// The caller of a connection gets its first failure. A second one, which comes when a login is cut off, would have no
+// listener and end the process.
+function ignoreLateErrors(pool: ConnectionPool): void {
   pool.on('connecting', ({ connection }) => void connection.on('error', () => {}))
 }
 
@@ -246,10 +246,80 @@ function connectionOptions(config: KafkaConfig): BaseOptions {
     ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
     ...(config.tls && {
       tls: { minVersion: 'TLSv1.2', ...(config.tls.ca !== null && { ca: config.tls.ca }) },
-      // A name is what a broker behind a balancer is found by; an address is none (RFC 6066 section 3).
+      // A broker behind a balancer is found by its name; an address must not be sent (RFC 6066 section 3).
       tlsServerName: config.brokers.every(
         (broker) => isIP(broker.replace(/:\d+$/, '').replace(/^\[|\]$/g, '')) === 0,
       ),
     }),
   }
 }
+
+// Each explanation of a failed connection names the setting to look at.
+const trust =
+  "its certificate is not signed by an authority that is trusted here; name the authority's file in KAFKA_CA_FILE"
+const login = 'it refuses KAFKA_USER with KAFKA_PASSWORD'
+const noTls = 'it does not speak TLS; KAFKA_TLS is on'
+const wantsTls = 'it wants TLS; KAFKA_TLS is off'
+
+/** Explanations by the code of an error, of the Kafka library, Node or OpenSSL. */
+const byCode: Readonly<Record<string, string>> = {
+  SASL_AUTHENTICATION_FAILED: login,
+  UNSUPPORTED_SASL_MECHANISM: 'it does not offer SASL/PLAIN',
+  ILLEGAL_SASL_STATE: 'it takes no user name on this port; KAFKA_USER is set',
+  DEPTH_ZERO_SELF_SIGNED_CERT: trust,
+  SELF_SIGNED_CERT_IN_CHAIN: trust,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: trust,
+  UNABLE_TO_GET_ISSUER_CERT: trust,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: trust,
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name than KAFKA_BROKERS says',
+  ECONNREFUSED: 'nothing listens at KAFKA_BROKERS',
+  ENOTFOUND: 'KAFKA_BROKERS names a host that is not known',
+  EAI_AGAIN: 'KAFKA_BROKERS names a host that is not known',
+}
+
+const byMessage: readonly (readonly [RegExp, string])[] = [
+  [/Broker requires TLS/, wantsTls],
+  [/TLS handshake failed/, noTls],
+  // A broker that wants TLS or a login gives no other reason.
+  [
+    /Connection closed/,
+    'it closed the connection; where that lasts: does it want KAFKA_TLS=on, or KAFKA_USER?',
+  ],
+]
+
+const depthMax = 10
+
+/** One line about the deepest known cause of `error`, or its own first line. Never contains a credential. */
+function kafkaProblem(error: unknown): string {
+  const chain = causesOf(error)
+  const explanation = chain
+    .toReversed()
+    .map(explain)
+    .find((text) => text !== undefined)
+  return explanation === undefined
+    ? firstLine(chain[0])
+    : `the broker cannot be used: ${explanation}`
+}
+
+function causesOf(error: unknown, depth = 0): Error[] {
+  if (!(error instanceof Error) || depth > depthMax) return []
+  const parts: unknown[] = error instanceof AggregateError ? error.errors : []
+  return [
+    error,
+    ...causesOf(error.cause, depth + 1),
+    ...parts.flatMap((part) => causesOf(part, depth + 1)),
+  ]
+}
+
+function explain(error: Error): string | undefined {
+  const codes: unknown[] = ['apiId', 'code'].map(
+    (name) => Object.getOwnPropertyDescriptor(error, name)?.value,
+  )
+  for (const code of codes) {
+    if (typeof code === 'string' && Object.hasOwn(byCode, code)) return byCode[code]
+  }
+  return byMessage.find(([pattern]) => pattern.test(error.message))?.[1]
+}
+
+const firstLine = (error: Error | undefined): string => error?.message.split('\n')[0] ?? 'unknown'

@@ -1,14 +1,32 @@
 import { plainArray, textArray } from '../../lib/arrays.ts'
-import { decimalText } from '../../lib/decimal.ts'
+import { type DecimalSum, decimalText } from '../../lib/decimal.ts'
 import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, type Statement, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
-import type { HourSums } from '../batch/sums.ts'
+import type { Feature } from '../batch/parsed-batch.ts'
+import type { Subject } from '../batch/subjects.ts'
 
 /** Writes `usage_hourly`, always in the order of its key, so that writers never deadlock. */
 
+/** What tickets add up to. */
+export interface Sums {
+  tickets: number
+  unpriced: number
+  fee: bigint
+  cost: bigint
+  readonly billableSecs: DecimalSum
+  pixels: bigint
+}
+
+/** What is added to a row of `usage_hourly`. */
+export interface HourSums extends Sums {
+  readonly subject: Subject
+  readonly feature: Feature
+  readonly hourMs: number
+}
+
 /** The statement that adds sums to their hours. `sums` are in the order of the key. */
-export function addingHours(sums: readonly HourSums[]): Statement {
+export function hoursStatement(sums: readonly HourSums[]): Statement {
   const column = <T>(value: (row: HourSums) => T): T[] => sums.map(value)
   return sql`
     insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
@@ -32,8 +50,9 @@ export function addingHours(sums: readonly HourSums[]): Statement {
         pixels = usage_hourly.pixels + excluded.pixels`
 }
 
-export async function addHours(db: Db, adding: Statement): Promise<void> {
-  await db.query(adding)
+/** Runs an `hoursStatement`. */
+export async function addHours(db: Db, statement: Statement): Promise<void> {
+  await db.query(statement)
 }
 
 /** What a ticket that gets its price late adds to its hour. */

@@ -1,25 +1,30 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { type RowBuffer, createRowBuffer } from '../../lib/copy-sql.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { UserId } from '../../platform/ids.ts'
 import type { EmitPriced } from '../backend/emit.ts'
-import { type Batch, type Payer, attribute } from '../batch/batch.ts'
 import {
-  type Bookable,
-  type Booked,
-  type Fresh,
-  type Given,
-  type Irregular,
-  book,
-  bookable,
-  regular,
-} from './write-plan.ts'
-import { type Columns, feeOf, indexOf, microsOf, msOf, sessionOf } from '../batch/columns.ts'
-import { type Entered, type Proposal, createEnvelopes, propose } from '../batch/deduplicate.ts'
-import type { Partitions } from './partitions.ts'
-import { type Taken, count, countOf, takePositions } from './offsets.ts'
+  type ParsedBatch,
+  type Payer,
+  type TicketColumns,
+  feeOf,
+  indexOf,
+  microsOf,
+  msOf,
+  sessionOf,
+} from '../batch/parsed-batch.ts'
+import {
+  type DeduplicatedTickets,
+  type EventIds,
+  createDeduplicator,
+  encodeEventIds,
+} from '../batch/deduplicate.ts'
+import type { EncodedBatch, ParsePool } from '../batch/parse-pool.ts'
+import { type ResolveSubjects, resolvePayers } from '../batch/subjects.ts'
+import { type TicketPrice, createPrices } from '../batch/ticket-row.ts'
+import type { QuarantineReason } from '../events/parse.ts'
 import {
   countReasons,
   quarantine,
@@ -28,18 +33,27 @@ import {
   unknownClient,
 } from '../quarantine/intake.ts'
 import { ratesAt } from '../rates/store.ts'
-import type { Sorted, Sorting } from '../batch/parse-pool.ts'
-import { createPrices } from '../batch/prices.ts'
+import type { Charge } from './charges.ts'
+import type { Partitions } from './partition-store.ts'
+import {
+  type AlreadyConsumed,
+  type EventOutcome,
+  type OutcomeCounts,
+  type StreamRecord,
+  advanceStreams,
+  countOutcomes,
+  lockStreams,
+} from './position-store.ts'
 import { copyTickets } from './store.ts'
-import type {
-  Charge,
-  Counts,
-  Outcome,
-  Priced,
-  QuarantineReason,
-  ResolveSubjects,
-  StreamRecord,
-} from '../types.ts'
+import {
+  type Anomalies,
+  type NewTickets,
+  type RowBuffers,
+  type WritePlan,
+  type WrittenTickets,
+  executePlan,
+  planWrite,
+} from './write-plan.ts'
 
 export const maxBatch = 30_000
 
@@ -47,217 +61,228 @@ export interface IngestDeps {
   readonly pool: Pool
   readonly now: Now
   readonly charge: Charge
-  /** Sends priced tickets on, where they are to be sent. */
+  /** Queues priced tickets for the metering backend, where there is one. */
   readonly emit?: EmitPriced | undefined
-  readonly sorting: Pick<Sorting, 'sort'>
+  readonly parsePool: Pick<ParsePool, 'parse'>
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
   readonly rateMaxAgeSeconds: number
 }
 
-/** What became of a batch. Records of a stream that were taken before are in no counter: they were counted then. */
-export interface Ingested {
-  readonly counts: Counts
+/** What became of the records of a batch. Those that were consumed before are in no count: they were counted then. */
+export interface IngestedBatch {
+  readonly counts: OutcomeCounts
   readonly quarantined: ReadonlyMap<QuarantineReason, number>
   readonly unpriced: number
+  /** Users that have nothing left now. */
   readonly exhausted: readonly UserId[]
-  readonly irregular: Irregular
+  readonly anomalies: Anomalies
 }
 
-/** A batch of at most `maxBatch` records of one source, sorted and attributed. To be committed once. */
-export interface Prepared extends Sorted {
+/** A batch of at most `maxBatch` records of one source, parsed, attributed and planned. To be written once. */
+export interface PreparedBatch extends EncodedBatch {
   readonly records: readonly StreamRecord[]
   readonly at: Date
-  /** What its rows are written to. */
+  /** The memory of its whole rows. */
   readonly out: RowBuffer
-  readonly draft: Draft
+  readonly plan: BatchPlan
 }
 
-/** A transaction that has the tickets of a batch in it and waits for the batch before to be committed. */
-export interface Begun {
-  readonly prepared: Prepared
-  /** Settles when it waits. */
-  readonly waiting: Promise<void>
-  /** Writes the rest. Rejects, nothing written, also when the batch must be written in one go after all. */
-  readonly finish: () => Promise<Ingested>
-  readonly abandon: () => Promise<void>
+/** All that is written of a batch if each of its tickets is new and of a known user, as nearly always. */
+interface BatchPlan {
+  readonly ids: EventIds
+  /** Indexes of records whose client id names no app. */
+  readonly unknownClients: readonly number[]
+  readonly write: WritePlan
 }
 
-/** All that is written of a batch if, as nearly always, each of its tickets is new and of a known user. */
-interface Draft {
-  readonly proposal: Proposal
-  /** Records of clients that are nobody's. */
-  readonly nobodys: readonly number[]
-  readonly booked: Bookable
+/** How a batch is written while the batch before it is not yet committed. */
+export interface EarlyWrite {
+  /** Called when the ids and the tickets are in the transaction. */
+  readonly onTicketsWritten: () => void
+  /** Resolves when the batch before is committed. When it rejects, nothing is written. */
+  readonly turn: Promise<void>
 }
 
-interface Done extends Booked {
-  readonly taken: Taken
-  readonly nobodys: readonly number[]
-  readonly entered: Entered
-  readonly unpriced: number
+/** The tickets of a batch that are new, and what is written of them. */
+interface TicketWrite extends Pick<BatchPlan, 'unknownClients' | 'write'> {
+  readonly deduplicated: DeduplicatedTickets
 }
 
-const keptBuffers = 3
+const maxIdleBuffers = 3
 const dayMs = 86_400_000
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
-  const { pool, now, charge, emit, sorting, resolveSubjects, partitions, rateMaxAgeSeconds } = deps
-  const envelopes = createEnvelopes()
+  const { pool, now, charge, emit, parsePool, resolveSubjects, partitions } = deps
+  const deduplicator = createDeduplicator()
   const idle: RowBuffer[] = []
 
-  /** Everything that needs no transaction, so that the next batch is prepared while one is being written. */
-  async function prepare(records: readonly StreamRecord[]): Promise<Prepared> {
+  /** Does what needs no transaction, so that the next batch is prepared while one is being written. */
+  async function prepare(records: readonly StreamRecord[]): Promise<PreparedBatch> {
     const at = now()
-    const sorted = await sorting.sort(records, at)
-    await attribute(sorted.batch.payers, resolveSubjects)
-    const { tickets } = sorted.batch
-    await partitions.ensure(daysOf(tickets))
+    const encoded = await parsePool.parse(records, at)
+    const { batch, rows: firstParts } = encoded
+    await resolvePayers(batch.payers, resolveSubjects)
+    await partitions.ensure(daysOf(batch.tickets))
     const out = idle.pop() ?? createRowBuffer()
-    const every = Uint32Array.from({ length: tickets.count }, (_, place) => place)
-    const draft = await draftOf(
-      pool,
-      { batch: sorted.batch, places: every },
-      { firstParts: sorted.rows, out, at },
-    )
-    return { ...sorted, records, at, out, draft }
-  }
-
-  /** Writes a prepared batch. */
-  async function commit(prepared: Prepared): Promise<Ingested> {
-    const ingested = await tx(pool, async (db) =>
-      write(db, prepared, await takePositions(db, prepared.records)),
-    )
-    letGo(prepared)
-    return ingested
-  }
-
-  // Not of a batch that failed: a connection that breaks may still hold what it was to send.
-  function letGo({ out, release }: Prepared): void {
-    out.clear()
-    if (idle.length < keptBuffers) idle.push(out)
-    release()
+    const places = Uint32Array.from({ length: batch.tickets.count }, (_, place) => place)
+    const plan = await planBatch(pool, { batch, places }, { firstParts, out, at })
+    return { ...encoded, records, at, out, plan }
   }
 
   /**
-   * Begins to write a prepared batch before its turn, with what nothing else waits for: the ids and the tickets, which
-   * are most of it. Null when they depend on more than on the batch itself.
+   * True when the ids and tickets of a batch can be written before its turn: they depend on nothing but the batch
+   * itself, as far as can be known.
    */
-  function begin(prepared: Prepared): Begun | null {
-    const {
-      records,
-      rows: firstParts,
-      out,
-      at,
-      draft: { proposal, nobodys, booked },
-    } = prepared
-    if (booked.unpriced > 0 || !envelopes.areLikelyNew(proposal)) return null
-    const turn = Promise.withResolvers<boolean>()
-    const waiting = Promise.withResolvers<void>()
-    const written = tx(pool, async (db) => {
-      await envelopes.enterNew(db, proposal)
-      await copyTickets(db, booked.rows)
-      waiting.resolve()
-      if (!(await turn.promise)) throw new Error('abandoned')
-      const taken = await takePositions(db, records)
-      if (taken.includes(true)) throw new Error('some records were taken before')
-      const entered = { fresh: proposal.places, repeats: [], disputed: [] }
-      const done = await book(db, booked, { firstParts, out, at, charge, emit, copied: true })
-      return settle(db, prepared, { taken, nobodys, entered, ...done, unpriced: 0 })
+  const canWriteEarly = ({ plan }: PreparedBatch): boolean =>
+    plan.write.unpriced === 0 && deduplicator.areLikelyNew(plan.ids)
+
+  /**
+   * Writes a prepared batch in one transaction. With `early`, its ids and tickets, which are most of it, are written
+   * before its turn, and the rest when the turn comes; that rejects, and nothing is written, when a ticket turns out
+   * not to be new. Without it everything is written at once, whatever the batch holds.
+   */
+  async function write(prepared: PreparedBatch, early: EarlyWrite | null): Promise<IngestedBatch> {
+    const ingested = await tx(pool, async (db) => {
+      const earlyTickets = early && (await insertEarly(db, prepared, early))
+      const consumed = await lockStreams(db, prepared.records)
+      if (earlyTickets && consumed.includes(true))
+        throw new Error('some records were consumed before')
+      const tickets = earlyTickets ?? (await insertIds(db, prepared, consumed))
+      const written = await executePlan(db, tickets.write, {
+        ...buffersOf(prepared),
+        charge,
+        emit,
+        ticketsWritten: earlyTickets !== null,
+      })
+      return settle(db, prepared, { ...tickets, ...written, consumed })
     })
-    written.catch(waiting.reject)
-    waiting.promise.catch(() => {})
-    async function finish(): Promise<Ingested> {
-      turn.resolve(true)
-      const ingested = await written
-      letGo(prepared)
-      return ingested
-    }
-    async function abandon(): Promise<void> {
-      turn.resolve(false)
-      await written.catch(() => {})
-    }
-    return { prepared, waiting: waiting.promise, finish, abandon }
+    recycle(prepared)
+    return ingested
   }
 
-  async function write(db: Db, prepared: Prepared, taken: Taken): Promise<Ingested> {
-    const { batch, rows: firstParts, out, at } = prepared
-    const given = { firstParts, out, at, charge, emit }
-    // A rate that was missing may be known by now.
-    const holds = !taken.includes(true) && prepared.draft.booked.unpriced === 0
-    const {
-      proposal,
-      nobodys,
-      booked: guess,
-    } = holds
-      ? prepared.draft
-      : await draftOf(db, { batch, places: newOf(batch.tickets, taken) }, given)
-    const entered = await envelopes.enter(db, proposal, out)
-    const { fresh } = entered
-    const booked =
-      fresh.length === proposal.places.length ? guess : await bookable(among(guess, fresh), given)
-    const done =
-      fresh.length === 0 ? { exhausted: [], irregular: regular } : await book(db, booked, given)
-    return settle(db, prepared, { taken, nobodys, entered, ...done, unpriced: booked.unpriced })
+  // Only after success: a connection that breaks may still hold the memory that it was to send.
+  function recycle({ out, release }: PreparedBatch): void {
+    out.clear()
+    if (idle.length < maxIdleBuffers) idle.push(out)
+    release()
   }
 
-  /** Puts what became no ticket where it belongs, and moves the stream on. */
-  async function settle(db: Db, { records, batch, at }: Prepared, done: Done): Promise<Ingested> {
+  /** Inserts all ids and tickets as new ones, then waits for the batch's turn. */
+  async function insertEarly(
+    db: Db,
+    { plan: { ids, unknownClients, write: plan } }: PreparedBatch,
+    { onTicketsWritten, turn }: EarlyWrite,
+  ): Promise<TicketWrite> {
+    await deduplicator.insertNew(db, ids)
+    await copyTickets(db, plan.rows)
+    onTicketsWritten()
+    await turn
+    const deduplicated = { newTickets: ids.places, duplicates: [], conflicts: [] }
+    return { deduplicated, unknownClients, write: plan }
+  }
+
+  /** Inserts the ids that are new, and plans again when not all of them are. */
+  async function insertIds(
+    db: Db,
+    prepared: PreparedBatch,
+    consumed: AlreadyConsumed,
+  ): Promise<TicketWrite> {
+    const { batch, out } = prepared
+    const buffers = buffersOf(prepared)
+    // A rate that was missing when the batch was prepared may be known by now.
+    const isCurrent = !consumed.includes(true) && prepared.plan.write.unpriced === 0
     const {
-      taken,
-      nobodys,
-      entered: { fresh, repeats, disputed },
-      ...told
-    } = done
+      ids,
+      unknownClients,
+      write: plan,
+    } = isCurrent
+      ? prepared.plan
+      : await planBatch(db, { batch, places: unconsumed(batch.tickets, consumed) }, buffers)
+    const deduplicated = await deduplicator.insert(db, ids, out)
+    const { newTickets } = deduplicated
+    const allNew = newTickets.length === ids.places.length
+    return {
+      deduplicated,
+      unknownClients,
+      write: allNew ? plan : await planWrite(only(plan, newTickets), buffers),
+    }
+  }
+
+  /** Quarantines the records that became no ticket, advances the streams and counts the outcomes. */
+  async function settle(
+    db: Db,
+    { records, batch, at }: PreparedBatch,
+    result: TicketWrite & WrittenTickets & { readonly consumed: AlreadyConsumed },
+  ): Promise<IngestedBatch> {
+    const { consumed, unknownClients, exhausted, anomalies } = result
+    const { newTickets, duplicates, conflicts } = result.deduplicated
     const problems = [
-      ...batch.problems.filter(({ index }) => !taken[index]),
-      ...nobodys.map((index) => ticketProblem({ records, index, at }, unknownClient)),
-      ...disputed.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
+      ...batch.problems.filter(({ index }) => !consumed[index]),
+      ...unknownClients.map((index) => ticketProblem({ records, index, at }, unknownClient)),
+      ...conflicts.map((index) => ticketProblem({ records, index, at }, sameIdOtherBytes)),
     ]
     if (problems.length > 0) await quarantine(db, { records, problems, at })
     const outcomes = outcomesOf({
-      ticket: Array.from(fresh, (place) => indexOf(batch.tickets, place)),
-      duplicate: repeats,
-      ignored: batch.ignored.filter((index) => !taken[index]),
+      ticket: Array.from(newTickets, (place) => indexOf(batch.tickets, place)),
+      duplicate: duplicates,
+      ignored: batch.ignored.filter((index) => !consumed[index]),
       quarantined: problems.map(({ index }) => index),
     })
-    await count(db, { records, outcomes })
-    return { ...told, quarantined: countReasons(problems), counts: countOf(outcomes) }
+    await advanceStreams(db, { records, outcomes })
+    return {
+      counts: countOutcomes(outcomes),
+      quarantined: countReasons(problems),
+      unpriced: result.write.unpriced,
+      exhausted,
+      anomalies,
+    }
   }
 
-  // In small steps: while one batch is drafted, the database waits for each next statement of the one before.
-  async function draftOf(
+  // Yields between its steps: the transaction of another batch needs this thread for each of its statements.
+  async function planBatch(
     db: Db,
-    { batch, places }: Pick<Fresh, 'batch' | 'places'>,
-    given: Given,
-  ): Promise<Draft> {
-    const { known, nobodys } = byUser(batch, places)
-    await nextTurn()
+    { batch, places }: Pick<NewTickets, 'batch' | 'places'>,
+    buffers: RowBuffers,
+  ): Promise<BatchPlan> {
+    const { known, unknownClients } = groupByUser(batch, places)
+    await yieldToOthers()
     const prices = await price(db, batch.tickets, known)
-    await nextTurn()
-    const proposal = propose(batch.tickets, known, given.out)
-    await nextTurn()
-    return { proposal, nobodys, booked: await bookable({ batch, places: known, prices }, given) }
+    await yieldToOthers()
+    const ids = encodeEventIds(batch.tickets, known, buffers.out)
+    await yieldToOthers()
+    const write = await planWrite({ batch, places: known, prices }, buffers)
+    return { ids, unknownClients, write }
   }
 
-  async function price(db: Db, tickets: Columns, places: Uint32Array): Promise<(Priced | null)[]> {
+  async function price(
+    db: Db,
+    tickets: TicketColumns,
+    places: Uint32Array,
+  ): Promise<(TicketPrice | null)[]> {
     const rates = await ratesAt(
       db,
       Array.from(places, (place) => microsOf(tickets, place)),
-      rateMaxAgeSeconds,
+      deps.rateMaxAgeSeconds,
     )
     const priceOf = createPrices()
     return rates.map((rate, i) => (rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0)) : null))
   }
 
-  return { prepare, begin, commit }
+  return { prepare, canWriteEarly, write }
 }
 
 export type Ingest = ReturnType<typeof createIngest>
 
-/** A time in milliseconds of each day that tickets are of; of those that follow each other one. */
-function daysOf(tickets: Columns): number[] {
+const buffersOf = ({ rows: firstParts, out, at }: PreparedBatch): RowBuffers => ({
+  firstParts,
+  out,
+  at,
+})
+
+/** A time in milliseconds of each day on which tickets were signed; consecutive tickets of a day give one. */
+function daysOf(tickets: TicketColumns): number[] {
   const days: number[] = []
   for (let place = 0; place < tickets.count; place++) {
     const day = Math.floor(msOf(tickets, place) / dayMs) * dayMs
@@ -266,48 +291,48 @@ function daysOf(tickets: Columns): number[] {
   return days
 }
 
-const newOf = (tickets: Columns, taken: Taken): Uint32Array =>
+const unconsumed = (tickets: TicketColumns, consumed: AlreadyConsumed): Uint32Array =>
   Uint32Array.from({ length: tickets.count }, (_, place) => place).filter(
-    (place) => !taken[indexOf(tickets, place)],
+    (place) => !consumed[indexOf(tickets, place)],
   )
 
-/** Tickets of known users, those of each together and in the order of the tickets' key: Postgres takes them faster so. */
-function byUser(
-  { tickets, sessions }: Batch,
+/** Tickets of known users, grouped by user in the order of the primary key: Postgres inserts them faster so. */
+function groupByUser(
+  { tickets, sessions }: ParsedBatch,
   places: Uint32Array,
-): { known: Uint32Array; nobodys: number[] } {
-  const nobodys: number[] = []
+): { known: Uint32Array; unknownClients: number[] } {
+  const unknownClients: number[] = []
   const groups = new Map<Payer, number[]>()
   for (const place of places) {
     const payer = sessions[sessionOf(tickets, place)]?.payer
     if (payer?.subject) getOrInsert(groups, payer, () => []).push(place)
-    else nobodys.push(indexOf(tickets, place))
+    else unknownClients.push(indexOf(tickets, place))
   }
   const inOrder = [...groups]
     .map(([{ subject }, group]) => ({ key: `${subject?.appId}${subject?.userId}`, group }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
-  return { known: Uint32Array.from(inOrder.flatMap(({ group }) => group)), nobodys }
+  return { known: Uint32Array.from(inOrder.flatMap(({ group }) => group)), unknownClients }
 }
 
-/** Of the places that were drafted those in `fresh`, with their prices. */
-function among({ batch, places, prices }: Fresh, fresh: Uint32Array): Fresh {
-  const wanted = new Set(fresh)
+/** Those of the tickets that are in `selected`, with their prices. */
+function only({ batch, places, prices }: NewTickets, selected: Uint32Array): NewTickets {
+  const selection = new Set(selected)
   return {
     batch,
-    places: places.filter((place) => wanted.has(place)),
-    prices: prices.filter((_, i) => wanted.has(places[i] ?? -1)),
+    places: places.filter((place) => selection.has(place)),
+    prices: prices.filter((_, i) => selection.has(places[i] ?? -1)),
   }
 }
 
-/** What became of each record, by its index; nothing of one that was taken before. */
-function outcomesOf(indexes: Readonly<Record<Outcome, readonly number[]>>): Outcome[] {
-  const outcomes: Outcome[] = []
-  const settle = (outcome: Outcome): void => {
+/** The outcome of each record, by index; undefined for one that was consumed before. */
+function outcomesOf(indexes: Readonly<Record<EventOutcome, readonly number[]>>): EventOutcome[] {
+  const outcomes: EventOutcome[] = []
+  const assign = (outcome: EventOutcome): void => {
     for (const index of indexes[outcome]) outcomes[index] = outcome
   }
-  settle('ticket')
-  settle('duplicate')
-  settle('ignored')
-  settle('quarantined')
+  assign('ticket')
+  assign('duplicate')
+  assign('ignored')
+  assign('quarantined')
   return outcomes
 }

@@ -1,44 +1,45 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { authId, type UserId } from '../../platform/ids.ts'
 import { createRowBuffer } from '../../lib/copy-sql.ts'
 import { type UsdAttos, priceOf } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
+import { type UserId, authId } from '../../platform/ids.ts'
 import type { EmitPriced } from '../backend/emit.ts'
-import { createBatch } from '../batch/batch.ts'
-import { type Fresh, book, bookable } from './write-plan.ts'
-import { feeOf, microsOf } from '../batch/columns.ts'
-import { halfDigest } from '../events/event-id.ts'
-import { createEnvelopes, propose } from '../batch/deduplicate.ts'
-import { isPoison } from './retry.ts'
-import type { Partitions } from './partitions.ts'
+import { createDeduplicator, encodeEventIds } from '../batch/deduplicate.ts'
+import { createBatchParser, digestOfHex, feeOf, microsOf } from '../batch/parsed-batch.ts'
+import type { ResolveSubjects, Subject } from '../batch/subjects.ts'
+import type { TicketPrice } from '../batch/ticket-row.ts'
+import type { SignedTicket } from '../events/parse.ts'
 import { type ObservedRate, ensureRates, ratesAt } from '../rates/store.ts'
-import type { Charge, Priced, ResolveSubjects, SignedTicket, Subject } from '../types.ts'
+import type { Charge } from './charges.ts'
+import type { Partitions } from './partition-store.ts'
+import { isPoison } from './retry.ts'
+import { type NewTickets, executePlan, planWrite } from './write-plan.ts'
 
 /**
- * The door for tickets that come by hand: re-driven events and imported tickets. They are unique, priced, charged and
- * summed by the same rules, and in the same statements, as those of a stream.
+ * Ingests tickets that an operator brings: events driven again out of quarantine, and imported tickets. They are
+ * deduplicated, priced, charged and summed by the same rules and statements as those of a stream.
  */
-export interface Arrival {
+export interface ManualTicket {
   readonly ticket: SignedTicket
   readonly subject: Subject
   /** SHA-256 of the event's bytes in hexadecimal, of which the first 128 bits count. */
   readonly digest: string
-  /** A price that was fixed before; undefined when it is still to be found. */
+  /** A price that was fixed before; undefined when the ticket is to be priced now. */
   readonly price?: { readonly rate: ObservedRate; readonly cost: UsdAttos } | undefined
 }
 
-export interface Admitted {
-  /** By the arrivals' positions. */
-  readonly fresh: readonly number[]
+/** What became of the tickets, by their positions in the request. */
+export interface ManualIngestOutcome {
+  readonly ingested: readonly number[]
   /** The same event had come before. */
-  readonly repeats: readonly number[]
+  readonly duplicates: readonly number[]
   /** Another event has this id. */
   readonly conflicts: readonly number[]
   /** Users that have nothing left now. */
   readonly exhausted: readonly UserId[]
 }
 
-export interface DoorDeps {
+export interface ManualIngestDeps {
   readonly charge: Charge
   readonly emit?: EmitPriced | undefined
   readonly resolveSubjects: ResolveSubjects
@@ -46,83 +47,82 @@ export interface DoorDeps {
   readonly rateMaxAgeSeconds: number
 }
 
-export function createDoor({
+export function createManualIngest({
   charge,
   emit,
   resolveSubjects,
   partitions,
   rateMaxAgeSeconds,
-}: DoorDeps) {
-  const envelopes = createEnvelopes()
+}: ManualIngestDeps) {
+  const deduplicator = createDeduplicator()
 
-  /** Inside the caller's transaction, after `prepare` for the same tickets. */
-  async function admit(db: Db, arrivals: readonly Arrival[], at: Date): Promise<Admitted> {
+  /** Writes tickets in the caller's transaction. `prepare` must have run for the same tickets. */
+  async function ingest(
+    db: Db,
+    tickets: readonly ManualTicket[],
+    at: Date,
+  ): Promise<ManualIngestOutcome> {
     const [rows, out] = [createRowBuffer(), createRowBuffer()]
-    const sorting = createBatch(rows, at, arrivals.length)
-    arrivals.forEach(({ ticket, digest }, index) =>
-      sorting.addTicket(index, ticket, halfDigest(digest)),
+    const parser = createBatchParser(rows, at, tickets.length)
+    tickets.forEach(({ ticket, digest }, index) =>
+      parser.addTicket(index, ticket, digestOfHex(digest)),
     )
-    const batch = sorting.read()
-    for (const { ticket, subject } of arrivals) {
+    const batch = parser.read()
+    for (const { ticket, subject } of tickets) {
       const payer = batch.payers.get(authId(ticket.clientId, ticket.externalUserId))
       if (payer) payer.subject = subject
     }
-    const every = Uint32Array.from(arrivals.keys())
-    const { fresh, repeats, disputed } = await envelopes.enter(
-      db,
-      propose(batch.tickets, every, out),
-      out,
-    )
-    const given = { firstParts: rows.slice(0, rows.end()), out, at, charge, emit }
-    const prices = await price(db, { batch, places: fresh }, arrivals)
-    const { exhausted } =
-      fresh.length === 0
-        ? { exhausted: [] }
-        : await book(db, await bookable({ batch, places: fresh, prices }, given), given)
-    return { fresh: [...fresh], repeats, conflicts: disputed, exhausted }
+    const ids = encodeEventIds(batch.tickets, Uint32Array.from(tickets.keys()), out)
+    const { newTickets: places, duplicates, conflicts } = await deduplicator.insert(db, ids, out)
+    const buffers = { firstParts: rows.slice(0, rows.end()), out, at }
+    const prices = await price(db, { batch, places }, tickets)
+    const plan = await planWrite({ batch, places, prices }, buffers)
+    const options = { ...buffers, charge, emit, ticketsWritten: false }
+    const { exhausted } = await executePlan(db, plan, options)
+    return { ingested: [...places], duplicates, conflicts, exhausted }
   }
 
-  // What has a price keeps it; its rate is recorded here if it is not yet. A ticket's place is that of its arrival.
+  // A fixed price stays; its rate is recorded here if it is not yet. A ticket's place is its position in the request.
   async function price(
     db: Db,
-    { batch, places }: Pick<Fresh, 'batch' | 'places'>,
-    arrivals: readonly Arrival[],
-  ): Promise<(Priced | null)[]> {
-    const found = await ratesAt(
+    { batch, places }: Pick<NewTickets, 'batch' | 'places'>,
+    tickets: readonly ManualTicket[],
+  ): Promise<(TicketPrice | null)[]> {
+    const rates = await ratesAt(
       db,
       Array.from(places, (place) => microsOf(batch.tickets, place)),
       rateMaxAgeSeconds,
     )
-    const kept = await ensureRates(
+    const rateId = await ensureRates(
       db,
-      Array.from(places).flatMap((place) => arrivals[place]?.price?.rate ?? []),
+      Array.from(places).flatMap((place) => tickets[place]?.price?.rate ?? []),
     )
     return Array.from(places, (place, i) => {
-      const fixed = arrivals[place]?.price
-      if (fixed) return { rateId: kept(fixed.rate), cost: fixed.cost }
-      const rate = found[i]
+      const fixed = tickets[place]?.price
+      if (fixed) return { rateId: rateId(fixed.rate), cost: fixed.cost }
+      const rate = rates[i]
       return rate
         ? { rateId: rate.id, cost: priceOf(feeOf(batch.tickets, place), rate.usdAttosPerEth) }
         : null
     })
   }
 
-  /** Whose the tickets are, users of known apps provisioned when new, by auth id; and months for them to go to. */
+  /** Creates the partitions that the tickets need and returns their users by auth id, provisioned when new. */
   async function prepare(tickets: readonly SignedTicket[]): Promise<ReadonlyMap<string, Subject>> {
     await partitions.ensure(tickets.map((ticket) => ticket.signedAtMs))
-    const payers = new Map(
+    const users = new Map(
       tickets.map((ticket) => [authId(ticket.clientId, ticket.externalUserId), ticket]),
     )
-    return resolveSubjects([...payers.values()])
+    return resolveSubjects([...users.values()])
   }
 
-  return { admit, prepare }
+  return { ingest, prepare }
 }
 
-export type Door = ReturnType<typeof createDoor>
+export type ManualIngest = ReturnType<typeof createManualIngest>
 
-/** What the database refuses, for the tickets themselves and not for its own state, is CONFLICT. */
-export async function refusingPoison<T>(work: () => Promise<T>): Promise<T> {
+/** Runs `work` and throws CONFLICT where the database refuses the tickets themselves, not where it is unavailable. */
+export async function conflictOnPoison<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {

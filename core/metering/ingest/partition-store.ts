@@ -1,14 +1,46 @@
 import { type Pool, many, sql, tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
 
-/** Tickets are kept by the month of their signing; a month is made before its first ticket comes. */
+/** Tickets are partitioned by the month of their signing; a partition is created before its first ticket comes. */
 
-/** `2026-11` of a time in milliseconds. */
-export const monthOf = (ms: number): string => new Date(ms).toISOString().slice(0, 7)
+const dayMs = 86_400_000
+
+/** Creates the partitions of `tickets`. */
+export function createPartitions(pool: Pool, now: Now) {
+  const known = new Set<string>()
+
+  /** Ensures that tickets signed at any of `times` (milliseconds) have a partition. */
+  async function ensure(times: Iterable<number>): Promise<void> {
+    const days = new Set<number>()
+    for (const time of times) days.add(Math.floor(time / dayMs))
+    const months = new Set([...days].map((day) => monthOf(day * dayMs)))
+    const missing = [...months].filter((month) => !known.has(month)).sort()
+    if (missing.length === 0) return
+    for (const month of await readMonths(pool)) known.add(month)
+    for (const month of missing.filter((month) => !known.has(month))) {
+      await createMonth(pool, month)
+      known.add(month)
+    }
+  }
+
+  /** Creates the partitions of this month and the next before they are needed. */
+  async function prepare(): Promise<void> {
+    const at = now()
+    await ensure([at.getTime(), Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1)])
+  }
+
+  return { ensure, prepare }
+}
+
+export type Partitions = ReturnType<typeof createPartitions>
+
+/** The month of a time in milliseconds, such as `2026-11`. */
+const monthOf = (ms: number): string => new Date(ms).toISOString().slice(0, 7)
 
 const monthName = /^\d{4}-\d{2}$/
 
 /** Months that have a partition. */
-export async function readMonths(pool: Pool): Promise<string[]> {
+async function readMonths(pool: Pool): Promise<string[]> {
   const rows = await many<{ name: string }>(
     pool,
     sql`
@@ -21,19 +53,19 @@ export async function readMonths(pool: Pool): Promise<string[]> {
 }
 
 /**
- * Makes the partition of `month` unless it is there. It is made apart and then attached: that takes a lock which
- * readers and writers of the other months do not notice, where `create ... partition of` would stop them all.
+ * Creates the partition of `month` unless it exists: as a table of its own, which is then attached. Attaching takes a
+ * lock that readers and writers of the other months do not notice, where `create ... partition of` would block them all.
  */
-export async function createMonth(pool: Pool, month: string): Promise<void> {
+async function createMonth(pool: Pool, month: string): Promise<void> {
   if (!monthName.test(month)) throw new Error(`not a month: ${month}`)
   const name = `tickets_${month.replace('-', '_')}`
   const start = `${month}-01T00:00:00Z`
   const end = new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 1)).toISOString()
   await tx(pool, async (db) => {
     await db.query(sql`select pg_advisory_xact_lock(hashtext('tollgate.ticket_months'))`)
-    const found = await many(db, sql`select 1 from pg_class where oid = to_regclass(${name})`)
-    if (found.length > 0) return
-    // DDL takes no parameters; the name and both instants are made of a checked month.
+    const existing = await many(db, sql`select 1 from pg_class where oid = to_regclass(${name})`)
+    if (existing.length > 0) return
+    // DDL takes no parameters; the name and both instants come from a month in the form that was checked above.
     await db.query(`create table ${name} (like tickets including defaults including constraints)`)
     await db.query(
       `alter table tickets attach partition ${name} for values from ('${start}') to ('${end}')`,

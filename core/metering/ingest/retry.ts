@@ -1,152 +1,149 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError, reasons } from '../../../proto/errors.ts'
+import { backoffMs } from '../../lib/backoff.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, isUnavailable, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { UserId } from '../../platform/ids.ts'
-import type { Ingest, Ingested } from './ingest.ts'
 import { countReasons, quarantine, ticketProblem } from '../quarantine/intake.ts'
-import type { Outcome, StreamRecord } from '../types.ts'
-import { count, countOf, takePositions } from './offsets.ts'
-import { regular } from './write-plan.ts'
+import type { Ingest, IngestedBatch } from './ingest.ts'
+import {
+  type EventOutcome,
+  type StreamRecord,
+  advanceStreams,
+  countOutcomes,
+  lockStreams,
+} from './position-store.ts'
+import { noAnomalies } from './write-plan.ts'
 
 /**
- * Takes batches in whatever happens: waits out a database that is away, repeats what lost a race, and finds the one
- * event that the database refuses by halving, so that it alone goes to quarantine and never blocks the stream.
+ * Ingests batches whatever happens: waits while the database is away, repeats a batch that lost a race, and halves a
+ * batch that the database refuses until the one event at fault is alone. That event goes to quarantine and never blocks
+ * the stream.
  */
-export interface IntakeDeps {
+export interface RetryDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  readonly ingest: Ingest
-  /** Told of every part of a batch that was committed. */
-  readonly onIngested: (part: Ingested, seconds: number) => void
-  /** Told of users who have nothing left, after the commit that made it so. */
+  readonly ingest: Pick<Ingest, 'prepare' | 'write'>
+  /** Called for each part of a batch that was committed. */
+  readonly onIngested: (part: IngestedBatch, seconds: number) => void
+  /** Called with the users who have nothing left, after the commit of what they were charged. */
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
 
-export interface Batch {
+export interface IngestRequest {
   readonly records: readonly StreamRecord[]
-  /** Writes them the first time, when they were prepared ahead. */
-  readonly write?: () => Promise<Ingested>
+  /** The first try, for records that were prepared ahead. */
+  readonly firstTry?: () => Promise<IngestedBatch>
 }
 
-export interface IntakeOptions {
-  /** Stops the retries; the batch is then not taken and the reason is thrown. */
+export interface RetryOptions {
   readonly signal: AbortSignal
-  /** How often to try against a database that is away; Infinity for a stream, which can wait. */
   readonly attempts: number
 }
 
-const firstDelayMs = 50
-const longestDelayMs = 5_000
+const pauses = { firstMs: 50, lastMs: 5_000 }
 
-export function createIntake(deps: IntakeDeps) {
+export function createRetryingIngest(deps: RetryDeps) {
   const { pool, now, log, ingest, onIngested, onExhausted } = deps
 
-  /** Every record, when this returns, is one of the four outcomes or was taken before. */
-  async function take(
-    { records, write: writeAhead }: Batch,
-    options: IntakeOptions,
-  ): Promise<Ingested[]> {
-    let first = writeAhead
-    const write = async (): Promise<Ingested> => {
-      const ahead = first
-      // A second try prepares anew: what it looked up may be what has changed.
+  /**
+   * Ingests records; when this returns, each of them has one of the four outcomes or was consumed before. Throws when
+   * aborted, and after so many attempts.
+   */
+  async function ingestAll(
+    { records, firstTry }: IngestRequest,
+    options: RetryOptions,
+  ): Promise<IngestedBatch[]> {
+    let first = firstTry
+    const write = async (): Promise<IngestedBatch> => {
+      const prepared = first
+      // A second try prepares again: what was looked up may be what has changed.
       first = undefined
-      return ahead ? ahead() : ingest.commit(await ingest.prepare(records))
+      return prepared ? prepared() : ingest.write(await ingest.prepare(records), null)
     }
     try {
-      return [await retried(write, options)]
+      return [await retry(write, options)]
     } catch (error) {
       if (options.signal.aborted || !isPoison(error)) throw error
-      const [first, ...others] = records
-      if (first && others.length === 0) return [await reject(first, error, options)]
+      const [only, ...others] = records
+      if (only && others.length === 0) return [await quarantineAlone(only, error, options)]
       const middle = records.length >> 1
-      const before = await take({ records: records.slice(0, middle) }, options)
-      return before.concat(await take({ records: records.slice(middle) }, options))
+      const before = await ingestAll({ records: records.slice(0, middle) }, options)
+      return before.concat(await ingestAll({ records: records.slice(middle) }, options))
     }
   }
 
-  async function reject(
+  async function quarantineAlone(
     record: StreamRecord,
     error: unknown,
-    options: IntakeOptions,
-  ): Promise<Ingested> {
-    const detail = describe(error)
+    options: RetryOptions,
+  ): Promise<IngestedBatch> {
+    const detail = describeError(error)
     log.error({ err: error }, 'the database refuses an event; it is in quarantine')
-    return retried(
+    return retry(
       () => tx(pool, (db) => quarantineRecord(db, { record, detail, at: now() })),
       options,
     )
   }
 
-  async function retried(
-    work: () => Promise<Ingested>,
-    { signal, attempts }: IntakeOptions,
-  ): Promise<Ingested> {
-    for (let tried = 1; ; tried++) {
+  async function retry(
+    work: () => Promise<IngestedBatch>,
+    { signal, attempts }: RetryOptions,
+  ): Promise<IngestedBatch> {
+    for (let attempt = 1; ; attempt++) {
       const started = performance.now()
       try {
         signal.throwIfAborted()
         const part = await work()
         onIngested(part, (performance.now() - started) / 1000)
-        await tell(part.exhausted)
+        await publish(part.exhausted)
         return part
       } catch (error) {
-        if (signal.aborted || tried >= attempts || isPoison(error)) throw error
-        log.warn({ err: error, tried }, 'a batch could not be written; trying again')
-        await sleep(delayMs(tried), undefined, { signal, ref: false })
+        if (signal.aborted || attempt >= attempts || isPoison(error)) throw error
+        log.warn({ err: error, attempt }, 'a batch could not be written; trying again')
+        await sleep(backoffMs(attempt, pauses), undefined, { signal, ref: false })
       }
     }
   }
 
-  // The charge stands; that somebody's cache hears of it later is not a reason to take the batch again.
-  async function tell(exhausted: readonly UserId[]): Promise<void> {
+  // The charge is committed. That a cache learns of it late is no reason to ingest the batch again.
+  async function publish(exhausted: readonly UserId[]): Promise<void> {
     if (exhausted.length === 0) return
     await onExhausted(exhausted).catch((error: unknown) =>
       log.warn({ err: error }, 'exhausted users not published'),
     )
   }
 
-  return { take }
+  return { ingestAll }
 }
 
-export type Intake = ReturnType<typeof createIntake>
+export type RetryingIngest = ReturnType<typeof createRetryingIngest>
 
-/** Puts one record, refused by the database as part of any batch, into quarantine in its own transaction. */
+/** Puts one record, which the database refuses in any batch, into quarantine. */
 async function quarantineRecord(
   db: Db,
   { record, detail, at }: { record: StreamRecord; detail: string; at: Date },
-): Promise<Ingested> {
+): Promise<IngestedBatch> {
   const records = [record]
-  const [taken] = await takePositions(db, records)
-  if (taken)
-    return {
-      counts: countOf([]),
-      quarantined: new Map(),
-      unpriced: 0,
-      exhausted: [],
-      irregular: regular,
-    }
-  const problems = [
-    ticketProblem({ records, index: 0, at }, { reason: 'rejected_by_database', detail }),
-  ]
-  await quarantine(db, { records, problems, at })
-  const outcomes: Outcome[] = ['quarantined']
-  await count(db, { records, outcomes })
+  const [consumed] = await lockStreams(db, records)
+  const problems = consumed
+    ? []
+    : [ticketProblem({ records, index: 0, at }, { reason: 'rejected_by_database', detail })]
+  const outcomes: EventOutcome[] = problems.map(() => 'quarantined')
+  if (problems.length > 0) {
+    await quarantine(db, { records, problems, at })
+    await advanceStreams(db, { records, outcomes })
+  }
   return {
-    counts: countOf(outcomes),
+    counts: countOutcomes(outcomes),
     quarantined: countReasons(problems),
     unpriced: 0,
     exhausted: [],
-    irregular: regular,
+    anomalies: noAnomalies,
   }
 }
-
-/** Doubles from 50 ms to 5 s, less up to half of it, so that rivals part. */
-const delayMs = (tried: number): number =>
-  Math.min(firstDelayMs * 2 ** Math.min(tried - 1, 10), longestDelayMs) * (1 - Math.random() / 2)
 
 const sqlState = (error: unknown): string =>
   error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
@@ -166,5 +163,5 @@ export function isPoison(error: unknown): boolean {
   )
 }
 
-const describe = (error: unknown): string =>
+const describeError = (error: unknown): string =>
   `${sqlState(error)} ${error instanceof Error ? error.message : 'unknown'}`.trim().slice(0, 500)

@@ -1,25 +1,41 @@
+import { plainArray, textArray } from '../../lib/arrays.ts'
+import { decimalText } from '../../lib/decimal.ts'
 import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, type Statement, many, one, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
-import { decimalText } from '../../lib/decimal.ts'
-import { plainArray, textArray } from '../../lib/arrays.ts'
-import { multirange } from './sequences.ts'
-import type { SessionSums } from '../batch/sums.ts'
+import type { Session } from '../batch/parsed-batch.ts'
+import type { Subject } from '../batch/subjects.ts'
+import type { Sums } from './hour-store.ts'
 
-/** Sequence numbers that had come before, of one of the given sessions. */
-export interface Repeated {
+/** Writes `ticket_sessions`, always in the order of its key, so that writers never deadlock. */
+
+/** What is added to a row of `ticket_sessions`. */
+export interface SessionSums extends Sums {
+  readonly subject: Subject
+  readonly session: Session
+  firstMicros: number
+  lastMicros: number
+  late: number
+  /** In the order of arrival. */
+  readonly sequences: bigint[]
+}
+
+/** Sequence numbers of a session that had come before. */
+export interface RepeatedSequences {
+  /** Of the session in the statement. */
   readonly position: number
+  /** A multirange in the notation of Postgres. */
   readonly ranges: string
 }
 
-/** A session that has more ranges of sequence numbers than are worth keeping. */
-export interface Overgrown {
+/** A session with more ranges of sequence numbers than `maxRanges`. */
+export interface OversizedSession {
   readonly app_id: string
   readonly user_id: string
   readonly session_id: string
 }
 
-interface Found {
+interface SessionRow {
   readonly position: number | null
   readonly ranges: string | null
   readonly app_id: string | null
@@ -27,14 +43,14 @@ interface Found {
   readonly session_id: string | null
 }
 
-/** Ranges that a session may have, and how many of the newest are kept when it has more. */
+/** Ranges of sequence numbers that a session may have, and how many of the newest stay when it has more. */
 export const maxRanges = 1_000
-const keptRanges = 500
+const remainingRanges = 500
 // A multirange in memory: 24 bytes, then for each range its two ends of eight bytes, a flag and an offset.
 const maxRangeBytes = 24 + maxRanges * 21
 
-/** What adds sums to their sessions, which are given in the order of their key. */
-export function addingSessions(sums: readonly SessionSums[]): Statement {
+/** The statement that adds sums to their sessions. They must be in the order of the primary key. */
+export function sessionsStatement(sums: readonly SessionSums[]): Statement {
   const column = <T>(value: (row: SessionSums) => T): T[] => sums.map(value)
   return sql`
     with batch as materialized (
@@ -112,22 +128,22 @@ export function addingSessions(sums: readonly SessionSums[]): Statement {
 }
 
 /**
- * Adds sums to their sessions. Returns which of their sequence numbers had come before: tickets of a replayed state, or
- * of another session under the same 32-bit id.
+ * Runs a `sessionsStatement`. Returns which of the sequence numbers had come before: those are tickets of a replayed
+ * state, or of another session with the same 32-bit id.
  *
- * What another transaction adds at this very moment is not among the returned; `replayed_count`, which is worked out
- * on the locked row, has it.
+ * Numbers that another transaction adds at the same moment are not among them; `replayed_count`, which is computed on
+ * the locked row, counts them.
  */
 export async function addSessions(
   db: Db,
-  adding: Statement,
-): Promise<{ repeated: Repeated[]; overgrown: Overgrown[] }> {
-  const found = await many<Found>(db, adding)
+  statement: Statement,
+): Promise<{ repeated: RepeatedSequences[]; oversized: OversizedSession[] }> {
+  const rows = await many<SessionRow>(db, statement)
   return {
-    repeated: found.flatMap(({ position, ranges }) =>
+    repeated: rows.flatMap(({ position, ranges }) =>
       position === null || ranges === null ? [] : [{ position, ranges }],
     ),
-    overgrown: found.flatMap(({ app_id, user_id, session_id }) =>
+    oversized: rows.flatMap(({ app_id, user_id, session_id }) =>
       app_id === null || user_id === null || session_id === null
         ? []
         : [{ app_id, user_id, session_id }],
@@ -136,11 +152,11 @@ export async function addSessions(
 }
 
 /**
- * Gives up the oldest holes of sessions that have too many: they are lost, and only their number is kept. Each ticket
- * that comes for that part of a session still lowers the number; whether it came before cannot be told any more.
- * Returns how many of the holes were not lost before. The rows are locked by whoever wrote them just before.
+ * Gives up the oldest holes of sessions that have too many of them: they count as lost, and only their number is
+ * stored. A later ticket of that part of a session still lowers the number, but whether it had come before is no longer
+ * known. Returns how many of the holes were not counted as lost before. The caller's transaction has locked the rows.
  */
-export async function closeHoles(db: Db, sessions: readonly Overgrown[]): Promise<bigint> {
+export async function closeHoles(db: Db, sessions: readonly OversizedSession[]): Promise<bigint> {
   const { closed } = await one<{ closed: bigint }>(
     db,
     sql`
@@ -155,7 +171,7 @@ export async function closeHoles(db: Db, sessions: readonly Overgrown[]): Promis
         ${textArray(sessions.map((s) => s.session_id))}::text[]) as g (app_id, user_id, session_id)
       join ticket_sessions s on s.app_id = g.app_id and s.user_id = g.user_id and s.session_id = g.session_id
       cross join lateral (
-        select lower(r) as at from unnest(s.seen) as r order by lower(r) desc offset ${keptRanges - 1} limit 1) cut
+        select lower(r) as at from unnest(s.seen) as r order by lower(r) desc offset ${remainingRanges - 1} limit 1) cut
     ), written as (
       update ticket_sessions s
       set seen = s.seen + int8multirange(int8range(0, given.at)), closed_below = given.at,
@@ -327,3 +343,22 @@ export async function rebuildSessions(
         from tickets t
         where t.app_id = s.app_id and t.user_id = s.user_id and t.session_id = s.session_id)`)
 }
+
+/** A set of numbers as Postgres writes a multirange: `{[0,3),[5,6)}`. The numbers may repeat, in any order. */
+export function multirange(numbers: readonly bigint[]): string {
+  const sorted = numbers.toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0))
+  const ranges: string[] = []
+  for (let i = 0; i < sorted.length;) {
+    const start = sorted[i] ?? 0n
+    let end = start + 1n
+    for (i += 1; i < sorted.length && (sorted[i] ?? 0n) <= end; i++) {
+      if (sorted[i] === end) end += 1n
+    }
+    ranges.push(`[${start},${end})`)
+  }
+  return `{${ranges.join(',')}}`
+}
+
+/** The ranges of a multirange as Postgres prints it, each from its first number to the one after its last. */
+export const rangesOf = (text: string): [bigint, bigint][] =>
+  [...text.matchAll(/\[(\d+),(\d+)\)/g)].map(([, from = '', to = '']) => [BigInt(from), BigInt(to)])

@@ -1,53 +1,32 @@
-import { type RowBuffer, copyRows } from '../../lib/copy-sql.ts'
-import { type Db, many, sql } from '../../lib/sql.ts'
 import { uuidArray } from '../../lib/arrays.ts'
-import { ticketColumns } from '../batch/ticket-row.ts'
+import { copyRows } from '../../lib/copy-sql.ts'
 import type { UsdAttos } from '../../lib/money.ts'
+import { type Db, many, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
+import { ticketColumns } from '../batch/ticket-row.ts'
 
-/** Writes `envelopes` and `tickets`. Every statement is set-based and touches its rows in key order, so that batches never deadlock. */
+/**
+ * Writes `envelopes` and `tickets`. Every statement writes many rows and touches them in the order of their key, so
+ * that transactions never deadlock.
+ */
 
-/** 16 bytes of an event's id and 16 of its bytes, a character a byte. */
-export interface Envelope {
-  readonly key: string
-  readonly digest: string
-}
-
-/** The envelopes that were entered before, by key. */
-export async function knownEnvelopes(
-  db: Db,
-  keys: readonly string[],
-): Promise<Map<string, string>> {
-  if (keys.length === 0) return new Map()
-  const { rows } = await db.query<{ key: Buffer; digest: Buffer }>(sql`
-    select uuid_send(key) as key, uuid_send(digest) as digest
-    from envelopes
-    where key = any(${uuidArray(keys)}::uuid[])`)
-  return new Map(rows.map((row) => [row.key.toString('latin1'), row.digest.toString('latin1')]))
-}
-
-/** Writes the row of an envelope, whose key stands at `at` in `ids` and whose digest follows it. */
-export function writeEnvelope(rows: RowBuffer, ids: Uint8Array, at: number): void {
-  rows.row(2)
-  rows.uuid(ids, at)
-  rows.uuid(ids, at + 16)
-}
-
-/** Enters new envelopes. Rejects with a unique violation, the transaction lost, when one is not new. */
-export const copyEnvelopes = (db: Db, rows: Buffer): Promise<void> =>
+/** Inserts ids that are new. Rejects with a unique violation, which ends the transaction, when one is not. */
+export const copyEventIds = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, 'envelopes (key, digest)', rows)
 
-/** Enters envelopes; returns the keys that were there before. Waits for a rival that is entering the same key. */
-export async function insertEnvelopes(
-  db: Db,
-  envelopes: readonly Envelope[],
-): Promise<Set<string>> {
+/** Keys and digests of events, each 16 characters of a byte. */
+export interface EventKeys {
+  readonly keys: readonly string[]
+  readonly digests: readonly string[]
+}
+
+/** Inserts ids and returns the keys that were there before. Waits for a rival that is inserting the same key. */
+export async function insertEventIds(db: Db, { keys, digests }: EventKeys): Promise<Set<string>> {
   const { rows } = await db.query<{ key: Buffer }>(sql`
     with batch as materialized (
       select key, digest
-      from unnest(${uuidArray(envelopes.map(({ key }) => key))}::uuid[],
-                  ${uuidArray(envelopes.map(({ digest }) => digest))}::uuid[]) as b (key, digest)
-    ), entered as (
+      from unnest(${uuidArray(keys)}::uuid[], ${uuidArray(digests)}::uuid[]) as b (key, digest)
+    ), inserted as (
       insert into envelopes (key, digest)
       select key, digest
       from batch
@@ -56,11 +35,21 @@ export async function insertEnvelopes(
       returning key
     )
     select uuid_send(key) as key
-    from (select key from batch except all select key from entered) old`)
+    from (select key from batch except all select key from inserted) earlier`)
   return new Set(rows.map((row) => row.key.toString('latin1')))
 }
 
-/** Writes rows made by `writeTicket` and `writeOutcome`. */
+/** The digests of ids that are there, by key. */
+export async function findDigests(db: Db, keys: readonly string[]): Promise<Map<string, string>> {
+  if (keys.length === 0) return new Map()
+  const { rows } = await db.query<{ key: Buffer; digest: Buffer }>(sql`
+    select uuid_send(key) as key, uuid_send(digest) as digest
+    from envelopes
+    where key = any(${uuidArray(keys)}::uuid[])`)
+  return new Map(rows.map((row) => [row.key.toString('latin1'), row.digest.toString('latin1')]))
+}
+
+/** Inserts whole rows, as `writeTicket` and `restWriter` encode them. */
 export const copyTickets = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 

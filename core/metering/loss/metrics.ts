@@ -1,6 +1,6 @@
 import { Counter, Gauge } from 'prom-client'
 import type { Metrics } from '../../lib/metrics.ts'
-import type { Irregular } from '../ingest/write-plan.ts'
+import type { Anomalies } from '../ingest/write-plan.ts'
 import type { LossSums, Unattributed } from './store.ts'
 
 /** The meters of what is lost or irregular. No label tells one tenant from another. */
@@ -31,22 +31,22 @@ export function createLossMetrics(registry: Metrics) {
     help: 'What they would have cost, by the mean of their sessions',
     registers,
   })
-  const nobodys = new Gauge({
+  const unattributedEvents = new Gauge({
     name: 'metering_unattributed_events',
     help: 'Events in quarantine whose spend belongs to nobody we know',
     registers,
   })
-  const nobodysWei = new Gauge({
+  const unattributedWei = new Gauge({
     name: 'metering_unattributed_wei',
     help: 'Their fees in wei',
     registers,
   })
 
   /** What ingest committed. */
-  function booked(irregular: Irregular): void {
-    forked.inc(irregular.forked)
-    late.inc(irregular.late)
-    found.inc(Number(irregular.lost))
+  function ingested(anomalies: Anomalies): void {
+    forked.inc(anomalies.forked)
+    late.inc(anomalies.late)
+    found.inc(Number(anomalies.lost))
   }
 
   /** Metrics are floats; the exact figures are in the reports. */
@@ -59,9 +59,9 @@ export function createLossMetrics(registry: Metrics) {
   }): void {
     lost.set(Number(sums.lost))
     estimate.set(Number(sums.estimate) / 1e6)
-    nobodys.set(Number(unattributed.events))
-    nobodysWei.set(Number(unattributed.fee))
+    unattributedEvents.set(Number(unattributed.events))
+    unattributedWei.set(Number(unattributed.fee))
   }
 
-  return { booked, found: (count: bigint) => found.inc(Number(count)), figures }
+  return { ingested, found: (count: bigint) => found.inc(Number(count)), figures }
 }

@@ -6,7 +6,7 @@ import type { Now } from '../../lib/time.ts'
 import type { Dates } from '../../lib/date-range.ts'
 import { type Period, formatPosition, parsePeriod, parsePosition } from './query.ts'
 import * as store from './store.ts'
-import { rangesOf } from '../ingest/sequences.ts'
+import { rangesOf } from '../ingest/session-store.ts'
 
 export interface LossQuery extends Dates {
   readonly cursor?: string | undefined

@@ -2,24 +2,29 @@ import { hash } from 'node:crypto'
 import { authId } from '../../platform/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
-import type { BatchProblem } from '../batch/batch.ts'
-import { maxEventBytes, parseEvent } from '../events/parse.ts'
+import type { RecordProblem } from '../batch/parsed-batch.ts'
+import {
+  type EventProblem,
+  type QuarantineReason,
+  maxEventBytes,
+  parseEvent,
+} from '../events/parse.ts'
+import type { StreamRecord } from '../ingest/position-store.ts'
 import * as store from './store.ts'
-import type { Problem, QuarantineReason, StreamRecord } from '../types.ts'
 
-/** How events that cannot be tickets come into quarantine. */
+/** Puts events that cannot become tickets into quarantine. */
 
-interface At {
+interface RecordAt {
   readonly records: readonly StreamRecord[]
   readonly index: number
   readonly at: Date
 }
 
-/** A problem with an event whatever it is: its identity and its amount are read from its bytes, as far as they tell. */
+/** A problem with an event that may be a ticket in itself: its id, user and fee are read from its bytes again. */
 export function ticketProblem(
-  { records, index, at }: At,
-  of: Pick<Problem, 'reason' | 'detail'>,
-): BatchProblem {
+  { records, index, at }: RecordAt,
+  of: Pick<EventProblem, 'reason' | 'detail'>,
+): RecordProblem {
   const record = records[index]
   const parsed = record && parseEvent(record.bytes, at)
   if (parsed?.kind !== 'ticket')
@@ -40,11 +45,11 @@ export const sameIdOtherBytes = {
 
 interface Quarantining {
   readonly records: readonly StreamRecord[]
-  readonly problems: readonly BatchProblem[]
+  readonly problems: readonly RecordProblem[]
   readonly at: Date
 }
 
-/** Keeps events with their bytes and what is wrong with them. */
+/** Stores events with their bytes and their problems. */
 export async function quarantine(db: Db, { records, problems, at }: Quarantining): Promise<void> {
   const rows = problems.flatMap(({ index, problem }): store.NewQuarantined[] => {
     const record = records[index]
@@ -66,7 +71,8 @@ export async function quarantine(db: Db, { records, problems, at }: Quarantining
   await store.insertQuarantined(db, rows, at)
 }
 
-export function countReasons(problems: readonly BatchProblem[]): Map<QuarantineReason, number> {
+/** How many records have each reason. */
+export function countReasons(problems: readonly RecordProblem[]): Map<QuarantineReason, number> {
   const counts = new Map<QuarantineReason, number>()
   for (const { problem } of problems)
     counts.set(problem.reason, (counts.get(problem.reason) ?? 0) + 1)

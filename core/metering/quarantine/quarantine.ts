@@ -5,17 +5,17 @@ import { authId, isClientId, isUuid, parseExternalUserId } from '../../platform/
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, parseInstant } from '../../lib/time.ts'
-import { type Door, refusingPoison } from '../ingest/manual-ingest.ts'
-import { parseEvent } from '../events/parse.ts'
+import type { Subject } from '../batch/subjects.ts'
+import { type SignedTicket, parseEvent, quarantineReasons } from '../events/parse.ts'
+import { type ManualIngest, conflictOnPoison } from '../ingest/manual-ingest.ts'
 import * as store from './store.ts'
 import { type Decision, rewritten } from './rewrite.ts'
-import { type SignedTicket, type Subject, quarantineReasons } from '../types.ts'
 
 export interface QuarantineDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  readonly manualIngest: Door
+  readonly manualIngest: ManualIngest
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
@@ -125,7 +125,7 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
       throw conflict(
         `no app has the client id that it names, ${authId(ticket.clientId, ticket.externalUserId)}; give it to a user`,
       )
-    const exhausted = await refusingPoison(() =>
+    const exhausted = await conflictOnPoison(() =>
       tx(pool, (db) => write(db, held, { author, action, decision, ticket, subject })),
     )
     log.info(
@@ -148,13 +148,13 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
   ) {
     refuseDecided(await store.lockStatus(db, held.id))
     const at = now()
-    const admitted = await manualIngest.admit(db, [{ ticket, subject, digest: held.digest }], at)
-    if (admitted.conflicts.length > 0) {
+    const outcome = await manualIngest.ingest(db, [{ ticket, subject, digest: held.digest }], at)
+    if (outcome.conflicts.length > 0) {
       throw conflict(
         'another event came under this id; it can be a ticket of its own only under a new id',
       )
     }
-    const isRepeat = admitted.repeats.length > 0
+    const isRepeat = outcome.duplicates.length > 0
     await store.resolve(db, {
       id: held.id,
       status: 'redriven',
@@ -177,7 +177,7 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
         feeWei: String(ticket.fee),
       },
     })
-    return admitted.exhausted
+    return outcome.exhausted
   }
 
   // The event is judged as if it came now: what was in the future then may be in the past.

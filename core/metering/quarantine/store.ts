@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import type { Problem } from '../types.ts'
+import type { EventProblem } from '../events/parse.ts'
 
 /** Writes `quarantine`: events that could not become tickets, and what was decided about them. Their bytes never change. */
 
@@ -174,7 +174,7 @@ export async function resolve(db: Db, resolution: Resolution): Promise<void> {
 }
 
 /** An event on its way into quarantine. */
-export interface NewQuarantined extends Problem {
+export interface NewQuarantined extends EventProblem {
   readonly id: string
   readonly digest: string
   readonly bytes: Buffer

@@ -1,15 +1,14 @@
-import { userCharges } from '../../allowances/charge.ts'
 import type { UserId } from '../../platform/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { priceOf } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { EmitPriced } from '../backend/emit.ts'
+import { type Charge, userCharges } from '../ingest/charges.ts'
 import { priceHours } from '../ingest/hour-store.ts'
 import { priceSessions } from '../ingest/session-store.ts'
 import { priceTickets } from '../ingest/store.ts'
 import * as store from './store.ts'
-import type { Charge } from '../types.ts'
 
 export interface PricingDeps {
   readonly pool: Pool

@@ -3,9 +3,8 @@ import { type EthRate, formatDecimal18 } from '../../lib/money.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds, parseInstant } from '../../lib/time.ts'
-import { insertRate, rateAt } from './store.ts'
+import { type Rate, insertRate, rateAt } from './store.ts'
 import { type RateSource, parseRate } from './sources.ts'
-import type { Rate } from '../types.ts'
 
 export interface RatesDeps {
   readonly pool: Pool

@@ -2,7 +2,19 @@ import { type EthRate, type Wei, ethRate, wei } from '../../lib/money.ts'
 import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import { plainArray } from '../../lib/arrays.ts'
-import type { NewRate, Rate } from '../types.ts'
+
+/** One observation of the price of one ETH. */
+export interface Rate {
+  readonly id: bigint
+  readonly usdAttosPerEth: EthRate
+  readonly source: string
+  readonly observedAt: Date
+}
+
+export interface NewRate {
+  readonly usdAttosPerEth: EthRate
+  readonly source: string
+}
 
 interface RateRow {
   id: bigint

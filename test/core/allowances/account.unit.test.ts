@@ -11,7 +11,11 @@ import {
   expire,
   remainingAt,
 } from '../../../core/allowances/account.ts'
-import { type TicketCharge, type UserCharge, userCharges } from '../../../core/allowances/charge.ts'
+import {
+  type TicketCharge,
+  type UserCharge,
+  userCharges,
+} from '../../../core/metering/ingest/charges.ts'
 import { appId, userId } from '../../../core/platform/ids.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 

@@ -11,7 +11,7 @@ import { createPool, type Pool } from '../../../core/lib/sql.ts'
 import type { Now } from '../../../core/lib/time.ts'
 import type { Emitter } from '../../../core/metering/backend/emit.ts'
 import { createMetering } from '../../../core/metering/service.ts'
-import type { EventSource } from '../../../core/metering/types.ts'
+import type { EventSource } from '../../../core/metering/collector/collector.ts'
 import { createPlans } from '../../../core/plans/service.ts'
 import { createSecrets } from '../../../core/platform/secrets.ts'
 import { createDatabase } from '../../support/postgres.ts'
@@ -143,7 +143,7 @@ export const eventData: Fields = {
   session_status: 'new',
 }
 
-/** The new live session of signer-contract 5.5 (vector K1), with other `data` members and other envelope members. */
+/** The first event of a live session (docs/signer-protocol.md), with other `data` members and other envelope members. */
 export const envelope = (data: Fields = {}, more: Fields = {}): Buffer =>
   Buffer.from(
     JSON.stringify({

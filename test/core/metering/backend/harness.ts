@@ -5,7 +5,7 @@ import type { Pool } from '../../../../core/lib/sql.ts'
 import type { Now } from '../../../../core/lib/time.ts'
 import type { EmittedTicket } from '../../../../core/metering/backend/emit.ts'
 import { createOpenMeter } from '../../../../core/metering/backend/openmeter/openmeter.ts'
-import type { Subject } from '../../../../core/metering/types.ts'
+import type { Subject } from '../../../../core/metering/batch/subjects.ts'
 import { createOutbox } from '../../../../core/platform/outbox/outbox.ts'
 import { until } from '../../support.ts'
 

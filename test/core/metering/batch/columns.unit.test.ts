@@ -5,11 +5,12 @@ import { wei } from '../../../../core/lib/money.ts'
 import {
   byKey,
   createColumns,
+  digestOfBytes,
+  digestOfHex,
   keyOf,
   quickPixelsOf,
   sequenceOf,
-} from '../../../../core/metering/batch/columns.ts'
-import { digestOf, halfDigest } from '../../../../core/metering/events/event-id.ts'
+} from '../../../../core/metering/batch/parsed-batch.ts'
 
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
 
@@ -28,7 +29,7 @@ function columnsOf(ids: readonly string[], { pixels = '0', sequence = '0' } = {}
       signedAtMicros: 0,
       fee: wei(1n),
       billableSecs: '1',
-      digest: digestOf(eventId),
+      digest: digestOfBytes(eventId),
     }),
   )
   return columns.read()
@@ -65,8 +66,8 @@ describe('what an event is known by', () => {
   it('has a digest of 128 bits, the same from the bytes and from their whole hash', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
-        expect(Buffer.from(digestOf(text), 'latin1')).toEqual(sha256(text).subarray(0, 16))
-        expect(halfDigest(sha256(text).toString('hex'))).toBe(digestOf(text))
+        expect(Buffer.from(digestOfBytes(text), 'latin1')).toEqual(sha256(text).subarray(0, 16))
+        expect(digestOfHex(sha256(text).toString('hex'))).toBe(digestOfBytes(text))
       }),
     )
   })
@@ -77,27 +78,27 @@ describe('tickets in the order of their keys', () => {
   const ids = fc.array(fc.stringMatching(/^0000000[0-3]-0[01]00-0000-0000-00000000000[0-3]$/), {
     maxLength: 60,
   })
-  const inOrder = (given: readonly string[]): number[] =>
-    [...given.keys()].sort((a, b) =>
-      given[a] === given[b] ? a - b : (given[a] ?? '') < (given[b] ?? '') ? -1 : 1,
+  const inOrder = (ids: readonly string[]): number[] =>
+    [...ids.keys()].sort((a, b) =>
+      ids[a] === ids[b] ? a - b : (ids[a] ?? '') < (ids[b] ?? '') ? -1 : 1,
     )
   const places = (count: number) => Uint32Array.from({ length: count }, (_, place) => place)
 
   it('stand as their bytes do, those of one key as they came', () => {
     fc.assert(
-      fc.property(ids, (given) => {
-        expect([...byKey(columnsOf(given), places(given.length))]).toEqual(inOrder(given))
+      fc.property(ids, (ids) => {
+        expect([...byKey(columnsOf(ids), places(ids.length))]).toEqual(inOrder(ids))
       }),
     )
   })
 
   it('do so in a batch that is larger than any other', () => {
-    const given = Array.from(
+    const ids = Array.from(
       { length: 33_000 },
       (_, n) => `${sha256(String(n % 32_900)).toString('hex', 0, 4)}-0000-0000-0000-000000000000`,
     )
     for (const count of [32_768, 33_000]) {
-      expect([...byKey(columnsOf(given), places(count))]).toEqual(inOrder(given.slice(0, count)))
+      expect([...byKey(columnsOf(ids), places(count))]).toEqual(inOrder(ids.slice(0, count)))
     }
   })
 })
@@ -108,7 +109,9 @@ describe('an integer of a ticket', () => {
       fc.property(fc.bigInt({ min: 0n, max: 2n ** 63n - 2n }), fc.integer(), (sequence, pixels) => {
         const tickets = columnsOf(['x'], { sequence: String(sequence), pixels: String(pixels) })
         expect(sequenceOf(tickets, 0)).toBe(sequence)
-        expect(tickets.odd.get(0)?.pixels ?? BigInt(quickPixelsOf(tickets, 0))).toBe(BigInt(pixels))
+        expect(tickets.oversized.get(0)?.pixels ?? BigInt(quickPixelsOf(tickets, 0))).toBe(
+          BigInt(pixels),
+        )
       }),
     )
   })

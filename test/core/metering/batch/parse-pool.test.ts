@@ -13,9 +13,9 @@ import {
   sequenceOf,
   sessionOf,
   toOf,
-} from '../../../../core/metering/batch/columns.ts'
-import { type Sorted, createSorting } from '../../../../core/metering/batch/parse-pool.ts'
-import type { StreamRecord } from '../../../../core/metering/types.ts'
+} from '../../../../core/metering/batch/parsed-batch.ts'
+import { type EncodedBatch, createParsePool } from '../../../../core/metering/batch/parse-pool.ts'
+import type { StreamRecord } from '../../../../core/metering/ingest/position-store.ts'
 import { envelope } from '../harness.ts'
 
 const at = new Date('2026-09-14T10:20:00Z')
@@ -24,10 +24,10 @@ afterEach(async () => {
   for (const stop of stops.splice(0)) await stop()
 })
 
-function sorter(threads: boolean) {
-  const sorting = createSorting({ log: silentLog(), threads })
-  stops.push(sorting.stop)
-  return sorting
+function parsePool(threads: boolean) {
+  const pool = createParsePool({ log: silentLog(), threads })
+  stops.push(pool.stop)
+  return pool
 }
 
 const garbage = [
@@ -63,13 +63,13 @@ const records = (count: number): StreamRecord[] =>
   }))
 
 /** All that a batch is, without the objects that stand for the same payer or session. */
-function plain({ batch, rows }: Sorted) {
+function plain({ batch, rows }: EncodedBatch) {
   const { tickets, sessions, features, problems, ignored, payers } = batch
   return {
     problems,
     ignored,
     features,
-    odd: [...tickets.odd],
+    oversized: [...tickets.oversized],
     payers: [...payers].map(([key, { clientId, externalUserId, sessions: of }]) => [
       key,
       clientId,
@@ -97,31 +97,31 @@ function plain({ batch, rows }: Sorted) {
   }
 }
 
-describe('sorting a batch', () => {
+describe('parsing a batch', () => {
   it('comes to the same in a thread of its own', async () => {
-    const given = records(1_500)
-    const here = plain(await sorter(false).sort(given, at))
+    const batch = records(1_500)
+    const here = plain(await parsePool(false).parse(batch, at))
     expect(here.tickets.length).toBeGreaterThan(1_000)
     expect([here.problems.length, here.ignored.length].every((length) => length > 20)).toBe(true)
-    const threaded = sorter(true)
+    const threaded = parsePool(true)
     const [first, second] = await Promise.all([
-      threaded.sort(given, at),
-      threaded.sort(given.toReversed(), at),
+      threaded.parse(batch, at),
+      threaded.parse(batch.toReversed(), at),
     ])
     expect(plain(first)).toEqual(here)
-    expect(plain(second)).toEqual(plain(await sorter(false).sort(given.toReversed(), at)))
+    expect(plain(second)).toEqual(plain(await parsePool(false).parse(batch.toReversed(), at)))
     first.release()
     second.release()
-    expect(plain(await threaded.sort(given, at))).toEqual(here)
+    expect(plain(await threaded.parse(batch, at))).toEqual(here)
   })
 
   it('is done here when the thread goes', async () => {
-    const given = records(5_000)
-    const threaded = sorter(true)
-    const sorted = threaded.sort(given, at)
+    const batch = records(5_000)
+    const threaded = parsePool(true)
+    const parsed = threaded.parse(batch, at)
     await threaded.stop()
-    expect((await sorted).batch.tickets.count).toBeGreaterThan(3_000)
-    expect((await threaded.sort(given.slice(0, 1_200), at)).batch.tickets.count).toBeGreaterThan(
+    expect((await parsed).batch.tickets.count).toBeGreaterThan(3_000)
+    expect((await threaded.parse(batch.slice(0, 1_200), at)).batch.tickets.count).toBeGreaterThan(
       700,
     )
   })

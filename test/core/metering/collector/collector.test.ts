@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { silentLog } from '../../../../core/lib/log.ts'
 import { createKafkaSource } from '../../../../core/metering/collector/kafka.ts'
-import type { EventSource, StreamRecord } from '../../../../core/metering/types.ts'
+import type { EventSource } from '../../../../core/metering/collector/collector.ts'
+import type { StreamRecord } from '../../../../core/metering/ingest/position-store.ts'
 import type { Metering } from '../../../../core/metering/service.ts'
 import {
   createWorld,
@@ -212,7 +213,8 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     await expect.poll(() => metering.ready(), { timeout: 10_000 }).toEqual({ events: true })
     await expect
       .poll(
-        async () => Number((await world.metric('metering_lag_seconds{'))[0]?.split(' ').at(-1)),
+        async () =>
+          Number((await world.metric('tollgate_metering_lag_seconds{'))[0]?.split(' ').at(-1)),
         { timeout: 10_000 },
       )
       .toBeGreaterThan(0)
@@ -220,8 +222,8 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     down = false
     await untilTaken(50)
     await expect
-      .poll(() => world.metric('metering_lag_seconds{'))
-      .toEqual(['metering_lag_seconds{process="test"} 0'])
+      .poll(() => world.metric('tollgate_metering_lag_seconds{'))
+      .toEqual(['tollgate_metering_lag_seconds{process="test"} 0'])
     expect(await differences(world.pool)).toEqual(noDifferences)
   })
 

@@ -90,9 +90,9 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
       const collector = createCollector({
         source: createKafkaSource(config, { positions, log }),
         log,
-        intake: { take: async () => [] },
+        retryingIngest: { ingestAll: async () => [] },
         prepare: nothing,
-        relay: { write: nothing, stop: async () => {} },
+        writer: { write: nothing, stop: async () => {} },
         ahead: 1,
       })
       collector.start()

@@ -199,7 +199,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       },
     )
 
-    it('quarantines a tombstone and a message of 1 MiB, and goes on (K17)', async () => {
+    it('quarantines a tombstone and a message of 1 MiB, and goes on', async () => {
       const topic = await createTopic(1)
       const large = randomBytes(1024 * 1024 - 200)
       await producerOf().send({ messages: [{ topic, key: Buffer.from('k') }], acks: -1 })

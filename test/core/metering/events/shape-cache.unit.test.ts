@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decimalText, instantOf, integerText } from '../../../../core/metering/events/fields.ts'
 import {
   type JsonMembers,
   type JsonValue,
@@ -9,7 +8,7 @@ import {
   isObject,
   readExactJson,
 } from '../../../../core/lib/exact-json.ts'
-import { createLayouts } from '../../../../core/metering/events/shape-cache.ts'
+import { createShapeCache } from '../../../../core/metering/events/shape-cache.ts'
 
 const name = fc.stringMatching(/^[a-z_ é]{1,8}$/)
 const number = fc.constantFrom(
@@ -38,7 +37,7 @@ const event = object(
   fc.oneof({ weight: 4, arbitrary: scalar }, { weight: 1, arbitrary: object(scalar) }),
 )
 
-/** Is a text, read by its layout, what it is when read in full? */
+/** Whether a text, read by its shape, is the same as when `readExactJson` reads it. */
 function isRight(members: JsonMembers | null, text: string): boolean {
   const read = readExactJson(text)
   return members !== null && 'value' in read && isObject(read.value) && isSame(members, read.value)
@@ -50,13 +49,13 @@ function isSame(quick: JsonValue | undefined, full: JsonValue): boolean {
 }
 
 function learned(text: string) {
-  const layouts = createLayouts()
+  const shapes = createShapeCache()
   const read = readExactJson(text)
-  if ('value' in read && isObject(read.value)) layouts.learn(read.value)
-  return layouts
+  if ('value' in read && isObject(read.value)) shapes.learn(read.value)
+  return shapes
 }
 
-describe('a text of a known layout', () => {
+describe('a text of a known shape', () => {
   it('is read as it would be in full', () => {
     fc.assert(
       fc.property(event, (text) => {
@@ -88,18 +87,18 @@ describe('a text of a known layout', () => {
   })
 
   it('is kept among others, and a repeated member is never learned', () => {
-    const layouts = learned('{"a":1}')
+    const shapes = learned('{"a":1}')
     for (const text of ['{"b":{"c":1}}', '{"d":[]}']) {
       const read = readExactJson(text)
-      if ('value' in read && isObject(read.value)) layouts.learn(read.value)
+      if ('value' in read && isObject(read.value)) shapes.learn(read.value)
     }
-    expect(layouts.read(Buffer.from('{"a":2}'))?.get('a')).toEqual({ literal: '2' })
-    expect(layouts.read(Buffer.from('{"b":{"c":3}}'))?.get('b')).toBeDefined()
-    expect(layouts.read(Buffer.from('{"a":1,"a":2}'))).toBeNull()
+    expect(shapes.read(Buffer.from('{"a":2}'))?.get('a')).toEqual({ literal: '2' })
+    expect(shapes.read(Buffer.from('{"b":{"c":3}}'))?.get('b')).toBeDefined()
+    expect(shapes.read(Buffer.from('{"a":1,"a":2}'))).toBeNull()
   })
 })
 
-describe('bytes of a known layout', () => {
+describe('bytes of a known shape', () => {
   it('that are not UTF-8 are left to who can say so', () => {
     const bytes = Buffer.from('{"a":"Zoë"}')
     expect(learned('{"a":1}').read(bytes)?.get('a')).toBe('Zoë')
@@ -112,74 +111,12 @@ describe('bytes of a known layout', () => {
 
   it('that end too soon are not read, and nothing behind them is', () => {
     const whole = Buffer.from('{"a":"text","b":12.5,"c":{"d":null,"e":true}}{"a":"text"')
-    const [text, layouts] = [
+    const [text, shapes] = [
       '{"a":"text","b":12.5,"c":{"d":null,"e":true}}',
       learned('{"a":"","b":0,"c":{"d":0,"e":0}}'),
     ]
     for (let end = 0; end < text.length; end++)
-      expect(layouts.read(whole.subarray(0, end))).toBeNull()
-    expect(isRight(layouts.read(whole.subarray(0, text.length)), text)).toBe(true)
-  })
-})
-
-describe('an instant of the minute that was read last', () => {
-  it('is what it would be by itself', () => {
-    const fraction = fc.stringMatching(/^(\.[0-9]{0,12})?$/)
-    const given = fc.record({
-      second: fc.integer({ min: 0, max: 61 }),
-      fraction,
-      zone: fc.constantFrom('Z', 'z', '+00:00', ''),
-    })
-    fc.assert(
-      fc.property(given, ({ second, fraction: parts, zone }) => {
-        const text = `2026-03-31T23:59:${String(second).padStart(2, '0')}${parts}${zone}`
-        instantOf('2020-01-01T00:00:00Z')
-        const alone = instantOf(text)
-        instantOf('2026-03-31T23:59:00Z')
-        expect(instantOf(text)).toEqual(alone)
-      }),
-      { numRuns: 2_000 },
-    )
-  })
-})
-
-describe('numbers of an event', () => {
-  const nearly = fc.oneof(
-    fc.stringMatching(/^[-+.0-9eE]{0,14}$/),
-    fc.stringMatching(/^-?[0-9]{1,12}(\.[0-9]{1,12})?$/),
-    fc.string({ maxLength: 5 }),
-  )
-
-  it('are integers by the grammar of JSON, up to 40 characters', () => {
-    fc.assert(
-      fc.property(nearly, (text) => {
-        expect(integerText(text)).toBe(/^-?(?:0|[1-9]\d*)$/.test(text) ? text : null)
-      }),
-      { numRuns: 3_000 },
-    )
-    expect([integerText('1'.repeat(40)), integerText('1'.repeat(41))]).toEqual([
-      '1'.repeat(40),
-      null,
-    ])
-  })
-
-  /** What a text stands for: null for no number, "kept" for one that is taken as it stands, else about its value. */
-  function meaning(text: string): string | number | null {
-    if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return null
-    return /^\d{1,9}(\.\d{1,12})?$/.test(text) ? text : Number(text)
-  }
-
-  it('are decimals by the grammar of JSON, and keep each digit as it stands', () => {
-    fc.assert(
-      fc.property(nearly, (text) => {
-        const [read, meant] = [decimalText(text), meaning(text)]
-        // Of a number beyond the bounds nothing is left.
-        fc.pre(read !== null || typeof meant !== 'number')
-        expect(
-          typeof meant === 'number' ? Math.abs(Number(read) - meant) < 1e-6 : read === meant,
-        ).toBe(true)
-      }),
-      { numRuns: 3_000 },
-    )
+      expect(shapes.read(whole.subarray(0, end))).toBeNull()
+    expect(isRight(shapes.read(whole.subarray(0, text.length)), text)).toBe(true)
   })
 })

@@ -1,5 +1,8 @@
-import type { AppId, UserId } from '../platform/ids.ts'
-import { type UsdAttos, usdAttos } from '../lib/money.ts'
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import type { Db } from '../../lib/sql.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+
+/** What metering asks of the ledger of allowances. */
 
 /** What one priced ticket takes from its user's allowances. */
 export interface TicketCharge {
@@ -21,11 +24,21 @@ export interface UserCharge {
   /** None of them was signed before this instant, and none after the next. */
   readonly from: Date
   readonly to: Date
-  /** The tickets one by one: seldom needed, and many. */
+  /** Lists the tickets. The ledger seldom needs them, and they are many. */
   readonly each: () => readonly TicketCharge[]
 }
 
-/** The charges of tickets, one for each user. */
+/**
+ * Charges users inside the caller's transaction and returns those that have nothing left. `id` names the charge in the
+ * ledger, `at` is its time.
+ */
+export type Charge = (
+  db: Db,
+  charges: readonly UserCharge[],
+  options: { id: string; at: Date },
+) => Promise<UserId[]>
+
+/** Groups priced tickets into one charge for each user. */
 export function userCharges(tickets: readonly TicketCharge[]): UserCharge[] {
   return [...Map.groupBy(tickets, ({ userId }) => userId)].map(([userId, each]) => {
     const times = each.map(({ signedAt }) => signedAt.getTime())

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { addDecimal, decimalText, newDecimalSum } from '../../../../core/lib/decimal.ts'
-import { multirange, rangesOf } from '../../../../core/metering/ingest/sequences.ts'
+import { multirange, rangesOf } from '../../../../core/metering/ingest/session-store.ts'
 
 const digits = (max: number) => fc.stringMatching(new RegExp(`^[0-9]{1,${max}}$`))
 const decimal = fc

@@ -1,0 +1,337 @@
+import { hash } from 'node:crypto'
+import type { RowBuffer } from '../../lib/copy-sql.ts'
+import { quickBillionths, quickInteger } from '../../lib/decimal.ts'
+import { getOrInsert } from '../../lib/maps.ts'
+import { type Wei, wei } from '../../lib/money.ts'
+import { authId } from '../../platform/ids.ts'
+import { type EventProblem, type SignedTicket, parseEvent } from '../events/parse.ts'
+import type { NamedUser, Subject } from './subjects.ts'
+import { writeTicket } from './ticket-row.ts'
+
+/**
+ * A batch of events before the database has seen it. Of each ticket only its encoded row (ticket-row.ts) and a few
+ * numbers stay, in columns; its texts are released.
+ *
+ * Gains: no object per ticket survives until its batch is written, so that the garbage collector has nothing to copy.
+ * With an object per ticket it took a third of all processor time; the `ingest by COPY` and `memory, collector at full
+ * rate` rows of `npm run bench` show it. Plain version: an array of objects with bigint amounts, sorted by comparing
+ * ids, which test/core/metering/batch/columns.unit.test.ts holds the columns against.
+ */
+
+/** A user that tickets name, once for all of its tickets in a batch. */
+export interface Payer extends NamedUser {
+  /** Positions in the batch's `sessions`, by session id. */
+  readonly sessions: Map<string, number>
+  /** Null before it is looked up, and for a client id that names no app. */
+  subject: Subject | null
+}
+
+/** A signer session, once for all of its tickets in a batch. */
+export interface Session {
+  readonly payer: Payer
+  readonly sessionId: string
+  readonly manifestId: string
+  readonly appName: string
+  readonly feature: Feature
+}
+
+export interface Feature {
+  readonly pipeline: string
+  readonly modelId: string
+}
+
+/** A record that cannot become a ticket. */
+export interface RecordProblem {
+  /** Of the record in the batch. */
+  readonly index: number
+  readonly problem: EventProblem
+}
+
+/** Records, parsed into tickets, problems and events of other types. */
+export interface ParsedBatch {
+  readonly tickets: TicketColumns
+  readonly sessions: readonly Session[]
+  readonly features: readonly Feature[]
+  readonly problems: readonly RecordProblem[]
+  /** Indexes of records whose type is not billed. */
+  readonly ignored: readonly number[]
+  /** By auth id. */
+  readonly payers: ReadonlyMap<string, Payer>
+}
+
+/**
+ * Parses at most `size` records, one by one, and writes the first parts of their tickets' rows to `rows`. `at` bounds
+ * the signing times.
+ */
+export function createBatchParser(rows: RowBuffer, at: Date, size: number) {
+  const columns = createColumns(size)
+  const sessions: Session[] = []
+  const features: Feature[] = []
+  const problems: RecordProblem[] = []
+  const ignored: number[] = []
+  const payers = new Map<string, Payer>()
+  const byClient = new Map<string, Map<string, Payer>>()
+  const byPipeline = new Map<string, Map<string, number>>()
+
+  function add(index: number, bytes: Buffer): void {
+    const parsed = parseEvent(bytes, at)
+    if (parsed.kind === 'ignored') ignored.push(index)
+    else if (parsed.kind === 'problem') problems.push({ index, problem: parsed.problem })
+    else addTicket(index, parsed.ticket, digestOfBytes(bytes))
+  }
+
+  /** Adds a ticket that is parsed already; `digest` is that of its event's bytes. */
+  function addTicket(index: number, ticket: SignedTicket, digest: string): void {
+    const { fee, billableSecs, signedAtMicros } = ticket
+    const feature = positionOfFeature(ticket)
+    const from = rows.end()
+    writeTicket(rows, ticket)
+    columns.add({
+      index,
+      feature,
+      fee,
+      billableSecs,
+      signedAtMicros,
+      from,
+      to: rows.end(),
+      pixels: ticket.pixels,
+      eventId: ticket.eventId,
+      digest,
+      session: positionOfSession(ticket, feature),
+      sequence: ticket.sequenceNumber,
+    })
+  }
+
+  function positionOfSession(ticket: SignedTicket, featurePosition: number): number {
+    const payer = payerOf(ticket)
+    const { sessionId, manifestId, appName } = ticket
+    return getOrInsert(payer.sessions, sessionId, () => {
+      const feature = features[featurePosition] ?? { pipeline: '', modelId: '' }
+      return sessions.push({ payer, sessionId, manifestId, appName, feature }) - 1
+    })
+  }
+
+  function payerOf({ clientId, externalUserId }: SignedTicket): Payer {
+    const users = getOrInsert(byClient, clientId, () => new Map<string, Payer>())
+    return getOrInsert(users, externalUserId, () => {
+      const payer: Payer = { clientId, externalUserId, sessions: new Map(), subject: null }
+      payers.set(authId(clientId, externalUserId), payer)
+      return payer
+    })
+  }
+
+  function positionOfFeature({ pipeline, modelId }: SignedTicket): number {
+    const models = getOrInsert(byPipeline, pipeline, () => new Map<string, number>())
+    return getOrInsert(models, modelId, () => features.push({ pipeline, modelId }) - 1)
+  }
+
+  return {
+    add,
+    addTicket,
+    read: (): ParsedBatch => ({
+      tickets: columns.read(),
+      sessions,
+      features,
+      problems,
+      ignored,
+      payers,
+    }),
+  }
+}
+
+/** The tickets of a batch in the order of their records; a ticket is named by its place in that order. */
+export interface TicketColumns {
+  readonly count: number
+  readonly numbers: Float64Array<ArrayBuffer>
+  /** For each ticket 16 bytes of its key in `envelopes`, then 16 bytes of the digest of its event. */
+  readonly ids: Uint8Array<ArrayBuffer>
+  /** By ticket: the amounts of those tickets of which an amount does not fit into a double. */
+  readonly oversized: ReadonlyMap<number, TicketAmounts>
+}
+
+/** What is summed of a ticket. */
+export interface TicketAmounts {
+  readonly fee: Wei
+  readonly billableSecs: string
+  readonly pixels: bigint
+  readonly sequence: bigint
+}
+
+interface NewTicket extends Pick<TicketAmounts, 'fee' | 'billableSecs'> {
+  /** Integers. */
+  readonly pixels: string
+  readonly sequence: string
+  /** Of its record in the batch. */
+  readonly index: number
+  /** Positions in the batch's lists. */
+  readonly session: number
+  readonly feature: number
+  /** Where the first part of its row begins and ends. */
+  readonly from: number
+  readonly to: number
+  readonly signedAtMicros: number
+  readonly eventId: string
+  /** 16 characters, each a byte. */
+  readonly digest: string
+}
+
+const width = 10
+const idLength = 16
+const bothIds = 2 * idLength
+
+/** Columns with room for `size` tickets. */
+export function createColumns(size: number) {
+  const numbers = new Float64Array(size * width)
+  const ids = new Uint8Array(size * bothIds)
+  const oversized = new Map<number, TicketAmounts>()
+  let count = 0
+
+  function add(ticket: NewTicket): void {
+    const { fee, billableSecs, pixels, sequence } = ticket
+    const [quickFee, quickPixels, quickSequence] = [
+      Number(fee),
+      quickInteger(pixels),
+      quickInteger(sequence),
+    ]
+    const billionths = quickBillionths(billableSecs)
+    const fits =
+      Number.isSafeInteger(quickFee) && !Number.isNaN(quickPixels + quickSequence + billionths)
+    if (!fits)
+      oversized.set(count, {
+        fee,
+        billableSecs,
+        pixels: BigInt(pixels),
+        sequence: BigInt(sequence),
+      })
+    let at = count * width
+    numbers[at++] = ticket.index
+    numbers[at++] = ticket.session
+    numbers[at++] = ticket.feature
+    numbers[at++] = ticket.from
+    numbers[at++] = ticket.to
+    numbers[at++] = ticket.signedAtMicros
+    numbers[at++] = fits ? quickFee : NaN
+    numbers[at++] = billionths
+    numbers[at++] = quickPixels
+    numbers[at] = quickSequence
+    writeEventKey(ids, keyAt(count), ticket.eventId)
+    writeBytes(ids, keyAt(count) + idLength, ticket.digest)
+    count += 1
+  }
+
+  return { add, read: (): TicketColumns => ({ count, numbers, ids, oversized }) }
+}
+
+const number = ({ numbers }: TicketColumns, place: number, column: number): number =>
+  numbers[place * width + column] ?? 0
+
+export const indexOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 0)
+export const sessionOf = (tickets: TicketColumns, place: number): number =>
+  number(tickets, place, 1)
+export const featureOf = (tickets: TicketColumns, place: number): number =>
+  number(tickets, place, 2)
+export const fromOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 3)
+export const toOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 4)
+export const microsOf = (tickets: TicketColumns, place: number): number => number(tickets, place, 5)
+export const msOf = (tickets: TicketColumns, place: number): number =>
+  Math.floor(number(tickets, place, 5) / 1000)
+export const billionthsOf = (tickets: TicketColumns, place: number): number =>
+  number(tickets, place, 7)
+export const quickPixelsOf = (tickets: TicketColumns, place: number): number =>
+  number(tickets, place, 8)
+export const sequenceOf = (tickets: TicketColumns, place: number): bigint =>
+  tickets.oversized.get(place)?.sequence ?? BigInt(number(tickets, place, 9))
+export const feeOf = (tickets: TicketColumns, place: number): Wei =>
+  tickets.oversized.get(place)?.fee ?? wei(BigInt(number(tickets, place, 6)))
+
+/** Where the key of a ticket begins in `ids`; its digest follows. */
+export const keyAt = (place: number): number => place * bothIds
+
+const text = ({ ids }: TicketColumns, from: number): string =>
+  Buffer.from(ids.buffer, ids.byteOffset + from, idLength).toString('latin1')
+
+/** 16 characters, each a byte. */
+export const keyOf = (tickets: TicketColumns, place: number): string => text(tickets, keyAt(place))
+export const digestOf = (tickets: TicketColumns, place: number): string =>
+  text(tickets, keyAt(place) + idLength)
+
+/** Below zero when the key of the first ticket comes before that of the second, zero when they are equal. */
+export function compareKeys({ ids }: TicketColumns, one: number, other: number): number {
+  const [a, b] = [keyAt(one), keyAt(other)]
+  for (let i = 0; i < idLength; i++) {
+    const difference = (ids[a + i] ?? 0) - (ids[b + i] ?? 0)
+    if (difference !== 0) return difference
+  }
+  return 0
+}
+
+// 38 bits of a key and 15 of its position in the list fit into a double, and numbers sort many times faster than ids.
+const sortable = 2 ** 15
+
+/** Tickets in the order of their keys; those of the same key in the order of their records. */
+export function byKey(tickets: TicketColumns, places: Uint32Array): Uint32Array {
+  const inOrder = (a: number, b: number): number => compareKeys(tickets, a, b) || a - b
+  if (places.length > sortable) return places.toSorted(inOrder)
+  const numbers = Float64Array.from(
+    places,
+    (place, i) => startOf(tickets, place) * sortable + i,
+  ).sort()
+  const sorted = Uint32Array.from(numbers, (each) => places[each % sortable] ?? 0)
+  for (let from = 0; from < sorted.length;) {
+    const start = Math.floor((numbers[from] ?? 0) / sortable)
+    let to = from + 1
+    while (to < sorted.length && Math.floor((numbers[to] ?? 0) / sortable) === start) to += 1
+    if (to - from > 1) sorted.subarray(from, to).sort(inOrder)
+    from = to
+  }
+  return sorted
+}
+
+function startOf({ ids }: TicketColumns, place: number): number {
+  const at = keyAt(place)
+  const high = ((ids[at] ?? 0) << 16) | ((ids[at + 1] ?? 0) << 8) | (ids[at + 2] ?? 0)
+  return high * 2 ** 14 + (((ids[at + 3] ?? 0) << 6) | ((ids[at + 4] ?? 0) >> 2))
+}
+
+/** The first 128 bits of the SHA-256 of an event, as 16 characters of a byte each. */
+export const digestOfBytes = (bytes: Buffer | string): string =>
+  hash('sha256', bytes, 'binary').slice(0, 16)
+
+/** The same from a SHA-256 in hexadecimal. */
+export const digestOfHex = (hex: string): string =>
+  Buffer.from(hex.slice(0, 32), 'hex').toString('latin1')
+
+const [dash, uuidLength] = [45, 36]
+// After the 1st, 2nd, 3rd and 4th group of a UUID.
+const dashes = new Set([8, 13, 18, 23])
+
+/**
+ * Writes the 16 bytes of an event's key. A UUID in lower case, as the signer sends it, is its own key; any other id,
+ * also one that differs only in case, is hashed.
+ */
+function writeEventKey(target: Uint8Array, at: number, id: string): void {
+  if (!writeUuid(target, at, id)) writeBytes(target, at, digestOfBytes(id))
+}
+
+/** Writes a text whose characters are bytes. */
+function writeBytes(target: Uint8Array, at: number, bytes: string): void {
+  for (let i = 0; i < bytes.length; i++) target[at + i] = bytes.charCodeAt(i)
+}
+
+function writeUuid(target: Uint8Array, at: number, text: string): boolean {
+  if (text.length !== uuidLength) return false
+  let end = at
+  for (let i = 0; i < uuidLength; i += 2) {
+    if (dashes.has(i) && text.charCodeAt(i++) !== dash) return false
+    const byte = (nibble(text.charCodeAt(i)) << 4) | nibble(text.charCodeAt(i + 1))
+    if (byte < 0) return false
+    target[end++] = byte
+  }
+  return true
+}
+
+/** The value of a lower-case hexadecimal digit; -1 for any other character. */
+function nibble(code: number): number {
+  if (code >= 48 && code <= 57) return code - 48
+  return code >= 97 && code <= 102 ? code - 87 : -1
+}

@@ -1,0 +1,230 @@
+import { getOrInsert } from '../../lib/maps.ts'
+import { type Db, many, sql } from '../../lib/sql.ts'
+
+/** How far each stream was consumed and what became of its records: the table `stream_offsets`. */
+
+/** Every record of a stream ends as one of these. */
+export const eventOutcomes = ['ticket', 'duplicate', 'ignored', 'quarantined'] as const
+export type EventOutcome = (typeof eventOutcomes)[number]
+export type OutcomeCounts = Readonly<Record<EventOutcome, number>>
+
+/** One message as a stream delivered it. `offset` is null for a stream without offsets (direct mode). */
+export interface StreamRecord {
+  readonly source: string
+  readonly partition: number
+  readonly offset: bigint | null
+  readonly bytes: Buffer
+  /** When the stream received it, in milliseconds: lag is measured from then. */
+  readonly producedAtMs: number
+}
+
+/** By index: whether a record was consumed by an earlier transaction. */
+export type AlreadyConsumed = readonly boolean[]
+
+/** Locks the positions of the batch's partitions until the transaction ends, and tells which records are before them. */
+export async function lockStreams(
+  db: Db,
+  records: readonly StreamRecord[],
+): Promise<AlreadyConsumed> {
+  const firsts = new Map<number, bigint>()
+  for (const { partition, offset } of records) {
+    const first = firsts.get(partition)
+    if (offset !== null && (first === undefined || offset < first)) firsts.set(partition, offset)
+  }
+  const source = records[0]?.source
+  if (firsts.size === 0 || source === undefined) return records.map(() => false)
+  const positions = await lockPositions(db, source, firsts)
+  const lasts = new Map([...positions].map(([partition, next]) => [partition, next - 1n]))
+  return records.map(({ partition, offset }) => {
+    if (offset === null) return false
+    if (offset <= (lasts.get(partition) ?? -1n)) return true
+    lasts.set(partition, offset)
+    return false
+  })
+}
+
+interface Settlement {
+  readonly records: readonly StreamRecord[]
+  /** By index; undefined for a record that was consumed before. */
+  readonly outcomes: readonly (EventOutcome | undefined)[]
+}
+
+/** Advances the streams past their records and counts the outcomes. */
+export async function advanceStreams(db: Db, { records, outcomes }: Settlement): Promise<void> {
+  const advances = new Map<
+    number,
+    { readonly counts: Record<EventOutcome, number>; last: bigint | null }
+  >()
+  outcomes.forEach((outcome, index) => {
+    const record = records[index]
+    if (outcome === undefined || record === undefined) return
+    const { partition, offset } = record
+    const advance = getOrInsert(advances, partition, () => ({ counts: noCounts(), last: null }))
+    advance.counts[outcome] += 1
+    if (offset !== null && (advance.last === null || offset > advance.last)) advance.last = offset
+  })
+  const source = records[0]?.source
+  if (source === undefined || advances.size === 0) return
+  await advance(
+    db,
+    source,
+    [...advances].map(([partition, { counts, last }]) => ({
+      partition,
+      counts,
+      nextOffset: last === null ? null : last + 1n,
+    })),
+  )
+}
+
+const noCounts = (): Record<EventOutcome, number> => ({
+  ticket: 0,
+  duplicate: 0,
+  ignored: 0,
+  quarantined: 0,
+})
+
+export function countOutcomes(outcomes: Iterable<EventOutcome | undefined>): OutcomeCounts {
+  const counts = noCounts()
+  for (const outcome of outcomes) {
+    if (outcome !== undefined) counts[outcome] += 1
+  }
+  return counts
+}
+
+/** Adds up the counts of several parts. */
+export function sumCounts(parts: readonly { readonly counts: OutcomeCounts }[]): OutcomeCounts {
+  const sum = noCounts()
+  for (const { counts } of parts) {
+    for (const outcome of eventOutcomes) sum[outcome] += counts[outcome]
+  }
+  return sum
+}
+
+export interface StreamPosition {
+  readonly source: string
+  readonly partition: number
+  readonly nextOffset: bigint
+}
+
+/** Locks the positions of a source's partitions, in order. A partition without one starts at its offset in `firsts`. */
+async function lockPositions(
+  db: Db,
+  source: string,
+  firsts: ReadonlyMap<number, bigint>,
+): Promise<Map<number, bigint>> {
+  const known = await lockKnown(db, source, [...firsts.keys()])
+  if (known.size === firsts.size) return known
+  const partitions = [...firsts.keys()]
+  await db.query(sql`
+    insert into stream_offsets (source, partition, first_offset, next_offset, tickets, duplicates, ignored, quarantined, missing)
+    select ${source}, partition, first, first, 0, 0, 0, 0, 0
+    from unnest(${partitions}::integer[], ${partitions.map((p) => firsts.get(p))}::bigint[]) as batch (partition, first)
+    order by partition
+    on conflict do nothing`)
+  return lockKnown(db, source, partitions)
+}
+
+async function lockKnown(
+  db: Db,
+  source: string,
+  partitions: readonly number[],
+): Promise<Map<number, bigint>> {
+  const rows = await many<{ partition: number; next_offset: bigint }>(
+    db,
+    sql`
+    select partition, next_offset
+    from stream_offsets
+    where source = ${source} and partition = any(${partitions}::integer[])
+    order by partition
+    for update`,
+  )
+  return new Map(rows.map((row) => [row.partition, row.next_offset]))
+}
+
+interface Advance {
+  readonly partition: number
+  readonly counts: OutcomeCounts
+  /** The offset to continue at; null for a stream without offsets, of which only the counters change. */
+  readonly nextOffset: bigint | null
+}
+
+/** Adds to the counters of a source and moves its positions. Offsets that brought no record are counted as missing. */
+async function advance(db: Db, source: string, advances: readonly Advance[]): Promise<void> {
+  const column = <T>(value: (advance: Advance) => T): T[] => advances.map(value)
+  await db.query(sql`
+    insert into stream_offsets as s
+      (source, partition, first_offset, next_offset, tickets, duplicates, ignored, quarantined, missing)
+    select ${source}, partition, 0, tickets + duplicates + ignored + quarantined, tickets, duplicates, ignored,
+           quarantined, 0
+    from unnest(
+      ${column((a) => a.partition)}::integer[], ${column((a) => a.counts.ticket)}::bigint[],
+      ${column((a) => a.counts.duplicate)}::bigint[], ${column((a) => a.counts.ignored)}::bigint[],
+      ${column((a) => a.counts.quarantined)}::bigint[])
+      as batch (partition, tickets, duplicates, ignored, quarantined)
+    order by partition
+    on conflict (source, partition) do update
+    set next_offset = s.next_offset + excluded.next_offset,
+        tickets = s.tickets + excluded.tickets,
+        duplicates = s.duplicates + excluded.duplicates,
+        ignored = s.ignored + excluded.ignored,
+        quarantined = s.quarantined + excluded.quarantined`)
+  const placed = advances.filter(({ nextOffset }) => nextOffset !== null)
+  if (placed.length === 0) return
+  await db.query(sql`
+    update stream_offsets s
+    set next_offset = reached.next_offset, missing = s.missing + reached.next_offset - s.next_offset
+    from unnest(${placed.map((a) => a.partition)}::integer[], ${placed.map((a) => a.nextOffset)}::bigint[])
+      as reached (partition, next_offset)
+    where s.source = ${source} and s.partition = reached.partition and s.next_offset <> reached.next_offset`)
+}
+
+/** The offset at which each partition of a source continues. */
+export async function readPositions(db: Db, source: string): Promise<Map<number, bigint>> {
+  const rows = await many<{ partition: number; next_offset: bigint }>(
+    db,
+    sql`
+    select partition, next_offset
+    from stream_offsets
+    where source = ${source}`,
+  )
+  return new Map(rows.map((row) => [row.partition, row.next_offset]))
+}
+
+/** Moves a position back to the end of a log that the broker has truncated, so that what comes next is new. */
+export async function rewind(
+  db: Db,
+  { source, partition, nextOffset }: StreamPosition,
+): Promise<void> {
+  await db.query(sql`
+    update stream_offsets
+    set next_offset = ${nextOffset}, missing = missing + ${nextOffset} - next_offset
+    where source = ${source} and partition = ${partition} and next_offset > ${nextOffset}`)
+}
+
+export interface StreamRow extends StreamPosition {
+  readonly tickets: bigint
+  readonly duplicates: bigint
+  readonly ignored: bigint
+  readonly quarantined: bigint
+}
+
+/** All streams with their counters. */
+export async function streams(db: Db): Promise<StreamRow[]> {
+  const rows = await many<{
+    source: string
+    partition: number
+    next_offset: bigint
+    tickets: bigint
+    duplicates: bigint
+    ignored: bigint
+    quarantined: bigint
+  }>(
+    db,
+    sql`
+    select source, partition, next_offset, tickets, duplicates, ignored, quarantined
+    from stream_offsets
+    order by source, partition
+    limit 10000`,
+  )
+  return rows.map(({ next_offset: nextOffset, ...row }) => ({ ...row, nextOffset }))
+}

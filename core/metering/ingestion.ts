@@ -1,0 +1,114 @@
+import { DomainError } from '../../proto/errors.ts'
+import type { Log } from '../lib/log.ts'
+import type { Pool } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
+import type { UserId } from '../platform/ids.ts'
+import type { EmitPriced } from './backend/emit.ts'
+import { createParsePool } from './batch/parse-pool.ts'
+import { type ResolveSubjects, cacheSubjects } from './batch/subjects.ts'
+import { type EventSource, createCollector } from './collector/collector.ts'
+import type { KafkaConfig, MeteringConfig } from './config.ts'
+import type { Charge } from './ingest/charges.ts'
+import { type IngestedBatch, createIngest } from './ingest/ingest.ts'
+import type { Partitions } from './ingest/partition-store.ts'
+import { createPipelinedWriter } from './ingest/pipelined-writer.ts'
+import * as positions from './ingest/position-store.ts'
+import { createRetryingIngest } from './ingest/retry.ts'
+
+export interface IngestionDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly log: Log
+  readonly config: MeteringConfig
+  readonly charge: Charge
+  readonly emit: EmitPriced | undefined
+  readonly resolveSubjects: ResolveSubjects
+  readonly partitions: Partitions
+  readonly lean: boolean
+  readonly eventSource: EventSource | undefined
+  readonly onIngested: (part: IngestedBatch, seconds: number) => void
+  readonly onExhausted: (users: readonly UserId[]) => Promise<void>
+}
+
+const directSource = 'direct'
+const directAttempts = 4
+
+/** Both ways in for the signer's events: the stream, by a collector, and direct calls. */
+export function createIngestion(deps: IngestionDeps) {
+  const { pool, now, log, config, lean } = deps
+  const stopping = new AbortController()
+  const parsePool = createParsePool({ log, threads: !lean })
+  const ingest = createIngest({
+    ...deps,
+    parsePool,
+    resolveSubjects: cacheSubjects(deps.resolveSubjects),
+    rateMaxAgeSeconds: config.rates.maxAgeSeconds,
+  })
+  const retryingIngest = createRetryingIngest({ ...deps, ingest })
+  const source = deps.eventSource ?? (config.kafka && kafkaSource(config.kafka, deps))
+  const collector =
+    source &&
+    createCollector({
+      source,
+      retryingIngest,
+      prepare: ingest.prepare,
+      writer: createPipelinedWriter(ingest, log),
+      log,
+      ahead: lean ? 1 : 2,
+    })
+
+  /** Direct mode: when this returns, each envelope has one of the four outcomes. Throws while the database is away. */
+  async function ingestEvents(envelopes: readonly Buffer[]): Promise<positions.OutcomeCounts> {
+    if (envelopes.length === 0) return positions.sumCounts([])
+    const producedAtMs = now().getTime()
+    const records = envelopes.map((bytes) => ({
+      source: directSource,
+      partition: 0,
+      offset: null,
+      bytes,
+      producedAtMs,
+    }))
+    const options = { signal: stopping.signal, attempts: directAttempts }
+    try {
+      return positions.sumCounts(await retryingIngest.ingestAll({ records }, options))
+    } catch (error) {
+      if (!stopping.signal.aborted) throw error
+      throw new DomainError('UNAVAILABLE', 'core is stopping; try again', { cause: error })
+    }
+  }
+
+  /** Collects from the stream, where there is one, from now on. */
+  const start = (): void => collector?.start()
+
+  /** Lets what is being written finish. */
+  async function stop(): Promise<void> {
+    stopping.abort()
+    await collector?.stop()
+    await parsePool.stop()
+  }
+
+  return {
+    ingestEvents,
+    start,
+    stop,
+    lagSeconds: (): number => collector?.lagSeconds() ?? 0,
+    /** Whether the event stream flows; undefined where there is none. */
+    isConnected: (): boolean | undefined => collector?.connected(),
+    streams: () => positions.streams(pool),
+  }
+}
+
+// Kafka's library takes 50 MB of memory: it is loaded only by a service that uses it.
+function kafkaSource(config: KafkaConfig, { pool, log, lean }: IngestionDeps): EventSource {
+  const source = import('./collector/kafka.ts').then((kafka) =>
+    kafka.createKafkaSource(config, {
+      positions: {
+        read: (of) => positions.readPositions(pool, of),
+        rewind: (to) => positions.rewind(pool, to),
+      },
+      log,
+      bounds: lean ? kafka.lean : kafka.roomy,
+    }),
+  )
+  return { name: `kafka:${config.topic}`, open: async () => (await source).open() }
+}

@@ -1,0 +1,65 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { decimalText, instantOf, integerText } from '../../../../core/metering/events/parse.ts'
+
+describe('an instant of the same minute as the one before', () => {
+  it('is read as it is by itself', () => {
+    const fraction = fc.stringMatching(/^(\.[0-9]{0,12})?$/)
+    const instant = fc.record({
+      second: fc.integer({ min: 0, max: 61 }),
+      fraction,
+      zone: fc.constantFrom('Z', 'z', '+00:00', ''),
+    })
+    fc.assert(
+      fc.property(instant, ({ second, fraction: parts, zone }) => {
+        const text = `2026-03-31T23:59:${String(second).padStart(2, '0')}${parts}${zone}`
+        instantOf('2020-01-01T00:00:00Z')
+        const alone = instantOf(text)
+        instantOf('2026-03-31T23:59:00Z')
+        expect(instantOf(text)).toEqual(alone)
+      }),
+      { numRuns: 2_000 },
+    )
+  })
+})
+
+describe('numbers of an event', () => {
+  const nearly = fc.oneof(
+    fc.stringMatching(/^[-+.0-9eE]{0,14}$/),
+    fc.stringMatching(/^-?[0-9]{1,12}(\.[0-9]{1,12})?$/),
+    fc.string({ maxLength: 5 }),
+  )
+
+  it('are integers by the grammar of JSON, up to 40 characters', () => {
+    fc.assert(
+      fc.property(nearly, (text) => {
+        expect(integerText(text)).toBe(/^-?(?:0|[1-9]\d*)$/.test(text) ? text : null)
+      }),
+      { numRuns: 3_000 },
+    )
+    expect([integerText('1'.repeat(40)), integerText('1'.repeat(41))]).toEqual([
+      '1'.repeat(40),
+      null,
+    ])
+  })
+
+  /** The plain reading: null for what is no number, the text itself for a short decimal, else its approximate value. */
+  function meaning(text: string): string | number | null {
+    if (!/^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/.test(text)) return null
+    return /^\d{1,9}(\.\d{1,12})?$/.test(text) ? text : Number(text)
+  }
+
+  it('are decimals by the grammar of JSON, and keep each digit as it stands', () => {
+    fc.assert(
+      fc.property(nearly, (text) => {
+        const [read, meant] = [decimalText(text), meaning(text)]
+        // Of a number beyond the bounds nothing is left.
+        fc.pre(read !== null || typeof meant !== 'number')
+        expect(
+          typeof meant === 'number' ? Math.abs(Number(read) - meant) < 1e-6 : read === meant,
+        ).toBe(true)
+      }),
+      { numRuns: 3_000 },
+    )
+  })
+})
