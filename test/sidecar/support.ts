@@ -16,7 +16,7 @@ export const coreToken = secretly('core-token-of-these-tests-0123456789')
 /** 2026-09-14T10:15:30Z, the clock of the vectors. */
 export const vectorNow = 1_789_380_930
 
-/** The fixture's keys are not ours; they are told by their prefix and have no checksum. */
+/** The fixture's keys are not ours; they are recognised by their prefix and have no checksum. */
 const fixtureKeys: KeyShape = {
   looksLikeKey: (text) => text.startsWith('sk_live_'),
   isWellFormed: () => true,
@@ -40,12 +40,12 @@ export interface HarnessOptions {
 /** A sidecar on a free port, whose core double has the users of the vectors in docs/signer-protocol.md. */
 export async function startHarness({
   env = {},
-  core: given,
+  core: ownCore,
   log,
   keyShape,
 }: HarnessOptions = {}): Promise<Harness> {
-  const core = given ?? (await startCoreDouble())
-  if (!given) onTestFinished(core.stop)
+  const core = ownCore ?? (await startCoreDouble())
+  if (!ownCore) onTestFinished(core.stop)
   provision(core)
   const clock = { seconds: vectorNow }
   const metrics = createMetrics('sidecar')

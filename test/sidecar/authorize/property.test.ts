@@ -117,8 +117,8 @@ async function counterexample<T>(inputs: fc.Arbitrary<T>, send: (input: T) => Pr
     const laws = broken(await send(input))
     if (laws.length > 0) throw new Error(laws.join('; '))
   })
-  const { counterexample: found, errorInstance } = await fc.check(property, { seed, numRuns: 400 })
-  return found && { found, errorInstance }
+  const { counterexample: input, errorInstance } = await fc.check(property, { seed, numRuns: 400 })
+  return input && { input, errorInstance }
 }
 
 const good = firstCall({ key: 'sk_live_alice' })
@@ -137,7 +137,7 @@ describe('40: whatever comes in', () => {
   it('gets a lawful answer to any JSON value and to any bytes', async () => {
     expect(await counterexample(fc.json(), decide)).toBeNull()
     const bytes = fc.uint8Array({ maxLength: 2000 })
-    expect(await counterexample(bytes, (given) => decide(Buffer.from(given)))).toBeNull()
+    expect(await counterexample(bytes, (body) => decide(Buffer.from(body)))).toBeNull()
   })
 
   it('gets a lawful answer to a good request with a broken byte', async () => {

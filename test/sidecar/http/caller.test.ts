@@ -5,7 +5,7 @@ import { oldSecret, post, secret, send, startHarness, until, vectorNow } from '.
 const caller = { authorization: `Bearer ${secret}` }
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
-describe('who calls', () => {
+describe('the caller', () => {
   it('1: allows the happy path with the identity and an expiry of exactly ten seconds', async () => {
     const { authorize, core } = await startHarness()
     const { transport, text, headers } = await authorize(firstCall())

@@ -13,7 +13,7 @@ import { firstCall } from '../signer-bodies.ts'
 const url = redisUrl()
 const adapters: [string, () => Cache][] = [['memory', () => createMemoryCache({ max: 100 })]]
 if (url) adapters.push(['Redis', () => createRedisCache({ url, log: silentLog() })])
-const given = url ? [url] : []
+const urls = url ? [url] : []
 
 describe.each(adapters)('the cache in %s', (_name, create) => {
   it('gives what was set until its time is over or it is deleted', async () => {
@@ -50,7 +50,7 @@ describe('the Redis cache without a Redis', () => {
   })
 })
 
-describe.each(given)('several sidecars on one Redis', (url) => {
+describe.each(urls)('several sidecars on one Redis', (url) => {
   const redis = { REDIS_URL: url }
 
   async function pair() {

@@ -16,7 +16,7 @@ async function withKey(env: Record<string, string> = {}): Promise<Harness> {
 const status = async ({ authorize }: Harness, token: string) =>
   (await authorize(laterCall(token, { AuthID: '' }))).json['status']
 
-/** Returns once the sidecar hears what ends; core is then as if nothing had been asked. */
+/** Returns once the sidecar receives invalidations; core's counters are then at zero again. */
 async function listening(env: Record<string, string> = {}): Promise<Harness> {
   const harness = await withKey(env)
   const jti = randomUUID()
@@ -85,9 +85,9 @@ describe('a token that was issued while the sidecar listens', () => {
 })
 
 describe('what was ended', () => {
-  it('is kept in bounded memory; what falls out of it is asked about', async () => {
-    const asked: string[] = []
-    const core = { checkToken: async (jti: string) => asked.push(jti) > 0 }
+  it('is kept in bounded memory; core is asked about what was evicted', async () => {
+    const lookups: string[] = []
+    const core = { checkToken: async (jti: string) => lookups.push(jti) > 0 }
     let at = vectorNow
     const now = () => new Date(at * 1000)
     const tokens = createRevokedTokens({ core, ttlSeconds: 300, max: 2, now })
@@ -96,13 +96,13 @@ describe('what was ended', () => {
     const token = (jti: string) =>
       tokens.isRevoked({ jti, loginId: null, issuedAt: vectorNow + 90 })
     for (const id of ['a', 'b']) tokens.revoke(id)
-    expect([await token('a'), await token('b'), await token('c'), asked.length]).toEqual([
+    expect([await token('a'), await token('b'), await token('c'), lookups.length]).toEqual([
       true,
       true,
       false,
       0,
     ])
     tokens.revoke('d')
-    expect([await token('a'), await token('d'), asked]).toEqual([true, true, ['a']])
+    expect([await token('a'), await token('d'), lookups]).toEqual([true, true, ['a']])
   })
 })

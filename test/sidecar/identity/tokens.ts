@@ -16,7 +16,7 @@ export interface TokenKey {
   readonly privateKey: CryptoKey
 }
 
-/** A signer JWT for tenant_a:user_42, valid for an hour; a claim given as undefined is left out. */
+/** A signer JWT for tenant_a:user_42, valid for an hour; a claim that is undefined is left out. */
 export function sign(
   key: TokenKey,
   claims: Record<string, unknown> = {},
@@ -35,10 +35,10 @@ export function sign(
     exp: vectorNow + 3600,
     ...claims,
   }
-  const given = Object.fromEntries(
+  const defined = Object.fromEntries(
     Object.entries(payload).filter(([, value]) => value !== undefined),
   )
-  return new SignJWT(given)
+  return new SignJWT(defined)
     .setProtectedHeader({ alg: key.alg, kid: key.kid, typ: 'at+jwt', ...header })
     .sign(key.privateKey)
 }

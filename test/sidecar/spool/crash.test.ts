@@ -56,7 +56,7 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
     await Promise.all(running)
     Object.assign(core.script, { failing: false, delayMs: 0 })
 
-    const taken = (): Map<string, string> =>
+    const envelopes = (): Map<string, string> =>
       new Map(
         core.script.ingested.map((bytes) => {
           const text = Buffer.from(bytes).toString()
@@ -65,12 +65,12 @@ describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
         }),
       )
     const missing = (): string[] => {
-      const known = taken()
+      const known = envelopes()
       return [...acknowledged].filter((id) => !known.has(id))
     }
     await expect.poll(missing, { timeout: 30_000, interval: 300 }).toEqual([])
     expect(acknowledged.size).toBeGreaterThan(100)
-    expect([...taken()].filter(([id, text]) => sent.get(id) !== text)).toEqual([])
+    expect([...envelopes()].filter(([id, text]) => sent.get(id) !== text)).toEqual([])
     expect(sidecar.process.crashes()).toBe(crashes)
   }, 240_000)
 })

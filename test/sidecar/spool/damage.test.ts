@@ -4,7 +4,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodeRecords, magic } from '../../../sidecar/spool/log-format.ts'
 import { segmentPath } from '../../../sidecar/spool/segments.ts'
-import { createTaker, filesOf, newFolder, startSpool, until } from './support.ts'
+import { createReceiver, filesOf, newFolder, startSpool, until } from './support.ts'
 
 const texts = ['{"id":"a"}', '{"id":"b","note":"\u00e9\u00e9"}', '{"id":"c"}']
 const records = (of: readonly string[]): Buffer =>
@@ -16,45 +16,47 @@ const records = (of: readonly string[]): Buffer =>
 /** What a spool makes of a segment with these bytes, and how many damages it counts. */
 async function outcomeOf(
   bytes: Buffer,
-): Promise<{ taken: string[]; damaged: number; directory: string }> {
-  const [directory, taker] = [await newFolder(), createTaker()]
+): Promise<{ envelopes: string[]; damaged: number; directory: string }> {
+  const [directory, receiver] = [await newFolder(), createReceiver()]
   await writeFile(segmentPath(directory, 1), bytes)
-  const spool = await startSpool({ directory, taker })
-  await spool.keep('last')
-  await until(() => taker.taken.includes('last'))
+  const spool = await startSpool({ directory, receiver })
+  await spool.store('last')
+  await until(() => receiver.envelopes.includes('last'))
   const damaged = await spool.figure('tollgate_sidecar_spool_damaged_total')
   await spool.stop()
-  return { taken: taker.taken.slice(0, -1), damaged, directory }
+  return { envelopes: receiver.envelopes.slice(0, -1), damaged, directory }
 }
 
 describe('a spool whose process was killed', () => {
   it('loses nothing but the record that was being written, at whatever byte', async () => {
     const [before, last] = [records(texts.slice(0, 2)), records(texts.slice(2))]
     for (let cut = 0; cut < last.length; cut++) {
-      const { taken, damaged } = await outcomeOf(Buffer.concat([before, last.subarray(0, cut)]))
-      expect([cut, damaged, ...taken]).toEqual([cut, 0, ...texts.slice(0, 2)])
+      const { envelopes, damaged } = await outcomeOf(Buffer.concat([before, last.subarray(0, cut)]))
+      expect([cut, damaged, ...envelopes]).toEqual([cut, 0, ...texts.slice(0, 2)])
     }
-    expect((await outcomeOf(Buffer.concat([before, last]))).taken).toEqual(texts)
+    expect((await outcomeOf(Buffer.concat([before, last]))).envelopes).toEqual(texts)
   })
 
   it('takes zeros that a power cut left at the end for what was not written', async () => {
-    const { taken, damaged } = await outcomeOf(Buffer.concat([records(texts), Buffer.alloc(5_000)]))
-    expect([damaged, ...taken]).toEqual([0, ...texts])
+    const { envelopes, damaged } = await outcomeOf(
+      Buffer.concat([records(texts), Buffer.alloc(5_000)]),
+    )
+    expect([damaged, ...envelopes]).toEqual([0, ...texts])
   })
 
   it('goes on where core had acknowledged, and from the beginning when that is not known', async () => {
-    const [directory, taker] = [await newFolder(), createTaker()]
-    taker.script.delayMs = 5
-    const first = await startSpool({ directory, taker })
-    await first.keep(...texts)
-    await until(() => taker.taken.length === 3)
-    taker.script.away = true
-    await first.keep('d')
+    const [directory, receiver] = [await newFolder(), createReceiver()]
+    receiver.script.delayMs = 5
+    const first = await startSpool({ directory, receiver })
+    await first.store(...texts)
+    await until(() => receiver.envelopes.length === 3)
+    receiver.script.away = true
+    await first.store('d')
     await first.stop()
     const position = await readFile(join(directory, 'position'))
-    taker.script.away = false
-    await (await startSpool({ directory, taker })).stop()
-    expect(taker.taken).toEqual([...texts, 'd'])
+    receiver.script.away = false
+    await (await startSpool({ directory, receiver })).stop()
+    expect(receiver.envelopes).toEqual([...texts, 'd'])
 
     await writeFile(segmentPath(directory, 7), records(texts))
     for (const torn of [
@@ -64,11 +66,11 @@ describe('a spool whose process was killed', () => {
     ]) {
       await writeFile(join(directory, 'position'), torn)
       await writeFile(segmentPath(directory, 7), records(['e', 'f']))
-      taker.taken.length = 0
-      const again = await startSpool({ directory, taker })
-      await until(() => taker.taken.length === 2)
+      receiver.envelopes.length = 0
+      const again = await startSpool({ directory, receiver })
+      await until(() => receiver.envelopes.length === 2)
       await again.stop()
-      expect(taker.taken).toEqual(['e', 'f'])
+      expect(receiver.envelopes).toEqual(['e', 'f'])
     }
   })
 })
@@ -80,8 +82,10 @@ describe('a damaged spool', () => {
     for (let at = 0; at < broken.length; at++) {
       const spoilt = Buffer.from(broken)
       spoilt[at] = (spoilt[at] ?? 0) ^ 0x41
-      const { taken, damaged, directory } = await outcomeOf(Buffer.concat([before, spoilt, behind]))
-      expect([at, damaged, ...taken]).toEqual([at, 1, texts[0], texts[2]])
+      const { envelopes, damaged, directory } = await outcomeOf(
+        Buffer.concat([before, spoilt, behind]),
+      )
+      expect([at, damaged, ...envelopes]).toEqual([at, 1, texts[0], texts[2]])
       const [aside = ''] = await filesOf(directory, '.damaged')
       expect((await readFile(aside)).equals(spoilt)).toBe(true)
     }
@@ -103,10 +107,10 @@ describe('a damaged spool', () => {
           fc.constant(Buffer.concat([magic, magic.subarray(0, 2)])),
         ),
         async (before, behind, damage) => {
-          const { taken, damaged } = await outcomeOf(
+          const { envelopes, damaged } = await outcomeOf(
             Buffer.concat([records(before), damage, records(behind)]),
           )
-          expect(taken).toEqual([...before, ...behind])
+          expect(envelopes).toEqual([...before, ...behind])
           expect(damaged).toBe(1)
         },
       ),
@@ -115,22 +119,22 @@ describe('a damaged spool', () => {
   })
 
   it('finds what follows a stretch that is larger than it reads at once', async () => {
-    const { taken, damaged } = await outcomeOf(
+    const { envelopes, damaged } = await outcomeOf(
       Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'])]),
     )
-    expect([damaged, ...taken]).toEqual([1, 'a', 'b'])
+    expect([damaged, ...envelopes]).toEqual([1, 'a', 'b'])
   })
 
   it('gives up a segment that cannot be read, keeps its file, and goes on', async () => {
-    const [directory, taker] = [await newFolder(), createTaker()]
-    taker.script.away = true
-    const spool = await startSpool({ directory, taker })
-    for (let n = 0; n < 12; n++) await spool.keep(`"${'x'.repeat(100_000)}${n}"`)
+    const [directory, receiver] = [await newFolder(), createReceiver()]
+    receiver.script.away = true
+    const spool = await startSpool({ directory, receiver })
+    for (let n = 0; n < 12; n++) await spool.store(`"${'x'.repeat(100_000)}${n}"`)
     const [first = ''] = await filesOf(directory, '.events')
     await truncate(first, 250_000)
-    taker.script.away = false
-    await until(() => taker.taken.some((text) => text.endsWith('11"')))
-    expect(taker.taken.length).toBeGreaterThan(5)
+    receiver.script.away = false
+    await until(() => receiver.envelopes.some((text) => text.endsWith('11"')))
+    expect(receiver.envelopes.length).toBeGreaterThan(5)
     expect(await filesOf(directory, '.damaged')).toEqual([`${first}.damaged`])
   })
 
@@ -138,7 +142,7 @@ describe('a damaged spool', () => {
     const directory = await newFolder()
     const file = await open(join(directory, '000000000001.events-0.damaged'), 'w')
     await file.truncate(5_000_000).finally(() => file.close())
-    const spool = await startSpool({ directory, taker: createTaker() })
+    const spool = await startSpool({ directory, receiver: createReceiver() })
     expect(await spool.figure('tollgate_sidecar_spool_bytes')).toBe(5_000_000)
   })
 })

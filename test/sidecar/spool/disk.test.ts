@@ -75,13 +75,13 @@ describe('a sidecar whose disk is full', () => {
       .toMatchObject({ spool: true })
     expect(await push(event(1_000))).toMatchObject({ status: 202 })
     await until(() => core.script.ingested.length >= acknowledged.length + 1)
-    const taken = core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
-    expect(taken).toEqual([...acknowledged, event(1_000)])
+    const envelopes = core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
+    expect(envelopes).toEqual([...acknowledged, event(1_000)])
   }, 120_000)
 })
 
 describe('a write that fails', () => {
-  it('is told to everybody who waited for it, and to nobody else', async () => {
+  it('rejects every push that waited for it, and no other', async () => {
     let fault: NodeJS.ErrnoException | null = null
     let written = 0
     const capacity = createCapacity({
@@ -101,10 +101,10 @@ describe('a write that fails', () => {
         written += events
       },
     })
-    const keep = () => writer.append([Buffer.from('{}')])
-    await keep()
+    const append = () => writer.append([Buffer.from('{}')])
+    await append()
     fault = Object.assign(new Error('i/o error'), { code: 'EIO' })
-    const answers = await Promise.allSettled([keep(), keep(), keep()])
+    const answers = await Promise.allSettled([append(), append(), append()])
     expect(answers).toMatchObject(
       answers.map(() => ({
         status: 'rejected',
@@ -118,7 +118,7 @@ describe('a write that fails', () => {
     fault = null
     // Although nobody sends any more.
     await until(() => !capacity.isFull())
-    await Promise.all([keep(), keep()])
+    await Promise.all([append(), append()])
     expect(written).toBe(3)
     capacity.stop()
   })

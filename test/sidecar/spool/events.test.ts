@@ -6,7 +6,7 @@ import { type Harness, post, secret, send, startHarness } from '../support.ts'
 
 const push = ({ sidecar }: Harness, body: string) =>
   post(`${sidecar.url}/events`, body, { authorization: `Bearer ${secret}` })
-const taken = ({ core }: Harness): string[] =>
+const envelopes = ({ core }: Harness): string[] =>
   core.script.ingested.map((bytes) => Buffer.from(bytes).toString())
 const startSpooling = async (env: Record<string, string> = {}) =>
   startHarness({ env: { SPOOL_DIR: await newFolder(), ...env } })
@@ -19,8 +19,8 @@ describe('pushing events to a sidecar with a spool', () => {
     expect([reply.transport, reply.json]).toEqual([202, { accepted: 3 }])
     expect((await push(harness, '[]')).json).toEqual({ accepted: 0 })
     harness.core.script.failing = false
-    await until(() => taken(harness).length === 3)
-    expect(taken(harness)).toEqual(['{"id":"1"}', '{"id":"2"}', 'not json'])
+    await until(() => envelopes(harness).length === 3)
+    expect(envelopes(harness)).toEqual(['{"id":"1"}', '{"id":"2"}', 'not json'])
   })
 
   it('is refused with 503 when the spool is full, and /readyz says so until there is room', async () => {
@@ -44,7 +44,7 @@ describe('pushing events to a sidecar with a spool', () => {
     // Payments are decided all the same.
     expect((await harness.authorize({ headers: {}, state: {} })).transport).toBe(200)
     harness.core.script.failing = false
-    await until(() => taken(harness).length === 8)
+    await until(() => envelopes(harness).length === 8)
     await until(async () => (await readyz())['spool'] === true)
     expect((await push(harness, large)).transport).toBe(202)
   })
@@ -83,7 +83,7 @@ describe('the signer in direct mode', () => {
     expect(sink.backlog?.()).toBe(0)
     await sink.close()
     harness.core.script.failing = false
-    await until(() => taken(harness).length === events.length)
-    expect(taken(harness)).toEqual(events.map(({ bytes }) => bytes))
+    await until(() => envelopes(harness).length === events.length)
+    expect(envelopes(harness)).toEqual(events.map(({ bytes }) => bytes))
   })
 })

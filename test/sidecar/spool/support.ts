@@ -15,9 +15,9 @@ export async function newFolder(): Promise<string> {
   return folder
 }
 
-/** What core is for the spool: takes envelopes while it is there, and remembers them in order. */
-export function createTaker() {
-  const taken: string[] = []
+/** Core as the spool sees it: takes envelopes unless it is away, and keeps them in order. */
+export function createReceiver() {
+  const all: string[] = []
   const batches: number[] = []
   const script = { away: false, refuses: (_envelope: string): boolean => false, delayMs: 0 }
 
@@ -27,25 +27,25 @@ export function createTaker() {
     const texts = envelopes.map(String)
     if (texts.some(script.refuses)) throw new DomainError('REQUEST_INVALID', 'not like this')
     batches.push(texts.length)
-    taken.push(...texts)
+    all.push(...texts)
   }
 
-  return { taken, batches, script, deliver }
+  return { envelopes: all, batches, script, deliver }
 }
 
-export type Taker = ReturnType<typeof createTaker>
+export type Receiver = ReturnType<typeof createReceiver>
 
 export interface Opening {
   readonly directory: string
-  readonly taker: Taker
+  readonly receiver: Receiver
   readonly maxBytes?: number
   readonly log?: Log
 }
 
-/** A spool before a taker; it is stopped with the test at the latest. */
+/** A spool that delivers to a receiver; it is stopped with the test at the latest. */
 export async function startSpool({
   directory,
-  taker,
+  receiver,
   maxBytes = 8 * 1024 * 1024,
   log = silentLog(),
 }: Opening) {
@@ -56,21 +56,21 @@ export async function startSpool({
     log,
     metrics,
     now: () => new Date(),
-    deliver: taker.deliver,
+    deliver: receiver.deliver,
     onDelivered: () => {},
     onFailed: () => {},
   })
   let stopping: Promise<void> | null = null
   const stop = (): Promise<void> => (stopping ??= spool.stop())
   onTestFinished(stop)
-  const keep = (...texts: readonly string[]) => spool.store(texts.map((text) => Buffer.from(text)))
+  const store = (...texts: readonly string[]) => spool.store(texts.map((text) => Buffer.from(text)))
 
   async function figure(name: string): Promise<number> {
     const values = (await metrics.getSingleMetric(name)?.get())?.values ?? []
     return values[0]?.value ?? NaN
   }
 
-  return { keep, stop, figure, isFull: spool.isFull }
+  return { store, stop, figure, isFull: spool.isFull }
 }
 
 /** Waits for a state of the world for as long as a forwarder may pause, and then some. */
