@@ -105,25 +105,25 @@ describe.each(guarded)('%s', (name, least, call) => {
 
 describe('an app of one’s own', () => {
   it('comes with both clients, a secret that works, and the maker as its owner', async () => {
-    const made = await owner.createApp({
+    const created = await owner.createApp({
       name: ' Mine ',
       developerName: 'Ada',
       websiteUrl: 'https://ada.example/',
     })
-    const { app: shown } = await owner.getApp({ clientId: made.clientId })
-    expect(made.status).toBe('approved')
-    expect(shown).toMatchObject({
+    const { app: view } = await owner.getApp({ clientId: created.clientId })
+    expect(created.status).toBe('approved')
+    expect(view).toMatchObject({
       name: 'Mine',
       developerName: 'Ada',
       websiteUrl: 'https://ada.example',
       role: 'owner',
       status: 'approved',
     })
-    const m2m = core.as(basicOf(made.m2mClientId, made.m2mClientSecret))
-    expect(await outcome(m2m.upsertUser({ clientId: made.clientId, externalUserId: 'a' }))).toBe(
+    const m2m = core.as(basicOf(created.m2mClientId, created.m2mClientSecret))
+    expect(await outcome(m2m.upsertUser({ clientId: created.clientId, externalUserId: 'a' }))).toBe(
       'OK',
     )
-    const { entries } = await owner.listAudit({ clientId: made.clientId, action: 'app_created' })
+    const { entries } = await owner.listAudit({ clientId: created.clientId, action: 'app_created' })
     expect(
       entries.map(({ actor, action, correlationId }) => [actor, action, correlationId]),
     ).toEqual([[ada.accountId, 'app_created', 'test-1']])
@@ -153,8 +153,8 @@ describe('an app of one’s own', () => {
   })
 
   it('shows its M2M client nothing that only people may do', async () => {
-    const { app: shown } = await manage(core, { authorization: app.basic }).getApp(named())
-    expect([shown?.role, shown?.clientId]).toEqual(['', app.clientId])
+    const { app: view } = await manage(core, { authorization: app.basic }).getApp(named())
+    expect([view?.role, view?.clientId]).toEqual(['', app.clientId])
     const other = await core.newApp()
     expect(await outcome(manage(core, { authorization: other.basic }).getApp(named()))).toBe(
       'NOT_FOUND',
@@ -183,7 +183,7 @@ describe('an update', () => {
       dmzUrl: 'https://signer.example:8935/',
       meteringMode: 'direct',
     })
-    const { app: shown } = await update({
+    const { app: view } = await update({
       redirectUris: {
         values: [
           'https://a.example/cb',
@@ -196,19 +196,19 @@ describe('an update', () => {
       allowedScopes: { values: ['openid', 'sign:job'] },
       grantTypes: { values: ['authorization_code'] },
     })
-    expect(shown).toMatchObject({
+    expect(view).toMatchObject({
       name: 'New',
       color: '#abcdef',
       dmzUrl: 'https://signer.example:8935',
       meteringMode: 'direct',
     })
-    expect(shown?.oidcClient).toMatchObject({
+    expect(view?.oidcClient).toMatchObject({
       grantTypes: ['authorization_code'],
       tokenEndpointAuthMethod: 'none',
       hasSecret: false,
     })
-    expect(shown?.oidcClient?.redirectUris).toHaveLength(5)
-    expect(shown?.m2mOidcClient).toMatchObject({ clientId: app.m2mClientId, hasSecret: true })
+    expect(view?.oidcClient?.redirectUris).toHaveLength(5)
+    expect(view?.m2mOidcClient).toMatchObject({ clientId: app.m2mClientId, hasSecret: true })
     expect(await actions()).toEqual(['app_created', 'app_updated', 'app_updated'])
   })
 
@@ -258,11 +258,11 @@ describe('an update', () => {
       deviceThirdPartyInitiateLogin: true,
     })
     expect(await outcome(update({ initiateLoginUri: '' }))).toBe('REQUEST_INVALID')
-    const { app: shown } = await update({
+    const { app: view } = await update({
       initiateLoginUri: '',
       deviceThirdPartyInitiateLogin: false,
     })
-    expect(shown?.oidcClient?.initiateLoginUri).toBeUndefined()
+    expect(view?.oidcClient?.initiateLoginUri).toBeUndefined()
   })
 
   it('takes scopes away from tokens that are minted later', async () => {
@@ -357,14 +357,14 @@ describe('a new secret', () => {
     outcome(core.as(basicOf(app.m2mClientId, secret)).listUsers(named()))
 
   it('works at once, beside the old one until the overlap is over', async () => {
-    const made = await owner.rotateSecret(named())
-    expect(made).toMatchObject({
+    const created = await owner.rotateSecret(named())
+    expect(created).toMatchObject({
       m2mClientId: app.m2mClientId,
       oldSecretsExpireAt: new Date(core.clock.now().getTime() + day).toISOString(),
     })
-    expect([await works(made.clientSecret), await works(app.secret)]).toEqual(['OK', 'OK'])
+    expect([await works(created.clientSecret), await works(app.secret)]).toEqual(['OK', 'OK'])
     core.clock.advance(day)
-    expect([await works(made.clientSecret), await works(app.secret)]).toEqual([
+    expect([await works(created.clientSecret), await works(app.secret)]).toEqual([
       'OK',
       'CREDENTIAL_INVALID',
     ])
@@ -372,8 +372,8 @@ describe('a new secret', () => {
   })
 
   it('ends the others now when asked', async () => {
-    const made = await owner.rotateSecret({ ...named(), revokeOld: true })
-    expect([await works(made.clientSecret), await works(app.secret)]).toEqual([
+    const created = await owner.rotateSecret({ ...named(), revokeOld: true })
+    expect([await works(created.clientSecret), await works(app.secret)]).toEqual([
       'OK',
       'CREDENTIAL_INVALID',
     ])
@@ -392,7 +392,7 @@ describe('a new secret', () => {
       owner.rotateSecret({ ...named(), idempotencyKey: 'k' }).catch(() => null),
     )
     const again = await owner.rotateSecret({ ...named(), idempotencyKey: 'k' })
-    expect([one, two].some((made) => made?.clientSecret === again.clientSecret)).toBe(true)
+    expect([one, two].some((created) => created?.clientSecret === again.clientSecret)).toBe(true)
     expect(
       await outcome(owner.rotateSecret({ ...named(), idempotencyKey: 'k', revokeOld: true })),
     ).toBe('IDEMPOTENCY_CONFLICT')

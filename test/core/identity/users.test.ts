@@ -427,14 +427,14 @@ describe('deactivating a user', () => {
 
 describe('creating an app', () => {
   it('makes both clients, and the owner with a password that is shown once', async () => {
-    const made = await core
+    const created = await core
       .as()
       .createApp({ name: ' An app ', ownerEmail: 'owner@example.com', starterUsdMicros: '7' })
-    expect(made.name).toBe('An app')
-    expect(made.clientId).toMatch(/^app_[0-9a-f]{24}$/)
-    expect(made.m2mClientId).toMatch(/^m2m_[0-9a-f]{24}$/)
-    expect(made.m2mClientSecret).toMatch(/^svc_cs_[0-9A-Za-z]{49}$/)
-    expect(made.ownerPassword).toHaveLength(20)
+    expect(created.name).toBe('An app')
+    expect(created.clientId).toMatch(/^app_[0-9a-f]{24}$/)
+    expect(created.m2mClientId).toMatch(/^m2m_[0-9a-f]{24}$/)
+    expect(created.m2mClientSecret).toMatch(/^svc_cs_[0-9A-Za-z]{49}$/)
+    expect(created.ownerPassword).toHaveLength(20)
     const second = await core.as().createApp({ name: 'Another', ownerEmail: 'OWNER@example.com' })
     expect(second.ownerPassword).toBeUndefined()
     const { rows } = await core.sql.query(

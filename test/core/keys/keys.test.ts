@@ -38,9 +38,9 @@ const secretOf = (apiKey: string): string => apiKey.slice(app.clientId.length + 
 
 describe('a key', () => {
   it('is presented with its app and shown once', async () => {
-    const made = await createKey({ label: 'laptop' })
-    expect(made.apiKey).toMatch(new RegExp(`^${app.clientId}_svc_ak_[0-9A-Za-z]{49}$`))
-    expect(made).toMatchObject({
+    const created = await createKey({ label: 'laptop' })
+    expect(created.apiKey).toMatch(new RegExp(`^${app.clientId}_svc_ak_[0-9A-Za-z]{49}$`))
+    expect(created).toMatchObject({
       clientId: app.clientId,
       externalUserId: 'ada',
       label: 'laptop',
@@ -49,12 +49,12 @@ describe('a key', () => {
     const { keys } = await listKeys()
     expect(keys).toEqual([
       {
-        keyId: made.keyId,
-        createdAt: made.createdAt,
+        keyId: created.keyId,
+        createdAt: created.createdAt,
         status: 'active',
         revokedAt: undefined,
         lastUsedAt: undefined,
-        prefix: secretOf(made.apiKey).slice(0, 'svc_ak_'.length + 6),
+        prefix: secretOf(created.apiKey).slice(0, 'svc_ak_'.length + 6),
         label: 'laptop',
       },
     ])
@@ -133,9 +133,9 @@ describe('a key', () => {
     ['control characters, replaced', 'a\u0000b\nc', 'a b c'],
     ['half a character, replaced', `${'x'.repeat(99)}😀`, `${'x'.repeat(99)}\ufffd`],
     ['nothing', '', ''],
-  ])('takes %s', async (_what, label, kept) => {
-    expect((await createKey({ label })).label).toBe(kept)
-    expect((await listKeys()).keys[0]?.label).toBe(kept)
+  ])('takes %s', async (_what, label, stored) => {
+    expect((await createKey({ label })).label).toBe(stored)
+    expect((await listKeys()).keys[0]?.label).toBe(stored)
   })
 })
 
@@ -188,16 +188,16 @@ describe('revoking a key', () => {
 
 describe('listing keys', () => {
   it('shows the keys of one user in the order of their making, and no secret', async () => {
-    const made = [await createKey()]
+    const created = [await createKey()]
     core.clock.advance(1)
-    made.push(await createKey())
+    created.push(await createKey())
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     expect((await listKeys()).keys.map(({ keyId }) => keyId)).toEqual(
-      made.map(({ keyId }) => keyId),
+      created.map(({ keyId }) => keyId),
     )
     expect((await listKeys('bob')).keys).toEqual([])
-    const shown = JSON.stringify(await listKeys())
-    for (const { apiKey } of made) expect(shown).not.toContain(secretOf(apiKey).slice(0, 20))
+    const listing = JSON.stringify(await listKeys())
+    for (const { apiKey } of created) expect(listing).not.toContain(secretOf(apiKey).slice(0, 20))
   })
 
   it('goes on after a cursor', async () => {
@@ -252,8 +252,8 @@ describe('creating a key with an Idempotency-Key', () => {
     expect(await outcome(createKey({ idempotencyKey: 'k-1' }))).toBe('IDEMPOTENCY_CONFLICT')
     await blocker.query('commit')
     blocker.release()
-    const made = await running
-    expect(await createKey({ idempotencyKey: 'k-1' })).toEqual(made)
+    const created = await running
+    expect(await createKey({ idempotencyKey: 'k-1' })).toEqual(created)
   })
 
   it('refuses another body', async () => {

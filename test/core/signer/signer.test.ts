@@ -242,9 +242,9 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
   afterAll(() => shared.stop())
 
   it('tells the watchers of another core, and leaves tombstones as long as caches may remember', async () => {
-    const made = await shared.newApp()
-    const rpcs = shared.as(made.basic)
-    const named = { clientId: made.clientId, externalUserId: 'ada' }
+    const app = await shared.newApp()
+    const rpcs = shared.as(app.basic)
+    const named = { clientId: app.clientId, externalUserId: 'ada' }
     const { user } = await rpcs.upsertUser(named)
     const { keyId } = await rpcs.createKey(named)
     const watcher = await watch(two.core.target)
@@ -296,11 +296,11 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     const late = await shared.startAnother({ REDIS_URL: `redis://127.0.0.1:${proxy.port}` })
     expect(performance.now() - begin).toBeLessThan(5_000)
     expect(await late.core.ready()).toMatchObject({ redis: false, database: true })
-    const made = await shared.newApp()
-    const named = { clientId: made.clientId, externalUserId: 'ada' }
+    const app = await shared.newApp()
+    const named = { clientId: app.clientId, externalUserId: 'ada' }
     const watcher = await watch(late.core.target)
-    const { user } = await late.as(made.basic).upsertUser(named)
-    await late.as(made.basic).createGrant({ ...named, amountUsdMicros: '1' })
+    const { user } = await late.as(app.basic).upsertUser(named)
+    await late.as(app.basic).createGrant({ ...named, amountUsdMicros: '1' })
     await watcher.hears('access', user?.id ?? '')
     await new Promise((resolve) => setTimeout(resolve, 1_500))
 
@@ -308,7 +308,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     const before = watcher.heard.length
     // Its two connections come back one after the other; what is said until then is lost, within the caches' bound.
     await until(async () => {
-      await shared.as(made.basic).createGrant({ ...named, amountUsdMicros: '1' })
+      await shared.as(app.basic).createGrant({ ...named, amountUsdMicros: '1' })
       return watcher.heard
         .slice(before)
         .some(({ kind, id }) => kind === 'access' && id === user?.id)
@@ -317,8 +317,8 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
 
     proxy.mode('hang')
     const slow = performance.now()
-    await late.as(made.basic).upsertUser({ ...named, status: 'active' })
-    await late.as(made.basic).deactivateUser(named)
+    await late.as(app.basic).upsertUser({ ...named, status: 'active' })
+    await late.as(app.basic).deactivateUser(named)
     expect(performance.now() - slow).toBeLessThan(4 * second)
     await late.core.stop()
     proxy.stop()

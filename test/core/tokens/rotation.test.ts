@@ -127,12 +127,12 @@ describe('rotating the signing keys', () => {
   it('happens one after the other when many ask at once', async () => {
     const other = await core.startAnother()
     core.clock.advance(minutes(7))
-    const asked = await atOnce(6, (index) =>
+    const outcomes = await atOnce(6, (index) =>
       outcome((index % 2 ? core : other).as().rotateSigningKeys()),
     )
     // The first makes a next key that is too young for the others.
-    expect(asked.filter((each) => each === 'OK')).toHaveLength(1)
-    expect(asked.filter((each) => each === 'CONFLICT')).toHaveLength(5)
+    expect(outcomes.filter((each) => each === 'OK')).toHaveLength(1)
+    expect(outcomes.filter((each) => each === 'CONFLICT')).toHaveLength(5)
     const { rows } = await core.sql.query(
       `select status, count(*)::int as keys from signing_keys group by status order by status`,
     )
@@ -151,14 +151,14 @@ describe('1,000 tokens of two cores while the keys rotate three times', () => {
     const verify = verifier(cores)
     const late = verifier(cores.toReversed())
     const kids = new Set<string>()
-    let made = 0
+    let count = 0
 
     for (let step = 0; step < 20; step++) {
       const tokens = await atOnce(
         50,
         async (index) => (await mint((index % 2 ? core : other).as(app.basic))).accessToken,
       )
-      made += tokens.length
+      count += tokens.length
       for (const token of tokens) {
         kids.add(kidOf(token))
         await verify(token)
@@ -167,7 +167,7 @@ describe('1,000 tokens of two cores while the keys rotate three times', () => {
       core.clock.advance(90 * second)
       for (const token of tokens) await late(token)
     }
-    expect(made).toBe(1_000)
+    expect(count).toBe(1_000)
     expect(kids.size).toBe(4)
   })
 })

@@ -32,13 +32,13 @@ const mint = async (user: string) =>
 
 async function open(user: string): Promise<string> {
   await core.as(app.basic).upsertUser(nameOf(user))
-  const given = {
+  const request = {
     subjectToken: await mint(user),
     subjectTokenType: accessToken,
     audiences: [],
     resources: [],
   }
-  return (await core.as(app.basic).exchangeToken(given)).accessToken
+  return (await core.as(app.basic).exchangeToken(request)).accessToken
 }
 
 /** What core's watchers hear from now on. */

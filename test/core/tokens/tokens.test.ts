@@ -267,8 +267,8 @@ describe('scopes', () => {
   it.each([
     ['sign:job', 'sign:job'],
     [' sign:job  sign:job ', 'sign:job'],
-  ])('grants %j as %j', async (asked, granted) => {
-    expect((await mint(asked)).scope).toBe(granted)
+  ])('grants %j as %j', async (requested, granted) => {
+    expect((await mint(requested)).scope).toBe(granted)
   })
 
   it.each([
@@ -352,7 +352,7 @@ describe('a forged token', () => {
     decodeJwt((await (use === 'user' ? mint() : m2m.issueMachineToken())).accessToken)
   const activeKid = async () => decodeProtectedHeader((await mint()).accessToken).kid ?? ''
   /** Those that work, as a user's or as a machine's. */
-  async function taken(tokens: readonly string[]): Promise<string[]> {
+  async function accepted(tokens: readonly string[]): Promise<string[]> {
     const works = await Promise.all(
       tokens.map(async (token) => {
         const ends = [await useUser(token), await useMachine(token)]
@@ -373,7 +373,7 @@ describe('a forged token', () => {
       `${encode({ alg, typ: 'at+jwt' })}.${user}.`,
       `${encode({ alg, typ: 'at+jwt', kid })}.${machine}.`,
     ])
-    expect(await taken(tokens)).toEqual([])
+    expect(await accepted(tokens)).toEqual([])
   })
 
   it('is refused when the public key signs it as a shared secret', async () => {
@@ -386,7 +386,7 @@ describe('a forged token', () => {
     const tokens = [pem, pem.trim(), JSON.stringify(jwk), jwk?.n ?? ''].map(
       (secret) => `${signed}.${createHmac('sha256', secret).update(signed).digest('base64url')}`,
     )
-    expect(await taken(tokens)).toEqual([])
+    expect(await accepted(tokens)).toEqual([])
   })
 
   it('is refused when another key signs it, under our kid, an unknown one, or none', async () => {
@@ -407,7 +407,7 @@ describe('a forged token', () => {
         ),
       ),
     )
-    expect(await taken(tokens)).toEqual([])
+    expect(await accepted(tokens)).toEqual([])
   })
 
   it('is refused with a key of its own in its header', async () => {
@@ -416,7 +416,7 @@ describe('a forged token', () => {
     const token = await new SignJWT(await claims('user'))
       .setProtectedHeader({ alg: 'RS256', typ: 'at+jwt', jwk: { ...jwk } })
       .sign(privateKey)
-    expect(await taken([token])).toEqual([])
+    expect(await accepted([token])).toEqual([])
   })
 
   it('is refused when a part is cut, changed or swapped', async () => {
@@ -437,7 +437,7 @@ describe('a forged token', () => {
       `${header}.${payload}.${signature}.${signature}`,
       `${encode({ ...decodeProtectedHeader(`${header}.${payload}.${signature}`), typ: 'JWT' })}.${payload}.${signature}`,
     ]
-    expect(await taken(bad)).toEqual([])
+    expect(await accepted(bad)).toEqual([])
   })
 
   it('is refused when it is of the other use', async () => {
@@ -455,7 +455,7 @@ describe('a forged token', () => {
       .mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })
     expect(decodeJwt(accessToken).iss).toBe('https://other.example/api/v1/oidc')
     expect(await useUser(accessToken, foreign.as(bearerOf(accessToken)))).toBe('OK')
-    expect(await taken([accessToken])).toEqual([])
+    expect(await accepted([accessToken])).toEqual([])
     await foreign.core.stop()
   })
 
@@ -564,11 +564,11 @@ describe('signing keys', () => {
       [one, two],
       [two, one],
     ] as const) {
-      const made = await from.newApp()
-      await from.as(made.basic).upsertUser({ clientId: made.clientId, externalUserId: 'ada' })
+      const app = await from.newApp()
+      await from.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
       const { accessToken } = await from
-        .as(made.basic)
-        .mintUserToken({ clientId: made.clientId, externalUserId: 'ada' })
+        .as(app.basic)
+        .mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })
       expect(await outcome(to.as(bearerOf(accessToken)).getOwnBalance())).toBe('OK')
     }
     await Promise.all([one.stop(), two.stop()])
@@ -605,10 +605,10 @@ describe('signing keys', () => {
 
   it('may be of ES256', async () => {
     const es = await startTestCore({ TOKEN_ALG: 'ES256' })
-    const made = await es.newApp()
-    const { accessToken } = await es.as(made.basic).issueMachineToken()
+    const app = await es.newApp()
+    const { accessToken } = await es.as(app.basic).issueMachineToken()
     expect(decodeProtectedHeader(accessToken)).toMatchObject({ alg: 'ES256', typ: 'at+jwt' })
-    expect(await outcome(es.as(bearerOf(accessToken)).listUsers({ clientId: made.clientId }))).toBe(
+    expect(await outcome(es.as(bearerOf(accessToken)).listUsers({ clientId: app.clientId }))).toBe(
       'OK',
     )
     const { keys } = await es.as().getJwks()
