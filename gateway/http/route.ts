@@ -1,4 +1,5 @@
 import type { TSchema } from 'typebox'
+import type { Scope } from '../../proto/scopes.ts'
 import { type Reason, reasons } from '../../proto/errors.ts'
 import type { LimitKind } from '../limits/limiter.ts'
 import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
@@ -24,7 +25,7 @@ export type GuardKind =
 
 export interface Guard {
   readonly kind: GuardKind
-  readonly scope?: string
+  readonly scope?: Scope
 }
 
 /** Error bodies of a route: problem documents (RFC 9457) or OAuth errors (RFC 6749 section 5.2). */

@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { Scope } from '../../../proto/scopes.ts'
 import type { Key as KeyMessage } from '../../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
@@ -7,7 +8,7 @@ import { Instant, UserParams, nextPage, nullable, pageQuery, required } from '..
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/keys'
 const tags = ['keys']
-const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
+const rules = { guard: { kind: 'm2m', scope: Scope.usersWrite } } as const
 
 const Key = named(
   Type.Object({

@@ -1,5 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Static } from 'typebox'
+import { GrantType } from '../../../proto/oauth.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import type {
   ExchangeTokenResponse,
@@ -31,9 +33,6 @@ interface TokenRequest {
   readonly correlationId: string
 }
 
-const urn = 'urn:ietf:params:oauth:grant-type:'
-const mintScope = 'sign:mint_user_token'
-
 /** The token endpoint: one function for each OAuth grant type, and the app-scoped token exchange. */
 export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
   const issuer = `${publicUrl}/api/v1/oidc`
@@ -41,7 +40,8 @@ export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
   async function clientCredentials({ form, auth, correlationId }: TokenRequest) {
     requireIssuer(form)
     const scopes = (form.scope ?? '').split(' ').filter(Boolean)
-    if (scopes.includes(mintScope)) return mintSignerToken({ form, auth, correlationId }, scopes)
+    if (scopes.includes(Scope.mintUserToken))
+      return mintSignerToken({ form, auth, correlationId }, scopes)
     const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
     return toToken(await calls.tokens.issueMachineToken({ scope: form.scope }), correlationId)
   }
@@ -52,8 +52,8 @@ export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
   ) {
     const externalUserId = requireParameter(form, 'external_user_id')
     const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
-    if (scopes.some((scope) => scope !== mintScope)) {
-      throw new DomainError('SCOPE_INVALID', `${mintScope} goes with no other scope`)
+    if (scopes.some((scope) => scope !== Scope.mintUserToken)) {
+      throw new DomainError('SCOPE_INVALID', `${Scope.mintUserToken} goes with no other scope`)
     }
     return toToken(
       await calls.grants.mintSigner({ externalUserId, audiences: form.audience ?? [] }),
@@ -116,17 +116,17 @@ export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
 
   // RFC 8707. The audience of our own tokens is the issuer, with or without these parameters.
   function requireIssuer({ audience = [], resource = [], scope }: Form): void {
-    const targets = scope?.includes(mintScope) ? resource : [...audience, ...resource]
+    const targets = scope?.includes(Scope.mintUserToken) ? resource : [...audience, ...resource]
     if (targets.every((target) => target.replace(/\/+$/, '') === issuer)) return
     throw new DomainError('TARGET_INVALID', `audience and resource may only name ${issuer}`)
   }
 
   const handlers: Readonly<Record<string, (request: TokenRequest) => Promise<object>>> = {
-    client_credentials: clientCredentials,
-    authorization_code: authorizationCode,
-    refresh_token: refreshToken,
-    [`${urn}device_code`]: deviceCode,
-    [`${urn}token-exchange`]: tokenExchange,
+    [GrantType.clientCredentials]: clientCredentials,
+    [GrantType.authorizationCode]: authorizationCode,
+    [GrantType.refreshToken]: refreshToken,
+    [GrantType.deviceCode]: deviceCode,
+    [GrantType.tokenExchange]: tokenExchange,
   }
 
   /** Answers the token endpoint by the grant type of the form. GRANT_TYPE_UNSUPPORTED for any other. */

@@ -1,4 +1,6 @@
 import { Type } from 'typebox'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import { named } from '../../http/schemas.ts'
 
 /** Requests and answers of the token routes. */
@@ -16,8 +18,8 @@ const clientFields = {
 }
 const exchangeFields = {
   subject_token: field('Whose session is asked for: a user JWT or an API key.'),
-  subject_token_type: field('urn:ietf:params:oauth:token-type:access_token'),
-  requested_token_type: field('urn:ietf:params:oauth:token-type:access_token'),
+  subject_token_type: field(TokenType.accessToken),
+  requested_token_type: field(TokenType.accessToken),
   audience: list('For whom; may be repeated.'),
   resource: list('For what; may be repeated.'),
   scope: field('Space-separated.'),
@@ -27,7 +29,7 @@ export const TokenForm = Type.Object({
   grant_type: Type.String({ description: 'How the token is to be got.' }),
   ...clientFields,
   ...exchangeFields,
-  external_user_id: field('With the scope sign:mint_user_token.'),
+  external_user_id: field(`With the scope ${Scope.mintUserToken}.`),
   device_code: field('Of the device grant.'),
   code: field('Of the authorization code grant.'),
   redirect_uri: field('As in the authorization request.'),
@@ -36,7 +38,7 @@ export const TokenForm = Type.Object({
 })
 
 export const ExchangeForm = Type.Object({
-  grant_type: field('urn:ietf:params:oauth:grant-type:token-exchange'),
+  grant_type: field(GrantType.tokenExchange),
   ...clientFields,
   ...exchangeFields,
 })
@@ -75,7 +77,7 @@ export const SignerSession = Type.Object({ ...token, issued_token_type: Type.Str
 export const AnyToken = Type.Object({
   ...token,
   issued_token_type: field('RFC 8693.'),
-  id_token: field('With the scope openid.'),
+  id_token: field(`With the scope ${Scope.openid}.`),
   refresh_token: field('Works once.'),
   ...Type.Partial(Type.Object(session)).properties,
 })
@@ -105,9 +107,9 @@ export const Introspection = Type.Object({
 
 export const UserInfo = Type.Object({
   sub: Type.String(),
-  email: field('With the scope email.'),
+  email: field(`With the scope ${Scope.email}.`),
   email_verified: Type.Optional(Type.Boolean()),
-  name: field('With the scope profile.'),
+  name: field(`With the scope ${Scope.profile}.`),
 })
 
 export const Jwks = named(

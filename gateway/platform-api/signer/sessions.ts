@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { Scope } from '../../../proto/scopes.ts'
 import type { SignerSession as SessionMessage } from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
@@ -10,7 +11,7 @@ import { toToken } from '../users/tokens.ts'
 
 const tags = ['signer']
 const url = '/api/v1/apps/:clientId/users/:externalUserId/signer-sessions'
-const rules = { guard: { kind: 'm2m', scope: 'users:write' } } as const
+const rules = { guard: { kind: 'm2m', scope: Scope.usersWrite } } as const
 
 const DeviceToken = Type.Object({
   deviceToken: Type.String({

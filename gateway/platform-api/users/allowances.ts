@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { Scope } from '../../../proto/scopes.ts'
 import type {
   Allowance as AllowanceMessage,
   Grant as GrantMessage,
@@ -73,7 +74,7 @@ export function allowanceRoutes(app: App): void {
 }
 
 function readAllowance(app: App): void {
-  const guard = { kind: 'm2m', scope: 'users:read' } as const
+  const guard = { kind: 'm2m', scope: Scope.usersRead } as const
   for (const [address, rules] of [
     [url, { guard }],
     [creditsUrl, { guard, successor: url }],
@@ -98,7 +99,7 @@ function createCredit(app: App): void {
   app.post(
     url,
     route(
-      { guard: { kind: 'm2m', scope: 'users:write' }, amounts: ['amountUsdMicros'] },
+      { guard: { kind: 'm2m', scope: Scope.usersWrite }, amounts: ['amountUsdMicros'] },
       {
         summary: 'Grant an amount on top of what is there',
         tags,

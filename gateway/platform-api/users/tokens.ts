@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { Scope } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
@@ -32,7 +33,7 @@ function mintUserToken(app: App): void {
   app.post(
     '/api/v1/apps/:clientId/users/:externalUserId/token',
     route(
-      { guard: { kind: 'm2m', scope: 'users:token' }, wire: 'oauth', limit: 'token' },
+      { guard: { kind: 'm2m', scope: Scope.usersToken }, wire: 'oauth', limit: 'token' },
       {
         summary: 'Mint a user token',
         tags,

@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { Scope } from '../../../proto/scopes.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import type { User as UserMessage } from '../../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { requireField } from '../../core/client.ts'
@@ -83,7 +84,7 @@ function listUsers(app: App): void {
   app.get(
     url,
     route(
-      { guard: { kind: 'm2m', scope: 'users:read' } },
+      { guard: { kind: 'm2m', scope: Scope.usersRead } },
       {
         summary: 'List provisioned users',
         tags,
@@ -107,7 +108,7 @@ function upsertUser(app: App): void {
   app.post(
     url,
     route(
-      { guard: { kind: 'm2m', scope: 'users:write' } },
+      { guard: { kind: 'm2m', scope: Scope.usersWrite } },
       {
         summary: 'Create a user or update the named attributes',
         tags,
@@ -127,7 +128,7 @@ function updateUser(app: App): void {
   app.put(
     url,
     route(
-      { guard: { kind: 'm2m', scope: 'users:write' } },
+      { guard: { kind: 'm2m', scope: Scope.usersWrite } },
       {
         summary: 'Update a user',
         tags,
@@ -147,7 +148,7 @@ function deactivateUser(app: App): void {
   app.delete(
     url,
     route(
-      { guard: { kind: 'm2m', scope: 'users:write' } },
+      { guard: { kind: 'm2m', scope: Scope.usersWrite } },
       {
         summary: 'Deactivate a user',
         tags,
