@@ -1,10 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import {
-  readCoreAddress,
-  readHost,
-  readRedisUrl,
-  readWebhookSecrets,
-} from '../core/lib/settings.ts'
+import { readCoreAddress, readHost, readRedisUrl } from '../core/lib/settings.ts'
 import { readIdentity } from './identity/config.ts'
 import { maxSecretBytes } from './http/caller.ts'
 
@@ -128,3 +123,10 @@ function readMaxPrice(env: EnvReader): Readonly<Partial<Record<keyof typeof ceil
   const [live, lv2v, fixed] = [read('live'), read('lv2v'), read('fixed')]
   return { ...(live && { live }), ...(lv2v && { lv2v }), ...(fixed && { fixed }) }
 }
+
+/** Secrets that the signer may send; several while one is replaced. */
+const readWebhookSecrets = (env: EnvReader): string[] =>
+  env.list('WEBHOOK_SECRET', {
+    secret: true,
+    meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.',
+  })

@@ -1,6 +1,7 @@
 import { ChannelCredentials, type ClientReadableStream, Metadata } from '@grpc/grpc-js'
 import type { JSONWebKeySet } from 'jose'
-import { serviceTokenHeader, unary } from '../core/lib/grpc.ts'
+import { unary } from '../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../proto/headers.ts'
 import {
   type IngestEventsResponse,
   MeteringServiceClient,

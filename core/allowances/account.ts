@@ -1,5 +1,5 @@
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
-import type { Period } from '../lib/period.ts'
+import type { Period } from '../lib/time.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
 import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
 

@@ -1,6 +1,6 @@
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
-import { periodAt } from '../lib/period.ts'
+import { periodAt } from '../lib/time.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'

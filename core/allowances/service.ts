@@ -18,8 +18,7 @@ import {
   usdMicros,
 } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
-import { periodAt } from '../lib/period.ts'
-import { type Now, parseInstant } from '../lib/time.ts'
+import { type Now, parseInstant, periodAt } from '../lib/time.ts'
 import {
   type Account,
   type Credit,

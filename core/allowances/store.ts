@@ -1,7 +1,12 @@
-import { plainArray } from '../lib/arrays.ts'
-import { type RowBuffer, copyRows, createRowBuffer, uuidBytes } from '../lib/copy-sql.ts'
+import {
+  type RowBuffer,
+  copyRows,
+  createRowBuffer,
+  uuidBytes,
+  plainArray,
+} from '../lib/copy-sql.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
-import type { BillingCycle, Period } from '../lib/period.ts'
+import type { BillingCycle, Period } from '../lib/time.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
 import { type AppId, type UserId, appId, userId } from '../platform/ids.ts'
 import {

@@ -10,7 +10,7 @@ import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import { createBatchLoader } from '../lib/batch-loader.ts'
+import { createBatchLoader } from '../lib/concurrency.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import * as store from './store.ts'
 

@@ -7,12 +7,6 @@ import {
 } from '@grpc/grpc-js'
 import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
 
-/** Proves to core that the caller is one of our own processes or an operator's command. */
-export const serviceTokenHeader = 'x-tollgate-service-token'
-/** The token of a dashboard session, forwarded by the gateway. */
-export const sessionHeader = 'x-tollgate-session'
-export const correlationHeader = 'x-correlation-id'
-
 type Unary<Request, Response> = (
   ...call: [
     request: Request,

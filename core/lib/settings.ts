@@ -1,6 +1,6 @@
 import type { EnvReader } from './env.ts'
 
-/** Settings that several processes share, declared once. */
+/** Settings that several processes share, each declared once. */
 
 export const readHost = (env: EnvReader): string =>
   env.text('HOST', { fallback: '127.0.0.1', meaning: 'Address that every listener binds.' })
@@ -11,7 +11,7 @@ export const readPlatformPort = (env: EnvReader): number =>
     meaning: 'Port of the platform API and OIDC.',
   })
 
-/** Every URL handed out begins with it; never a request header (decision 9). No trailing slash. */
+/** The origin of every URL in our answers, in place of any request header (decision 9). No trailing slash. */
 export function readPublicUrl(env: EnvReader): string {
   const fallback = `http://localhost:${readPlatformPort(env)}`
   return (
@@ -23,9 +23,7 @@ export function readPublicUrl(env: EnvReader): string {
   )
 }
 
-export const issuerPath = '/api/v1/oidc'
-
-/** Where core answers gRPC, and the token that proves a call comes from one of our own processes. */
+/** Where core answers gRPC, and the token that proves that a call comes from one of our own processes. */
 export function readCoreAddress(env: EnvReader): {
   readonly target: string
   readonly token: string
@@ -53,40 +51,4 @@ export const readRedisUrl = (env: EnvReader): string | undefined =>
     schemes: ['redis', 'rediss'],
     secret: true,
     meaning: 'Redis for shared caches and invalidations; in process when not set.',
-  })
-
-/** Secrets the signer may present; several while one is replaced. */
-export const readWebhookSecrets = (env: EnvReader): string[] =>
-  env.list('WEBHOOK_SECRET', {
-    secret: true,
-    meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.',
-  })
-
-export function readDatabase(env: EnvReader): {
-  readonly databaseUrl: string
-  readonly databasePoolMax: number
-} {
-  const url = env.url('DATABASE_URL', {
-    schemes: ['postgres', 'postgresql'],
-    secret: true,
-    meaning: 'PostgreSQL 15 or newer; an embedded one when not set.',
-  })
-  if (url === undefined && !env.problems.some((line) => line.startsWith('DATABASE_URL')))
-    env.problem('DATABASE_URL is required')
-  const databasePoolMax = env.integer('DATABASE_POOL_MAX', {
-    fallback: '16',
-    min: 2,
-    max: 200,
-    meaning: 'Connections that one core process opens.',
-  })
-  return { databaseUrl: url ?? '', databasePoolMax }
-}
-
-export const readRevocationBound = (env: EnvReader): number =>
-  env.integer('REVOCATION_BOUND_SECONDS', {
-    fallback: '360',
-    min: 1,
-    max: 3_600,
-    meaning:
-      'Longest time that caches may honour an ended permission; told in answers and used for tombstones.',
   })

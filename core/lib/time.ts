@@ -1,3 +1,5 @@
+import { DomainError } from '../../proto/errors.ts'
+
 /** Time is a dependency: everything that needs it takes a `Now`. */
 export type Now = () => Date
 
@@ -39,4 +41,68 @@ export function addMonths(instant: Date, months: number): Date {
   const moved = new Date(instant)
   moved.setUTCFullYear(year, month, Math.min(instant.getUTCDate(), lastDay))
   return moved
+}
+
+/** What a question says of its time. */
+export interface Dates {
+  readonly startDate?: string | undefined
+  readonly endDate?: string | undefined
+}
+
+/** Half-open `[start, end)`; null is open. */
+export interface DateRange {
+  readonly start: Date | null
+  readonly end: Date | null
+}
+
+const dayMs = 86_400_000
+
+/**
+ * Both ends are meant inclusively: a day to its end, an instant to its millisecond (decisions 21 and 36).
+ * REQUEST_INVALID for what is no date, and for a start after the end.
+ */
+export function parseDates({ startDate, endDate }: Dates): DateRange {
+  const start = startDate === undefined ? null : parseDate('startDate', startDate).start
+  const end = endDate === undefined ? null : parseDate('endDate', endDate).end
+  if (start && end && start >= end)
+    throw new DomainError('REQUEST_INVALID', 'startDate must not be after endDate')
+  return { start, end }
+}
+
+function parseDate(name: string, text: string): { start: Date; end: Date } {
+  const day = parseUtcDay(text)
+  if (day) return { start: day, end: new Date(day.getTime() + dayMs) }
+  const instant = parseInstant(text)
+  if (!instant)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `${name} must be an ISO 8601 date or instant with a zone`,
+    )
+  return { start: instant, end: new Date(instant.getTime() + 1) }
+}
+
+export type BillingCycle = 'daily' | 'weekly' | 'monthly'
+
+/** Half-open: `start` belongs to it, `end` to the next (decision 36). */
+export interface Period {
+  readonly start: Date
+  readonly end: Date
+}
+
+/**
+ * The period of a subscription that contains `at`, counted from its anchor so that no month drifts: an anchor on
+ * the 31st has the last day of shorter months. An instant before the anchor belongs to the first period.
+ */
+export function periodAt(anchor: Date, cycle: BillingCycle, at: Date): Period {
+  if (cycle !== 'monthly') return fixedPeriod(anchor, cycle === 'daily' ? dayMs : 7 * dayMs, at)
+  const years = at.getUTCFullYear() - anchor.getUTCFullYear()
+  let index = Math.max(0, years * 12 + at.getUTCMonth() - anchor.getUTCMonth())
+  if (index > 0 && addMonths(anchor, index) > at) index -= 1
+  return { start: addMonths(anchor, index), end: addMonths(anchor, index + 1) }
+}
+
+function fixedPeriod(anchor: Date, lengthMs: number, at: Date): Period {
+  const index = Math.max(0, Math.floor((at.getTime() - anchor.getTime()) / lengthMs))
+  const start = anchor.getTime() + index * lengthMs
+  return { start: new Date(start), end: new Date(start + lengthMs) }
 }

@@ -1,13 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { EnvReader } from '../lib/env.ts'
-import {
-  issuerPath,
-  readDatabase,
-  readPublicUrl,
-  readRedisUrl,
-  readRevocationBound,
-  readSecret,
-} from '../lib/settings.ts'
+import { issuerPath } from '../../proto/headers.ts'
+import { readPublicUrl, readRedisUrl, readSecret } from '../lib/settings.ts'
 import type { Peppers } from './secrets.ts'
 
 /** Settings of every process that stands on the database: core and the collector. */
@@ -48,6 +42,35 @@ export function readPlatformConfig(env: EnvReader): PlatformConfig {
     peppers: readPeppers(env),
   }
 }
+
+function readDatabase(env: EnvReader): {
+  readonly databaseUrl: string
+  readonly databasePoolMax: number
+} {
+  const url = env.url('DATABASE_URL', {
+    schemes: ['postgres', 'postgresql'],
+    secret: true,
+    meaning: 'PostgreSQL 15 or newer; an embedded one when not set.',
+  })
+  if (url === undefined && !env.problems.some((line) => line.startsWith('DATABASE_URL')))
+    env.problem('DATABASE_URL is required')
+  const databasePoolMax = env.integer('DATABASE_POOL_MAX', {
+    fallback: '16',
+    min: 2,
+    max: 200,
+    meaning: 'Connections that one core process opens.',
+  })
+  return { databaseUrl: url ?? '', databasePoolMax }
+}
+
+const readRevocationBound = (env: EnvReader): number =>
+  env.integer('REVOCATION_BOUND_SECONDS', {
+    fallback: '360',
+    min: 1,
+    max: 3_600,
+    meaning:
+      'Longest time that caches may honour an ended permission; told in answers and used for tombstones.',
+  })
 
 const readSignerUrl = (env: EnvReader): string =>
   env.url('SIGNER_DMZ_URL', {

@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import { correlationIdFrom } from '../lib/correlation.ts'
+import { correlationIdFrom } from '../../proto/headers.ts'
 import type { Caller, Guard } from './callers.ts'
 import { type Context, type Rpc, clientIdOf, requireServiceToken, runGuard } from './serve.ts'
 

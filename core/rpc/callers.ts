@@ -9,7 +9,7 @@ import {
   isClientId,
 } from '../platform/ids.ts'
 import type { Actor } from '../platform/audit.ts'
-import { type BasicPair, basicPairs } from '../lib/basic.ts'
+import { type BasicPair, basicPairs } from '../lib/http.ts'
 
 /** One of our own processes, or an operator's command. */
 export interface ServiceCaller {

@@ -12,9 +12,13 @@ import { once } from 'node:events'
 import { Histogram } from 'prom-client'
 import { DomainError, type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import { type Authenticator, type Caller, type Guard, parseCredential } from './callers.ts'
-import { correlationIdFrom } from '../lib/correlation.ts'
+import {
+  correlationIdFrom,
+  correlationHeader,
+  serviceTokenHeader,
+  sessionHeader,
+} from '../../proto/headers.ts'
 import { equalSecrets } from '../lib/crypto.ts'
-import { correlationHeader, serviceTokenHeader, sessionHeader } from '../lib/grpc.ts'
 import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import { isUnavailable } from '../lib/sql.ts'

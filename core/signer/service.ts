@@ -7,7 +7,7 @@ import type { Keys } from '../keys/keys.ts'
 import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
-import { createBatchLoader } from '../lib/batch-loader.ts'
+import { createBatchLoader } from '../lib/concurrency.ts'
 import type { SignerSessions } from '../tokens/sessions/signer-sessions.ts'
 
 export interface SignerDeps {

@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import { type Dates, parseDates } from '../lib/date-range.ts'
+import { type Dates, parseDates } from '../lib/time.ts'
 import type { Range } from './types.ts'
 
 const hourMs = 3_600_000

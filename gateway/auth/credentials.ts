@@ -1,4 +1,4 @@
-import { type BasicPair, basicPairs } from '../../core/lib/basic.ts'
+import { type BasicPair, basicPairs } from '../../core/lib/http.ts'
 import { DomainError } from '../../proto/errors.ts'
 
 const maxCredentialBytes = 8192

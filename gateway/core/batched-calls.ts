@@ -1,4 +1,4 @@
-import { createBatchLoader } from '../../core/lib/batch-loader.ts'
+import { createBatchLoader } from '../../core/lib/concurrency.ts'
 import { DomainError, isReason } from '../../proto/errors.ts'
 
 /** One caller's call of an RPC that goes to core together with others. */

@@ -1,5 +1,5 @@
 import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
-import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../core/lib/grpc.ts'
+import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
 import type { BatchedCall } from './batched-calls.ts'
 

@@ -1,7 +1,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { createClient } from '@connectrpc/connect'
 import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
-import { serviceTokenHeader } from '../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceService } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'

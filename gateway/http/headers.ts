@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { correlationIdFrom } from '../../core/lib/correlation.ts'
+import { correlationIdFrom } from '../../proto/headers.ts'
 
 /** The caller's correlation id, or a new one. */
 export const correlationIdOf = (request: IncomingMessage): string =>

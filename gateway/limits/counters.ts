@@ -1,6 +1,7 @@
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
 import type { Log } from '../../core/lib/log.ts'
+import { connectRedis } from '../../core/lib/redis.ts'
 import type { Now } from '../../core/lib/time.ts'
 
 /** How many of something there were in the running window. */
@@ -64,17 +65,10 @@ function createLocal() {
 }
 
 function createShared(url: string, log: Log) {
-  const redis = new Redis(url, {
-    connectTimeout: 1_000,
-    commandTimeout: commandTimeoutMs,
-    maxRetriesPerRequest: 0,
-    enableOfflineQueue: false,
-    enableAutoPipelining: true,
-    retryStrategy: (attempt: number) => Math.min(attempt * 100, 2_000),
-  })
+  // Logs below, with what the outage means for rate limits.
+  const redis = connectRedis({ url, commandTimeoutMs, whileAway: 'fail', log: null })
   let awayUntil = 0
   let told = false
-  redis.on('error', () => undefined)
 
   /** Null when Redis does not answer. */
   async function ask<T>(question: (redis: Redis) => Promise<T>): Promise<T | null> {

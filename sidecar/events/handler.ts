@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
-import { correlationIdFrom } from '../../core/lib/correlation.ts'
+import { correlationIdFrom } from '../../proto/headers.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type Push, splitEnvelopes } from './ndjson.ts'

@@ -1,5 +1,6 @@
 import type { EnvReader } from '../../core/lib/env.ts'
-import { issuerPath, readPublicUrl } from '../../core/lib/settings.ts'
+import { readPublicUrl } from '../../core/lib/settings.ts'
+import { issuerPath } from '../../proto/headers.ts'
 
 const modes = ['api_key', 'oidc', 'composite', 'trusted_headers'] as const
 const custom = /^custom:(.+)$/

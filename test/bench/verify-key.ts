@@ -5,7 +5,7 @@ import {
   type ServiceError,
   credentials,
 } from '@grpc/grpc-js'
-import { serviceTokenHeader } from '../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../proto/headers.ts'
 import { basic } from '../../deploy/cli/client.ts'
 import { SignerServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import { startDeployed } from './deployed.ts'

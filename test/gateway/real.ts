@@ -1,5 +1,6 @@
 import { credentials } from '@grpc/grpc-js'
-import { serviceTokenHeader, unary } from '../../core/lib/grpc.ts'
+import { unary } from '../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../proto/headers.ts'
 import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { startGateway } from '../../gateway/server.ts'

@@ -1,6 +1,7 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
-import { correlationHeader, serviceTokenHeader, sessionHeader, unary } from '../../core/lib/grpc.ts'
+import { unary } from '../../core/lib/grpc.ts'
+import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'

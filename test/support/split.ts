@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
-import { serviceTokenHeader, unary } from '../../core/lib/grpc.ts'
+import { unary } from '../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../proto/headers.ts'
 import { type CoreClient, basic, connectCore } from '../../deploy/cli/client.ts'
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import { createDatabase } from './postgres.ts'

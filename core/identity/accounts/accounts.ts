@@ -32,10 +32,13 @@ export interface LiveSession {
   readonly expiresAt: Date
 }
 
+const tooManyLogins = (): DomainError =>
+  new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
+
 /** Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens are stored as SHA-256 hashes. */
 export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
   // argon2 takes 19 MiB and one of four threads: many logins must neither fill the memory nor starve other work.
-  const runLimited = limitConcurrency({ running: 2, waiting: 64 })
+  const runLimited = limitConcurrency({ running: 2, waiting: 64, refusal: tooManyLogins })
 
   /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
   async function logIn(email: string, password: string) {

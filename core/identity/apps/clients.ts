@@ -1,5 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { createBatchLoader } from '../../lib/batch-loader.ts'
+import { createBatchLoader } from '../../lib/concurrency.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { Db, Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'

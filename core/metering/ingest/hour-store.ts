@@ -1,4 +1,4 @@
-import { plainArray, textArray } from '../../lib/arrays.ts'
+import { plainArray, textArray } from '../../lib/copy-sql.ts'
 import { type DecimalSum, decimalText } from '../../lib/decimal.ts'
 import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, type Statement, sql } from '../../lib/sql.ts'

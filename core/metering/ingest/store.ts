@@ -1,5 +1,4 @@
-import { uuidArray } from '../../lib/arrays.ts'
-import { copyRows } from '../../lib/copy-sql.ts'
+import { copyRows, uuidArray } from '../../lib/copy-sql.ts'
 import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'

@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { isUuid } from '../../platform/ids.ts'
-import { type DateRange, type Dates, parseDates } from '../../lib/date-range.ts'
+import { type DateRange, type Dates, parseDates } from '../../lib/time.ts'
 import type { LossPosition } from './store.ts'
 
 /** What a question about losses may say. */

@@ -1,7 +1,7 @@
 import { type EthRate, type Wei, ethRate, wei } from '../../lib/money.ts'
 import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
-import { plainArray } from '../../lib/arrays.ts'
+import { plainArray } from '../../lib/copy-sql.ts'
 
 /** One observation of the price of one ETH. */
 export interface Rate {

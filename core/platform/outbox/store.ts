@@ -1,7 +1,7 @@
 import { type Db, many, one, sql } from '../../lib/sql.ts'
 import type { Entry, NewEntry, Rest } from './types.ts'
 
-/** Writes entries inside the caller's transaction: they leave when it has committed, and never when it has not. */
+/** Writes entries inside the caller's transaction, so that they are delivered only when it commits. */
 export async function enqueue(db: Db, entries: readonly NewEntry[], at: Date): Promise<void> {
   if (entries.length === 0) return
   await db.query(sql`
@@ -14,7 +14,7 @@ export async function enqueue(db: Db, entries: readonly NewEntry[], at: Date): P
 export interface Claim {
   readonly kind: string
   readonly at: Date
-  /** Until then nobody else takes them. */
+  /** End of the lease: until then no other core claims them. */
   readonly until: Date
   readonly items: number
   readonly bytes: number
@@ -22,7 +22,7 @@ export interface Claim {
 
 const rowsAtOnce = 500
 
-/** Takes the entries that have been due longest, at least one and within the bounds; what another core holds is skipped. */
+/** Claims the entries that have been due longest: at least one, within the bounds, none that another core claims. */
 export async function claim(db: Db, { kind, at, until, items, bytes }: Claim): Promise<Entry[]> {
   const rows = await many<{ id: bigint; payload: Buffer; item_count: number; attempts: number }>(
     db,
@@ -69,7 +69,7 @@ export interface Postponed {
   readonly setAsideAt: Date | null
 }
 
-/** Puts an entry back, for later or for an operator; only by who still holds it. */
+/** Puts an entry back, for later or for an operator, unless its lease (`held`) has passed to another core. */
 export async function putBack(
   db: Db,
   { id, dueAt, attempts, error, rest, setAsideAt }: Postponed,

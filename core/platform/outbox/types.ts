@@ -1,8 +1,8 @@
-/** What is on its way to another system. */
+/** A row of the outbox: something that another system is to get. */
 export interface Entry {
   readonly id: bigint
   readonly payload: Buffer
-  /** How many things it holds, for counting. */
+  /** How many things the payload holds, for metrics. */
   readonly itemCount: number
   readonly attempts: number
 }
@@ -13,20 +13,20 @@ export interface NewEntry {
   readonly itemCount: number
 }
 
-/** What of an entry has not arrived. */
+/** The part of an entry that has not arrived. */
 export interface Rest {
   readonly payload: Buffer
   readonly itemCount: number
 }
 
 /**
- * How one delivery ended.
+ * How the delivery of one entry ended. `rest` is the part that has not arrived; absent when nothing has.
  * - `delivered`: all of it arrived.
- * - `refused`: the far end refuses this entry for what it is; after some attempts it is set aside. `rest`: only this is left.
- * - `failed`: the far end broke over it; its own fault only when others arrive.
- * - `later`: the far end is away or not ready; nobody's fault.
+ * - `refused`: the other system refuses this entry for its content. It is set aside after some attempts.
+ * - `failed`: the other system failed on it. This counts as an attempt only when other entries arrive.
+ * - `later`: the other system is away or not ready. This counts as no attempt.
  */
-export type Outcome =
+export type Delivery =
   | { readonly kind: 'delivered' }
   | { readonly kind: 'refused'; readonly why: string; readonly rest?: Rest }
   | { readonly kind: 'failed'; readonly why: string; readonly rest?: Rest }
@@ -40,11 +40,11 @@ export type Outcome =
 /** Where entries of one kind go. */
 export interface Destination {
   readonly kind: string
-  /** Bounds of what is taken at once, and so of memory; one entry is always taken. */
+  /** Bounds of one claim, and so of memory. One entry is always claimed. */
   readonly itemsAtOnce: number
   readonly bytesAtOnce: number
-  /** False while it makes no sense to try. */
+  /** False while no delivery can succeed. */
   ready(): boolean
-  /** An outcome for each entry, in order; never throws for what the far end does. Repeats must do no harm there. */
-  deliver(entries: readonly Entry[], signal: AbortSignal): Promise<readonly Outcome[]>
+  /** Returns the outcome of each entry, in order, and never throws for a failure of the other system. Must be idempotent. */
+  deliver(entries: readonly Entry[], signal: AbortSignal): Promise<readonly Delivery[]>
 }

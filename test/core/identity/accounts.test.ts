@@ -1,6 +1,7 @@
 import { credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { serviceTokenHeader, sessionHeader, unary } from '../../../core/lib/grpc.ts'
+import { unary } from '../../../core/lib/grpc.ts'
+import { serviceTokenHeader, sessionHeader } from '../../../proto/headers.ts'
 import * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import {

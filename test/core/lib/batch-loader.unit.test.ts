@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createBatchLoader } from '../../../core/lib/batch-loader.ts'
+import { createBatchLoader } from '../../../core/lib/concurrency.ts'
 
 function recorded(answer: (asked: readonly number[]) => Promise<void> = async () => {}) {
   const batches: (readonly number[])[] = []

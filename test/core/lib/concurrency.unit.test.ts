@@ -14,7 +14,11 @@ const reasonOf = (work: Promise<unknown>): Promise<string> =>
 
 describe('limited concurrency', () => {
   it('runs so many tasks at once, lets so many wait and refuses the rest', async () => {
-    const runLimited = limitConcurrency({ running: 2, waiting: 3 })
+    const runLimited = limitConcurrency({
+      running: 2,
+      waiting: 3,
+      refusal: () => new DomainError('RATE_LIMITED', 'too many'),
+    })
     const gate = Promise.withResolvers<void>()
     let most = 0
     let now = 0

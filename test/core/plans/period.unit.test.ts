@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { periodAt } from '../../../core/lib/period.ts'
+import { periodAt } from '../../../core/lib/time.ts'
 
 const day = (text: string) => new Date(`${text}T00:00:00.000Z`)
 const show = ({ start, end }: { start: Date; end: Date }) => [

@@ -4,7 +4,7 @@ import { createMetrics } from '../../../core/lib/metrics.ts'
 import { type Pool, createPool, tx } from '../../../core/lib/sql.ts'
 import { createOutbox } from '../../../core/platform/outbox/outbox.ts'
 import { enqueue, figures, retrySetAside } from '../../../core/platform/outbox/store.ts'
-import type { Destination, Entry, Outcome } from '../../../core/platform/outbox/types.ts'
+import type { Destination, Entry, Delivery } from '../../../core/platform/outbox/types.ts'
 import { createDatabase, type TestDatabase } from '../../support/postgres.ts'
 import { createClock, until } from '../support.ts'
 
@@ -22,7 +22,7 @@ afterEach(async () => {
   await database.drop()
 })
 
-type Verdict = (text: string) => Outcome
+type Verdict = (text: string) => Delivery
 
 function setUp(
   verdict: Verdict,
@@ -122,7 +122,7 @@ describe('the outbox', () => {
     const { outbox } = setUp(() => ({ kind: 'later', why: 'away' }), { metrics })
     await put('a', 'b')
     for (let i = 0; i < 20; i++) {
-      expect(await outbox.pass()).toMatchObject([{ taken: 2, delivered: 0, waitMs: 0 }])
+      expect(await outbox.pass()).toMatchObject([{ claimed: 2, delivered: 0, waitMs: 0 }])
       clock.advance(60_000)
     }
     expect(await rows()).toMatchObject([

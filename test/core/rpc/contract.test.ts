@@ -12,7 +12,7 @@ import { loadSync } from '@grpc/proto-loader'
 import { globSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { protoFiles } from '../../../core/rpc/health.ts'
-import { serviceTokenHeader } from '../../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../../proto/headers.ts'
 import { isReason, reasons, reasonTrailer } from '../../../proto/errors.ts'
 import {
   type TestApp,

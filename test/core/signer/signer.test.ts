@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { Metadata, type ServiceError, credentials } from '@grpc/grpc-js'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { fromServiceError, serviceTokenHeader } from '../../../core/lib/grpc.ts'
+import { fromServiceError } from '../../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../../proto/headers.ts'
 import {
   SignerServiceClient,
   type WatchInvalidationsResponse,

@@ -1,6 +1,6 @@
 import { credentials, Metadata } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
-import { serviceTokenHeader } from '../../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../../proto/headers.ts'
 import { SignerServiceClient } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import {
   type TestApp,

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
-import type { Destination, Entry, Outcome } from '../../../platform/outbox/types.ts'
+import type { Delivery, Destination, Entry } from '../../../platform/outbox/types.ts'
 import { customerKind, eventsKind, packEvents } from '../emit.ts'
 import { userId } from '../../../platform/ids.ts'
 import type { Customer } from '../backend.ts'
@@ -45,7 +45,7 @@ interface Round {
  * their entry, all others have arrived.
  */
 export function createEventsDestination({ ingest, ready, batchSize }: EventsDeps): Destination {
-  async function deliver(entries: readonly Entry[], signal: AbortSignal): Promise<Outcome[]> {
+  async function deliver(entries: readonly Entry[], signal: AbortSignal): Promise<Delivery[]> {
     const round: Round = {
       signal,
       endsAt: performance.now() + roundMs,
@@ -144,7 +144,7 @@ function batchesOf(events: readonly Event[], size: number): Event[][] {
   return batches
 }
 
-async function outcomeOf({ left, away }: Round, entry: number, count: number): Promise<Outcome> {
+async function outcomeOf({ left, away }: Round, entry: number, count: number): Promise<Delivery> {
   const undelivered = left.filter(({ event }) => event.entry === entry)
   if (undelivered.length === 0) return { kind: 'delivered' }
   const rest =
@@ -175,7 +175,7 @@ const customersAtOnce = 8
 
 /** Creates the customers of the backend that users' usage is attributed to. */
 export function createCustomersDestination({ ensureCustomer, ready }: CustomersDeps): Destination {
-  const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Outcome[]> =>
+  const deliver = (entries: readonly Entry[], signal: AbortSignal): Promise<Delivery[]> =>
     Promise.all(
       entries.map(async (entry) => {
         const customer = customerOf(entry)
@@ -194,7 +194,7 @@ export function createCustomersDestination({ ensureCustomer, ready }: CustomersD
   }
 }
 
-function customerOutcome(failure: Failure): Outcome {
+function customerOutcome(failure: Failure): Delivery {
   const { kind, why } = failure
   if (kind === 'refused') return { kind, why }
   if (kind === 'broken') return { kind: 'failed', why }

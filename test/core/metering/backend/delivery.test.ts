@@ -270,8 +270,8 @@ describe('tickets on their way to OpenMeter', () => {
     const { outbox, backend, prepared } = await sender({ batchSize: 1 })
     await prepared()
     expect(await outbox.pass()).toMatchObject([
-      { taken: 1, delivered: 1, waitMs: null },
-      { taken: 0 },
+      { claimed: 1, delivered: 1, waitMs: null },
+      { claimed: 0 },
     ])
     expect(fake.state.events.size).toBe(150)
     await backend.stop()

@@ -1,5 +1,6 @@
 import { credentials } from '@grpc/grpc-js'
-import { serviceTokenHeader, unary } from '../../../../core/lib/grpc.ts'
+import { unary } from '../../../../core/lib/grpc.ts'
+import { serviceTokenHeader } from '../../../../proto/headers.ts'
 import { DeviceServiceClient } from '../../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import { serviceToken } from '../../../core/support.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
