@@ -25,6 +25,16 @@ const lines = {
   annotation: new RegExp(`^ {10}([a-z_]+): ${quoted}$`),
 }
 
+/** The kind of the line and its values; the kind is undefined for a line of no kind. */
+function readLine(line: string): [kind: string | undefined, first: string, second: string] {
+  const matches = Object.entries(lines).map(
+    ([kind, pattern]) => [kind, pattern.exec(line)] as const,
+  )
+  const [kind, match] = matches.find(([, match]) => match) ?? []
+  const [, first = '', second = ''] = match ?? []
+  return [kind, first, second]
+}
+
 function parseRules(text: string): Rule[] {
   const rules: Rule[] = []
   let section = ''
@@ -33,11 +43,7 @@ function parseRules(text: string): Rule[] {
     .filter((line) => line !== '' && !line.startsWith('#'))
   expect([groups, name, opening]).toEqual(['groups:', '  - name: tollgate', '    rules:'])
   for (const line of rest) {
-    const [kind, match] =
-      Object.entries(lines)
-        .map(([key, pattern]) => [key, pattern.exec(line)] as const)
-        .find(([, found]) => found) ?? []
-    const [, first = '', second = ''] = match ?? []
+    const [kind, first, second] = readLine(line)
     const rule = rules.at(-1)
     if (kind === 'alert')
       rules.push({ alert: first, expr: '', for: null, labels: new Map(), annotations: new Map() })

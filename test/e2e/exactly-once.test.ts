@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { type Allowances, createAllowances } from '../support/allowances.ts'
-import { blows } from '../support/blows.ts'
+import { blows } from '../support/faults.ts'
 import {
   type Books,
   type Delivered,
@@ -23,10 +23,10 @@ import {
   quarantineLines,
   readStreams,
   ticketLines,
-} from '../support/kept.ts'
+} from '../support/database-lines.ts'
 import { createRandom } from '../support/random.ts'
 import { type Observation, createRates } from '../support/rates.ts'
-import { expectBalance, expectUsage } from '../support/shown.ts'
+import { expectBalance, expectUsage } from '../support/figures.ts'
 
 const minute = 60_000_000
 // `<seed>@<minute of the newest event>` repeats a run to the byte.

@@ -1,5 +1,5 @@
 import {
-  type Asked,
+  type Query,
   type FakeCustomer,
   type FakeEvent,
   type FakeFeature,
@@ -58,12 +58,20 @@ export function answerV1(state: State, { method, path, search, body, events }: C
   if (kind === 'meters')
     return method === 'POST'
       ? createMeter(state, body)
-      : found(
+      : showOne(
           state.meters.find((meter) => meter.key === name),
           showMeter,
         )
   if (kind === 'features')
     return method === 'POST' ? createFeature(state, body) : listFeatures(state, search)
+  return answerCustomers(state, name, { method, search, body })
+}
+
+function answerCustomers(
+  state: State,
+  name: string,
+  { method, search, body }: Pick<Call, 'method' | 'search' | 'body'>,
+): Reply {
   if (method === 'POST') return createCustomer(state, body)
   if (name === '') return listCustomers(state, search)
   const customer = state.customers.find((one) => one.key === name || one.id === name)
@@ -71,10 +79,10 @@ export function answerV1(state: State, { method, path, search, body, events }: C
     customer.subjects = texts(record(body['usageAttribution'])['subjectKeys'])
     customer.body = body
   }
-  return found(customer, showCustomer)
+  return showOne(customer, showCustomer)
 }
 
-const found = <T>(value: T | undefined, show: (value: T) => unknown): Reply =>
+const showOne = <T>(value: T | undefined, show: (value: T) => unknown): Reply =>
   value === undefined ? problem(404, 'not found') : { status: 200, body: show(value) }
 
 function createMeter(state: State, body: Body): Reply {
@@ -181,7 +189,7 @@ function queryMeter(state: State, key: string, body: Body): Reply {
     Object.entries(record(body['filterGroupBy'])).map(([name, values]) => [name, texts(values)]),
   )
   const subjects = texts(body['subject'])
-  const asked: Asked = {
+  const request: Query = {
     from: instant(body['from']),
     to: instant(body['to']),
     window: windowSize,
@@ -189,7 +197,7 @@ function queryMeter(state: State, key: string, body: Body): Reply {
     filters: { ...filters, ...(subjects.length > 0 ? { subject: subjects } : {}) },
   }
   const data = state
-    .query(meter, asked)
+    .query(meter, request)
     .map(({ value, from, to, groups: { subject = null, ...groupBy } }) => ({
       value,
       windowStart: from,

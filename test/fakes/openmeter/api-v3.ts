@@ -10,7 +10,7 @@ import {
   texts,
 } from './api-v1.ts'
 import {
-  type Asked,
+  type Query,
   type FakeCustomer,
   type FakeFeature,
   type FakeMeter,
@@ -25,29 +25,39 @@ const windows = { PT1M: 'minute', PT1H: 'hour', P1D: 'day', P1M: 'month' } as co
 export function answerV3(
   state: State,
   { method, path, search, body, events }: Call,
-  { deafToFilters = false } = {},
+  { deafToFilters }: { deafToFilters: boolean },
 ): Reply {
   const [, , kind = '', id = '', verb] = path.split('/')
-  const wanted = deafToFilters ? null : search.get('filter[key][eq]')
-  const page = <T extends { key: string }>(all: readonly T[], show: (one: T) => unknown): Reply => {
-    const data = all.filter((one) => wanted === null || one.key === wanted)
-    return {
-      status: 200,
-      body: { data: data.map(show), meta: { page: { number: 1, size: 100, total: data.length } } },
-    }
-  }
+  const key = deafToFilters ? null : search.get('filter[key][eq]')
   if (kind === 'events') {
     state.ingest(events)
     return { status: 202 }
   }
   if (kind === 'meters' && verb === 'query')
     return queryMeter(state, id, deafToFilters ? { ...body, filters: {} } : body)
-  if (kind === 'meters')
-    return method === 'POST' ? createMeter(state, body) : page(state.meters, showMeter)
-  if (kind === 'features')
-    return method === 'POST' ? createFeature(state, body) : page(state.features, showFeature)
+  if (method === 'POST') return create(state, kind, body)
+  if (kind === 'meters') return pageOf(state.meters, key, showMeter)
+  if (kind === 'features') return pageOf(state.features, key, showFeature)
   if (method === 'PUT') return replaceCustomer(state, id, body)
-  return method === 'POST' ? createCustomer(state, body) : page(state.customers, showCustomer)
+  return pageOf(state.customers, key, showCustomer)
+}
+
+function create(state: State, kind: string, body: Body): Reply {
+  if (kind === 'meters') return createMeter(state, body)
+  return kind === 'features' ? createFeature(state, body) : createCustomer(state, body)
+}
+
+/** The items with that key, all of them with null, as one page. */
+function pageOf<T extends { key: string }>(
+  items: readonly T[],
+  key: string | null,
+  show: (item: T) => unknown,
+): Reply {
+  const data = items.filter((item) => key === null || item.key === key)
+  return {
+    status: 200,
+    body: { data: data.map(show), meta: { page: { number: 1, size: 100, total: data.length } } },
+  }
 }
 
 function createMeter(state: State, body: Body): Reply {
@@ -148,7 +158,7 @@ function queryMeter(state: State, id: string, body: Body): Reply {
   const filters = Object.fromEntries(
     Object.entries(dimensions).map(([name, filter]) => [name, [text(record(filter)['eq'])]]),
   )
-  const asked: Asked = {
+  const request: Query = {
     from: instant(body['from']),
     to: instant(body['to']),
     groupBy: texts(body['group_by_dimensions']),
@@ -156,7 +166,7 @@ function queryMeter(state: State, id: string, body: Body): Reply {
     window: Object.entries(windows).find(([name]) => name === body['granularity'])?.[1] ?? null,
   }
   const data = state
-    .query(meter, asked)
+    .query(meter, request)
     .map(({ value, from, to, groups }) => ({ value: plain(value), from, to, dimensions: groups }))
   return { status: 200, body: { data } }
 }

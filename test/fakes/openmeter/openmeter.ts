@@ -86,40 +86,21 @@ export async function startOpenMeter(): Promise<FakeOpenMeter> {
   }
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const url = new URL(request.url ?? '/', origin)
-    const version = url.pathname.startsWith('/api/v3/') ? 'v3' : 'v1'
-    const path = url.pathname.replace(/^\/api\/v3/, '')
-    const raw = await readBody(request)
-    const parsed: unknown = raw === '' ? undefined : JSON.parse(raw)
-    const method = request.method ?? ''
-    const events = eventsOf(parsed)
-    const seen = {
-      method,
-      path,
-      search: url.searchParams,
-      contentType: request.headers['content-type'] ?? '',
-      body: parsed,
-    }
+    const { version, ...seen } = await readRequest(request)
+    const { method, path, body } = seen
+    const events = eventsOf(body)
     const wrong = contracts[version].checkRequest(seen)
     fake.violations.push(...wrong)
     const noted = { method, path, events }
     fake.requests.push(noted)
-    const fault =
-      fake.apiKey !== null && request.headers.authorization !== `Bearer ${fake.apiKey}`
-        ? 401
-        : fake.faults(noted)
+    const fault = isAuthorized(request) ? fake.faults(noted) : 401
     if (fault === 'lose request') return void response.destroy()
-    const call = { ...seen, body: record(parsed), events }
+    const call = { ...seen, body: record(body), events }
     const answer = (): Reply =>
       version === 'v1'
         ? answerV1(fake.state, call)
         : answerV3(fake.state, call, { deafToFilters: fake.deafToFilters })
-    const reply =
-      wrong.length > 0
-        ? problem(400, wrong.join('; '))
-        : typeof fault === 'number'
-          ? problem(fault, `told to answer ${fault}`)
-          : answer()
+    const reply = refusalOf(wrong, fault) ?? answer()
     if (fault === 'twice' && wrong.length === 0) answer()
     if (fault === 'lose answer') return void response.destroy()
     if (fault === 'late') await new Promise((resolve) => setTimeout(resolve, lateMs))
@@ -132,17 +113,40 @@ export async function startOpenMeter(): Promise<FakeOpenMeter> {
       }),
     )
     if (fault === 429) response.setHeader('retry-after', '0')
-    response.writeHead(
-      reply.status,
-      reply.body === undefined ? {} : { 'content-type': contentType },
-    )
-    response.end(reply.body === undefined ? undefined : JSON.stringify(reply.body))
+    send(response, reply, contentType)
   }
+
+  const isAuthorized = ({ headers }: IncomingMessage): boolean =>
+    fake.apiKey === null || headers.authorization === `Bearer ${fake.apiKey}`
 
   return fake
 }
 
+function refusalOf(violations: readonly string[], fault: unknown): Reply | undefined {
+  if (violations.length > 0) return problem(400, violations.join('; '))
+  return typeof fault === 'number' ? problem(fault, `told to answer ${fault}`) : undefined
+}
+
+function send(response: ServerResponse, { status, body }: Reply, contentType: string): void {
+  response.writeHead(status, body === undefined ? {} : { 'content-type': contentType })
+  response.end(body === undefined ? undefined : JSON.stringify(body))
+}
+
 const eventsOf = (parsed: unknown): FakeEvent[] => (Array.isArray(parsed) ? parsed : [])
+
+async function readRequest(request: IncomingMessage) {
+  const url = new URL(request.url ?? '/', 'http://openmeter')
+  const raw = await readBody(request)
+  const body: unknown = raw === '' ? undefined : JSON.parse(raw)
+  return {
+    version: url.pathname.startsWith('/api/v3/') ? 'v3' : 'v1',
+    method: request.method ?? '',
+    path: url.pathname.replace(/^\/api\/v3/, ''),
+    search: url.searchParams,
+    contentType: request.headers['content-type'] ?? '',
+    body,
+  } as const
+}
 
 async function readBody(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = []

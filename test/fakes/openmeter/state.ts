@@ -35,7 +35,7 @@ export interface FakeEvent {
   readonly data: Readonly<Record<string, unknown>>
 }
 
-export interface Asked {
+export interface Query {
   readonly from: Date | null
   readonly to: Date | null
   readonly window: 'minute' | 'hour' | 'day' | 'month' | null
@@ -69,34 +69,35 @@ export function createState() {
     }
   }
 
-  function query(meter: FakeMeter, asked: Asked): Sum[] {
+  function matches(event: FakeEvent, meter: FakeMeter, { from, to, filters }: Query): boolean {
+    const at = Date.parse(event.time)
+    return (
+      event.type === meter.eventType &&
+      at >= (from?.getTime() ?? -Infinity) &&
+      at < (to?.getTime() ?? Infinity) &&
+      Object.entries(filters).every(([name, values]) =>
+        values.includes(valueOf(meter, event, name)),
+      )
+    )
+  }
+
+  const valueIn = (event: FakeEvent, { aggregation, valueProperty = '' }: FakeMeter): number =>
+    aggregation === 'count' ? 1 : Number(event.data[valueProperty.replace('$.', '')])
+
+  function query(meter: FakeMeter, request: Query): Sum[] {
     const sums = new Map<
       string,
       { value: number; start: number; end: number; groups: Record<string, string> }
     >()
     for (const event of events.values()) {
-      const at = Date.parse(event.time)
-      const inside =
-        event.type === meter.eventType &&
-        at >= (asked.from?.getTime() ?? -Infinity) &&
-        at < (asked.to?.getTime() ?? Infinity)
-      if (
-        !inside ||
-        !Object.entries(asked.filters).every(([name, values]) =>
-          values.includes(valueOf(meter, event, name)),
-        )
-      )
-        continue
-      const [start, end] = windowOf(at, asked)
+      if (!matches(event, meter, request)) continue
+      const [start, end] = windowOf(Date.parse(event.time), request)
       const groups = Object.fromEntries(
-        asked.groupBy.map((name) => [name, valueOf(meter, event, name)]),
+        request.groupBy.map((name) => [name, valueOf(meter, event, name)]),
       )
       const key = JSON.stringify([start, groups])
       const sum = sums.get(key) ?? { value: 0, start, end, groups }
-      sum.value +=
-        meter.aggregation === 'count'
-          ? 1
-          : Number(event.data[(meter.valueProperty ?? '').replace('$.', '')])
+      sum.value += valueIn(event, meter)
       sums.set(key, sum)
     }
     return [...sums.values()].map(({ value, start, end, groups }) => ({
@@ -127,7 +128,7 @@ const valueOf = (meter: FakeMeter, event: FakeEvent, name: string): string =>
     ? event.subject
     : String(event.data[(meter.dimensions[name] ?? '').replace('$.', '')] ?? '')
 
-function windowOf(at: number, { window, from, to }: Asked): [number, number] {
+function windowOf(at: number, { window, from, to }: Query): [number, number] {
   const day = new Date(at)
   const month = Date.UTC(day.getUTCFullYear(), day.getUTCMonth(), 1)
   if (window === null) return [from?.getTime() ?? 0, to?.getTime() ?? Date.UTC(2100, 0, 1)]

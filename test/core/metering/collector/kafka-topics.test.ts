@@ -6,7 +6,7 @@ import { createBatcher } from '../../../../core/metering/collector/batcher.ts'
 import { createKafkaSource } from '../../../../core/metering/collector/kafka.ts'
 import type { Metering } from '../../../../core/metering/service.ts'
 import { createTopic, kafkaBrokers } from '../../../support/kafka.ts'
-import { photograph } from '../../../support/kept.ts'
+import { photograph } from '../../../support/database-lines.ts'
 import {
   createWorld,
   differences,
