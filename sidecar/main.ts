@@ -1,9 +1,7 @@
 import { runProcess } from '../core/lib/process.ts'
 import { readSidecarConfig } from './config.ts'
-import { keepRequestsYoung } from './heap.ts'
 import { startSidecar } from './server.ts'
 
-keepRequestsYoung()
 await runProcess({
   name: 'sidecar',
   adminPort: { setting: 'SIDECAR_ADMIN_PORT', fallback: '9092' },

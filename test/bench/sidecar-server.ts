@@ -2,7 +2,6 @@ import { createEnvReader } from '../../core/lib/env.ts'
 import { createLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
-import { keepRequestsYoung } from '../../sidecar/heap.ts'
 import { startSidecar } from '../../sidecar/server.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
@@ -10,7 +9,6 @@ import { answerQuestions, cpuMs } from './helper.ts'
  * The real sidecar alone in a process. Its core, the secret of its signer and, where
  * it has one, the folder of its spool are its arguments.
  */
-keepRequestsYoung()
 const [target = '', secret = '', spool] = process.argv.slice(2)
 const reader = createEnvReader({
   SIDECAR_PORT: '0',
