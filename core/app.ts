@@ -52,9 +52,8 @@ export async function startCore(config: CoreConfig, deps: ProcessDeps) {
 
   let stopped: Promise<void> | undefined
   const stop = (): Promise<void> => (stopped ??= drain())
-  const { host } = config.server
-  const target = `${host === '0.0.0.0' ? '127.0.0.1' : host}:${server.port}`
-  return { target, port: server.port, ready, stop }
+  const host = config.server.host === '0.0.0.0' ? '127.0.0.1' : config.server.host
+  return { target: `${host}:${server.port}`, port: server.port, ready, stop }
 }
 
 export type Core = Awaited<ReturnType<typeof startCore>>

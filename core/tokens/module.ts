@@ -137,10 +137,10 @@ function createParts(
   jwts: Jwts,
 ) {
   const { signer, login, device, enforceAllowance } = config
-  const base = { pool, now, invalidations, issuer, jwts, clients, users, keys }
+  const shared = { pool, now, invalidations, issuer, jwts, clients, users, keys }
+  const base = { ...shared, subjects: createSubjects(shared) }
   return {
     ...base,
-    subjects: createSubjects(base),
     sessions: createSignerSessions({ ...base, secrets, ttlSeconds: signer.sessionTtlSeconds }),
     families: createTokenFamilies({ ...base, ...login, findAccount: accounts.find }),
     devices: createDevices({ ...base, ...device }),

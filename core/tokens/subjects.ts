@@ -3,7 +3,7 @@ import type { User } from '../identity/types.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Db } from '../lib/sql.ts'
 import { secondsOf } from '../lib/time.ts'
-import { appId, isUuid, userId } from '../platform/ids.ts'
+import { type AccountId, appId, authId, isUuid, userId } from '../platform/ids.ts'
 import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
 import { type Jwts, type VerifiedJwt, invalidToken } from './issuer/jwt.ts'
 
@@ -66,6 +66,17 @@ export function createSubjects({ jwts, clients, users }: SubjectsDeps) {
     return isVoided ? null : user
   }
 
+  /** The active user of that external id, created when the app does not have it yet; null when it is not active. */
+  async function provision(name: {
+    clientId: string
+    externalUserId: string
+  }): Promise<User | null> {
+    const subjects = await users.resolveSubjects([name])
+    const subject = subjects.get(authId(name.clientId, name.externalUserId))
+    const user = subject ? await users.findById(subject.appId, subject.userId) : null
+    return user?.status === 'active' ? user : null
+  }
+
   /** The user that a user JWT was issued for. TOKEN_INVALID as `userToken`. */
   const userByToken = async (token: string): Promise<UserCaller> => (await userToken(token)).caller
 
@@ -77,7 +88,14 @@ export function createSubjects({ jwts, clients, users }: SubjectsDeps) {
     return { ...caller, scopes: caller.scopes.filter((scope) => jwt.scopes.includes(scope)) }
   }
 
-  return { userToken, ofJwt, findUser, userByToken, m2mByToken }
+  return { userToken, ofJwt, findUser, provision, userByToken, m2mByToken }
 }
 
 export type Subjects = ReturnType<typeof createSubjects>
+
+/** The external id of a dashboard account as an end user of an app. Integrators cannot provision such ids (decision 8). */
+export const accountSubject = (account: AccountId): string => `user:${account}`
+
+/** The account behind an external id; undefined for the id of an integrator's user. */
+export const accountOfSubject = (externalUserId: string): string | undefined =>
+  /^user:(.+)$/.exec(externalUserId)?.[1]

@@ -3,15 +3,14 @@ import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
 import type { AccountCaller } from '../../rpc/callers.ts'
-import type { Users } from '../../identity/users/users.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { User } from '../../identity/types.ts'
-import { authId } from '../../platform/ids.ts'
 import { newSecret } from '../../lib/crypto.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import * as store from './store.ts'
 import { chooseScopes, splitScopes } from '../scopes.ts'
+import { type Subjects, accountSubject } from '../subjects.ts'
 
 // RFC 8628 section 6.1: no vowels, so that user codes do not form words.
 const letters = 'BCDFGHJKLMNPQRSTVWXZ'
@@ -21,7 +20,7 @@ const attemptsMax = 5
 export interface DevicesDeps {
   readonly pool: Pool
   readonly clients: Pick<Clients, 'findPublic'>
-  readonly users: Users
+  readonly subjects: Pick<Subjects, 'provision'>
   readonly ttlSeconds: number
   readonly intervalSeconds: number
   readonly now: Now
@@ -32,7 +31,7 @@ export const deviceHash = (code: string): Buffer => hash('sha256', code, 'buffer
 
 /** Devices that wait for a login, and the decision about them (RFC 8628). */
 export function createDevices(deps: DevicesDeps) {
-  const { pool, clients, users, ttlSeconds, intervalSeconds, now } = deps
+  const { pool, clients, subjects, ttlSeconds, intervalSeconds, now } = deps
 
   /** Begins the login of a device. CREDENTIAL_INVALID for an unknown client, CLIENT_UNAUTHORIZED without the grant type. */
   async function start(clientId: string, requested: string | undefined) {
@@ -124,13 +123,9 @@ export function createDevices(deps: DevicesDeps) {
   }
 
   async function userOfAccount(client: PublicClient, account: AccountCaller): Promise<User> {
-    const name = { clientId: client.clientId, externalUserId: `user:${account.accountId}` }
-    const subject = (await users.resolveSubjects([name])).get(
-      authId(name.clientId, name.externalUserId),
-    )
-    const user = subject ? await users.findById(subject.appId, subject.userId) : null
-    if (user?.status !== 'active')
-      throw new DomainError('ACCESS_DENIED', 'this account may not use the app')
+    const externalUserId = accountSubject(account.accountId)
+    const user = await subjects.provision({ clientId: client.clientId, externalUserId })
+    if (!user) throw new DomainError('ACCESS_DENIED', 'this account may not use the app')
     return user
   }
 

@@ -1,18 +1,18 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { Scope, neverOfMachine } from '../../../proto/scopes.ts'
-import type { Users } from '../../identity/users/users.ts'
-import { authId, parseExternalUserId } from '../../platform/ids.ts'
+import { parseExternalUserId } from '../../platform/ids.ts'
 import type { Actor } from '../../platform/audit.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { chooseScopes } from '../scopes.ts'
+import type { Subjects } from '../subjects.ts'
 import type { IssuedToken } from '../types.ts'
 import type { ExchangeAudit } from './exchange-audit.ts'
 import { type SignerTokens, requireTargets, signerTargets } from './signer-token.ts'
 
 export interface ClientCredentialsDeps {
   readonly jwts: Jwts
-  readonly users: Users
+  readonly subjects: Pick<Subjects, 'provision'>
   readonly signerTokens: SignerTokens
   readonly exchangeAudit: ExchangeAudit
   readonly ttlSeconds: number
@@ -20,7 +20,7 @@ export interface ClientCredentialsDeps {
 
 /** RFC 6749 section 4.4. */
 export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
-  const { jwts, users, signerTokens, exchangeAudit, ttlSeconds } = deps
+  const { jwts, subjects, signerTokens, exchangeAudit, ttlSeconds } = deps
 
   /** A machine token. Without a requested scope it has every scope of the client that a machine token may have. */
   async function issueMachineToken(
@@ -58,10 +58,8 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
       requireTargets(request.audiences, signerTargets(jwts.issuer))
       const externalUserId = parseExternalUserId(request.externalUserId)
       const name = { clientId: caller.clientId, externalUserId }
-      const subjects = await users.resolveSubjects([name])
-      const subject = subjects.get(authId(caller.clientId, externalUserId))
-      const user = subject ? await users.findById(subject.appId, subject.userId) : null
-      if (user?.status !== 'active') throw new DomainError('GRANT_INVALID', 'the user is inactive')
+      const user = await subjects.provision(name)
+      if (!user) throw new DomainError('GRANT_INVALID', 'the user is inactive')
       return signerTokens.issue({ ...user, ...name, userId: user.id })
     })
   }

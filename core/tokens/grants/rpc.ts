@@ -16,6 +16,7 @@ import type { Introspection } from '../revocation/introspection.ts'
 import type { TokenFamilies } from '../login/token-families.ts'
 import type { Revocation } from '../revocation/revocation.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
+import { accountOfSubject } from '../subjects.ts'
 import type { AuthorizationCodeGrant } from './authorization-code.ts'
 import type { ClientCredentialsGrant } from './client-credentials.ts'
 import type { DeviceCodeGrant } from './device-code.ts'
@@ -74,7 +75,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     getUserInfo: rpc(endUser(), async (_request: pb.GetUserInfoRequest, caller) => {
       if (!caller.scopes.includes(Scope.openid))
         throw new DomainError('SCOPE_MISSING', `the token lacks the scope ${Scope.openid}`)
-      const account = /^user:(.+)$/.exec(caller.externalUserId)?.[1] ?? null
+      const account = accountOfSubject(caller.externalUserId) ?? null
       const { email, email_verified, name } = await deps.families.personalClaims(
         account,
         caller.scopes,

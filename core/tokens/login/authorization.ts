@@ -3,12 +3,12 @@ import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import type { Accounts, LiveSession } from '../../identity/accounts/accounts.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
-import type { Users } from '../../identity/users/users.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { audit } from '../../platform/audit.ts'
-import { type AccountId, type UserId, authId } from '../../platform/ids.ts'
+import type { AccountId, UserId } from '../../platform/ids.ts'
 import { splitScopes } from '../scopes.ts'
+import { type Subjects, accountSubject } from '../subjects.ts'
 import * as store from './store.ts'
 
 export interface AuthorizationsDeps {
@@ -16,7 +16,7 @@ export interface AuthorizationsDeps {
   readonly issuer: string
   readonly accounts: Pick<Accounts, 'session'>
   readonly clients: Pick<Clients, 'findPublicOrDisabled'>
-  readonly users: Users
+  readonly subjects: Pick<Subjects, 'provision'>
   readonly codeTtlSeconds: number
   readonly now: Now
 }
@@ -46,12 +46,9 @@ const knownPrompts = ['none', 'login', 'consent', 'select_account']
 const nonceMax = 512
 const scopeMax = 1_000
 
-/** The external id of a dashboard account as an end user of an app. Integrators cannot provision such ids (decision 8). */
-export const accountSubject = (account: AccountId): string => `user:${account}`
-
 /** Authorization code with PKCE: checks requests, stores consent, issues codes. */
 export function createAuthorizations(deps: AuthorizationsDeps) {
-  const { pool, issuer, accounts, clients, users, codeTtlSeconds, now } = deps
+  const { pool, issuer, accounts, clients, subjects, codeTtlSeconds, now } = deps
 
   /**
    * The client, the scopes and the session of a request. NOT_FOUND and REQUEST_INVALID while the redirect URI is not
@@ -141,11 +138,8 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
   /** The end user that stands for the account in the app, created on first use. ACCESS_DENIED when it is not active. */
   async function userOf({ clientId }: PublicClient, session: LiveSession): Promise<UserId> {
     const externalUserId = accountSubject(session.account.id)
-    const subjects = await users.resolveSubjects([{ clientId, externalUserId }])
-    const subject = subjects.get(authId(clientId, externalUserId))
-    const user = subject ? await users.findById(subject.appId, subject.userId) : null
-    if (user?.status !== 'active')
-      throw new DomainError('ACCESS_DENIED', 'this application has ended your access')
+    const user = await subjects.provision({ clientId, externalUserId })
+    if (!user) throw new DomainError('ACCESS_DENIED', 'this application has ended your access')
     return user.id
   }
 

@@ -3,6 +3,7 @@ import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { Users } from '../../identity/users/users.ts'
 import { isUuid, userId } from '../../platform/ids.ts'
 import type { SigningKeys } from '../issuer/signing-keys.ts'
+import { accountOfSubject } from '../subjects.ts'
 
 export interface LogoutsDeps {
   readonly clients: Pick<Clients, 'findPublicOrDisabled'>
@@ -66,7 +67,7 @@ export function createLogouts({ clients, issuer, signingKeys, users }: LogoutsDe
 
   async function accountOf(client: PublicClient, subject: string): Promise<string | undefined> {
     const user = isUuid(subject) ? await users.findById(client.appId, userId(subject)) : null
-    return /^user:(.+)$/.exec(user?.externalUserId ?? '')?.[1]
+    return user ? accountOfSubject(user.externalUserId) : undefined
   }
 
   return { check }
