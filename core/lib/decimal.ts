@@ -1,6 +1,9 @@
 /**
- * Sums of decimals in plain notation, exact to 30 places. Nearly all have at most nine and are small: those are added
- * as whole billionths in a double, far below 2^53.
+ * Sums of decimals in plain notation, exact to 30 places.
+ *
+ * Gains: nearly all decimals are small and have at most nine places; those are added as whole billionths in a double, far
+ * below 2^53, without a bigint for each (`ingest by COPY` in `npm run bench`). Plain version: a bigint of 30 places,
+ * which test/core/metering/ingest/sums.unit.test.ts holds the sums against.
  */
 export interface DecimalSum {
   billionths: number
@@ -21,7 +24,7 @@ export function addDecimal(sum: DecimalSum, text: string): void {
   else addBillionths(sum, billionths)
 }
 
-/** A decimal as whole billionths; NaN of one that is too large or too fine. */
+/** A decimal as whole billionths; NaN when it is too large or has too many places. */
 export function quickBillionths(text: string): number {
   const point = text.indexOf('.')
   const whole = point < 0 ? text.length : point
@@ -32,11 +35,11 @@ export function quickBillionths(text: string): number {
 /** As many digits as a double always holds. */
 const quickDigits = 15
 
-/** An integer as a number; NaN of one that may be too large for it. */
+/** An integer as a number; NaN when a double may not hold it. */
 export const quickInteger = (text: string): number =>
   text.length <= quickDigits ? Number(text) : NaN
 
-/** Adds what another sum has come to. */
+/** Adds another sum. */
 export function addDecimals(sum: DecimalSum, { billionths, rest }: DecimalSum): void {
   addBillionths(sum, billionths)
   sum.rest += rest

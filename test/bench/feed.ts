@@ -3,50 +3,49 @@ import type { StreamRecord } from '../../core/metering/ingest/position-store.ts'
 
 type Batches = Iterator<StreamRecord[]>
 
-/** A stream that brings what it is given, batch by batch, as fast as the collector takes it. */
+/** A stream that delivers prepared batches as fast as the collector consumes them. */
 export function createFeed() {
-  let given = Promise.withResolvers<Batches>()
+  let pending = Promise.withResolvers<Batches>()
   let current: Batches | null = null
   let left = 0
-  let taken = Promise.withResolvers<void>()
+  let consumed = Promise.withResolvers<void>()
   let opened = false
 
   /** Returns when the collector has committed all `count` records of `batches`. */
   function take(batches: Iterable<StreamRecord[]>, count: number): Promise<void> {
     left = count
-    taken = Promise.withResolvers()
-    given.resolve(batches[Symbol.iterator]())
-    return taken.promise
+    consumed = Promise.withResolvers()
+    pending.resolve(batches[Symbol.iterator]())
+    return consumed.promise
   }
 
   async function next(): Promise<StreamRecord[]> {
     for (;;) {
-      current ??= await given.promise
+      current ??= await pending.promise
       const batch = current.next()
       if (!batch.done) return batch.value
       current = null
-      given = Promise.withResolvers()
+      pending = Promise.withResolvers()
     }
   }
 
   function committed(records: readonly StreamRecord[]): void {
     left -= records.length
-    if (left === 0) taken.resolve()
+    if (left === 0) consumed.resolve()
   }
 
   async function open(): Promise<EventSession> {
-    // A batch that failed is not brought again here, so nothing measured after it would mean
-    // anything.
-    if (opened) taken.reject(new Error('the collector broke off'))
+    // A batch that failed is not delivered again here, so that no figure after it would mean anything.
+    if (opened) consumed.reject(new Error('the collector broke off'))
     opened = true
     return { next, committed, close }
   }
 
-  // Not by a race with a promise of its own: that would hold on to all that was ever given, and
-  // what is collected around it costs the more the longer the bench runs.
+  // Rejects the promise itself. A race with another promise would keep every batch reachable, and the
+  // garbage collector would take longer the longer the bench runs.
   async function close(): Promise<void> {
-    given.promise.catch(() => undefined)
-    given.reject(new Error('the session is closed'))
+    pending.promise.catch(() => undefined)
+    pending.reject(new Error('the session is closed'))
   }
 
   const source: EventSource = { name: 'bench', open }

@@ -53,31 +53,31 @@ export async function latency(bench: Bench): Promise<Finding[]> {
   ]
 }
 
-/** Where each partition is when everything that was written to it is taken. */
+/** Where each partition is when everything that was written to it is consumed. */
 type Ends = readonly number[]
 
-/** Events a second, from the first that are taken to the last. */
+/** Events a second, from the first that are consumed to the last. */
 async function rateOf(core: Wired, ends: Ends): Promise<number> {
   const total = sum(ends)
-  let first: { readonly at: number; readonly taken: number } | null = null
+  let first: { readonly at: number; readonly consumed: number } | null = null
   for (const until = Date.now() + giveUpMs; Date.now() < until; await sleep(20)) {
-    const taken = sum(await takenOf(core))
-    if (taken > 0) first ??= { at: performance.now(), taken }
-    if (first && taken >= total)
-      return ((taken - first.taken) / (performance.now() - first.at)) * 1000
+    const consumed = sum(await consumedOf(core))
+    if (consumed > 0) first ??= { at: performance.now(), consumed }
+    if (first && consumed >= total)
+      return ((consumed - first.consumed) / (performance.now() - first.at)) * 1000
   }
-  throw new Error('the backlog was not taken in time')
+  throw new Error('the backlog was not consumed in time')
 }
 
 const sum = (ends: Ends): number => ends.reduce((all, end) => all + end, 0)
 
 /** How far each partition was taken, in transactions that are through: balances have it from then on. */
-async function takenOf({ pool }: Wired): Promise<Ends> {
-  const { rows } = await pool.query<{ partition: number; taken: number }>(
-    'select partition, next_offset::integer as taken from stream_offsets order by partition',
+async function consumedOf({ pool }: Wired): Promise<Ends> {
+  const { rows } = await pool.query<{ partition: number; consumed: number }>(
+    'select partition, next_offset::integer as consumed from stream_offsets order by partition',
   )
-  const taken = new Map(rows.map((row) => [row.partition, row.taken]))
-  return Array.from({ length: partitions }, (_, partition) => taken.get(partition) ?? 0)
+  const consumed = new Map(rows.map((row) => [row.partition, row.consumed]))
+  return Array.from({ length: partitions }, (_, partition) => consumed.get(partition) ?? 0)
 }
 
 interface Watching {
@@ -97,17 +97,17 @@ async function watch(core: Wired, { seconds, send }: Watching): Promise<number[]
       !sending.signal.aborted || waiting.length > 0;
       await sleep(5)
     ) {
-      const taken = await takenOf(core)
+      const consumed = await consumedOf(core)
       const now = performance.now()
       for (
         let next = waiting[0];
-        next?.ends.every((end, i) => end <= (taken[i] ?? 0));
+        next?.ends.every((end, i) => end <= (consumed[i] ?? 0));
         next = waiting[0]
       ) {
         delays.push((now - next.at) / 1000)
         waiting.shift()
       }
-      if (Date.now() > until) throw new Error('events were not taken in time')
+      if (Date.now() > until) throw new Error('events were not consumed in time')
     }
   })()
   const began = performance.now()

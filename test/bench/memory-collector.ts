@@ -38,11 +38,11 @@ export async function collectorMemory(bench: Bench): Promise<Finding[]> {
   })
   const started = performance.now()
   let early = 0
-  for (let taken = 0; taken < backlog; await sleep(250)) {
+  for (let consumed = 0; consumed < backlog; await sleep(250)) {
     if (performance.now() - started > giveUpMs)
-      throw new Error(`only ${taken} of ${backlog} events were taken`)
-    taken = await takenOf(core.pool)
-    if (taken < backlog / 5) early = await highWaterMiB(collector.pid)
+      throw new Error(`only ${consumed} of ${backlog} events were consumed`)
+    consumed = await consumedOf(core.pool)
+    if (consumed < backlog / 5) early = await highWaterMiB(collector.pid)
   }
   const seconds = (performance.now() - started) / 1000
   const most = await highWaterMiB(collector.pid)
@@ -59,11 +59,11 @@ export async function collectorMemory(bench: Bench): Promise<Finding[]> {
   ]
 }
 
-async function takenOf(pool: ReturnType<typeof wireCore>['pool']): Promise<number> {
-  const { rows } = await pool.query<{ taken: number }>(
-    'select coalesce(sum(tickets), 0)::integer as taken from stream_offsets',
+async function consumedOf(pool: ReturnType<typeof wireCore>['pool']): Promise<number> {
+  const { rows } = await pool.query<{ consumed: number }>(
+    'select coalesce(sum(tickets), 0)::integer as consumed from stream_offsets',
   )
-  return rows[0]?.taken ?? 0
+  return rows[0]?.consumed ?? 0
 }
 
 /** What the kernel counts as the most that a process ever had resident. */

@@ -246,7 +246,7 @@ function connectionOptions(config: KafkaConfig): BaseOptions {
     ...(config.sasl && { sasl: { mechanism: 'PLAIN', ...config.sasl } }),
     ...(config.tls && {
       tls: { minVersion: 'TLSv1.2', ...(config.tls.ca !== null && { ca: config.tls.ca }) },
-      // A broker behind a balancer is found by its name; an address must not be sent (RFC 6066 section 3).
+      // A broker behind a balancer is found by its name; an address must not be sent as one (RFC 6066).
       tlsServerName: config.brokers.every(
         (broker) => isIP(broker.replace(/:\d+$/, '').replace(/^\[|\]$/g, '')) === 0,
       ),

@@ -1,7 +1,15 @@
+import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { createRowBuffer } from '../../../../core/lib/copy-sql.ts'
 import { addDecimal, decimalText, newDecimalSum } from '../../../../core/lib/decimal.ts'
+import { usdAttos, wei } from '../../../../core/lib/money.ts'
+import { createBatchParser } from '../../../../core/metering/batch/parsed-batch.ts'
+import type { SignedTicket } from '../../../../core/metering/events/parse.ts'
+import type { Sums } from '../../../../core/metering/ingest/hour-store.ts'
 import { multirange, rangesOf } from '../../../../core/metering/ingest/session-store.ts'
+import { createSums } from '../../../../core/metering/ingest/write-plan.ts'
+import { appId, userId } from '../../../../core/platform/ids.ts'
 
 const digits = (max: number) => fc.stringMatching(new RegExp(`^[0-9]{1,${max}}$`))
 const decimal = fc
@@ -49,6 +57,135 @@ describe('a set of sequence numbers', () => {
         )
         expect(listed).toEqual([...new Set(numbers)].toSorted((a, b) => Number(a - b)))
         ranges.forEach(([from], i) => expect(from > (ranges[i - 1]?.[1] ?? -1n)).toBe(true))
+      }),
+    )
+  })
+})
+
+const at = new Date('2026-09-14T10:20:00Z')
+const hourMs = 3_600_000
+
+interface Sample {
+  readonly ticket: SignedTicket
+  readonly cost: bigint | null
+}
+
+const sample: fc.Arbitrary<Sample> = fc
+  .record({
+    user: fc.nat(2),
+    session: fc.nat(2),
+    model: fc.nat(1),
+    minutes: fc.nat(200),
+    sequence: fc.bigInt({ min: 0n, max: 2n ** 63n - 2n }),
+    fee: fc.oneof(fc.bigInt({ min: 0n, max: 1_000n }), fc.bigInt({ min: 0n, max: 10n ** 27n })),
+    billableSecs: decimal,
+    pixels: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
+    cost: fc.option(fc.bigInt({ min: 0n, max: 10n ** 30n })),
+  })
+  .map(({ user, session, model, minutes, sequence, fee, billableSecs, pixels, cost }) => {
+    const signedAtMs = at.getTime() - minutes * 60_000
+    return {
+      cost,
+      ticket: {
+        eventId: randomUUID(),
+        clientId: 'app_0123456789abcdef01234567',
+        externalUserId: `user-${user}`,
+        signedAt: new Date(signedAtMs).toISOString(),
+        signedAtMs,
+        signedAtMicros: signedAtMs * 1000,
+        sessionId: `session-${session}`,
+        sequenceNumber: String(sequence),
+        requestId: '',
+        manifestId: '',
+        appName: '',
+        pipeline: 'live',
+        modelId: `model-${model}`,
+        fee: wei(fee),
+        billableSecs,
+        pixels: String(pixels),
+        numTickets: 1,
+        orchAddress: '',
+        orchUrl: '',
+        emittedAtMs: null,
+        statedUsd: null,
+      },
+    }
+  })
+
+/** The plain version: bigints, added ticket by ticket. */
+function plainSums(samples: readonly Sample[], keyOf: (ticket: SignedTicket) => string) {
+  const groups = Map.groupBy(samples, ({ ticket }) => keyOf(ticket))
+  const total = (group: readonly Sample[], of: (sample: Sample) => bigint): bigint =>
+    group.reduce((sum, each) => sum + of(each), 0n)
+  return new Map(
+    [...groups].map(([key, group]) => [
+      key,
+      {
+        tickets: group.length,
+        unpriced: group.filter(({ cost }) => cost === null).length,
+        fee: total(group, ({ ticket }) => ticket.fee),
+        cost: total(group, ({ cost }) => cost ?? 0n),
+        billableSecs: total(group, ({ ticket }) => scaled(ticket.billableSecs)),
+        pixels: total(group, ({ ticket }) => BigInt(ticket.pixels)),
+      },
+    ]),
+  )
+}
+
+const plainOf = ({ tickets, unpriced, fee, cost, billableSecs, pixels }: Sums) => ({
+  tickets,
+  unpriced,
+  fee,
+  cost,
+  billableSecs: scaled(decimalText(billableSecs)),
+  pixels,
+})
+
+function sumsOf(samples: readonly Sample[]) {
+  const parser = createBatchParser(createRowBuffer(), at, samples.length)
+  samples.forEach(({ ticket }, index) => parser.addTicket(index, ticket, 'x'.repeat(16)))
+  const batch = parser.read()
+  const app = appId('00000000-0000-4000-8000-000000000001')
+  for (const payer of batch.payers.values()) {
+    const user = userId(`00000000-0000-4000-8000-00000000000${payer.externalUserId.at(-1)}`)
+    payer.subject = { appId: app, userId: user }
+  }
+  const sums = createSums(batch, at)
+  samples.forEach(({ cost }, place) =>
+    sums.addTicket(place, cost === null ? null : { rateId: 1n, cost: usdAttos(cost) }),
+  )
+  return sums.read()
+}
+
+const userIn = (id: string): string => `user-${id.at(-1)}`
+
+describe('the sums of a batch', () => {
+  it('are those of its tickets, added one by one', () => {
+    fc.assert(
+      fc.property(fc.array(sample, { maxLength: 40 }), (samples) => {
+        const { sessions, hours } = sumsOf(samples)
+        expect(
+          new Map(
+            sessions.map((sums) => [
+              `${userIn(sums.subject.userId)} ${sums.session.sessionId}`,
+              plainOf(sums),
+            ]),
+          ),
+        ).toEqual(plainSums(samples, (ticket) => `${ticket.externalUserId} ${ticket.sessionId}`))
+        expect(
+          new Map(
+            hours.map((sums) => [
+              `${userIn(sums.subject.userId)} ${sums.feature.modelId} ${sums.hourMs}`,
+              plainOf(sums),
+            ]),
+          ),
+        ).toEqual(
+          plainSums(
+            samples,
+            ({ externalUserId, modelId, signedAtMs }) =>
+              `${externalUserId} ${modelId} ${Math.floor(signedAtMs / hourMs) * hourMs}`,
+          ),
+        )
       }),
     )
   })
