@@ -1,15 +1,14 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { parseLimit } from '../../platform/cursor.ts'
-import type { AppId } from '../../platform/ids.ts'
+import { type AppId, isUuid } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
-import type { Now, Dates } from '../../lib/time.ts'
-import { type Period, formatPosition, parsePeriod, parsePosition } from './query.ts'
+import { type DateRange, type Dates, type Now, parseDates } from '../../lib/time.ts'
 import * as store from './store.ts'
 import { rangesOf } from '../ingest/session-store.ts'
 
 export interface LossQuery extends Dates {
   readonly cursor?: string | undefined
-  /** 0: as many as there may be. */
+  /** 0: as many as one page may hold. */
   readonly limit: number
 }
 
@@ -20,72 +19,73 @@ export interface SessionLoss extends Omit<store.SessionLoss, 'missing'> {
 }
 
 export interface AppReport {
-  readonly period: Period
+  readonly period: DateRange
   readonly totals: store.LossSums
   readonly sessions: readonly SessionLoss[]
   readonly nextCursor: string | undefined
 }
 
 export interface LossReport {
-  readonly period: Period
+  readonly period: DateRange
   readonly totals: store.LossSums
-  /** The dearest first. */
+  /** The most expensive first. */
   readonly apps: readonly store.AppLoss[]
-  /** Of the app that was asked for, the newest first; empty when that were all apps. */
+  /** Of the app that the request names, the newest first; empty in a report on all apps. */
   readonly sessions: readonly SessionLoss[]
   readonly unattributed: store.Unattributed
 }
 
-const shownRanges = 100
-const shownApps = 1_000
-const shownSessions = 100
+const rangesMax = 100
+const appsMax = 1_000
+const sessionsMax = 100
 const figureDays = 7
 const dayMs = 86_400_000
+const defaultDays = 30
 
-/** Tells what was lost, forked and late: to the owner of an app, to the operator, and as metrics. */
+/** Reports lost, forked and late tickets: to the owner of an app, to the operator, and as metrics. */
 export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
-  /** Of one app. The totals are of the whole period; sessions come newest first, a page at a time. */
+  /** The report of one app: totals of the whole period, and a page of sessions, the newest first. */
   async function ofApp(
     appId: AppId,
-    { cursor, limit: asked, ...dates }: LossQuery,
+    { cursor, limit: limitRequested, ...dates }: LossQuery,
   ): Promise<AppReport> {
     const period = parsePeriod(dates, now())
-    const limit = parseLimit(asked)
+    const limit = parseLimit(limitRequested)
     const after = parsePosition(cursor)
     const selection = { appId, ...period }
     const rows = await store.listLossySessions(pool, selection, {
       after,
       limit: limit + 1,
-      ranges: shownRanges + 1,
+      ranges: rangesMax + 1,
     })
-    const shown = rows.slice(0, limit)
-    const last = shown.at(-1)
+    const sessions = rows.slice(0, limit)
+    const last = sessions.at(-1)
     return {
       period,
       totals: await store.sumLoss(pool, selection),
-      sessions: shown.map(toSession),
+      sessions: sessions.map(toSession),
       nextCursor: rows.length > limit && last ? formatPosition(last) : undefined,
     }
   }
 
-  /** Of all apps or, with a client id, of one, and then with its newest sessions. NOT_FOUND when there is no such app. */
+  /** The report of all apps or, with a client id, of one app and its newest sessions. NOT_FOUND for an unknown app. */
   async function report(clientId: string | undefined, dates: Dates): Promise<LossReport> {
     const period = parsePeriod(dates, now())
     const appId = clientId === undefined ? null : await store.appOf(pool, clientId)
     if (clientId !== undefined && appId === null) throw new DomainError('NOT_FOUND', 'no such app')
     const selection = { appId, ...period }
-    const page = { after: null, limit: shownSessions, ranges: shownRanges + 1 }
+    const page = { after: null, limit: sessionsMax, ranges: rangesMax + 1 }
     return {
       period,
       totals: await store.sumLoss(pool, selection),
-      apps: await store.sumLossByApp(pool, selection, shownApps),
+      apps: await store.sumLossByApp(pool, selection, appsMax),
       sessions:
         appId === null ? [] : (await store.listLossySessions(pool, selection, page)).map(toSession),
       unattributed: await store.sumUnattributed(pool),
     }
   }
 
-  /** For the metrics: of sessions that began in the last 7 days, so that what was dealt with leaves in time. */
+  /** For the metrics: sessions that began in the last 7 days, so that a loss that was dealt with disappears in time. */
   async function figures() {
     const start = new Date(now().getTime() - figureDays * dayMs)
     return {
@@ -101,11 +101,34 @@ export type LossReports = ReturnType<typeof createLossReports>
 
 function toSession({ missing, ...session }: store.SessionLoss): SessionLoss {
   const ranges = rangesOf(missing).map(([from, to]) => ({ first: from, last: to - 1n }))
-  const listed = ranges.slice(0, shownRanges)
+  const listed = ranges.slice(0, rangesMax)
   const count = listed.reduce((sum, { first, last }) => sum + last - first + 1n, 0n)
   return {
     ...session,
     missing: listed,
-    missingMore: ranges.length > shownRanges || count < session.lost,
+    missingMore: ranges.length > rangesMax || count < session.lost,
   }
+}
+
+/** By `parseDates`; without either end, the last 30 days. */
+function parsePeriod(dates: Dates, now: Date): DateRange {
+  if (dates.startDate !== undefined || dates.endDate !== undefined) return parseDates(dates)
+  return { start: new Date(now.getTime() - defaultDays * dayMs), end: null }
+}
+
+const formatPosition = ({ startedMicros, userId, sessionId }: store.LossPosition): string =>
+  Buffer.from(`${startedMicros} ${userId} ${sessionId}`).toString('base64url')
+
+/** REQUEST_INVALID when it is not one of ours. */
+function parsePosition(text: string | undefined): store.LossPosition | null {
+  if (text === undefined || text === '') return null
+  const match = /^(\d{1,16}) (\S{36}) ([^\0]+)$/s.exec(
+    Buffer.from(text, 'base64url').toString('utf8'),
+  )
+  const [, micros = '0', userId = '', sessionId = ''] = match ?? []
+  const position = { startedMicros: BigInt(micros), userId, sessionId }
+  if (!isUuid(userId) || formatPosition(position) !== text) {
+    throw new DomainError('REQUEST_INVALID', 'cursor is not one that this list returned')
+  }
+  return position
 }

@@ -1,7 +1,7 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import type { DateRange } from '../../lib/time.ts'
 import { type RequireMetering, m2mBasic, operator } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import type { Period } from './query.ts'
 import type { LossReports, SessionLoss } from './report.ts'
 import type { AppLoss, LossSums } from './store.ts'
 
@@ -15,13 +15,13 @@ export function createLossRpc({
   const lossService: Handlers<pb.LossServiceServer> = {
     listLoss: rpc(requireMetering(m2mBasic()), async (request: pb.ListLossRequest, caller) => {
       const { startDate, endDate, cursor, limit } = request
-      const found = await losses.ofApp(caller.appId, { startDate, endDate, cursor, limit })
+      const report = await losses.ofApp(caller.appId, { startDate, endDate, cursor, limit })
       return {
         clientId: caller.clientId,
-        period: toPeriod(found.period),
-        totals: toTotals(found.totals),
-        sessions: found.sessions.map(toSession),
-        nextCursor: found.nextCursor,
+        period: toPeriod(report.period),
+        totals: toTotals(report.totals),
+        sessions: report.sessions.map(toSession),
+        nextCursor: report.nextCursor,
       }
     }),
 
@@ -46,8 +46,8 @@ export function createLossRpc({
   return { lossService }
 }
 
-// Inside, periods are half-open; outside they end in their last millisecond (decision 36).
-const toPeriod = ({ start, end }: Period): pb.LossPeriod => ({
+// Periods are half-open inside; the API shows their last millisecond (decision 36).
+const toPeriod = ({ start, end }: DateRange): pb.LossPeriod => ({
   start: start?.toISOString(),
   end: end ? new Date(end.getTime() - 1).toISOString() : undefined,
 })

@@ -2,7 +2,7 @@ import { type AppId, appId } from '../../platform/ids.ts'
 import { type UsdMicros, type Wei, usdMicros, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
-/** What was lost, forked and late, as it is told. */
+/** Reads lost, forked and late tickets for reports. */
 
 /** Sessions of one app or of all, that began in `[start, end)`; an open side is null. */
 export interface LossSelection {
@@ -11,7 +11,7 @@ export interface LossSelection {
   readonly end: Date | null
 }
 
-/** Numbers of sessions that lost something and of tickets, and what the lost ones would have cost. */
+/** Numbers of sessions with losses and of tickets, and an estimate of what the lost tickets would have cost. */
 export interface LossSums {
   readonly sessions: bigint
   readonly lost: bigint
@@ -52,12 +52,12 @@ export async function sumLoss(db: Db, { appId, start, end }: LossSelection): Pro
   )
 }
 
-/** `clientId` is null for an app that is gone. */
+/** `clientId` is null for an app that no longer exists. */
 export interface AppLoss extends LossSums {
   readonly clientId: string | null
 }
 
-/** By app, the dearest first. */
+/** The sums by app, the most expensive first. */
 export async function sumLossByApp(
   db: Db,
   { appId, start, end }: LossSelection,
@@ -85,7 +85,7 @@ export async function sumLossByApp(
   return rows.map((row) => ({ ...toSums(row), clientId: row.client_id }))
 }
 
-/** Where the list goes on; the instant in microseconds, the resolution of its key. */
+/** The position after which a list continues; the instant in microseconds, the precision of its key. */
 export interface LossPosition {
   readonly startedMicros: bigint
   readonly userId: string
@@ -101,9 +101,9 @@ export interface SessionLoss extends LossPosition {
   readonly forked: bigint
   readonly late: bigint
   readonly lost: bigint
-  /** Null as long as no ticket of the session has its price. */
+  /** Null while no ticket of the session has a price. */
   readonly estimate: UsdMicros | null
-  /** As Postgres writes a multirange. */
+  /** A multirange as Postgres prints it. */
   readonly missing: string
 }
 
@@ -129,7 +129,7 @@ export interface LossPage {
   readonly ranges: number
 }
 
-/** Sessions with lost or forked tickets, the newest first, with the first of the ranges that are missing. */
+/** Sessions with lost or forked tickets, the newest first, each with the first of its missing ranges. */
 export async function listLossySessions(
   db: Db,
   { appId, start, end }: LossSelection,
@@ -191,7 +191,7 @@ export interface Unattributed {
   readonly fee: Wei
 }
 
-/** Spend in quarantine that belongs to nobody we know. Bounded at a million events. */
+/** Fees in quarantine without a known user. Counts at most a million events. */
 export async function sumUnattributed(db: Db): Promise<Unattributed> {
   const row = await one<{ events: bigint; fee: string }>(
     db,
@@ -201,7 +201,7 @@ export async function sumUnattributed(db: Db): Promise<Unattributed> {
       select fee_wei
       from quarantine
       where status = 'open' and reason in ('unattributed', 'unknown_client', 'invalid_subject')
-      limit ${countBound}) nobodys`,
+      limit ${countBound}) unattributed`,
   )
   return { events: row.events, fee: wei(BigInt(row.fee)) }
 }

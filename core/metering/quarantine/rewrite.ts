@@ -6,15 +6,15 @@ import {
   readExactJson,
 } from '../../lib/exact-json.ts'
 
-/** What an operator decides about a quarantined event; its bytes stay as they came. */
+/** What an operator changes of a quarantined event before it is ingested. Its stored bytes do not change. */
 export interface Decision {
-  /** Whose it is, in place of what it says. */
+  /** The user to charge instead of the one that the event names. */
   readonly authId?: string
-  /** Its id, where its own stands for another event. */
+  /** A new id, when another event has the id of this one. */
   readonly eventId?: string
 }
 
-/** The event as it would be with those members; every number stays as it was written. Null when it is no such object. */
+/** The event with those members replaced; each number keeps its digits. Null for bytes that are no such event. */
 export function rewritten(bytes: Buffer, { authId, eventId }: Decision): Buffer | null {
   const read = readExactJson(bytes.toString('utf8'))
   if ('fault' in read || !isObject(read.value)) return null

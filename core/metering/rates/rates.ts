@@ -10,7 +10,7 @@ export interface RatesDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
-  /** Asked in order until one gives a usable rate. */
+  /** Read in order until one gives a usable rate. */
   readonly sources: readonly RateSource[]
   readonly maxAgeSeconds: number
   readonly onRejected: (why: 'unusable' | 'jump') => void
@@ -22,18 +22,18 @@ export interface ManualRate {
   readonly observedAt?: string | undefined
 }
 
-// Older tickets than this nobody bills any more.
+// Older tickets are no longer billed.
 const oldestDays = 400
 const oldestSeconds = oldestDays * 86_400
 
 /** Observations of the price of one ETH: append-only, each valid from its instant on (decision 31). */
 export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected }: RatesDeps) {
-  let doubted: EthRate | null = null
+  let unconfirmed: EthRate | null = null
 
   /** The newest observation that may still price a ticket signed now. */
   const usable = (): Promise<Rate | null> => rateAt(pool, now(), addSeconds(now(), -maxAgeSeconds))
 
-  /** Asks the sources and records what the first usable one says; null when none was usable. */
+  /** Reads the sources and records the first usable rate; null when there is none. */
   async function observe(): Promise<Rate | null> {
     const last = await usable()
     for (const source of sources) {
@@ -49,10 +49,10 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
           'a rate jumped by more than half; not recorded unless it is observed again',
         )
         onRejected('jump')
-        doubted = rate
+        unconfirmed = rate
         continue
       }
-      doubted = null
+      unconfirmed = null
       return insertRate(pool, { usdAttosPerEth: rate, source: source.name }, now())
     }
     return null
@@ -71,7 +71,7 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
     }
   }
 
-  const confirms = (rate: EthRate): boolean => doubted !== null && !isJump(doubted, rate)
+  const confirms = (rate: EthRate): boolean => unconfirmed !== null && !isJump(unconfirmed, rate)
 
   /**
    * An operator's own observation, valid from `observedAt` (ISO 8601, now when absent) on. REQUEST_INVALID unless the
@@ -116,7 +116,7 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
 
 export type Rates = ReturnType<typeof createRates>
 
-/** More than half away from the other. */
+/** True when `to` differs from `from` by more than half of it. */
 function isJump(from: EthRate, to: EthRate): boolean {
   const distance = from > to ? from - to : to - from
   return distance * 2n > from

@@ -1,7 +1,7 @@
 import { type EthRate, ethRate, parseDecimal18 } from '../../lib/money.ts'
 import { type Json, isNumber, isObject, readExactJson } from '../../lib/exact-json.ts'
 
-/** Where the price of one ETH comes from. `read` throws with a reason when there is no usable answer. */
+/** A source of the price of one ETH. `read` throws with a reason when there is no usable answer. */
 export interface RateSource {
   readonly name: string
   read(): Promise<EthRate>
@@ -9,10 +9,10 @@ export interface RateSource {
 
 const timeoutMs = 3_000
 const maxAnswerBytes = 64 * 1024
-/** Ten million dollars for an ETH is a broken source; the bound also keeps every cost within its column. */
+/** A source that answers more than ten million dollars is broken; the bound also keeps every cost within its column. */
 const highestRate = 10n ** 25n
 
-/** A rate that can be true. Null for anything else. */
+/** A positive rate up to `highestRate`; null for anything else. */
 export function parseRate(text: string): EthRate | null {
   const [whole = '', fraction = ''] = text.split('.')
   const attos = parseDecimal18(fraction === '' ? text : `${whole}.${fraction.slice(0, 18)}`)
@@ -25,7 +25,7 @@ export const fixedRateSource = (rate: EthRate): RateSource => ({
   read: async () => rate,
 })
 
-/** Asks `url` and understands the Coinbase, the Kraken and the `{"price": ...}` shape. */
+/** Reads `url`, whose answer may have the shape of Coinbase, of Kraken, or `{"price": ...}`. */
 export function httpRateSource(url: string): RateSource {
   const name = new URL(url).host
   return { name, read: async () => rateOf(await fetchText(url)) }
