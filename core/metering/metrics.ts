@@ -7,7 +7,6 @@ import { eventOutcomes } from './ingest/position-store.ts'
 export interface MeteringFigures {
   readonly lagSeconds: () => number
   readonly unpriced: () => Promise<bigint>
-  readonly quarantined: () => Promise<bigint>
   readonly rateAgeSeconds: () => Promise<number>
 }
 
@@ -86,11 +85,6 @@ function createGauges(registry: Metrics, figures: MeteringFigures): void {
   )
   gauge('tollgate_metering_unpriced_tickets', 'Tickets that wait for a rate', async () =>
     Number(await figures.unpriced()),
-  )
-  gauge(
-    'tollgate_metering_quarantined',
-    'Different events in quarantine that nobody has decided about',
-    async () => Number(await figures.quarantined()),
   )
   gauge(
     'tollgate_metering_rate_age_seconds',

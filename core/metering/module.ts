@@ -11,7 +11,6 @@ import type { Charge } from './ingest/charges.ts'
 import { conflictOnPoison, createManualIngest } from './ingest/manual-ingest.ts'
 import { createPartitions } from './ingest/partition-store.ts'
 import { createLossRpc } from './loss/rpc.ts'
-import { createQuarantineMetrics } from './quarantine/metrics.ts'
 import { createQuarantine } from './quarantine/quarantine.ts'
 import { createQuarantineRpc } from './quarantine/rpc.ts'
 import { countUnpricedOf } from './rates/store.ts'
@@ -28,24 +27,14 @@ export interface MeteringOthers {
   readonly users: { readonly resolveSubjects: ResolveSubjects }
 }
 
-/** Events become unique, priced, charged tickets: from a stream, directly, or by an operator's hand. */
+/** Turns events into unique, priced, charged tickets: from a stream, directly, or manually. */
 export function createMeteringModule(
   platform: Platform,
   { config, backend, ledger, users }: MeteringOthers,
 ) {
-  const { pool, log, metrics, now, invalidations } = platform
+  const { pool, log, now, invalidations } = platform
   const { emitter, requireMetering } = backend
-  const metering = createMetering({
-    config,
-    pool,
-    users,
-    ledger,
-    invalidations,
-    emitter,
-    log,
-    metrics,
-    now,
-  })
+  const metering = createMetering({ ...platform, config, users, ledger, emitter })
   const manualIngest = createManualIngest({
     charge: ledger.charge,
     emit: emitter?.emitPriced,
@@ -54,7 +43,6 @@ export function createMeteringModule(
     rateMaxAgeSeconds: config.rates.maxAgeSeconds,
   })
   const quarantine = createQuarantine({ pool, now, log, manualIngest, invalidations })
-  createQuarantineMetrics(metrics, quarantine.waiting)
 
   return {
     api: {

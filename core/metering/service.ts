@@ -17,7 +17,8 @@ import { createLossMetrics } from './loss/metrics.ts'
 import { createLossReports } from './loss/report.ts'
 import { createLossWatch } from './loss/watch.ts'
 import { createMeteringMetrics } from './metrics.ts'
-import { countQuarantined } from './quarantine/store.ts'
+import { createQuarantineMetrics } from './quarantine/metrics.ts'
+import { countQuarantined, waiting } from './quarantine/store.ts'
 import { createPricing } from './rates/pricing.ts'
 import { type ManualRate, createRates } from './rates/rates.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rates/sources.ts'
@@ -62,9 +63,9 @@ export function createMetering(deps: MeteringDeps) {
   const meters = createMeteringMetrics(deps.metrics, {
     lagSeconds: () => ingestion.lagSeconds(),
     unpriced: () => countUnpriced(pool),
-    quarantined: () => countQuarantined(pool),
     rateAgeSeconds: async () => ageSeconds(await rates.usable(), now()),
   })
+  createQuarantineMetrics(deps.metrics, () => waiting(pool))
   const loss = createLossKeeping(deps)
   const ingestion = createIngestion({
     ...deps,
@@ -170,7 +171,7 @@ function createLossKeeping({ pool, now, metrics, config }: MeteringDeps) {
     pool,
     now,
     graceSeconds: config.lossGraceSeconds,
-    onLost: meters.found,
+    onLost: meters.newlyLost,
   })
 
   /** Looks for losses once and updates the metrics. */

@@ -1,67 +1,48 @@
 import { Counter, Gauge } from 'prom-client'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Anomalies } from '../ingest/write-plan.ts'
-import type { LossSums, Unattributed } from './store.ts'
+import type { LossSums } from './store.ts'
 
-/** The meters of what is lost or irregular. No label tells one tenant from another. */
+/** Metrics of lost, forked and late tickets. No label identifies a tenant. */
 export function createLossMetrics(registry: Metrics) {
   const registers = [registry]
-  const found = new Counter({
-    name: 'metering_lost_found_total',
-    help: 'Tickets that were found to be lost',
+  const newlyLost = new Counter({
+    name: 'tollgate_metering_lost_found_total',
+    help: 'Tickets that were recognised as lost',
     registers,
   })
   const forked = new Counter({
-    name: 'metering_forked_tickets_total',
-    help: 'Tickets whose session had their sequence number before',
+    name: 'tollgate_metering_forked_tickets_total',
+    help: 'Tickets that repeat a sequence number of their session',
     registers,
   })
   const late = new Counter({
-    name: 'metering_late_tickets_total',
-    help: 'Tickets that came more than 15 minutes after they were signed',
+    name: 'tollgate_metering_late_tickets_total',
+    help: 'Tickets that arrived more than 15 minutes after they were signed',
     registers,
   })
   const lost = new Gauge({
-    name: 'metering_lost_tickets',
+    name: 'tollgate_metering_lost_tickets',
     help: 'Tickets lost in sessions that began in the last 7 days',
     registers,
   })
   const estimate = new Gauge({
-    name: 'metering_lost_estimated_usd',
-    help: 'What they would have cost, by the mean of their sessions',
+    name: 'tollgate_metering_lost_estimated_usd',
+    help: 'Estimated cost of the lost tickets, by the mean of their sessions',
     registers,
   })
-  const unattributedEvents = new Gauge({
-    name: 'metering_unattributed_events',
-    help: 'Events in quarantine whose spend belongs to nobody we know',
-    registers,
-  })
-  const unattributedWei = new Gauge({
-    name: 'metering_unattributed_wei',
-    help: 'Their fees in wei',
-    registers,
-  })
-
-  /** What ingest committed. */
+  /** Counts the anomalies of a committed batch. */
   function ingested(anomalies: Anomalies): void {
     forked.inc(anomalies.forked)
     late.inc(anomalies.late)
-    found.inc(Number(anomalies.lost))
+    newlyLost.inc(Number(anomalies.lost))
   }
 
-  /** Metrics are floats; the exact figures are in the reports. */
-  function figures({
-    lost: sums,
-    unattributed,
-  }: {
-    lost: LossSums
-    unattributed: Unattributed
-  }): void {
-    lost.set(Number(sums.lost))
-    estimate.set(Number(sums.estimate) / 1e6)
-    unattributedEvents.set(Number(unattributed.events))
-    unattributedWei.set(Number(unattributed.fee))
+  /** Sets the gauges from exact sums; metrics are floats. */
+  function figures({ lost: tickets, estimate: micros }: LossSums): void {
+    lost.set(Number(tickets))
+    estimate.set(Number(micros) / 1e6)
   }
 
-  return { ingested, found: (count: bigint) => found.inc(Number(count)), figures }
+  return { ingested, newlyLost: (count: bigint) => newlyLost.inc(Number(count)), figures }
 }

@@ -86,12 +86,9 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
   }
 
   /** For the metrics: sessions that began in the last 7 days, so that a loss that was dealt with disappears in time. */
-  async function figures() {
+  async function figures(): Promise<store.LossSums> {
     const start = new Date(now().getTime() - figureDays * dayMs)
-    return {
-      lost: await store.sumLoss(pool, { appId: null, start, end: null }),
-      unattributed: await store.sumUnattributed(pool),
-    }
+    return store.sumLoss(pool, { appId: null, start, end: null })
   }
 
   return { ofApp, report, figures }

@@ -51,7 +51,7 @@ interface Quarantining {
 
 /** Stores events with their bytes and their problems. */
 export async function quarantine(db: Db, { records, problems, at }: Quarantining): Promise<void> {
-  const rows = problems.flatMap(({ index, problem }): store.NewQuarantined[] => {
+  const rows = problems.flatMap(({ index, problem }): store.NewQuarantineEntry[] => {
     const record = records[index]
     if (!record) return []
     const { bytes, source, partition, offset } = record

@@ -7,19 +7,19 @@ interface Waiting {
   readonly fee: bigint
 }
 
-/** What waits in quarantine for a decision, read when somebody looks; the figures stay as they were when that fails. */
+/** Gauges of the events in quarantine without a decision, by reason. They keep their last value when a read fails. */
 export function createQuarantineMetrics(
   registry: Metrics,
   waiting: () => Promise<readonly Waiting[]>,
 ): void {
-  let looking: Promise<readonly Waiting[]> | null = null
-  // Both figures come from one look.
-  const look = (): Promise<readonly Waiting[]> =>
-    (looking ??= waiting().finally(() => {
-      looking = null
+  let reading: Promise<readonly Waiting[]> | null = null
+  // One query serves both gauges of a scrape.
+  const read = (): Promise<readonly Waiting[]> =>
+    (reading ??= waiting().finally(() => {
+      reading = null
     }))
 
-  // A gauge is a float; the exact sums are in the list.
+  // Gauges are floats; the list of quarantined events has the exact sums.
   function gauge(name: string, help: string, value: (of: Waiting) => bigint): Gauge {
     return new Gauge({
       name,
@@ -27,7 +27,7 @@ export function createQuarantineMetrics(
       labelNames: ['reason'],
       registers: [registry],
       async collect() {
-        const rows = await look().catch(() => null)
+        const rows = await read().catch(() => null)
         if (rows === null) return
         this.reset()
         for (const row of rows) this.set({ reason: row.reason }, Number(value(row)))
@@ -36,9 +36,13 @@ export function createQuarantineMetrics(
   }
 
   gauge(
-    'metering_quarantine_open',
-    'Events in quarantine that nobody has decided about',
+    'tollgate_metering_quarantine_open',
+    'Events in quarantine without a decision',
     ({ events }) => events,
   )
-  gauge('metering_quarantine_open_wei', 'Their fees, as far as they can be read', ({ fee }) => fee)
+  gauge(
+    'tollgate_metering_quarantine_open_wei',
+    'Their fees, as far as they can be read',
+    ({ fee }) => fee,
+  )
 }

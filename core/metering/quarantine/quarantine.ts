@@ -31,18 +31,18 @@ export interface ListQuery {
   readonly cursor?: string | undefined
 }
 
-/** What is wrong with these is only whom they name. */
+/** Reasons for which an event only lacks a known user. */
 const attributable: readonly string[] = ['unattributed', 'unknown_client', 'invalid_subject']
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 const conflict = (message: string): DomainError => new DomainError('CONFLICT', message)
 
 /**
- * What is done about events that could not become tickets. An event leaves quarantine once, as a ticket or discarded;
- * driven through again it is unique, priced and charged like any other, and its bytes stay as they came.
+ * Decisions about events that could not become tickets. An event leaves quarantine once, as a ticket or discarded. A
+ * redriven event is deduplicated, priced and charged like any other; its stored bytes never change.
  */
 export function createQuarantine({ pool, now, log, manualIngest, invalidations }: QuarantineDeps) {
-  /** REQUEST_INVALID for a status, reason, instant or cursor that is none. */
+  /** REQUEST_INVALID for an invalid status, reason, instant or cursor. */
   async function list(query: ListQuery) {
     const limit = parseLimit(query.limit)
     const events = await store.list(pool, {
@@ -61,16 +61,16 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
     return { events: items, nextCursor, waiting: await store.waiting(pool) }
   }
 
-  /** NOT_FOUND for an id that is none. */
-  async function get(id: string): Promise<store.Held> {
-    const held = isUuid(id) ? await store.find(pool, id) : null
-    if (!held) throw new DomainError('NOT_FOUND', 'no such event in quarantine')
-    return held
+  /** NOT_FOUND for an unknown id. */
+  async function get(id: string): Promise<store.QuarantinedEvent> {
+    const event = isUuid(id) ? await store.find(pool, id) : null
+    if (!event) throw new DomainError('NOT_FOUND', 'no such event in quarantine')
+    return event
   }
 
   /**
-   * Gives an event to a user and drives it through. CONFLICT for an event that names its user itself, that is decided
-   * already, or that is no ticket even so; NOT_FOUND for an app that is not there.
+   * Attributes an event to a user and redrives it. CONFLICT for an event that names a known user, that is decided
+   * already, or that still cannot become a ticket; NOT_FOUND for an unknown app.
    */
   async function attribute(request: {
     id: string
@@ -79,32 +79,32 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
     author: string
   }) {
     const author = parseAuthor(request.author)
-    const held = await get(request.id)
-    if (!attributable.includes(held.reason)) {
+    const event = await get(request.id)
+    if (!attributable.includes(event.reason)) {
       throw conflict(
-        `only events without a known user can be given to one; this one is ${held.reason}`,
+        `only events without a known user can be given to one; this one is ${event.reason}`,
       )
     }
     if (!isClientId(request.clientId))
       throw new DomainError('NOT_FOUND', 'no app has this client id')
     const to = authId(request.clientId, parseExternalUserId(request.externalUserId))
-    return drive(held, { author, action: 'quarantine_attributed', decision: { authId: to } })
+    return drive(event, { author, action: 'quarantine_attributed', decision: { authId: to } })
   }
 
-  /** Takes the event in again. CONFLICT as long as it cannot become a ticket, and when it is decided already. */
+  /** Ingests the event again. CONFLICT while it cannot become a ticket, and when it is decided already. */
   async function redrive(request: { id: string; author: string; underNewId: boolean }) {
     const author = parseAuthor(request.author)
-    const held = await get(request.id)
+    const event = await get(request.id)
     if (!request.underNewId)
-      return drive(held, { author, action: 'quarantine_redriven', decision: {} })
-    if (held.reason !== 'same_id_other_bytes') {
+      return drive(event, { author, action: 'quarantine_redriven', decision: {} })
+    if (event.reason !== 'same_id_other_bytes') {
       throw conflict(
-        `only an event whose id stands for another takes a new id; this one is ${held.reason}`,
+        `only an event whose id stands for another takes a new id; this one is ${event.reason}`,
       )
     }
-    // Made of the bytes, so that it is the same however often it is asked for.
-    const decision = { eventId: `redriven:${held.digest}` }
-    return drive(held, { author, action: 'quarantine_redriven', decision })
+    // Derived from the bytes, so that a repeat gives the same id.
+    const decision = { eventId: `redriven:${event.digest}` }
+    return drive(event, { author, action: 'quarantine_redriven', decision })
   }
 
   interface Drive {
@@ -114,11 +114,11 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
   }
 
   async function drive(
-    held: store.Held,
+    event: store.QuarantinedEvent,
     { author, action, decision }: Drive,
-  ): Promise<store.Quarantined> {
-    refuseDecided(held.status)
-    const ticket = ticketOf(held, decision)
+  ): Promise<store.QuarantineEntry> {
+    refuseDecided(event.status)
+    const ticket = ticketOf(event, decision)
     const subjects = await manualIngest.prepare([ticket])
     const subject = subjects.get(authId(ticket.clientId, ticket.externalUserId))
     if (!subject)
@@ -126,14 +126,14 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
         `no app has the client id that it names, ${authId(ticket.clientId, ticket.externalUserId)}; give it to a user`,
       )
     const exhausted = await conflictOnPoison(() =>
-      tx(pool, (db) => write(db, held, { author, action, decision, ticket, subject })),
+      tx(pool, (db) => write(db, event, { author, action, decision, ticket, subject })),
     )
     log.info(
-      { appId: subject.appId, userId: subject.userId, quarantineId: held.id, author, action },
+      { appId: subject.appId, userId: subject.userId, quarantineId: event.id, author, action },
       'quarantined event driven through',
     )
     for (const id of exhausted) await invalidations.publish({ kind: 'access', id })
-    return get(held.id)
+    return get(event.id)
   }
 
   interface Write extends Drive {
@@ -143,12 +143,12 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
 
   async function write(
     db: Db,
-    held: store.Held,
+    event: store.QuarantinedEvent,
     { author, action, decision, ticket, subject }: Write,
   ) {
-    refuseDecided(await store.lockStatus(db, held.id))
+    refuseDecided(await store.lockStatus(db, event.id))
     const at = now()
-    const outcome = await manualIngest.ingest(db, [{ ticket, subject, digest: held.digest }], at)
+    const outcome = await manualIngest.ingest(db, [{ ticket, subject, digest: event.digest }], at)
     if (outcome.conflicts.length > 0) {
       throw conflict(
         'another event came under this id; it can be a ticket of its own only under a new id',
@@ -156,7 +156,7 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
     }
     const isRepeat = outcome.duplicates.length > 0
     await store.resolve(db, {
-      id: held.id,
+      id: event.id,
       status: 'redriven',
       at,
       by: author,
@@ -171,7 +171,7 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
       status: 'success',
       at,
       details: {
-        quarantineId: held.id,
+        quarantineId: event.id,
         userId: subject.userId,
         eventId: ticket.eventId,
         feeWei: String(ticket.fee),
@@ -180,14 +180,14 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
     return outcome.exhausted
   }
 
-  // The event is judged as if it came now: what was in the future then may be in the past.
-  function ticketOf(held: store.Held, decision: Decision): SignedTicket {
-    if (held.byteCount > held.bytes.length)
+  // Parses the event as of now: a time that was in the future then may have passed.
+  function ticketOf(event: store.QuarantinedEvent, decision: Decision): SignedTicket {
+    if (event.byteCount > event.bytes.length)
       throw conflict('only its beginning was kept; it cannot be driven through')
     const bytes =
       decision.authId === undefined && decision.eventId === undefined
-        ? held.bytes
-        : rewritten(held.bytes, decision)
+        ? event.bytes
+        : rewritten(event.bytes, decision)
     const parsed = bytes && parseEvent(bytes, now())
     if (!parsed || parsed.kind === 'ignored') throw conflict('it is no event that is billed')
     if (parsed.kind === 'problem')
@@ -195,20 +195,20 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
     return parsed.ticket
   }
 
-  /** Decides that it is no ticket; the reason and the author are kept with its bytes. */
+  /** Decides that the event is no ticket; its row records the reason and the author. */
   async function discard(request: {
     id: string
     author: string
     reason: string
-  }): Promise<store.Quarantined> {
+  }): Promise<store.QuarantineEntry> {
     const author = parseAuthor(request.author)
     const reason = parseText('reason', request.reason, 500)
-    const held = await get(request.id)
+    const event = await get(request.id)
     await tx(pool, async (db) => {
-      refuseDecided(await store.lockStatus(db, held.id))
+      refuseDecided(await store.lockStatus(db, event.id))
       const at = now()
       await store.resolve(db, {
-        id: held.id,
+        id: event.id,
         status: 'discarded',
         at,
         by: author,
@@ -223,21 +223,18 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
         status: 'success',
         at,
         details: {
-          quarantineId: held.id,
+          quarantineId: event.id,
           reason,
-          authId: held.authId,
-          feeWei: held.fee === null ? null : String(held.fee),
+          authId: event.authId,
+          feeWei: event.fee === null ? null : String(event.fee),
         },
       })
     })
-    log.info({ quarantineId: held.id, author }, 'quarantined event discarded')
-    return get(held.id)
+    log.info({ quarantineId: event.id, author }, 'quarantined event discarded')
+    return get(event.id)
   }
 
-  /** What waits for a decision, by reason. */
-  const waiting = () => store.waiting(pool)
-
-  return { list, get, waiting, attribute, redrive, discard }
+  return { list, get, attribute, redrive, discard }
 }
 
 export type Quarantine = ReturnType<typeof createQuarantine>
@@ -247,9 +244,9 @@ function refuseDecided(status: string | null): void {
 }
 
 function parseStatus(text: string | undefined): store.Status {
-  const found = store.statuses.find((status) => status === (text ?? 'open'))
-  if (!found) throw invalid(`status must be one of ${store.statuses.join(', ')}`)
-  return found
+  const status = store.statuses.find((known) => known === (text ?? 'open'))
+  if (!status) throw invalid(`status must be one of ${store.statuses.join(', ')}`)
+  return status
 }
 
 function parseReason(text: string | undefined): string | null {

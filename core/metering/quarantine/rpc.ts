@@ -2,7 +2,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/quara
 import { operator } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Quarantine } from './quarantine.ts'
-import type { Quarantined } from './store.ts'
+import type { QuarantineEntry } from './store.ts'
 
 export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) {
   const quarantineService: Handlers<pb.QuarantineServiceServer> = {
@@ -19,8 +19,8 @@ export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) 
       }
     }),
     getQuarantined: rpc(operator(), async ({ id }: pb.GetQuarantinedRequest) => {
-      const held = await quarantine.get(id)
-      return { event: toEvent(held), bytes: held.bytes }
+      const event = await quarantine.get(id)
+      return { event: toEvent(event), bytes: event.bytes }
     }),
     attributeQuarantined: rpc(operator(), async (request: pb.AttributeQuarantinedRequest) => ({
       event: toEvent(await quarantine.attribute(request)),
@@ -35,7 +35,7 @@ export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) 
   return { quarantineService }
 }
 
-const toEvent = (event: Quarantined): pb.QuarantinedEvent => ({
+const toEvent = (event: QuarantineEntry): pb.QuarantinedEvent => ({
   id: event.id,
   status: event.status,
   reason: event.reason,

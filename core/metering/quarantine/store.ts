@@ -6,7 +6,7 @@ import type { EventProblem } from '../events/parse.ts'
 export const statuses = ['open', 'redriven', 'discarded'] as const
 export type Status = (typeof statuses)[number]
 
-export interface Quarantined {
+export interface QuarantineEntry {
   readonly id: string
   readonly status: string
   readonly reason: string
@@ -48,7 +48,7 @@ interface Row {
   ticket_event_id: string | null
 }
 
-const fromRow = (row: Row): Quarantined => ({
+const fromRow = (row: Row): QuarantineEntry => ({
   id: row.id,
   status: row.status,
   reason: row.reason,
@@ -83,7 +83,7 @@ export interface Filter {
 export async function list(
   db: Db,
   { status, reason, authId, from, to, after, limit }: Filter,
-): Promise<Quarantined[]> {
+): Promise<QuarantineEntry[]> {
   const rows = await many<Row>(
     db,
     sql`
@@ -104,7 +104,7 @@ export async function list(
 // Beyond this many the exact number says nothing more.
 const countBound = 1_000_000
 
-/** What waits for a decision, by reason. Counts at most the million oldest. */
+/** Events without a decision, by reason. Counts at most the million oldest. */
 export async function waiting(db: Db): Promise<{ reason: string; events: bigint; fee: bigint }[]> {
   const rows = await many<{ reason: string; events: bigint; fee: string }>(
     db,
@@ -122,13 +122,13 @@ export async function waiting(db: Db): Promise<{ reason: string; events: bigint;
   return rows.map((row) => ({ ...row, fee: BigInt(row.fee) }))
 }
 
-export interface Held extends Quarantined {
+export interface QuarantinedEvent extends QuarantineEntry {
   /** SHA-256 of all of its bytes, in hexadecimal. */
   readonly digest: string
   readonly bytes: Buffer
 }
 
-export async function find(db: Db, id: string): Promise<Held | null> {
+export async function find(db: Db, id: string): Promise<QuarantinedEvent | null> {
   const row = await maybeOne<Row & { digest: Buffer; bytes: Buffer }>(
     db,
     sql`
@@ -140,7 +140,7 @@ export async function find(db: Db, id: string): Promise<Held | null> {
   return row && { ...fromRow(row), digest: row.digest.toString('hex'), bytes: row.bytes }
 }
 
-/** Locks an event and tells how it stands: of two decisions the second finds the first. */
+/** Locks an event and returns its status, so that of two decisions the second sees the first. */
 export async function lockStatus(db: Db, id: string): Promise<string | null> {
   const row = await maybeOne<{ status: string }>(
     db,
@@ -163,7 +163,7 @@ export interface Resolution {
   readonly ticketEventId: string | null
 }
 
-/** Writes what was decided about a locked, open event. */
+/** Records the decision about a locked, open event. */
 export async function resolve(db: Db, resolution: Resolution): Promise<void> {
   const { rowCount } = await db.query(sql`
     update quarantine
@@ -174,7 +174,7 @@ export async function resolve(db: Db, resolution: Resolution): Promise<void> {
 }
 
 /** An event on its way into quarantine. */
-export interface NewQuarantined extends EventProblem {
+export interface NewQuarantineEntry extends EventProblem {
   readonly id: string
   readonly digest: string
   readonly bytes: Buffer
@@ -187,10 +187,10 @@ export interface NewQuarantined extends EventProblem {
 /** Inserts events. The same bytes, delivered again, only count as another delivery. */
 export async function insertQuarantined(
   db: Db,
-  rows: readonly NewQuarantined[],
+  rows: readonly NewQuarantineEntry[],
   at: Date,
 ): Promise<void> {
-  const column = <T>(value: (row: NewQuarantined) => T): T[] => rows.map(value)
+  const column = <T>(value: (row: NewQuarantineEntry) => T): T[] => rows.map(value)
   await db.query(sql`
     insert into quarantine (id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, source, partition,
                             stream_offset, deliveries, received_at)
@@ -210,7 +210,7 @@ export async function insertQuarantined(
 }
 
 // One statement cannot update a row twice: the first of equal rows counts for all of them, the others for none.
-function deliveries(rows: readonly NewQuarantined[]): number[] {
+function deliveries(rows: readonly NewQuarantineEntry[]): number[] {
   const totals = Map.groupBy(rows, (row) => row.digest)
   return rows.map((row) => {
     const group = totals.get(row.digest) ?? []

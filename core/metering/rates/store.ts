@@ -57,7 +57,7 @@ export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null
   return row && fromRow(row)
 }
 
-// A batch spans seconds, or months when a topic is read from its beginning; a rate comes each half minute or so.
+// A batch spans seconds, or months when a topic is read from its start; there is a rate about every 30 seconds.
 const maxRead = 20_000
 
 /** Microseconds since 1970, the resolution of timestamptz. */
@@ -79,8 +79,8 @@ export async function ratesAt(
   const observed = await ratesBetween(db, first, last)
   if (observed.length === maxRead) return ratesOneByOne(db, instants, maxAgeSeconds)
   return instants.map((instant) => {
-    const found = newestAt(observed, instant)
-    return found && found.micros >= instant - maxAge ? found.rate : null
+    const newest = newestAt(observed, instant)
+    return newest && newest.micros >= instant - maxAge ? newest.rate : null
   })
 }
 
@@ -95,14 +95,14 @@ async function ratesOneByOne(
     select r.id, r.usd_attos_per_eth, r.source, r.observed_at
     from (
       select timestamptz 'epoch' + micros * interval '1 microsecond' as at, position
-      from unnest(${plainArray(instants)}::bigint[]) with ordinality as given (micros, position)) wanted
+      from unnest(${plainArray(instants)}::bigint[]) with ordinality as i (micros, position)) instants
     left join lateral (
       select *
       from rates
-      where observed_at <= wanted.at and observed_at >= wanted.at - make_interval(secs => ${maxAgeSeconds})
+      where observed_at <= instants.at and observed_at >= instants.at - make_interval(secs => ${maxAgeSeconds})
       order by observed_at desc, id desc
       limit 1) r on true
-    order by wanted.position`,
+    order by instants.position`,
   )
   return rows.map((row) => (row.id === null ? null : fromRow(row)))
 }
@@ -138,7 +138,7 @@ function newestAt(observed: readonly Observed[], at: Micros): Observed | null {
   return observed[low - 1] ?? null
 }
 
-/** An observation as it is told to others: the instant is ISO 8601 with microseconds. */
+/** An observation in an exchangeable form: the instant is ISO 8601 with microseconds. */
 export interface ObservedRate {
   readonly usdAttosPerEth: EthRate
   readonly source: string
@@ -148,7 +148,7 @@ export interface ObservedRate {
 const factsOf = ({ usdAttosPerEth, source, observedAt }: ObservedRate): string =>
   `${usdAttosPerEth} ${observedAt} ${source}`
 
-/** Records those observations that are not there yet; returns the number of each. */
+/** Records observations that are missing; returns a function from an observation to its id. */
 export async function ensureRates(
   db: Db,
   rates: readonly ObservedRate[],
@@ -164,18 +164,18 @@ export async function ensureRates(
     await db.query(sql`
       insert into rates (usd_attos_per_eth, source, observed_at)
       select value, source, at
-      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) as told (value, source, at)
+      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) as t (value, source, at)
       where not exists (
         select 1
         from rates r
-        where r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value)`)
+        where r.observed_at = t.at and r.source = t.source and r.usd_attos_per_eth = t.value)`)
     const rows = await many<{ id: bigint; place: bigint }>(
       db,
       sql`
-      select min(r.id) as id, told.place
-      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) with ordinality as told (value, source, at, place)
-      join rates r on r.observed_at = told.at and r.source = told.source and r.usd_attos_per_eth = told.value
-      group by told.place`,
+      select min(r.id) as id, t.place
+      from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) with ordinality as t (value, source, at, place)
+      join rates r on r.observed_at = t.at and r.source = t.source and r.usd_attos_per_eth = t.value
+      group by t.place`,
     )
     for (const { id, place } of rows) {
       const rate = distinct[Number(place) - 1]

@@ -335,9 +335,9 @@ describe('ingesting', () => {
     expect(await world.metric('tollgate_metering_events_total')).toContain(
       'tollgate_metering_events_total{outcome="ticket",process="test"} 1',
     )
-    expect(await world.metric('tollgate_metering_quarantined')).toEqual(
+    expect(await world.metric('tollgate_metering_quarantine')).toEqual(
       expect.arrayContaining([
-        'tollgate_metering_quarantined{process="test"} 1',
+        'tollgate_metering_quarantine_open{reason="unattributed",process="test"} 1',
         'tollgate_metering_quarantined_total{reason="unattributed",process="test"} 1',
       ]),
     )

@@ -191,10 +191,17 @@ describe('what is told of losses', () => {
     })
     const metric = async (name: string) =>
       (await world.metric(`${name}{`)).map((line) => line.replace('{process="test"}', ''))
-    expect(await metric('metering_unattributed_events')).toEqual(['metering_unattributed_events 2'])
-    expect(await metric('metering_unattributed_wei')).toEqual(['metering_unattributed_wei 240000'])
-    expect(await metric('metering_lost_estimated_usd')).toEqual([
-      'metering_lost_estimated_usd 0.00001',
+    const open = (name: string) => world.metric(`tollgate_metering_quarantine_${name}{reason="un`)
+    expect(await open('open')).toEqual([
+      'tollgate_metering_quarantine_open{reason="unattributed",process="test"} 1',
+      'tollgate_metering_quarantine_open{reason="unknown_client",process="test"} 1',
+    ])
+    expect(await open('open_wei')).toEqual([
+      'tollgate_metering_quarantine_open_wei{reason="unattributed",process="test"} 120000',
+      'tollgate_metering_quarantine_open_wei{reason="unknown_client",process="test"} 120000',
+    ])
+    expect(await metric('tollgate_metering_lost_estimated_usd')).toEqual([
+      'tollgate_metering_lost_estimated_usd 0.00001',
     ])
   })
 })

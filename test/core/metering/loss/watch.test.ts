@@ -43,8 +43,8 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await missing()).toEqual([])
     await look(1)
     expect(await missing()).toEqual([['9f86d081', 1n, '2-2']])
-    expect(await value('metering_lost_tickets')).toBe(1)
-    expect(await value('metering_lost_found_total')).toBe(1)
+    expect(await value('tollgate_metering_lost_tickets')).toBe(1)
+    expect(await value('tollgate_metering_lost_found_total')).toBe(1)
   })
 
   it('is none when all came, in any order and however late (K7)', async () => {
@@ -73,8 +73,8 @@ describe('a hole in the sequence numbers of a session', () => {
     await arrive([3])
     await look()
     expect(await missing()).toEqual([])
-    expect(await value('metering_lost_tickets')).toBe(0)
-    expect(await value('metering_lost_found_total')).toBe(2)
+    expect(await value('tollgate_metering_lost_tickets')).toBe(0)
+    expect(await value('tollgate_metering_lost_found_total')).toBe(2)
     expect(await rows('select watched, lost from ticket_sessions')).toEqual([
       { watched: false, lost: '{}' },
     ])
@@ -135,7 +135,7 @@ describe('a fork', () => {
     expect((await lossOf()).sessions).toMatchObject([
       { sessionId: '9f86d081', lost: 0n, forked: 1n, tickets: 3n },
     ])
-    expect(await value('metering_forked_tickets_total')).toBe(1)
+    expect(await value('tollgate_metering_forked_tickets_total')).toBe(1)
     expect(await rows('select sequence_number from tickets where replayed')).toEqual([
       { sequence_number: 1n },
     ])
@@ -149,6 +149,6 @@ describe('a ticket that came long after it was signed', () => {
     const { totals, sessions } = await lossOf()
     expect(totals).toMatchObject({ late: 2n, lost: 0n, forked: 0n })
     expect(sessions).toEqual([])
-    expect(await value('metering_late_tickets_total')).toBe(2)
+    expect(await value('tollgate_metering_late_tickets_total')).toBe(2)
   })
 })
