@@ -18,20 +18,20 @@ interface Spec {
   readonly secret?: boolean
 }
 
-/** Reads settings and remembers what it read and what was wrong. */
+/** Reads settings, and records each setting and each problem. */
 export function createEnvReader(env: Env) {
   const settings: Setting[] = []
   const problems: string[] = []
 
-  // In one process several readers declare the same setting; one line tells what is wrong with it.
+  // Several readers of one process declare the same setting; each problem is reported once.
   function problem(line: string): void {
     if (!problems.includes(line)) problems.push(line)
   }
 
   function raw(name: string, spec: Spec): string | undefined {
-    const given = env[name]?.trim()
-    const value = given || spec.fallback
-    const source = given ? 'environment' : value === undefined ? 'unset' : 'default'
+    const text = env[name]?.trim()
+    const value = text || spec.fallback
+    const source = text ? 'environment' : value === undefined ? 'unset' : 'default'
     const secret = spec.secret ?? false
     settings.push({ name, meaning: spec.meaning, value: value ?? '', source, secret })
     return value
@@ -64,9 +64,9 @@ export function createEnvReader(env: Env) {
     spec: Spec & { fallback: T; of: readonly T[] },
   ): T {
     const value = raw(name, spec)
-    const found = spec.of.find((option) => option === value)
-    if (found === undefined) problem(`${name} must be one of ${spec.of.join(', ')}`)
-    return found ?? spec.fallback
+    const choice = spec.of.find((option) => option === value)
+    if (choice === undefined) problem(`${name} must be one of ${spec.of.join(', ')}`)
+    return choice ?? spec.fallback
   }
 
   function url(name: string, spec: Spec & { schemes: readonly string[] }): string | undefined {

@@ -33,59 +33,59 @@ export function createLog({ level, name, file }: LogOptions, stream?: Destinatio
     formatters: { log: (fields: Fields) => censored(fields, censoredDepth) },
     serializers: { err: fieldsOf },
   }
-  return pino(options, stream ?? inTurns(file ?? 1))
+  return pino(options, stream ?? createLineBuffer(file ?? 1))
 }
 
 type Fields = Record<string, unknown>
 
-// Something else may have been thrown, and is shown as it is.
+// A thrown value that is no Error is logged as it is.
 const fieldsOf = (error: unknown): unknown =>
   error instanceof Error ? censored({ ...pino.stdSerializers.err(error) }, censoredDepth) : error
 
-/** The same fields, with a copy in place of what has something under a secret's name. */
+/** The same fields with the values of secret names redacted. Copies only objects that hold such a name. */
 function censored(fields: Fields, depth: number): Fields {
   let copy: Fields | null = null
   for (const name in fields) {
     const value = fields[name]
-    const shown = secretNames.has(name)
+    const safe = secretNames.has(name)
       ? '[redacted]'
       : isRecord(value) && depth > 1
         ? censored(value, depth - 1)
         : value
-    if (shown === value) continue
+    if (safe === value) continue
     copy ??= { ...fields }
-    copy[name] = shown
+    copy[name] = safe
   }
   return copy ?? fields
 }
 
-// An error is made fields of by its serializer.
+// The serializer of errors turns them into fields.
 const isRecord = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Error)
 
 /**
- * Hands on at once what is logged in one turn of the event loop: a busy process would otherwise make a system call for
- * every line. What is left when the process exits is written then.
+ * Writes all lines of one turn of the event loop together: otherwise a busy process makes a system call for every line.
+ * Writes what is left when the process exits.
  */
-function inTurns(dest: string | number): DestinationStream & { flushSync(): void } {
+function createLineBuffer(dest: string | number): DestinationStream & { flushSync(): void } {
   const file = pino.destination({ dest, sync: false, mkdir: true })
   let lines = ''
-  const take = (): string => {
-    const taken = lines
+  const drain = (): string => {
+    const text = lines
     lines = ''
-    return taken
+    return text
   }
-  const handOn = (): void => void (lines !== '' && file.write(take()))
-  // By a way of its own: what is handed to the other one is written later, when the process may be gone.
+  const flush = (): void => void (lines !== '' && file.write(drain()))
+  // Writes through another, synchronous destination: the asynchronous one may write after the process has gone.
   const flushSync = (): void => {
     file.flushSync()
-    if (lines !== '') pino.destination({ dest, sync: true }).write(take())
+    if (lines !== '') pino.destination({ dest, sync: true }).write(drain())
   }
   process.once('exit', flushSync)
   return {
     flushSync,
     write: (line) => {
-      if (lines === '') setImmediate(handOn)
+      if (lines === '') setImmediate(flush)
       lines += line
     },
   }

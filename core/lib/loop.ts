@@ -11,9 +11,9 @@ export interface Loop {
 export interface LoopOptions {
   readonly name: string
   readonly log: Log
-  /** Pause between two rounds in milliseconds, varied by a tenth so that replicas part. */
+  /** Pause between two rounds in milliseconds, varied by a tenth so that replicas do not run in step. */
   readonly pauseMs: number
-  /** True when the first round was already done by whoever starts the loop. */
+  /** True when the caller has run the first round itself. */
   readonly delayed?: boolean
   readonly round: (signal: AbortSignal) => Promise<unknown>
 }
@@ -50,4 +50,19 @@ export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): 
       return running
     },
   }
+}
+
+export interface Backoff {
+  readonly firstMs: number
+  readonly lastMs: number
+}
+
+/**
+ * The pause before the next try, in milliseconds, after so many failures in a row (1 or more). It
+ * doubles from `firstMs` to `lastMs`, less up to half of it, so that many that failed at the same
+ * moment do not come back at the same moment.
+ */
+export function backoffMs(failures: number, { firstMs, lastMs }: Backoff): number {
+  const doubled = firstMs * 2 ** Math.min(Math.max(failures, 1) - 1, 30)
+  return Math.min(doubled, lastMs) * (1 - Math.random() / 2)
 }

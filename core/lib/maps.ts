@@ -1,8 +1,8 @@
-/** The value of `key`; one that is not there is made. */
+/** The value of `key`. Makes and stores it when there is none. */
 export function getOrInsert<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {
-  const known = map.get(key)
-  if (known !== undefined) return known
-  const made = make()
-  map.set(key, made)
-  return made
+  const existing = map.get(key)
+  if (existing !== undefined) return existing
+  const value = make()
+  map.set(key, value)
+  return value
 }

@@ -8,18 +8,18 @@ export interface Peppers {
   readonly byId: ReadonlyMap<string, Buffer>
 }
 
-/** How client secrets and keys are stored and found: HMAC-SHA-256 under a pepper with an id (decision 7). */
+/** Hashes client secrets and keys for storage and look-up: HMAC-SHA-256 under a pepper with an id (decision 7). */
 export function createSecrets(peppers: Peppers) {
-  // Made once: of bytes, node would make a key for each hash, which takes ten times as long as the hash.
+  // Creates the key objects once: given bytes, node creates one for each hash, which takes ten times as long as the hash.
   const keys = new Map([...peppers.byId].map(([id, bytes]) => [id, createSecretKey(bytes)]))
 
   function pepper(id: string): KeyObject {
-    const found = keys.get(id)
-    if (!found)
+    const key = keys.get(id)
+    if (!key)
       throw new Error(
         `no pepper with the id ${id}; keep old peppers in SECRET_PEPPERS until their secrets are gone`,
       )
-    return found
+    return key
   }
 
   /** The stored form of a new secret. */
@@ -69,7 +69,7 @@ export async function passwordMatches(password: string, stored: string | null): 
     tag,
   ] = phc.exec(stored ?? '') ?? []
   const nonce = salt === undefined ? randomBytes(16) : Buffer.from(salt, 'base64')
-  const made = await argon2Async('argon2id', {
+  const computed = await argon2Async('argon2id', {
     memory: Number(memory),
     passes: Number(passes),
     parallelism: Number(parallelism),
@@ -77,5 +77,5 @@ export async function passwordMatches(password: string, stored: string | null): 
     message: password,
     nonce,
   })
-  return tag !== undefined && timingSafeEqual(made, Buffer.from(tag, 'base64'))
+  return tag !== undefined && timingSafeEqual(computed, Buffer.from(tag, 'base64'))
 }

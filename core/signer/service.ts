@@ -24,14 +24,14 @@ export interface SignerDeps {
 }
 
 const rateMs = 1_000
-const noRate = { at: -Infinity, found: Promise.resolve<EthRate | null>(null) }
+const noRate = { at: -Infinity, value: Promise.resolve<EthRate | null>(null) }
 
 interface Subject {
   readonly appId: AppId
   readonly userId: UserId
 }
 
-/** What a sidecar asks before the signer signs: who is this, and may they spend? */
+/** Answers a sidecar before the signer signs: the identity behind a credential, and the access of its user. */
 export function createSigner({
   pool,
   ledger,
@@ -54,15 +54,15 @@ export function createSigner({
   }
 
   async function verifySession(token: string) {
-    const found = await sessions.verify(token)
-    const user = found && (await users.findById(found.appId, found.userId))
-    if (!found || !user)
+    const session = await sessions.verify(token)
+    const user = session && (await users.findById(session.appId, session.userId))
+    if (!session || !user)
       throw new DomainError('TOKEN_INVALID', 'the signer session is not valid, or has expired')
     return {
-      identity: { ...found, keyId: found.id },
+      identity: { ...session, keyId: session.id },
       access: await accessOf(user),
-      expiresAt: BigInt(secondsOf(found.expiresAt)),
-      scope: found.scope,
+      expiresAt: BigInt(secondsOf(session.expiresAt)),
+      scope: session.scope,
     }
   }
 
@@ -79,14 +79,14 @@ export function createSigner({
     ledger.readMany(pool, users, now()),
   )
 
-  // It changes once a minute and is an estimate here, which sidecars use for seconds.
+  // A second old at most. The rate changes once a minute, and sidecars only estimate with it.
   async function recentRate(): Promise<EthRate | null> {
     const at = now().getTime()
-    if (at - rate.at >= rateMs) rate = { at, found: usableRate() }
-    rate.found.catch(() => {
+    if (at - rate.at >= rateMs) rate = { at, value: usableRate() }
+    rate.value.catch(() => {
       rate = noRate
     })
-    return rate.found
+    return rate.value
   }
 
   async function accessOf(user: Pick<User, 'appId' | 'id' | 'status' | 'tokensValidAfter'>) {
@@ -105,7 +105,7 @@ export function createSigner({
     }
   }
 
-  // What is no id of ours cannot have been issued.
+  // A token whose ids are no UUIDs was not issued by us.
   const isRevoked = async (jti: string, loginId: string): Promise<boolean> =>
     !isUuid(jti) ||
     (loginId !== '' && !isUuid(loginId)) ||

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ChannelOptions, type ChannelCredentials, credentials } from '@grpc/grpc-js'
-import { backoffMs } from '../../core/lib/backoff.ts'
+import { backoffMs } from '../../core/lib/loop.ts'
 import { type CallOptions, streaming, unary } from '../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'

@@ -1,7 +1,7 @@
 import { status } from '@grpc/grpc-js'
 import type { ClientReadableStream, ServiceError } from '@grpc/grpc-js'
 import type { Redis } from 'ioredis'
-import { type Backoff, backoffMs } from '../../core/lib/backoff.ts'
+import { type Backoff, backoffMs } from '../../core/lib/loop.ts'
 import { parseObject, textOf } from '../../core/lib/json.ts'
 import type { Log } from '../../core/lib/log.ts'
 import type { WatchInvalidationsResponse } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'

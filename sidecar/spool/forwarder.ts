@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Backoff, backoffMs } from '../../core/lib/backoff.ts'
+import { type Backoff, backoffMs } from '../../core/lib/loop.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { settlesWithin } from '../../core/lib/process.ts'
 import { DomainError } from '../../proto/errors.ts'

@@ -134,9 +134,9 @@ type ServerOptions = {
   port: number | undefined
 }
 
-async function startServer({ cluster, password, settings, port: wanted }: ServerOptions) {
+async function startServer({ cluster, password, settings, port: fixedPort }: ServerOptions) {
   for (let attempt = 1; ; attempt++) {
-    const port = wanted ?? (await freePort())
+    const port = fixedPort ?? (await freePort())
     const process = spawnPostgres(cluster, { ...settings, port: String(port) })
     const url = `postgres://${DATABASE}:${password}@127.0.0.1:${port}/${DATABASE}`
     const problem = await ready(process, url)

@@ -65,11 +65,11 @@ export async function openServerLog(path: string): Promise<ServerLog> {
   return { path, file: await open(path, 'a', 0o600), from: size > LOG_BYTES ? 0 : size }
 }
 
-/** What the server said last in this start: its complaint, when it did not come up. */
+/** The last error line that the server logged during this start. */
 export async function complaint({ path, from }: ServerLog): Promise<string> {
   const lines = (await readFile(path)).subarray(from).toString('utf8').trim().split('\n')
-  const said = lines.findLast((line) => /FATAL|PANIC|error:/.test(line)) ?? lines.at(-1) ?? ''
-  return `${said.slice(0, 500) || 'no reason given'} (${path})`
+  const line = lines.findLast((line) => /FATAL|PANIC|error:/.test(line)) ?? lines.at(-1) ?? ''
+  return `${line.slice(0, 500) || 'no reason given'} (${path})`
 }
 
 /** Fills the cluster's empty directory; the superuser's password is read from `passwordFd`. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { backoffMs } from '../../lib/backoff.ts'
+import { backoffMs } from '../../lib/loop.ts'
 import type { Log } from '../../lib/log.ts'
 import { messageOf } from '../../lib/process.ts'
 import type { IngestedBatch, PreparedBatch } from '../ingest/ingest.ts'

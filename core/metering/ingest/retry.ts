@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DomainError, reasons } from '../../../proto/errors.ts'
-import { backoffMs } from '../../lib/backoff.ts'
+import { backoffMs } from '../../lib/loop.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, isUnavailable, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'

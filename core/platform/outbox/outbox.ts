@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { backoffMs } from '../../lib/backoff.ts'
+import { backoffMs } from '../../lib/loop.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'

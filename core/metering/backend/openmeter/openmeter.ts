@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Gauge } from 'prom-client'
 import { DomainError } from '../../../../proto/errors.ts'
-import { type Backoff, backoffMs } from '../../../lib/backoff.ts'
+import { type Backoff, backoffMs } from '../../../lib/loop.ts'
 import type { Log } from '../../../lib/log.ts'
 import type { Metrics } from '../../../lib/metrics.ts'
 import type { MeterQuery, MeterRow, MeteringBackend } from '../backend.ts'
