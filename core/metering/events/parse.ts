@@ -355,7 +355,10 @@ const maxPlaces = 30
 export function decimalText(value: JsonValue | undefined): string | null {
   if (value === undefined || value === null) return '0'
   const literal = isNumber(value) ? value.literal : typeof value === 'string' ? value : ''
-  if (isShort(literal)) return literal
+  return isShort(literal) ? literal : plainDecimal(literal)
+}
+
+function plainDecimal(literal: string): string | null {
   const match = decimal.exec(literal)
   if (!match) return null
   const [text, sign = '', whole = '', fraction = '', exponent = '0'] = match
