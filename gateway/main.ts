@@ -5,8 +5,8 @@ import { startSidecar } from '../sidecar/server.ts'
 import { readGatewayConfig } from './config.ts'
 import { startGateway } from './server.ts'
 
-// The embedded webhook is the sidecar's own. The sidecar opens a port besides: here any free one on
-// loopback, announced to nobody.
+// The embedded webhook is a sidecar in this process. A sidecar always opens a listener; this one gets any free port on
+// loopback, which nobody calls.
 const loopback = { host: '127.0.0.1', port: 0 }
 const headStartMs = 1_000
 
@@ -24,7 +24,7 @@ await runProcess({
       ready: async () => ({ ...(await gateway.ready()), ...(await sidecar?.ready()) }),
       stop: async () => {
         const drained = gateway.stop()
-        // Decisions that the gateway is answering need the sidecar; a stalled upload does not.
+        // Requests that the gateway still answers need the sidecar, so it stops later, but does not wait for a stalled upload.
         await Promise.all([
           drained,
           settlesWithin(drained, headStartMs).then(() => sidecar?.stop()),

@@ -7,8 +7,8 @@ import { isBearer, readAuthorization } from './credentials.ts'
 import { requireSameOrigin, sessionOf } from './session.ts'
 
 /**
- * Reads the credential that the route's guard takes and puts it on the request, for core to check. Throws what can be
- * told without core: several Authorization headers, no Bearer key, a change that comes from another site.
+ * Reads the credential that the route's guard takes and puts it on the request, for core to check. Refuses what needs
+ * no core to see: several Authorization headers, no Bearer key, a change that comes from another site.
  */
 export async function readCredential(
   request: FastifyRequest,

@@ -76,7 +76,7 @@ function expectationOf(
 ): string {
   const allowed = params['allowedValues']
   if (Array.isArray(allowed)) return `one of: ${allowed.join(', ')}`
-  // Query values are all text, so a wrong type there is a name that stands twice.
+  // Query values are all text, so a wrong type there is a name that occurs twice.
   if (keyword === 'type')
     return part === 'querystring' ? 'given once' : `a ${String(params['type'])}`
   if (keyword === 'maxLength') return `at most ${String(params['limit'])} characters`

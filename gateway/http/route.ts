@@ -46,7 +46,7 @@ export interface RouteRules {
   readonly deprecated?: boolean
   /** The rate limit of the route (decision 24); none when absent. */
   readonly limit?: LimitKind
-  /** Reasons of refusals besides those that the guard and the schema imply. */
+  /** Reasons of refusals in addition to those that the guard and the schema imply. */
   readonly refuses?: readonly Reason[]
   /** The handler works on node's request and response: nothing of this listener but the 500 applies. */
   readonly unmanaged?: boolean

@@ -6,7 +6,7 @@ type Serializer = SerializerSelector.Serializer
 /**
  * Compiles one serializer for each distinct answer schema, when it is first used. Fastify alone would compile one for
  * every status of every route at the start; most routes share their refusals, each compilation walks all registered
- * schemas, and together they were a third of what a start allocates (bench row `start`).
+ * schemas, and together they were a third of what a start allocates (bench row `start-up`).
  */
 export const serializers: SerializerSelector.SerializerFactory = (shared, options) => {
   const compile = SerializerSelector()(shared, options)

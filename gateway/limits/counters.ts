@@ -4,12 +4,12 @@ import type { Log } from '../../core/lib/log.ts'
 import { connectRedis } from '../../core/lib/redis.ts'
 import type { Now } from '../../core/lib/time.ts'
 
-/** How many of something there were in the running window. */
+/** Counts of the running window, by name. */
 export interface Counters {
-  /** Counts one; gives the sum with it. */
+  /** Adds one and returns the sum. */
   add(name: string): Promise<number>
   read(name: string): Promise<number>
-  /** Seconds until the window ends and everything begins at nought. */
+  /** Seconds until the window ends and every count is 0 again. */
   resetSeconds(): number
   stop(): void
 }
@@ -22,7 +22,7 @@ export interface CountersDeps {
 
 const windowSeconds = 60
 const commandTimeoutMs = 50
-// A Redis that was slow once would else cost every request 50 ms.
+// After a failure Redis is left alone for a second; otherwise a slow one would cost every request 50 ms.
 const awayMs = 1_000
 const localMax = 100_000
 
@@ -36,19 +36,19 @@ export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
   return {
     add: async (name) => {
       const own = local.add(keyOf(name))
-      return (await shared?.ask((redis) => count(redis, keyOf(name)))) ?? own
+      return (await shared?.command((redis) => increment(redis, keyOf(name)))) ?? own
     },
     read: async (name) => {
-      const found = await shared?.ask((redis) => redis.get(keyOf(name)).then(Number))
-      return found ?? local.read(keyOf(name))
+      const count = await shared?.command((redis) => redis.get(keyOf(name)).then(Number))
+      return count ?? local.read(keyOf(name))
     },
     resetSeconds: () => (windowOf() + 1) * windowSeconds - Math.floor(now().getTime() / 1000),
     stop: () => shared?.stop(),
   }
 }
 
-// One key for each command; the name holds its window, so the time to live may begin again.
-async function count(redis: Redis, key: string): Promise<number> {
+// One key for each command, as a cluster wants it. The name holds its window, so the time to live may be set again.
+async function increment(redis: Redis, key: string): Promise<number> {
   const [sum] = await Promise.all([redis.incr(key), redis.expire(key, windowSeconds * 2)])
   return sum
 }
@@ -65,25 +65,26 @@ function createLocal() {
 }
 
 function createShared(url: string, log: Log) {
-  // Logs below, with what the outage means for rate limits.
+  // Without the library's log: the warning below says what the outage means for rate limits.
   const redis = connectRedis({ url, commandTimeoutMs, whileAway: 'fail', log: null })
   let awayUntil = 0
-  let told = false
+  let isWarned = false
 
-  /** Null when Redis does not answer. */
-  async function ask<T>(question: (redis: Redis) => Promise<T>): Promise<T | null> {
+  /** The answer of Redis; null when it does not answer. */
+  async function command<T>(run: (redis: Redis) => Promise<T>): Promise<T | null> {
     if (Date.now() < awayUntil) return null
     try {
-      const answer = await question(redis)
-      told = false
+      const answer = await run(redis)
+      isWarned = false
       return answer
     } catch (error) {
       awayUntil = Date.now() + awayMs
-      if (!told) log.warn({ err: error }, 'Redis is away; rate limits count in this process alone')
-      told = true
+      if (!isWarned)
+        log.warn({ err: error }, 'Redis is away; rate limits count in this process alone')
+      isWarned = true
       return null
     }
   }
 
-  return { ask, stop: () => redis.disconnect() }
+  return { command, stop: () => redis.disconnect() }
 }

@@ -43,7 +43,7 @@ export interface Page {
   readonly content: Html
   readonly theme?: Theme | undefined
   readonly status?: number
-  /** An address besides this site at which a form of this page may end: browsers apply form-action to redirects, too. */
+  /** An address of another site at which a form of this page may end: browsers apply form-action to redirects, too. */
   readonly leadsTo?: string | undefined
   /**
    * For a page without forms. With no-referrer, browsers would send `Origin: null` with our own forms (Fetch standard,

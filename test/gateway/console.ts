@@ -5,7 +5,7 @@ import { serviceToken, startTestCore } from '../core/support.ts'
 import type { Person } from '../support/people.ts'
 import { type Answer, asRecord, documentChecker, publicUrl } from './support.ts'
 
-export interface Asked {
+export interface RequestOptions {
   /** Whose session the cookie is. */
   readonly person?: Person
   readonly authorization?: string
@@ -41,11 +41,11 @@ export async function startConsole(options: { validateV2?: boolean } = {}) {
   )
   const check = await documentChecker(document, { strict: true })
 
-  async function ask(method: string, path: string, asked: Asked = {}): Promise<Answer> {
+  async function ask(method: string, path: string, request: RequestOptions = {}): Promise<Answer> {
     const response = await fetch(gateway.platformUrl + path, {
       method,
       redirect: 'manual',
-      ...requestOf(asked),
+      ...requestOf(request),
     })
     const text = await response.text()
     const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
@@ -72,7 +72,13 @@ export async function startConsole(options: { validateV2?: boolean } = {}) {
 
 export type Console = Awaited<ReturnType<typeof startConsole>>
 
-function requestOf({ person, authorization, json, form, headers = {} }: Asked): RequestInit {
+function requestOf({
+  person,
+  authorization,
+  json,
+  form,
+  headers = {},
+}: RequestOptions): RequestInit {
   const sent = new Headers(person === undefined ? {} : sessionHeaders(person))
   if (authorization !== undefined) sent.set('authorization', authorization)
   if (json !== undefined) sent.set('content-type', 'application/json')

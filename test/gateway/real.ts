@@ -59,17 +59,17 @@ export async function startReal() {
 
   async function newApp(name: string): Promise<RealApp> {
     const email = `${name}@example.com`
-    const made = await unary(apps.createApp.bind(apps))(
+    const created = await unary(apps.createApp.bind(apps))(
       identity.CreateAppRequest.fromPartial({ name, ownerEmail: email, ownerPassword: password }),
       operator,
     )
-    const basic = basicOf(made.m2mClientId, made.m2mClientSecret)
+    const basic = basicOf(created.m2mClientId, created.m2mClientSecret)
     const m2m = core.as(basic)
-    await m2m.upsertUser({ clientId: made.clientId, externalUserId: 'ada' })
-    const ada = { clientId: made.clientId, externalUserId: 'ada' }
+    await m2m.upsertUser({ clientId: created.clientId, externalUserId: 'ada' })
+    const ada = { clientId: created.clientId, externalUserId: 'ada' }
     return {
-      clientId: made.clientId,
-      m2mClientId: made.m2mClientId,
+      clientId: created.clientId,
+      m2mClientId: created.m2mClientId,
       basic,
       machineToken: bearerOf((await m2m.issueMachineToken()).accessToken),
       userToken: bearerOf((await m2m.mintUserToken(ada)).accessToken),
@@ -190,10 +190,10 @@ export function addressFor(
 
 export function bodyFor(operation: Operation): RequestInit {
   if (operation.body === null) return {}
-  const made = sample(operation.body)
+  const created = sample(operation.body)
   if (!operation.form)
-    return { body: JSON.stringify(made), headers: { 'content-type': 'application/json' } }
-  const fields = Object.entries(asRecord(made)).map(([name, value]) => [name, String(value)])
+    return { body: JSON.stringify(created), headers: { 'content-type': 'application/json' } }
+  const fields = Object.entries(asRecord(created)).map(([name, value]) => [name, String(value)])
   return {
     body: new URLSearchParams(Object.fromEntries(fields)).toString(),
     headers: { 'content-type': 'application/x-www-form-urlencoded' },

@@ -42,7 +42,7 @@ export async function startHarness(
   deps: Partial<GatewayDeps> & { edge?: Partial<EdgeConfig> } = {},
   deadlineMs = 10_000,
 ) {
-  const { edge, ...given } = deps
+  const { edge, ...options } = deps
   const core = await startCoreDouble()
   const metrics = deps.metrics ?? createMetrics('gateway')
   const gateway = await startGateway(
@@ -55,15 +55,15 @@ export async function startHarness(
       core: { target: core.target, token: serviceToken, deadlineMs },
       edge: { ...quietEdge, ...edge },
     },
-    { log: silentLog(), ...given, metrics },
+    { log: silentLog(), ...options, metrics },
   )
   const document = asRecord(
     await (await fetch(`${gateway.platformUrl}/api/v1/openapi.json`)).json(),
   )
   const check = await documentChecker(document)
 
-  async function ask(method: string, path: string, given: Ask = {}): Promise<Answer> {
-    const response = await fetch(gateway.platformUrl + path, { method, ...requestOf(given) })
+  async function ask(method: string, path: string, options: Ask = {}): Promise<Answer> {
+    const response = await fetch(gateway.platformUrl + path, { method, ...requestOf(options) })
     const text = await response.text()
     const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
     const answer = {

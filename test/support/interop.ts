@@ -92,7 +92,7 @@ export async function startInterop() {
 
 export type Interop = Awaited<ReturnType<typeof startInterop>>
 
-/** Waits until it holds; whoever asked sees in the next line that it did not. */
+/** Waits until it holds; after ten seconds the caller's next assertion fails. */
 export async function until(holds: () => boolean): Promise<void> {
   for (const deadline = Date.now() + 10_000; !holds() && Date.now() < deadline;) await sleep(20)
 }
@@ -109,7 +109,7 @@ export function recordAnswers(config: oidc.Configuration) {
   return answers
 }
 
-export interface Asking {
+export interface AuthorizeOptions {
   readonly redirect?: string
   readonly scope?: string
   readonly more?: Readonly<Record<string, string>>
@@ -118,7 +118,11 @@ export interface Asking {
 /** An authorization request made by openid-client, carried through the pages by the owner's browser. */
 export async function authorize(
   interop: Interop,
-  { redirect = redirectUri, scope = 'openid profile email sign:job', more = {} }: Asking = {},
+  {
+    redirect = redirectUri,
+    scope = 'openid profile email sign:job',
+    more = {},
+  }: AuthorizeOptions = {},
 ) {
   const checks = {
     pkceCodeVerifier: oidc.randomPKCECodeVerifier(),
@@ -126,7 +130,7 @@ export async function authorize(
     expectedNonce: oidc.randomNonce(),
   }
   const browser = interop.browser()
-  const asked = await browser.visit(
+  const first = await browser.visit(
     oidc.buildAuthorizationUrl(interop.app, {
       redirect_uri: redirect,
       scope,
@@ -138,16 +142,16 @@ export async function authorize(
       ...more,
     }),
   )
-  const consent = await interop.logIn(browser, asked)
-  const pages = [asked.title, consent.title]
+  const consent = await interop.logIn(browser, first)
+  const pages = [first.title, consent.title]
   const allow = () => browser.click(consent, 'Allow')
   const deny = () => browser.click(consent, 'Do not allow')
   return { browser, checks, pages, allow, deny }
 }
 
 /** A whole login with the code flow. */
-export async function logInByCode(interop: Interop, asking: Asking = {}) {
-  const { browser, checks, allow } = await authorize(interop, asking)
+export async function logInByCode(interop: Interop, options: AuthorizeOptions = {}) {
+  const { browser, checks, allow } = await authorize(interop, options)
   const { left } = await allow()
   const callback = left ?? new URL('none:')
   const tokens = await oidc.authorizationCodeGrant(interop.app, callback, {

@@ -59,11 +59,11 @@ export function createContract(document: Document) {
   }
 
   function checkRequest({ method, path, search, contentType, body }: SeenRequest): string[] {
-    const found = operationOf(method, path)
-    if (!found) return [`${method} ${path} is not in the document`]
-    const { template, operation } = found
+    const match = operationOf(method, path)
+    if (!match) return [`${method} ${path} is not in the document`]
+    const { template, operation } = match
     const where = `${method} ${template}`
-    const problems = checkParameters(where, found, { path, search })
+    const problems = checkParameters(where, match, { path, search })
     if (!operation.requestBody)
       return body === undefined ? problems : [...problems, `${where} takes no body`]
     const type = contentType.split(';')[0] ?? ''
@@ -80,13 +80,14 @@ export function createContract(document: Document) {
   ): string[] {
     const declared = (operation.parameters ?? []).map((one) => resolved(document, one))
     const inPath = patternOf(template).exec(seen.path)?.groups ?? {}
-    const given = nested(seen.search)
-    const unknown = Object.keys(given).filter(
+    const values = nested(seen.search)
+    const unknown = Object.keys(values).filter(
       (name) => !declared.some((one) => one.in === 'query' && one.name === name),
     )
     const problems = unknown.map((name) => `${where} knows no parameter ${name}`)
     for (const one of declared) {
-      const value = one.in === 'path' ? decodeURIComponent(inPath[one.name] ?? '') : given[one.name]
+      const value =
+        one.in === 'path' ? decodeURIComponent(inPath[one.name] ?? '') : values[one.name]
       if (value === undefined && one.required) problems.push(`${where} lacks ${one.name}`)
       if (value !== undefined)
         problems.push(...faults(`${where} ${one.name}`, texts(one.schema), value))
@@ -98,9 +99,9 @@ export function createContract(document: Document) {
     { method, path }: Pick<SeenRequest, 'method' | 'path'>,
     { status, contentType, body }: SeenResponse,
   ): string[] {
-    const found = operationOf(method, path)
-    if (!found) return []
-    const { template, operation } = found
+    const match = operationOf(method, path)
+    if (!match) return []
+    const { template, operation } = match
     const where = `${status} of ${method} ${template}`
     const key = operation.responses[status] ? String(status) : 'default'
     const response = operation.responses[key]
@@ -140,10 +141,10 @@ function compiler(document: Document, coerce: boolean) {
 function faults(where: string, validate: ValidateFunction, value: unknown): string[] {
   return validate(structuredClone(value))
     ? []
-    : (validate.errors ?? []).map((error) => `${where}: ${told(error)}`)
+    : (validate.errors ?? []).map((error) => `${where}: ${describeFault(error)}`)
 }
 
-const told = ({ instancePath, message, params }: ErrorObject): string =>
+const describeFault = ({ instancePath, message, params }: ErrorObject): string =>
   `${instancePath || '/'} ${message} ${JSON.stringify(params)}`
 
 const patternOf = (template: string): RegExp =>
@@ -154,14 +155,14 @@ function refTarget(
   ref: string,
 ): { content?: Readonly<Record<string, unknown>> } {
   const [section = '', name = ''] = ref.replace('#/components/', '').split('/')
-  const found: unknown = document.components[section]?.[name]
-  return typeof found === 'object' && found !== null ? found : {}
+  const match: unknown = document.components[section]?.[name]
+  return typeof match === 'object' && match !== null ? match : {}
 }
 
-function resolved(document: Document, given: object): Parameter {
-  const found =
-    '$ref' in given && typeof given.$ref === 'string' ? refTarget(document, given.$ref) : given
-  return JSON.parse(JSON.stringify(found))
+function resolved(document: Document, values: object): Parameter {
+  const match =
+    '$ref' in values && typeof values.$ref === 'string' ? refTarget(document, values.$ref) : values
+  return JSON.parse(JSON.stringify(match))
 }
 
 /** a[b][c]=d as nested objects (deepObject); what repeats is a list. */

@@ -29,7 +29,7 @@ const Discovery = Type.Object({
   claims_supported: strings,
 })
 
-/** Every scope that a client may be given. */
+/** Every scope that a client can have. */
 const scopes = [...publicVocabulary, ...m2mScopes]
 const secretMethods = ['client_secret_basic', 'client_secret_post']
 

@@ -24,7 +24,7 @@ const preflight = (path: string, origin: string) =>
   })
 const allowedOrigin = ({ headers }: { headers: Headers }) =>
   headers.get('access-control-allow-origin')
-const asked = () =>
+const checks = () =>
   harness.core.calls.filter(({ rpc }) => rpc === 'checkOrigin').map(({ request }) => request)
 
 describe('a preflight', () => {
@@ -57,7 +57,7 @@ describe('a preflight', () => {
       'Authorization, Content-Type',
     )
     expect(answer.headers.get('access-control-allow-credentials')).toBeNull()
-    expect(asked()).toEqual([{ clientId, origin }])
+    expect(checks()).toEqual([{ clientId, origin }])
   })
 })
 
@@ -70,7 +70,7 @@ describe('an answer to a browser', () => {
       expect([answer.status, allowedOrigin(answer)]).toEqual([200, origin])
       expect(answer.headers.get('access-control-expose-headers')).toContain('X-Correlation-Id')
     }
-    expect(asked()).toHaveLength(1)
+    expect(checks()).toHaveLength(1)
   })
 
   it('may be read by the origins of any app on OIDC routes, refusals with it', async () => {
@@ -81,7 +81,7 @@ describe('an answer to a browser', () => {
       headers: { origin },
     })
     expect([refused.status, allowedOrigin(refused)]).toEqual([400, origin])
-    expect(asked()).toEqual([{ clientId: undefined, origin }])
+    expect(checks()).toEqual([{ clientId: undefined, origin }])
   })
 
   it("may be read by our own origin everywhere, and by the deployment's where no app is concerned", async () => {
@@ -109,7 +109,7 @@ describe('an answer to a browser', () => {
   ])('is not for the origin %s, which no browser sends', async (origin) => {
     harness.core.answer('checkOrigin', { allowed: true })
     expect(allowedOrigin(await harness.ask('GET', users, { headers: { origin } }))).toBeNull()
-    expect(asked()).toEqual([])
+    expect(checks()).toEqual([])
   })
 
   it('is for nobody while core is away, and core is asked again afterwards', async () => {

@@ -39,9 +39,9 @@ describe('every call to core', () => {
 
   it.each(['', 'a b', 'x'.repeat(65), 'ä'])(
     'replaces the unfit correlation id %j',
-    async (given) => {
+    async (lines) => {
       const { headers } = await harness.ask('GET', '/health', {
-        headers: { 'x-correlation-id': given },
+        headers: { 'x-correlation-id': lines },
       })
       expect(headers.get('x-correlation-id')).toMatch(/^[0-9a-f-]{36}$/)
     },
@@ -50,10 +50,10 @@ describe('every call to core', () => {
 
 describe('users', () => {
   it('answers 201 for a new user and 200 for a known one, with the record', async () => {
-    const made = await harness.ask('POST', `${app}/users`, {
+    const answer = await harness.ask('POST', `${app}/users`, {
       json: { externalUserId: 'ada', email: ' a@b.c ', walletHint: 1 },
     })
-    expect([made.status, made.body]).toEqual([201, record])
+    expect([answer.status, answer.body]).toEqual([201, record])
     expect(harness.core.last().request).toMatchObject({
       clientId,
       externalUserId: 'ada',

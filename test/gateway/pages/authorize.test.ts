@@ -66,14 +66,14 @@ describe('an authorization request', () => {
       "form-action 'self' https://app.example;",
     )
     const back = await browser.post('/login', { ...login.fields, email: ada, password })
-    const asked = await browser.get(
+    const consent = await browser.get(
       `${back.location?.pathname ?? ''}${back.location?.search ?? ''}`,
     )
-    expect(asked.text).toContain('Allow An app to act for you?')
-    expect(asked.headers.get('content-security-policy')).toContain(
+    expect(consent.text).toContain('Allow An app to act for you?')
+    expect(consent.headers.get('content-security-policy')).toContain(
       "form-action 'self' https://app.example;",
     )
-    const done = await browser.post('/oidc/consent', { ...asked.fields, action: 'approve' })
+    const done = await browser.post('/oidc/consent', { ...consent.fields, action: 'approve' })
     expect(done.status).toBe(303)
     const location = done.location ?? new URL('none:')
     expect(`${location.origin}${location.pathname}`).toBe('https://app.example/cb')

@@ -9,7 +9,7 @@ let key: CryptoKey
 let pages: Pages
 /** What the provider says in its next ID token. */
 let claims: Record<string, unknown> = {}
-let asked: URLSearchParams = new URLSearchParams()
+let tokenRequest: URLSearchParams = new URLSearchParams()
 let signWith: CryptoKey | null = null
 
 beforeAll(async () => {
@@ -29,8 +29,8 @@ beforeAll(async () => {
       }
       let body = ''
       for await (const part of request) body += String(part)
-      asked = new URLSearchParams(body)
-      asked.set('authorization', request.headers.authorization ?? '')
+      tokenRequest = new URLSearchParams(body)
+      tokenRequest.set('authorization', request.headers.authorization ?? '')
       const token = await new SignJWT({
         iss: issuer,
         aud: 'us',
@@ -94,7 +94,7 @@ describe('logging in through an outside provider', () => {
     })
     expect([seen.status, seen.location?.pathname]).toEqual([303, '/oidc/device'])
     expect((await browser.get('/login')).text).toContain('ada@example.com')
-    expect(Object.fromEntries(asked)).toMatchObject({
+    expect(Object.fromEntries(tokenRequest)).toMatchObject({
       grant_type: 'authorization_code',
       code: 'c1',
       authorization: `Basic ${Buffer.from('us:s%2Bc').toString('base64')}`,

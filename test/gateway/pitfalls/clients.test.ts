@@ -26,7 +26,7 @@ const client = (id: string, secret: string) => ({
   form: { grant_type: 'client_credentials' },
 })
 
-/** Identity facts, section 15: what a toy implementation gets wrong, by its numbers and in its words. */
+/** Mistakes of a toy implementation, numbered. */
 describe('clients, tokens and keys', () => {
   it('1: resolves the m2m_ of a machine token to its app before it compares that with the path', async () => {
     expect(claimsOf(p.app.machineToken.slice(7))).toMatchObject({ client_id: p.id })
@@ -71,7 +71,7 @@ describe('clients, tokens and keys', () => {
     ).toBe(400)
   })
 
-  it('4: does not merge the surfaces: usage of surface B takes no Bearer', async () => {
+  it('4: does not merge the two APIs: usage of the platform API takes no Bearer', async () => {
     const usage = `/api/v1/builder/apps/${p.app.clientId}/usage`
     for (const authorization of [p.app.machineToken, p.app.userToken, p.app.apiKey]) {
       expect((await p.ask('GET', usage, { headers: { authorization } })).status).toBe(404)
@@ -197,10 +197,10 @@ describe('clients, tokens and keys', () => {
   })
 
   it('12: rotates a client secret with an overlap, in every process at once, and writes it into the audit log', async () => {
-    const made = await p.ask('POST', `/api/v1/apps/${other.clientId}/credentials?target=m2m`, {
+    const created = await p.ask('POST', `/api/v1/apps/${other.clientId}/credentials?target=m2m`, {
       headers: other.session,
     })
-    const fresh = basicOf(other.m2mClientId, String(made.body['clientSecret']))
+    const fresh = basicOf(other.m2mClientId, String(created.body['clientSecret']))
     for (const authorization of [other.basic, fresh]) {
       expect(
         (await p.ask('GET', `/api/v1/apps/${other.clientId}/users`, { headers: { authorization } }))

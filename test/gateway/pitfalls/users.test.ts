@@ -17,7 +17,7 @@ afterAll(() => p.stop())
 const bearer = (token: unknown) => ({ headers: { authorization: `Bearer ${String(token)}` } })
 const exchange = { grant_type: exchangeGrant, subject_token_type: accessToken }
 
-/** Identity facts, section 15: what a toy implementation gets wrong, by its numbers and in its words. */
+/** Mistakes of a toy implementation, numbered. */
 describe('users', () => {
   it('17: ends with a deactivated user all that spoke for him, and revives no key with him', async () => {
     const { name, at, key, token } = await p.newUser()
@@ -120,18 +120,18 @@ describe('the device flow', () => {
     p.token({ grant_type: deviceGrant, device_code: String(code), client_id: p.app.clientId })
 
   it('22: slows down who polls too fast, redeems a code once, and reads user codes in any case, with a dash or without', async () => {
-    const { device_code: code, user_code: shown } = await start()
+    const { device_code: code, user_code: listed } = await start()
     expect([(await poll(code)).error, (await poll(code)).error]).toEqual([
       'authorization_pending',
       'slow_down',
     ])
     await p.devices.decide(
       sessionOf(p.app),
-      String(shown).toLowerCase().replace('-', ''),
+      String(listed).toLowerCase().replace('-', ''),
       'approve',
     )
     expect([(await poll(code)).status, (await poll(code)).error]).toEqual([200, 'invalid_grant'])
-    await expect(p.devices.decide(sessionOf(p.app), String(shown), 'deny')).rejects.toMatchObject({
+    await expect(p.devices.decide(sessionOf(p.app), String(listed), 'deny')).rejects.toMatchObject({
       reason: expect.stringMatching(/NOT_FOUND|CONFLICT|GRANT_INVALID/),
     })
   })
@@ -146,10 +146,10 @@ describe('the device flow', () => {
   })
 
   it('23: approves nothing because a code was prefilled: it takes a click', async () => {
-    const { device_code: code, user_code: shown } = await start()
+    const { device_code: code, user_code: listed } = await start()
     const page = await p.ask(
       'GET',
-      `/oidc/device?user_code=${String(shown)}&client_id=${p.app.clientId}`,
+      `/oidc/device?user_code=${String(listed)}&client_id=${p.app.clientId}`,
       { headers: p.app.session },
     )
     expect([page.status, (await poll(code)).error]).toEqual([200, 'authorization_pending'])
@@ -240,11 +240,11 @@ describe('signer sessions and versions', () => {
   it('30: answers 410 with Deprecation on removed routes, 304 to a known manifest, and keeps the audit log of an app that is gone', async () => {
     const gone = await p.ask('POST', '/api/v1/subscriptions')
     expect([gone.status, gone.headers.has('deprecation')]).toEqual([410, true])
-    const made = await p.ask('POST', '/api/v1/apps', {
+    const created = await p.ask('POST', '/api/v1/apps', {
       headers: p.app.session,
       json: { name: 'Short-lived' },
     })
-    const path = `/api/v1/apps/${String(made.body['clientId'])}`
+    const path = `/api/v1/apps/${String(created.body['clientId'])}`
     const etag =
       (await p.ask('GET', `${path}/manifest`, { headers: p.app.session })).headers.get('etag') ?? ''
     expect(

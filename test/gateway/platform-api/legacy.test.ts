@@ -28,12 +28,12 @@ describe('a removed route', () => {
   ])(
     '%s %s is 410 to everyone, whatever they send, and names what to use instead',
     async (method, path, instead) => {
-      for (const given of [
+      for (const input of [
         { authorization: null },
         { authorization: 'Basic broken' },
         ...(method === 'GET' ? [] : [{ text: '{', headers: { 'content-type': 'text/plain' } }]),
       ]) {
-        const { status, headers, body } = await harness.ask(method, path, given)
+        const { status, headers, body } = await harness.ask(method, path, input)
         expect([status, headers.get('deprecation'), headers.get('content-type')]).toEqual([
           410,
           'true',

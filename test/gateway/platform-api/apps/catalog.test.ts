@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { TestApp } from '../../../core/support.ts'
 import { type Person, logInTo } from '../../../support/people.ts'
-import { type Asked, type Console, startConsole } from '../../console.ts'
+import { type RequestOptions, type Console, startConsole } from '../../console.ts'
 import { asRecord } from '../../support.ts'
 
 let console: Console
@@ -16,8 +16,8 @@ beforeEach(async () => {
   person = await logInTo(console, app, 'admin')
 })
 
-const ask = (method: string, path: string, asked: Asked = { person }) =>
-  console.ask(method, `/api/v1/apps/${app.clientId}${path}`, asked)
+const ask = (method: string, path: string, request: RequestOptions = { person }) =>
+  console.ask(method, `/api/v1/apps/${app.clientId}${path}`, request)
 const read = (headers: Readonly<Record<string, string>> = {}) =>
   ask('GET', '/manifest', { authorization: app.basic, headers })
 const exclude = (...pairs: object[]) =>
@@ -43,8 +43,8 @@ describe('the manifest', () => {
     ['"other"', 200, 71],
     ['empty', 200, 71],
     ['', 200, 71],
-  ])('answers If-None-Match %s with %i and %i bytes', async (given, status, bytes) => {
-    const answer = await read({ 'if-none-match': given })
+  ])('answers If-None-Match %s with %i and %i bytes', async (input, status, bytes) => {
+    const answer = await read({ 'if-none-match': input })
     expect([answer.status, answer.headers.get('etag'), answer.text.length]).toEqual([
       status,
       '"empty"',
@@ -92,7 +92,7 @@ describe('the manifest', () => {
 
 describe('discovery profiles', () => {
   it('are created, listed, read, changed and deleted', async () => {
-    const made = await ask('POST', '/discovery-profiles', {
+    const created = await ask('POST', '/discovery-profiles', {
       person,
       json: {
         name: 'Fast',
@@ -103,11 +103,11 @@ describe('discovery profiles', () => {
         ],
       },
     })
-    const path = `/discovery-profiles/${String(made.body['id'])}`
-    expect([made.status, Object.keys(made.body)]).toEqual([201, ['id']])
+    const path = `/discovery-profiles/${String(created.body['id'])}`
+    expect([created.status, Object.keys(created.body)]).toEqual([201, ['id']])
     const profile = asRecord((await ask('GET', path, { authorization: app.basic })).body['profile'])
     expect(profile).toMatchObject({
-      id: made.body['id'],
+      id: created.body['id'],
       clientId: app.clientId,
       name: 'Fast',
       policy: { topN: 3, sortBy: 'price' },
@@ -157,28 +157,28 @@ describe('discovery profiles', () => {
 
 describe('app-level keys', () => {
   it('are made, listed and revoked, on their way out', async () => {
-    const made = await ask('POST', '/keys', { person, json: { label: 'ci' } })
+    const created = await ask('POST', '/keys', { person, json: { label: 'ci' } })
     expect([
-      made.status,
-      made.headers.get('deprecation'),
-      made.headers.get('cache-control'),
+      created.status,
+      created.headers.get('deprecation'),
+      created.headers.get('cache-control'),
     ]).toEqual([201, 'true', 'no-store'])
-    expect(made.body).toMatchObject({
-      id: made.body['keyId'],
+    expect(created.body).toMatchObject({
+      id: created.body['keyId'],
       apiKey: expect.stringMatching(/^svc_ak_/),
       label: 'ci',
     })
     const listed = await ask('GET', '/keys')
-    expect(listed.text).not.toContain(String(made.body['apiKey']))
+    expect(listed.text).not.toContain(String(created.body['apiKey']))
     expect(listed.body['keys']).toEqual([
       expect.objectContaining({
-        keyId: made.body['keyId'],
+        keyId: created.body['keyId'],
         clientId: app.clientId,
         status: 'active',
         subscriptionId: null,
       }),
     ])
-    const gone = await ask('DELETE', `/keys?keyId=${String(made.body['keyId'])}`)
+    const gone = await ask('DELETE', `/keys?keyId=${String(created.body['keyId'])}`)
     expect([gone.body['success'], gone.headers.get('deprecation')]).toEqual([true, 'true'])
     expect((await ask('DELETE', '/keys?keyId=x')).status).toBe(404)
     expect((await ask('POST', '/keys', { person, json: { subscriptionId: 'x' } })).status).toBe(404)

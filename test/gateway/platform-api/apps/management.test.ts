@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type TestApp, basicOf, bearerOf } from '../../../core/support.ts'
 import { type Person, logIn, logInTo } from '../../../support/people.ts'
-import { type Asked, type Console, startConsole } from '../../console.ts'
+import { type RequestOptions, type Console, startConsole } from '../../console.ts'
 
 let console: Console
 let app: TestApp
@@ -17,16 +17,16 @@ beforeEach(async () => {
   base = `/api/v1/apps/${app.clientId}`
 })
 
-const ask = (method: string, path: string, asked: Asked = { person: owner }) =>
-  console.ask(method, base + path, asked)
-const status = async (method: string, path: string, asked?: Asked) =>
-  (await ask(method, path, asked)).status
+const ask = (method: string, path: string, request: RequestOptions = { person: owner }) =>
+  console.ask(method, base + path, request)
+const status = async (method: string, path: string, request?: RequestOptions) =>
+  (await ask(method, path, request)).status
 
 /** Every route of an app's people: a good request, a bad one, the least role, and what nobody is answered. */
 const routes: {
   method: string
   path: string
-  good?: Asked
+  good?: RequestOptions
   bad?: { path?: string; json?: unknown }
   least: 'viewer' | 'admin' | 'owner'
   nobody: 401 | 404
@@ -129,7 +129,7 @@ const lesser: Record<'viewer' | 'admin' | 'owner', Refused[]> = {
   ],
 }
 
-async function credentialOf(who: string): Promise<Asked> {
+async function credentialOf(who: string): Promise<RequestOptions> {
   if (who === 'its client') return { authorization: app.basic }
   if (who === 'its client with a wrong secret')
     return { authorization: basicOf(app.m2mClientId, 'wrong') }
@@ -143,7 +143,7 @@ async function credentialOf(who: string): Promise<Asked> {
 }
 
 describe.each(routes)('$method $path', ({ method, path, good = {}, least, nobody }) => {
-  const send = (asked: Asked) => status(method, path, { ...good, ...asked })
+  const send = (request: RequestOptions) => status(method, path, { ...good, ...request })
 
   it.each<Refused>([
     ...outsiders[nobody],
@@ -191,11 +191,11 @@ describe.each(faulty)('a faulty $method $path', ({ method, path, bad, least, nob
   it.each<Refused>([['nobody', nobody], ['a member of another app', 404], ...lesser[least]])(
     'is not judged for %s, but refused with %i',
     async (who, expected) => {
-      const asked = {
+      const request = {
         ...(bad.json === undefined ? {} : { json: bad.json }),
         ...(await credentialOf(who)),
       }
-      expect(await status(method, bad.path ?? path, asked)).toBe(expected)
+      expect(await status(method, bad.path ?? path, request)).toBe(expected)
     },
   )
 
@@ -223,20 +223,20 @@ describe('apps', () => {
 
   it('are made, listed, read, changed and ended by a session', async () => {
     const person = await logIn(console)
-    const made = await console.ask('POST', all, { person, json: { name: 'Mine' } })
-    expect([made.status, made.headers.get('cache-control'), made.body['id']]).toEqual([
+    const created = await console.ask('POST', all, { person, json: { name: 'Mine' } })
+    expect([created.status, created.headers.get('cache-control'), created.body['id']]).toEqual([
       201,
       'no-store',
-      made.body['clientId'],
+      created.body['clientId'],
     ])
-    expect(made.body).toMatchObject({
+    expect(created.body).toMatchObject({
       status: 'approved',
       m2mClientSecret: expect.stringMatching(/^svc_cs_/),
     })
-    const one = `${all}/${String(made.body['clientId'])}`
+    const one = `${all}/${String(created.body['clientId'])}`
     const listed = await console.ask('GET', `${all}?limit=1`, { person })
     expect(listed.body['apps']).toEqual([
-      expect.objectContaining({ clientId: made.body['clientId'], isOwner: true, role: 'owner' }),
+      expect.objectContaining({ clientId: created.body['clientId'], isOwner: true, role: 'owner' }),
     ])
     const changed = await console.ask('PUT', one, {
       person,
@@ -253,12 +253,15 @@ describe('apps', () => {
       canDeleteApp: true,
       billingPattern: 'per_user',
       allowedScopes: 'openid sign:job',
-      m2mOidcClient: { clientId: made.body['m2mClientId'], hasSecret: true },
+      m2mOidcClient: { clientId: created.body['m2mClientId'], hasSecret: true },
       oidcClient: { hasSecret: false },
     })
     expect((await console.ask('DELETE', one, { person })).status).toBe(200)
     expect((await console.ask('GET', one, { person })).status).toBe(404)
-    const basic = basicOf(String(made.body['m2mClientId']), String(made.body['m2mClientSecret']))
+    const basic = basicOf(
+      String(created.body['m2mClientId']),
+      String(created.body['m2mClientSecret']),
+    )
     expect((await console.ask('GET', one, { authorization: basic })).status).toBe(401)
   })
 
@@ -370,8 +373,11 @@ describe('credentials', () => {
 
 describe('domains', () => {
   it('are normalised origins, each once', async () => {
-    const made = await ask('POST', '/domains', { person: owner, json: { domain: 'App.Example' } })
-    expect([made.status, made.body['origin']]).toEqual([201, 'https://app.example'])
+    const created = await ask('POST', '/domains', {
+      person: owner,
+      json: { domain: 'App.Example' },
+    })
+    expect([created.status, created.body['origin']]).toEqual([201, 'https://app.example'])
     const again = await ask('POST', '/domains', {
       person: owner,
       json: { domain: 'https://app.example/' },
@@ -381,8 +387,8 @@ describe('domains', () => {
       await status('POST', '/domains', { person: owner, json: { domain: 'http://app.example' } }),
     ).toBe(400)
     expect((await ask('GET', '/domains')).body['domains']).toHaveLength(1)
-    expect(await status('DELETE', `/domains?domainId=${String(made.body['id'])}`)).toBe(200)
-    expect(await status('DELETE', `/domains?domainId=${String(made.body['id'])}`)).toBe(404)
+    expect(await status('DELETE', `/domains?domainId=${String(created.body['id'])}`)).toBe(200)
+    expect(await status('DELETE', `/domains?domainId=${String(created.body['id'])}`)).toBe(404)
   })
 })
 

@@ -24,9 +24,9 @@ beforeAll(async () => {
   real = await startReal()
   app = await real.newApp('documented')
   other = await real.newApp('other')
-  const found = await operationsOf(real.url, app.session)
-  operations = found.operations
-  check = await documentChecker(found.document, { strict: true })
+  const covered = await operationsOf(real.url, app.session)
+  operations = covered.operations
+  check = await documentChecker(covered.document, { strict: true })
 })
 afterAll(() => real.stop())
 

@@ -15,7 +15,7 @@ export interface Step {
   readonly real?: Readonly<Record<string, string>>
 }
 
-export interface Told {
+export interface StoryStep {
   readonly step: Step
   readonly status: number
   readonly answer: unknown
@@ -34,15 +34,15 @@ export async function tellStory(
   { bodies, forms }: { bodies: Bodies; forms: ReadonlySet<string> },
 ) {
   const { app, real } = grants
-  const told: Told[] = []
+  const steps: StoryStep[] = []
   const m2m = { authorization: app.basic }
   const owner = app.session
   const grace = { externalUserId: 'grace' }
   const noted = new Map<string, string>()
   const note = (name: string): string => noted.get(name) ?? 'missing'
 
-  async function step(given: Step): Promise<Record<string, unknown>> {
-    const { operation, status, headers = m2m, query, path, real: realBody } = given
+  async function step(request: Step): Promise<Record<string, unknown>> {
+    const { operation, status, headers = m2m, query, path, real: realBody } = request
     const [method = '', template = ''] = operation.split(' ')
     const values: Record<string, string> = {
       clientId: app.clientId,
@@ -75,7 +75,7 @@ export async function tellStory(
     const answer: unknown = JSON.parse(await response.text())
     if (response.status !== status)
       throw new Error(`${operation}: ${response.status} ${JSON.stringify(answer)}`)
-    told.push({ step: given, status: response.status, answer })
+    steps.push({ step: request, status: response.status, answer })
     return Array.isArray(answer) ? {} : asRecord(answer)
   }
 
@@ -197,8 +197,8 @@ export async function tellStory(
   }
   await step({ operation: `delete ${apps}/users`, status: 200, query: grace })
 
-  const made = await step({ operation: 'post /api/v1/apps', status: 201, headers: owner })
-  const mine = { clientId: String(made['clientId']) }
+  const created = await step({ operation: 'post /api/v1/apps', status: 201, headers: owner })
+  const mine = { clientId: String(created['clientId']) }
   const managed = { headers: owner, path: mine }
   await step({ operation: 'get /api/v1/apps', status: 200, headers: owner })
   await step({ operation: `put ${apps}`, status: 200, ...managed })
@@ -265,5 +265,5 @@ export async function tellStory(
     headers: { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
     real: { client_id: app.clientId, usage_subject: 'ada' },
   })
-  return told
+  return steps
 }

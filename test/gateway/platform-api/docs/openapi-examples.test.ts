@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { examples } from '../../../../gateway/platform-api/docs/openapi.ts'
-import { type Told, tellStory } from './examples-story.ts'
+import { type StoryStep, tellStory } from './examples-story.ts'
 import { type Grants, startGrants } from '../oidc/support.ts'
 import { asRecord, documentChecker } from '../../support.ts'
 
 let grants: Grants
 let document: Record<string, unknown>
-let told: readonly Told[]
+let story: readonly StoryStep[]
 beforeAll(async () => {
   grants = await startGrants()
   document = asRecord(await (await fetch(`${grants.real.url}/api/v1/openapi.json`)).json())
@@ -15,7 +15,7 @@ beforeAll(async () => {
       .filter(({ types }) => types.includes('application/x-www-form-urlencoded'))
       .map(({ name }) => name),
   )
-  told = await tellStory(grants, { forms, bodies: (operation) => examples[operation]?.body })
+  story = await tellStory(grants, { forms, bodies: (operation) => examples[operation]?.body })
 })
 afterAll(() => grants.stop())
 
@@ -50,7 +50,7 @@ function operations() {
   )
 }
 
-const shown = (media: unknown): unknown[] =>
+const exampleOf = (media: unknown): unknown[] =>
   Object.values(asRecord(media)).map((each) => asRecord(each)['example'])
 
 /** The kind of a text, so that an id is not taken for a time. */
@@ -100,9 +100,9 @@ describe('the examples of the document', () => {
     const lacking = operations()
       .filter(({ name }) => name !== itself)
       .flatMap(({ name, types, content, statuses, responses }) => [
-        ...(types.length > 0 && !shown(content).every(Boolean) ? [`${name}: body`] : []),
+        ...(types.length > 0 && !exampleOf(content).every(Boolean) ? [`${name}: body`] : []),
         ...statuses
-          .filter((status) => !shown(asRecord(responses[status])['content']).every(Boolean))
+          .filter((status) => !exampleOf(asRecord(responses[status])['content']).every(Boolean))
           .map((status) => `${name}: ${status}`),
       ])
     expect(lacking).toEqual([])
@@ -131,7 +131,7 @@ describe('the examples of the document', () => {
   })
 
   it('are what a real core answers to them, name by name and kind by kind', () => {
-    const seen = told.filter(({ step }) => step.operation !== itself)
+    const seen = story.filter(({ step }) => step.operation !== itself)
     expect(seen.length).toBeGreaterThan(60)
     expect(
       seen.flatMap(({ step, status, answer }) =>

@@ -123,8 +123,8 @@ describe('the second form', () => {
     [{ json: null }, 400],
     [{ form: 'key=a&key=b' }, 400],
     [{}, 400],
-  ])('refuses %j with %i and valid: false', async (asked, status) => {
-    const answer = await console.ask('POST', url, asked)
+  ])('refuses %j with %i and valid: false', async (request, status) => {
+    const answer = await console.ask('POST', url, request)
     expect([answer.status, answer.body['valid']]).toEqual([status, false])
   })
 

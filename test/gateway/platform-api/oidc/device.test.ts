@@ -165,9 +165,9 @@ describe('a device', () => {
     const { device_code: code, user_code: userCode } = await start()
     await approve(userCode)
     const { body } = await poll(code)
-    const exchange = (given: object) =>
+    const exchange = (input: object) =>
       grants.send('POST', '/api/signer/device/exchange', {
-        body: JSON.stringify(given),
+        body: JSON.stringify(input),
         headers: { 'content-type': 'application/json' },
       })
     const deviceToken = String(body['access_token'])

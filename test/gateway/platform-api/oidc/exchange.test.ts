@@ -67,9 +67,9 @@ describe('the app-scoped exchange', () => {
       'urn:svc:oauth:token-type:api_key',
       'urn:pymthouse:oauth:token-type:api_key',
     ]) {
-      const given = { ...base(), subject_token: key(), subject_token_type: type }
-      expect((await grants.appToken(given)).status).toBe(200)
-      expect((await grants.appToken(given, { authorization: grants.app.basic })).status).toBe(200)
+      const input = { ...base(), subject_token: key(), subject_token_type: type }
+      expect((await grants.appToken(input)).status).toBe(200)
+      expect((await grants.appToken(input, { authorization: grants.app.basic })).status).toBe(200)
     }
   })
 

@@ -224,9 +224,9 @@ describe('live spend', () => {
 describe('a gateway that stops', () => {
   it('ends its streams at once', async () => {
     const leaving = await startReal()
-    const made = await leaving.newApp('leaving')
-    const response = await fetch(leaving.url + path(made), {
-      headers: { authorization: made.basic },
+    const created = await leaving.newApp('leaving')
+    const response = await fetch(leaving.url + path(created), {
+      headers: { authorization: created.basic },
     })
     const events: ServerSent[] = []
     const ended = (async () => {

@@ -279,9 +279,9 @@ describe('a key exchange', () => {
     expect(harness.core.last().metadata.get('authorization')).toEqual([authorization])
   })
 
-  it.each([null, basic, 'Token x'])('wants a Bearer, not %s', async (given) => {
+  it.each([null, basic, 'Token x'])('wants a Bearer, not %s', async (input) => {
     const { status, body } = await harness.ask('POST', exchange, {
-      authorization: given,
+      authorization: input,
       text: '{',
     })
     expect([status, body['error']]).toEqual([401, 'invalid_client'])
