@@ -80,6 +80,17 @@ describe('the pages', () => {
     expect(missing).toEqual([])
   })
 
+  it('name metrics that there are', async () => {
+    let code = ''
+    for await (const path of glob('{core,gateway,sidecar}/**/*.ts', { cwd: root }))
+      code += read(path)
+    const named = ['CHANGELOG.md', 'docs/operations.md'].flatMap((page) =>
+      [...read(page).matchAll(/`(tollgate_[a-z_]+)/g)].map(([, name = '']) => name),
+    )
+    expect(named.length).toBeGreaterThan(50)
+    expect(named.filter((name) => name !== 'tollgate_' && !code.includes(name))).toEqual([])
+  })
+
   it('list every decision in the index', () => {
     const listed = rowsUnder('docs/decisions/README.md', '# Decisions').flatMap(([link = '']) =>
       [...link.matchAll(/\((\w+\.md)\)/g)].map(([, file]) => `docs/decisions/${file}`),
