@@ -19,8 +19,8 @@ const missing: Credential = { kind: 'missing' }
 const malformed: Credential = { kind: 'malformed' }
 const ambiguous: Credential = { kind: 'ambiguous' }
 
-// RFC 6750 section 2.1: the characters of a b64token. The scheme is case-insensitive (RFC 9110
-// section 11.1).
+// RFC 6750 section 2.1: the characters of a b64token.
+// RFC 9110 section 11.1: the scheme is case-insensitive.
 const bearer = /^bearer +[A-Za-z0-9\-._~+/]+=*$/i
 const bare = /^[A-Za-z0-9\-._~+/]+=*$/
 const maxCredential = 16_384

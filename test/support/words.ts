@@ -1,0 +1,55 @@
+/**
+ * Words that are no names here, with what to say for them. A participle is no noun: name the thing
+ * that was found, not the finding. One idea has one word.
+ */
+const instead: Readonly<Record<string, string>> = {
+  found: 'the thing itself: user, row, matches',
+  asked: 'request, query, keys',
+  given: 'options, input',
+  told: 'notified, event',
+  shown: 'credentials, view',
+  taken: 'already consumed, claimed as isTaken',
+  said: 'message, last report',
+  made: 'created, or the thing itself',
+  meant: 'intended value, or the thing itself',
+  begun: 'transaction, started as isStarted',
+  wanted: 'requested keys',
+  nobodys: 'unknown client',
+  irregular: 'anomalies',
+  together: 'batch loader',
+  joined: 'batched',
+  lanes: 'concurrency',
+  turns: 'concurrency, queue',
+  patiently: 'retry',
+  breath: 'yield every N',
+  asking: 'call context',
+  tab: 'pending spend',
+  tabs: 'pending spend',
+  relay: 'pipelined writer',
+  door: 'manual ingest',
+  mark: 'version',
+  marks: 'versions',
+  bookable: 'write plan',
+  tenant: 'app',
+  workspace: 'app',
+  principal: 'caller',
+}
+
+/** Too general for anything: say of what. */
+const vague = new Set(['Outcome', 'Batch', 'Result', 'Found', 'Done', 'Fresh', 'Who', 'Voice'])
+
+const wordsOf = (name: string): string[] =>
+  name
+    .replaceAll(/([a-z0-9])([A-Z])/g, '$1 $2')
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+    .filter((word) => word !== '')
+
+/** What to say for a name that is forbidden, else undefined. What asks (isTaken, wasFound) may. */
+export function forbiddenName(name: string): string | undefined {
+  if (vague.has(name)) return 'of what?'
+  const words = wordsOf(name)
+  const last = words.at(-1) ?? ''
+  const asks = /^(is|are|has|was|were|not)$/.test(words[0] ?? '')
+  return asks || !Object.hasOwn(instead, last) ? undefined : instead[last]
+}
