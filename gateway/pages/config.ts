@@ -1,5 +1,7 @@
 import type { EnvReader } from '../../core/lib/env.ts'
 
+const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
+
 /** An outside OpenID provider through which people can log in. */
 export interface LoginProviderConfig {
   readonly issuer: string
@@ -13,9 +15,13 @@ export interface LoginProviderConfig {
 export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefined {
   const issuer = env.url('LOGIN_OIDC_ISSUER', {
     meaning:
-      'Outside OpenID provider for logins; its redirect URI is {PUBLIC_URL}/login/provider/callback.',
+      'Outside OpenID provider for logins, by https, or by http on loopback; its redirect URI is {PUBLIC_URL}/login/provider/callback.',
     schemes: ['https', 'http'],
   })
+  if (issuer !== undefined && !isProtected(new URL(issuer)))
+    env.problem(
+      'LOGIN_OIDC_ISSUER must start with https://; http:// is only for localhost, 127.0.0.1 and [::1]',
+    )
   const clientId = env.optional('LOGIN_OIDC_CLIENT_ID', {
     meaning: 'Our client id at that provider.',
   })
@@ -36,3 +42,7 @@ export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefin
   }
   return { issuer, clientId, clientSecret, name }
 }
+
+// The client secret and the person's identity cross this connection.
+const isProtected = ({ protocol, hostname }: URL): boolean =>
+  protocol === 'https:' || loopbackHosts.has(hostname)

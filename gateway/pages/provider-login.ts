@@ -37,7 +37,10 @@ export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps)
   app.get('/login/provider/callback', pageRoute(), async (request, reply) => {
     const login = pendingLogin(request, publicUrl)
     void reply.header('set-cookie', setCookie(stateCookie, '', { publicUrl, maxAge: 0 }))
-    if (!login || !equalSecrets(parameter(request, 'state') ?? '', login.state)) {
+    const iss = parameter(request, 'iss')
+    const isOurs = login !== null && equalSecrets(parameter(request, 'state') ?? '', login.state)
+    // RFC 9207 section 2.4: an answer of another issuer is a mix-up.
+    if (!isOurs || (iss !== undefined && iss !== (await provider.issuerName()))) {
       throw new DomainError(
         'REQUEST_INVALID',
         'this login was not begun here, or is too old; begin again',
@@ -46,7 +49,6 @@ export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps)
     const code = parameter(request, 'code')
     if (code === undefined)
       throw new DomainError('ACCESS_DENIED', 'the login provider did not log you in')
-    const iss = parameter(request, 'iss')
     const answer = { code, state: login.state, ...(iss === undefined ? {} : { iss }) }
     const identity = await provider.identify(new URLSearchParams(answer), login)
     const { sessionToken } = await request.core.accounts.logInWithIdentity({ ...identity })

@@ -109,7 +109,10 @@ export function createProvider(
     return client
   }
 
-  return { authorizationUrl, identify }
+  /** The provider's own name, as `iss` of its answers holds it. UNAVAILABLE while the provider does not answer. */
+  const issuerName = async (): Promise<string> => (await discoverClient()).serverMetadata().issuer
+
+  return { authorizationUrl, identify, issuerName }
 }
 
 /** Fetches JSON of bounded length. UNAVAILABLE for network errors, time-outs and answers that are no JSON. */

@@ -1,6 +1,8 @@
 import { type Server, createServer } from 'node:http'
 import { type CryptoKey, SignJWT, exportJWK, generateKeyPair } from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createEnvReader } from '../../../core/lib/env.ts'
+import { readLoginProvider } from '../../../gateway/pages/config.ts'
 import { type Pages, password, startPages } from './support.ts'
 
 let server: Server
@@ -75,6 +77,36 @@ async function comeBack(change: Record<string, unknown> = {}, answer: Record<str
   }
 }
 
+describe('the settings of an outside provider', () => {
+  const read = (address: string) => {
+    const env = createEnvReader({
+      LOGIN_OIDC_ISSUER: address,
+      LOGIN_OIDC_CLIENT_ID: 'us',
+      LOGIN_OIDC_CLIENT_SECRET: 's',
+    })
+    return { provider: readLoginProvider(env), problems: env.problems }
+  }
+
+  it.each([
+    'https://login.example/realm',
+    'http://localhost:8080',
+    'http://127.0.0.1:8080/realm',
+    'http://[::1]:8080',
+  ])('take %s as its issuer', (address) => {
+    const { provider, problems } = read(address)
+    expect([provider?.issuer, problems]).toEqual([address, []])
+  })
+
+  it.each(['http://login.example', 'http://10.0.0.1:8080', 'http://localhost.example'])(
+    'refuse %s as its issuer',
+    (address) => {
+      expect(read(address).problems).toEqual([
+        'LOGIN_OIDC_ISSUER must start with https://; http:// is only for localhost, 127.0.0.1 and [::1]',
+      ])
+    },
+  )
+})
+
 describe('logging in through an outside provider', () => {
   it('is offered on the login page', async () => {
     expect((await pages.browser().get('/login?return_to=/oidc/device')).text).toContain(
@@ -127,11 +159,23 @@ describe('logging in through an outside provider', () => {
   })
 
   it.each([
-    ['another state', { state: 'x'.repeat(43) }],
-    ["another issuer's name", { iss: 'https://evil.example' }],
-    ['no code but an error', { code: '', error: 'access_denied' }],
-  ])('refuses an answer with %s', async (_, answer) => {
-    expect((await comeBack({}, answer)).seen.status).toBe(400)
+    ['another state', { state: 'x'.repeat(43) }, 'was not begun here'],
+    ["another issuer's name", { iss: 'https://evil.example' }, 'was not begun here'],
+    [
+      "an error under another issuer's name",
+      { iss: 'https://evil.example', code: '', error: 'access_denied' },
+      'was not begun here',
+    ],
+    ['no code but an error', { code: '', error: 'access_denied' }, 'did not log you in'],
+  ])('refuses an answer with %s, and says so', async (_, answer, sentence) => {
+    const { seen, browser } = await comeBack({}, answer)
+    expect(seen.status).toBe(400)
+    expect(seen.text).toContain(sentence)
+    expect(browser.jar.has('__Host-tollgate_session')).toBe(false)
+  })
+
+  it("takes an answer with the provider's own name", async () => {
+    expect((await comeBack({}, { iss: issuer })).seen.status).toBe(303)
   })
 
   it('refuses an answer that nobody here asked for, or that comes twice', async () => {
