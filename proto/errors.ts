@@ -83,7 +83,8 @@ export const reasons = {
   NOT_FOUND: {
     grpc: grpc.NOT_FOUND,
     http: 404,
-    oauth: 'invalid_request',
+    // No code of RFC 6749: clients that create users on demand look for exactly this word.
+    oauth: 'not_found',
     title: 'Not found',
     help: 'There is no such resource in this app. Resources of other apps are answered in the same way, so that ids cannot be guessed.',
   },

@@ -100,6 +100,9 @@ routes answer \`{ "error", "error_description" }\` with the OAuth word of the re
 \`tollgate-reason\`. The status follows the reason; a few routes answer another HTTP status where their specification asks
 for it.
 
+The \`type\` of a problem document is an address of the service: \`/problems/\` and the code with hyphens. It leads to
+\`/errors/{code}\`, a page of the service that says what the section of the code says here; \`/errors\` lists them all.
+
 | code | HTTP | OAuth \`error\` | gRPC |
 |---|---|---|---|
 ${Object.entries(reasons)

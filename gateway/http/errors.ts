@@ -23,9 +23,7 @@ export function renderError({ error, wire, correlationId, publicUrl }: ErrorCont
   const { http: status, title, oauth } = reasons[error.reason]
   const detail = error.reason === 'INTERNAL' ? internalDetail : error.message
   if (wire === 'oauth') {
-    // Clients that create users on demand look for exactly this word.
-    const word = error.reason === 'NOT_FOUND' ? 'not_found' : oauth
-    const body = { error: word, error_description: detail, correlation_id: correlationId }
+    const body = { error: oauth, error_description: detail, correlation_id: correlationId }
     return { status, type: 'application/json', body }
   }
   const code = error.reason.toLowerCase()
