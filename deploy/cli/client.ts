@@ -111,7 +111,8 @@ const bound =
     call(request, options)
 
 const attempts = 5
-const pause = { firstMs: 200, lastMs: 1_600 }
+// At least 200, 400, 800 and 1600 ms: a restart of core takes a few seconds.
+const pause = { firstMs: 400, lastMs: 3_200 }
 
 /**
  * Repeats a call while core or its database does not answer, five times in all. Only for requests
