@@ -2,21 +2,22 @@ import type { Log } from '../lib/log.ts'
 
 const everyMs = 60_000
 
-/** Runs `steps` one after the other once a minute. A step that fails ends the round; the next round begins anew. */
+/**
+ * Runs `steps` one after the other once a minute. A step that fails is logged and does not keep the others from running:
+ * credits must expire and keys must rotate although a deletion fails.
+ */
 export function startUpkeep(steps: readonly (() => Promise<unknown>)[], log: Log) {
   let running: Promise<void> = Promise.resolve()
 
   async function round(): Promise<void> {
-    for (const step of steps) await step()
-  }
-
-  const timer = setInterval(() => {
-    running = running
-      .then(round)
-      .catch((error: unknown) =>
+    for (const step of steps) {
+      await step().catch((error: unknown) =>
         log.warn({ err: error }, 'upkeep failed; it runs again in a minute'),
       )
-  }, everyMs)
+    }
+  }
+
+  const timer = setInterval(() => void (running = running.then(round)), everyMs)
   timer.unref()
 
   async function stop(): Promise<void> {

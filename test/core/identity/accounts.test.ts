@@ -112,6 +112,13 @@ describe('an account', () => {
     const all = await atOnce(20, () => outcome(logIn('crowd@example.com')))
     expect(new Set(all)).toEqual(new Set(['OK']))
   })
+
+  it('is asked to come back when too many others wait', async () => {
+    const all = await atOnce(80, () => outcome(logIn('missing@example.com')))
+    expect(all.filter((each) => each === 'RATE_LIMITED').length).toBeGreaterThan(0)
+    expect(new Set(all)).toEqual(new Set(['CREDENTIAL_INVALID', 'RATE_LIMITED']))
+    expect(await outcome(logIn('missing@example.com'))).toBe('CREDENTIAL_INVALID')
+  })
 })
 
 describe('an outside identity', () => {

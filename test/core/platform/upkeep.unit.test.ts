@@ -1,0 +1,44 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { silentLog } from '../../../core/lib/log.ts'
+import { startUpkeep } from '../../../core/platform/upkeep.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+describe('upkeep', () => {
+  it('runs every step in order once a minute, also after one that fails', async () => {
+    const calls: string[] = []
+    const step =
+      (name: string, isFailing = false) =>
+      async () => {
+        calls.push(name)
+        if (isFailing) throw new Error('broken')
+      }
+    const upkeep = startUpkeep([step('a'), step('b', true), step('c')], silentLog())
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(calls).toEqual(['a', 'b', 'c'])
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(calls).toEqual(['a', 'b', 'c', 'a', 'b', 'c'])
+    await upkeep.stop()
+    await vi.advanceTimersByTimeAsync(120_000)
+    expect(calls).toHaveLength(6)
+  })
+
+  it('lets a running round finish before it stops, and starts no second one beside it', async () => {
+    const gate = Promise.withResolvers<void>()
+    let started = 0
+    const slow = async () => {
+      started++
+      await gate.promise
+    }
+    const upkeep = startUpkeep([slow], silentLog())
+    await vi.advanceTimersByTimeAsync(60_000)
+    let isStopped = false
+    const stopped = upkeep.stop().then(() => void (isStopped = true))
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect([started, isStopped]).toEqual([1, false])
+    gate.resolve()
+    await stopped
+    expect(isStopped).toBe(true)
+  })
+})
