@@ -4,8 +4,8 @@ import { Client } from 'pg'
 const folder = new URL('./migrations/', import.meta.url)
 
 /**
- * Brings the schema at `url` up to date: numbered files, forward only, one transaction each. The row is inserted
- * first, so that of two starters the second waits and then finds nothing to do. Returns the names it applied.
+ * Brings the schema at `url` up to date: numbered files, forward only, one transaction each. It inserts the row first, so
+ * that a second process that starts waits, and then has nothing to do. Returns the names of the files that it applied.
  */
 export async function migrate(url: string): Promise<string[]> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: 10_000 })

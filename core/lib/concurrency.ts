@@ -1,12 +1,12 @@
 export interface ConcurrencyLimit {
-  /** Works that run at the same time. */
+  /** The most tasks that run at the same time. */
   readonly running: number
-  /** Works that wait until one ends; one more is refused. */
+  /** The most tasks that wait for one to end; one more is refused. */
   readonly waiting: number
   readonly refusal: () => Error
 }
 
-/** Limits how many works run at once. Throws `refusal` when too many wait already. */
+/** Limits how many tasks run at the same time. Throws `refusal` when too many wait already. */
 export function limitConcurrency({ running, waiting, refusal }: ConcurrencyLimit) {
   const queue: (() => void)[] = []
   let busy = 0
@@ -23,7 +23,7 @@ export function limitConcurrency({ running, waiting, refusal }: ConcurrencyLimit
     }
   }
 
-  // The place passes from the work that ended to the one that waits, so `busy` stays as it is.
+  // The task that ended passes its place to the one that waits, so `busy` does not change.
   function wait(): Promise<void> {
     if (queue.length >= waiting) throw refusal()
     return new Promise((resolve) => queue.push(resolve))
@@ -51,8 +51,8 @@ interface Waiting<Key, Value> {
  * by one look-up: a round trip for many callers instead of one for each. `load` takes the keys of a
  * batch and returns a function from key to value.
  *
- * A look-up starts after every key in it was asked for, so no answer is older than its question and
- * nothing is cached. A look-up that fails rejects every call of its batch: check keys before.
+ * A look-up starts after all calls that it answers, so no answer is older than its call and nothing
+ * is cached. A look-up that fails rejects every call of its batch, so callers check keys before.
  */
 export function createBatchLoader<Key, Value>(
   load: (keys: readonly Key[]) => Promise<(key: Key) => Value>,
@@ -89,7 +89,7 @@ export function createBatchLoader<Key, Value>(
 
   return (key) => {
     const { promise, resolve, reject } = Promise.withResolvers<Value>()
-    // One turn later, so that the requests that arrived with this one are in the same batch.
+    // Starts one turn later, so that the requests that arrived with this one are in the same batch.
     if (queue.push({ key, resolve, reject }) === 1) setImmediate(startBatches)
     return promise
   }

@@ -29,25 +29,25 @@ export function newSecret(prefix: string): string {
 
 const secretBody = /^[0-9A-Za-z]{49}$/
 
-/** True when `text` is `prefix` + secret + its right checksum: what is mistyped is refused without a look-up. */
+/** True when `text` is `prefix` + secret + the right checksum, so that a mistyped secret is refused without a look-up. */
 export function isSecret(text: string, prefix: string): boolean {
   if (!text.startsWith(prefix) || !secretBody.test(text.slice(prefix.length))) return false
   return checksumOf(text.slice(0, -checksumDigits)) === text.slice(-checksumDigits)
 }
 
-/** Compares without telling where, or whether the lengths, differ. */
+/** Compares in constant time, whatever the lengths. */
 export function equalSecrets(a: string, b: string): boolean {
   return timingSafeEqual(hash('sha256', a, 'buffer'), hash('sha256', b, 'buffer'))
 }
 
-/** SHA-256 in base64url: the name of a credential in caches, never the credential itself. */
+/** SHA-256 in base64url: caches use it as the key, in place of the credential. */
 export const fingerprint = (text: string): string => hash('sha256', text, 'base64url')
 
-/** How a secret is stored: HMAC-SHA-256 under the deployment's pepper. */
+/** The stored form of a secret: HMAC-SHA-256 under a pepper of the deployment. */
 export const pepperedHash = (secret: string, pepper: Buffer | KeyObject): Buffer =>
   createHmac('sha256', pepper).update(secret).digest()
 
-/** AES-256-GCM, bound to `context` so that a sealed value cannot stand in for another. */
+/** Encrypts with AES-256-GCM, bound to `context`, so that one sealed value cannot replace another. */
 export function seal(plain: Buffer, key: Buffer, context: string): Buffer {
   const nonce = randomBytes(12)
   const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(context))
@@ -55,7 +55,7 @@ export function seal(plain: Buffer, key: Buffer, context: string): Buffer {
   return Buffer.concat([nonce, cipher.getAuthTag(), sealed])
 }
 
-/** Undoes `seal`. Throws when the key or the context is another, or a byte was changed. */
+/** Decrypts what `seal` returned. Throws when the key or the context differs, or a byte was changed. */
 export function unseal(sealed: Buffer, key: Buffer, context: string): Buffer {
   const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, 12)).setAAD(
     Buffer.from(context),
@@ -64,7 +64,7 @@ export function unseal(sealed: Buffer, key: Buffer, context: string): Buffer {
   return Buffer.concat([decipher.update(sealed.subarray(28)), decipher.final()])
 }
 
-/** RFC 9562 section 5.7: sorts by the time of its making. */
+/** A UUID that sorts by its creation time (RFC 9562 section 5.7). */
 export function uuidV7(at: number = Date.now()): string {
   const bytes = randomBytes(16)
   bytes.writeUIntBE(at, 0, 6)

@@ -32,7 +32,7 @@ export function quickBillionths(text: string): number {
   return whole > quickWhole || fraction > quickPlaces ? NaN : Math.round(Number(text) * 1e9)
 }
 
-/** As many digits as a double always holds. */
+/** The number of digits that a double always holds. */
 const quickDigits = 15
 
 /** An integer as a number; NaN when a double may not hold it. */
@@ -45,7 +45,7 @@ export function addDecimals(sum: DecimalSum, { billionths, rest }: DecimalSum): 
   sum.rest += rest
 }
 
-/** Neither a sum nor what is added to it is beyond 2^52, so that together they are exact. */
+/** Both the sum and the amount that is added stay below 2^52, so that their sum is exact. */
 export function addBillionths(sum: DecimalSum, billionths: number): void {
   sum.billionths += billionths
   if (Math.abs(sum.billionths) < spill) return

@@ -1,7 +1,7 @@
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
-/** Directories this process holds: its own pid in a lock file proves nothing. */
+/** Directories that this process has locked. Its own pid in a lock file does not prove that: pids are reused. */
 const held = new Set<string>()
 
 /**
@@ -35,7 +35,7 @@ async function claim(file: string, inUse: (pid: number) => Error): Promise<void>
   await writeFile(own, `${process.pid} ${await startedAt(process.pid)}\n`)
   try {
     for (let attempt = 0; attempt < 5; attempt++) {
-      // A link is made whole or not at all, and by one process only.
+      // link() is atomic, and succeeds in one process only.
       if (await link(own, file).then(() => true, ignoring('EEXIST'))) return
       const content = await readFile(file, 'utf8').catch(() => '')
       const holder = await livingHolder(content)
@@ -48,8 +48,10 @@ async function claim(file: string, inUse: (pid: number) => Error): Promise<void>
   }
 }
 
-/** Moves the stale file away before removing it: of two that saw it, one moves another's new file
- * and puts that back. */
+/**
+ * Moves the stale file away before it removes it. When two processes saw the stale file, the second may move the new lock
+ * of the first, and puts that back.
+ */
 async function removeStale(file: string, stale: string): Promise<void> {
   const aside = `${file}.stale.${process.pid}`
   if (!(await rename(file, aside).then(() => true, ignoring('ENOENT')))) return
@@ -62,7 +64,7 @@ async function livingHolder(content: string): Promise<number | null> {
   const [pid = 0, started = ''] = content.trim().split(' ')
   const holder = Number(pid)
   if (!Number.isSafeInteger(holder) || holder <= 0 || holder === process.pid) return null
-  // After a restart, of a container above all, the same pid can be another process.
+  // After a restart, above all of a container, another process can have the same pid.
   return alive(holder) && (await startedAt(holder)) === started ? holder : null
 }
 
@@ -78,7 +80,7 @@ function alive(pid: number): boolean {
 /** When a process started, in the kernel's ticks since boot (proc(5), field 22); '-' without /proc. */
 async function startedAt(pid: number): Promise<string> {
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
-  // The command's name, in parentheses, may itself hold spaces and parentheses.
+  // The command's name is in parentheses, and may contain spaces and parentheses.
   return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? '-'
 }
 

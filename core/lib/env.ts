@@ -1,6 +1,6 @@
 /**
- * One reader of settings. Each is declared once with its meaning, so that the parser, `tollgate config` and the
- * README say the same. All problems are reported at once.
+ * Reads settings. Each is declared once with its meaning, so that the parser, `tollgate config` and the README agree.
+ * All problems are reported together.
  */
 export type Env = Readonly<Record<string, string | undefined>>
 

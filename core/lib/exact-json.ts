@@ -1,6 +1,6 @@
 /**
- * Reads one JSON text exactly (RFC 8259). Numbers stay as they were written, because JSON.parse turns a uint64 or a
- * fraction into a float; what becomes of a member that is named twice is the caller's decision; nesting is bounded.
+ * Reads one JSON text exactly (RFC 8259). Numbers stay text, because JSON.parse turns a uint64 or a fraction into a float.
+ * The caller decides about a repeated member. Nesting is bounded.
  */
 export type Json = string | boolean | null | JsonNumber | readonly Json[] | JsonObject
 export interface JsonNumber {
@@ -8,7 +8,7 @@ export interface JsonNumber {
 }
 export type JsonObject = ReadonlyMap<string, Json>
 
-/** Read access to the members of an object, whether it was read as a whole or not. */
+/** Read access to the members of an object, read in full or on demand. */
 export interface JsonMembers {
   readonly get: (name: string) => JsonValue | undefined
 }
@@ -26,11 +26,11 @@ export type JsonReading =
   { readonly value: Json } | { readonly fault: JsonFault; readonly at: number }
 
 export interface JsonRules {
-  /** Objects and arrays inside each other; 32 unless it says otherwise. */
+  /** The deepest nesting of objects and arrays; 32 by default. */
   readonly maxDepth?: number
   /**
-   * Puts a member into the object that is being read; false makes the text faulty (`duplicate_member`). Without it
-   * a second member of one name is refused. A reader that keeps repeats stores each name's values as an array.
+   * Stores a member in the object that is being read; returns false to refuse the text (`duplicate_member`). By default
+   * a repeated member is refused. A reader that keeps repetitions stores the values of each name as an array.
    */
   readonly addMember?: (members: Map<string, Json>, name: string, value: Json) => boolean
 }
@@ -44,11 +44,11 @@ function addNewMember(members: Map<string, Json>, name: string, value: Json): bo
 interface Cursor extends Required<JsonRules> {
   readonly text: string
   at: number
-  /** No escape and no control character anywhere: strings need no second look. */
+  /** True when the text has no escape and no control character, so that strings need no check of their own. */
   readonly plain: boolean
 }
 
-// What a reader function throws; caught in readExactJson and nowhere else.
+// Thrown by the reader functions, and caught in readExactJson only.
 interface Fault {
   readonly fault: JsonFault
   readonly at: number
@@ -62,7 +62,7 @@ function fail(cursor: Cursor, fault: JsonFault = 'not_json'): never {
 const isFault = (thrown: unknown): thrown is Fault =>
   typeof thrown === 'object' && thrown !== null && 'fault' in thrown
 
-// Control characters and the backslash. As one class of code units it is searched fastest.
+// Control characters and the backslash, in one character class because that is the fastest search.
 const unusual = /[^ -[\]-~\u00a0-\uffff]/
 
 /** Reads the whole text as one value. A lone surrogate escape stays in its string. Never throws. */

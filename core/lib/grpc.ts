@@ -23,8 +23,8 @@ export interface CallOptions {
 }
 
 /**
- * Calls a generated client's method as a promise. Always with a deadline. A refusal arrives as the DomainError
- * that core threw; a broken or slow connection as UNAVAILABLE.
+ * Makes a function that calls a generated client's method, always with a deadline. It rejects with the DomainError that
+ * core threw, or with UNAVAILABLE when the connection is broken or slow.
  *
  *     const call = unary(client.getAccess.bind(client))
  *     await call({ clientId, externalUserId }, { deadlineMs: 1000 })
@@ -52,7 +52,7 @@ type Streaming<Request, Response> = (
   options: { deadline: number },
 ) => ClientReadableStream<Response>
 
-/** Calls a generated client's server-streaming method; the messages as they come, read no faster than they are taken. */
+/** Calls a generated client's server-streaming method. Yields the messages, and reads no faster than its caller. */
 export function streaming<Request, Response>(method: Streaming<Request, Response>) {
   return async function* messages(
     request: Request,
@@ -81,7 +81,7 @@ const lost = new Set<number>([
   status.RESOURCE_EXHAUSTED,
 ])
 
-/** Rebuilds the DomainError from the trailer; without one the call never reached a handler. */
+/** Rebuilds the DomainError from the trailer. Without one the call did not reach a handler. */
 export function fromServiceError(error: ServiceError): DomainError {
   const reason = error.metadata?.get(reasonTrailer)[0]
   if (isReason(reason)) return new DomainError(reason, error.details, { cause: error })

@@ -4,11 +4,11 @@ import type { Metrics } from './metrics.ts'
 export interface Listening {
   readonly port: number
   readonly url: string
-  /** Stops accepting, lets running requests finish until `graceMs`, then closes what is left. */
+  /** Stops accepting, lets running requests finish until `graceMs`, then closes the remaining connections. */
   stop(graceMs: number): Promise<void>
 }
 
-/** Starts `server` on `host:port` (0 picks a free one). A taken port is one clear error that names the setting. */
+/** Starts `server` on `host:port` (0 picks a free one). Rejects with one line that names the setting of a taken port. */
 export async function listen(
   server: Server,
   at: { host: string; port: number; setting: string },
@@ -27,7 +27,7 @@ export async function listen(
   }
 }
 
-/** What a person needs to know about a listener that would not start. */
+/** The error of a listener that does not start, in one line for the operator. */
 export function listenError(
   error: NodeJS.ErrnoException,
   at: { host: string; port: number; setting: string },
@@ -51,7 +51,7 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>()
   server.close(() => resolve())
   server.closeIdleConnections()
-  // A connection whose last request has just been answered would else be kept open for the next one.
+  // Otherwise a connection whose last request was just answered stays open for another one.
   const sweep = setInterval(() => server.closeIdleConnections(), 20)
   const timer = setTimeout(() => server.closeAllConnections(), graceMs)
   await promise
@@ -94,7 +94,7 @@ export function createAdminServer({
   })
 }
 
-// In one process three registries share a page; a metric's HELP and TYPE may stand only once, with all its samples.
+// Three registries of one process share a page, on which a metric has one HELP, one TYPE and all samples together.
 function mergeExpositions(texts: readonly string[]): string {
   const families = new Map<string, string[]>()
   for (const block of texts.join('\n').split(/\n(?=# HELP )/)) {
@@ -112,8 +112,9 @@ export interface BasicPair {
 }
 
 /**
- * The pair in the text of a Basic value, split at its first colon (RFC 7617) and form-decoded (RFC 6749 section 2.3.1).
- * Some clients send it raw, so both readings are there, the raw one first, where they differ. Empty when there is none.
+ * The id and secret of a Basic value, split at the first colon (RFC 7617) and form-decoded (RFC 6749 section 2.3.1). Some
+ * clients do not encode them, so that both readings are returned where they differ, the raw one first. Empty when the text
+ * holds no pair.
  */
 export function basicPairs(text: string): BasicPair[] {
   const colon = text.indexOf(':')

@@ -1,4 +1,4 @@
-/** What JSON.parse makes of an object. For texts whose every digit counts there is exact-json.ts. */
+/** An object as JSON.parse returns it. Where no digit may be lost, use exact-json.ts. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export const isObject = (value: unknown): value is JsonObject =>

@@ -22,8 +22,8 @@ export interface LogOptions {
 }
 
 /**
- * Structured logs, object first: `log.info({ appId, userId }, 'grant created')`. Members with the name of a credential
- * are censored and, besides, never passed.
+ * Structured logs, object first: `log.info({ appId, userId }, 'credit created')`. Members with the name of a credential are
+ * redacted; callers do not log credentials in the first place.
  */
 export function createLog({ level, name, file }: LogOptions, stream?: DestinationStream): Log {
   const options = {

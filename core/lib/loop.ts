@@ -4,7 +4,7 @@ import type { Log } from './log.ts'
 export interface Loop {
   /** Starts the next round now instead of later. */
   wake(): void
-  /** Ends after the running round. */
+  /** Resolves when the running round has ended; no other one starts. */
   stop(): Promise<void>
 }
 
@@ -18,7 +18,7 @@ export interface LoopOptions {
   readonly round: (signal: AbortSignal) => Promise<unknown>
 }
 
-/** Repeats `round` until stopped. A round that fails is logged and the next one comes. */
+/** Repeats `round` until stopped. A round that fails is logged, and the next one follows as usual. */
 export function startLoop({ name, log, pauseMs, delayed, round }: LoopOptions): Loop {
   const stopping = new AbortController()
   let awake = new AbortController()
@@ -58,9 +58,9 @@ export interface Backoff {
 }
 
 /**
- * The pause before the next try, in milliseconds, after so many failures in a row (1 or more). It
- * doubles from `firstMs` to `lastMs`, less up to half of it, so that many that failed at the same
- * moment do not come back at the same moment.
+ * The pause before the next attempt, in milliseconds, after `failures` failures in a row (1 or more).
+ * It doubles from `firstMs` to `lastMs`, less a random part of up to half, so that clients that
+ * failed together do not retry together.
  */
 export function backoffMs(failures: number, { firstMs, lastMs }: Backoff): number {
   const doubled = firstMs * 2 ** Math.min(Math.max(failures, 1) - 1, 30)

@@ -32,10 +32,10 @@ export function divCeil(dividend: bigint, divisor: bigint): bigint {
 
 export const microsToAttos = (micros: UsdMicros): UsdAttos => usdAttos(micros * attosPerMicro)
 
-/** For consumption: a started micro counts. */
+/** For consumption: a fraction of a micro counts as a whole one. */
 export const microsUp = (attos: UsdAttos): UsdMicros => usdMicros(divCeil(attos, attosPerMicro))
 
-/** For balances: only a whole micro is there. */
+/** For balances: a fraction of a micro does not count. */
 export const microsDown = (attos: UsdAttos): UsdMicros => usdMicros(divFloor(attos, attosPerMicro))
 
 /** What `fee` costs at `rate`, exact to the atto-dollar; a fraction of an atto is rounded up. */
@@ -61,7 +61,7 @@ export function formatDecimal18(value: bigint): string {
   return `${value < 0n ? '-' : ''}${digits.slice(0, -18)}${fraction ? `.${fraction}` : ''}`
 }
 
-/** ETH of an amount in wei, exact (billing facts 1.7). */
+/** An amount in wei as ETH, exact. */
 export const formatEth = (amount: Wei): string => formatDecimal18(amount)
 
 /**

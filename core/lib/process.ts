@@ -7,7 +7,7 @@ import { type Metrics, createMetrics } from './metrics.ts'
 export interface Running {
   ready(): Promise<Record<string, boolean>>
   stop(): Promise<void>
-  /** What the log says when it is up. */
+  /** Fields of the log line that says that the process is up. */
   readonly summary: Readonly<Record<string, string>>
 }
 
@@ -51,7 +51,7 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
     port: adminPort,
     setting: spec.adminPort.setting,
   }).catch(async (error: unknown) => {
-    // Why it cannot run is what counts, however stopping it goes.
+    // Reports why it cannot run, whatever happens while it stops.
     await running.stop().catch(() => {})
     return fail(messagesOf(error))
   })
@@ -67,7 +67,7 @@ export function onStopSignal(stop: () => Promise<void>): void {
   let stopping = false
   let askedAt = 0
   const handle = (): void => {
-    // A group's signal and a wrapper's come together; only a later one is a second wish.
+    // A process group and a wrapper may send the same signal twice; only a later one is a second request.
     if (stopping && performance.now() - askedAt > 1_000) process.exit(1)
     if (stopping) return
     stopping = true
@@ -82,16 +82,16 @@ export function onStopSignal(stop: () => Promise<void>): void {
   process.on('SIGINT', handle)
 }
 
-/** What went wrong as one line, without a stack. */
+/** The message of an error in one line, without its stack. */
 export function messageOf(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).split('\n')[0] ?? ''
 }
 
-/** One line for each thing that went wrong. */
+/** One line for each problem. */
 export const messagesOf = (error: unknown): string[] =>
   error instanceof AggregateError ? [...new Set(error.errors.map(messageOf))] : [messageOf(error)]
 
-/** True when `work` settled within `milliseconds`. It goes on in any case. */
+/** True when `work` settled within `milliseconds`. Does not cancel it otherwise. */
 export function settlesWithin(work: Promise<unknown>, milliseconds: number): Promise<boolean> {
   const late = sleep(Math.max(0, milliseconds), false, { ref: false })
   return Promise.race([

@@ -6,15 +6,15 @@ export interface RedisOptions {
   /** A command that takes longer rejects. */
   readonly commandTimeoutMs: number
   /**
-   * What a command does while there is no connection: it fails at once, for callers that have another way to go on, or
-   * it waits for one reconnection.
+   * A command without a connection rejects at once (`fail`), for callers that can do without Redis, or waits for one
+   * reconnection (`wait`).
    */
   readonly whileAway: 'fail' | 'wait'
   /** Logs one warning for each outage; null logs nothing. */
   readonly log: Log | null
 }
 
-/** A Redis client that reconnects for ever, with pauses that grow from 100 ms to 2 s. */
+/** A Redis client that always reconnects, after pauses that grow from 100 ms to 2 s. */
 export function connectRedis({ url, commandTimeoutMs, whileAway, log }: RedisOptions): Redis {
   const redis = new Redis(url, {
     commandTimeout: commandTimeoutMs,

@@ -1,10 +1,10 @@
 import { Pool as PgPool, types } from 'pg'
 
 export type Pool = PgPool
-/** A pool or a client inside a transaction: what a store's function takes first. */
+/** A pool, or a client inside a transaction: the first parameter of every store function. */
 export type Db = Pick<PgPool, 'query'>
 
-// int8 and numeric never pass through a float; the parser is global to pg, so it is set once, here.
+// int8 becomes a bigint, never a float. The parser is global to pg, so it is set here, once.
 types.setTypeParser(types.builtins.INT8, BigInt)
 
 export interface PoolOptions {
@@ -14,7 +14,7 @@ export interface PoolOptions {
   readonly statementTimeoutMs: number
 }
 
-/** A pool whose statements, lock waits and connection attempts all end in bounded time. */
+/** A pool whose statements, lock waits and connection attempts have time limits. */
 export function createPool({ url, max, name, statementTimeoutMs }: PoolOptions): Pool {
   return new PgPool({
     connectionString: url,
@@ -39,25 +39,24 @@ export const databaseAnswers = (pool: Pool): Promise<boolean> =>
 export interface Statement {
   readonly text: string
   readonly values: unknown[]
-  /** Set for a statement that the server shall prepare once for each connection. */
+  /** Set when the server prepares the statement once for each connection. */
   readonly name?: string
 }
 
-/** A statement whose holes are parameters, never text. */
+/** A statement whose `${}` values are parameters, never part of its text. */
 export function sql(parts: TemplateStringsArray, ...values: unknown[]): Statement {
   let text = parts[0] ?? ''
   for (let i = 1; i < parts.length; i++) text += `$${i}${parts[i]}`
   return { text, values }
 }
 
-/** The same statement under a name that is its own: for the few that every request needs. */
+/** The statement under a unique name, which makes it prepared: for the few that every request runs. */
 export const prepared = (name: string, statement: Statement): Statement => ({ ...statement, name })
 
-/** Runs `work` in one transaction: all of it or, when it throws, nothing. */
+/** Runs `work` in one transaction, which is rolled back when it throws. */
 export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   const client = await pool.connect()
-  // A connection that breaks also says so as an event, which without a listener ends the process; the next query
-  // rejects anyway.
+  // A broken connection also emits 'error', which would end the process without a listener. The next query rejects anyway.
   const ignore = (): void => {}
   client.on('error', ignore)
   try {
@@ -68,7 +67,7 @@ export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T
     client.release()
     return result
   } catch (error) {
-    // A connection whose rollback fails is of unknown state and goes.
+    // A connection whose rollback failed is in an unknown state, so the pool drops it.
     const broken = await client.query('rollback').then(
       () => undefined,
       (failure: Error) => failure,
@@ -79,7 +78,7 @@ export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T
   }
 }
 
-/** Runs `work` inside a transaction so that, when it throws, what came before it still stands. */
+/** Runs `work` behind a savepoint: when it throws, only its own changes are rolled back. */
 export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
   await db.query('savepoint part')
   try {
@@ -92,7 +91,7 @@ export async function savepoint<T>(db: Db, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** True when a row is refused because its key is there already. */
+/** True when a unique constraint refused a row. */
 export const isUniqueViolation = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === '23505'
 
@@ -128,7 +127,7 @@ const unavailable = new Set([
   '55P03',
 ])
 
-/** True when Postgres, not the statement, is at fault: worth a later try. */
+/** True when Postgres, not the statement, is at fault, so that a later attempt may succeed. */
 export function isUnavailable(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const code = 'code' in error && typeof error.code === 'string' ? error.code : ''

@@ -5,7 +5,7 @@ export type Now = () => Date
 
 export const systemNow: Now = () => new Date()
 
-/** Unix milliseconds of `now`, which for the system's own clock needs no Date. */
+/** `now` in Unix milliseconds, without a Date where it is the system's clock. */
 export const clockOf = (now: Now): (() => number) =>
   now === systemNow ? Date.now : () => now().getTime()
 
@@ -17,7 +17,7 @@ export const addSeconds = (instant: Date, seconds: number): Date =>
 const dateOnly = /^\d{4}-\d{2}-\d{2}$/
 const dateTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/
 
-/** An ISO 8601 instant or null: nothing else that `Date.parse` would guess at. */
+/** An ISO 8601 instant with a zone, or null: not the other forms that `Date.parse` accepts. */
 export function parseInstant(text: string): Date | null {
   if (!dateTime.test(text) || !isCalendarDay(text.slice(0, 10))) return null
   const instant = new Date(text)
@@ -29,7 +29,7 @@ export function parseUtcDay(text: string): Date | null {
   return dateOnly.test(text) && isCalendarDay(text) ? new Date(`${text}T00:00:00.000Z`) : null
 }
 
-// Date would turn the 31st of February into a day of March.
+// Date turns the 31st of February into a day of March.
 const isCalendarDay = (text: string): boolean =>
   new Date(`${text}T00:00:00.000Z`).getUTCDate() === Number(text.slice(-2))
 
@@ -43,7 +43,7 @@ export function addMonths(instant: Date, months: number): Date {
   return moved
 }
 
-/** What a question says of its time. */
+/** The dates of a request, as text. */
 export interface Dates {
   readonly startDate?: string | undefined
   readonly endDate?: string | undefined
@@ -58,8 +58,8 @@ export interface DateRange {
 const dayMs = 86_400_000
 
 /**
- * Both ends are meant inclusively: a day to its end, an instant to its millisecond (decisions 21 and 36).
- * REQUEST_INVALID for what is no date, and for a start after the end.
+ * Both dates are inclusive: a day to its end, an instant to its millisecond (decisions 21 and 36). REQUEST_INVALID for
+ * text that is no date, and for a start after the end.
  */
 export function parseDates({ startDate, endDate }: Dates): DateRange {
   const start = startDate === undefined ? null : parseDate('startDate', startDate).start

@@ -8,7 +8,7 @@ export interface Actor {
   readonly context?: { readonly correlationId: string }
 }
 
-/** A fact worth keeping: who did what to which app, and how it ended. Never a secret in `details`. */
+/** An action: who did what to which app, and how it ended. `details` never hold a secret. */
 export interface AuditEntry {
   readonly appId: AppId | null
   readonly actor: string
@@ -19,7 +19,7 @@ export interface AuditEntry {
   readonly at: Date
 }
 
-/** Writes the entry in the same transaction as the deed. */
+/** Writes the entry. `db` is the transaction of the action, where it has one. */
 export async function audit(db: Db, entry: AuditEntry): Promise<void> {
   await db.query(sql`
     insert into audit_log (app_id, id, actor, action, status, correlation_id, details, created_at)

@@ -4,7 +4,7 @@ import { issuerPath } from '../../proto/headers.ts'
 import { readPublicUrl, readRedisUrl, readSecret } from '../lib/settings.ts'
 import type { Peppers } from './secrets.ts'
 
-/** Settings of every process that stands on the database: core and the collector. */
+/** Settings of every process that uses the database: core and the collector. */
 export interface SharedConfig {
   readonly databaseUrl: string
   readonly databasePoolMax: number

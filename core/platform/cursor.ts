@@ -2,7 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { isUuid } from './ids.ts'
 import { parseInstant } from '../lib/time.ts'
 
-/** Where a list by (creation, id) goes on: a keyset, so that rows that come or go shift nothing. */
+/** The last row of a page of a list by (creation, id). As a keyset it is not shifted by rows that are added or removed. */
 export interface Cursor {
   readonly createdAt: Date
   readonly id: string
@@ -11,7 +11,7 @@ export interface Cursor {
 export const formatCursor = ({ createdAt, id }: Cursor): string =>
   Buffer.from(`${createdAt.toISOString()} ${id}`).toString('base64url')
 
-/** REQUEST_INVALID when it is not one of ours. */
+/** REQUEST_INVALID for text that `formatCursor` did not return. */
 export function parseCursor(text: string | undefined): Cursor | null {
   if (text === undefined || text === '') return null
   const [time = '', id = ''] = Buffer.from(text, 'base64url').toString('utf8').split(' ')
@@ -22,7 +22,7 @@ export function parseCursor(text: string | undefined): Cursor | null {
   return { createdAt, id }
 }
 
-/** Cuts the extra row that tells whether there is more, and names the last one shown. */
+/** Removes the extra row that shows whether there are more, and returns the cursor of the last row of the page. */
 export function page<T extends Cursor>(
   rows: readonly T[],
   limit: number,
@@ -34,7 +34,7 @@ export function page<T extends Cursor>(
 
 export const listMax = 1_000
 
-/** 0 or absent means the most there is. REQUEST_INVALID above it. */
+/** The size of a page; 0 means `listMax`. REQUEST_INVALID above that. */
 export function parseLimit(limit: number): number {
   if (limit > listMax)
     throw new DomainError('REQUEST_INVALID', `limit must be from 1 to ${listMax}`)

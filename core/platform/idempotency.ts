@@ -5,18 +5,18 @@ import { type Db, type Pool, maybeOne, sql, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 
 export interface IdempotentRequest {
-  /** Caller and operation: a key is nobody else's. */
+  /** Caller and operation: equal keys of other callers or operations do not collide. */
   readonly scope: string
-  /** As `parseIdempotencyKey` returned it. */
+  /** From `parseIdempotencyKey`. */
   readonly key: string | undefined
-  /** Everything that makes two requests the same. */
+  /** The content of the request: a repetition must have the same. */
   readonly body: unknown
 }
 
 const keySyntax = /^[\x21-\x7e]{1,255}$/
 export const keptDays = 32
 
-/** The caller's key, when it gave one. REQUEST_INVALID when it cannot be one. */
+/** The Idempotency-Key of a request; undefined when it has none. REQUEST_INVALID for a malformed one. */
 export function parseIdempotencyKey(text: string | undefined): string | undefined {
   if (text !== undefined && !keySyntax.test(text)) {
     throw new DomainError(
@@ -28,9 +28,9 @@ export function parseIdempotencyKey(text: string | undefined): string | undefine
 }
 
 /**
- * Runs `work` once for a key and keeps its answer, in one transaction: a repeat gets the same answer, another body
- * or a repeat while the first still runs is IDEMPOTENCY_CONFLICT. Answers may hold secrets, so they are sealed.
- * Without a key it is a plain transaction.
+ * Runs `work` once for a key and stores its answer, in one transaction. A repetition gets the same answer.
+ * IDEMPOTENCY_CONFLICT for another body, and while the first request is running. Answers may hold secrets, so they are
+ * stored encrypted. Without a key `work` runs in a plain transaction.
  */
 export function createIdempotency({
   pool,
@@ -56,7 +56,7 @@ export function createIdempotency({
     })
   }
 
-  /** Forgets answers older than 32 days. Returns how many. */
+  /** Deletes answers older than 32 days. Returns how many. */
   async function forgetOld(): Promise<number> {
     const { rowCount } = await pool.query(sql`
       delete from idempotency_keys where created_at < ${new Date(now().getTime() - keptDays * 86_400_000)}`)
@@ -105,7 +105,7 @@ async function insert(
     values (${row.scope}, ${row.key}, ${row.digest}, ${row.sealed}, ${row.at})`)
 }
 
-// The reply was written by `once` with the same T, under a context that no other operation shares.
+// `once` wrote the reply with the same T, under a context that no other operation has.
 function replay<T>(
   stored: StoredReply,
   digest: Buffer,

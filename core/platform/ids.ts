@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
 import { uuidV7 } from '../lib/crypto.ts'
 
-/** Branded ids with their prefixes (decision 6). Internal ids are UUIDv7; a user's is a UUIDv4 (`endUserId`). */
+/** Branded ids with their prefixes (decision 6). Internal ids are UUIDv7; that of a user (`endUserId`) is a UUIDv4. */
 declare const kind: unique symbol
 export type AppId = string & { readonly [kind]: 'app' }
 export type ClientId = string & { readonly [kind]: 'public-client' }
@@ -24,7 +24,7 @@ export const isUuid = (text: string): boolean => uuid.test(text)
 export const isClientId = (text: string): text is ClientId => /^app_[0-9a-f]{24}$/.test(text)
 export const isM2mClientId = (text: string): text is M2mClientId => /^m2m_[0-9a-f]{24}$/.test(text)
 
-/** Ids that come from rows of our own tables need no second look. */
+/** Casts of ids from rows of our own tables, which need no check. */
 export const appId = (text: string): AppId => text as AppId
 export const userId = (text: string): UserId => text as UserId
 export const accountId = (text: string): AccountId => text as AccountId
@@ -34,7 +34,7 @@ export const externalUserId = (text: string): ExternalUserId => text as External
 const utf8 = new TextEncoder()
 const controls = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
-/** Null when `text` can be an externalUserId that an integrator gives (decision 8), otherwise what is wrong with it. */
+/** The problem with `text` as an externalUserId of an integrator (decision 8); null when there is none. */
 export function externalUserIdProblem(text: string): string | null {
   const problem = subjectProblem(text)
   if (problem === null && /^(owner|user):/.test(text.trim()))
@@ -43,13 +43,13 @@ export function externalUserIdProblem(text: string): string | null {
 }
 
 /**
- * Null when `text` can stand for a user at all. What was signed for a reserved id is somebody's spend like any
- * other: such ids cannot be provisioned by an integrator, but they are metered.
+ * The problem with `text` as the id of any user; null when there is none. Integrators cannot provision reserved ids, but
+ * what is signed for them is metered like anything else.
  */
 export function subjectProblem(text: string): string | null {
   const trimmed = text.trim()
   if (trimmed === '') return 'externalUserId is required'
-  // A UTF-16 code unit becomes at most three bytes: most need no counting.
+  // A UTF-16 code unit is at most three bytes in UTF-8, so most texts need no encoding.
   if (trimmed.length * 3 > 200 && utf8.encode(trimmed).length > 200)
     return 'externalUserId must be at most 200 bytes'
   if (controls.test(trimmed)) return 'externalUserId must not contain control characters'
@@ -63,5 +63,5 @@ export function parseExternalUserId(text: string): ExternalUserId {
   return text.trim() as ExternalUserId
 }
 
-/** `{clientId}:{externalUserId}`, what the signer binds to a session and the event brings back. */
+/** `{clientId}:{externalUserId}`, which the signer binds to a session and repeats in its events. */
 export const authId = (client: string, user: string): string => `${client}:${user}`

@@ -9,7 +9,7 @@ import { type Idempotency, createIdempotency } from './idempotency.ts'
 import { type Invalidations, createInvalidations } from './invalidations.ts'
 import { type Secrets, createSecrets } from './secrets.ts'
 
-/** What every process of core has: the collector this, core also what `Platform` adds. */
+/** Shared by core and the collector. */
 export interface SharedPlatform {
   readonly pool: Pool
   readonly log: Log
@@ -20,7 +20,7 @@ export interface SharedPlatform {
   readonly stopping: AbortSignal
 }
 
-/** What all domains share: the first argument of every module. */
+/** Shared by all domains of core: the first argument of every module. */
 export interface Platform extends SharedPlatform {
   readonly config: PlatformConfig
   readonly secrets: Secrets
@@ -83,7 +83,7 @@ export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
 
 const redisCommandTimeoutMs = 1_000
 
-// The Redis client is loaded on demand: a process without Redis, above all a collector, does without its memory.
+// Loads the Redis client on demand, which saves its memory in a process without Redis, above all in a collector.
 async function openInvalidations(
   url: string | undefined,
   tombstoneSeconds: number,

@@ -19,13 +19,13 @@ const require = createRequire(import.meta.url)
 
 export type Binaries = { readonly postgres: string; readonly initdb: string }
 
-/** What starts a program on Linux with glibc; a system with musl has another. */
+/** The loader of programs on Linux with glibc. A system with musl has another one. */
 const GLIBC_LOADERS: Record<string, string> = {
   'linux-x64': '/lib64/ld-linux-x86-64.so.2',
   'linux-arm64': '/lib/ld-linux-aarch64.so.1',
 }
 
-/** Where root keeps a copy of the binaries when those in node_modules are closed to other users. */
+/** The copy of the binaries that root makes when other users cannot read those in node_modules. */
 const SHARED_COPY = '/var/cache/tollgate'
 
 /**
@@ -62,7 +62,7 @@ function noneFor(platform: string): Error {
   )
 }
 
-/** The package's install script makes its libraries' symlinks; installs may block such scripts. */
+/** Creates the symlinks of the libraries, because an install may have blocked the package's script that does. */
 async function makeSymlinks(directory: string): Promise<void> {
   const list = await readFile(join(directory, 'native', 'pg-symlinks.json'), 'utf8').catch(
     () => '[]',
@@ -111,7 +111,7 @@ async function sharedCopy(directory: string): Promise<string> {
       filter: (source) => extname(source) !== '.a',
     })
     await openUp(partial)
-    // Whoever is first wins; the copies are the same.
+    // Another process may have been first; the copies are equal.
     await rename(partial, copy).catch(() => rm(partial, { recursive: true, force: true }))
     await access(copy)
     return copy

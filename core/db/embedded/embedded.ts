@@ -20,14 +20,14 @@ import {
 } from './process.ts'
 
 export type EmbeddedPostgresOptions = {
-  /** Holds the cluster, its password and its log. Created when missing; one process at a time. */
+  /** Directory of the cluster, its password and its log. Created when missing; used by one process at a time. */
   readonly dataDir: string
   /** A free port when absent. */
   readonly port?: number
   readonly log?: Log
   /** Further server settings, by their postgresql.conf names. */
   readonly settings?: Readonly<Record<string, string>>
-  /** Called when the server ends although nobody stopped it. */
+  /** Called when the server ends before `stop`. */
   readonly onUnexpectedExit?: (reason: string) => void
 }
 
@@ -37,7 +37,7 @@ const DATABASE = 'tollgate'
 const START_ATTEMPTS = 5
 const READY_TIMEOUT_MS = 60_000
 
-/** Small enough for a laptop, durable like any other PostgreSQL. */
+/** Settings for little memory, with full durability. */
 const SETTINGS = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
@@ -53,8 +53,8 @@ const SETTINGS = {
 
 /**
  * Starts PostgreSQL from the dependencies on `dataDir`, listening on loopback only, and creates the
- * database `tollgate`. What a killed predecessor left running there is stopped first. `stop` waits
- * for a clean shutdown and may be called again. Fails with one clear line when another process
+ * database `tollgate`. Stops a server first that a killed predecessor left running there. `stop` waits
+ * for a clean shutdown and may be called again. Rejects with one clear line when another process
  * uses the directory or this platform has no binaries.
  */
 export async function startEmbeddedPostgres(
@@ -98,8 +98,8 @@ async function startLocked(options: EmbeddedPostgresOptions): Promise<EmbeddedPo
 }
 
 /**
- * Creates the cluster unless it is there, and returns its password. It is made beside its place
- * and moved there whole, so a start that was killed leaves nothing half made.
+ * Creates the cluster unless it exists, and returns its password. Creates it in another directory
+ * and renames that, so that a killed start leaves no incomplete cluster.
  */
 async function initialise(cluster: Cluster, dataDir: string, sync: boolean): Promise<string> {
   const passwordFile = join(dataDir, 'password')
@@ -143,7 +143,7 @@ async function startServer({ cluster, password, settings, port: fixedPort }: Ser
     if (problem === null) return { process, url }
     await process.stop()
     const failure = `${problem}: ${await complaint(cluster.serverLog)}`
-    // The port was taken in between, or a killed predecessor's children are still leaving.
+    // Another process took the port meanwhile, or children of a killed predecessor have not ended yet.
     const passing = /Address already in use|pre-existing shared memory block/.test(failure)
     if (attempt === START_ATTEMPTS || !passing) {
       throw new Error(`embedded PostgreSQL did not start: ${failure}`)
@@ -152,7 +152,7 @@ async function startServer({ cluster, password, settings, port: fixedPort }: Ser
   }
 }
 
-/** Null as soon as the database is there and answers; otherwise why the server did not start. */
+/** Waits for the server. Null when the database exists and answers; otherwise why the server did not start. */
 async function ready(process: PostgresProcess, url: string): Promise<string | null> {
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {
@@ -163,7 +163,7 @@ async function ready(process: PostgresProcess, url: string): Promise<string | nu
     if (problem === null) return null
     const ended = process.ended()
     if (ended !== null) return ended
-    // Refused: not listening yet. Starting up, not yet accepting, in recovery: recovering. Anything else will not pass.
+    // Retries while the server does not listen yet, starts up or recovers. Other errors are permanent.
     if (!/ECONNREFUSED|starting up|shutting down|not yet accepting|in recovery/.test(problem))
       return problem
     if (Date.now() > deadline) return `no answer within ${READY_TIMEOUT_MS / 1000} s`

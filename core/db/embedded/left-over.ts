@@ -24,7 +24,7 @@ export async function stopLeftOver(directory: string, log: Log): Promise<void> {
   await rm(file, { force: true })
 }
 
-/** Every PostgreSQL works in its data directory; without /proc its name has to do. */
+/** The working directory of PostgreSQL is its data directory. Without /proc only the name of the process is compared. */
 async function serves(pid: number, directory: string): Promise<boolean> {
   if (process.platform === 'linux') {
     const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => null)
@@ -44,7 +44,7 @@ function send(pid: number, signal: NodeJS.Signals | 0): boolean {
   }
 }
 
-/** Polls, because only a parent is told. Bounded by the shutdown's own limits. */
+/** Waits until the process has ended. Polls, because only a parent is notified. Bounded by the limits of the shutdown. */
 async function gone(pid: number): Promise<void> {
   for (let waited = 0; waited < 25_000 && send(pid, 0); waited += 20) {
     await new Promise((resolve) => setTimeout(resolve, 20))

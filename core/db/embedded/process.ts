@@ -5,13 +5,13 @@ import type { Binaries } from './binaries.ts'
 
 export type Cluster = {
   readonly directory: string
-  /** Whom root runs it as; null when this process is not root's. */
+  /** The user that root runs the server as; null when this process does not run as root. */
   readonly user: { readonly uid: number; readonly gid: number } | null
   readonly binaries: Binaries
   readonly serverLog: ServerLog
 }
 
-/** Where the server and initdb write; `from` is where this start's lines begin. */
+/** The log file of the server and initdb; `from` is the offset of this start's first line. */
 export type ServerLog = {
   readonly path: string
   readonly file: FileHandle
@@ -29,10 +29,10 @@ const NOBODY = { uid: 65534, gid: 65534 }
 const LOG_BYTES = 1024 * 1024
 const INITDB_TIMEOUT_MS = 60_000
 
-/** The environment of the parent could redirect the server (PGDATA, PGPORT) and is not passed. */
+/** The server does not get the parent's environment, which could redirect it (PGDATA, PGPORT). */
 const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' }
 
-/** PostgreSQL's fast and immediate shutdown, then no choice, each with the time it gets. */
+/** PostgreSQL's fast and immediate shutdown, then SIGKILL, each with its time limit. */
 const SHUTDOWN = [
   ['SIGINT', 10_000],
   ['SIGQUIT', 5_000],
@@ -40,8 +40,8 @@ const SHUTDOWN = [
 ] as const
 
 /**
- * PostgreSQL refuses to run as root: root runs it as the cluster's owner, or as nobody. Throws when
- * the cluster belongs to somebody else and this process may not become them.
+ * The user to run as: PostgreSQL refuses to run as root, so root runs it as the cluster's owner, or as
+ * `nobody`. Throws when the cluster belongs to another user and this process does not run as root.
  */
 export async function runsAs(directory: string): Promise<Cluster['user']> {
   const uid = process.getuid?.()
@@ -55,7 +55,7 @@ export async function runsAs(directory: string): Promise<Cluster['user']> {
   return null
 }
 
-/** The server's own log, started anew when it has grown past 1 MiB; one older file is kept. */
+/** Opens the server's log. Past 1 MiB it starts a new file and keeps the one before. */
 export async function openServerLog(path: string): Promise<ServerLog> {
   const size = await stat(path).then(
     (file) => file.size,
@@ -101,19 +101,19 @@ export async function runInitdb(
 }
 
 /**
- * Starts the server. A watcher beside it holds a pipe from this process and stops the server when
- * the pipe breaks, so that the server ends with this process however that ends.
+ * Starts the server and a watcher, which reads a pipe from this process and stops the server when the
+ * pipe closes. So the server ends with this process even when that is killed.
  */
 export function spawnPostgres(cluster: Cluster, settings: Record<string, string>): PostgresProcess {
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  // Forked twice: the server restarts its sessions when a child it does not know is killed.
+  // Forks twice: the server restarts its sessions when a child that it does not know is killed.
   const script = '( { read -r _ <&3 || kill -INT $$; } & ); exec "$@" 3<&-'
   const command = [cluster.binaries.postgres, '-D', reachable(cluster), ...flags]
   const { fd } = cluster.serverLog.file
   const child = spawn('/bin/sh', ['-c', script, 'postgres', ...command], {
     ...surroundings(cluster),
     stdio: ['ignore', fd, fd, 'pipe'],
-    // A session of its own: Ctrl-C in the terminal reaches this process first, which then stops it.
+    // A session of its own, so that Ctrl-C in the terminal reaches only this process, which then stops the server.
     detached: true,
   })
   const [, , , watcher] = child.stdio
@@ -149,7 +149,7 @@ export function spawnPostgres(cluster: Cluster, settings: Record<string, string>
 
 type Send = (signal: NodeJS.Signals) => unknown
 
-/** Asks with each signal of the shutdown in turn until `exited`. */
+/** Sends the signals of the shutdown in turn until `exited` resolves. */
 export async function shutDown(send: Send, exited: Promise<void>): Promise<void> {
   for (const [signal, patienceMs] of SHUTDOWN) {
     send(signal)
@@ -168,9 +168,9 @@ function surroundings({ directory, user }: Cluster) {
 }
 
 /**
- * The directory's name for the server. Root's server may be barred from a directory above it (a
- * project under /root), but not from the working directory it was started in, and every process of
- * PostgreSQL stays there.
+ * The path of the directory for the server. When root starts it as another user, that user may not be
+ * able to enter a parent directory (a project under /root), but can use the working directory that it
+ * was started in, and every process of PostgreSQL stays there.
  */
 function reachable({ directory, user }: Cluster): string {
   return user !== null && process.platform === 'linux' ? '/proc/self/cwd' : directory

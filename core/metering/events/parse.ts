@@ -17,7 +17,7 @@ import { createShapeCache } from './shape-cache.ts'
  *
  * The readers of integers, short decimals and instants of the same minute go digit by digit, without a regular
  * expression or a Date. Gains: a third of the time of the plain expressions, in the `ingest by COPY` row of
- * `npm run bench`. Plain version: those expressions, which test/core/metering/events/values.test.ts holds them against.
+ * `npm run bench`. Plain version: those expressions, which test/core/metering/events/values.unit.test.ts holds them against.
  */
 
 /** Why an event could not become a ticket. */

@@ -13,7 +13,7 @@ import {
  * become strings. Making, hashing and comparing the names is otherwise half of all parsing; the `ingest by COPY` row of
  * `npm run bench` shows it. Plain version: `readExactJson`. Whatever differs from a known shape in a single byte is left
  * to it, so that the cache accepts nothing else and reads nothing differently.
- * test/core/metering/events/shape-cache.test.ts holds each reading against the plain version.
+ * test/core/metering/events/shape-cache.unit.test.ts holds each reading against the plain version.
  */
 interface Shape {
   /** The bytes before each value: `{"id":`, `,"type":`. */

@@ -7,7 +7,7 @@ import type { Ingest, IngestedBatch, PreparedBatch } from './ingest.ts'
  *
  * Gains: while one batch is completed and committed, the ids and tickets of the next are already being written on
  * another connection; the `ingest by COPY` row of `npm run bench` shows it. Plain version: `write(prepared, null)` for
- * one batch after the other, which is also the fallback. test/core/metering/ingest/pipelined-writer.test.ts holds the
+ * one batch after the other, which is also the fallback. test/core/metering/ingest/pipelined-writer.unit.test.ts holds the
  * order, and test/core/metering/ingest/ingest.test.ts what is in the database afterwards.
  */
 

@@ -1,13 +1,13 @@
 import { Counter, Gauge } from 'prom-client'
 import type { Metrics } from '../../lib/metrics.ts'
 
-/** What is read when somebody looks. Each may fail; the figure then stays as it was. */
+/** Read for every scrape. When one rejects, its metric keeps the last value. */
 export interface OutboxFigures {
   readonly rows: () => Promise<{ readonly waiting: number; readonly setAside: number }>
   readonly ageSeconds: () => Promise<number>
 }
 
-/** The meters of the outbox; alert on its age and on what was set aside. */
+/** The metrics of the outbox. Alert on its age and on rows that were set aside. */
 export function createOutboxMetrics(registry: Metrics, figures: OutboxFigures) {
   const registers = [registry]
   const deliveries = new Counter({

@@ -83,7 +83,7 @@ export async function putBack(
     where id = ${id} and due_at = ${held}`)
 }
 
-/** Lets entries that were set aside be tried again. Returns how many. */
+/** Makes entries that were set aside due again. Returns how many. */
 export async function retrySetAside(db: Db, at: Date): Promise<number> {
   const { rowCount } = await db.query(sql`
     update outbox
@@ -131,7 +131,7 @@ export async function listSetAside(db: Db, limit: number): Promise<SetAsideRow[]
 
 const countBound = 100_000
 
-/** What waits and what was set aside, in rows and at most a hundred thousand. */
+/** The number of rows that wait and that were set aside, each counted up to a hundred thousand. */
 export async function figures(db: Db): Promise<{ waiting: number; setAside: number }> {
   const row = await one<{ waiting: bigint; set_aside: bigint }>(
     db,
@@ -142,7 +142,7 @@ export async function figures(db: Db): Promise<{ waiting: number; setAside: numb
   return { waiting: Number(row.waiting), setAside: Number(row.set_aside) }
 }
 
-/** Since when the oldest row waits; null when none does. */
+/** The creation of the oldest row that waits; null when none does. */
 export async function waitingSince(db: Db): Promise<Date | null> {
   const row = await one<{ oldest: Date | null }>(
     db,
@@ -151,7 +151,7 @@ export async function waitingSince(db: Db): Promise<Date | null> {
   return row.oldest
 }
 
-/** Items of a kind that have not arrived, set aside or not. Bounded like `figures`, by rows. */
+/** The number of items of a kind that have not arrived, set aside or not, in at most a hundred thousand rows. */
 export async function countItems(db: Db, kind: string): Promise<number> {
   const row = await one<{ items: bigint }>(
     db,

@@ -162,8 +162,8 @@ const encoded = (value: object): string => Buffer.from(JSON.stringify(value)).to
 
 /**
  * A JWS in compact serialization (RFC 7515 section 3.1), signed in the thread pool by node:crypto. Web Crypto, which jose
- * signs with, costs the main thread half as much again as all other work on a token (`npm run bench`, row `user-token-mint`); jose
- * verifies these tokens in the tests.
+ * signs with, costs the main thread half as much again as all other work on a token (`npm run bench`, row
+ * "user-token mint over REST, processor time"). jose verifies these tokens in the tests.
  */
 async function signJws(
   { kid, alg, key }: SigningKey,
