@@ -1,19 +1,19 @@
 import { defineConfig } from 'vitest/config'
-import { embeddedParts, givenParts, missingParts } from './support/parts.ts'
+import { embeddedParts, externalParts, missingParts } from './support/parts.ts'
 import { partsReporter } from './support/reporter.ts'
 import { openRun } from './support/secrecy.ts'
 
-const given = givenParts(process.env)
+const parts = externalParts(process.env)
 const logs = openRun(process.env)
 /** In every project: no secret may stand in a log. */
 const setupFiles = [`${import.meta.dirname}/support/secrecy-setup.ts`]
 
-/** The end-to-end stories run on the embedded parts, and again on the real ones when all are given. */
+/** The end-to-end stories run on the embedded parts, and again on the real ones when the environment names all of them. */
 const realStories = {
   test: {
     name: 'e2e-real',
     include: ['test/e2e/**/*.test.ts'],
-    provide: { parts: given },
+    provide: { parts },
     setupFiles,
   },
 }
@@ -33,7 +33,7 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: ['test/e2e/**', 'test/bench/**'],
-          provide: { parts: given },
+          provide: { parts },
           setupFiles,
         },
       },

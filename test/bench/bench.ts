@@ -59,13 +59,13 @@ function stopAll(): Promise<void> {
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`)
 
-interface Given {
+interface BenchOptions {
   readonly quick: boolean
   readonly databaseUrl: string | undefined
   readonly kafka: readonly string[] | null
 }
 
-function createBench({ quick, databaseUrl, kafka }: Given): Bench {
+function createBench({ quick, databaseUrl, kafka }: BenchOptions): Bench {
   let server: Promise<Server> | null = null
   let million: Promise<Million> | null = null
   let history: Promise<History> | null = null

@@ -82,12 +82,12 @@ export function wireCore(url: string) {
 
   /** The user of that name, made when new. */
   async function userId({ appId }: M2mCaller, name: string): Promise<UserId> {
-    const made = await users.upsert(
+    const upserted = await users.upsert(
       appId,
       { externalUserId: externalUserId(name) },
       { name: 'bench' },
     )
-    return made.user.id
+    return upserted.user.id
   }
 
   async function stop(): Promise<void> {

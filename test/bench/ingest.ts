@@ -68,9 +68,9 @@ async function collect({ core, bench }: { core: ReturnType<typeof wireCore>; ben
   /** Throws unless every event became a priced ticket. */
   async function check(expected: number): Promise<void> {
     const { streams, unpriced } = await metering.status()
-    const made = streams.reduce((sum, stream) => sum + stream.tickets, 0n)
-    if (made === BigInt(expected) && unpriced === 0n) return
-    throw new Error(`${made} of ${expected} tickets, ${unpriced} unpriced`)
+    const tickets = streams.reduce((sum, stream) => sum + stream.tickets, 0n)
+    if (tickets === BigInt(expected) && unpriced === 0n) return
+    throw new Error(`${tickets} of ${expected} tickets, ${unpriced} unpriced`)
   }
 
   return { time, check }

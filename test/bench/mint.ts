@@ -59,14 +59,14 @@ const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
 const signingInput = Buffer.alloc(760, 'x')
 
 /** Signatures a second, with as many under way as keeps every thread busy. */
-async function signatures(wanted: number): Promise<number> {
+async function signatures(count: number): Promise<number> {
   const started = performance.now()
-  let begun = 0
+  let launched = 0
   const worker = async (): Promise<void> => {
-    while (begun++ < wanted) await signAsync('RSA-SHA256', signingInput, privateKey)
+    while (launched++ < count) await signAsync('RSA-SHA256', signingInput, privateKey)
   }
   await Promise.all(Array.from({ length: 64 }, worker))
-  return wanted / ((performance.now() - started) / 1000)
+  return count / ((performance.now() - started) / 1000)
 }
 
 interface Parts {

@@ -9,11 +9,11 @@ export interface Server extends Cluster {
 }
 
 /**
- * The PostgreSQL of `given`, or the embedded one exactly as the service configures it, durable
+ * The PostgreSQL of `databaseUrl`, or the embedded one exactly as the service configures it, durable
  * writes and all. What the run creates there is dropped by `stop`.
  */
-export async function openServer(given: string | undefined): Promise<Server> {
-  if (given) return { ...(await openCluster(given)), kind: 'given' }
+export async function openServer(databaseUrl: string | undefined): Promise<Server> {
+  if (databaseUrl) return { ...(await openCluster(databaseUrl)), kind: 'external' }
   const directory = await mkdtemp(join(tmpdir(), 'tollgate-bench-'))
   // Root's PostgreSQL runs as another user, who must be able to enter.
   await chmod(directory, 0o711)

@@ -19,11 +19,11 @@ export const userName = (user: number): string => `user-${user}`
 
 /**
  * A topic's worth of `create_signed_ticket` events of live sessions, as the signer writes them
- * (signer-contract 5.5). `pick` says whose the nth is.
+ * (docs/signer-protocol.md, "Signed ticket"). `pick` returns the user of the nth event.
  */
 export function createTopic({ clientId, pick }: { clientId: string; pick: (n: number) => number }) {
   const sessions = new Map<number, Session>()
-  let made = 0
+  let recordCount = 0
 
   function sessionOf(user: number, now: { text: string; ms: number }): Session {
     const open = sessions.get(user)
@@ -37,9 +37,9 @@ export function createTopic({ clientId, pick }: { clientId: string; pick: (n: nu
     const ms = Date.now()
     const text = new Date(ms)
       .toISOString()
-      .replace('Z', `${String(made % 1_000_000).padStart(6, '0')}Z`)
+      .replace('Z', `${String(recordCount % 1_000_000).padStart(6, '0')}Z`)
     const session = sessionOf(user, { text, ms })
-    const seconds = session.calls === 0 ? 10 : 4.5 + (made % 1000) / 1000
+    const seconds = session.calls === 0 ? 10 : 4.5 + (recordCount % 1000) / 1000
     const data = {
       app: 'acme/echo',
       auth_id: `${clientId}:${userName(user)}`,
@@ -76,13 +76,16 @@ export function createTopic({ clientId, pick }: { clientId: string; pick: (n: nu
   }
 
   function record(): StreamRecord {
-    const place = { partition: made % partitions, offset: BigInt(Math.floor(made / partitions)) }
-    const bytes = event(pick(made))
-    made++
+    const place = {
+      partition: recordCount % partitions,
+      offset: BigInt(Math.floor(recordCount / partitions)),
+    }
+    const bytes = event(pick(recordCount))
+    recordCount++
     return { source, ...place, bytes, producedAtMs: Date.now() }
   }
 
-  /** The next `count` records, in batches of at most `size`, made as they are taken. */
+  /** The next `count` records, in batches of at most `size`, each made when it is read. */
   function* batches(count: number, size: number): Generator<StreamRecord[]> {
     for (let left = count; left > 0; left -= size) {
       yield Array.from({ length: Math.min(left, size) }, record)

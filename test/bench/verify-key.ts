@@ -17,8 +17,8 @@ const keyCount = 200
 // Enough that core has always something to do while others come and go.
 const inFlight = 128
 
-type Done = (error: ServiceError | null) => void
-type Ask = (n: number, done: Done) => ClientUnaryCall
+type Callback = (error: ServiceError | null) => void
+type Ask = (n: number, done: Callback) => ClientUnaryCall
 
 interface Sample {
   readonly cpuUs: number
@@ -123,7 +123,7 @@ async function prepare(bench: Bench): Promise<Parts> {
 
 // HealthCheckRequest without a service, and an answer that nobody reads (grpc.health.v1).
 const nothing = Buffer.alloc(0)
-const checkHealth = (client: Client, metadata: Metadata, done: Done): ClientUnaryCall =>
+const checkHealth = (client: Client, metadata: Metadata, done: Callback): ClientUnaryCall =>
   client.makeUnaryRequest(
     '/grpc.health.v1.Health/Check',
     () => nothing,

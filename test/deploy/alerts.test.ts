@@ -108,9 +108,9 @@ describe('the alert rules', () => {
     const others = new Set(['up', 'node_filesystem_avail_bytes', 'node_filesystem_size_bytes'])
     const page = await (await fetch(`${service.service.quickstart.adminUrl}/metrics`)).text()
     const exposed = new Set([...page.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name))
-    const wanted = [...new Set(rules.flatMap(({ expr }) => seriesIn(expr)))]
-    expect(wanted.length).toBeGreaterThan(8)
-    expect(wanted.filter((name) => !exposed.has(name) && !others.has(name))).toEqual([])
+    const named = [...new Set(rules.flatMap(({ expr }) => seriesIn(expr)))]
+    expect(named.length).toBeGreaterThan(8)
+    expect(named.filter((name) => !exposed.has(name) && !others.has(name))).toEqual([])
   })
 
   it('are all explained in docs/operations.md', async () => {

@@ -53,16 +53,16 @@ async function prune(): Promise<void> {
   await rm(join(root, 'node_modules/.bin/buf'))
 }
 
-async function setup(...nodeOptions: string[]): Promise<{ code: number; said: string }> {
+async function setup(...nodeOptions: string[]): Promise<{ code: number; stderr: string }> {
   const child = spawn(process.execPath, [...nodeOptions, 'deploy/setup.mjs'], {
     cwd: root,
     env: { PATH: `${join(root, 'bin')}:/usr/bin:/bin` },
     stdio: ['ignore', 'ignore', 'pipe'],
   })
-  let said = ''
-  child.stderr.on('data', (chunk) => (said += String(chunk)))
+  let stderr = ''
+  child.stderr.on('data', (chunk) => (stderr += String(chunk)))
   const [code] = await once(child, 'close')
-  return { code, said }
+  return { code, stderr }
 }
 
 async function ran(): Promise<string[]> {
@@ -74,9 +74,9 @@ async function ran(): Promise<string[]> {
 describe('setup', () => {
   it('installs, then generates, and has nothing to do or say the second time', async () => {
     const first = await setup()
-    expect(first).toEqual({ code: 0, said: expect.stringContaining('installing') })
+    expect(first).toEqual({ code: 0, stderr: expect.stringContaining('installing') })
     expect(await ran()).toEqual(['npm ci --no-audit --no-fund', 'buf'])
-    expect(await setup()).toEqual({ code: 0, said: '' })
+    expect(await setup()).toEqual({ code: 0, stderr: '' })
     expect(await ran()).toEqual([])
   })
 
@@ -109,7 +109,7 @@ describe('setup', () => {
     await setup()
     await prune()
     await ran()
-    expect(await setup()).toEqual({ code: 0, said: '' })
+    expect(await setup()).toEqual({ code: 0, stderr: '' })
     expect(await ran()).toEqual([])
   })
 
@@ -119,17 +119,17 @@ describe('setup', () => {
     await prune()
     await ran()
     await write('proto/tollgate/a/v1/a.proto', 'syntax = "proto3"; package a;')
-    const { code, said } = await setup()
+    const { code, stderr } = await setup()
     expect(code).toBe(1)
-    expect(said).toMatch(/^tollgate: .*npm run build.*\n$/)
+    expect(stderr).toMatch(/^tollgate: .*npm run build.*\n$/)
     expect(await ran()).toEqual([])
   })
 
   it('says in a few lines why an installation failed', async () => {
     await script('bin/npm', 'echo "npm error code ENOSPC" >&2; exit 1')
-    const { code, said } = await setup()
+    const { code, stderr } = await setup()
     expect(code).toBe(1)
-    expect(said).toMatch(/npm ci failed: exit code 1\n {2}npm error code ENOSPC\n$/)
+    expect(stderr).toMatch(/npm ci failed: exit code 1\n {2}npm error code ENOSPC\n$/)
   })
 
   it('installs once when started twice at a time', async () => {
@@ -147,9 +147,9 @@ describe('setup', () => {
   it('says what to do where no Node is brought and this one is too old', async () => {
     await setup()
     await rm(join(root, 'node_modules/.bin/node'))
-    const { code, said } = await setup('--import', oldNode)
+    const { code, stderr } = await setup('--import', oldNode)
     expect(code).toBe(1)
-    expect(said).toMatch(/^tollgate: .*install Node 24.*\n$/)
-    expect(await setup()).toEqual({ code: 0, said: '' })
+    expect(stderr).toMatch(/^tollgate: .*install Node 24.*\n$/)
+    expect(await setup()).toEqual({ code: 0, stderr: '' })
   })
 })

@@ -39,7 +39,7 @@ function tollgate(version: string, ...args: string[]): ChildProcess {
   return spawn(process.execPath, options, { stdio: ['ignore', 'pipe', 'inherit'] })
 }
 
-async function said(child: ChildProcess): Promise<string> {
+async function outputOf(child: ChildProcess): Promise<string> {
   const [text] = await once(child.stdout ?? child, 'data')
   return String(text)
 }
@@ -47,13 +47,13 @@ async function said(child: ChildProcess): Promise<string> {
 describe('the tollgate command', () => {
   it('runs on the Node it is given when that is new enough', async () => {
     const child = tollgate('24.0.0', '3', 'more')
-    expect(await said(child)).toMatch(/^host /)
+    expect(await outputOf(child)).toMatch(/^host /)
     expect(await once(child, 'exit')).toEqual([3, null])
   })
 
   it('runs on the pinned Node otherwise, with the same arguments and exit code', async () => {
     const child = tollgate('20.20.2', '5')
-    expect(await said(child)).toMatch(/^pinned /)
+    expect(await outputOf(child)).toMatch(/^pinned /)
     expect(await once(child, 'exit')).toEqual([5, null])
   })
 
@@ -62,7 +62,7 @@ describe('the tollgate command', () => {
     ['SIGINT', 18],
   ] as const)('passes %s on to the pinned Node and its answer back', async (signal, code) => {
     const child = tollgate('20.20.2', 'wait')
-    expect(await said(child)).toBe('pinned wait')
+    expect(await outputOf(child)).toBe('pinned wait')
     child.kill(signal)
     expect(await once(child, 'exit')).toEqual([code, null])
   })

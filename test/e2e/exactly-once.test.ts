@@ -104,16 +104,16 @@ async function grantAllowances(): Promise<void> {
   await allowances.grant(bound, { micros: 70_003n, featureKey: null })
 }
 
-const takenOf = (
+const consumedOf = (
   counts: Pick<Streams, 'tickets' | 'duplicates' | 'ignored' | 'quarantined'>,
 ): bigint => counts.tickets + counts.duplicates + counts.ignored + counts.quarantined
-const taken = async (): Promise<bigint> => takenOf(await readStreams(service.pool))
+const consumed = async (): Promise<bigint> => consumedOf(await readStreams(service.pool))
 
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
   // The database, or core, may be away.
   for (const stop = Date.now() + 150_000; Date.now() < stop; await sleep(25))
     if (await isSo().catch(() => false)) return
-  throw new Error(`${what}: not in time; ${await taken()} of ${delivered.all} taken`)
+  throw new Error(`${what}: not in time; ${await consumed()} of ${delivered.all} consumed`)
 }
 
 /** Strikes at random points of the stream. Whoever asks for a grant at that moment gets it, and gets it once. */
@@ -122,7 +122,7 @@ async function crashes(): Promise<void> {
   for (const [turn, strike] of all.entries()) {
     const share = (turn + 0.2 + random.below(700) / 1000) / all.length
     const point = BigInt(Math.floor(Number(delivered.all) * share * 0.9))
-    await until(`the crash at ${point}`, async () => (await taken()) >= point)
+    await until(`the crash at ${point}`, async () => (await consumed()) >= point)
     // Tickets that came before their rate are being priced, while others still come, when the last blow falls.
     if (turn === all.length - 1) await rememberRates()
     await sleep(random.below(300))
@@ -145,9 +145,9 @@ async function rememberRates(): Promise<void> {
 /** An observation of now prices none of the tickets, but makes the collector look for what it can price. */
 const wakePricing = () => service.operator.recordRate({ usdPerEth: '3000', source: 'test' })
 
-/** Everything taken, and everything priced. */
+/** Waits until every event is consumed and every ticket is priced. */
 async function settled(target: bigint): Promise<void> {
-  await until('the whole stream', async () => (await taken()) >= target)
+  await until('the whole stream', async () => (await consumed()) >= target)
   await wakePricing()
   await until('the last price', async () => {
     const { unpricedTickets, streams } = await service.operator.meteringStatus()
@@ -161,7 +161,7 @@ async function settled(target: bigint): Promise<void> {
 }
 
 describe(`events, ${name}`, () => {
-  it('are taken through crashes of whatever there is', async () => {
+  it('are consumed through a crash of every process', async () => {
     await grantAllowances()
     const crashing = crashes()
     crashing.catch(() => {})
@@ -221,7 +221,7 @@ describe(`events, ${name}`, () => {
     expect(streams).toMatchObject({
       tickets: books.tickets,
       missing: 0n,
-      offsets: takenOf(streams),
+      offsets: consumedOf(streams),
     })
     expect(await service.line.stored()).toBe(onKafka ? streams.offsets : 0n)
     expect(streams.offsets).toBeGreaterThanOrEqual(delivered.all)
@@ -257,7 +257,7 @@ describe(`events, ${name}`, () => {
       tickets: 0n,
       duplicates: again.streams.duplicates + again.streams.tickets,
     }
-    expect(await readStreams(service.pool)).toEqual(sumOf(again.kept, repeated))
+    expect(await readStreams(service.pool)).toEqual(sumOf(again.unchanged, repeated))
     expect(differing(tables, await photograph(service.pool))).toEqual([])
     expect([...(await quarantineLines(service.pool)).keys()].toSorted()).toEqual(
       [...reasons.keys()].toSorted(),
@@ -267,7 +267,7 @@ describe(`events, ${name}`, () => {
 
   it('leave no error in the logs', () => {
     const processes = [service.core, service.sidecar, service.gateway, ...service.collectors]
-    // While the database is away, whoever asks is told to come again.
+    // Requests that arrive while the database is away are answered with UNAVAILABLE.
     const unexpected = processes
       .flatMap(({ errors }) => errors)
       .filter((line) => !line.includes('"reason":"UNAVAILABLE"'))
@@ -275,9 +275,9 @@ describe(`events, ${name}`, () => {
   })
 })
 
-interface Again {
-  /** What the counters keep from before, and what comes to them when everything is taken once more. */
-  readonly kept: Streams
+interface Repetition {
+  /** The counters that stay as they are, and those that grow when every event comes once more. */
+  readonly unchanged: Streams
   readonly streams: Streams
 }
 
@@ -301,22 +301,22 @@ function sumOf(a: Streams, b: Streams): Streams {
   }
 }
 
-/** The topic as another group finds it that nothing is known of. */
-async function collectFromTheBeginning(before: Streams): Promise<Again> {
+/** Collects the topic again, as a group without offsets. */
+async function collectFromTheBeginning(before: Streams): Promise<Repetition> {
   await service.regroup(async () => void (await service.pool.query('delete from stream_offsets')))
   await settled(before.offsets)
-  return { kept: noStreams, streams: before }
+  return { unchanged: noStreams, streams: before }
 }
 
-/** Everything pushed once more. */
-async function deliverAgain(before: Streams): Promise<Again> {
+/** Pushes every event once more. */
+async function deliverAgain(before: Streams): Promise<Repetition> {
   const { uncertain } = service.line
   await service.line.deliver(deliveries(story))
   await settled(before.offsets + delivered.all)
   expect(service.line.uncertain).toBe(uncertain)
   const { all, tickets, ignored, unusable } = delivered
   return {
-    kept: before,
+    unchanged: before,
     streams: { tickets, duplicates: 0n, ignored, quarantined: unusable, missing: 0n, offsets: all },
   }
 }

@@ -108,7 +108,7 @@ const event = (id: string) => ({
   },
 })
 
-/** What is wrong with an answer by property 40 of signer-contract section 8; null when nothing is. */
+/** The fault of a webhook answer by docs/signer-protocol.md ("Answer"); null when there is none. */
 function faultOf({ status, text }: { status: number; text: string }): string | null {
   if (status !== 200)
     return [400, 401, 404, 405].includes(status) ? null : `HTTP ${status}: ${text}`
@@ -280,15 +280,15 @@ describe(`hostile input, FUZZ_SEED=${seed}`, () => {
       fc.asyncProperty(
         fc.constantFrom(...routes),
         fc.record({ name, query, body, key }),
-        async ({ method, path }, given) => {
+        async ({ method, path }, input) => {
           const at = path
             .replace('{clientId}', quickstart().clientId)
             .replace(
               '{externalUserId}',
-              encodeURIComponent(given.name.toWellFormed().slice(0, 300)),
+              encodeURIComponent(input.name.toWellFormed().slice(0, 300)),
             )
           const search = new URLSearchParams(
-            Object.entries(given.query).map(([key, value]): [string, string] => [
+            Object.entries(input.query).map(([key, value]): [string, string] => [
               key,
               value.toWellFormed(),
             ]),
@@ -296,8 +296,8 @@ describe(`hostile input, FUZZ_SEED=${seed}`, () => {
           const answer = await rest({
             method,
             path: `${at}?${search}`,
-            ...(method !== 'GET' && { body: given.body }),
-            ...(given.key !== null && { headers: { 'idempotency-key': given.key } }),
+            ...(method !== 'GET' && { body: input.body }),
+            ...(input.key !== null && { headers: { 'idempotency-key': input.key } }),
           })
           expect(answer.status < 500 ? null : answer.text).toBeNull()
         },

@@ -52,14 +52,14 @@ describe('discovery', () => {
       algorithm: 'oauth2',
       execute: [oidc.allowInsecureRequests],
     }
-    const found = await oidc.discovery(
+    const discovered = await oidc.discovery(
       new URL(interop.issuer),
       interop.quickstart.clientId,
       {},
       oidc.None(),
       options,
     )
-    expect(found.serverMetadata()).toMatchObject({ ...server })
+    expect(discovered.serverMetadata()).toMatchObject({ ...server })
   })
 })
 
@@ -256,9 +256,9 @@ describe('token exchange', () => {
   })
 
   it('refuses a subject token that is none with invalid_grant', async () => {
-    const given = { subject_token: 'rubbish', subject_token_type: accessTokenType }
+    const parameters = { subject_token: 'rubbish', subject_token_type: accessTokenType }
     await expect(
-      oidc.genericGrantRequest(interop.backend, exchangeGrant, given),
+      oidc.genericGrantRequest(interop.backend, exchangeGrant, parameters),
     ).rejects.toMatchObject({ error: 'invalid_grant', status: 400 })
   })
 })

@@ -26,13 +26,13 @@ async function newUser(): Promise<User> {
     (await rest('POST', `${app.path}/users`, { authorization, json: { externalUserId: name } }))
       .status,
   ).toBe(201)
-  const made = (await rest('POST', `${path}/keys`, { authorization })).body
+  const created = (await rest('POST', `${path}/keys`, { authorization })).body
   const minted = (await rest('POST', `${path}/token`, { authorization })).body
   const user = {
     name,
     path,
-    key: String(made['apiKey']),
-    keyId: String(made['keyId']),
+    key: String(created['apiKey']),
+    keyId: String(created['keyId']),
     token: String(minted['access_token']),
   }
   for (const credential of [user.key, user.token]) {
@@ -111,15 +111,15 @@ function endsEverythingInASecond(): void {
   it('ends a client secret that was rotated away, at every core', async () => {
     const { rest, app, far } = split
     const old = app.basic
-    const asked = { clientId: app.clientId, kind: 'm2m', scope: 'users:read' }
-    await far.checkCaller(asked, old)
-    const made = await rest('POST', `${app.path}/credentials?target=m2m`, { headers: app.owner })
-    expect(made.status).toBe(200)
+    const caller = { clientId: app.clientId, kind: 'm2m', scope: 'users:read' }
+    await far.checkCaller(caller, old)
+    const rotated = await rest('POST', `${app.path}/credentials?target=m2m`, { headers: app.owner })
+    expect(rotated.status).toBe(200)
     expect((await rest('GET', `${app.path}/users`, { authorization: old })).status).toBe(401)
-    await expect(far.checkCaller(asked, old)).rejects.toMatchObject({
+    await expect(far.checkCaller(caller, old)).rejects.toMatchObject({
       reason: 'CREDENTIAL_INVALID',
     })
-    app.basic = basic(app.m2mClientId, String(made.body['clientSecret']))
+    app.basic = basic(app.m2mClientId, String(rotated.body['clientSecret']))
     expect((await rest('GET', `${app.path}/users`, { authorization: app.basic })).status).toBe(200)
   })
 }

@@ -190,10 +190,10 @@ export function addressFor(
 
 export function bodyFor(operation: Operation): RequestInit {
   if (operation.body === null) return {}
-  const created = sample(operation.body)
+  const body = sample(operation.body)
   if (!operation.form)
-    return { body: JSON.stringify(created), headers: { 'content-type': 'application/json' } }
-  const fields = Object.entries(asRecord(created)).map(([name, value]) => [name, String(value)])
+    return { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }
+  const fields = Object.entries(asRecord(body)).map(([name, value]) => [name, String(value)])
   return {
     body: new URLSearchParams(Object.fromEntries(fields)).toString(),
     headers: { 'content-type': 'application/x-www-form-urlencoded' },

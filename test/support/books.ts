@@ -112,9 +112,9 @@ const newUser = (subject: Subject): UserBook => ({
 })
 
 function entry<T>(map: Map<string, T>, key: string, make: () => T): T {
-  const found = map.get(key) ?? make()
-  map.set(key, found)
-  return found
+  const value = map.get(key) ?? make()
+  map.set(key, value)
+  return value
 }
 
 function fingerprint(ticket: Ticket, cost: bigint, rate: bigint): bigint {

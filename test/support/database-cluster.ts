@@ -19,23 +19,23 @@ export async function openCluster(url: string): Promise<Cluster> {
   const admin = new Pool({ connectionString: url, max: 2 })
   // A pool is ended before its connections are: the server's farewell may still come.
   admin.on('error', () => {})
-  const made = new Set<string>()
+  const names = new Set<string>()
   const at = (name: string) => Object.assign(new URL(url), { pathname: `/${name}` }).href
   const dropNamed = async (name: string) => {
     await admin.query(`drop database if exists ${escapeIdentifier(name)} with (force)`)
-    made.delete(name)
+    names.delete(name)
   }
   const template = `${run}_template`
-  made.add(template)
+  names.add(template)
   await admin.query(`create database ${template}`)
   // Imported only here, so that tests without a database do not depend on the migrations.
   const { migrate } = await import('../../core/db/migrate.ts')
   await migrate(at(template))
 
   const clone = async () => {
-    const name = `${run}_${made.size}_${randomBytes(3).toString('hex')}`
+    const name = `${run}_${names.size}_${randomBytes(3).toString('hex')}`
     await copyTemplate({ admin, template, name })
-    made.add(name)
+    names.add(name)
     return at(name)
   }
   let last: Promise<unknown> = Promise.resolve()
@@ -51,7 +51,7 @@ export async function openCluster(url: string): Promise<Cluster> {
     },
     drop: (url) => dropNamed(new URL(url).pathname.slice(1)),
     stop: async () => {
-      await Promise.allSettled([...made].map(dropNamed))
+      await Promise.allSettled([...names].map(dropNamed))
       await admin.end()
     },
   }

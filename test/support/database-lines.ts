@@ -163,22 +163,22 @@ const watched = ['watched', 'suspected', 'suspected_at', 'lost', 'lost_count']
 
 /** One line for each table, different when any byte of it is; of quarantine without how often things came. */
 export async function photograph(pool: Pool): Promise<Lines> {
-  const taken = new Map<string, string>()
+  const snapshot = new Map<string, string>()
   const sum = (row: string): string =>
     `select 'all' as key, concat_ws(' ', count(*), sum(('x' || left(md5(${row}), 15))::bit(60)::bigint)) as line`
   for (const table of tables)
-    taken.set(table, (await lines(pool, `${sum('t::text')} from ${table} t`)).get('all') ?? '')
+    snapshot.set(table, (await lines(pool, `${sum('t::text')} from ${table} t`)).get('all') ?? '')
   const sessions = `${sum(`(to_jsonb(t) - array['${watched.join("','")}'])::text`)} from ticket_sessions t`
-  taken.set('ticket_sessions', (await lines(pool, sessions)).get('all') ?? '')
+  snapshot.set('ticket_sessions', (await lines(pool, sessions)).get('all') ?? '')
   const quarantine = `${sum("concat_ws('|', id, digest, event_id, reason, detail, auth_id, fee_wei, bytes, byte_count, received_at)")} from quarantine`
-  return taken.set('quarantine', (await lines(pool, quarantine)).get('all') ?? '')
+  return snapshot.set('quarantine', (await lines(pool, quarantine)).get('all') ?? '')
 }
 
 /** The first lines that differ. */
-export function differing(expected: Lines, found: Lines): string[] {
-  const keys = [...new Set([...expected.keys(), ...found.keys()])]
+export function differing(expected: Lines, actual: Lines): string[] {
+  const keys = [...new Set([...expected.keys(), ...actual.keys()])]
   return keys
-    .filter((key) => expected.get(key) !== found.get(key))
+    .filter((key) => expected.get(key) !== actual.get(key))
     .slice(0, 10)
-    .map((key) => `${key}: expected ${expected.get(key)}, found ${found.get(key)}`)
+    .map((key) => `${key}: expected ${expected.get(key)}, found ${actual.get(key)}`)
 }

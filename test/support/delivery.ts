@@ -123,7 +123,8 @@ export function spooledLine(
 
 /**
  * Stream mode: produces to a topic, keyed by envelope id as the signer does. Like the signer's producer it sends a
- * batch again that was not acknowledged; what a broker had stored by then comes twice (signer-contract 5.2).
+ * batch again that was not acknowledged, so that events which the broker had stored arrive twice (docs/signer-protocol.md,
+ * "Delivery").
  */
 export function kafkaLine({ brokers, topic }: { brokers: readonly string[]; topic: string }): Line {
   let uncertain = 0n

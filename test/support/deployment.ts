@@ -236,13 +236,13 @@ export async function createApp(
   { operator, platformUrl }: Deployment,
   starterMicros: bigint,
 ): Promise<TestApp> {
-  const made = await operator.createApp({
+  const created = await operator.createApp({
     name: `starter ${starterMicros}`,
     ownerEmail: undefined,
     ownerPassword: undefined,
     starterUsdMicros: String(starterMicros),
   })
-  const authorization = basic(made.m2mClientId, made.m2mClientSecret)
+  const authorization = basic(created.m2mClientId, created.m2mClientSecret)
 
   async function call<Answer>(
     method: string,
@@ -276,5 +276,5 @@ export async function createApp(
     }
   }
 
-  return { clientId: made.clientId, starterMicros, call }
+  return { clientId: created.clientId, starterMicros, call }
 }

@@ -93,12 +93,12 @@ interface Session {
 
 const openSessions = 300
 
-/** One event after the other in the order of their signing, tickets mostly (signer-contract 5). */
+/** One event after the other in the order of their signing, mostly tickets (docs/signer-protocol.md, "Signed ticket"). */
 export function* events(story: Story): Generator<Event> {
   const random = createRandom(story.seed)
   const sessions: Session[] = []
-  let begun = 0
-  const begin = (): Session => newSession(random, story.subjects, begun++)
+  let nextIndex = 0
+  const begin = (): Session => newSession(random, story.subjects, nextIndex++)
   for (let i = 0; i < openSessions; i++) sessions.push(begin())
   for (let index = 0; index < story.count; index++) {
     if (random.chance(0.01)) yield otherType(random)
@@ -130,12 +130,12 @@ function instantOf(
 }
 
 // Everybody gets sessions of every type, one after the other.
-function newSession(random: Random, subjects: readonly Subject[], begun: number): Session {
-  const subject = subjects[(begun * 617) % subjects.length]
+function newSession(random: Random, subjects: readonly Subject[], index: number): Session {
+  const subject = subjects[(index * 617) % subjects.length]
   if (!subject) throw new Error('there are no users')
   const type =
     (['live', 'lv2v', 'live', 'fixed'] as const)[
-      (begun + Math.floor(begun / subjects.length)) % 4
+      (index + Math.floor(index / subjects.length)) % 4
     ] ?? 'live'
   return {
     subject,

@@ -1,19 +1,19 @@
 import { createServer, type ServerResponse } from 'node:http'
 import type { TestProject } from 'vitest/node'
 import { embeddedCluster, openCluster, type Cluster } from './database-cluster.ts'
-import { givenParts } from './parts.ts'
+import { externalParts } from './parts.ts'
 
 /**
  * Serves databases to the workers of this run. A cluster starts when the first test asks for one,
  * so a run without a database starts none.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const { databaseUrl } = givenParts(process.env)
+  const { databaseUrl } = externalParts(process.env)
   const clusters = new Map<string, Promise<Cluster>>()
   const cluster = (kind: string): Promise<Cluster> => {
     const opened =
       clusters.get(kind) ??
-      (kind === 'given' && databaseUrl !== null ? openCluster(databaseUrl) : embeddedCluster())
+      (kind === 'external' && databaseUrl !== null ? openCluster(databaseUrl) : embeddedCluster())
     clusters.set(kind, opened)
     return opened
   }

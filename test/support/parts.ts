@@ -25,8 +25,8 @@ export function missingParts(env: NodeJS.ProcessEnv): string[] {
   return VARIABLES.filter((name) => !env[name])
 }
 
-/** The real parts that the environment gives, the embedded ones for the rest. */
-export function givenParts(env: NodeJS.ProcessEnv): Parts {
+/** The real parts that the environment names; null for those that are embedded. */
+export function externalParts(env: NodeJS.ProcessEnv): Parts {
   return {
     databaseUrl: env['TEST_DATABASE_URL'] || null,
     redisUrl: env['TEST_REDIS_URL'] || null,

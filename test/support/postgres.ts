@@ -9,7 +9,7 @@ export type TestDatabase = { url: string; drop: () => Promise<void> }
  * What is not dropped goes with the run.
  */
 export async function createDatabase(): Promise<TestDatabase> {
-  const cluster = inject('parts').databaseUrl === null ? 'embedded' : 'given'
+  const cluster = inject('parts').databaseUrl === null ? 'embedded' : 'external'
   const { url } = await ask(`/create?cluster=${cluster}`)
   return {
     url,

@@ -37,7 +37,7 @@ const programs = {
 const root = join(import.meta.dirname, '..', '..')
 const startMs = 60_000
 const stopMs = 10_000
-const keptLines = 40
+const linesMax = 40
 const children = new Set<ChildProcess>()
 process.once('exit', () => children.forEach((child) => child.kill('SIGKILL')))
 
@@ -52,8 +52,8 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
 
   function note(line: string): boolean {
     keepLog(line)
-    lines = [...lines.slice(1 - keptLines), line]
-    if (/^\{"level":[56]0/.test(line) && errors.length < keptLines) errors.push(line)
+    lines = [...lines.slice(1 - linesMax), line]
+    if (/^\{"level":[56]0/.test(line) && errors.length < linesMax) errors.push(line)
     return line.includes(`"msg":"${name} is up"`)
   }
 

@@ -26,9 +26,9 @@ export function createRandom(seed: number): Random {
   const hex = (digits: number): string => next().toString(16).padStart(8, '0').slice(0, digits)
 
   function pick<T>(of: readonly T[]): T {
-    const found = of[below(of.length)]
-    if (found === undefined) throw new Error('there is nothing to pick from')
-    return found
+    const item = of[below(of.length)]
+    if (item === undefined) throw new Error('there is nothing to pick from')
+    return item
   }
 
   return {

@@ -51,9 +51,9 @@ export function rateAt(observations: readonly Observation[], at: number): Observ
     if ((observations[middle]?.at ?? Infinity) <= at) low = middle + 1
     else high = middle
   }
-  const found = observations[low - 1]
-  if (!found || found.at < at - maxAge) throw new Error(`no rate at ${at}`)
-  return found
+  const newest = observations[low - 1]
+  if (!newest || newest.at < at - maxAge) throw new Error(`no rate at ${at}`)
+  return newest
 }
 
 /** What wei cost at a rate: a fraction of an atto-dollar counts whole. */

@@ -64,8 +64,8 @@ async function describeParts(parts: Parts, clusters: Clusters): Promise<string> 
   ].join(', ')
 }
 
-function describeDatabase(parts: Parts, { given, embedded }: Clusters): string {
-  const used = parts.databaseUrl ? given : embedded
+function describeDatabase(parts: Parts, { external, embedded }: Clusters): string {
+  const used = parts.databaseUrl ? external : embedded
   if (!used) return 'no database used'
   return `PostgreSQL ${used.version} ${parts.databaseUrl ? `at ${used.host}` : 'embedded'}`
 }

@@ -11,8 +11,8 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 
 /**
- * No secret may stand in a log (architecture 4.10). Every log that the suite causes is kept in a folder of the run, and
- * every secret that its helpers make up; after the last test all of it is searched.
+ * No secret may be in a log. Every log that the suite causes, and every secret that its helpers make up, is written to a
+ * folder of the run, which is searched after the last test.
  */
 const variable = 'TOLLGATE_TEST_LOGS'
 
@@ -73,13 +73,13 @@ export function createSearch(secrets: readonly string[]): (line: string) => Leak
   const words = new Set(secrets.filter((secret) => /^[\w-]+$/.test(secret)))
   const others = secrets.filter((secret) => !words.has(secret))
   return (line) => {
-    const told =
+    const leaked =
       others.find((secret) => line.includes(secret)) ??
       line.match(word)?.find((each) => words.has(each))
     const known =
-      told === undefined
+      leaked === undefined
         ? []
-        : [{ what: 'a secret of the tests', line: line.replaceAll(told, '***') }]
+        : [{ what: 'a secret of the tests', line: line.replaceAll(leaked, '***') }]
     const shaped = Object.entries(forms)
       .filter(([, form]) => form.test(line))
       .map(([what, form]) => ({
@@ -96,28 +96,28 @@ export interface Searched {
   readonly leaks: readonly Leak[]
 }
 
-const shownMax = 20
+const leaksMax = 20
 
-/** Searches everything that was kept in the folder, then removes it. */
-export async function searchRun(kept: string): Promise<Searched> {
-  const files = readdirSync(kept)
+/** Searches every file in the folder of a run, then removes the folder. */
+export async function searchRun(runFolder: string): Promise<Searched> {
+  const files = readdirSync(runFolder)
   const secrets = [
     ...new Set(
       files
         .filter((file) => file.endsWith('.secrets'))
-        .flatMap((file) => secretsOf(join(kept, file))),
+        .flatMap((file) => secretsOf(join(runFolder, file))),
     ),
   ]
   const search = createSearch(secrets)
   let lines = 0
   const leaks: Leak[] = []
   for (const file of files.filter((each) => each.endsWith('.log'))) {
-    for await (const line of createInterface(createReadStream(join(kept, file)))) {
+    for await (const line of createInterface(createReadStream(join(runFolder, file)))) {
       lines++
-      if (leaks.length < shownMax) leaks.push(...search(line))
+      if (leaks.length < leaksMax) leaks.push(...search(line))
     }
   }
-  rmSync(kept, { recursive: true, force: true })
+  rmSync(runFolder, { recursive: true, force: true })
   return { lines, secrets: secrets.length, leaks }
 }
 

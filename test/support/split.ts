@@ -129,7 +129,7 @@ async function createApp({
   port: string
 }) {
   const email = `${secret()}@example.com`
-  const made = await near.createApp({
+  const created = await near.createApp({
     name: 'Split',
     ownerEmail: email,
     ownerPassword: password,
@@ -150,9 +150,9 @@ async function createApp({
     'x-csrf-token': session?.csrfToken ?? '',
   }
   return {
-    ...made,
-    path: `/api/v1/apps/${made.clientId}`,
-    basic: basic(made.m2mClientId, made.m2mClientSecret),
+    ...created,
+    path: `/api/v1/apps/${created.clientId}`,
+    basic: basic(created.m2mClientId, created.m2mClientSecret),
     owner,
   }
 }

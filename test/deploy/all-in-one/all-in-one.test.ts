@@ -29,12 +29,12 @@ afterEach(async () => {
     }),
   )
   children.clear()
-  await keepWhatItSaid()
+  await addLogsToSearch()
   await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
 })
 
 /** Its log, and the secrets that it made for itself. */
-async function keepWhatItSaid(): Promise<void> {
+async function addLogsToSearch(): Promise<void> {
   const read = (file: string) => readFile(join(folder, 'data', file), 'utf8').catch(() => '')
   keepLog(await read('tollgate.log'))
   for (const [, secret = ''] of (await read('quickstart.json')).matchAll(
@@ -65,12 +65,12 @@ function start(env: Readonly<Record<string, string>>, program = 'deploy/all-in-o
     },
   })
   children.add(child)
-  let said = ''
+  let stderr = ''
   child.stderr.on('data', (chunk) => {
-    said += String(chunk)
+    stderr += String(chunk)
   })
   child.stdout.resume()
-  return { child, ended: once(child, 'close').then(([code]) => ({ code, said })) }
+  return { child, ended: once(child, 'close').then(([code]) => ({ code, stderr })) }
 }
 
 describe('a start that fails', () => {
@@ -88,10 +88,10 @@ describe('a start that fails', () => {
       ['DATABASE_URL must', 'LOG_LEVEL must', 'RATE_FIXED must'],
     ],
   ])('says in one line each what is wrong with %j, and makes nothing', async (env, problems) => {
-    const { code, said } = await start(env).ended
+    const { code, stderr } = await start(env).ended
     expect(code).toBe(1)
-    expect(said).toMatch(/\n$/)
-    expect(said.trimEnd().split('\n').toSorted()).toEqual(
+    expect(stderr).toMatch(/\n$/)
+    expect(stderr.trimEnd().split('\n').toSorted()).toEqual(
       problems.map((problem) => expect.stringContaining(`tollgate: ${problem}`)),
     )
     expect(existsSync(join(folder, 'data'))).toBe(false)
@@ -111,18 +111,18 @@ describe('a start that fails', () => {
       /^tollgate: cannot write to \/dev\/null\/below \(ENOTDIR\); .*\n$/,
     ],
   ])('says in one line why it cannot run with %j', async (env, line) => {
-    const { code, said } = await start(env).ended
-    expect(said).toMatch(line)
+    const { code, stderr } = await start(env).ended
+    expect(stderr).toMatch(line)
     expect(code).toBe(1)
   })
 
   it.each(['core', 'gateway', 'sidecar'])(
     'names a log level that is none, also where %s runs apart',
     async (name) => {
-      const { code, said } = await start({ LOG_LEVEL: 'verbose' }, `${name}/main.ts`).ended
+      const { code, stderr } = await start({ LOG_LEVEL: 'verbose' }, `${name}/main.ts`).ended
       expect(code).toBe(1)
-      expect(said).toContain('tollgate: LOG_LEVEL must be one of trace, ')
-      expect(said).toMatch(/^(tollgate: .*\n)+$/)
+      expect(stderr).toContain('tollgate: LOG_LEVEL must be one of trace, ')
+      expect(stderr).toMatch(/^(tollgate: .*\n)+$/)
     },
   )
 })
@@ -133,11 +133,11 @@ describe('Ctrl-C', () => {
     string
   >
 
-  async function addresses(ended: Promise<{ code: number; said: string }>): Promise<Addresses> {
+  async function addresses(ended: Promise<{ code: number; stderr: string }>): Promise<Addresses> {
     const file = join(folder, 'data', 'quickstart.json')
     let end = ''
-    void ended.then(({ code, said }) => {
-      end = `ended with ${code}: ${said}`
+    void ended.then(({ code, stderr }) => {
+      end = `ended with ${code}: ${stderr}`
     })
     await expect.poll(() => existsSync(file) || end, { timeout: 25_000, interval: 50 }).toBe(true)
     return JSON.parse(await readFile(file, 'utf8'))
@@ -175,10 +175,10 @@ describe('Ctrl-C', () => {
     call.on('error', () => {})
     call.write(Buffer.from([0, 0, 0, 1, 0, 1]))
     await new Promise((done) => setTimeout(done, 300))
-    const begunAt = performance.now()
+    const startedAt = performance.now()
     child.kill('SIGINT')
-    expect(await ended).toEqual({ code: 0, said: '' })
-    expect(performance.now() - begunAt).toBeLessThan(4_500)
+    expect(await ended).toEqual({ code: 0, stderr: '' })
+    expect(performance.now() - startedAt).toBeLessThan(4_500)
     session.destroy()
   }, 60_000)
 })

@@ -91,8 +91,8 @@ describe('the lossy queue', () => {
     const sink = { ...callbackSink(() => undefined), send }
     const random = createRandom(1)
     const queue = createLossyQueue({ sink, faults: NO_FAULTS, random, capacity: 100 })
-    const taken = Array.from({ length: 130 }, (_, n) => queue.push(event(n)))
-    expect(taken.filter(Boolean)).toHaveLength(100)
+    const accepted = Array.from({ length: 130 }, (_, n) => queue.push(event(n)))
+    expect(accepted.filter(Boolean)).toHaveLength(100)
     await queue.stop()
     expect(queue.stats()).toMatchObject({ overflowed: 30, lost: 100, delivered: 0 })
   })

@@ -31,14 +31,14 @@ async function session(
     webhook: { url: webhook.url },
     ...options,
   })
-  const begun = double.seal({
+  const sealed = double.seal({
     type: 'fixed',
     sequenceNumber: 4n,
     ...state,
   })
-  const base = { type: 'fixed', manifestId: 'm', state: begun }
+  const base = { type: 'fixed', manifestId: 'm', state: sealed }
   const pay = (request: PayRequest = {}) => double.pay({ ...base, ...request })
-  return { webhook, double, begun, pay }
+  return { webhook, double, sealed, pay }
 }
 
 describe('a cached authorization', () => {
@@ -97,11 +97,11 @@ describe('the identity of a session', () => {
   })
 
   it('stays empty when nobody names one, and bound when a later answer names none', async () => {
-    const { double, pay, begun } = await session('{"status":200}', { authId: 'acme:bob' })
+    const { double, pay, sealed } = await session('{"status":200}', { authId: 'acme:bob' })
     await pay()
     await double.pay({ type: 'fixed' })
     expect(double.stats().tickets.map(({ authId }) => authId)).toEqual(['acme:bob', ''])
-    expect(decode(begun)).toContain('"AuthID":"acme:bob"')
+    expect(decode(sealed)).toContain('"AuthID":"acme:bob"')
   })
 
   it('must not change, and then leaves neither state nor ticket', async () => {
@@ -190,9 +190,9 @@ describe('the checks before the webhook', () => {
   })
 
   it('refuse a tampered state', async () => {
-    const { begun, pay } = await session('{"status":200}')
-    const forged = Buffer.from(decode(begun).replace('"Balance":"0"', '"Balance":"9"'))
-    const state = { ...begun, State: forged.toString('base64') }
+    const { sealed, pay } = await session('{"status":200}')
+    const forged = Buffer.from(decode(sealed).replace('"Balance":"0"', '"Balance":"9"'))
+    const state = { ...sealed, State: forged.toString('base64') }
     expect((await pay({ state })).status).toBe(400)
   })
 

@@ -119,10 +119,10 @@ const subjectsOf = (body: Body): string[] =>
 
 function createCustomer(state: State, body: Body): Reply {
   const subjects = subjectsOf(body)
-  const taken = state.customers.some(
+  const exists = state.customers.some(
     (one) => one.key === body['key'] || one.subjects.some((subject) => subjects.includes(subject)),
   )
-  if (taken) return problem(409, 'a customer with this key or subject exists')
+  if (exists) return problem(409, 'a customer with this key or subject exists')
   const customer: FakeCustomer = {
     id: ulid(),
     key: text(body['key']),

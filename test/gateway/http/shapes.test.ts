@@ -37,15 +37,12 @@ describe('every call to core', () => {
     expect(harness.core.last().metadata.get('x-tollgate-service-token')).toEqual([serviceToken])
   })
 
-  it.each(['', 'a b', 'x'.repeat(65), 'ä'])(
-    'replaces the unfit correlation id %j',
-    async (lines) => {
-      const { headers } = await harness.ask('GET', '/health', {
-        headers: { 'x-correlation-id': lines },
-      })
-      expect(headers.get('x-correlation-id')).toMatch(/^[0-9a-f-]{36}$/)
-    },
-  )
+  it.each(['', 'a b', 'x'.repeat(65), 'ä'])('replaces the unfit correlation id %j', async (id) => {
+    const { headers } = await harness.ask('GET', '/health', {
+      headers: { 'x-correlation-id': id },
+    })
+    expect(headers.get('x-correlation-id')).toMatch(/^[0-9a-f-]{36}$/)
+  })
 })
 
 describe('users', () => {

@@ -120,18 +120,20 @@ describe('the device flow', () => {
     p.token({ grant_type: deviceGrant, device_code: String(code), client_id: p.app.clientId })
 
   it('22: slows down who polls too fast, redeems a code once, and reads user codes in any case, with a dash or without', async () => {
-    const { device_code: code, user_code: listed } = await start()
+    const { device_code: code, user_code: userCode } = await start()
     expect([(await poll(code)).error, (await poll(code)).error]).toEqual([
       'authorization_pending',
       'slow_down',
     ])
     await p.devices.decide(
       sessionOf(p.app),
-      String(listed).toLowerCase().replace('-', ''),
+      String(userCode).toLowerCase().replace('-', ''),
       'approve',
     )
     expect([(await poll(code)).status, (await poll(code)).error]).toEqual([200, 'invalid_grant'])
-    await expect(p.devices.decide(sessionOf(p.app), String(listed), 'deny')).rejects.toMatchObject({
+    await expect(
+      p.devices.decide(sessionOf(p.app), String(userCode), 'deny'),
+    ).rejects.toMatchObject({
       reason: expect.stringMatching(/NOT_FOUND|CONFLICT|GRANT_INVALID/),
     })
   })
@@ -146,10 +148,10 @@ describe('the device flow', () => {
   })
 
   it('23: approves nothing because a code was prefilled: it takes a click', async () => {
-    const { device_code: code, user_code: listed } = await start()
+    const { device_code: code, user_code: userCode } = await start()
     const page = await p.ask(
       'GET',
-      `/oidc/device?user_code=${String(listed)}&client_id=${p.app.clientId}`,
+      `/oidc/device?user_code=${String(userCode)}&client_id=${p.app.clientId}`,
       { headers: p.app.session },
     )
     expect([page.status, (await poll(code)).error]).toEqual([200, 'authorization_pending'])

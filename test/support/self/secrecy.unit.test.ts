@@ -73,7 +73,7 @@ describe('the search of the logs', () => {
 })
 
 /** What this process has kept by now, of one kind. */
-function kept(kind: 'log' | 'secrets'): string {
+function recorded(kind: 'log' | 'secrets'): string {
   const folder = process.env['TOLLGATE_TEST_LOGS'] ?? ''
   return readdirSync(folder)
     .filter((file) => file === `${process.pid}.${kind}`)
@@ -89,8 +89,8 @@ describe('what is kept for it', () => {
     )
     silentLog().debug({ secret: newSecret('svc_cs_') }, 'told to nobody')
     expect(lines).toHaveLength(1)
-    expect(kept('log')).toContain('told to somebody')
-    expect(kept('log')).toContain('"secret":"[redacted]","msg":"told to nobody"')
+    expect(recorded('log')).toContain('told to somebody')
+    expect(recorded('log')).toContain('"secret":"[redacted]","msg":"told to nobody"')
   })
 
   it('is every secret that is noted, and the secret settings of a process', () => {
@@ -106,7 +106,7 @@ describe('what is kept for it', () => {
       'pepper one two',
       'pepper three',
     ])
-      expect(kept('secrets')).toContain(`"${secret}"\n`)
-    expect(kept('secrets')).not.toContain('12345678')
+      expect(recorded('secrets')).toContain(`"${secret}"\n`)
+    expect(recorded('secrets')).not.toContain('12345678')
   })
 })

@@ -1,27 +1,27 @@
 import { Redis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
 import { createTopic, kafkaBrokers } from '../kafka.ts'
-import { embeddedParts, givenParts, missingParts } from '../parts.ts'
+import { embeddedParts, externalParts, missingParts } from '../parts.ts'
 import { redisUrl } from '../redis.ts'
 
 describe('the parts a test runs on', () => {
-  it('are the embedded ones when nothing is given', () => {
-    expect(givenParts({})).toEqual(embeddedParts)
+  it('are the embedded ones when the environment names none', () => {
+    expect(externalParts({})).toEqual(embeddedParts)
     expect(missingParts({})).toHaveLength(3)
   })
 
-  it('are the given ones, each by its own variable', () => {
-    expect(givenParts({ TEST_KAFKA_BROKERS: 'a:1,b:2' })).toEqual({
+  it('are those of the environment, each by its own variable', () => {
+    expect(externalParts({ TEST_KAFKA_BROKERS: 'a:1,b:2' })).toEqual({
       databaseUrl: null,
       redisUrl: null,
       kafkaBrokers: ['a:1', 'b:2'],
     })
   })
 
-  it('answer when they are given', async () => {
+  it('answer when the environment names them', async () => {
     expect(await ping(redisUrl())).toBe(redisUrl() && 'PONG')
-    const made = await createTopic(2).catch((error: Error) => error.message)
-    expect(made).toMatch(kafkaBrokers() ? /^tollgate-test-/ : /needs TEST_KAFKA_BROKERS/)
+    const topic = await createTopic(2).catch((error: Error) => error.message)
+    expect(topic).toMatch(kafkaBrokers() ? /^tollgate-test-/ : /needs TEST_KAFKA_BROKERS/)
   })
 })
 

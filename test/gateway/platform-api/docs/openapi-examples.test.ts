@@ -84,12 +84,12 @@ function differences(example: unknown, real: unknown, at: string): string[] {
   }
   if (kindOf(example) !== kindOf(real)) return [`${at}: ${kindOf(example)}, but ${kindOf(real)}`]
   if (typeof example !== 'object' || example === null) return []
-  const [shownNames, realNames] = [
+  const [exampleNames, realNames] = [
     Object.keys(example).toSorted(),
     Object.keys(asRecord(real)).toSorted(),
   ]
-  if (shownNames.join() !== realNames.join())
-    return [`${at}: ${shownNames.join()}, but ${realNames.join()}`]
+  if (exampleNames.join() !== realNames.join())
+    return [`${at}: ${exampleNames.join()}, but ${realNames.join()}`]
   return Object.entries(example).flatMap(([name, each]) =>
     differences(each, asRecord(real)[name], `${at}.${name}`),
   )

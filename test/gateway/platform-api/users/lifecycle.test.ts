@@ -24,7 +24,7 @@ afterEach(async () => {
   harness = undefined
 })
 
-async function busy(): Promise<{ server: Server; port: number }> {
+async function holdPort(): Promise<{ server: Server; port: number }> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()
@@ -120,7 +120,7 @@ describe('a gateway', () => {
   })
 
   it('names the setting of a port that is taken, and leaves nothing open', async () => {
-    const { server, port } = await busy()
+    const { server, port } = await holdPort()
     const starting = startGateway(configFor('127.0.0.1:1', port), {
       log: silentLog(),
       metrics: createMetrics('gateway'),
