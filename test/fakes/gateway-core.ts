@@ -339,7 +339,55 @@ function trailersOf({ reason }: Refusal): Metadata {
   return trailers
 }
 
-/** Core's services without core: answers as scripted, and remembers what it was asked. */
+const services: ServiceDefinition[] = [
+  identity.AppServiceService,
+  identity.CallerServiceService,
+  identity.UserServiceService,
+  accounts.AccountServiceService,
+  management.ManagementServiceService,
+  keys.KeyServiceService,
+  tokens.TokenServiceService,
+  allowances.AllowanceServiceService,
+  loss.LossServiceService,
+  usage.UsageServiceService,
+  catalog.CatalogServiceService,
+  grants.GrantServiceService,
+  devices.DeviceServiceService,
+  authorization.AuthorizationServiceService,
+]
+
+/** A server of core's services. RPCs that are not scripted answer NOT_FOUND. */
+function createServer(scripted: UntypedServiceImplementation): Server {
+  const server = new Server()
+  for (const service of services) {
+    const implementation = Object.entries(service).map(([name, { responseStream }]) => [
+      name,
+      scripted[name] ?? (responseStream ? refuseStream : refuseCall),
+    ])
+    server.addService(service, Object.fromEntries(implementation))
+  }
+  return server
+}
+
+function notFound() {
+  const metadata = new Metadata()
+  metadata.set(reasonTrailer, 'NOT_FOUND')
+  return { code: reasons.NOT_FOUND.grpc, details: 'not there', metadata }
+}
+
+const refuseCall: handleUnaryCall<object, object> = (_, done) => done(notFound())
+
+const refuseStream: handleServerStreamingCall<object, object> = (call) =>
+  void call.emit('error', notFound())
+
+const listen = (server: Server): Promise<number> =>
+  new Promise((resolve, reject) =>
+    server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
+      error ? reject(error) : resolve(bound),
+    ),
+  )
+
+/** Core's services without core: answers as scripted, and remembers the calls. */
 export async function startCoreDouble() {
   const calls: SeenCall[] = []
   const refusals = new Map<Rpc, Refusal>()
@@ -358,7 +406,7 @@ export async function startCoreDouble() {
     }
   }
 
-  /** One for each call that came with others; a failure without a reason is everybody's. */
+  /** Answers each call of the batch; a failure without a reason fails the whole RPC. */
   const mintUserTokens: handleUnaryCall<
     tokens.MintUserTokensRequest,
     tokens.MintUserTokensResponse
@@ -381,53 +429,8 @@ export async function startCoreDouble() {
     done(null, { answers: call.request.calls.map(() => answer) })
   }
 
-  const server = new Server()
-  // What no test has scripted does not exist.
-  const unscripted: handleUnaryCall<object, object> = (_, done) => {
-    const trailers = new Metadata()
-    trailers.set(reasonTrailer, 'NOT_FOUND')
-    done({ code: reasons.NOT_FOUND.grpc, details: 'not there', metadata: trailers })
-  }
-
-  const unscriptedStream: handleServerStreamingCall<object, object> = (call) => {
-    const trailers = new Metadata()
-    trailers.set(reasonTrailer, 'NOT_FOUND')
-    call.emit('error', { code: reasons.NOT_FOUND.grpc, details: 'not there', metadata: trailers })
-  }
-
-  const services: ServiceDefinition[] = [
-    identity.AppServiceService,
-    identity.CallerServiceService,
-    identity.UserServiceService,
-    accounts.AccountServiceService,
-    management.ManagementServiceService,
-    keys.KeyServiceService,
-    tokens.TokenServiceService,
-    allowances.AllowanceServiceService,
-    loss.LossServiceService,
-    usage.UsageServiceService,
-    catalog.CatalogServiceService,
-    grants.GrantServiceService,
-    devices.DeviceServiceService,
-    authorization.AuthorizationServiceService,
-  ]
-  for (const service of services) {
-    const scripted: UntypedServiceImplementation = { ...handlers, mintUserTokens }
-    server.addService(
-      service,
-      Object.fromEntries(
-        Object.entries(service).map(([name, { responseStream }]) => [
-          name,
-          scripted[name] ?? (responseStream ? unscriptedStream : unscripted),
-        ]),
-      ),
-    )
-  }
-  const port = await new Promise<number>((resolve, reject) =>
-    server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
-      error ? reject(error) : resolve(bound),
-    ),
-  )
+  const server = createServer({ ...handlers, mintUserTokens })
+  const port = await listen(server)
 
   return {
     target: `127.0.0.1:${port}`,

@@ -38,62 +38,45 @@ export const refuse = (reason: Reason): { reason: Reason } => ({ reason })
 
 const attosPerMicro = 1_000_000_000_000n
 
-/**
- * Core as the sidecar sees it: a gRPC server whose answers a test sets and whose calls it
- * counts.
- */
-export async function startCoreDouble(port = 0) {
-  const keys = new Map<string, ScriptedKey>()
-  const sessions = new Map<string, ScriptedKey & { expiresAt: bigint }>()
-  const revoked = new Set<string>()
-  const users = new Map<string, Partial<Access> & { micros: bigint }>()
-  const calls = {
-    verifyApiKey: 0,
-    verifySignerSession: 0,
-    checkToken: 0,
-    getAccess: 0,
-    getJwks: 0,
-    ingestEvents: 0,
-    tokens: new Set<string>(),
+/** What a test sets, and what the double counts. */
+function createState() {
+  return {
+    keys: new Map<string, ScriptedKey>(),
+    sessions: new Map<string, ScriptedKey & { expiresAt: bigint }>(),
+    revoked: new Set<string>(),
+    users: new Map<string, Partial<Access> & { micros: bigint }>(),
+    calls: {
+      verifyApiKey: 0,
+      verifySignerSession: 0,
+      checkToken: 0,
+      getAccess: 0,
+      getJwks: 0,
+      ingestEvents: 0,
+      tokens: new Set<string>(),
+    },
+    script: {
+      usdPerEth: 3000n as bigint | null,
+      delayMs: 0,
+      failing: false,
+      jwks: { keys: [] } as JSONWebKeySet,
+      ingested: [] as Buffer[],
+      ingest: (request: IngestEventsRequest): IngestEventsResponse => ({
+        tickets: request.envelopes.length,
+        duplicates: 0,
+        ignored: 0,
+        quarantined: 0,
+      }),
+    },
   }
-  const script = {
-    usdPerEth: 3000n as bigint | null,
-    delayMs: 0,
-    failing: false,
-    jwks: { keys: [] } as JSONWebKeySet,
-    ingested: [] as Buffer[],
-    ingest: (request: IngestEventsRequest): IngestEventsResponse => ({
-      tickets: request.envelopes.length,
-      duplicates: 0,
-      ignored: 0,
-      quarantined: 0,
-    }),
-  }
-  const watchers = new Set<
-    ServerWritableStream<WatchInvalidationsRequest, WatchInvalidationsResponse>
-  >()
+}
 
-  function accessOf(name: string): Access {
-    const user = users.get(name)
-    if (!user) throw refuse('NOT_FOUND')
-    const { micros, ...overrides } = user
-    return Access.fromPartial({
-      active: true,
-      tokensValidAfter: 0n,
-      remainingUsdAttos: (micros * attosPerMicro).toString(),
-      usdAttosPerEth:
-        script.usdPerEth === null ? undefined : (script.usdPerEth * 10n ** 18n).toString(),
-      userId: `user-of-${name}`,
-      consumedUsdAttos: '0',
-      ...overrides,
-    })
-  }
+type State = ReturnType<typeof createState>
+type Watcher = ServerWritableStream<WatchInvalidationsRequest, WatchInvalidationsResponse>
 
-  function answer<Request, Response>(
-    name: keyof typeof calls,
-    work: (request: Request) => Response,
-  ) {
-    return (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>): void => {
+/** Returns a maker of handlers: each counts its call, waits as scripted, and answers with `work`. */
+function createAnswers({ calls, script }: State) {
+  return <Request, Response>(name: keyof typeof calls, work: (request: Request) => Response) =>
+    (call: ServerUnaryCall<Request, Response>, done: sendUnaryData<Response>): void => {
       const counted = calls[name]
       if (typeof counted === 'number') Object.assign(calls, { [name]: counted + 1 })
       calls.tokens.add(String(call.metadata.get('x-tollgate-service-token')[0]))
@@ -106,14 +89,34 @@ export async function startCoreDouble(port = 0) {
         }
       }, script.delayMs)
     }
-  }
+}
 
-  const signer: SignerServiceServer = {
+type Answers = ReturnType<typeof createAnswers>
+
+function accessOf({ users, script }: State, name: string): Access {
+  const user = users.get(name)
+  if (!user) throw refuse('NOT_FOUND')
+  const { micros, ...overrides } = user
+  return Access.fromPartial({
+    active: true,
+    tokensValidAfter: 0n,
+    remainingUsdAttos: (micros * attosPerMicro).toString(),
+    usdAttosPerEth:
+      script.usdPerEth === null ? undefined : (script.usdPerEth * 10n ** 18n).toString(),
+    userId: `user-of-${name}`,
+    consumedUsdAttos: '0',
+    ...overrides,
+  })
+}
+
+function signerService(state: State, answer: Answers, watchers: Set<Watcher>): SignerServiceServer {
+  const { keys, sessions, revoked } = state
+  return {
     verifyApiKey: answer('verifyApiKey', ({ apiKey }) => {
       const key = keys.get(apiKey)
       if (!key) throw refuse('TOKEN_INVALID')
       const name = `${key.clientId}:${key.externalUserId}`
-      return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(name) }
+      return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(state, name) }
     }),
     verifySignerSession: answer('verifySignerSession', ({ token }) => {
       const session = sessions.get(token)
@@ -121,13 +124,13 @@ export async function startCoreDouble(port = 0) {
       const name = `${session.clientId}:${session.externalUserId}`
       return {
         identity: { ...session, userId: `user-of-${name}` },
-        access: accessOf(name),
+        access: accessOf(state, name),
         expiresAt: session.expiresAt,
         scope: 'sign:job',
       }
     }),
     getAccess: answer('getAccess', ({ clientId, externalUserId }) => ({
-      access: accessOf(`${clientId}:${externalUserId}`),
+      access: accessOf(state, `${clientId}:${externalUserId}`),
     })),
     checkToken: answer('checkToken', ({ jti, loginId }) => ({
       revoked: revoked.has(jti) || revoked.has(loginId),
@@ -138,10 +141,16 @@ export async function startCoreDouble(port = 0) {
       call.on('cancelled', () => watchers.delete(call))
     },
   }
-  const unimplemented = answer<unknown, never>('tokens', () => {
+}
+
+const createUnimplemented = (answer: Answers) =>
+  answer<unknown, never>('tokens', () => {
     throw refuse('INTERNAL')
   })
-  const tokens: TokenServiceServer = {
+
+function tokenService({ script }: State, answer: Answers): TokenServiceServer {
+  const unimplemented = createUnimplemented(answer)
+  return {
     issueMachineToken: unimplemented,
     mintUserToken: unimplemented,
     mintUserTokens: unimplemented,
@@ -162,7 +171,11 @@ export async function startCoreDouble(port = 0) {
       })),
     })),
   }
-  const metering: MeteringServiceServer = {
+}
+
+function meteringService({ script }: State, answer: Answers): MeteringServiceServer {
+  const unimplemented = createUnimplemented(answer)
+  return {
     recordRate: unimplemented,
     getMeteringStatus: unimplemented,
     ingestEvents: answer('ingestEvents', (request: IngestEventsRequest) => {
@@ -171,11 +184,20 @@ export async function startCoreDouble(port = 0) {
       return response
     }),
   }
+}
 
+/**
+ * Core as the sidecar sees it: a gRPC server whose answers a test sets and whose calls it
+ * counts.
+ */
+export async function startCoreDouble(port = 0) {
+  const state = createState()
+  const answer = createAnswers(state)
+  const watchers = new Set<Watcher>()
   const server = new Server()
-  server.addService(SignerServiceService, signer)
-  server.addService(TokenServiceService, tokens)
-  server.addService(MeteringServiceService, metering)
+  server.addService(SignerServiceService, signerService(state, answer, watchers))
+  server.addService(TokenServiceService, tokenService(state, answer))
+  server.addService(MeteringServiceService, meteringService(state, answer))
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   server.bindAsync(`127.0.0.1:${port}`, ServerCredentials.createInsecure(), (error, bound) =>
     error ? reject(error) : resolve(bound),
@@ -187,14 +209,9 @@ export async function startCoreDouble(port = 0) {
   }
 
   return {
+    ...state,
     target: `127.0.0.1:${bound}`,
     port: bound,
-    keys,
-    sessions,
-    revoked,
-    users,
-    calls,
-    script,
     invalidate,
     watching: () => watchers.size > 0,
     stop: () => server.forceShutdown(),

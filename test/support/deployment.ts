@@ -58,15 +58,7 @@ type Stops = (() => Promise<unknown>)[]
 async function start(stops: Stops): Promise<Omit<Deployment, 'stop'>> {
   const { redisUrl, kafkaBrokers } = inject('parts')
   const parts = kafkaBrokers === null ? await sharedParts(stops) : await ownParts(stops)
-  const pool = createPool({
-    url: parts.databaseUrl,
-    max: 4,
-    name: 'tollgate-test',
-    statementTimeoutMs: 60_000,
-  })
-  pool.on('error', () => {})
-  stops.push(() => pool.end())
-
+  const pool = openPool(stops, parts.databaseUrl)
   const ports = await settingsOfPorts()
   const shared = {
     ...ports,
@@ -77,6 +69,42 @@ async function start(stops: Stops): Promise<Omit<Deployment, 'stop'>> {
     RATE_LIMITS: 'off',
     ...(redisUrl && { REDIS_URL: redisUrl }),
   }
+  const { core, sidecar, gateway, collectors } = await startProcesses(stops, { shared, parts })
+  const operator = connectCore({ target: shared.CORE_TARGET, token: shared.CORE_TOKEN })
+  stops.push(async () => operator.close())
+  const line = parts.stream ? kafkaLine(parts.stream) : pushLine({ shared, core, sidecar })
+  stops.push(line.close)
+  return {
+    core,
+    gateway,
+    sidecar,
+    operator,
+    line,
+    pool,
+    topic: parts.stream?.topic ?? null,
+    outages: parts.outages,
+    collectors: collectors?.running ?? [],
+    regroup: async (between) => collectors?.regroup(between),
+    platformUrl: `http://127.0.0.1:${ports.PLATFORM_PORT}`,
+  }
+}
+
+function openPool(stops: Stops, url: string): Pool {
+  const pool = createPool({ url, max: 4, name: 'tollgate-test', statementTimeoutMs: 60_000 })
+  pool.on('error', () => {})
+  stops.push(() => pool.end())
+  return pool
+}
+
+type Parts = Awaited<ReturnType<typeof sharedParts>> | Awaited<ReturnType<typeof ownParts>>
+type SharedSettings = Awaited<ReturnType<typeof settingsOfPorts>> &
+  Readonly<Record<'CORE_TARGET' | 'CORE_TOKEN' | 'WEBHOOK_SECRET', string>>
+
+/** Core first, then the others at the same time; collectors only where there is a stream. */
+async function startProcesses(
+  stops: Stops,
+  { shared, parts }: { shared: SharedSettings; parts: Parts },
+) {
   const data = { ...shared, DATABASE_URL: parts.databaseUrl, RATE_FIXED: '3000' }
   const core = await runProcess({
     name: 'core',
@@ -96,35 +124,27 @@ async function start(stops: Stops): Promise<Omit<Deployment, 'stop'>> {
     runProcess({ name: 'gateway', env: shared }).then((one) => stopLater(stops, one)),
     parts.stream && startCollectors(stops, { ...data, ...parts.stream.settings }),
   ])
+  return { core, sidecar, gateway, collectors }
+}
 
-  const operator = connectCore({ target: shared.CORE_TARGET, token: shared.CORE_TOKEN })
-  stops.push(async () => operator.close())
-  const line = parts.stream
-    ? kafkaLine(parts.stream)
-    : spooledLine(
-        directLine({
-          url: `http://127.0.0.1:${ports.SIDECAR_PORT}`,
-          secret: shared.WEBHOOK_SECRET,
-        }),
-        {
-          adminUrl: `http://127.0.0.1:${ports.SIDECAR_ADMIN_PORT}`,
-          crashes: () => core.crashes() + sidecar.crashes(),
-        },
-      )
-  stops.push(line.close)
-  return {
-    core,
-    gateway,
-    sidecar,
-    operator,
-    line,
-    pool,
-    topic: parts.stream?.topic ?? null,
-    outages: parts.outages,
-    collectors: collectors?.running ?? [],
-    regroup: async (between) => collectors?.regroup(between),
-    platformUrl: `http://127.0.0.1:${ports.PLATFORM_PORT}`,
-  }
+/** Direct mode: events go to the sidecar, which spools them. */
+function pushLine({
+  shared,
+  core,
+  sidecar,
+}: {
+  shared: SharedSettings
+  core: RunningProcess
+  sidecar: RunningProcess
+}): Line {
+  const direct = directLine({
+    url: `http://127.0.0.1:${shared.SIDECAR_PORT}`,
+    secret: shared.WEBHOOK_SECRET,
+  })
+  return spooledLine(direct, {
+    adminUrl: `http://127.0.0.1:${shared.SIDECAR_ADMIN_PORT}`,
+    crashes: () => core.crashes() + sidecar.crashes(),
+  })
 }
 
 function stopLater<Part extends { stop(): Promise<void> }>(stops: Stops, part: Part): Part {

@@ -28,68 +28,19 @@ export interface Ask {
 
 const secret = (): string => randomBytes(32).toString('hex')
 
-/** Core, gateway and sidecar as processes of their own, where what ends at one core must reach a sidecar of another. */
-export async function startSplit({ redisUrl, settings = {} }: SplitOptions) {
-  const stops: (() => Promise<unknown>)[] = []
+/**
+ * Starts core, gateway and sidecar as processes of their own. With Redis there are two cores, so that a revocation at
+ * one must reach the sidecar of the other.
+ */
+export async function startSplit(options: SplitOptions) {
+  const stops: Stops = []
   const stop = async (): Promise<void> => {
     for (const step of stops.splice(0).toReversed()) await step()
   }
-  const names = [
-    'CORE',
-    'CORE_ADMIN',
-    'SECOND',
-    'SECOND_ADMIN',
-    'PLATFORM',
-    'BUILDER',
-    'GATEWAY_ADMIN',
-    'SIDECAR',
-    'SIDECAR_ADMIN',
-  ]
-  const ports = new Map(
-    (await freePorts(names.length)).map((port, i) => [names[i] ?? '', String(port)]),
-  )
-  const port = (name: string): string => ports.get(name) ?? ''
-  const shared = {
-    CORE_TOKEN: secret(),
-    WEBHOOK_SECRET: secret(),
-    RATE_LIMITS: 'off',
-    RATE_FIXED: '3000',
-    PLATFORM_PORT: port('PLATFORM'),
-    ...(redisUrl !== null && { REDIS_URL: redisUrl }),
-    ...settings,
-  }
   try {
-    const database = await createDatabase()
-    stops.push(database.drop)
-    const ofCore = {
-      ...shared,
-      DATABASE_URL: database.url,
-      KEY_ENCRYPTION_KEY: secret(),
-      SECRET_PEPPERS: `p1:${secret()}`,
-    }
-    const run = async (name: 'core' | 'gateway' | 'sidecar', env: Record<string, string>) =>
-      stops.push((await runProcess({ name, env })).stop)
-    await run('core', { ...ofCore, CORE_PORT: port('CORE'), CORE_ADMIN_PORT: port('CORE_ADMIN') })
-    if (redisUrl !== null)
-      await run('core', {
-        ...ofCore,
-        CORE_PORT: port('SECOND'),
-        CORE_ADMIN_PORT: port('SECOND_ADMIN'),
-      })
-    const target = `127.0.0.1:${port('CORE')}`
-    const farTarget = redisUrl === null ? target : `127.0.0.1:${port('SECOND')}`
-    await run('sidecar', {
-      ...shared,
-      CORE_TARGET: farTarget,
-      SIDECAR_PORT: port('SIDECAR'),
-      SIDECAR_ADMIN_PORT: port('SIDECAR_ADMIN'),
-    })
-    await run('gateway', {
-      ...shared,
-      CORE_TARGET: target,
-      BUILDER_PORT: port('BUILDER'),
-      GATEWAY_ADMIN_PORT: port('GATEWAY_ADMIN'),
-    })
+    const port = await choosePorts()
+    const shared = sharedSettings(options, port)
+    const { target, farTarget } = await startProcesses(stops, { shared, port, options })
     const connect = (to: string): CoreClient => {
       const client = connectCore({ target: to, token: shared.CORE_TOKEN })
       stops.push(async () => client.close())
@@ -111,6 +62,79 @@ export async function startSplit({ redisUrl, settings = {} }: SplitOptions) {
     await stop()
     throw error
   }
+}
+
+type Stops = (() => Promise<unknown>)[]
+
+const listeners = [
+  'CORE',
+  'CORE_ADMIN',
+  'SECOND',
+  'SECOND_ADMIN',
+  'PLATFORM',
+  'BUILDER',
+  'GATEWAY_ADMIN',
+  'SIDECAR',
+  'SIDECAR_ADMIN',
+] as const
+type PortOf = (name: (typeof listeners)[number]) => string
+
+async function choosePorts(): Promise<PortOf> {
+  const ports = await freePorts(listeners.length)
+  return (name) => String(ports[listeners.indexOf(name)])
+}
+
+const sharedSettings = ({ redisUrl, settings = {} }: SplitOptions, port: PortOf) => ({
+  CORE_TOKEN: secret(),
+  WEBHOOK_SECRET: secret(),
+  RATE_LIMITS: 'off',
+  RATE_FIXED: '3000',
+  PLATFORM_PORT: port('PLATFORM'),
+  ...(redisUrl !== null && { REDIS_URL: redisUrl }),
+  ...settings,
+})
+
+interface SplitParts {
+  readonly shared: ReturnType<typeof sharedSettings>
+  readonly port: PortOf
+  readonly options: SplitOptions
+}
+
+/** Starts the processes; returns the addresses of the gateway's core and of the sidecar's. */
+async function startProcesses(stops: Stops, { shared, port, options }: SplitParts) {
+  const database = await createDatabase()
+  stops.push(database.drop)
+  const run = async (name: 'core' | 'gateway' | 'sidecar', env: Record<string, string>) =>
+    stops.push((await runProcess({ name, env })).stop)
+  const ofCore = {
+    ...shared,
+    DATABASE_URL: database.url,
+    KEY_ENCRYPTION_KEY: secret(),
+    SECRET_PEPPERS: `p1:${secret()}`,
+  }
+  const hasTwoCores = options.redisUrl !== null
+  await run('core', { ...ofCore, CORE_PORT: port('CORE'), CORE_ADMIN_PORT: port('CORE_ADMIN') })
+  if (hasTwoCores)
+    await run('core', {
+      ...ofCore,
+      CORE_PORT: port('SECOND'),
+      CORE_ADMIN_PORT: port('SECOND_ADMIN'),
+    })
+  const target = `127.0.0.1:${port('CORE')}`
+  const farTarget = hasTwoCores ? `127.0.0.1:${port('SECOND')}` : target
+  await run('sidecar', {
+    ...shared,
+    CORE_TARGET: farTarget,
+    SIDECAR_PORT: port('SIDECAR'),
+    SIDECAR_ADMIN_PORT: port('SIDECAR_ADMIN'),
+  })
+  await run('gateway', {
+    ...shared,
+    CORE_TARGET: target,
+    BUILDER_PORT: port('BUILDER'),
+    GATEWAY_ADMIN_PORT: port('GATEWAY_ADMIN'),
+  })
+  return { target, farTarget }
 }
 
 export type Split = Awaited<ReturnType<typeof startSplit>>
