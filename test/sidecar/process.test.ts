@@ -44,7 +44,7 @@ describe('the settings', () => {
 })
 
 describe('the sidecar alone', () => {
-  it('says every problem in a line of its own and exits 1', async () => {
+  it('reports every problem in a line of its own and exits 1', async () => {
     const { output, exit } = start({ SIDECAR_PORT: 'x', CORE_TOKEN: 'short' })
     expect((await exit)[0]).toBe(1)
     expect(output.stderr).toBe(
@@ -64,7 +64,7 @@ describe('the sidecar alone', () => {
     expect(output.stderr).toMatch(/^tollgate: port \d+ .* set SIDECAR_PORT to another port\n$/)
   })
 
-  it('starts without core, reports itself, and exits 0 when told to stop', async () => {
+  it('starts without core, serves its health, and exits 0 on SIGTERM', async () => {
     const { child, output, exit } = start({
       SIDECAR_PORT: '0',
       SIDECAR_ADMIN_PORT: '0',
@@ -86,8 +86,8 @@ describe('the sidecar alone', () => {
   })
 })
 
-describe('the figures', () => {
-  it('count decisions by verdict and source', async () => {
+describe('the metrics', () => {
+  it('count decisions by code and source', async () => {
     const { authorize, metrics } = await startHarness()
     for (const key of ['sk_live_alice', 'sk_live_alice', 'sk_live_poor'])
       await authorize(firstCall({ key }))

@@ -186,7 +186,7 @@ describe('tollgate adjust', () => {
     world.clock.set(begin)
   })
 
-  it('refuses amounts, reasons and people that are none', async () => {
+  it('refuses malformed amounts, reasons and users', async () => {
     for (const amount of [
       '0',
       '',
@@ -218,7 +218,7 @@ describe('tollgate adjust', () => {
     expect((await tollgate('verify')).text).toContain('the books are right')
   })
 
-  it('never edits: adjustments cannot be changed or taken away', async () => {
+  it('never edits: adjustments cannot be changed or deleted', async () => {
     await adjust('1')
     await expect(world.sql.query('update adjustments set amount_attos = 2')).rejects.toThrow(
       'adjustments is append-only',

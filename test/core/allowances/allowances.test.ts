@@ -358,7 +358,7 @@ describe('granting with an Idempotency-Key', () => {
 })
 
 describe('spending', () => {
-  it('burns the included usage first, then the grants in the order of their making', async () => {
+  it('burns the included usage first, then the credits in order of creation', async () => {
     for (const amountUsdMicros of ['10', '20']) {
       core.clock.advance(second)
       await grant({ amountUsdMicros })
@@ -399,7 +399,7 @@ describe('spending', () => {
     })
   })
 
-  it('lets money that is bound to a feature admit nobody, though it shows in the balance', async () => {
+  it('gives no access for money that is bound to a feature, though it shows in the balance', async () => {
     const asked = async () =>
       (await core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' })).access
         ?.remainingUsdAttos
@@ -435,7 +435,7 @@ describe('spending', () => {
     await expectSoundBooks()
   })
 
-  it('shows figures that belong together while others spend', async () => {
+  it('shows consistent figures while others spend', async () => {
     const reads: Promise<{
       balanceUsdMicros: string
       consumedUsdMicros: string
@@ -528,7 +528,7 @@ describe('the next period', () => {
     await two.core.stop()
   })
 
-  it('skips the periods in which nobody came', async () => {
+  it('skips periods without any activity', async () => {
     core.clock.advance(400 * day)
     expect(await balance()).toMatchObject({
       balanceUsdMicros: '5000000',
@@ -566,7 +566,7 @@ async function lateTicketsAreThrough(): Promise<void> {
 }
 
 describe('the sweep', () => {
-  it('books what has expired of users who do not come, once', async () => {
+  it('books expired amounts of inactive users, once', async () => {
     await spend({ micros: 1n })
     core.clock.advance(month + quarterHour)
     expect(await ledger.sweep(core.sql, core.clock.now())).toBeGreaterThan(0)

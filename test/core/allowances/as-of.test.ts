@@ -179,7 +179,7 @@ describe('the balance as of a past instant', () => {
     })
   })
 
-  it('is refused before the user was there, in the future, and for what is no instant', async () => {
+  it('is refused before the user existed, in the future, and for malformed instants', async () => {
     const user = await newUser()
     await pass(1)
     expect(await outcome(m2m.getBalance({ ...who(user), asOf: begin.toISOString() }))).toBe(
@@ -208,7 +208,7 @@ describe('the balance as of a past instant', () => {
     expect(await outcome(m2m.getBalance({ ...who('nobody'), asOf: at() }))).toBe('NOT_FOUND')
   })
 
-  it('is told to users about themselves', async () => {
+  it('is shown to users about themselves', async () => {
     const user = await newUser()
     const came = at()
     const { accessToken } = await m2m.mintUserToken(who(user))

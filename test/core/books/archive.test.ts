@@ -88,7 +88,7 @@ const months = () =>
   )
 
 describe('tollgate archive', () => {
-  it('tells what is due and touches nothing', async () => {
+  it('reports what is due and changes nothing', async () => {
     expect((await archive('--dry-run')).text).toBe(
       `2025-12  ${world.app.clientId}  6 tickets  is due\n2026-01  ${world.app.clientId}  6 tickets  is due\n`,
     )
@@ -157,7 +157,7 @@ describe('tollgate archive', () => {
     expect(await verified()).toContain('the books are right')
   })
 
-  it('knows archived events when they come again, and keeps tickets that come late', async () => {
+  it('recognises archived events that come again, and keeps late tickets', async () => {
     const late = {
       id: 'late',
       session_id: 'late',
@@ -183,7 +183,7 @@ describe('tollgate archive', () => {
     expect(await verified()).toContain('the books are right')
   })
 
-  it('is put back by an import, exactly as it was, and nothing is charged again', async () => {
+  it('is restored by an import, exactly as it was, and nothing is charged again', async () => {
     const [december = '', january = ''] = files
     const balances = await world.rows('select * from balances order by user_id')
     expect((await tollgate('import', january)).text).toContain(
@@ -240,7 +240,7 @@ describe('tollgate archive', () => {
     world.clock.set(begin)
   })
 
-  it('makes the month that is and the one that comes, on the last day of a long month too', async () => {
+  it('creates the partitions of this month and the next, on the last day of a long month too', async () => {
     const parts = async () =>
       (
         await world.rows(`select relname from pg_class where relname ~ '^tickets_20' order by 1`)

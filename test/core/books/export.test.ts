@@ -124,14 +124,14 @@ describe('tollgate export', () => {
     expect((await run('import', path('none.gz'))).text).toContain('0 tickets taken in')
   })
 
-  it('keeps an existing file unless it is told to replace it', async () => {
+  it('keeps an existing file unless it is asked to replace it', async () => {
     await writeFile(path('kept.gz'), 'mine')
     expect((await exportTo('kept.gz')).text).toContain('exists; --force replaces it')
     expect(await readFile(path('kept.gz'), 'utf8')).toBe('mine')
     expect((await exportTo('kept.gz', '--force')).code).toBe(0)
   })
 
-  it('refuses what is no app, time, cursor or file name', async () => {
+  it('refuses malformed apps, times, cursors and file names', async () => {
     expect((await run('export', '--app', 'app_x', '--out', path('x.gz'))).text).toBe(
       'tollgate: no app has this client id\n',
     )
@@ -168,7 +168,7 @@ describe('tollgate import', () => {
     expect(await from.rows('select * from balances order by user_id')).toEqual(before)
   })
 
-  it('makes the same tickets in another deployment, at the prices that they had, charged once', async () => {
+  it('creates the same tickets in another deployment, with their prices, charged once', async () => {
     await exportTo('move.zst')
     const original = await ticketsOf(from)
     await elsewhere(async (to) => {
@@ -199,7 +199,7 @@ describe('tollgate import', () => {
     })
   })
 
-  it('tells of ids that stand for other events, and leaves those alone', async () => {
+  it('reports ids that belong to other events, and does not change those', async () => {
     await exportTo('conflict.gz', '--from', at(0))
     await elsewhere(async (to) => {
       await to.ingest({ id: 'E-1', computed_fee: '5', current_time: at(0) })
@@ -212,7 +212,7 @@ describe('tollgate import', () => {
     })
   })
 
-  it('goes on where it broke off, and prices itself what had no price yet', async () => {
+  it('continues after an interruption, and prices tickets that had no price', async () => {
     await from.ingest({
       id: 'waiting',
       auth_id: `${from.app.clientId}:user-1`,
@@ -241,7 +241,7 @@ describe('tollgate import', () => {
     })
   })
 
-  it('takes nothing of a file that is damaged, and says where it is', async () => {
+  it('imports nothing from a damaged file, and says where it is damaged', async () => {
     await exportTo('good.gz')
     const text = gunzipSync(await readFile(path('good.gz'))).toString()
     const bytes = await readFile(path('good.gz'))
@@ -341,7 +341,7 @@ describe('tollgate import', () => {
     expect(await send(good)).toMatchObject({ tickets: 0, duplicates: 1 })
   })
 
-  it('is used as its help says', async () => {
+  it('accepts the options that its help shows', async () => {
     expect((await run('import')).code).toBe(2)
     expect((await run('import', 'a.json')).code).toBe(2)
     expect((await run('import', '--help')).text).toContain('tollgate import FILE')

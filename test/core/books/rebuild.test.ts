@@ -62,7 +62,7 @@ const damages = [
 ] as const
 
 describe('tollgate rebuild', () => {
-  it('makes the sessions of tickets that came before, and then has nothing to do', async () => {
+  it('creates the sessions of older tickets, and then has nothing to do', async () => {
     await rebuild()
     expect(await verified()).toBe(0)
     expect(await rebuild()).toMatchObject({
@@ -92,7 +92,7 @@ describe('tollgate rebuild', () => {
     expect(await verified()).toBe(0)
   })
 
-  it('makes a balance anew that is gone, in the period that it was in', async () => {
+  it('restores a missing balance, in its period', async () => {
     const before = await everything()
     await world.damage('delete from balances')
     expect((await rebuild()).balances).toBe(3)
@@ -167,7 +167,7 @@ describe('tollgate rebuild', () => {
     ])
   })
 
-  it('does not make a balance of a ledger that contradicts itself', async () => {
+  it('restores no balance from a ledger that contradicts itself', async () => {
     const entry = `seq = 2 and kind = 'charge' and user_id = (select id from end_users where external_user_id = 'ada')`
     await world.damage(
       `update ledger_entries set amount_attos = amount_attos - 1e30 where ${entry}`,
@@ -185,7 +185,7 @@ describe('tollgate rebuild', () => {
     expect(await verified()).toBe(0)
   })
 
-  it('refuses an app that is not there', async () => {
+  it('refuses an unknown app', async () => {
     expect(await tollgate('rebuild', '--app', 'app_x')).toEqual({
       code: 1,
       text: 'tollgate: no app has this client id\n',

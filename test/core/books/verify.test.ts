@@ -93,7 +93,7 @@ describe('tollgate verify', () => {
     ])
   })
 
-  it('misses a row that is gone and sees one that stands for nothing', async () => {
+  it('finds a row that is missing and one without a ticket', async () => {
     const gone = await found(
       `create table kept as select * from usage_hourly; delete from usage_hourly where fee_wei = 5`,
       `insert into usage_hourly select * from kept where fee_wei = 5; drop table kept`,
@@ -112,7 +112,7 @@ describe('tollgate verify', () => {
     )
   })
 
-  it('proves sessions, with the numbers that came', async () => {
+  it('proves sessions, with their sequence numbers', async () => {
     expect(
       await found(
         `update ticket_sessions set seen = '{[0,5)}', gapped = false where session_id = 'a'`,
@@ -263,7 +263,7 @@ describe('tollgate verify', () => {
     expect((await verify()).code).toBe(0)
   })
 
-  it('refuses an app that is not there and options that it does not know', async () => {
+  it('refuses an unknown app and unknown options', async () => {
     expect(await verify('--app', `app_${'0'.repeat(24)}`)).toEqual({
       code: 1,
       text: 'tollgate: no app has this client id\n',
@@ -273,7 +273,7 @@ describe('tollgate verify', () => {
     expect((await verify('--help')).text).toContain('tollgate verify [--app ID]')
   })
 
-  it('stops telling after a thousand differences of one app', async () => {
+  it('stops reporting after a thousand differences of one app', async () => {
     const { text } = await (async () => {
       await world.damage(`insert into usage_hourly select app_id, user_id, hour - make_interval(hours => n), pipeline, model_id, 1, 0, 1, 1, 1, 0
         from usage_hourly, generate_series(1, 1500) n where fee_wei = 5`)

@@ -58,7 +58,7 @@ const check = (
   )
 
 describe('an account', () => {
-  it('is made once for an address, in any case', async () => {
+  it('is created once for an address, in upper or lower case', async () => {
     const created = await create({ email: 'Ada@example.com' })
     expect(created.password).toMatch(/^\w{20}$/)
     expect(await outcome(logIn('ada@EXAMPLE.com', created.password))).toBe('OK')
@@ -80,7 +80,7 @@ describe('an account', () => {
     )
   })
 
-  it('keeps its password as argon2id', async () => {
+  it('stores its password as argon2id', async () => {
     await create({ email: 'hash@example.com', password })
     const { rows } = await test.sql.query(
       "select password_hash from accounts where email = 'hash@example.com'",
@@ -107,13 +107,13 @@ describe('an account', () => {
     expect(Math.max(known, unknown) / Math.min(known, unknown)).toBeLessThan(3)
   })
 
-  it('lets a crowd in, two at a time', async () => {
+  it('logs in twenty at the same time, hashing two passwords at once', async () => {
     await create({ email: 'crowd@example.com', password })
     const all = await atOnce(20, () => outcome(logIn('crowd@example.com')))
     expect(new Set(all)).toEqual(new Set(['OK']))
   })
 
-  it('is asked to come back when too many others wait', async () => {
+  it('is refused with RATE_LIMITED while too many others wait', async () => {
     const all = await atOnce(80, () => outcome(logIn('missing@example.com')))
     expect(all.filter((each) => each === 'RATE_LIMITED').length).toBeGreaterThan(0)
     expect(new Set(all)).toEqual(new Set(['CREDENTIAL_INVALID', 'RATE_LIMITED']))
@@ -122,7 +122,7 @@ describe('an account', () => {
 })
 
 describe('an outside identity', () => {
-  it('makes an account for a verified address, and finds it again by subject alone', async () => {
+  it('creates an account for a verified address, and finds it again by subject alone', async () => {
     const first = await withIdentity({
       subject: 's1',
       email: 'new@example.com',
@@ -139,7 +139,7 @@ describe('an outside identity', () => {
     expect(await outcome(logIn('new@example.com', ''))).toBe('CREDENTIAL_INVALID')
   })
 
-  it('leads to the account that has the address only when the address is verified', async () => {
+  it('logs in the account with its address only when the address is verified', async () => {
     const { account } = await create({ email: 'owner@example.com', password })
     expect(
       await outcome(
@@ -154,14 +154,14 @@ describe('an outside identity', () => {
     expect(session.session?.account?.id).toBe(account?.id)
   })
 
-  it('makes one account when it arrives twice at once', async () => {
+  it('creates one account when it arrives twice at the same time', async () => {
     const all = await atOnce(6, () =>
       withIdentity({ subject: 's3', email: 'twice@example.com', emailVerified: true }),
     )
     expect(new Set(all.map(({ session }) => session?.account?.id)).size).toBe(1)
   })
 
-  it('of another issuer is another', async () => {
+  it('of another issuer is a different one', async () => {
     const first = await withIdentity({
       subject: 's4',
       email: 'a4@example.com',
@@ -191,7 +191,7 @@ describe('a member', () => {
     return (await logIn(email)).sessionToken
   }
 
-  it('may what its role allows, and a stranger not even know', async () => {
+  it('may do what its role allows, while the app is not found for others', async () => {
     const [viewer, admin, owner, stranger] = [
       await memberWith('viewer'),
       await memberWith('admin'),
@@ -214,7 +214,7 @@ describe('a member', () => {
     expect(await check('session', stranger)).toBe('OK')
   })
 
-  it('loses what its role gave at once, without a new login', async () => {
+  it('loses the rights of its role at once, without a new login', async () => {
     const { account } = await create({ email: 'demoted@example.com', password })
     await test.sql.query(
       `insert into members (app_id, account_id, role, created_at)
@@ -227,13 +227,13 @@ describe('a member', () => {
     expect(await check('member_own', sessionToken)).toBe('EDIT_FORBIDDEN')
   })
 
-  it('is everyone who administers the platform, of every app that is there', async () => {
+  it('of every app is each platform admin', async () => {
     const session = await memberWith(null, true)
     expect(await check('member_own', session)).toBe('OK')
     expect(await check('member_own', session, 'app_ffffffffffffffffffffffff')).toBe('NOT_FOUND')
   })
 
-  it('is nobody without a session', async () => {
+  it('needs a session', async () => {
     expect(await check('member_read', undefined)).toBe('TOKEN_INVALID')
     expect(await check('session', 'x'.repeat(43))).toBe('TOKEN_INVALID')
   })

@@ -75,7 +75,7 @@ const guarded: [
 ]
 
 describe.each(guarded)('%s', (name, least, call) => {
-  it(`is for the role ${least} and those above, and nobody else`, async () => {
+  it(`needs the role ${least} or one above`, async () => {
     const ladder = ['viewer', 'admin', 'owner'] as const
     for (const role of ladder) {
       const allowed = ladder.indexOf(role) >= ladder.indexOf(least)
@@ -86,7 +86,7 @@ describe.each(guarded)('%s', (name, least, call) => {
     }
   })
 
-  it('is not found by a member of another app, and needs somebody', async () => {
+  it('is not found for a member of another app, and needs a session', async () => {
     const other = await core.newApp()
     const stranger = manage(core, { session: (await logInTo(core, other, 'owner')).token })
     expect(await outcome(call(stranger))).toBe('NOT_FOUND')
@@ -103,8 +103,8 @@ describe.each(guarded)('%s', (name, least, call) => {
   })
 })
 
-describe('an app of one’s own', () => {
-  it('comes with both clients, a secret that works, and the maker as its owner', async () => {
+describe('an own app', () => {
+  it('has both clients, a valid secret, and its creator as the owner', async () => {
     const created = await owner.createApp({
       name: ' Mine ',
       developerName: 'Ada',
@@ -137,7 +137,7 @@ describe('an app of one’s own', () => {
     )
   })
 
-  it('is listed to its people, page by page, and every app only to a platform admin', async () => {
+  it('is listed to its members, page by page, and every app only to a platform admin', async () => {
     for (let i = 0; i < 3; i++) await owner.createApp({ name: `App ${i}` })
     const first = await owner.listApps({ limit: 3 })
     const second = await owner.listApps({ limit: 3, cursor: first.nextCursor })
@@ -152,7 +152,7 @@ describe('an app of one’s own', () => {
     expect(await outcome(manage(core).listApps())).toBe('TOKEN_INVALID')
   })
 
-  it('shows its M2M client nothing that only people may do', async () => {
+  it('shows its M2M client no actions that only members may do', async () => {
     const { app: view } = await manage(core, { authorization: app.basic }).getApp(named())
     expect([view?.role, view?.clientId]).toEqual(['', app.clientId])
     const other = await core.newApp()
@@ -176,7 +176,7 @@ describe('an app of one’s own', () => {
 })
 
 describe('an update', () => {
-  it('changes what is named and nothing else', async () => {
+  it('changes the fields that the request names, and no other', async () => {
     await update({
       name: 'New',
       color: '#ABCDEF',
@@ -252,7 +252,7 @@ describe('an update', () => {
     expect(await outcome(update(change))).toBe('REQUEST_INVALID')
   })
 
-  it('takes a third party’s login with its address, and clears it', async () => {
+  it('sets the address of third-party initiated logins, and clears it', async () => {
     await update({
       initiateLoginUri: 'http://localhost:3000/start',
       deviceThirdPartyInitiateLogin: true,
@@ -265,7 +265,7 @@ describe('an update', () => {
     expect(view?.oidcClient?.initiateLoginUri).toBeUndefined()
   })
 
-  it('takes scopes away from tokens that are minted later', async () => {
+  it('removes scopes from tokens that are minted later', async () => {
     await core.as(app.basic).upsertUser({ ...named(), externalUserId: 'ada' })
     await update({ allowedScopes: { values: ['openid'] } })
     expect(
@@ -276,8 +276,8 @@ describe('an update', () => {
   })
 })
 
-describe('the people of an app', () => {
-  it('are added, changed and removed, each change on record', async () => {
+describe('the members of an app', () => {
+  it('are added, changed and removed, each with an audit entry', async () => {
     const bob = await logIn(core)
     const added = await owner.putMember({
       ...named(),
@@ -301,7 +301,7 @@ describe('the people of an app', () => {
     ])
   })
 
-  it('are never without an owner, not even when two leave at once', async () => {
+  it('always include an owner, also when two leave at the same time', async () => {
     const email = ada.email
     expect(await outcome(owner.putMember({ ...named(), email, role: 'admin' }))).toBe('CONFLICT')
     expect(await outcome(owner.removeMember({ ...named(), accountId: ada.accountId }))).toBe(
@@ -316,7 +316,7 @@ describe('the people of an app', () => {
     expect(both.toSorted()).toEqual(['CONFLICT', 'OK'])
   })
 
-  it('let only an owner make or unmake an owner', async () => {
+  it('can be made owners, and owners removed, only by an owner', async () => {
     const admin = await logInTo(core, app, 'admin')
     const by = manage(core, { session: admin.token })
     expect(await outcome(by.putMember({ ...named(), email: admin.email, role: 'owner' }))).toBe(
@@ -343,7 +343,7 @@ describe('the people of an app', () => {
     ).toBe('NOT_FOUND')
   })
 
-  it('are judged anew with each request', async () => {
+  it('are checked again for each request', async () => {
     const bob = await logInTo(core, app, 'admin')
     const by = manage(core, { session: bob.token })
     await by.updateApp({ ...named(), name: 'One' })
@@ -356,7 +356,7 @@ describe('a new secret', () => {
   const works = (secret: string) =>
     outcome(core.as(basicOf(app.m2mClientId, secret)).listUsers(named()))
 
-  it('works at once, beside the old one until the overlap is over', async () => {
+  it('is valid at once, beside the old one until the overlap has ended', async () => {
     const created = await owner.rotateSecret(named())
     expect(created).toMatchObject({
       m2mClientId: app.m2mClientId,
@@ -371,7 +371,7 @@ describe('a new secret', () => {
     expect(await actions()).toContain('client_secret_rotated')
   })
 
-  it('ends the others now when asked', async () => {
+  it('ends the others at once on request', async () => {
     const created = await owner.rotateSecret({ ...named(), revokeOld: true })
     expect([await works(created.clientSecret), await works(app.secret)]).toEqual([
       'OK',
@@ -379,7 +379,7 @@ describe('a new secret', () => {
     ])
   })
 
-  it('does not let an old one live longer than it was told', async () => {
+  it('does not extend the life of an old one', async () => {
     await owner.rotateSecret(named())
     core.clock.advance(day / 2)
     await owner.rotateSecret(named())
@@ -387,7 +387,7 @@ describe('a new secret', () => {
     expect(await works(app.secret)).toBe('CREDENTIAL_INVALID')
   })
 
-  it('is made once for an idempotency key', async () => {
+  it('is created once for an idempotency key', async () => {
     const [one, two] = await atOnce(2, () =>
       owner.rotateSecret({ ...named(), idempotencyKey: 'k' }).catch(() => null),
     )
@@ -401,7 +401,7 @@ describe('a new secret', () => {
     )
   })
 
-  it('is the fifth that works at most', async () => {
+  it('is one of five valid ones at most', async () => {
     for (let i = 0; i < 4; i++) await owner.rotateSecret(named())
     expect(await outcome(owner.rotateSecret(named()))).toBe('CONFLICT')
     expect(await outcome(owner.rotateSecret({ ...named(), revokeOld: true }))).toBe('OK')
@@ -452,7 +452,7 @@ describe('a domain', () => {
     expect(await outcome(owner.addDomain({ ...named(), origin }))).toBe('REQUEST_INVALID')
   })
 
-  it('of another app allows nothing here', async () => {
+  it('of another app allows nothing in this one', async () => {
     const other = await core.newApp()
     await owner.addDomain({ ...named(), origin: 'https://only.example' })
     expect(
@@ -475,7 +475,7 @@ describe('a domain', () => {
 })
 
 describe('the audit log', () => {
-  it('goes from the newest to the oldest, page by page, or by action', async () => {
+  it('lists entries from the newest to the oldest, page by page, or by action', async () => {
     for (const name of ['a', 'b', 'c']) {
       core.clock.advance(1_000)
       await update({ name })
@@ -494,7 +494,7 @@ describe('the audit log', () => {
 })
 
 describe('routing', () => {
-  it('is built from the configuration, with the app’s own signer first', async () => {
+  it('is built from the settings, with the app’s own signer first', async () => {
     const routing = await manage(core, { authorization: app.basic }).getRouting(named())
     expect(routing).toEqual({
       dmzUrl: 'http://localhost:8935',
@@ -513,7 +513,7 @@ describe('routing', () => {
 })
 
 describe('an app that was deleted', () => {
-  it('is found by nobody, its credentials work no more, and its records stay', async () => {
+  it('is not found, none of its credentials is valid, and its records stay', async () => {
     const m2m = core.as(app.basic)
     await m2m.upsertUser({ ...named(), externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ ...named(), externalUserId: 'ada' })

@@ -87,7 +87,7 @@ describe('upserting a user', () => {
     expect(await countOf('grants', created[0] ?? '')).toBe(1)
   })
 
-  it('keeps what it does not name', async () => {
+  it('does not change fields that the request does not name', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
     expect(await upsert({ externalUserId: 'ada' })).toMatchObject({
       created: false,
@@ -99,14 +99,14 @@ describe('upserting a user', () => {
     })
   })
 
-  it('clears the e-mail only when told to', async () => {
+  it('clears the e-mail address only on request', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
     expect(await upsert({ externalUserId: 'ada', clearEmail: true })).toMatchObject({
       email: undefined,
     })
   })
 
-  it('leaves an inactive user inactive unless active is named', async () => {
+  it('leaves an inactive user inactive unless the request says active', async () => {
     await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     expect(await upsert({ externalUserId: 'ada' })).toMatchObject({ status: 'inactive' })
@@ -116,7 +116,7 @@ describe('upserting a user', () => {
     })
   })
 
-  it('makes an inactive user when told to, with a Starter account all the same', async () => {
+  it('creates an inactive user on request, with a Starter account too', async () => {
     const user = await upsert({ externalUserId: 'ada', status: 'inactive' })
     expect(user).toMatchObject({
       created: true,
@@ -225,7 +225,7 @@ describe('updating a user', () => {
     expect((await list()).users).toEqual([])
   })
 
-  it('changes what is named', async () => {
+  it('changes the fields that the request names', async () => {
     await upsert({ externalUserId: 'ada', email: 'ada@example.com' })
     core.clock.advance(second)
     const { user } = await m2m.updateUser({
@@ -279,7 +279,7 @@ describe('listing users', () => {
     expect((await list({ limit: 4 })).nextCursor).toBeUndefined()
   })
 
-  it('shows nothing of another app, not even by its cursor', async () => {
+  it('lists nothing of another app, not even with its cursor', async () => {
     const other = await core.newApp()
     await atOnce(3, (index) =>
       core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: `u${index}` }),
@@ -307,7 +307,7 @@ describe('listing users', () => {
 })
 
 describe('deactivating a user', () => {
-  it('ends the keys, keeps the first instant, and says when caches have forgotten', async () => {
+  it('ends the keys, keeps the first instant, and says until when caches may honour them', async () => {
     await upsert({ externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     expect(await outcome(core.as().verifyApiKey({ apiKey }))).toBe('OK')
@@ -324,7 +324,7 @@ describe('deactivating a user', () => {
     })
   })
 
-  it('brings no key back with the user', async () => {
+  it('leaves keys revoked when the user becomes active again', async () => {
     await upsert({ externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     await deactivate('ada')
@@ -337,7 +337,7 @@ describe('deactivating a user', () => {
     expect(keys).toMatchObject([{ status: 'revoked' }])
   })
 
-  it('leaves no working key behind when keys are made at the same time', async () => {
+  it('leaves no valid key behind when keys are created at the same time', async () => {
     for (let round = 0; round < 5; round++) {
       const externalUserId = `ada${round}`
       await upsert({ externalUserId })
@@ -356,7 +356,7 @@ describe('deactivating a user', () => {
     }
   })
 
-  it('voids the tokens of the same second, and not those after a return', async () => {
+  it('voids tokens of the same second, and not those after a reactivation', async () => {
     await upsert({ externalUserId: 'ada' })
     const mint = async () =>
       (await m2m.mintUserToken({ clientId: app.clientId, externalUserId: 'ada' })).accessToken
@@ -376,7 +376,7 @@ describe('deactivating a user', () => {
     expect(await use(after)).toBe('TOKEN_INVALID')
   })
 
-  it('lets no token be minted or exchanged, and no key be made', async () => {
+  it('lets no token be minted or exchanged, and no key be created', async () => {
     await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     const named = { clientId: app.clientId, externalUserId: 'ada' }
@@ -396,7 +396,7 @@ describe('deactivating a user', () => {
     expect(foreign.message).toBe(unknown.message)
   })
 
-  it('writes who did it into the audit log, in the same transaction', async () => {
+  it('writes the actor into the audit log, in the same transaction', async () => {
     const user = await upsert({ externalUserId: 'ada' })
     await deactivate('ada')
     const { rows } = await core.sql.query(
@@ -411,7 +411,7 @@ describe('deactivating a user', () => {
     )
   })
 
-  it('does not wait for a Redis that hangs once for each key', async () => {
+  it('waits for a Redis that hangs once, and not once for each key', async () => {
     const hanging = await startProxy({ host: '127.0.0.1', port: 1 })
     hanging.mode('hang')
     const slow = await core.startAnother({ REDIS_URL: `redis://127.0.0.1:${hanging.port}` })
@@ -426,7 +426,7 @@ describe('deactivating a user', () => {
 })
 
 describe('creating an app', () => {
-  it('makes both clients, and the owner with a password that is shown once', async () => {
+  it('creates both clients, and the owner with a password that is shown once', async () => {
     const created = await core
       .as()
       .createApp({ name: ' An app ', ownerEmail: 'owner@example.com', starterUsdMicros: '7' })

@@ -37,7 +37,7 @@ const verify = (apiKey: string) => outcome(core.as().verifyApiKey({ apiKey }))
 const secretOf = (apiKey: string): string => apiKey.slice(app.clientId.length + 1)
 
 describe('a key', () => {
-  it('is presented with its app and shown once', async () => {
+  it('names its app and is shown once', async () => {
     const created = await createKey({ label: 'laptop' })
     expect(created.apiKey).toMatch(new RegExp(`^${app.clientId}_svc_ak_[0-9A-Za-z]{49}$`))
     expect(created).toMatchObject({
@@ -75,7 +75,7 @@ describe('a key', () => {
     }
   })
 
-  it('is refused under another app, mistyped, or of another kind', async () => {
+  it('is refused with another app, mistyped, or when it is a secret of another kind', async () => {
     const { apiKey } = await createKey()
     const other = await core.newApp()
     const secret = secretOf(apiKey)
@@ -115,7 +115,7 @@ describe('a key', () => {
     expect(await verify(apiKey)).toBe('OK')
   })
 
-  it('notes its use, at most once a minute', async () => {
+  it('records its use, at most once a minute', async () => {
     const { apiKey } = await createKey()
     const lastUsed = async () => (await listKeys()).keys[0]?.lastUsedAt
     const first = core.clock.now().toISOString()
@@ -157,7 +157,7 @@ describe('revoking a key', () => {
     expect((await listKeys()).keys).toMatchObject([{ status: 'revoked', revokedAt: at }])
   })
 
-  it('works for a user who has ended, and keeps that first instant too', async () => {
+  it('works for an inactive user, and keeps the first instant', async () => {
     const { keyId } = await createKey()
     await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
     const at = core.clock.now().toISOString()
@@ -165,7 +165,7 @@ describe('revoking a key', () => {
     expect(await revoke(keyId)).toMatchObject({ revokedAt: at })
   })
 
-  it('finds no key of another user, of another app, or of no form', async () => {
+  it('finds no key of another user, of another app, or with a malformed id', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
     const other = await core.newApp()
     const theirs = core.as(other.basic)
@@ -187,7 +187,7 @@ describe('revoking a key', () => {
 })
 
 describe('listing keys', () => {
-  it('shows the keys of one user in the order of their making, and no secret', async () => {
+  it('shows the keys of one user in order of creation, and no secret', async () => {
     const created = [await createKey()]
     core.clock.advance(1)
     created.push(await createKey())
@@ -213,7 +213,7 @@ describe('listing keys', () => {
     expect(rest.nextCursor).toBeUndefined()
   })
 
-  it('finds no user who is unknown or has ended', async () => {
+  it('finds no unknown or inactive user', async () => {
     expect(await outcome(listKeys('nobody'))).toBe('NOT_FOUND')
     await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
     expect(await outcome(listKeys())).toBe('NOT_FOUND')
@@ -221,14 +221,14 @@ describe('listing keys', () => {
 })
 
 describe('creating a key with an Idempotency-Key', () => {
-  it('answers the same secret again, and makes one key', async () => {
+  it('answers the same secret again, and creates one key', async () => {
     const first = await createKey({ idempotencyKey: 'k-1', label: 'a' })
     core.clock.advance(3 * day)
     expect(await createKey({ idempotencyKey: 'k-1', label: 'a' })).toEqual(first)
     expect((await listKeys()).keys).toHaveLength(1)
   })
 
-  it('makes one key when twenty callers come at once, and tells the others to wait or the same', async () => {
+  it('creates one key for twenty concurrent calls, which get the same answer or a conflict', async () => {
     const ended = await atOnce(20, () =>
       createKey({ idempotencyKey: 'k-1' }).then(
         ({ apiKey }) => apiKey,
@@ -268,7 +268,7 @@ describe('creating a key with an Idempotency-Key', () => {
     expect((await listKeys()).keys).toHaveLength(1)
   })
 
-  it('is another key in another app and for another operation', async () => {
+  it('does not collide with the same Idempotency-Key in another app or for another operation', async () => {
     const other = await core.newApp()
     const theirs = core.as(other.basic)
     await theirs.upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
@@ -291,7 +291,7 @@ describe('creating a key with an Idempotency-Key', () => {
     ).toBe('OK')
   })
 
-  it('keeps nothing of a refused request', async () => {
+  it('stores nothing of a refused request', async () => {
     expect(await outcome(createKey({ externalUserId: 'bob', idempotencyKey: 'k-1' }))).toBe(
       'NOT_FOUND',
     )
@@ -311,7 +311,7 @@ describe('creating a key with an Idempotency-Key', () => {
 })
 
 describe('the most keys a user may have', () => {
-  it('is kept when many are made at once, and one more fits after a revocation', async () => {
+  it('holds for concurrent calls, and allows another key after a revocation', async () => {
     await atOnce(95, () => createKey())
     const ends = await atOnce(20, () => outcome(createKey()))
     expect(ends.filter((end) => end === 'OK')).toHaveLength(5)

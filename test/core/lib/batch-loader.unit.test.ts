@@ -11,14 +11,14 @@ function recorded(answer: (asked: readonly number[]) => Promise<void> = async ()
   return { ask, batches }
 }
 
-describe('looking up together', () => {
-  it('asks once for all that comes at the same time, and gives each his own', async () => {
+describe('a batch loader', () => {
+  it('looks up all keys of one turn at once, and answers each call with its own value', async () => {
     const { ask, batches } = recorded()
     expect(await Promise.all([1, 2, 3, 2].map(ask))).toEqual([10, 20, 30, 20])
     expect(batches).toEqual([[1, 2, 3, 2]])
   })
 
-  it('never answers from a look-up that began before the question', async () => {
+  it('never answers from a look-up that began before the call', async () => {
     const gate = Promise.withResolvers<void>()
     const { ask, batches } = recorded(() => gate.promise)
     const first = ask(1)
@@ -29,7 +29,7 @@ describe('looking up together', () => {
     expect(batches).toEqual([[1], [1]])
   })
 
-  it('goes on beside a look-up that is slow, with a bounded number of them', async () => {
+  it('goes on beside a slow look-up, with a bounded number of them', async () => {
     const gate = Promise.withResolvers<void>()
     const { ask, batches } = recorded((asked) =>
       asked.includes(1) ? gate.promise : Promise.resolve(),
@@ -41,7 +41,7 @@ describe('looking up together', () => {
     expect(await stuck).toBe(10)
   })
 
-  it('asks for no more at once than allowed, in as many look-ups as allowed', async () => {
+  it('keeps the limits of keys in a look-up and of concurrent look-ups', async () => {
     const gate = Promise.withResolvers<void>()
     const batches: (readonly number[])[] = []
     const ask = createBatchLoader(
@@ -64,7 +64,7 @@ describe('looking up together', () => {
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('has three slow look-ups beside what is allowed, and no more', async () => {
+  it('allows three slow look-ups beyond the limit, and no more', async () => {
     const gate = Promise.withResolvers<void>()
     const { ask, batches } = recorded(() => gate.promise)
     const all = []
@@ -77,7 +77,7 @@ describe('looking up together', () => {
     expect(batches).toEqual([[1], [2], [3], [4], [5], [6, 7]])
   })
 
-  it('fails all of a batch with its look-up, and the next not', async () => {
+  it('rejects all calls of a batch whose look-up fails, and none of the next', async () => {
     let fails = true
     const { ask } = recorded(async () => {
       if (fails) throw new Error('down')

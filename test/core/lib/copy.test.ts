@@ -44,7 +44,7 @@ const row = fc.record({
 })
 
 describe('rows for COPY', () => {
-  it('arrive as they were, whatever they hold', async () => {
+  it('arrive unchanged, whatever they hold', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(row, { maxLength: 40 }), async (given) => {
         const rows = createRowBuffer(new ArrayBuffer(64))
@@ -89,7 +89,7 @@ describe('rows for COPY', () => {
     )
   })
 
-  it('are refused by what Postgres says, and the connection goes on', async () => {
+  it('reject with the error of Postgres, and the connection stays usable', async () => {
     const rows = createRowBuffer()
     for (let i = 0; i < 50_000; i++) {
       rows.row(2)

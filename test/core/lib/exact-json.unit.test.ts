@@ -81,7 +81,7 @@ describe('reading JSON exactly', () => {
     )
   })
 
-  it('refuses what is nested deeper than it is told', () => {
+  it('refuses text that is nested deeper than the limit', () => {
     const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth)
     expect([32, 33].map((depth) => faultOf(readExactJson(nested(depth))))).toEqual([
       null,

@@ -13,7 +13,7 @@ function logged(fields: object): Record<string, unknown> {
   return JSON.parse(lines.join(''))
 }
 
-it('censors what has the name of a secret, wherever in an object it stands, and changes nothing else', () => {
+it('redacts members with the name of a secret, at any depth of an object, and changes nothing else', () => {
   const fields = {
     token: 'a',
     deep: { apiKey: 'b', request: { headers: { authorization: 'c' }, cookie: 'd' } },
@@ -34,7 +34,7 @@ it('censors what has the name of a secret, wherever in an object it stands, and 
   expect(fields).toEqual(before)
 })
 
-it('tells an error with its stack and its members, but no secret among them', () => {
+it('logs an error with its stack and its members, without secrets', () => {
   const err = Object.assign(new Error('broken'), {
     code: 'E1',
     token: 'a',
@@ -51,7 +51,7 @@ it('tells an error with its stack and its members, but no secret among them', ()
   expect(JSON.stringify(line)).not.toContain('"b"')
 })
 
-it('tells what else was thrown as it is, without its secrets', () => {
+it('logs other thrown values as they are, without secrets', () => {
   expect(logged({ err: 'just words' })['err']).toBe('just words')
   expect(logged({ err: undefined })).not.toHaveProperty('err')
   expect(logged({ err: { code: 7, secret: 'b' } })['err']).toEqual({
@@ -60,7 +60,7 @@ it('tells what else was thrown as it is, without its secrets', () => {
   })
 })
 
-it('writes every line in its order, also what was logged right before the process exits or fails', async () => {
+it('writes every line in order, also those right before the process exits or fails', async () => {
   const script = `import { createLog } from './core/lib/log.ts'
     const log = createLog({ level: 'info', name: 'test' })
     log.info('one'); log.info('two')

@@ -31,7 +31,7 @@ describe('pricing', () => {
     expect(microsUp(priceOf(wei(fee), rate(usd)))).toBe(micros)
   })
 
-  it('keeps what is far below a micro: 1000 tickets of one wei are one micro when rounded once', () => {
+  it('keeps amounts far below a micro: 1000 tickets of one wei are one micro when rounded once', () => {
     const one = priceOf(wei(1n), rate('3000'))
     expect(one).toBe(3_000n)
     expect(microsUp(usdAttos(one * 1000n))).toBe(1n)
@@ -48,7 +48,7 @@ describe('pricing', () => {
 })
 
 describe('rounding', () => {
-  it('names its direction, also below zero', () => {
+  it('goes in its direction, also below zero', () => {
     expect([divFloor(-1n, 2n), divCeil(-1n, 2n), divFloor(1n, 2n), divCeil(1n, 2n)]).toEqual([
       -1n,
       0n,
@@ -71,7 +71,7 @@ describe('rounding', () => {
     )
   })
 
-  it('shows consumption up and a balance down, so that together they are what was granted', () => {
+  it('rounds consumption up and a balance down, so that together they are what was granted', () => {
     fc.assert(
       fc.property(
         fc.bigInt({ min: 0n, max: 10n ** 12n }),

@@ -48,7 +48,7 @@ describe('a manifest', () => {
     expect((await owner.putManifest(named())).manifest?.manifestVersion).toBe('empty')
   })
 
-  it('refuses what is no capability', async () => {
+  it('refuses malformed capabilities', async () => {
     for (const excludedCapabilities of [
       [pair('')],
       [pair('a', ' ')],
@@ -118,7 +118,7 @@ describe('a discovery profile', () => {
     ])
   })
 
-  it('has a name of its own in its app, in any case and at once', async () => {
+  it('has a unique name in its app, whatever its case and also when created concurrently', async () => {
     const made = await atOnce(3, (i) =>
       outcome(owner.createProfile({ ...named(), name: i === 0 ? 'one' : 'ONE' })),
     )
@@ -163,7 +163,7 @@ describe('a discovery profile', () => {
     ).toBe('REQUEST_INVALID')
   })
 
-  it('refuses a policy that is no object, and a capability twice', async () => {
+  it('refuses a policy that is no object, and a repeated capability', async () => {
     for (const policyJson of ['[]', 'null', '5', '{', '"x"', `{"a":"${'x'.repeat(5_000)}"}`]) {
       expect(await outcome(owner.createProfile({ ...named(), name: 'x', policyJson }))).toBe(
         'REQUEST_INVALID',
@@ -196,7 +196,7 @@ describe('a discovery profile', () => {
 })
 
 describe('an app-level key', () => {
-  it('is shown once, listed without its secret, revoked once, and exchanged for nothing', async () => {
+  it('is shown once, listed without its secret, revoked once, and not exchanged for tokens', async () => {
     const made = await owner.createKey({ ...named(), label: 'ci' })
     expect(made.apiKey).toMatch(/^svc_ak_[0-9A-Za-z]{49}$/)
     const { keys } = await owner.listKeys(named())
@@ -247,7 +247,7 @@ describe('an app-level key', () => {
     )
   })
 
-  it('is made once for an idempotency key', async () => {
+  it('is created once for an idempotency key', async () => {
     const one = await owner.createKey({ ...named(), idempotencyKey: 'k' })
     expect(await owner.createKey({ ...named(), idempotencyKey: 'k' })).toEqual(one)
     expect(await outcome(owner.createKey({ ...named(), idempotencyKey: 'k', label: 'x' }))).toBe(
@@ -261,8 +261,8 @@ describe('an app-level key', () => {
   })
 })
 
-describe('the worth of a user’s key', () => {
-  it('is known in all forms, and gone with the key or the user', async () => {
+describe('the validation of a user’s key', () => {
+  it('succeeds for all forms of the key, and fails when the key or the user has ended', async () => {
     const m2m = core.as(app.basic)
     const { user } = await m2m.upsertUser({ ...named(), externalUserId: 'ada' })
     const one = await m2m.createKey({ ...named(), externalUserId: 'ada' })

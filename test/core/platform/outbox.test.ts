@@ -65,7 +65,7 @@ const rows = async () =>
 const delivered: Verdict = () => ({ kind: 'delivered' })
 
 describe('the outbox', () => {
-  it('brings what was committed, and never what was not', async () => {
+  it('delivers entries that were committed, and no others', async () => {
     const { outbox, batches } = setUp(delivered)
     await put('a', 'b')
     await expect(
@@ -84,14 +84,14 @@ describe('the outbox', () => {
     expect(await rows()).toEqual([])
   })
 
-  it('takes what is within its bounds, and always one', async () => {
+  it('claims entries within its bounds, and at least one', async () => {
     const { outbox, batches } = setUp(delivered, { itemsAtOnce: 2, bytesAtOnce: 10 })
     await put('1234567', '1234', '12345678901234567890', 'x', 'y', 'z')
     for (let i = 0; i < 5; i++) await outbox.pass()
     expect(batches).toEqual([['1234567'], ['1234'], ['12345678901234567890'], ['x', 'y'], ['z']])
   })
 
-  it('sets a row aside that is refused again and again, and holds up no other', async () => {
+  it('sets a row aside that is refused repeatedly, and delivers the others', async () => {
     const metrics = createMetrics('test')
     const { outbox, batches } = setUp(
       (text) => (text === 'bad' ? { kind: 'refused', why: 'too bad' } : { kind: 'delivered' }),
@@ -117,7 +117,7 @@ describe('the outbox', () => {
     expect(await rows()).toMatchObject([{ attempts: 0, set_aside_at: null }])
   })
 
-  it('blames no row for a far end that is away, however long', async () => {
+  it('counts no attempt while the other system is away, however long', async () => {
     const metrics = createMetrics('test')
     const { outbox } = setUp(() => ({ kind: 'later', why: 'away' }), { metrics })
     await put('a', 'b')
@@ -132,7 +132,7 @@ describe('the outbox', () => {
     expect(await metrics.metrics()).toMatch(/tollgate_outbox_age_seconds\{.*\} 1200\n/)
   })
 
-  it('blames a row that the far end breaks over only when others arrive', async () => {
+  it('counts an attempt of a row that the other system fails on only when other rows arrive', async () => {
     const { outbox } = setUp((text) =>
       text === 'ok' ? { kind: 'delivered' } : { kind: 'failed', why: 'answered 500' },
     )
@@ -150,7 +150,7 @@ describe('the outbox', () => {
     expect(await rows()).toMatchObject([{ payload: 'breaks', set_aside_at: expect.any(Date) }])
   })
 
-  it('keeps of a row what did not arrive', async () => {
+  it('keeps the part of a row that has not arrived', async () => {
     const { outbox } = setUp((text) =>
       text === 'ab'
         ? { kind: 'refused', why: 'b', rest: { payload: Buffer.from('b'), itemCount: 1 } }
@@ -161,7 +161,7 @@ describe('the outbox', () => {
     expect(await rows()).toMatchObject([{ payload: 'b', attempts: 1 }])
   })
 
-  it('shares the work between several without doing any of it twice', async () => {
+  it('shares the work between several cores without delivering a row twice', async () => {
     const several = Array.from({ length: 4 }, () => setUp(delivered, { itemsAtOnce: 3 }))
     await put(...Array.from({ length: 60 }, (_, i) => `row ${i}`))
     for (const { outbox } of several) outbox.start()
@@ -172,7 +172,7 @@ describe('the outbox', () => {
     expect(new Set(all).size).toBe(60)
   })
 
-  it('does again what one that died had taken, when its lease has ended', async () => {
+  it('delivers the rows of a core that died when their lease has ended', async () => {
     const dead = setUp(delivered, { deliver: () => Promise.reject(new Error('killed')) })
     const heir = setUp(delivered)
     await put('a')
@@ -184,7 +184,7 @@ describe('the outbox', () => {
     expect(heir.batches).toEqual([['a']])
   })
 
-  it('sends what is due before it ends, and ends all the same when the far end hangs', async () => {
+  it('delivers due rows before it stops, and stops in time when the other system hangs', async () => {
     const { outbox, batches } = setUp(delivered, { idleMs: 60_000 })
     outbox.start()
     await new Promise((resolve) => setTimeout(resolve, 50))
@@ -210,7 +210,7 @@ describe('the outbox', () => {
     expect(heir.batches).toEqual([['c']])
   })
 
-  it('waits while its destination is not ready, and outlives a database that is away', async () => {
+  it('waits while its destination is not ready, and survives a database that is away', async () => {
     let ready = false
     const { outbox, batches } = setUp(delivered, { ready: () => ready })
     await put('a')

@@ -112,7 +112,7 @@ describe('health and reflection', () => {
     expect(listed).toEqual(expect.arrayContaining(services.map(({ name }) => name)))
   })
 
-  it('makes a caller without a token no wiser than one with a wrong token', async () => {
+  it('answers a caller without a token like one with a wrong token', async () => {
     const callers = [
       createCaller(core.core.target, null),
       createCaller(core.core.target, 'x'.repeat(40)),

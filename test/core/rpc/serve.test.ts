@@ -265,7 +265,7 @@ describe('401, the credential', () => {
     }
   })
 
-  it('says the same of an unknown client and a wrong secret', async () => {
+  it('answers an unknown client and a wrong secret alike', async () => {
     const [one, two] = await Promise.all(
       [wrongSecret(), unknownClient()].map((basic) =>
         refusal(core.as(basic).listUsers({ clientId: app.clientId })),
@@ -304,13 +304,13 @@ describe('404, the tenant', () => {
     },
   )
 
-  it.each(m2mRoutes)('$name finds no other app for a machine token either', async ({ call }) => {
+  it.each(m2mRoutes)('$name finds no other app for a machine token', async ({ call }) => {
     expect(
       await reasonsOf(notMine().map((clientId) => call(core.as(bearerOf(machineToken)), clientId))),
     ).toEqual(notMine().map(() => 'NOT_FOUND'))
   })
 
-  it.each(basicRoutes)('$name is not there for anything but Basic', async ({ call }) => {
+  it.each(basicRoutes)('$name is not found for anything but Basic', async ({ call }) => {
     const callers = [undefined, bearerOf(machineToken), bearerOf(userToken), bearerOf('x')]
     const refusals = await Promise.all(
       callers.map((authorization) => refusal(call(core.as(authorization), app.clientId))),
@@ -320,7 +320,7 @@ describe('404, the tenant', () => {
     )
   })
 
-  it('sends the same trailers and takes about as long for a foreign app as for an unknown one', async () => {
+  it('sends the same trailers, and takes about as long, for another app as for an unknown one', async () => {
     const [foreign, unknown] = [await rawRefusal(other.clientId), await rawRefusal(unknownClientId)]
     expect(foreign.trailers).toEqual(unknown.trailers)
     const times: Record<string, number[]> = { [other.clientId]: [], [unknownClientId]: [] }
@@ -357,7 +357,7 @@ describe('403, the scope', () => {
     },
   )
 
-  it('is not spared by a scope that only looks alike', async () => {
+  it('is not satisfied by a similar scope', async () => {
     const made = await core.newApp()
     await core.sql.query(
       `update clients set scopes = '{admin,*,users,users:reader,"users:read users:write"}' where client_id = $1`,
@@ -381,11 +381,11 @@ describe('400, then 404, the request', () => {
   )
 
   const withMissing = routes.flatMap(({ name, missing }) => (missing ? [{ name, missing }] : []))
-  it.each(withMissing)('$name does not find what is not there', async ({ missing }) => {
+  it.each(withMissing)('$name answers 404 for what does not exist', async ({ missing }) => {
     expect(await outcome(missing(core.as(app.basic), app.clientId))).toBe('NOT_FOUND')
   })
 
-  it('refuses a check of a kind that is none', async () => {
+  it('refuses a check of an unknown kind', async () => {
     for (const kind of ['', 'M2M', 'dashboard', 'm2m']) {
       expect(await outcome(core.as(app.basic).checkCaller({ clientId: app.clientId, kind }))).toBe(
         'REQUEST_INVALID',
@@ -394,7 +394,7 @@ describe('400, then 404, the request', () => {
   })
 })
 
-describe('a credential that is right', () => {
+describe('a valid credential', () => {
   it.each(routes)('$name takes Basic', async ({ name, call }) => {
     expect(await outcome(freshly((made) => call(core.as(made.basic), made.clientId)))).toBe(
       endOf(name),
@@ -419,7 +419,7 @@ describe('a credential that is right', () => {
   // There is no key to revoke.
   const endOf = (name: string): string => (name === 'RevokeKey' ? 'NOT_FOUND' : 'OK')
 
-  it('is taken with its scheme in any case and after any blanks', async () => {
+  it('is accepted with its scheme in upper or lower case and after any blanks', async () => {
     const pair = app.basic.slice('Basic '.length)
     const values = [
       `basic ${pair}`,
@@ -433,7 +433,7 @@ describe('a credential that is right', () => {
     ).toEqual(values.map(() => 'OK'))
   })
 
-  it('is taken raw and form-encoded (RFC 6749 section 2.3.1), split at the first colon', async () => {
+  it('is accepted raw and form-encoded (RFC 6749 section 2.3.1), split at the first colon', async () => {
     const made = await core.newApp()
     const secret = 'a:b+c%20d/é ü%'
     await core.sql.query(`update client_secrets set secret_hash = $1 where client_id = $2`, [
@@ -509,7 +509,7 @@ describe('a user token', () => {
 })
 
 describe('the correlation id', () => {
-  it('of the call stands in the audit log, and a malformed one does not', async () => {
+  it('of the call is in the audit log, and a malformed one is not', async () => {
     const client = new UserServiceClient(core.core.target, credentials.createInsecure())
     let userId = ''
     for (const given of ['corr-1.a_B', 'x y', 'x'.repeat(65)]) {
@@ -543,7 +543,7 @@ describe('the correlation id', () => {
 })
 
 describe('stopping', () => {
-  it('lets a running call finish, refuses new ones, and is done within three seconds, however often asked', async () => {
+  it('lets a running call finish, refuses new ones, and ends within three seconds, however often it is called', async () => {
     const dying = await startTestCore()
     const made = await dying.newApp()
     await dying.as(made.basic).upsertUser({ clientId: made.clientId, externalUserId: ada })
@@ -595,7 +595,7 @@ describe('stopping', () => {
     await dying.stop()
   })
 
-  it('answers a second stop only when the first is done', async () => {
+  it('resolves a second stop with the first', async () => {
     const dying = await startTestCore()
     const order: string[] = []
     await Promise.all([
@@ -662,7 +662,7 @@ describe('when PostgreSQL is away', () => {
     await database.drop()
   })
 
-  it('outlives a connection that breaks inside a transaction', async () => {
+  it('survives a connection that breaks inside a transaction', async () => {
     const blocker = await core.sql.connect()
     await blocker.query('begin')
     await blocker.query('select 1 from end_users for update')
@@ -706,7 +706,7 @@ describe('when PostgreSQL is away', () => {
 })
 
 describe('a stream whose reader does not keep up', () => {
-  it('is ended, so that what waits for it stays bounded', async () => {
+  it('is ended, so that the messages that wait for it stay bounded', async () => {
     const sent = { count: 0 }
     const done = Promise.withResolvers<void>()
     const deps = {
@@ -812,7 +812,7 @@ const unused: Authenticator = {
   memberOf: notAsked,
 }
 
-describe('what is no request of ours', () => {
+describe('a malformed call', () => {
   it('is refused without harm: garbage bytes, an unknown method, a message that is too large', async () => {
     const path = '/tollgate.identity.v1.UserService/ListUsers'
     expect(await rawStatus(path, Buffer.from([0, 0, 0, 0, 2, 0x0a, 0xff]))).not.toBe('0')

@@ -100,7 +100,7 @@ describe('asking for access', () => {
     ])
   })
 
-  it('finds no unknown app, no id of another kind, and no user who cannot be', async () => {
+  it('finds no unknown app, no id of another kind, and no impossible user id', async () => {
     const ids = [
       `app_${'0'.repeat(24)}`,
       app.m2mClientId,
@@ -120,7 +120,7 @@ describe('asking for access', () => {
     expect((await m2m.listUsers({ clientId: app.clientId })).users).toEqual([])
   })
 
-  it('tells that a user has ended, and from when on tokens count', async () => {
+  it('reports that a user is inactive, and from when on tokens are valid', async () => {
     const { userId } = await access('ada')
     await m2m.deactivateUser({ clientId: app.clientId, externalUserId: 'ada' })
     const next = BigInt(Math.floor(core.clock.now().getTime() / 1000) + 1)
@@ -137,7 +137,7 @@ describe('asking for access', () => {
 })
 
 describe('verifying a key', () => {
-  it('tells who it is and what they may', async () => {
+  it('names the user and their access', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const { identity, access: may } = await core.as().verifyApiKey({ apiKey })
@@ -150,7 +150,7 @@ describe('verifying a key', () => {
     expect(may).toEqual(await access('ada'))
   })
 
-  it('refuses every key that does not work alike', async () => {
+  it('refuses all invalid keys alike', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const unknown = (await core.newApp()).clientId
@@ -167,7 +167,7 @@ describe('verifying a key', () => {
 })
 
 describe('watching invalidations', () => {
-  it('hears of a revoked key, an ended user with every key, and changed access, and of nothing before', async () => {
+  it('receives a revoked key, a deactivated user with every key, and changed access, and nothing from before', async () => {
     const { userId } = await access('ada')
     const named = { clientId: app.clientId, externalUserId: 'ada' }
     const [first, other, third] = [
@@ -195,7 +195,7 @@ describe('watching invalidations', () => {
     )
   })
 
-  it('hears of nothing that was refused or changed nothing', async () => {
+  it('receives nothing for requests that were refused or changed nothing', async () => {
     const { userId } = await access('ada')
     const named = { clientId: app.clientId, externalUserId: 'ada' }
     const watcher = await watch()
@@ -212,7 +212,7 @@ describe('watching invalidations', () => {
     expect(watcher.heard.slice(before).filter(({ id }) => id === userId)).toEqual([])
   })
 
-  it('ends well when core stops, which takes less than three seconds', async () => {
+  it('ends without an error when core stops, which takes less than three seconds', async () => {
     const other = await core.startAnother()
     const streams = await atOnce(5, () => watch(other.core.target))
     const begin = performance.now()
@@ -242,7 +242,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
   })
   afterAll(() => shared.stop())
 
-  it('tells the watchers of another core, and leaves tombstones as long as caches may remember', async () => {
+  it('reaches the watchers of another core, and leaves tombstones as long as caches may keep identities', async () => {
     const app = await shared.newApp()
     const rpcs = shared.as(app.basic)
     const named = { clientId: app.clientId, externalUserId: 'ada' }
@@ -267,7 +267,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     expect(await shared.core.ready()).toMatchObject({ database: true, redis: true })
   })
 
-  it('ignores what else is said on the channel', async () => {
+  it('ignores other messages on the channel', async () => {
     const watcher = await watch(two.core.target)
     const redis = new Redis(url)
     const id = randomUUID()
@@ -289,7 +289,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     redis.disconnect()
   })
 
-  it('starts and works without it, and listens as soon as it is there', async () => {
+  it('starts and works without it, and subscribes as soon as it is there', async () => {
     const target = new URL(url)
     const proxy = await startProxy({ host: target.hostname, port: Number(target.port) })
     proxy.mode('refuse')

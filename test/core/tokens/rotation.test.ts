@@ -66,7 +66,7 @@ function verifier(sources: readonly Rpcs[]) {
 }
 
 describe('rotating the signing keys', () => {
-  it('lets the next key sign, keeps the retired one published, and makes a new next one', async () => {
+  it('lets the next key sign, keeps the retired one published, and creates a new next one', async () => {
     const before = await states()
     expect(before.map(({ status }) => status)).toEqual(['active', 'next'])
     core.clock.advance(minutes(7))
@@ -93,7 +93,7 @@ describe('rotating the signing keys', () => {
     expect(kidOf((await mint(core.as(app.basic))).accessToken)).toBe(activeKid)
   })
 
-  it('takes the retired key from the set when its last token is dead, and its private part from the database', async () => {
+  it('removes the retired key from the set when its last token has expired, and its private part from the database', async () => {
     core.clock.advance(minutes(7))
     const [old] = await states()
     await core.as().rotateSigningKeys()
@@ -116,7 +116,7 @@ describe('rotating the signing keys', () => {
     expect(rows).toEqual([{ app_id: null, actor: 'operator', to: activeKid }])
   })
 
-  it('lets another core honour a key that it has never loaded, without waiting', async () => {
+  it('lets another core accept a key that it has not loaded before, without waiting', async () => {
     const other = await core.startAnother()
     await core.as().rotateSigningKeys({ force: true })
     await core.as().rotateSigningKeys({ force: true })
@@ -124,7 +124,7 @@ describe('rotating the signing keys', () => {
     expect(await outcome(other.as(bearerOf(accessToken)).getOwnBalance())).toBe('OK')
   })
 
-  it('happens one after the other when many ask at once', async () => {
+  it('is serialised when many calls come at the same time', async () => {
     const other = await core.startAnother()
     core.clock.advance(minutes(7))
     const outcomes = await atOnce(6, (index) =>

@@ -66,7 +66,7 @@ async function watch(): Promise<string[]> {
 }
 
 describe('an opaque signer session', () => {
-  it('says whose it is, what may be spent and when it ends', async () => {
+  it('names its user, the allowance and its expiry', async () => {
     const token = await open('ada')
     const { identity, access, expiresAt, scope } = await core.as().verifySignerSession({ token })
     expect(identity).toMatchObject({ clientId: app.clientId, externalUserId: 'ada' })
@@ -89,7 +89,7 @@ describe('an opaque signer session', () => {
     expect(all.map(({ text }) => text).join()).not.toContain(token)
   })
 
-  it('ends after a day, at its revocation and with its user, and its watchers hear of it', async () => {
+  it('ends after a day, when it is revoked and with its user, and watchers are notified', async () => {
     const heard = await watch()
     const idOf = async (token: string) =>
       (await core.as().verifySignerSession({ token })).identity?.keyId ?? ''

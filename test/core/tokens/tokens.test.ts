@@ -89,7 +89,7 @@ describe('a user token', () => {
     expect(decodeJwt((await mint()).accessToken).jti).not.toBe(payload.jti)
   })
 
-  it('is good until its last second and not longer', async () => {
+  it('is valid until its last second and not longer', async () => {
     const { accessToken } = await mint()
     core.clock.advance(299 * second)
     expect(await useUser(accessToken)).toBe('OK')
@@ -97,7 +97,7 @@ describe('a user token', () => {
     expect(await useUser(accessToken)).toBe('TOKEN_INVALID')
   })
 
-  it('comes for a key as well, with the user that the key belongs to', async () => {
+  it('is exchanged for a key too, for the user that the key belongs to', async () => {
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const exchanged = await core.as(bearerOf(apiKey)).exchangeApiKey({ clientId: app.clientId })
     expect(exchanged).toMatchObject({
@@ -113,7 +113,7 @@ describe('a user token', () => {
     expect(await useUser(exchanged.accessToken)).toBe('OK')
   })
 
-  it('is minted for many at once, each for whoever it shows and as if it were alone', async () => {
+  it('is minted in a batch, each for its own credential and as if it were alone', async () => {
     const other = await core.newApp()
     await core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'ada' })
     const call = (
@@ -161,7 +161,7 @@ describe('a user token', () => {
     expect(decodeJwt(again ?? '').jti).not.toBe(decodeJwt(mine ?? '').jti)
   })
 
-  it('is not minted for too many at once, for nobody of them without the service token, and for none is no error', async () => {
+  it('is not minted in too large a batch or without the service token; an empty batch is no error', async () => {
     const one = {
       request: { clientId: app.clientId, externalUserId: 'ada', scope: undefined },
       authorization: app.basic,
@@ -216,7 +216,7 @@ describe('a machine token', () => {
     expect(await useMachine(accessToken)).toBe('TOKEN_INVALID')
   })
 
-  it('may do only what it was asked for, and only what the client still may', async () => {
+  it('has the scopes that were requested and that the client still has', async () => {
     const { accessToken, scope } = await m2m.issueMachineToken({ scope: 'users:read' })
     expect(scope).toBe('users:read')
     const machine = core.as(bearerOf(accessToken))
@@ -230,7 +230,7 @@ describe('a machine token', () => {
     expect(await outcome(machine.listUsers({ clientId: app.clientId }))).toBe('SCOPE_MISSING')
   })
 
-  it('never carries a scope of sign-in or signing, even when the client has it', async () => {
+  it('never has a scope of sign-in or signing, even when the client has it', async () => {
     await core.sql.query(
       `update clients set scopes = scopes || array['openid', 'sign:job'] where client_id = $1`,
       [app.m2mClientId],
@@ -256,7 +256,7 @@ describe('a machine token', () => {
       expect(await outcome(core.as(authorization).issueMachineToken())).toBe('CREDENTIAL_INVALID')
   })
 
-  it('ends with its client', async () => {
+  it('is invalid when its client has ended', async () => {
     const { accessToken } = await m2m.issueMachineToken()
     await core.sql.query('delete from clients where client_id = $1', [app.m2mClientId])
     expect(await useMachine(accessToken)).toBe('TOKEN_INVALID')
@@ -303,7 +303,7 @@ describe('scopes', () => {
     expect(await outcome(mint('sign:job'))).toBe('SCOPE_INVALID')
   })
 
-  it('are refused before the user is looked for', async () => {
+  it('are refused before the user is looked up', async () => {
     expect(
       await outcome(
         m2m.mintUserToken({ clientId: app.clientId, externalUserId: 'nobody', scope: 'admin' }),
@@ -313,7 +313,7 @@ describe('scopes', () => {
 })
 
 describe('exchanging a key', () => {
-  it('refuses every key that does not work alike, whatever app is named', async () => {
+  it('refuses all invalid keys alike, whatever app is named', async () => {
     const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     await m2m.revokeKey({ clientId: app.clientId, externalUserId: 'ada', keyId })
     const unknown = `app_${'0'.repeat(24)}`
@@ -334,7 +334,7 @@ describe('exchanging a key', () => {
     }
   })
 
-  it('finds neither another app nor an unknown one with a key that works', async () => {
+  it('finds neither another app nor an unknown one with a valid key', async () => {
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
     const other = await core.newApp()
     const refusals = await Promise.all(
@@ -440,7 +440,7 @@ describe('a forged token', () => {
     expect(await accepted(bad)).toEqual([])
   })
 
-  it('is refused when it is of the other use', async () => {
+  it('is refused when it has another use', async () => {
     const { accessToken: user } = await mint()
     const { accessToken: machine } = await m2m.issueMachineToken()
     expect(await useMachine(user)).toBe('TOKEN_INVALID')
@@ -448,7 +448,7 @@ describe('a forged token', () => {
     expect(await useUser(app.secret)).toBe('TOKEN_INVALID')
   })
 
-  it('is refused when another issuer with the same keys made it', async () => {
+  it('is refused when another issuer with the same keys signed it', async () => {
     const foreign = await core.startAnother({ PUBLIC_URL: 'https://other.example' })
     const { accessToken } = await foreign
       .as(app.basic)
@@ -491,7 +491,7 @@ describe('a token that our own key has signed', () => {
       .sign(key)
   }
 
-  it('is taken when nothing is changed', async () => {
+  it('is accepted when nothing is changed', async () => {
     expect(await useUser(await signed('user', (claims) => claims))).toBe('OK')
     expect(await useMachine(await signed('machine', (claims) => claims))).toBe('OK')
   })
@@ -529,14 +529,14 @@ describe('a token that our own key has signed', () => {
     expect(await useUser(await signed('user', (claims) => claims, 'JWT'))).toBe('TOKEN_INVALID')
   })
 
-  it('may do nothing without a scope claim (decision 14)', async () => {
+  it('allows nothing without a scope claim (decision 14)', async () => {
     expect(await useMachine(await signed('machine', without('scope')))).toBe('SCOPE_MISSING')
     expect(await useMachine(await signed('machine', withClaims({ scope: '' })))).toBe(
       'SCOPE_MISSING',
     )
   })
 
-  it('may do no more than its client, whatever it says', async () => {
+  it('allows no more than its client may do, whatever its scope claim', async () => {
     await core.sql.query(`update clients set scopes = '{users:write}' where client_id = $1`, [
       app.m2mClientId,
     ])
@@ -547,7 +547,7 @@ describe('a token that our own key has signed', () => {
 })
 
 describe('signing keys', () => {
-  it('are one active and one next when two cores start on an empty database at once, and both accept both', async () => {
+  it('are one active and one next when two cores start on an empty database, and both cores accept both', async () => {
     const database = await createDatabase()
     const [one, two] = await Promise.all([
       startTestCore({ DATABASE_URL: database.url }),
@@ -597,7 +597,7 @@ describe('signing keys', () => {
     }
   })
 
-  it('are told apart by core when they were sealed under another KEY_ENCRYPTION_KEY', async () => {
+  it('stop the start with one clear error when they were sealed under another KEY_ENCRYPTION_KEY', async () => {
     await expect(
       core.startAnother({ KEY_ENCRYPTION_KEY: 'quite-another-sealing-key-0123456789-abc' }),
     ).rejects.toThrow(/^KEY_ENCRYPTION_KEY does not open/)

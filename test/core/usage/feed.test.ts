@@ -33,7 +33,7 @@ const entry = (seq: number) => ({
 })
 
 describe('the feed of charges', () => {
-  it('tells of an entry whose transaction ends long after later ones, once', async () => {
+  it('delivers an entry whose transaction ends long after later ones, once', async () => {
     const feed = createFeed({
       pool: world.pool,
       log: silentLog(),
@@ -104,7 +104,7 @@ describe('the feed of charges', () => {
     ).toEqual([])
   })
 
-  it('holds only so many followers', async () => {
+  it('limits the number of followers', async () => {
     const feed = createFeed({ pool: world.pool, log: silentLog(), metrics: createMetrics('test') })
     const follower = () => ({
       appId: world.app.id,

@@ -99,7 +99,7 @@ const eventsOf = (keep: (i: number) => boolean): string[] =>
     .map((i) => `e${String(i).padStart(2, '0')}`)
 
 describe('the history of requests', () => {
-  it('tells everything of a ticket', async () => {
+  it('shows every field of a ticket', async () => {
     const { items } = await history.requests(world.app.id, { ...nothing, limit: 1 }, 'ann')
     expect(items).toMatchObject([
       {
@@ -138,7 +138,7 @@ describe('the history of requests', () => {
     expect((await walk('requests', { startDate: '2026-03-01' })).ids.at(-1)).toBe('march')
   })
 
-  it('keeps to the month that it began in', async () => {
+  it('stays in the month that its first page was in', async () => {
     const first = await history.requests(world.app.id, { ...nothing, limit: 50 })
     const before = world.clock.at
     world.clock.at = new Date('2026-05-01T00:00:00Z')

@@ -92,7 +92,7 @@ function expectToAddUp({ rows, totals }: UsageReport): void {
 }
 
 describe('usage', () => {
-  it('sums everything, and says how many wait for a rate', async () => {
+  it('sums everything, and says how many tickets wait for a rate', async () => {
     expect((await ask()).totals).toEqual({
       requests: 7n,
       unpriced: 1n,
@@ -361,7 +361,7 @@ describe('usage', () => {
     expect((await ask({ groupBy: 'pipeline_model' }, 'idle')).rows).toEqual([])
   })
 
-  it('tells what end users are billed only when asked, each user their own', async () => {
+  it('shows what end users are billed only on request, each user their own', async () => {
     const report = await ask({ groupBy: 'user', includeRetail: true })
     expect(
       report.rows.map((row) => [row.externalUserId, row.billableMicros, row.retailRateUsd]),
@@ -409,7 +409,7 @@ describe('usage', () => {
     ).toEqual([])
   })
 
-  it('answers not found for a user of nobody or of another app', async () => {
+  it('answers not found for an unknown user and for one of another app', async () => {
     const unknown = [
       'nobody',
       '00000000-0000-4000-8000-000000000000',
@@ -455,7 +455,7 @@ describe('usage', () => {
     expect((await usage.queryOwn(own, { ...query, gatewayRequestId: 'twice' })).events).toEqual([])
   })
 
-  it('counts what of a user waits for a rate', async () => {
+  it('counts the tickets of a user that wait for a rate', async () => {
     const ann = await world.users.get(world.app.id, 'ann')
     const bob = await world.users.get(world.app.id, 'bob')
     expect([
@@ -470,7 +470,7 @@ const createOther = async (): Promise<World> => (other ??= await createWorld())
 afterAll(() => other?.stop())
 
 describe('a range', () => {
-  it('falls apart into whole hours and edges that together are the range', () => {
+  it('is split into whole hours and edges that together are the range', () => {
     const instant = fc.option(fc.integer({ min: 0, max: 20_000_000 }).map((ms) => new Date(ms)))
     const holds = (start: Date | null, end: Date | null): boolean => {
       const { from, to, edges } = splitAtHours({ start, end })

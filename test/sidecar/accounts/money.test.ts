@@ -60,7 +60,7 @@ describe('what a call costs', () => {
     )
   })
 
-  it('is unknown without a price, and burns only in time', () => {
+  it('is unknown without a price, and has a price per second only in timed sessions', () => {
     const rate = nanosPerWei(ethRate(1_000_000n * usd))
     expect(costOf(session({ price: null }), 1_000, rate)).toBeNull()
     expect(costPerSecond(session({ type: 'fixed' }), rate)).toBeNull()
@@ -68,7 +68,7 @@ describe('what a call costs', () => {
   })
 })
 
-describe('what time a call bills', () => {
+describe('the billed time of a call', () => {
   const started = () => {
     const book = createSessionCalls({ max: 10 })
     const owner = { authId: 'a:b', latest: null }
@@ -78,7 +78,7 @@ describe('what time a call bills', () => {
     return { msOf, remember }
   }
 
-  it('is prepaid on the first call and runs from the call before on others', () => {
+  it('is fixed for the first call, and starts at the previous call for others', () => {
     const { msOf, remember } = started()
     expect(msOf(session({ sequence: 0 }))).toBe(10_000)
     expect(msOf(session({ sequence: 0, type: 'lv2v' }))).toBe(60_000)
@@ -98,7 +98,7 @@ describe('what time a call bills', () => {
     expect(msOf(session({ sequence: 3, at: 1_009_000 }))).toBe(3_000)
   })
 
-  it('is kept apart for sessions that run at the same time', () => {
+  it('is separate for sessions that run at the same time', () => {
     const { msOf, remember } = started()
     remember(session({ id: 'one', sequence: 1, at: 1_000_000 }))
     remember(session({ id: 'two', sequence: 7, at: 1_002_000 }))
@@ -123,7 +123,7 @@ describe('spending from memory', () => {
   // One unit of a fixed job costs two dollars at this price.
   const job = (n: number) => later(n, { Type: 'fixed', InitialPricePerUnit: 666_666_666_666_667 })
 
-  it('asks core again when what it said is used up, and not before', async () => {
+  it('asks core again when the known balance is used up, and not before', async () => {
     const { authorize, core } = await startHarness({ env: { SIGNING_TTL_SECONDS: '0' } })
     core.users.set('acme:alice', { micros: 5_000_000n })
     for (const lookups of [0, 0]) {
@@ -138,7 +138,7 @@ describe('spending from memory', () => {
     }
   })
 
-  it('counts as spent what it allowed and core has not heard of, for as long as an event may take', async () => {
+  it('counts allowed calls as spent for as long as their events may take to reach core', async () => {
     const { authorize, core, clock } = await startHarness({
       env: { SIGNING_TTL_SECONDS: '0', EVENT_LAG_SECONDS: '20' },
     })
@@ -153,7 +153,7 @@ describe('spending from memory', () => {
     expect((await authorize(job(6))).json['status']).toBe(200)
   })
 
-  it("decides on core's newest word, and asks a broke user's balance once a second", async () => {
+  it("decides on core's latest answer, and asks for the balance of a user without money once a second", async () => {
     const { authorize, core, clock } = await startHarness()
     const job = (n: number) =>
       later(n, { Type: 'fixed', InitialPricePerUnit: 1_500_000_000_000_000 })
@@ -177,7 +177,7 @@ describe('spending from memory', () => {
     }
   })
 
-  it('asks once for many who ask at the same time', async () => {
+  it('asks core once for concurrent calls', async () => {
     const { authorize, core, clock } = await startHarness()
     await authorize(firstCall())
     clock.seconds += 11
@@ -187,7 +187,7 @@ describe('spending from memory', () => {
     expect(core.calls.getAccess).toBe(1)
   })
 
-  it('lets no more of those who waited for one answer spend than it holds', async () => {
+  it('does not let calls that waited for one answer spend more than it says', async () => {
     const { authorize, core, clock } = await startHarness({ env: { SIGNING_TTL_SECONDS: '0' } })
     await authorize(firstCall())
     clock.seconds += 11
@@ -199,13 +199,13 @@ describe('spending from memory', () => {
     expect(statuses.filter((status) => status === 483)).toHaveLength(47)
   })
 
-  it('reads balances as large as core may tell', async () => {
+  it('reads balances as large as core may send', async () => {
     const { authorize, core } = await startHarness()
     core.users.set('acme:alice', { micros: 10n ** 24n, consumedUsdAttos: (10n ** 37n).toString() })
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })
 
-  it('promises only half of what is left, and pays the promise in advance', async () => {
+  it('lets the signer skip calls for half of what is left, and charges that in advance', async () => {
     const { authorize, core } = await startHarness()
     // A cent a second; the first ten seconds cost ten cents.
     const price = { InitialPricePerUnit: 3_333_333_333_333 }
@@ -218,7 +218,7 @@ describe('spending from memory', () => {
     expect(core.calls.getAccess).toBe(1)
   })
 
-  it('promises nothing without a rate and looks at the balance alone', async () => {
+  it('lets the signer skip no call without a rate, and checks the balance alone', async () => {
     const { authorize, core, clock } = await startHarness()
     core.script.usdPerEth = null
     expect((await authorize(firstCall())).json).toMatchObject({ status: 200, expiry: 0 })
@@ -237,8 +237,8 @@ describe('spending from memory', () => {
   })
 })
 
-describe('time that was promised', () => {
-  it('does not run an account dry twice over', async () => {
+describe('an advance', () => {
+  it('is not charged on top of the time that really passed', async () => {
     const { authorize, core, clock } = await startHarness()
     // A cent a second: ten cents for the first call, and then ten windows of ten seconds.
     core.users.set('acme:alice', { micros: 2_000_000n })

@@ -7,7 +7,7 @@ const spending = createPendingSpending(20_000)
 const at = (seconds: number) => seconds * 1000
 
 describe('pending spend', () => {
-  it('holds what was spent until it shows in what was consumed', () => {
+  it('holds spent amounts until they show in the consumed ones', () => {
     const pending = spending.open(100n * nano, 0)
     spending.spend(pending, 30, at(1))
     spending.spend(pending, 20, at(2))
@@ -16,14 +16,14 @@ describe('pending spend', () => {
     expect(spending.amount(pending, 150n * nano, at(5))).toBe(0)
   })
 
-  it('is not made smaller later by what others spent before', () => {
+  it('is not reduced by amounts that other sidecars spent before', () => {
     const pending = spending.open(0n, 0)
     expect(spending.amount(pending, 1_000n * nano, at(1))).toBe(0)
     spending.spend(pending, 10, at(2))
     expect(spending.amount(pending, 1_000n * nano, at(3))).toBe(10)
   })
 
-  it('forgets what never came, after one to two lags', () => {
+  it('releases amounts that never reach the ledger, after one to two lags', () => {
     const pending = spending.open(0n, 0)
     spending.spend(pending, 10, at(1))
     expect(spending.amount(pending, 0n, at(19))).toBe(10)
@@ -31,7 +31,7 @@ describe('pending spend', () => {
     expect(spending.amount(pending, 0n, at(41))).toBe(0)
   })
 
-  it('takes a refund from the time in which it was spent', () => {
+  it('takes a refund from the lag in which it was spent', () => {
     const pending = spending.open(0n, 0)
     spending.spend(pending, 10, at(5))
     spending.spend(pending, 7, at(25))

@@ -3,7 +3,7 @@ import { firstCall } from '../signer-bodies.ts'
 import { startHarness, vectorNow } from '../support.ts'
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
-describe('whether they may spend', () => {
+describe('the allowance of a user', () => {
   it('19: refuses a user without money with 483', async () => {
     const { authorize } = await startHarness()
     const { transport, text } = await authorize(firstCall({ key: 'sk_live_poor' }))
@@ -42,7 +42,7 @@ describe('whether they may spend', () => {
     expect((await authorize(firstCall())).json['status']).toBe(483)
   })
 
-  it('K24, K25: releases what no event came of after two lags, once, and says how much it was', async () => {
+  it('K24, K25: releases calls without an event after two lags, once, and counts their cost as missing', async () => {
     const { authorize, core, clock, metrics } = await startHarness({
       env: { EVENT_LAG_SECONDS: '20' },
     })
@@ -63,7 +63,7 @@ describe('whether they may spend', () => {
     expect(await metrics.metrics()).toMatch(/^tollgate_sidecar_allowed_usd_total(?:\{.*\})? 0\.06/m)
   })
 
-  it('24: promises nothing ahead for fixed and untyped sessions', async () => {
+  it('24: lets the signer skip no call of fixed and untyped sessions', async () => {
     const { authorize } = await startHarness()
     for (const Type of ['fixed', '', 'else', 7]) {
       expect((await authorize(firstCall({ state: { Type } }))).json).toMatchObject({
@@ -113,7 +113,7 @@ describe('whether they may spend', () => {
     expect(core.calls.getAccess).toBe(0)
   })
 
-  it('30: ignores a hostile balance, time or price, and then promises nothing', async () => {
+  it('30: ignores a hostile balance, time or price, and then lets the signer skip no call', async () => {
     const { authorize } = await startHarness()
     const expiry = async (state: object) => (await authorize(firstCall({ state }))).json
     for (const Balance of ['6000/7', '0', '49999999880000']) {

@@ -48,7 +48,7 @@ describe('pushing events', () => {
     expect((await push(harness, '[]')).json).toMatchObject({ accepted: 0, tickets: 0 })
   })
 
-  it('takes lines, and what is no JSON for core to put aside', async () => {
+  it('takes lines, also malformed ones, which core quarantines', async () => {
     const harness = await startHarness()
     const reply = await push(harness, `${envelope}\r\n\n  \n{"broken":\n${envelope}`)
     expect(reply.json['accepted']).toBe(3)
@@ -82,7 +82,7 @@ describe('pushing events', () => {
     expect((await push(harness, envelope)).transport).toBe(503)
   })
 
-  it('turns a caller without the secret away before reading', async () => {
+  it('refuses a caller without the secret before it reads the body', async () => {
     const harness = await startHarness()
     const reply = await post(`${harness.sidecar.url}/events`, envelope, {
       authorization: 'Bearer wrong',

@@ -29,7 +29,7 @@ const idOf = (event: string): string => {
 }
 
 describe('a usage push', () => {
-  it('becomes a ticket of the time it came, with every digit of it', () => {
+  it('becomes a ticket of its arrival time, with every digit kept', () => {
     const event = pushes().complete(bodyOf())
     const parsed = parseEvent(Buffer.from(event), new Date(at))
     expect(parsed).toMatchObject({
@@ -76,7 +76,7 @@ describe('a usage push', () => {
     expect(idOf(pushes(at - 1_000).complete(bodyOf()))).toBe(ids[0])
   })
 
-  it('keeps the time, the session and the number that it says', () => {
+  it('keeps its own time, session and sequence number', () => {
     const told = { current_time: '2026-11-21T10:00:00.5Z', session_id: 's1', sequence_number: 4 }
     const { complete } = pushes()
     expect(parseEvent(Buffer.from(complete(bodyOf(told))), new Date(at))).toMatchObject({
@@ -98,7 +98,7 @@ describe('a usage push', () => {
     ['no object', '[1]'],
     ['no JSON', bodyOf().slice(1)],
     ['too much', bodyOf({ note: 'x'.repeat(65_536) })],
-  ])('is not made of %s, which core judges as it came', (_what, body) => {
+  ])('is not made of %s, which goes to core unchanged', (_what, body) => {
     expect(pushes().complete(body)).toBe(body)
   })
 
@@ -138,7 +138,7 @@ describe('POST /events with usage pushes', () => {
     expect(new Set(core.script.ingested.map((bytes) => Buffer.from(bytes).toString())).size).toBe(1)
   })
 
-  it('answers so that the sender repeats after an outage and nothing else', async () => {
+  it('answers so that the sender repeats after an outage only', async () => {
     const { sidecar, core } = await startHarness()
     const statuses = []
     statuses.push(

@@ -8,8 +8,8 @@ import { secret, send, startHarness, until } from '../support.ts'
 const caller = { authorization: `Bearer ${secret}` }
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
-describe('what may arrive', () => {
-  it('31: decides for a fat body, and refuses a huge one without reading it all', async () => {
+describe('the listener', () => {
+  it('31: decides with a large body, and refuses a huge one without reading all of it', async () => {
     const { authorize, sidecar } = await startHarness()
     const fat = (bytes: number) => firstCall({ headers: { Cookie: ['c'.repeat(bytes)] } })
     expect((await authorize(fat(200 * 1024))).json['status']).toBe(200)
@@ -78,7 +78,7 @@ describe('what may arrive', () => {
     }
   })
 
-  it('takes a body that was there before the handler was', async () => {
+  it('reads a body that arrived before the handler was attached', async () => {
     const { sidecar } = await startHarness()
     const bodies: [string, number][] = [
       [JSON.stringify(firstCall()), 200],
@@ -97,7 +97,7 @@ describe('what may arrive', () => {
     }
   })
 
-  it('does not decide about a body that never comes whole', async () => {
+  it('decides nothing when a body never arrives in full', async () => {
     const { sidecar, authorize, core } = await startHarness()
     const socket = connect(sidecar.port, '127.0.0.1')
     const body = JSON.stringify(firstCall())
@@ -147,7 +147,7 @@ describe('what may arrive', () => {
     expect(replies.filter(({ ms }) => ms < 500)).toHaveLength(20)
   })
 
-  it('39: keeps the words of an internal fault inside', async () => {
+  it('39: answers an internal fault without its message', async () => {
     const { authorize, core } = await startHarness()
     core.script.failing = true
     const { transport, text } = await authorize(firstCall())

@@ -19,7 +19,7 @@ describe('the caller', () => {
     expect([...core.calls.tokens]).toEqual(['core-token-of-these-tests-0123456789'])
   })
 
-  it('2: turns a caller without the right secret away before any look-up', async () => {
+  it('2: refuses a caller without the right secret before any look-up', async () => {
     const { authorize, core } = await startHarness()
     const wrong: Record<string, string>[] = [
       {},
@@ -75,7 +75,7 @@ describe('the caller', () => {
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })
 
-  it('7: answers 400 to what is not one JSON object', async () => {
+  it('7: answers 400 to a body that is not one JSON object', async () => {
     const { authorize } = await startHarness()
     for (const body of [
       'nope',
@@ -93,7 +93,7 @@ describe('the caller', () => {
     }
   })
 
-  it('35: knows its routes and nothing else', async () => {
+  it('35: answers its routes only', async () => {
     const { sidecar, core } = await startHarness()
     const get = await send(`${sidecar.url}/authorize`, { method: 'GET' })
     expect([get.transport, get.headers.allow]).toEqual([405, 'POST'])

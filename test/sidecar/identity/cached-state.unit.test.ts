@@ -25,7 +25,7 @@ describe('a bounded map', () => {
     expect([map.get('a'), map.size(), evicted]).toEqual([undefined, 2, [2]])
   })
 
-  it('never holds more than it may, and most of what it may', () => {
+  it('holds at most its limit, and most of it', () => {
     const map = createBoundedMap<number>({ max: 100 })
     for (let i = 0; i < 10_000; i++) {
       map.set(`k${i}`, i)
@@ -42,7 +42,7 @@ describe('an account that was evicted', () => {
   const limits = { ttlSeconds: 10, minimum: 1_000, lagSeconds: 20, max: 2 }
   const access = createAccessBook({ core, versions, now, ...limits })
 
-  it('is not spent from by an identity that still leads to it', async () => {
+  it('is not spent from by an identity that still refers to it', async () => {
     let verified = 0
     const verify = async (): Promise<Verdict> => {
       verified++

@@ -16,7 +16,7 @@ if (url) adapters.push(['Redis', () => createRedisCache({ url, log: silentLog() 
 const urls = url ? [url] : []
 
 describe.each(adapters)('the cache in %s', (_name, create) => {
-  it('gives what was set until its time is over or it is deleted', async () => {
+  it('returns an entry until it expires or is deleted', async () => {
     const cache = create()
     onTestFinished(() => cache.stop())
     await until(() => cache.ready())
@@ -33,7 +33,7 @@ describe.each(adapters)('the cache in %s', (_name, create) => {
 })
 
 describe('the Redis cache without a Redis', () => {
-  it('fails at once and never stops a decision', async () => {
+  it('fails at once and never prevents a decision', async () => {
     const away = 'redis://127.0.0.1:1'
     const cache = createRedisCache({ url: away, log: silentLog() })
     onTestFinished(() => cache.stop())
@@ -80,7 +80,7 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     expect(core.calls.verifyApiKey).toBe(1)
   })
 
-  it('do not take a revoked key from Redis', async () => {
+  it('do not accept a revoked key from Redis', async () => {
     const { core, first, second, key, keyId, body } = await pair()
     await first.authorize(body)
     const client = new Redis(url)
@@ -90,7 +90,7 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     expect((await second.authorize(body)).json['status']).toBe(401)
   })
 
-  it('drop what a message on the channel names', async () => {
+  it('drop the entry that a message on the channel names', async () => {
     const { core, first, key, keyId, body } = await pair()
     await first.authorize(body)
     core.keys.delete(key)
@@ -104,8 +104,8 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
   })
 })
 
-describe('an outage of every way by which core tells what ended', () => {
-  it('makes all that was read before it void', async () => {
+describe('an outage of both links of invalidations', () => {
+  it('makes everything stale that was read before it', async () => {
     const core = await startCoreDouble()
     const { authorize } = await startHarness({ core })
     const body = firstCall()
@@ -120,7 +120,7 @@ describe('an outage of every way by which core tells what ended', () => {
 })
 
 describe('versions', () => {
-  it('make stale what was read before, and only that', () => {
+  it('make entries stale that were read before, and no others', () => {
     const versions = createVersions({ max: 2 })
     const before = versions.current()
     expect(versions.isStale('a', before)).toBe(false)
@@ -133,7 +133,7 @@ describe('versions', () => {
     expect(versions.isStale('a', versions.current())).toBe(false)
   })
 
-  it('that fall out of memory make stale all that is older', () => {
+  it('that are evicted make everything older stale', () => {
     const versions = createVersions({ max: 2 })
     const before = versions.current()
     for (const id of ['a', 'b', 'c']) versions.invalidate(id)

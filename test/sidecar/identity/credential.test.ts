@@ -4,7 +4,7 @@ import { startHarness, until, vectorNow } from '../support.ts'
 import { newSigningKey, sign } from './tokens.ts'
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
-describe('which credential', () => {
+describe('the credential', () => {
   it('8: refuses a request without a credential in the body, over HTTP 200', async () => {
     const { authorize } = await startHarness()
     const { transport, text } = await authorize({ headers: {}, state: firstCall().state })
@@ -100,7 +100,7 @@ describe('which credential', () => {
     })
   })
 
-  it('16: allows for a minute of clock skew, and promises nothing beyond the token', async () => {
+  it('16: allows for a minute of clock skew, and lets the signer skip no call beyond the token', async () => {
     const { authorize, core } = await startHarness()
     const key = await newSigningKey('k1')
     core.script.jwks = { keys: [key.jwk] }

@@ -125,7 +125,7 @@ describe('a token of our own issuer', () => {
 })
 
 describe('the keys of our own issuer', () => {
-  it('are asked for once, by many at the same time, and again for an unknown kid after ten seconds', async () => {
+  it('are loaded once for concurrent calls, and again for an unknown kid after ten seconds', async () => {
     const harness = await withKey()
     const tokens = await Promise.all(
       Array.from({ length: 20 }, (_, i) => sign(key, { jti: String(i) })),
@@ -142,7 +142,7 @@ describe('the keys of our own issuer', () => {
     expect(harness.core.calls.getJwks).toBe(2)
   })
 
-  it('that cannot be loaded are a fault of ours, not of the token', async () => {
+  it('that cannot be loaded are answered as a fault, not as an invalid token', async () => {
     const harness = await withKey()
     harness.core.script.failing = true
     expect(await decide(harness, await sign(key))).toMatchObject({
@@ -188,7 +188,7 @@ describe('a token of a foreign issuer', () => {
     expect(await decide(harness, await sign(key))).toMatchObject({ status: 200 })
   })
 
-  it('waits for an issuer that is away, with 503', async () => {
+  it('is answered with 503 while its issuer is away', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign.jwk)
     idp.state.up = false

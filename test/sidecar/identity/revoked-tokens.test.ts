@@ -44,7 +44,7 @@ describe('a token that was revoked', () => {
     },
   )
 
-  it('is refused by a sidecar that did not hear of it, which asks core', async () => {
+  it('is refused by a sidecar that missed the revocation, which asks core', async () => {
     const harness = await withKey()
     const [jti, sid] = [randomUUID(), randomUUID()]
     harness.core.revoked.add(sid)
@@ -60,7 +60,7 @@ describe('a token that was revoked', () => {
     expect(await status(harness, await sign(key, { jti: randomUUID() }))).toBe(503)
   })
 
-  it('is looked for again when the token is older than what may be believed without core', async () => {
+  it('is checked at core again when it is too old to be judged locally', async () => {
     const harness = await listening({ ACCESS_TTL_SECONDS: '60' })
     harness.clock.seconds = vectorNow + 600
     const jti = randomUUID()
@@ -74,8 +74,8 @@ describe('a token that was revoked', () => {
   })
 })
 
-describe('a token that was issued while the sidecar listens', () => {
-  it('costs core no question', async () => {
+describe('a token that was issued while invalidations are received', () => {
+  it('needs no call to core', async () => {
     const harness = await listening()
     harness.clock.seconds = vectorNow + 120
     const iat = vectorNow + 119
@@ -84,7 +84,7 @@ describe('a token that was issued while the sidecar listens', () => {
   })
 })
 
-describe('what was ended', () => {
+describe('the list of revoked tokens', () => {
   it('is kept in bounded memory; core is asked about what was evicted', async () => {
     const lookups: string[] = []
     const core = { checkToken: async (jti: string) => lookups.push(jti) > 0 }

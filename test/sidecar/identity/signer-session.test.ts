@@ -17,7 +17,7 @@ async function harnessWithSession(seconds = 86_400) {
 }
 
 describe('an opaque signer session', () => {
-  it('is who it was opened for, and asked for at core once', async () => {
+  it('stands for the user it was opened for, and is looked up at core once', async () => {
     const { ask, core } = await harnessWithSession()
     const first = await ask()
     expect(first.json).toMatchObject({
@@ -29,7 +29,7 @@ describe('an opaque signer session', () => {
     expect(core.calls).toMatchObject({ verifySignerSession: 1, verifyApiKey: 0 })
   })
 
-  it('is refused at once after its revocation was heard', async () => {
+  it('is refused as soon as its revocation is received', async () => {
     const { ask, core, token } = await harnessWithSession()
     expect((await ask()).json['status']).toBe(200)
     core.sessions.delete(token)
@@ -37,7 +37,7 @@ describe('an opaque signer session', () => {
     await until(async () => (await ask()).json['status'] === 401)
   })
 
-  it('is refused from its end on, however long keys are remembered', async () => {
+  it('is refused from its expiry on, however long keys are cached', async () => {
     const { ask, core, token, clock } = await harnessWithSession(10)
     expect((await ask()).json['status']).toBe(200)
     core.sessions.delete(token)
@@ -54,7 +54,7 @@ describe('an opaque signer session', () => {
     expect(core.calls.verifySignerSession).toBe(0)
   })
 
-  it('is nobody when core does not know it', async () => {
+  it('is refused when core does not know it', async () => {
     const { authorize, core } = await harnessWithSession()
     expect((await authorize(bearer(newSecret('svc_ss_')))).json['status']).toBe(401)
     expect(core.calls.verifySignerSession).toBe(1)

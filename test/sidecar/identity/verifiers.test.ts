@@ -40,7 +40,7 @@ describe('a key of ours', () => {
     expect(core.calls.verifyApiKey).toBe(3)
   })
 
-  it('is not what a credential of no known shape is taken for', async () => {
+  it('is not assumed for a credential of an unknown shape', async () => {
     const { authorize, core } = await startHarness()
     expect((await authorize(firstCall({ key: 'whatever' }))).json).toMatchObject({
       status: 401,
@@ -65,7 +65,7 @@ describe('the mode', () => {
     }
   })
 
-  it('custom loads a module, whose fault is 503 and tells nothing', async () => {
+  it('custom loads a module, whose fault is 503 without details', async () => {
     const path = join(tmpdir(), `verifier-${randomUUID()}.mjs`)
     writeFileSync(
       path,
@@ -89,7 +89,7 @@ describe('the mode', () => {
     )
   })
 
-  it('custom refuses to start with what is no verifier', async () => {
+  it('custom refuses to start with a module that exports no verifier', async () => {
     await expect(startHarness({ env: { IDENTITY_AUTH_MODE: 'custom:node:path' } })).rejects.toThrow(
       /createVerifier/,
     )
@@ -110,7 +110,7 @@ describe('trusted headers', () => {
   }
   const { state } = firstCall()
 
-  it('are believed from the proxy that proves itself', async () => {
+  it('are accepted from a proxy that sends its secret', async () => {
     const { authorize } = await startHarness({ env })
     expect((await authorize({ headers, state })).json).toMatchObject({
       status: 200,

@@ -11,7 +11,7 @@ const crashes = 5
 const senders = 6
 
 describe(`a sidecar that is killed under load, SPOOL_SEED=${seed}`, () => {
-  it('has acknowledged nothing that core does not get, once each by its id, byte for byte', async () => {
+  it('loses no event that it acknowledged: core gets each once by its id, byte for byte', async () => {
     const random = createRandom(seed)
     const sidecar = await startSpoolingSidecar({ SPOOL_DIR: await newFolder() })
     const { core, push } = sidecar

@@ -37,14 +37,14 @@ describe('a spool whose process was killed', () => {
     expect((await outcomeOf(Buffer.concat([before, last]))).envelopes).toEqual(texts)
   })
 
-  it('takes zeros that a power cut left at the end for what was not written', async () => {
+  it('treats zeros that a power cut left at the end as unwritten', async () => {
     const { envelopes, damaged } = await outcomeOf(
       Buffer.concat([records(texts), Buffer.alloc(5_000)]),
     )
     expect([damaged, ...envelopes]).toEqual([0, ...texts])
   })
 
-  it('goes on where core had acknowledged, and from the beginning when that is not known', async () => {
+  it('goes on at the acknowledged position, and at the start when that is unknown', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.delayMs = 5
     const first = await startSpool({ directory, receiver })
@@ -91,7 +91,7 @@ describe('a damaged spool', () => {
     }
   })
 
-  it('finds what follows any damage, and never takes damage for an event', async () => {
+  it('finds the records behind any damage, and never takes damage for an event', async () => {
     const envelope = fc.oneof(
       fc.json(),
       fc.string(),
@@ -118,7 +118,7 @@ describe('a damaged spool', () => {
     )
   })
 
-  it('finds what follows a stretch that is larger than it reads at once', async () => {
+  it('finds the records behind damage that is larger than one read', async () => {
     const { envelopes, damaged } = await outcomeOf(
       Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'])]),
     )
@@ -138,7 +138,7 @@ describe('a damaged spool', () => {
     expect(await filesOf(directory, '.damaged')).toEqual([`${first}.damaged`])
   })
 
-  it('counts what is set aside as disk that it takes', async () => {
+  it('counts files that were set aside as used disk', async () => {
     const directory = await newFolder()
     const file = await open(join(directory, '000000000001.events-0.damaged'), 'w')
     await file.truncate(5_000_000).finally(() => file.close())

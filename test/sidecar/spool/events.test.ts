@@ -56,7 +56,7 @@ describe('pushing events to a sidecar with a spool', () => {
     expect((await push(harness, '1\n'.repeat(10_000))).json).toEqual({ accepted: 10_000 })
   })
 
-  it('counts what core has taken, and what is waiting', async () => {
+  it('counts acknowledged and waiting events', async () => {
     const harness = await startSpooling()
     harness.core.script.failing = true
     await push(harness, '{"id":"1"}\n{"id":"2"}')
@@ -70,7 +70,7 @@ describe('pushing events to a sidecar with a spool', () => {
 })
 
 describe('the signer in direct mode', () => {
-  it('is rid of its events at once, whatever core does', async () => {
+  it('is acknowledged at once, whatever core does', async () => {
     const harness = await startSpooling()
     const sink = directSink({ url: harness.sidecar.url, secret })
     const events = Array.from({ length: 2_500 }, () => {

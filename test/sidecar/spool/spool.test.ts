@@ -26,7 +26,7 @@ describe('the spool', () => {
     expect(await filesOf(directory, '')).toEqual([join(directory, 'position')])
   })
 
-  it('takes events while core is away, tells how many and how old, and sends them when it is back', async () => {
+  it('takes events while core is away, reports their number and age, and sends them when it is back', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     const spool = await startSpool({ directory, receiver })
     receiver.script.away = true
@@ -45,7 +45,7 @@ describe('the spool', () => {
     expect(await spool.figure('tollgate_sidecar_spool_events')).toBe(0)
   })
 
-  it('keeps for the next start what core has not taken, and starts while core is away', async () => {
+  it('keeps unacknowledged events for the next start, and starts while core is away', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const first = await startSpool({ directory, receiver })
@@ -102,7 +102,7 @@ describe('the spool', () => {
     await startSpool({ directory, receiver })
   })
 
-  it('says which setting names a folder that cannot be used', async () => {
+  it('names the setting of a folder that cannot be used', async () => {
     const file = join(await newFolder(), 'file')
     await writeFile(file, '')
     for (const directory of [file, join(file, 'below')]) {
@@ -116,7 +116,7 @@ describe('the spool', () => {
 describe('a full spool', () => {
   const large = (n: number): string => event(n, 100_000)
 
-  it('refuses and says so, takes what fits again when core has taken enough', async () => {
+  it('refuses events and reports that, and takes events again when core has acknowledged enough', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const spool = await startSpool({ directory, receiver })
@@ -140,7 +140,7 @@ describe('a full spool', () => {
     expect(receiver.envelopes).toEqual(Array.from({ length: count + 1 }, (_, n) => large(n)))
   })
 
-  it('starts full, too, and drains', async () => {
+  it('starts in that state too, and drains', async () => {
     const [directory, receiver] = [await newFolder(), createReceiver()]
     receiver.script.away = true
     const first = await startSpool({ directory, receiver })

@@ -66,7 +66,7 @@ async function serverPid(): Promise<number | null> {
 }
 
 describe('the embedded PostgreSQL', () => {
-  it('keeps its data over a restart, and stops once however often it is told to', async () => {
+  it('keeps its data over a restart, and stops once however often stop is called', async () => {
     const first = await startEmbeddedPostgres({ dataDir })
     await query(first.url, 'create table kept as select 42 as answer')
     await Promise.all([first.stop(), first.stop()])
@@ -77,7 +77,7 @@ describe('the embedded PostgreSQL', () => {
     await expect(query(second.url, 'select 1')).rejects.toThrow('ECONNREFUSED')
   })
 
-  it('waits for the disk, and lets nobody in without the password', async () => {
+  it('waits for the disk, and refuses clients without the password', async () => {
     const { url, stop } = await startEmbeddedPostgres({ dataDir })
     expect(await query(url, 'show fsync')).toEqual([{ fsync: 'on' }])
     const stranger = Object.assign(new URL(url), { password: 'guess' })
@@ -129,7 +129,7 @@ describe('the embedded PostgreSQL', () => {
     await stop()
   })
 
-  it('does not mistake another process with a recorded pid for a holder or a server', async () => {
+  it('does not mistake another process with a recorded pid for the holder of the lock or a server', async () => {
     const first = await startEmbeddedPostgres({ dataDir })
     await first.stop()
     await writeFile(join(dataDir, 'tollgate.pid'), `${process.ppid} 1\n`)
@@ -139,7 +139,7 @@ describe('the embedded PostgreSQL', () => {
     await second.stop()
   })
 
-  it('tells when the server ends although nobody stopped it', async () => {
+  it('reports that the server ended before it was stopped', async () => {
     const ended = Promise.withResolvers<string>()
     const { stop } = await startEmbeddedPostgres({ dataDir, onUnexpectedExit: ended.resolve })
     process.kill((await serverPid()) ?? 0, 'SIGQUIT')

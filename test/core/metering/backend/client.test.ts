@@ -40,7 +40,7 @@ const event = (
     },
   })
 
-it('is told of requests that the documents do not allow', async () => {
+it('reports requests that the API description does not allow', async () => {
   const send = (path: string, init: RequestInit) => fetch(`${fake.urls.v1}${path}`, init)
   await send('/api/v1/meters', {
     method: 'POST',
@@ -67,7 +67,7 @@ it('is told of requests that the documents do not allow', async () => {
   fake.violations.length = 0
 })
 
-it('does not swallow an answer without end, nor takes it for an outage', async () => {
+it('neither buffers an endless answer nor mistakes it for an outage', async () => {
   const flood = createServer((_request, response) => {
     const chunk = Buffer.alloc(1024 * 1024, 32)
     const more = (): void => {
@@ -130,7 +130,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     expect(fake.state.features).toHaveLength(1)
   })
 
-  it('says what is different about a meter that is there, and leaves it', async () => {
+  it('reports how an existing meter differs, and does not change it', async () => {
     await clientOf().provision()
     const [first, ...others] = fake.state.meters
     if (!first) throw new Error('no meter')
@@ -158,7 +158,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     expect(fake.state.meters).toHaveLength(meters.length)
   })
 
-  it('says when the feature counts another meter', async () => {
+  it('reports a feature that counts another meter', async () => {
     await clientOf().provision()
     const [feature] = fake.state.features
     if (!feature) throw new Error('no feature')
@@ -205,7 +205,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     expect(one.body).toMatchObject(kept)
   })
 
-  it('does not take a customer whose key holds this one for it, whatever filters a server knows', async () => {
+  it('does not mistake a customer whose key contains this one for it, whatever filters a server supports', async () => {
     await clientOf().ensureCustomer({ ...customer, key: `${key}_old` })
     fake.deafToFilters = true
     await clientOf().ensureCustomer(customer)
@@ -216,7 +216,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     ])
   })
 
-  it('says when another customer holds the subject', async () => {
+  it('reports that another customer has the subject', async () => {
     fake.state.customers.push({
       id: '01G65Z755AFWAKHE12NY0CQ9FH',
       key: 'other',
@@ -286,7 +286,7 @@ describe.each(['v1', 'v3'] as const)('API %s', (version) => {
     ).toEqual([])
   })
 
-  it('tells what is a matter of settings, of the request, and of the far end', async () => {
+  it('distinguishes errors of the settings, of the request and of the other system', async () => {
     const fail = async (fault: typeof fake.faults, timeoutMs = 5_000) => {
       fake.faults = fault
       return clientOf({ timeoutMs }).ingest([event('a')])

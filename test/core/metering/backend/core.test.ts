@@ -81,7 +81,7 @@ describe('the settings of the metering backend', () => {
 })
 
 describe('core with OpenMeter', () => {
-  it('prepares it, tells it of users, and answers beside it', async () => {
+  it('prepares it, sends it users, and answers beside it', async () => {
     const { fake, core, app } = await start(withKey, 'the-right-key')
     const rpcs = core.as(app.basic)
     await rpcs.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
@@ -131,7 +131,7 @@ describe('core with OpenMeter', () => {
     expect(await core.core.ready()).toMatchObject({ openmeter: true })
   })
 
-  it('refuses answers while OpenMeter is away, and outlives an address where nobody is', async () => {
+  it('refuses answers while OpenMeter is away, and survives an address where nothing listens', async () => {
     const { core, app } = await start(() => ({
       OPENMETER_URL: 'http://127.0.0.1:1',
       OPENMETER_TIMEOUT_MS: '500',
@@ -142,7 +142,7 @@ describe('core with OpenMeter', () => {
     expect(await core.core.ready()).toMatchObject({ openmeter: false })
   })
 
-  it('says that nothing is configured when that is so', async () => {
+  it('answers that metering is not configured when it is not', async () => {
     const { core, app } = await start(() => ({ METERING_BACKEND: 'none' }))
     expect(await outcome(core.as(app.basic).queryUsage({ clientId: app.clientId }))).toBe(
       'METERING_NOT_CONFIGURED',

@@ -139,7 +139,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('leave with the batch that made them tickets, each once however often its event comes', async () => {
+  it('are queued with the batch that created them, each once however often its event comes', async () => {
     const metering = world.metering({ emitter })
     const event = (id: string, sequence_number: number) =>
       envelope(
@@ -214,7 +214,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('do not suffer from one that is refused, which is set aside alone', async () => {
+  it('are delivered although one is refused, which is set aside alone', async () => {
     fake.faults = ({ events }) => (events.some(({ id }) => id === 'poison') ? 400 : 'none')
     const { outbox, backend, prepared } = await sender()
     await prepared()
@@ -245,7 +245,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('do not suffer from a whole row that is refused', async () => {
+  it('are delivered although a whole row is refused', async () => {
     fake.faults = ({ events }) => (events.some(({ id }) => id.startsWith('poison')) ? 400 : 'none')
     const { outbox, backend, prepared } = await sender()
     await prepared()
@@ -265,7 +265,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('go one by one when that is wanted', async () => {
+  it('are sent one by one when that is configured', async () => {
     await emit(...Array.from({ length: 150 }, (_, i) => ({ eventId: `single ${i}`, rateId })))
     const { outbox, backend, prepared } = await sender({ batchSize: 1 })
     await prepared()
@@ -277,7 +277,7 @@ describe('tickets on their way to OpenMeter', () => {
     await backend.stop()
   })
 
-  it('are counted exactly once, whatever is lost, refused, doubled or late, and whoever dies', async () => {
+  it('are counted exactly once, whatever is lost, refused, duplicated or late, and whichever process dies', async () => {
     const fault = fc.constantFrom<Fault>(
       'none',
       'none',
@@ -362,7 +362,7 @@ describe('customers', () => {
       }),
     })
 
-  it('are made for users as they are provisioned, through the API or by signing', async () => {
+  it('are created for users as they are provisioned, through the API or by signing', async () => {
     const users = usersThat(emitter.emitCustomer)
     const { user } = await users.upsert(
       world.app.id,
@@ -399,7 +399,7 @@ describe('customers', () => {
     await backend.stop()
   })
 
-  it('are made for users who were there before the backend, once', async () => {
+  it('are created once for users who existed before the backend', async () => {
     const users = usersThat()
     for (let i = 0; i < 30; i++)
       await users.upsert(

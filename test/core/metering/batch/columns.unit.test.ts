@@ -37,7 +37,7 @@ function columnsOf(ids: readonly string[], { pixels = '0', sequence = '0' } = {}
 
 const keyIn = (id: string): Buffer => Buffer.from(keyOf(columnsOf([id]), 0), 'latin1')
 
-describe('what an event is known by', () => {
+describe('the key of an event', () => {
   it('is its id, when that is a UUID in small letters', () => {
     fc.assert(
       fc.property(fc.uuid(), (id) => {
@@ -92,7 +92,7 @@ describe('tickets in the order of their keys', () => {
     )
   })
 
-  it('do so in a batch that is larger than any other', () => {
+  it('are sorted in a batch that is larger than any other too', () => {
     const ids = Array.from(
       { length: 33_000 },
       (_, n) => `${sha256(String(n % 32_900)).toString('hex', 0, 4)}-0000-0000-0000-000000000000`,

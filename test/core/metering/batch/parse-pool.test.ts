@@ -98,7 +98,7 @@ function plain({ batch, rows }: EncodedBatch) {
 }
 
 describe('parsing a batch', () => {
-  it('comes to the same in a thread of its own', async () => {
+  it('has the same result in a thread of its own', async () => {
     const batch = records(1_500)
     const here = plain(await parsePool(false).parse(batch, at))
     expect(here.tickets.length).toBeGreaterThan(1_000)
@@ -115,7 +115,7 @@ describe('parsing a batch', () => {
     expect(plain(await threaded.parse(batch, at))).toEqual(here)
   })
 
-  it('is done here when the thread goes', async () => {
+  it('is done in this thread when the other one ends', async () => {
     const batch = records(5_000)
     const threaded = parsePool(true)
     const parsed = threaded.parse(batch, at)

@@ -70,7 +70,7 @@ describe.each(eventLogs)(`collecting from %s (TEST_SEED=${seed})`, (_name, makeL
     return metering
   }
 
-  it('loses and doubles nothing when it dies between the commit and the acknowledgement (K22)', async () => {
+  it('loses and duplicates nothing when it dies between the commit and the acknowledgement (K22)', async () => {
     const random = createRandom(seed)
     const events = Array.from({ length: 10_000 }, (_, n) => event(n))
     const stream = events.flatMap((one) => (random.chance(0.05) ? [one, one] : [one]))
@@ -286,7 +286,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       await producer.close()
     }
 
-    it('makes the topic that the signer will write to, and delivers records without a value, too', async () => {
+    it('creates the topic that the signer will write to, and delivers records without a value too', async () => {
       const topic = `tollgate-test-${randomUUID()}`
       const session = await sourceOf(topic).open()
       await produce(topic, undefined, Buffer.from('x'))
@@ -299,7 +299,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       await expect(session.next()).rejects.toThrow('closed')
     })
 
-    it('goes on at the end of a log that has lost what was taken, and books the loss', async () => {
+    it('goes on at the end of a log that was truncated below its position, and records the loss', async () => {
       const topic = await createTopic(1)
       await produce(topic, Buffer.from('1'), Buffer.from('2'))
       const first = await sourceOf(topic).open()
@@ -317,7 +317,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       ).toEqual([{ next_offset: 2n, missing: -88n }])
     })
 
-    it('does not take a topic that was made again for the old one', async () => {
+    it('distinguishes a topic that was created again from the old one', async () => {
       const topic = await createTopic(1)
       const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers })
       const seen = new Set<string>()

@@ -17,7 +17,7 @@ describe('the settings of a secured broker', () => {
     return { config: readCollectingConfig(reader).kafka, problems: reader.problems }
   }
 
-  it('name the authority, and say what is wrong with it', async () => {
+  it('name the certificate authority, and report what is wrong with it', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'tollgate-ca-'))
     const [good, bad] = [join(folder, 'ca.pem'), join(folder, 'bad.pem')]
     await writeFile(good, '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n')
@@ -155,7 +155,7 @@ describe.each(kafkaBrokers() === null ? [] : ['a broker of its own'])(
       },
     )
 
-    it('is read by itself when it comes back', async () => {
+    it('is read again without a restart when it comes back', async () => {
       const { collector } = collect(rightly())
       await expect.poll(collector.connected, { timeout: 20_000 }).toBe(true)
       await broker.kill()

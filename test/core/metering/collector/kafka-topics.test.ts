@@ -26,7 +26,7 @@ describe('a batcher', () => {
     producedAtMs: 0,
   })
 
-  it('holds the stream back when a batch is waiting, by number or by bytes, and lets it go on when it is taken', async () => {
+  it('pauses the stream while a full batch waits, by number or by bytes, and resumes it when the batch is taken', async () => {
     for (const sizes of [
       [1, 1, 1],
       [60, 60],
@@ -142,7 +142,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       expect(photo).not.toEqual(before)
     })
 
-    it('changes nothing when it is made again and filled with the same events', async () => {
+    it('changes nothing when it is created again and filled with the same events', async () => {
       const topic = await createTopic(1)
       const all = events(100)
       await produce(topic, all)
@@ -166,7 +166,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       expect(await photograph(world.pool)).toEqual(photo)
     })
 
-    it('counts as missing what retention deleted before it was taken', async () => {
+    it('counts records as missing that retention deleted before they were read', async () => {
       const topic = await createTopic(1)
       await produce(topic, events(40))
       await collect(topic)
@@ -199,7 +199,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       },
     )
 
-    it('quarantines a tombstone and a message of 1 MiB, and goes on', async () => {
+    it('quarantines a tombstone and a message of 1 MiB, and goes on (K17)', async () => {
       const topic = await createTopic(1)
       const large = randomBytes(1024 * 1024 - 200)
       await producerOf().send({ messages: [{ topic, key: Buffer.from('k') }], acks: -1 })
@@ -217,7 +217,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       ])
     })
 
-    it('takes of a transaction what was committed; its markers and what was taken back are offsets without an event', async () => {
+    it('reads the committed records of transactions; markers and aborted records are offsets without an event', async () => {
       const topic = await createTopic(1)
       const producer = producerOf({ idempotent: true, transactionalId: `${topic}-tx` })
       for (const [n, end] of (['commit', 'abort', 'commit'] as const).entries()) {
@@ -239,7 +239,7 @@ describe.each(kafkaBrokers() === null ? [] : [kafkaBrokers() ?? []])(
       })
     })
 
-    it("is shared by collectors that come and go, each event taken once and none for long in nobody's hands", async () => {
+    it('is shared by collectors that come and go: each event is ingested once, and no partition stays unassigned for long', async () => {
       const topic = await createTopic(16)
       const total = 9_000
       const first = await collect(topic)

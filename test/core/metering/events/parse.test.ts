@@ -31,7 +31,7 @@ const withMember = (name: string, literal: string): string =>
   raw(JSON.stringify({ ...eventData, [name]: '@' }).replace('"@"', literal))
 
 describe('a create_signed_ticket event', () => {
-  it('is read exactly as the signer wrote it', () => {
+  it('is read exactly as the signer wrote it (K1)', () => {
     expect(ticket(envelope({}, { id: '7b0c2b3e' }))).toEqual({
       eventId: '7b0c2b3e',
       clientId: 'acme',
@@ -63,13 +63,13 @@ describe('a create_signed_ticket event', () => {
     ['acme: alice ', 'acme', 'alice'],
     ['acme:a#b😀', 'acme', 'a#b😀'],
   ])(
-    'belongs to whom auth_id %s names, split at the first colon',
+    'belongs to the user that auth_id %s names, split at the first colon (K9)',
     (authId, clientId, externalUserId) => {
       expect(ticket(envelope({ auth_id: authId }))).toMatchObject({ clientId, externalUserId })
     },
   )
 
-  it('keeps fees beyond 2^53 to the last wei and takes zero', () => {
+  it('keeps fees beyond 2^53 to the last wei (K11) and takes zero (K12)', () => {
     expect(ticket(envelope({ computed_fee: '9007199254740993' })).fee).toBe(9007199254740993n)
     expect(ticket(envelope({ computed_fee: '0' })).fee).toBe(0n)
     expect(ticket(envelope({ computed_fee: `1${'0'.repeat(27)}` })).fee).toBe(10n ** 27n)
@@ -92,7 +92,7 @@ describe('a create_signed_ticket event', () => {
     '-1',
     '9007199254740993',
     `"1${'0'.repeat(1000)}"`,
-  ])('is quarantined with the fee %s', (literal) => {
+  ])('is quarantined with the fee %s (K13)', (literal) => {
     expect(problem(withMember('computed_fee', literal)).reason).toBe('invalid_fee')
   })
 
@@ -108,7 +108,7 @@ describe('a create_signed_ticket event', () => {
     })
   })
 
-  it('takes a fee written as a number when no float can have rounded it', () => {
+  it('takes a fee written as a number when no float can have rounded it (K13)', () => {
     expect(ticket(withMember('computed_fee', '120000')).fee).toBe(120000n)
   })
 
@@ -126,7 +126,7 @@ describe('a create_signed_ticket event', () => {
     ['null', '0'],
     ['"2.5"', '2.5'],
     ['0.1234567890123456789012345678901234', '0.123456789012345678901234567890'],
-  ])('keeps billable_secs %s as the decimal %s', (literal, text) => {
+  ])('keeps billable_secs %s as the decimal %s (K14)', (literal, text) => {
     expect(ticket(withMember('billable_secs', literal)).billableSecs).toBe(text)
   })
 
@@ -158,7 +158,7 @@ describe('a create_signed_ticket event', () => {
     })
   })
 
-  it('takes what older and newer signers write', () => {
+  it('reads events of older and newer signers (K18)', () => {
     expect(
       ticket(envelope({ app: undefined, cost: undefined, cost_per_pixel: '12000.0' })),
     ).toMatchObject({ appName: '', fee: 120000n })
@@ -188,7 +188,7 @@ describe('a create_signed_ticket event', () => {
     [{ pipeline: '' }, 'unknown', 'unknown'],
     [{ pipeline: 42 }, 'unknown', 'unknown'],
     [{ pipeline: ':m' }, 'unknown', 'm'],
-  ])('splits %j into base and model', (data, pipeline, modelId) => {
+  ])('splits %j into base and model (K19)', (data, pipeline, modelId) => {
     expect(ticket(envelope(data))).toMatchObject({ pipeline, modelId })
   })
 
@@ -232,13 +232,13 @@ describe('a create_signed_ticket event', () => {
     ['acme:\u0007', 'invalid_subject'],
     ['acme:a\u0007', 'invalid_subject'],
     [`acme:${'x'.repeat(201)}`, 'invalid_subject'],
-  ])('with the auth_id %j is %s, with its amount', (auth_id, reason) => {
+  ])('with the auth_id %j is %s, with its amount (K8, K10)', (auth_id, reason) => {
     expect(problem(envelope({ auth_id }))).toMatchObject({ reason, fee: 120000n })
   })
 })
 
 describe('anything else', () => {
-  it('is ignored by type, whatever its data', () => {
+  it('is ignored by type, whatever its data (K15, K16)', () => {
     for (const data of [{ clientIP: '' }, [{ address: '0x' }], null, 'text', 7, undefined]) {
       expect(parse(envelope({}, { type: 'discovery_results', data })).kind).toBe('ignored')
     }
@@ -268,17 +268,17 @@ describe('anything else', () => {
     [raw('{}'), 'invalid_fee'],
     [raw('{}').replace('e-1', 'x'.repeat(201)), 'invalid_id'],
     [raw('{}').replace('e-1', '\\u0000'), 'invalid_id'],
-  ])('%.40s is quarantined as %s', (text, reason) => {
+  ])('%.40s is quarantined as %s (K17)', (text, reason) => {
     expect(problem(text).reason).toBe(reason)
   })
 
-  it('is quarantined when it is not UTF-8 or above 1 MiB', () => {
+  it('is quarantined when it is not UTF-8 or above 1 MiB (K17)', () => {
     expect(problem(Buffer.from([0x7b, 0xff, 0x7d])).reason).toBe('not_utf8')
     expect(problem(Buffer.alloc(1024 * 1024 + 1, 0x20)).reason).toBe('too_large')
     expect(problem(Buffer.alloc(1024 * 1024, 0x20)).reason).toBe('not_json')
   })
 
-  it('names a pushed event without an id with what is known of it', () => {
+  it('names the problem of a pushed event without an id, with its known fields', () => {
     const pushed = {
       type: 'create_signed_ticket',
       data: {

@@ -39,7 +39,7 @@ const quarantine = () =>
   )
 
 describe('ingesting', () => {
-  it('keeps what the signer says it cost, exactly, and charges by the fee and the rate', async () => {
+  it('keeps what the signer says it cost, exactly, and charges by the fee and the rate (K20)', async () => {
     const stated = [
       '0.750000000000000001',
       null,
@@ -66,7 +66,7 @@ describe('ingesting', () => {
     )
   })
 
-  it('keeps when an event was emitted, to be held against its signing', async () => {
+  it('keeps the time when an event was emitted, to compare it with its signing (K21)', async () => {
     await ingest(
       envelope({ auth_id: `${world.app.clientId}:alice` }, { timestamp: '1789380930131' }),
       envelope(
@@ -83,7 +83,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('makes one ticket of an event, priced from its own time, and charges its user', async () => {
+  it('makes one ticket of an event, priced from its own time, and charges its user (K1)', async () => {
     await recordRate(world.pool, '2026-09-14T10:15:30.123Z', 2000)
     await recordRate(world.pool, '2026-09-14T10:15:30.124Z', 9999)
     expect(await ingest(alice())).toEqual(counts(1))
@@ -109,7 +109,7 @@ describe('ingesting', () => {
     expect((await world.users.get(world.app.id, 'alice')).status).toBe('active')
   })
 
-  it('takes identical bytes once, in one batch and in the next', async () => {
+  it('takes identical bytes once, in one batch and in the next (K2)', async () => {
     const event = alice()
     expect(await ingest(event, event)).toEqual(counts(1, 1))
     expect(await ingest(event)).toEqual(counts(0, 1))
@@ -118,7 +118,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('quarantines other bytes under a known id and leaves the first untouched', async () => {
+  it('quarantines other bytes under a known id and leaves the first untouched (K3)', async () => {
     const first = alice({}, { id: 'e-1' })
     expect(await ingest(first, alice({ computed_fee: '1' }, { id: 'e-1' }))).toEqual(
       counts(1, 0, 0, 1),
@@ -133,7 +133,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('tells ids apart that are no UUID or differ only in how one is written', async () => {
+  it('distinguishes ids that are no UUIDs or differ only in notation', async () => {
     const id = '0b1e7c52-9a4d-4f63-8e21-5d3c7a90bf14'
     const ids = [id, id.toUpperCase(), id.replaceAll('-', ''), `{${id}}`, 'e-1', 'E-1', 'é']
     const events = ids.map((text, sequence_number) => alice({ sequence_number }, { id: text }))
@@ -141,7 +141,7 @@ describe('ingesting', () => {
     expect(await ingest(...events)).toEqual(counts(0, 7))
   })
 
-  it('lets no event pass for another whose key it shares', async () => {
+  it('does not mistake an event for another one with the same key', async () => {
     await world.pool.query(
       `insert into envelopes (key, digest) values (left(encode(sha256('e-1'), 'hex'), 32)::uuid, gen_random_uuid())`,
     )
@@ -152,11 +152,11 @@ describe('ingesting', () => {
     await world.pool.query('delete from envelopes')
   })
 
-  it('keeps two events with one request_id', async () => {
+  it('keeps two events with one request_id (K4)', async () => {
     expect(await ingest(alice({ session_id: 'a' }), alice({ session_id: 'b' }))).toEqual(counts(2))
   })
 
-  it('bills a replayed state and flags it, in one batch and across batches', async () => {
+  it('bills a replayed state and flags it, in one batch and across batches (K5)', async () => {
     expect(await ingest(alice(), alice({ current_time: '2026-09-14T10:15:31Z' }))).toEqual(
       counts(2),
     )
@@ -175,7 +175,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('quarantines what belongs to nobody with its amount, and goes on', async () => {
+  it('quarantines an event without a known user, with its amount, and goes on (K8, K10)', async () => {
     const unknown = `app_${'0'.repeat(24)}:alice`
     expect(
       await ingest(
@@ -198,14 +198,14 @@ describe('ingesting', () => {
     )
   })
 
-  it('gives a subject with colons to one user, split at the first', async () => {
+  it('gives a subject with colons to one user, split at the first (K9)', async () => {
     await ingest(alice({ auth_id: `${world.app.clientId}:user:42` }))
     expect(await rows('select external_user_id from end_users')).toEqual([
       { external_user_id: 'user:42' },
     ])
   })
 
-  it('keeps fees exact beyond 2^53 and zero ones', async () => {
+  it('keeps fees exact beyond 2^53 and zero ones (K11, K12)', async () => {
     expect(
       await ingest(
         alice({ computed_fee: '9007199254740993' }),
@@ -218,7 +218,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('quarantines fees that are none', async () => {
+  it('quarantines malformed fees (K13)', async () => {
     const fees = ['-1', '1.5', '1e3', undefined, null]
     expect(await ingest(...fees.map((computed_fee) => alice({ computed_fee })))).toEqual(
       counts(0, 0, 0, 5),
@@ -228,7 +228,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('keeps billable seconds as decimals, negative ones too', async () => {
+  it('keeps billable seconds as decimals, negative ones too (K14)', async () => {
     const seconds = [60, 5.123456789, -0.0015, 1e-9, 0]
     await ingest(
       ...seconds.map((billable_secs, sequence_number) => alice({ billable_secs, sequence_number })),
@@ -243,7 +243,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('ignores other types and counts them', async () => {
+  it('ignores other types and counts them (K15, K16)', async () => {
     expect(
       await ingest(
         alice({}, { type: 'create_new_payment' }),
@@ -253,7 +253,7 @@ describe('ingesting', () => {
     ).toEqual(counts(0, 0, 3))
   })
 
-  it('quarantines unreadable bytes as they are, once, however often they come', async () => {
+  it('quarantines unreadable bytes as they are, once, however often they come (K17)', async () => {
     const huge = Buffer.alloc(1024 * 1024 + 5, 0x41)
     const bad = [
       Buffer.from('not json \u0000'),
@@ -276,7 +276,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('takes older events and splits base:model', async () => {
+  it('takes older events and splits base:model (K18, K19)', async () => {
     await ingest(
       alice({ app: undefined, cost: undefined, cost_per_pixel: '1.0' }),
       alice({ sequence_number: 1, pipeline: 'live-video-to-video:streamdiffusion' }),
@@ -289,7 +289,7 @@ describe('ingesting', () => {
     ])
   })
 
-  it('sums the same whatever the order of arrival', async () => {
+  it('sums the same whatever the order of arrival (K7)', async () => {
     const events = [0, 1, 2, 3].map((n) =>
       alice({
         sequence_number: n,
@@ -313,7 +313,7 @@ describe('ingesting', () => {
     ).toEqual(['tickets_2020_01', 'tickets_2024_02', 'tickets_2026_09'])
   })
 
-  it('tells of users who have nothing left, after the commit', async () => {
+  it('publishes the users who have nothing left, after the commit', async () => {
     await ingest(alice({ computed_fee: '1' }))
     expect(world.published).toEqual([])
     await ingest(alice({ computed_fee: String(10n ** 18n), sequence_number: 1 }))
@@ -329,7 +329,7 @@ describe('ingesting', () => {
     await expect(world.pool.query('delete from tickets')).rejects.toThrow('priced once')
   })
 
-  it('counts what it did for whoever watches', async () => {
+  it('counts its outcomes as metrics', async () => {
     const metering = world.metering()
     await metering.ingestEvents([alice(), alice({ auth_id: '' })])
     expect(await world.metric('tollgate_metering_events_total')).toContain(
@@ -361,7 +361,7 @@ describe('ingesting', () => {
 })
 
 describe('without a usable rate', () => {
-  it('stores the wei, and prices it once and exactly when the rate of that time is known', async () => {
+  it('stores the wei, and prices it once and exactly when the rate of that time is known (K23)', async () => {
     const late = alice({ current_time: '2026-09-14T10:28:00Z', computed_fee: '7' })
     expect(await ingest(alice(), late)).toEqual(counts(2))
     expect(await rows('select unpriced_count, fee_wei, cost_attos from usage_hourly')).toEqual([
@@ -409,7 +409,7 @@ describe('without a usable rate', () => {
     ])
   })
 
-  it('prices in many batches what waited, and says how many wait', async () => {
+  it('prices unpriced tickets in many batches, and reports how many remain', async () => {
     const events = Array.from({ length: 2_500 }, (_, n) =>
       alice({ sequence_number: n, current_time: '2026-09-14T09:05:00Z' }),
     )

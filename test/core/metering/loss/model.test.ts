@@ -188,12 +188,12 @@ describe('a session with hostile sequence numbers', () => {
     expect([lost > 0n, closed > 700n, lost + closed]).toEqual([true, true, 899n])
   })
 
-  it('makes one batch of nothing but holes bounded, too', async () => {
+  it('bounds a single batch that consists of holes', async () => {
     await arrive(every(3n, 0n, 9_000), 'wide')
     expect(Number((await stateOf('wide'))['ranges'])).toBeLessThanOrEqual(maxRanges)
   })
 
-  it('lowers what was given up with each ticket that comes after all, and calls none of them a fork', async () => {
+  it('lowers the number of given-up tickets with each that arrives later, and flags none of them as a fork', async () => {
     await arrive(every(2n, 0n, 1_500), 'patient')
     const before = await stateOf('patient')
     await arrive([1n, 3n, 5n], 'patient')
@@ -203,7 +203,7 @@ describe('a session with hostile sequence numbers', () => {
     expect(after).toMatchObject({ closed_count: 0n, replayed_count: 0n })
   })
 
-  it('counts a jump to 2^62 as a million lost tickets, no more, and drowns nobody', async () => {
+  it('counts a jump to 2^62 as a million lost tickets at most, without harm to other sessions', async () => {
     const metering = world.metering()
     await arrive([0n, 2n ** 62n, 2n ** 63n - 2n], 'far', metering)
     await metering.watchLoss()

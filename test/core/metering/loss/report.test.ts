@@ -96,7 +96,7 @@ describe('the estimate of what was lost', () => {
   })
 })
 
-describe('what is told of losses', () => {
+describe('the report of losses', () => {
   it('comes in pages, newest first, and each session once', async () => {
     const minutes = [1, 2, 2, 3, 4]
     for (const [i, minute] of minutes.entries()) {
@@ -124,7 +124,7 @@ describe('what is told of losses', () => {
     ])
   })
 
-  it('is of the period in which the sessions began, both dates included', async () => {
+  it('covers sessions that began in the period, both dates included', async () => {
     await arrive([0, 2], { session: 'then', data: { current_time: '2026-08-31T23:59:59.999Z' } })
     await arrive([0, 2], { session: 'now' })
     await settle()
@@ -143,7 +143,7 @@ describe('what is told of losses', () => {
     [{ limit: 1001 }],
     [{ cursor: 'x' }],
     [{ cursor: Buffer.from('1 2 3').toString('base64url') }],
-  ])('is refused for a question like %o', async (query) => {
+  ])('is refused for the query %o', async (query) => {
     await expect(ask(query)).rejects.toThrowError(DomainError)
   })
 
@@ -158,7 +158,7 @@ describe('what is told of losses', () => {
     expect(session?.missing).toHaveLength(100)
   })
 
-  it('is of one app alone, and of all for the operator, with what belongs to nobody', async () => {
+  it('covers one app, or all apps and unattributed events for the operator', async () => {
     const other = await otherApp()
     await arrive([0, 4], { session: 'mine', fees: ['1000000000', '1000000000'] })
     await arrive([0, 2], { session: 'theirs', clientId: other.clientId })

@@ -47,7 +47,7 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await value('tollgate_metering_lost_found_total')).toBe(1)
   })
 
-  it('is none when all came, in any order and however late (K7)', async () => {
+  it('closes when all tickets have arrived, in any order and however late (K7)', async () => {
     for (const n of [1, 0, 2]) {
       await arrive([n])
       await look(1)
@@ -62,7 +62,7 @@ describe('a hole in the sequence numbers of a session', () => {
     ).toEqual([{ gapped: false, watched: false, irregular: false, lost_count: 0n }])
   })
 
-  it('is lost no more when its ticket comes after all', async () => {
+  it('is no longer lost when its ticket arrives later', async () => {
     await arrive([0, 2, 4])
     await look()
     await look(grace)
@@ -93,7 +93,7 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await missing()).toEqual([['9f86d081', 3n, '1-1 3-4']])
   })
 
-  it('is looked at no more once it is lost, while the session goes on', async () => {
+  it('is not examined again once it is lost, while the session goes on', async () => {
     await arrive([0, 2])
     await look()
     await look(grace)
@@ -113,7 +113,7 @@ describe('a hole in the sequence numbers of a session', () => {
     expect(await missing()).toEqual([['9f86d081', 2n, '0-1']])
   })
 
-  it('is found once by several cores that look at once', async () => {
+  it('is counted once by several cores that look at the same time', async () => {
     for (let n = 0; n < 30; n++) await arrive([0, 2], { session_id: `s${n}` })
     await look()
     world.clock.at = new Date(world.clock.at.getTime() + grace * 1000)

@@ -76,7 +76,7 @@ describe('tollgate quarantine', () => {
     })
   })
 
-  it('gives a nameless event to a user, who pays for it once', async () => {
+  it('attributes an event without a user to one, who pays for it once', async () => {
     const event = { id: 'nameless', auth_id: '', computed_fee: fee }
     const id = await quarantined(event)
     expect(
@@ -123,7 +123,7 @@ describe('tollgate quarantine', () => {
     expect(await tickets()).toHaveLength(1)
   })
 
-  it('says why an event cannot be given to somebody', async () => {
+  it('says why an event cannot be attributed to a user', async () => {
     const id = await quarantined({ auth_id: '', computed_fee: '1' })
     expect(
       (await run('attribute', id, '--app', `app_${'0'.repeat(24)}`, '--user', 'zoe')).text,
@@ -144,7 +144,7 @@ describe('tollgate quarantine', () => {
     expect(await ids()).toEqual([broken])
   })
 
-  it('drives through what has become right by itself, all of a reason at once', async () => {
+  it('redrives events that are now valid, all of one reason at once', async () => {
     const later = new Date(begin.getTime() + 2 * 86_400_000).toISOString()
     await world.ingest(
       {
@@ -207,7 +207,7 @@ describe('tollgate quarantine', () => {
     ])
   })
 
-  it("lets an event with another one's id in under a new id, and only when told to", async () => {
+  it('redrives an event with the id of another one under a new id, and only on request', async () => {
     await world.ingest({ id: 'twin', computed_fee: '10' })
     const id = await quarantined({ id: 'twin', computed_fee: '20' })
     expect((await run('redrive', id)).text).toContain(
@@ -228,7 +228,7 @@ describe('tollgate quarantine', () => {
     )
   })
 
-  it('is driven through once, however many try at once', async () => {
+  it('redrives an event once, however many calls do it at the same time', async () => {
     const id = await quarantined({ id: 'contested', auth_id: '', computed_fee: '3' })
     const outcomes = await atOnce(12, (i) =>
       outcome(

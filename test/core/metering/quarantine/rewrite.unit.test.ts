@@ -20,12 +20,12 @@ describe('rewriting an event for a decision', () => {
     )
   })
 
-  it('refuses what is no event', () => {
+  it('refuses bytes that are no event', () => {
     for (const text of ['', '[]', '{', '{"data":1}', '{"data":{"a":1,"a":2}}'])
       expect(write(text)).toBeUndefined()
   })
 
-  it('writes what JSON.parse reads the same', () => {
+  it('writes text that JSON.parse reads the same', () => {
     assert(
       property(jsonValue(), (value) => {
         const text = JSON.stringify({ data: { value } })

@@ -145,7 +145,7 @@ describe('observing the rate', () => {
     expect(await rates.usable()).toMatchObject({ source: 'a', observedAt: world.clock.at })
   })
 
-  it('does not believe a jump of more than half until it is observed a second time', async () => {
+  it('ignores a jump of more than half until it is observed a second time', async () => {
     const { observe, rejected } = observing(script('a', ['30', '3100', '1400', '1450', '1460']))
     expect([
       await observe(),
@@ -157,12 +157,12 @@ describe('observing the rate', () => {
     expect(rejected).toEqual(['jump', 'jump'])
   })
 
-  it('believes a jump that the next source confirms at once', async () => {
+  it('accepts a jump that the next source confirms at once', async () => {
     const { observe } = observing(script('a', ['9000']), script('b', ['9100']))
     expect(await observe()).toBe('9100 b')
   })
 
-  it('keeps what was observed: nothing is rewritten or deleted', async () => {
+  it('never rewrites or deletes an observation', async () => {
     const { observe } = observing(fixedRateSource(ethRate(90005n * 10n ** 17n)))
     expect(await observe()).toBe('9000.5 fixed')
     await expect(world.pool.query('update rates set source = $1', ['x'])).rejects.toThrow(
@@ -171,7 +171,7 @@ describe('observing the rate', () => {
     await expect(world.pool.query('delete from rates')).rejects.toThrow('append-only')
   })
 
-  it("takes an operator's own observation, whatever came before, and refuses what is none", async () => {
+  it("accepts an operator's own observation, whatever came before, and refuses a malformed one", async () => {
     const { rates } = observing()
     expect(await rates.record({ usdPerEth: '1.5', source: ' desk ' })).toMatchObject({
       source: 'manual:desk',
@@ -189,7 +189,7 @@ describe('observing the rate', () => {
     })
   })
 
-  it('takes one of an earlier instant, not of the future and not more than 400 days back', async () => {
+  it('accepts an observation of up to 400 days ago, and none of the future', async () => {
     const { rates } = observing()
     const at = world.clock.at.getTime()
     const record = (observedAt: string) =>
