@@ -80,7 +80,7 @@ export function wireCore(url: string) {
     })
   }
 
-  /** The user of that name, made when new. */
+  /** The user of that name, created when new. */
   async function userId({ appId }: M2mCaller, name: string): Promise<UserId> {
     const upserted = await users.upsert(
       appId,

@@ -4,7 +4,7 @@ import { fork } from 'node:child_process'
 export type Figures = Readonly<Record<string, number>>
 
 export interface Helper {
-  /** What it said when it was ready. */
+  /** Its first line, which it printed when it was ready. */
   readonly ready: Figures
   /** One question at a time. Rejects when the helper has ended. */
   ask(question: object): Promise<Figures>

@@ -37,7 +37,7 @@ export async function ingest(bench: Bench): Promise<Finding[]> {
   return findings(times, tickets)
 }
 
-/** Whose the nth event is. */
+/** The user of the nth event. */
 type Pick = (n: number) => number
 
 const anybody: Pick = () => Math.floor(Math.random() * userCount)

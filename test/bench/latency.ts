@@ -71,7 +71,7 @@ async function rateOf(core: Wired, ends: Ends): Promise<number> {
 
 const sum = (ends: Ends): number => ends.reduce((all, end) => all + end, 0)
 
-/** How far each partition was taken, in transactions that are through: balances have it from then on. */
+/** The committed offset of each partition: balances include everything before it. */
 async function consumedOf({ pool }: Wired): Promise<Ends> {
   const { rows } = await pool.query<{ partition: number; consumed: number }>(
     'select partition, next_offset::integer as consumed from stream_offsets order by partition',

@@ -13,7 +13,7 @@ const stopMs = 15_000
 
 export interface Running {
   readonly pid: number
-  /** Seconds from the command to the moment at which every part said that it was ready. */
+  /** Seconds from the command to the moment at which every part was ready. */
   readonly readySeconds: number
   stop(): Promise<void>
 }
@@ -69,7 +69,7 @@ function environment(dataDir: string): Record<string, string> {
 }
 
 /**
- * Waits for the first words of the welcome; rejects with what was said when the program ends
+ * Waits for the first words of the welcome; rejects with the output when the program ends
  * without it.
  */
 async function greeted({ stdout, stderr }: ChildProcess): Promise<void> {

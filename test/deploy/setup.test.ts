@@ -10,7 +10,7 @@ const oldNode = `data:text/javascript,Object.defineProperty(process, 'versions',
   value: { ...process.versions, node: '20.1.0' } })`
 let root: string
 
-/** A project whose npm and buf only note that they ran, and leave what the real ones leave. */
+/** A project whose npm and buf only record that they ran, and write the files that the real ones write. */
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'tollgate-setup-'))
   await cp(join(deploy, 'setup.mjs'), join(root, 'deploy/setup.mjs'))

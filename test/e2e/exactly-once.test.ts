@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
 import { type Allowances, createAllowances } from '../support/allowances.ts'
-import { blows } from '../support/faults.ts'
+import { faultsOf } from '../support/faults.ts'
 import {
   type Books,
   type Delivered,
@@ -116,14 +116,14 @@ async function until(what: string, isSo: () => Promise<boolean>): Promise<void> 
   throw new Error(`${what}: not in time; ${await consumed()} of ${delivered.all} consumed`)
 }
 
-/** Strikes at random points of the stream. Whoever asks for a grant at that moment gets it, and gets it once. */
-async function crashes(): Promise<void> {
-  const all = blows(service, random)
-  for (const [turn, strike] of all.entries()) {
+/** Injects faults at random points of the stream. A credit that is granted at such a moment is granted once. */
+async function injectFaults(): Promise<void> {
+  const all = faultsOf(service, random)
+  for (const [turn, fault] of all.entries()) {
     const share = (turn + 0.2 + random.below(700) / 1000) / all.length
     const point = BigInt(Math.floor(Number(delivered.all) * share * 0.9))
     await until(`the crash at ${point}`, async () => (await consumed()) >= point)
-    // Tickets that came before their rate are being priced, while others still come, when the last blow falls.
+    // Tickets that came before their rate are being priced, while others still arrive, at the last fault.
     if (turn === all.length - 1) await rememberRates()
     await sleep(random.below(300))
     const granting = allowances.grant(random.pick(wealthy()), {
@@ -132,7 +132,7 @@ async function crashes(): Promise<void> {
     })
     granting.catch(() => {})
     await sleep(random.below(8))
-    await strike()
+    await fault()
     await granting
   }
 }
@@ -163,10 +163,10 @@ async function settled(target: bigint): Promise<void> {
 describe(`events, ${name}`, () => {
   it('are consumed through a crash of every process', async () => {
     await grantAllowances()
-    const crashing = crashes()
-    crashing.catch(() => {})
+    const injecting = injectFaults()
+    injecting.catch(() => {})
     await service.line.deliver(deliveries(story))
-    await crashing
+    await injecting
     await settled(onKafka ? await service.line.stored() : delivered.all)
     expect(service.core.crashes()).toBe(onKafka ? 2 : 3)
     expect(service.collectors.reduce((sum, one) => sum + one.crashes(), 0)).toBe(onKafka ? 4 : 0)
@@ -321,7 +321,7 @@ async function deliverAgain(before: Streams): Promise<Repetition> {
   }
 }
 
-// What was sent again because nobody acknowledged it may be there twice: how often a thing came is then not certain.
+// An event that was sent again without an acknowledgement may be there twice, so its number is not certain.
 const quarantined = (times: bigint): Map<string, string> =>
   new Map(
     [...delivered.reasons].map(([reason, { events, deliveries }]) => [

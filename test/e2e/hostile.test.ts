@@ -77,7 +77,7 @@ const webhookBody = () => ({
   },
 })
 
-// Stands for an id that no other event has.
+// Placeholder of an id that no other event has.
 const newId = '<new id>'
 
 const event = (id: string) => ({

@@ -177,7 +177,7 @@ describe.each([redisUrl() ?? []].flat())(
         const effectiveBy = Date.parse(String(body['effectiveBy']))
         expect(effectiveBy - Date.now()).toBeLessThanOrEqual(boundSeconds * 1000)
         expect((await atRest(ended)).key).toBe(401)
-        // Nobody has told the sidecar: this is what the bound is for.
+        // No message reaches the sidecar: this is what the bound is for.
         expect(await split.authorize(ended.key)).toBe(200)
         await refusedAfter(ended.key, boundSeconds * 1000)
         expect(Date.now()).toBeLessThan(effectiveBy)

@@ -6,7 +6,7 @@ import type { Person } from '../support/people.ts'
 import { type Answer, asRecord, documentChecker, publicUrl } from './support.ts'
 
 export interface RequestOptions {
-  /** Whose session the cookie is. */
+  /** The person of the session cookie. */
   readonly person?: Person
   readonly authorization?: string
   readonly json?: unknown

@@ -78,7 +78,7 @@ export async function startReal() {
     }
   }
 
-  /** Somebody with an account and no app; gives the address back. */
+  /** Creates an account without an app; returns its e-mail address. */
   async function newAccount(email: string): Promise<string> {
     await unary(people.createAccount.bind(people))(
       accounts.CreateAccountRequest.fromPartial({ email, password }),

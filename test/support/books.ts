@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { type Event, type Story, type Subject, type Ticket, deliveries, events } from './events.ts'
 import { costOf, rateAt } from './rates.ts'
 
-/** A second bookkeeping of the same events, kept apart from the service's: plain sums of bigint. */
+/** A second bookkeeping of the same events, independent of the service's: plain sums of bigint. */
 export interface Sums {
   count: bigint
   fee: bigint
@@ -11,7 +11,7 @@ export interface Sums {
 
 export interface UserBook extends Sums {
   readonly subject: Subject
-  /** Adds up one number for every ticket, made of everything that was written of it. */
+  /** The sum of one number for every ticket, calculated from all of its columns. */
   fingerprint: bigint
   readonly costs: Map<string, bigint>
 }
@@ -61,7 +61,7 @@ function add(to: Sums, { fee, cost }: { fee: bigint; cost: bigint }): void {
   to.cost += cost
 }
 
-/** What must be there when every event of the story was taken, each once. */
+/** The expected books when every event of the story has been booked once. */
 export function keepBooks(story: Story, window: Window): Books {
   const users = new Map(story.subjects.map((subject) => [authIdOf(subject), newUser(subject)]))
   const hours = new Map<string, HourBook>()

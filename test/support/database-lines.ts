@@ -1,6 +1,6 @@
 import type { Pool } from '../../core/lib/sql.ts'
 
-/** What the service's database holds, as text by key, to be compared with books kept elsewhere. */
+/** The content of the service's database, as text by key, to be compared with independent books. */
 export type Lines = ReadonlyMap<string, string>
 
 export interface Streams {
@@ -9,7 +9,7 @@ export interface Streams {
   readonly ignored: bigint
   readonly quarantined: bigint
   readonly missing: bigint
-  /** Offsets that were taken: the four counters and what is missing add up to it. */
+  /** Offsets that were read: the four counters and the missing ones add up to it. */
   readonly offsets: bigint
 }
 

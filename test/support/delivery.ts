@@ -6,7 +6,7 @@ import type { Event } from './events.ts'
 export interface Line {
   /** Returns when the service, or the stream before it, has acknowledged all of them. */
   deliver(events: Iterable<Event>): Promise<void>
-  /** Events of deliveries that were tried and not acknowledged: each may have been taken or not. */
+  /** Events of deliveries that were not acknowledged: each may have arrived or not. */
   readonly uncertain: bigint
   /** What a stream holds now, repeats included; nothing in direct mode. */
   stored(): Promise<bigint>
@@ -89,7 +89,7 @@ export function directLine({ url, secret }: { url: string; secret: string }): Li
 /** What a forwarder may have in its hands when it, or core, is killed. */
 const forwardedAtOnce = 1_000n
 
-/** Direct mode through a spool: the service has what was delivered when the spool is empty. */
+/** Direct mode through a spool: everything has arrived when the spool is empty. */
 export function spooledLine(
   line: Line,
   sidecar: { adminUrl: string; crashes: () => number },

@@ -29,7 +29,7 @@ export interface Deployment {
     readonly database: () => Promise<void>
     readonly broker: () => Promise<void>
   } | null
-  /** Collectors of a group that nobody has heard of, in place of those that run; `between` they are gone. */
+  /** Replaces the collectors by those of a new group; `between` runs while there are none. */
   regroup(between: () => Promise<void>): Promise<void>
   stop(): Promise<void>
 }
@@ -38,7 +38,7 @@ const secret = (): string => randomBytes(32).toString('hex')
 
 /**
  * Core, gateway and sidecar as processes of their own. Where this vitest project has Kafka, collectors as well, on a
- * broker and a PostgreSQL that nobody else uses and that may therefore be brought down.
+ * broker and a PostgreSQL of their own, which a test may therefore stop.
  */
 export async function startDeployment(): Promise<Deployment> {
   const stops: (() => Promise<unknown>)[] = []

@@ -43,8 +43,8 @@ export const furthest = 4_000
 const forgeryAfter = 12_000
 
 /**
- * The signer's events as a stream delivers them: 5 % late, 5 % twice. Made while they are asked for and always the
- * same ones, so that nobody has to keep them.
+ * The signer's events as a stream delivers them: 5 % late, 5 % twice. Each is made when it is read, and a seed
+ * always makes the same events, so that they need not be stored.
  */
 export function* deliveries(story: Story): Generator<Event> {
   const random = createRandom(story.seed + 1)
@@ -129,7 +129,7 @@ function instantOf(
   )
 }
 
-// Everybody gets sessions of every type, one after the other.
+// Every user gets sessions of each type, one after the other.
 function newSession(random: Random, subjects: readonly Subject[], index: number): Session {
   const subject = subjects[(index * 617) % subjects.length]
   if (!subject) throw new Error('there are no users')

@@ -2,24 +2,27 @@ import type { Deployment } from './deployment.ts'
 import type { RunningProcess } from './processes.ts'
 import type { Random } from './random.ts'
 
-type Blow = () => Promise<void>
+type Fault = () => Promise<void>
 
 const crash =
-  (victim: () => RunningProcess | undefined): Blow =>
+  (victim: () => RunningProcess | undefined): Fault =>
   async () => {
     const one = victim()
     await one?.kill()
     await one?.start()
   }
 
-/** What happens to a service while it works, in an order of the seed's: kill -9, and what it stands on going away. */
-export function blows({ core, sidecar, collectors, outages }: Deployment, random: Random): Blow[] {
+/** Faults while a service works, in an order that the seed decides: kill -9, and outages of what it needs. */
+export function faultsOf(
+  { core, sidecar, collectors, outages }: Deployment,
+  random: Random,
+): Fault[] {
   const ofCore = crash(() => core)
   if (!outages) return [ofCore, ofCore, crash(() => sidecar), ofCore]
   const ofCollector = crash(() => random.pick([...collectors]))
   const { database, broker } = outages
   // Both at once, too: a collector dies while the database is away.
-  const both: Blow = async () => void (await Promise.all([ofCollector(), database()]))
+  const both: Fault = async () => void (await Promise.all([ofCollector(), database()]))
   return [
     ...shuffled([ofCore, ofCore, ofCollector, ofCollector, ofCollector, database, broker], random),
     both,

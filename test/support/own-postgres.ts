@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startEmbeddedPostgres } from '../../core/db/embedded/embedded.ts'
 
-/** A PostgreSQL of a test's own, migrated by whoever comes first, to be brought down. */
+/** A PostgreSQL for one test, which the test may stop. The first process that connects migrates it. */
 export interface OwnPostgres {
   readonly url: string
   /** Ends it as a crash would, and starts it again on the same port after `awayMs`. */

@@ -16,7 +16,7 @@ export interface Person {
   readonly csrf: string
 }
 
-/** Someone with an account who is logged in. */
+/** A person with an account and a session. */
 export async function logIn(
   core: TestCore,
   options: { isPlatformAdmin?: boolean } = {},
@@ -63,7 +63,7 @@ export async function logInTo(
 
 export type Managing = ReturnType<typeof manage>
 
-/** Every RPC that an app's people call, as this person, as this client, or as nobody. */
+/** Every RPC that an app's people call, as this person, as this client, or without a credential. */
 export function manage(core: TestCore, as: { session?: string; authorization?: string } = {}) {
   const insecure = credentials.createInsecure()
   const apps = new management.ManagementServiceClient(core.core.target, insecure)

@@ -82,7 +82,7 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
     await promise.finally(() => clearTimeout(timer))
   }
 
-  /** Starts it again as a supervisor does: what it stands on may be away at the same time. */
+  /** Starts it again as a supervisor does: the parts that it needs may be away at the same time. */
   async function restart(): Promise<void> {
     for (const until = Date.now() + startMs; ; await sleep(500)) {
       const failure = await start().then(

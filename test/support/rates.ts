@@ -4,7 +4,7 @@ import type { Random } from './random.ts'
 export interface Observation {
   readonly at: number
   readonly attosPerEth: bigint
-  /** Becomes known only when tickets of its time have been taken. */
+  /** Becomes known only when tickets of its time have been booked. */
   readonly late: boolean
 }
 

@@ -23,7 +23,7 @@ export function openRun(env: NodeJS.ProcessEnv): string {
 
 const folder = (): string | undefined => process.env[variable]
 
-/** Keeps what was logged, a line or several. */
+/** Records one or several log lines. */
 export function keepLog(text: string): void {
   const to = folder()
   if (to !== undefined)
@@ -32,7 +32,7 @@ export function keepLog(text: string): void {
 
 const shortest = 8
 
-/** Notes a secret without a form of its own: passwords, service tokens, webhook secrets. Gives it back. */
+/** Notes a secret without a form of its own: passwords, service tokens, webhook secrets. Returns it. */
 export function secretly<Text extends string>(text: Text): Text {
   const to = folder()
   if (to !== undefined && text.length >= shortest)
@@ -50,7 +50,7 @@ export function secretSettings(env: Readonly<Record<string, string | undefined>>
   }
 }
 
-/** What gives a secret away by its form, whoever made it. */
+/** The forms by which secrets are recognised, wherever they come from. */
 const forms: Readonly<Record<string, RegExp>> = {
   'a secret of ours': /svc_[a-z]{2}_[0-9A-Za-z]{40}|\bsk_[0-9A-Za-z]{40}/,
   'a JWT': /\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}/,
@@ -62,13 +62,13 @@ const forms: Readonly<Record<string, RegExp>> = {
 
 export interface Leak {
   readonly what: string
-  /** The line, with what was found in it made unreadable. */
+  /** The line, with the secret replaced by ***. */
   readonly line: string
 }
 
 const word = /[\w-]{8,}/g
 
-/** Tells what of the secrets a line tells. Most are one word, so that a line is compared with thousands at once. */
+/** Returns a search for secrets in a line. Most secrets are one word, so that a line is compared with thousands at once. */
 export function createSearch(secrets: readonly string[]): (line: string) => Leak[] {
   const words = new Set(secrets.filter((secret) => /^[\w-]+$/.test(secret)))
   const others = secrets.filter((secret) => !words.has(secret))

@@ -211,7 +211,7 @@ function createCalls({
     })
 
   let calls = 0
-  /** What the sidecar says of a signing request of whoever presents `credential`. */
+  /** The sidecar's decision about a signing request with `credential`. */
   async function authorize(credential: string): Promise<unknown> {
     calls += 1
     const state = {

@@ -33,7 +33,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
 })
 
-/** Its log, and the secrets that it made for itself. */
+/** Adds the service's log and its generated secrets to what the search reads. */
 async function addLogsToSearch(): Promise<void> {
   const read = (file: string) => readFile(join(folder, 'data', file), 'utf8').catch(() => '')
   keepLog(await read('tollgate.log'))

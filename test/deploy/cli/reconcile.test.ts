@@ -103,7 +103,7 @@ describe('tollgate reconcile', () => {
     ])
   })
 
-  it('refuses what it cannot mean, in one line', async () => {
+  it('refuses wrong options in one line', async () => {
     const bad = async (...options: string[]) => (await tollgate('reconcile', ...options)).text
     expect(await bad('--from', 'yesterday', '--to', '2026-03-10')).toContain(
       'from and to must be UTC days',
@@ -113,7 +113,7 @@ describe('tollgate reconcile', () => {
     expect((await tollgate('reconcile', '--help')).text).toContain('Exits 1')
   })
 
-  it('is told apart from what only waits, or was refused', async () => {
+  it('is not confused with events that wait or were refused', async () => {
     fake.faults = ({ path }) => (path.endsWith('/customers') ? 400 : 'none')
     expect((await tollgate('outbox', 'list')).text).toBe('Rows that wait: 0\nRows set aside: 0\n')
     await core.sql.query(

@@ -18,7 +18,7 @@ import {
 const FEE = 100n
 const NOW = T0 / 1_000_000_000n
 
-/** A double whose every call makes one ticket, and a session of it that has already begun. */
+/** A double whose every call makes one ticket, and a sealed state of a running session. */
 async function session(
   body: string,
   state: Partial<SessionState> = {},

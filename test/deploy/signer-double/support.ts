@@ -106,7 +106,7 @@ export type Started = SignerDouble & Readonly<{ url: string; events: string[] }>
 /** 2026-09-14T10:15:30.123456789Z, the instant of the contract's first example. */
 export const T0 = 1_789_380_930_123_456_789n
 
-/** A started double with a standing clock, whose events land in `events`. */
+/** A running double whose clock stands still; its events are in `events`. */
 export async function startDouble(options: SignerDoubleOptions = {}): Promise<Started> {
   const events: string[] = []
   const sinks = [callbackSink((bytes) => events.push(bytes)), ...(options.sinks ?? [])]

@@ -51,7 +51,7 @@ const contractOf = async (version: string) =>
   createContract(
     JSON.parse(await readFile(join(import.meta.dirname, `${version}.openapi.json`), 'utf8')),
   )
-// What they compile to is kept for all fakes of a test file.
+// Compiled once for all fakes of a test file.
 const reading = { v1: contractOf('v1'), v3: contractOf('v3') }
 
 /**

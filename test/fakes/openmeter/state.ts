@@ -21,7 +21,7 @@ export interface FakeFeature {
 export interface FakeCustomer {
   readonly id: string
   readonly key: string
-  /** What the last full replacement said. */
+  /** The body of the last full replacement. */
   body: Readonly<Record<string, unknown>>
   subjects: readonly string[]
   readonly createdAt: string
@@ -60,7 +60,7 @@ export function createState() {
   const events = new Map<string, FakeEvent>()
   let received = 0
 
-  /** Keeps events; what was there by source and id is not counted again. */
+  /** Stores events; an event whose source and id are known is not counted again. */
   function ingest(batch: readonly FakeEvent[]): void {
     for (const event of batch) {
       received++

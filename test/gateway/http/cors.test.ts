@@ -10,7 +10,7 @@ afterAll(() => harness.stop())
 beforeEach(() => harness.core.reset())
 
 let count = 0
-/** One that nobody has been asked about. */
+/** An origin that no test has used before. */
 const newOrigin = () => `https://page-${++count}.example`
 const users = `/api/v1/apps/${clientId}/users`
 const preflight = (path: string, origin: string) =>
@@ -112,7 +112,7 @@ describe('an answer to a browser', () => {
     expect(checks()).toEqual([])
   })
 
-  it('is for nobody while core is away, and core is asked again afterwards', async () => {
+  it('allows no origin while core is away, and calls core again afterwards', async () => {
     const origin = newOrigin()
     harness.core.refuse('checkOrigin', 'UNAVAILABLE')
     expect(allowedOrigin(await harness.ask('GET', users, { headers: { origin } }))).toBeNull()
@@ -121,7 +121,7 @@ describe('an answer to a browser', () => {
     expect(allowedOrigin(await harness.ask('GET', users, { headers: { origin } }))).toBe(origin)
   })
 
-  it('varies with the origin, whoever asks', async () => {
+  it('varies with the origin for every caller', async () => {
     expect((await harness.ask('GET', '/health')).headers.get('vary')).toBe('Origin')
   })
 })

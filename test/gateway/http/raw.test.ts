@@ -125,7 +125,7 @@ describe('a body on the wire', () => {
 })
 
 describe('the builder listener', () => {
-  it('answers malformed paths alike', async () => {
+  it('answers all malformed paths in the same way', async () => {
     expect(statusOf(await rawExchange(harness.gateway.builderUrl, request('GET /%zz')))).toBe(400)
   })
 })

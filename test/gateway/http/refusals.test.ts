@@ -13,7 +13,7 @@ beforeEach(() => harness.core.reset())
 const app = `/api/v1/apps/${clientId}`
 const builder = `/api/v1/builder/apps/${clientId}`
 
-/** Every route that core guards, with a good request, a bad one, and what CheckCaller is asked about it. */
+/** Every route that core guards, with a good request, a bad one, and the CheckCaller request that it causes. */
 const guarded: {
   method: string
   path: string

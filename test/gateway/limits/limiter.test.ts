@@ -64,7 +64,7 @@ describe('a rate limit', () => {
     expect((await token()).status).toBe(200)
   })
 
-  it('is told as such where core judges the caller, and core is not asked', async () => {
+  it('is answered 429 where core checks the caller, and core is not called', async () => {
     await limited({ perAddress: 1 })
     const mint = () =>
       harness.ask('POST', `/api/v1/apps/${clientId}/users/ada/token`, {
@@ -77,7 +77,7 @@ describe('a rate limit', () => {
     expect(harness.core.names()).toEqual(['mintUserToken'])
   })
 
-  it('counts each kind of route by itself, and routes without one not at all', async () => {
+  it('counts each kind of route separately, and routes without a limit not at all', async () => {
     await limited({ perAddress: 1 })
     expect((await token()).status).toBe(200)
     expect((await token()).status).toBe(429)
@@ -121,10 +121,10 @@ describe('a rate limit', () => {
     ])
     expect((await from('203.0.113.9')).status).toBe(429)
     expect((await from('203.0.113.9', 'm2m_2')).status).toBe(401)
-    // The third failure was the address's last: it waits whoever it says that it is.
+    // The third failure was the last that the address may have: it waits, whichever client it names.
     harness.core.reset()
     expect((await from('203.0.113.9', 'm2m_3')).status).toBe(429)
-    // Whom it has tried to be is not kept out.
+    // The client that it named is not locked out.
     expect((await from('203.0.113.8')).status).toBe(200)
   })
 
@@ -235,7 +235,7 @@ describe('counters', () => {
 
 // Where there is no Redis there are no such tests, and none is skipped.
 describe.each([inject('parts').redisUrl ?? []].flat())('counters at %s', (redisUrl) => {
-  it('are shared through Redis, and each key there ends by itself', async () => {
+  it('are shared through Redis, and each key there expires', async () => {
     const name = `test-${Math.random()}`
     const [one, two] = [0, 1].map(() => createCounters({ redisUrl, log: silentLog(), now }))
     const probe = new Redis(redisUrl)

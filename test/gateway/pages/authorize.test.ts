@@ -117,7 +117,7 @@ describe('an authorization request', () => {
     expect((await browser.get(path())).status).toBe(302)
   })
 
-  it('brings a no back to the application', async () => {
+  it('redirects to the application when the person denies it', async () => {
     const done = await consent(await loggedIn(), 'deny')
     expect(done.location?.searchParams.get('error')).toBe('access_denied')
     expect(done.location?.searchParams.get('state')).toBe('s&1')
@@ -145,7 +145,7 @@ describe('an authorization request', () => {
     expect(status).toBe(303)
   })
 
-  it('can be posted by the application, whose form brings no cookie', async () => {
+  it('can be posted by the application, whose form sends no cookie', async () => {
     const fields = Object.fromEntries(new URLSearchParams(path().split('?')[1]))
     for (const at of ['/api/v1/oidc/auth', '/api/v1/oidc/authorize']) {
       const { status, location } = await pages.browser().post(at, fields, 'https://app.example')
@@ -194,7 +194,7 @@ describe('an untrusted request', () => {
     expect(seen.headers.get('content-type')).toContain('text/html')
   })
 
-  it('with a parameter of trust twice is told on a page', async () => {
+  it('is refused on a page when client_id or redirect_uri is there twice', async () => {
     expect((await pages.browser().get(`${path()}&redirect_uri=https://evil.example`)).status).toBe(
       400,
     )
@@ -273,7 +273,7 @@ describe('prompt', () => {
     '%o asks for the password again, once',
     async (change) => {
       const browser = await loggedIn()
-      // The gateway looks at its own clock; core's stands in the past.
+      // The gateway looks at its own clock; core's is set to the past.
       const first = await browser.get(path(change))
       expect(first.location?.pathname).toBe('/login')
       const { fields } = await browser.get(`/login${first.location?.search ?? ''}`)

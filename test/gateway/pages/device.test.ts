@@ -75,7 +75,7 @@ describe('the verification page', () => {
     expect(await statusOf(userCode)).toBe('denied')
   })
 
-  it('refuses clicks from elsewhere and from nobody', async () => {
+  it('refuses forms of other sites and without a session', async () => {
     const { userCode } = await pages.startDevice(clientId)
     const browser = await loggedIn()
     const { fields } = await enter(browser, userCode)

@@ -75,7 +75,7 @@ describe('RP-initiated logout', () => {
     expect(location?.href).toBe(after)
   })
 
-  it('can be posted by the application, whose form brings no cookie', async () => {
+  it('can be posted by the application, whose form sends no cookie', async () => {
     const { status, location } = await pages
       .browser()
       .post(end, { client_id: clientId, state: 'x' }, 'https://app.example')
@@ -131,7 +131,7 @@ describe('RP-initiated logout', () => {
     expect(await isLoggedIn(browser)).toBe(false)
   })
 
-  it('says so to whoever is not logged in', async () => {
+  it('tells a person who is not logged in', async () => {
     const seen = await pages.browser().get(end)
     expect([seen.status, seen.text.includes('You are logged out')]).toEqual([200, true])
   })

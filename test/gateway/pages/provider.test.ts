@@ -9,7 +9,7 @@ let server: Server
 let issuer: string
 let key: CryptoKey
 let pages: Pages
-/** What the provider says in its next ID token. */
+/** The claims of the provider's next ID token. */
 let claims: Record<string, unknown> = {}
 let tokenRequest: URLSearchParams = new URLSearchParams()
 let signWith: CryptoKey | null = null
@@ -178,7 +178,7 @@ describe('logging in through an outside provider', () => {
     expect((await comeBack({}, { iss: issuer })).seen.status).toBe(303)
   })
 
-  it('refuses an answer that nobody here asked for, or that comes twice', async () => {
+  it('refuses an answer to no login of this browser, and a second answer to one', async () => {
     expect((await pages.browser().get('/login/provider/callback?code=c&state=s')).status).toBe(400)
     const { browser, sent } = await comeBack()
     expect(

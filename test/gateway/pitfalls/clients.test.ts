@@ -36,7 +36,7 @@ describe('clients, tokens and keys', () => {
     ).toBe(200)
   })
 
-  it('2: answers 404 at the tenant boundary, before it tests the scope, and alike for unknown and foreign apps', async () => {
+  it('2: answers 404 at the tenant boundary, before it tests the scope, and in the same way for unknown and foreign apps', async () => {
     const reader = (
       await p.ask('POST', token, {
         headers: {},

@@ -72,7 +72,7 @@ describe('the search of the logs', () => {
   })
 })
 
-/** What this process has kept by now, of one kind. */
+/** What this process has recorded so far, of one kind. */
 function recorded(kind: 'log' | 'secrets'): string {
   const folder = process.env['TOLLGATE_TEST_LOGS'] ?? ''
   return readdirSync(folder)
@@ -81,8 +81,8 @@ function recorded(kind: 'log' | 'secrets'): string {
     .join('')
 }
 
-describe('what is kept for it', () => {
-  it('is every log of the tests, also one to nobody, redacted as in production', () => {
+describe('what the search reads', () => {
+  it('is every log of the tests, silent ones too, redacted as in production', () => {
     const lines: string[] = []
     createLog({ level: 'info', name: 'told' }, { write: (line) => void lines.push(line) }).info(
       'told to somebody',

@@ -22,7 +22,7 @@ const ask = (method: string, path: string, request: RequestOptions = { person: o
 const status = async (method: string, path: string, request?: RequestOptions) =>
   (await ask(method, path, request)).status
 
-/** Every route of an app's people: a good request, a bad one, the least role, and what nobody is answered. */
+/** Every route of an app's people: a good request, a bad one, the least role, and the status without a credential. */
 const routes: {
   method: string
   path: string
@@ -108,7 +108,7 @@ const routes: {
 
 type Refused = [who: string, status: number]
 const outsiders: Record<401 | 404, Refused[]> = {
-  /** M2M or session: nobody is told that there is anything, and a wrong secret is a wrong secret. */
+  /** M2M or session: 404 hides that the app exists, and a wrong secret is 401. */
   404: [
     ['nobody', 404],
     ['its client with a wrong secret', 401],
@@ -154,7 +154,7 @@ describe.each(routes)('$method $path', ({ method, path, good = {}, least, nobody
     expect(await send(await credentialOf(who))).toBe(expected)
   })
 
-  it('answers another’s app, an unknown one and an m2m_ id alike', async () => {
+  it('answers another’s app, an unknown one and an m2m_ id in the same way', async () => {
     const stranger = await logIn(console)
     const bodies = await Promise.all(
       [app.clientId, `app_${'0'.repeat(24)}`, app.m2mClientId, 'x'].map(async (clientId) => {
@@ -199,7 +199,7 @@ describe.each(faulty)('a faulty $method $path', ({ method, path, bad, least, nob
     },
   )
 
-  it('is refused with 400 to whoever may send it', async () => {
+  it('is refused with 400 to every role that may send it', async () => {
     expect(
       await status(method, bad.path ?? path, {
         person: owner,
@@ -281,7 +281,7 @@ describe('apps', () => {
     )
   })
 
-  it('are nobody’s to make or list without a session', async () => {
+  it('cannot be created or listed without a session', async () => {
     expect((await console.ask('POST', all, { json: { name: 'x' } })).status).toBe(401)
     expect((await console.ask('GET', all)).status).toBe(401)
     expect((await console.ask('GET', `${all}?all=true`, { person: owner })).status).toBe(403)

@@ -53,7 +53,7 @@ function operations() {
 const exampleOf = (media: unknown): unknown[] =>
   Object.values(asRecord(media)).map((each) => asRecord(each)['example'])
 
-/** The kind of a text, so that an id is not taken for a time. */
+/** The kind of a text, so that an id does not pass as a time. */
 const kinds: readonly [string, RegExp][] = [
   ['uuid', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/],
   ['time', /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/],
@@ -71,7 +71,7 @@ function kindOf(value: unknown): string {
   return kinds.find(([, form]) => form.test(value))?.[0] ?? 'text'
 }
 
-/** Where an example is not like what was answered: another name or another kind. What a list shows must be in the list. */
+/** Where an example differs from the answer, in names or kinds. Items of an example's list must be like items of the answer's. */
 function differences(example: unknown, real: unknown, at: string): string[] {
   if (Array.isArray(example) && Array.isArray(real)) {
     if (example.length === 0 || real.length === 0)

@@ -51,7 +51,7 @@ describe('a device', () => {
     }
   })
 
-  it('is not started for a stranger, a scope too many, or a client without the grant', async () => {
+  it('is not started for an unknown client, a scope that it lacks, or a client without the grant type', async () => {
     const at = '/api/v1/oidc/device/auth'
     expect((await grants.post(at, {})).status).toBe(401)
     expect((await grants.post(at, { client_id: 'app_0123456789abcdef01234567' })).error).toBe(
@@ -128,7 +128,7 @@ describe('a device', () => {
     expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 400, 400])
   })
 
-  it('is told that it was denied, that its code has expired, or is not one', async () => {
+  it('learns that it was denied, that its code has expired, or that the code is unknown', async () => {
     const denied = await start()
     expect(await grants.devices.decide(session, String(denied['user_code']), 'deny')).toEqual({
       status: 'denied',
@@ -147,7 +147,7 @@ describe('a device', () => {
     ).toBe('invalid_request')
   })
 
-  it('shows who asks for what, to who is logged in', async () => {
+  it('shows the app and its scopes to a person who is logged in', async () => {
     const { user_code: code } = await start('sign:job')
     expect(await grants.devices.get(session, String(code))).toMatchObject({
       clientId: grants.app.clientId,

@@ -158,7 +158,7 @@ describe('the app-scoped exchange', () => {
     )
   })
 
-  it('says 404 of an unknown app, once it is clear that somebody asks', async () => {
+  it('answers 404 for an unknown app when a credential is there', async () => {
     for (const clientId of ['app_0123456789abcdef01234567', grants.app.m2mClientId, 'x']) {
       const unknown = await grants.appToken(base(), { clientId })
       expect([unknown.status, unknown.error]).toEqual([404, 'not_found'])

@@ -222,7 +222,7 @@ describe('introspection', () => {
     })
   })
 
-  it('says nothing of foreign tokens and of what is none, and asks who asks', async () => {
+  it('calls foreign and malformed tokens inactive, and wants a client secret', async () => {
     const other = await grants.real.newApp('introspect-other')
     for (const token of [
       await grants.userToken(),
@@ -254,7 +254,7 @@ describe('revocation', () => {
     expect((await introspect(session)).body).toEqual({ active: false })
   })
 
-  it('says 200 to unknown and foreign tokens and leaves them alone; who asks must be somebody', async () => {
+  it('answers 200 for unknown and foreign tokens, which stay as they are, and wants a client', async () => {
     const other = await grants.real.newApp('revoke-other')
     const user = await grants.userToken()
     expect((await revoke(user, {}, other.basic)).status).toBe(200)

@@ -63,7 +63,7 @@ describe('the answer about losses', () => {
   })
 })
 
-describe('what was lost', () => {
+describe('lost tickets', () => {
   let real: Real
   let app: RealApp
   beforeAll(async () => {
@@ -92,7 +92,7 @@ describe('what was lost', () => {
   })
   afterEach(() => vi.restoreAllMocks())
 
-  it('is told to the app by REST', async () => {
+  it('are reported to the app by REST', async () => {
     const response = await fetch(real.url + path(app.clientId), {
       headers: { authorization: app.basic },
     })
@@ -109,7 +109,7 @@ describe('what was lost', () => {
     })
   })
 
-  it('is told to the operator by the command line', async () => {
+  it('are reported to the operator by the command line', async () => {
     expect(await tollgate('loss')).toEqual([
       0,
       expect.stringMatching(

@@ -81,7 +81,7 @@ async function open(url: string, headers: Record<string, string>): Promise<Open>
 }
 
 describe('live spend', () => {
-  it('tells of every charge with what it left, to the app and to the user', async () => {
+  it('reports every charge with the balance after it, to the app and to the user', async () => {
     const all = await open(path(), { authorization: app.basic })
     const ada = await open(own, { authorization: app.userToken })
     await ingest(app, ['ada', 'ada', 'bob'])
@@ -157,7 +157,7 @@ describe('live spend', () => {
     )
     expect(rows.length).toBeGreaterThan(200)
     expect([...new Set(seen)].toSorted()).toEqual(rows.map(({ key }) => key).toSorted())
-    // Each id says exactly where it stands: nothing comes twice either.
+    // Each id names an exact position, so that nothing arrives twice either.
     expect(seen.length).toBe(rows.length)
   }, 60_000)
 

@@ -14,7 +14,7 @@ const grant = 'grant_type=client_credentials'
 const m2m = 'm2m_0123456789abcdef01234567'
 
 describe('the discovery document', () => {
-  it('says only what works, at both addresses alike', async () => {
+  it('lists only what works, and is the same at both addresses', async () => {
     const one = await harness.ask('GET', '/api/v1/oidc/.well-known/openid-configuration', {
       authorization: null,
     })
