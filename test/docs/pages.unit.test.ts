@@ -145,6 +145,29 @@ describe('the vectors', () => {
     expect(read('docs/identity.md')).toContain(stored.toString('hex'))
   })
 
+  it('of the signer have a test that is named after their number', async () => {
+    const titles: string[] = []
+    for await (const path of glob('test/{core/metering,sidecar}/**/*.test.ts', { cwd: root }))
+      for (const [, title = ''] of read(path).matchAll(
+        /^\s*(?:it|describe|\]\)|\))\(\s*['"`](.+)/gm,
+      ))
+        titles.push(title)
+    const numbersUnder = (heading: string, syntax: RegExp): string[] =>
+      rowsUnder('docs/signer-protocol.md', heading).flatMap(
+        ([cell = '']) => cell.match(syntax) ?? [],
+      )
+    const webhook = numbersUnder('### Webhook vectors', /\d+/g)
+    const events = numbersUnder('### Event vectors', /K\d+/g)
+    expect([webhook.length, events.length]).toEqual([40, 25])
+    const isNamed = (number: string): boolean =>
+      titles.some((title) =>
+        number.startsWith('K')
+          ? new RegExp(`\\b${number}\\b`).test(title)
+          : title.startsWith(`${number}: `),
+      )
+    expect([...webhook, ...events].filter((number) => !isNamed(number))).toEqual([])
+  })
+
   it('of prices are what the code makes of them', () => {
     const prices = rowsUnder('docs/money.md', '## Vectors').filter(
       (cells) => cells.length === 3 && cells.every((cell) => /^\d+$/.test(cell)),

@@ -156,7 +156,7 @@ export const envelope = (data: Fields = {}, more: Fields = {}): Buffer =>
     }),
   )
 
-/** Everything that architecture section 4 says must always be true of what metering wrote; differences by name. */
+/** Checks the invariants of docs/architecture.md, "Invariants", on what metering wrote. Returns the differences by name. */
 export async function differences(pool: Pool): Promise<Record<string, unknown[]>> {
   const run = async (text: string) => (await pool.query(text)).rows as unknown[]
   return {

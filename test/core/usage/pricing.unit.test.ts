@@ -23,7 +23,7 @@ const rowOf = (fee: bigint, cost: bigint = priceOf(wei(fee), rate)): UsageRow =>
   lastAt: null,
 })
 
-describe("the owner's charge (billing facts 21)", () => {
+describe("the owner's charge", () => {
   it.each([
     [
       8_420_000_000_000_000n,
