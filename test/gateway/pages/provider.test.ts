@@ -1,22 +1,42 @@
 import { type Server, createServer } from 'node:http'
-import { type CryptoKey, SignJWT, exportJWK, generateKeyPair } from 'jose'
+import {
+  type CryptoKey,
+  type JWTPayload,
+  SignJWT,
+  UnsecuredJWT,
+  exportJWK,
+  generateKeyPair,
+} from 'jose'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { secretly } from '../../support/secrecy.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { readLoginProvider } from '../../../gateway/pages/config.ts'
 import { type Pages, password, startPages } from './support.ts'
 
+const clientSecret = secretly(`s+c${'x'.repeat(32)}`)
+
 let server: Server
 let issuer: string
 let key: CryptoKey
+let otherKey: CryptoKey
 let pages: Pages
 /** The claims of the provider's next ID token. */
 let claims: Record<string, unknown> = {}
 let tokenRequest: URLSearchParams = new URLSearchParams()
-let signWith: CryptoKey | null = null
+const signedBy = (alg: string, signingKey: () => CryptoKey | Uint8Array) => (payload: JWTPayload) =>
+  new SignJWT(payload)
+    .setProtectedHeader({ alg, kid: 'k1' })
+    .setIssuedAt()
+    .setExpirationTime('5m')
+    .sign(signingKey())
+const signedByProvider = signedBy('RS256', () => key)
+/** Makes the provider's next ID tokens. */
+let sign: (payload: JWTPayload) => string | Promise<string> = signedByProvider
 
 beforeAll(async () => {
   const pair = await generateKeyPair('RS256', { extractable: true })
   key = pair.privateKey
+  otherKey = (await generateKeyPair('RS256')).privateKey
   const jwk = { ...(await exportJWK(pair.publicKey)), kid: 'k1', alg: 'RS256', use: 'sig' }
   server = createServer((request, response) => {
     const answer = async (): Promise<unknown> => {
@@ -27,13 +47,14 @@ beforeAll(async () => {
           authorization_endpoint: `${issuer}/authorize?fixed=1`,
           token_endpoint: `${issuer}/token`,
           jwks_uri: `${issuer}/jwks`,
+          id_token_signing_alg_values_supported: ['RS256', 'HS256', 'none'],
         }
       }
       let body = ''
       for await (const part of request) body += String(part)
       tokenRequest = new URLSearchParams(body)
       tokenRequest.set('authorization', request.headers.authorization ?? '')
-      const token = await new SignJWT({
+      const payload = {
         iss: issuer,
         aud: 'us',
         sub: 's1',
@@ -41,12 +62,8 @@ beforeAll(async () => {
         email_verified: true,
         name: 'Ada',
         ...claims,
-      })
-        .setProtectedHeader({ alg: 'RS256', kid: 'k1' })
-        .setIssuedAt()
-        .setExpirationTime('5m')
-        .sign(signWith ?? key)
-      return { id_token: token, access_token: 'x', token_type: 'Bearer' }
+      }
+      return { id_token: await sign(payload), access_token: 'x', token_type: 'Bearer' }
     }
     void answer().then((value) =>
       response.setHeader('content-type', 'application/json').end(JSON.stringify(value)),
@@ -55,7 +72,7 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const address = server.address()
   issuer = `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`
-  pages = await startPages({ issuer, clientId: 'us', clientSecret: 's+c', name: 'Example SSO' })
+  pages = await startPages({ issuer, clientId: 'us', clientSecret, name: 'Example SSO' })
 })
 afterAll(async () => {
   await pages.stop()
@@ -129,7 +146,7 @@ describe('logging in through an outside provider', () => {
     expect(Object.fromEntries(tokenRequest)).toMatchObject({
       grant_type: 'authorization_code',
       code: 'c1',
-      authorization: `Basic ${Buffer.from('us:s%2Bc').toString('base64')}`,
+      authorization: `Basic ${Buffer.from(`us:${encodeURIComponent(clientSecret)}`).toString('base64')}`,
     })
   })
 
@@ -152,10 +169,19 @@ describe('logging in through an outside provider', () => {
     expect(browser.jar.has('__Host-tollgate_session')).toBe(false)
   })
 
-  it('refuses an ID token that another key signed', async () => {
-    signWith = (await generateKeyPair('RS256')).privateKey
-    expect((await comeBack()).seen.status).toBe(400)
-    signWith = null
+  it.each([
+    ['another key signed', signedBy('RS256', () => otherKey)],
+    ['our client secret signed', signedBy('HS256', () => Buffer.from(clientSecret))],
+    [
+      'nobody signed',
+      (payload: JWTPayload) =>
+        new UnsecuredJWT(payload).setIssuedAt().setExpirationTime('5m').encode(),
+    ],
+  ])('refuses an ID token that %s', async (_, signToken) => {
+    sign = signToken
+    const { browser, seen } = await comeBack().finally(() => (sign = signedByProvider))
+    expect(seen.status).toBe(400)
+    expect(browser.jar.has('__Host-tollgate_session')).toBe(false)
   })
 
   it.each([
