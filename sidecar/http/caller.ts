@@ -1,4 +1,4 @@
-import { hash, timingSafeEqual } from 'node:crypto'
+import { timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 
 /** Longest secret, in bytes; readSidecarConfig refuses longer ones. */
@@ -9,25 +9,21 @@ const headerNames = ['x-api-key', 'x-webhook-secret', 'livepeer-clearinghouse-to
 /**
  * Authenticates the signer by a shared secret (decision 26). The secret may stand in any one of
  * four headers. Several secrets are valid at once while one is rotated, and without any nobody
- * passes. Digests of equal length are compared in constant time, and all of them are.
+ * passes. All are compared, in constant time, each padded to the same length.
  */
 export function createCallerCheck(
   secrets: readonly string[],
 ): (headers: IncomingHttpHeaders) => boolean {
   // Node gives header values as latin1, whatever their encoding is.
-  const digests = secrets.map((secret) => {
-    const digest = Buffer.alloc(digestBytes)
-    writeDigest(digest, Buffer.from(secret.trim()).toString('latin1'))
-    return digest
-  })
-  const presented = Buffer.alloc(digestBytes)
+  const padded = secrets.map((secret) => pad(Buffer.from(secret.trim()).toString('latin1')))
+  const presented = Buffer.alloc(maxSecretBytes)
 
   function isKnown(value: string): boolean {
     const text = value.trim()
     if (text === '' || text.length > maxSecretBytes) return false
-    writeDigest(presented, text)
+    pad(text, presented)
     let known = false
-    for (const digest of digests) known = timingSafeEqual(digest, presented) || known
+    for (const secret of padded) known = timingSafeEqual(secret, presented) || known
     return known
   }
 
@@ -38,11 +34,11 @@ export function createCallerCheck(
   }
 }
 
-const digestBytes = 32
-
-// By way of a string, because a Buffer from the crypto library costs more than the hash itself.
-const writeDigest = (digest: Buffer, text: string): void =>
-  void digest.write(hash('sha256', text, 'hex'), 'hex')
+/** Writes a secret with zeros behind it, which no header value can hold. */
+function pad(text: string, target = Buffer.alloc(maxSecretBytes)): Buffer {
+  target.fill(0, target.write(text, 'latin1'))
+  return target
+}
 
 const scheme = /^bearer /i
 
