@@ -56,7 +56,7 @@ function showError(app: App): void {
       return sendPage(reply, {
         title,
         referrerPolicy: 'no-referrer',
-        content: html`<h1>${title}</h1><p>${help}</p>
+        content: html`<h1>${title}</h1><p>${helpText(help)}</p>
 <ul><li>${http}<small>HTTP status</small></li>
 <li>${codeOf(reason)}<small>code, in a problem document</small></li>
 <li>${oauth}<small>error, on token routes</small></li></ul>
@@ -65,6 +65,10 @@ function showError(app: App): void {
     },
   )
 }
+
+/** The table writes names as Markdown does, between backticks; in a page they are code. */
+const helpText = (help: string) =>
+  help.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : html`${part}`))
 
 /** The addresses that problem documents have as their `type` (http/errors.ts). */
 function redirectProblemType(app: App): void {
