@@ -22,7 +22,8 @@ export interface LogFile {
 export async function openLogFile(path: string, level: string): Promise<LogFile> {
   try {
     rotate(path)
-    const destination = pino.destination({ dest: path, sync: false, mkdir: true, mode: 0o600 })
+    // Synchronous: a flush at the end would overtake a line that the thread pool is still writing.
+    const destination = pino.destination({ dest: path, sync: true, mkdir: true, mode: 0o600 })
     // A destination that is not ready cannot be flushed, and an early failure would end with that error.
     await once(destination, 'ready')
     const timer = setInterval(() => {
