@@ -1,0 +1,214 @@
+import type { UsdAttos } from '../../lib/money.ts'
+import type { Db } from '../../lib/sql.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+
+/**
+ * What the escrow keeps (docs/escrow.md), as its rules see it. The rules are in `escrow.ts`, `settlement.ts` and
+ * `release.ts`; PostgreSQL is behind `escrowStore` of `store.ts`, and a store in memory behind the model checker of
+ * `test/core/allowances/escrow/`. Both pass the same contract test.
+ *
+ * Every function runs in the caller's transaction. Whoever changes the holds of a user has locked the user's account
+ * first (`lockAccounts`), users in the order of their ids; only a report locks its sidecar's row, before all users.
+ */
+export interface EscrowStore {
+  /**
+   * Locks the row of a sidecar for a report and makes it if there is none. When another process had the id, and has
+   * stopped or been silent since `silentSince`, the id passes to this one, with `reportedThrough` 0. Null when another
+   * process is alive.
+   */
+  lockSidecar(
+    db: Db,
+    process: SidecarProcess,
+    times: { readonly at: Date; readonly silentSince: Date },
+  ): Promise<{ readonly reportedThrough: bigint } | null>
+  saveSidecar(db: Db, process: SidecarProcess, state: SidecarState): Promise<void>
+  /** True when the process holds its sidecar's id. */
+  ownsSidecar(db: Db, process: SidecarProcess): Promise<boolean>
+
+  /** All leases of users, orphans too. */
+  findLeases(db: Db, users: readonly UserKey[]): Promise<Lease[]>
+  saveLeases(db: Db, changes: LeaseChanges): Promise<void>
+  /** Ids of users whose lease of this process is recalled. */
+  findRecalled(db: Db, instance: string): Promise<UserId[]>
+
+  /** Inserts authorisations as pending. */
+  insertAuthorisations(db: Db, authorisations: readonly NewAuthorisation[]): Promise<void>
+  /** Removes the early tickets of these calls. One answer for each: the cost of its ticket, or null without one. */
+  takeEarlyTickets(
+    db: Db,
+    authorisations: readonly NewAuthorisation[],
+  ): Promise<readonly (EarlyMatch | null)[]>
+  /** Adds to the totals and prior calls of sessions. */
+  addSessions(db: Db, changes: readonly SessionChange[]): Promise<void>
+  /** The prior call of each query; null for an unknown session. */
+  findPriorCalls(db: Db, queries: readonly PriorCallQuery[]): Promise<readonly (PriorCall | null)[]>
+  /**
+   * Sets one unproven authorisation for each proof to proven, the earliest: pending, or released. Skips a proof whose call has a
+   * booked ticket. Returns those that had been released: they are lost now.
+   */
+  prove(db: Db, proofs: readonly Proof[]): Promise<StoredAuthorisation[]>
+
+  /**
+   * Deletes the authorisations that tickets settle, whatever their state: by session, number and microsecond; approximate
+   * ones by session and number, the nearest within 5 s. At most one for each ticket. Tickets without a price delete nothing
+   * and set theirs `ticketed`. `position` is that of the ticket.
+   */
+  matchTickets(
+    db: Db,
+    tickets: readonly SettlingTicket[],
+  ): Promise<readonly (StoredAuthorisation & { readonly position: number })[]>
+  insertEarlyTickets(
+    db: Db,
+    tickets: readonly (SettlingTicket & { readonly bookedAt: Date })[],
+  ): Promise<void>
+  /** Removes up to `limit` of a user's early tickets that were booked before `before`; returns their costs. */
+  takeOldEarlyTickets(db: Db, user: UserKey, before: Date, limit: number): Promise<UsdAttos[]>
+  /** Moves the stream clocks of sidecars forward, never back. */
+  advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): Promise<void>
+
+  /** Users with authorisations that are due, or with orphans, in the order of ids. Takes no lock. */
+  findDueUsers(db: Db, due: DueSearch): Promise<UserKey[]>
+  /** Pending authorisations of locked users that are due; the oldest first. */
+  findDueAuthorisations(
+    db: Db,
+    users: readonly UserKey[],
+    due: DueSearch,
+  ): Promise<StoredAuthorisation[]>
+  /** Of these leases, all past their end, the ids of those that may be released. */
+  findReleasable(db: Db, leases: readonly Lease[], due: DueSearch): Promise<ReadonlySet<string>>
+  endAuthorisations(
+    db: Db,
+    ended: readonly { readonly authorisation: StoredAuthorisation; readonly state: EndState }[],
+    at: Date,
+  ): Promise<void>
+  /** Forgets authorisations that ended, and early tickets that were booked, before `before`, up to `limit` of each. */
+  forgetOld(db: Db, before: Date, limit: number): Promise<void>
+}
+
+export interface UserKey {
+  readonly appId: AppId
+  readonly userId: UserId
+}
+
+/** One process of a sidecar. */
+export interface SidecarProcess {
+  readonly id: string
+  /** A UUID. */
+  readonly instance: string
+}
+
+export interface SidecarState {
+  readonly seenAt: Date
+  readonly reportedThrough: bigint
+  /** The latest decision of the batch; null in one without calls. */
+  readonly lastAuthorisedAt: Date | null
+  readonly stopped: boolean
+}
+
+/** A slice of a user's money that one process of a sidecar may spend until it ends. */
+export interface Lease extends UserKey {
+  readonly id: string
+  readonly sidecarId: string
+  readonly instance: string
+  /** All that was ever lent under it. */
+  amount: UsdAttos
+  /** Bounds of the calls that it has covered, as far as they are reported. */
+  used: UsdAttos
+  readonly createdAt: Date
+  /** By core's clock, its margin included: from here on the lease is an orphan. */
+  endsAt: Date
+  recalledAt: Date | null
+}
+
+export interface LeaseChanges {
+  readonly opened: readonly Lease[]
+  readonly changed: readonly Lease[]
+  readonly closed: readonly Lease[]
+}
+
+export interface NewAuthorisation extends UserKey {
+  readonly sessionId: string
+  readonly sequence: bigint
+  /** The signer's LastUpdate, in microseconds since 1970, rounded down. */
+  readonly signedMicros: bigint
+  readonly sidecarId: string
+  readonly keyId: string | null
+  readonly sessionType: string
+  readonly bound: UsdAttos
+  readonly authorisedAt: Date
+  readonly isApproximate: boolean
+  readonly isOffline: boolean
+}
+
+export type EndState = 'released' | 'lost' | 'charged'
+
+export interface StoredAuthorisation extends NewAuthorisation {
+  readonly id: bigint
+  readonly state: 'pending' | EndState
+  readonly isProven: boolean
+  readonly isTicketed: boolean
+}
+
+/** A ticket that is being booked, or that gets its price. */
+export interface SettlingTicket extends UserKey {
+  readonly sessionId: string
+  readonly sequence: bigint
+  readonly signedMicros: bigint
+  /** Null while it has no price. */
+  readonly cost: UsdAttos | null
+}
+
+export interface EarlyMatch {
+  readonly cost: UsdAttos | null
+}
+
+/** What a batch adds to a session; the times are the signer's. */
+export interface SessionChange extends UserKey {
+  readonly sessionId: string
+  readonly sessionType: string
+  readonly at: Date
+  /** Calls that were allowed, for prior calls; empty in a settlement. */
+  readonly calls: readonly PriorCall[]
+  readonly added: SessionTotals
+}
+
+/** Changes of totals, also negative ones. */
+export interface SessionTotals {
+  readonly authorised: Total
+  readonly ticketed: Total
+  readonly lost: Total
+  readonly charged: Total
+  readonly released: Total
+  readonly late: Total
+}
+
+export interface Total {
+  readonly count: number
+  readonly amount: UsdAttos
+}
+
+/** When the first call with a number was, by the signer's clock. */
+export interface PriorCall {
+  readonly sequence: bigint
+  readonly seconds: bigint
+  readonly nanos: number
+}
+
+export interface PriorCallQuery extends UserKey {
+  readonly sessionId: string
+  /** Of the call at hand: the prior call is that of the highest known number below. */
+  readonly sequence: bigint
+}
+
+/** A call with `sequence + 1` was made, so the call with `sequence` was signed. */
+export interface Proof extends UserKey {
+  readonly sessionId: string
+  readonly sequence: bigint
+}
+
+export interface DueSearch {
+  readonly at: Date
+  readonly lagSeconds: number
+  readonly holdMaxSeconds: number
+  readonly limit: number
+}
