@@ -10,6 +10,7 @@ import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
  * 1. balance = sum of what remains of its credits = fold of its ledger entries.
  * 2. granted + adjusted = balance + (consumed - overage) + expired, to the atto-dollar.
  * 3. Entries are numbered without gaps. Of a credit only what remains ever changes.
+ * 4. Only tickets take money that is held: `lent` or `pending` (docs/escrow.md).
  */
 export interface Account {
   readonly appId: AppId
@@ -27,6 +28,12 @@ export interface Account {
   /** Tickets signed from here on belong to the period: its start, or any time in a user's first. */
   periodCountsFrom: Date
   periodConsumed: UsdAttos
+  /** What remains of the leases of sidecars. */
+  lent: UsdAttos
+  /** Bounds of authorised calls whose tickets are not booked yet. */
+  pending: UsdAttos
+  /** After a recall: nothing is lent before this instant. */
+  lendAfter: Date | null
   /** Unexpired credits in burn order. */
   credits: Credit[]
   /** Entries appended since the account was read. */
@@ -187,19 +194,27 @@ function draw(credits: readonly Credit[], ticket: Spend): bigint {
   let open: bigint = ticket.cost
   for (const credit of credits) {
     if (open === 0n) break
-    if (!covers(credit, ticket)) continue
-    const part = credit.remaining < open ? credit.remaining : open
-    credit.remaining = usdAttos(credit.remaining - part)
-    if (credit.state === 'stored') credit.state = 'changed'
-    open -= part
+    if (covers(credit, ticket)) open -= take(credit, open)
   }
   return ticket.cost - open
 }
 
-/** Expires every credit that had ended by `until`, with an entry at `at` for what remained of it. */
+/** Takes up to `amount` from a credit. Returns what it took. */
+function take(credit: Credit, amount: bigint): bigint {
+  const part = credit.remaining < amount ? credit.remaining : amount
+  credit.remaining = usdAttos(credit.remaining - part)
+  if (credit.state === 'stored') credit.state = 'changed'
+  return part
+}
+
+/**
+ * Expires every credit that had ended by `until`, with an entry at `at` for what remained of it. A credit stays while what
+ * is held could not be paid without it: the tickets of calls from before its end may still come.
+ */
 export function expire(account: Account, { until, at }: { until: Date; at: Date }): void {
   for (const credit of account.credits) {
     if (credit.expiresAt === null || credit.expiresAt > until || credit.expiredAt !== null) continue
+    if (isHeld(account, credit)) continue
     credit.expiredAt = at
     if (credit.state === 'stored') credit.state = 'changed'
     if (credit.remaining > 0n) {
@@ -215,6 +230,15 @@ export function expire(account: Account, { until, at }: { until: Date; at: Date 
       credit.remaining = usdAttos(0n)
     }
   }
+}
+
+function isHeld(account: Account, credit: Credit): boolean {
+  const held = account.lent + account.pending
+  if (held === 0n || credit.remaining === 0n || !paysForAnything(credit.featureKey)) return false
+  const others = account.credits.filter(
+    (other) => other !== credit && paysForAnything(other.featureKey),
+  )
+  return others.reduce((sum, { remaining }) => sum + remaining, 0n) < held
 }
 
 /** Moves to the period that is running and starts its consumption at zero. */
@@ -245,6 +269,26 @@ export function spendableAt(credits: readonly Credit[], at: Date): UsdAttos {
   )
 }
 
+// How far the clock of a signer, which dates the tickets, may be ahead of core's.
+const clockMarginMs = 5_000
+
+/**
+ * What is free at `at` for a call that may be signed until `until`, in atto-dollars; never negative. Credits that end before
+ * do not count, nor does money that is lent or pending (docs/escrow.md).
+ */
+export function freeAt(account: Account, { at, until }: { at: Date; until: Date }): UsdAttos {
+  const last = new Date(until.getTime() + clockMarginMs)
+  const lasting = account.credits.filter(({ expiresAt }) => expiresAt === null || expiresAt > last)
+  const free = spendableAt(lasting, at) - account.lent - account.pending
+  return usdAttos(free > 0n ? free : 0n)
+}
+
+/** What a user may still spend at `at`: of the money that pays for anything what is not held. Never negative. */
+export function unheldAt(account: Account, at: Date): UsdAttos {
+  const free = spendableAt(account.credits, at) - account.lent - account.pending
+  return usdAttos(free > 0n ? free : 0n)
+}
+
 /** Credits in effect at `at`. */
 export const activeAt = (credits: readonly Credit[], at: Date): Credit[] =>
   credits.filter(
@@ -268,7 +312,7 @@ const adjustmentPriority = 10
 /**
  * Appends a compensating entry. A positive amount becomes a credit that pays for anything and never expires. A negative
  * one is drawn from the credits in effect, in burn order: those that pay for anything and, where a ticket is named, those
- * of its feature. Returns what no credit covered: the entry records it as overage, and the balance stays at zero.
+ * of its feature. What is held is not drawn. Returns what nothing covered: the entry records it as overage.
  */
 export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
   const { id, amount, at } = adjustment
@@ -310,7 +354,17 @@ export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
   return overage
 }
 
-function takeFrom({ credits }: Account, { amount, at, feature }: Adjustment): bigint {
+function takeFrom(account: Account, { amount, at, feature }: Adjustment): bigint {
   const { pipeline, modelId } = feature ?? { pipeline: '', modelId: '' }
-  return draw(activeAt(credits, at), { signedAt: at, pipeline, modelId, cost: usdAttos(-amount) })
+  const spend = { signedAt: at, pipeline, modelId, cost: usdAttos(-amount) }
+  let open: bigint = -amount
+  let unheld: bigint = unheldAt(account, at)
+  for (const credit of activeAt(account.credits, at)) {
+    if (!covers(credit, spend)) continue
+    const isGeneral = paysForAnything(credit.featureKey)
+    const part = take(credit, isGeneral && unheld < open ? unheld : open)
+    if (isGeneral) unheld -= part
+    open -= part
+  }
+  return -amount - open
 }

@@ -6,13 +6,26 @@ import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
 import type { Account, Credit, CreditSource } from './account.ts'
 import type { UserCharge } from '../metering/ingest/charges.ts'
-import * as store from './store.ts'
+import * as sqlAccounts from './store.ts'
 
 export interface NewCredit {
   readonly amount: UsdAttos
   readonly source: CreditSource
   readonly featureKey: string | null
 }
+
+/** What the ledger keeps, as its rules see it: PostgreSQL, or the memory of a model checker. */
+export type AccountStore = Pick<
+  typeof sqlAccounts,
+  | 'currentTerms'
+  | 'insertBalance'
+  | 'lockAccounts'
+  | 'readAccounts'
+  | 'saveAccounts'
+  | 'usersToExpire'
+  | 'insertAdjustment'
+  | 'rebuildBalance'
+>
 
 interface User {
   readonly appId: AppId
@@ -34,7 +47,7 @@ const ended = (at: Date) => ({ until: new Date(at.getTime() - lateMs), at })
  * Changes balances. Every function runs inside the caller's transaction, locks the users that it touches in id order,
  * and writes balances, credits and ledger entries together or not at all.
  */
-export function createLedger() {
+export function createLedger(store: AccountStore = sqlAccounts) {
   /** Opens the account of a newly subscribed user and adds the included usage of the first period. */
   async function open(db: Db, user: User, at: Date): Promise<void> {
     const [terms] = await store.currentTerms(db, [user])
@@ -83,7 +96,7 @@ export function createLedger() {
       feature,
     }: {
       user: User
-      adjustment: store.NewAdjustment
+      adjustment: sqlAccounts.NewAdjustment
       feature: { pipeline: string; modelId: string } | null
     },
   ): Promise<{ account: Account; overage: UsdAttos }> {
@@ -119,13 +132,34 @@ export function createLedger() {
       .map((account) => account.userId)
   }
 
-  /** Locks an account and brings it to `at`: enters the running period and expires credits that have ended. */
   async function lockCurrent(db: Db, user: User, at: Date): Promise<Account> {
-    const [account] = await store.lockAccounts(db, [user])
+    const [account] = await lock(db, [user], at)
     if (!account) throw new Error(`user ${user.userId} has no account`)
-    await enterPeriods(db, [account], at)
-    accounts.expire(account, ended(at))
     return account
+  }
+
+  /**
+   * Locks the accounts of different users, in the order of their ids, and brings them to `at`: enters the running period
+   * and expires credits that have ended. Leaves out users without an account. The caller saves what it was returned.
+   */
+  async function lock(db: Db, users: readonly User[], at: Date): Promise<Account[]> {
+    const locked = await store.lockAccounts(db, users)
+    await enterPeriods(db, locked, at)
+    for (const account of locked) accounts.expire(account, ended(at))
+    return locked
+  }
+
+  /** Moves accounts whose period is over into the running one and adds its included usage. */
+  async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
+    const due = locked.filter((account) => account.periodEnd <= at)
+    if (due.length === 0) return
+    const terms = new Map((await store.currentTerms(db, due)).map((term) => [term.userId, term]))
+    for (const account of due) {
+      const term = terms.get(account.userId)
+      if (!term) throw new Error(`user ${account.userId} has no subscription`)
+      accounts.enterPeriod(account, periodAt(term.anchorAt, term.cycle, at))
+      creditIncluded(account, term.includedAttos, at)
+    }
   }
 
   /** Reads an account. When its period is over, it first enters the running one. */
@@ -163,9 +197,7 @@ export function createLedger() {
       const users = await store.usersToExpire(db, ended(at).until, expireBatch)
       const unique = [...new Map(users.map((user) => [user.userId, user])).values()]
       if (unique.length === 0) return 0
-      const locked = await store.lockAccounts(db, unique)
-      await enterPeriods(db, locked, at)
-      for (const account of locked) accounts.expire(account, ended(at))
+      const locked = await lock(db, unique, at)
       await store.saveAccounts(db, locked, at)
       return locked.length
     })
@@ -180,6 +212,8 @@ export function createLedger() {
     credit,
     adjust,
     charge,
+    lock,
+    save: store.saveAccounts,
     read,
     readMany,
     spendable,
@@ -189,19 +223,6 @@ export function createLedger() {
 }
 
 export type Ledger = ReturnType<typeof createLedger>
-
-/** Moves accounts whose period is over into the running one and adds its included usage. */
-async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
-  const due = locked.filter((account) => account.periodEnd <= at)
-  if (due.length === 0) return
-  const terms = new Map((await store.currentTerms(db, due)).map((term) => [term.userId, term]))
-  for (const account of due) {
-    const term = terms.get(account.userId)
-    if (!term) throw new Error(`user ${account.userId} has no subscription`)
-    accounts.enterPeriod(account, periodAt(term.anchorAt, term.cycle, at))
-    creditIncluded(account, term.includedAttos, at)
-  }
-}
 
 function creditIncluded(account: Account, included: bigint, at: Date): void {
   if (included === 0n) return

@@ -39,6 +39,9 @@ interface BalanceRow {
   period_end_ms: number
   period_counts_from_ms: number
   period_consumed_attos: string
+  lent_attos: string
+  pending_attos: string
+  lend_after_ms: number | null
 }
 
 interface CreditRow {
@@ -96,6 +99,9 @@ const accountFromRow = (row: BalanceRow, credits: Credit[]): Account => ({
   periodEnd: new Date(row.period_end_ms),
   periodCountsFrom: new Date(row.period_counts_from_ms),
   periodConsumed: attos(row.period_consumed_attos),
+  lent: attos(row.lent_attos),
+  pending: attos(row.pending_attos),
+  lendAfter: dateOrNull(row.lend_after_ms),
   credits: credits.sort(burnOrder),
   entries: [],
 })
@@ -117,7 +123,8 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
     select b.app_id, b.user_id, b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.consumed_attos,
            b.overage_attos, b.expired_attos, (extract(epoch from b.period_start) * 1000)::float8 as period_start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
-           (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos
+           (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos,
+           b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms
     from balances b
     join unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as w (app_id, user_id)
       on b.app_id = w.app_id and b.user_id = w.user_id
@@ -143,6 +150,7 @@ export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<A
            b.overage_attos, b.expired_attos, (extract(epoch from b.period_start) * 1000)::float8 as period_start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos,
+           b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms,
            g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
            (extract(epoch from g.effective_at) * 1000)::float8 as effective_ms,
            (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms,
@@ -241,16 +249,18 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
         consumed_attos = head.consumed, overage_attos = head.overage, expired_attos = head.expired,
         period_start = head.period_start, period_end = head.period_end,
         period_counts_from = head.period_counts_from, period_consumed_attos = head.period_consumed,
-        updated_at = ${at}
+        lent_attos = head.lent, pending_attos = head.pending, lend_after = head.lend_after, updated_at = ${at}
     from unnest(
       ${plainArray(column((a) => a.appId))}::uuid[], ${plainArray(column((a) => a.userId))}::uuid[], ${plainArray(column((a) => a.seq))}::bigint[],
       ${plainArray(column((a) => a.balance))}::numeric[], ${plainArray(column((a) => a.granted))}::numeric[],
       ${plainArray(column((a) => a.topup))}::numeric[], ${plainArray(column((a) => a.consumed))}::numeric[],
       ${plainArray(column((a) => a.overage))}::numeric[], ${plainArray(column((a) => a.expired))}::numeric[],
       ${plainArray(column((a) => iso(a.periodStart)))}::timestamptz[], ${plainArray(column((a) => iso(a.periodEnd)))}::timestamptz[],
-      ${plainArray(column((a) => iso(a.periodCountsFrom)))}::timestamptz[], ${plainArray(column((a) => a.periodConsumed))}::numeric[])
+      ${plainArray(column((a) => iso(a.periodCountsFrom)))}::timestamptz[], ${plainArray(column((a) => a.periodConsumed))}::numeric[],
+      ${plainArray(column((a) => a.lent))}::numeric[], ${plainArray(column((a) => a.pending))}::numeric[],
+      ${plainArray(column((a) => iso(a.lendAfter)))}::timestamptz[])
       as head (app_id, user_id, seq, balance, granted, topup, consumed, overage, expired, period_start, period_end,
-               period_counts_from, period_consumed)
+               period_counts_from, period_consumed, lent, pending, lend_after)
     where b.app_id = head.app_id and b.user_id = head.user_id`)
 }
 
@@ -290,15 +300,19 @@ export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<T
   }))
 }
 
-/** Users with a credit that has ended and has no expiry entry yet, the oldest first. */
+/**
+ * Users with a credit that has ended and has no expiry entry yet, the oldest first; without those with held money, which
+ * may still need it.
+ */
 export async function usersToExpire(db: Db, at: Date, limit: number): Promise<UserKey[]> {
   const rows = await many<{ app_id: string; user_id: string }>(
     db,
     sql`
-    select app_id, user_id
-    from grants
-    where expired_at is null and expires_at <= ${at}
-    order by expires_at
+    select g.app_id, g.user_id
+    from grants g
+    join balances b on b.app_id = g.app_id and b.user_id = g.user_id and b.lent_attos = 0 and b.pending_attos = 0
+    where g.expired_at is null and g.expires_at <= ${at}
+    order by g.expires_at
     limit ${limit}`,
   )
   return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))

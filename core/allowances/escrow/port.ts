@@ -24,6 +24,11 @@ export interface EscrowStore {
   saveSidecar(db: Db, process: SidecarProcess, state: SidecarState): Promise<void>
   /** True when the process holds its sidecar's id. */
   ownsSidecar(db: Db, process: SidecarProcess): Promise<boolean>
+  /**
+   * As `ownsSidecar`, for calls that core is about to reserve: the sidecar's latest decision counts as made at `at` or later.
+   * May lock the sidecar's row, so it runs before accounts are locked.
+   */
+  noteReservation(db: Db, process: SidecarProcess, at: Date): Promise<boolean>
 
   /** All leases of users, orphans too. */
   findLeases(db: Db, users: readonly UserKey[]): Promise<Lease[]>
@@ -43,8 +48,8 @@ export interface EscrowStore {
   /** The prior call of each query; null for an unknown session. */
   findPriorCalls(db: Db, queries: readonly PriorCallQuery[]): Promise<readonly (PriorCall | null)[]>
   /**
-   * Sets one unproven authorisation for each proof to proven, the earliest: pending, or released. Skips a proof whose call has a
-   * booked ticket. Returns those that had been released: they are lost now.
+   * Sets one unproven authorisation for each different proof to proven, the earliest: pending, or released. Skips a proof whose
+   * call has a booked ticket. Returns those that had been released: they are lost now.
    */
   prove(db: Db, proofs: readonly Proof[]): Promise<StoredAuthorisation[]>
 

@@ -37,6 +37,9 @@ const account = (): Account => ({
   periodEnd: minutes(1000),
   periodCountsFrom: start,
   periodConsumed: zero,
+  lent: zero,
+  pending: zero,
+  lendAfter: null,
   credits: [],
   entries: [],
 })

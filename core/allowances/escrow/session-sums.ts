@@ -1,0 +1,81 @@
+import { usdAttos } from '../../lib/money.ts'
+import type { PriorCall, SessionChange, SessionTotals, Total } from './port.ts'
+
+/** What changes of one session add up to, and of their calls the first and the last number. */
+export interface SessionSum extends Omit<SessionChange, 'calls'> {
+  /** Null in a settlement, which has no calls. */
+  readonly start: PriorCall | null
+  readonly top: PriorCall | null
+}
+
+const zero: Total = { count: 0, amount: usdAttos(0n) }
+
+/** Totals of zero but for those in `some`. */
+export const totals = (some: Partial<SessionTotals>): SessionTotals => ({
+  authorised: zero,
+  ticketed: zero,
+  lost: zero,
+  charged: zero,
+  released: zero,
+  late: zero,
+  ...some,
+})
+
+const plus = (a: Total, b: Total): Total => ({
+  count: a.count + b.count,
+  amount: usdAttos(a.amount + b.amount),
+})
+
+/** One sum for each session: a statement changes a row once only. */
+export function sumSessions(changes: readonly SessionChange[]): SessionSum[] {
+  const bySession = Map.groupBy(
+    changes,
+    ({ appId, userId, sessionId }) => `${appId} ${userId} ${sessionId}`,
+  )
+  return [...bySession.values()].flatMap(sumOf)
+}
+
+function sumOf(changes: readonly SessionChange[]): SessionSum[] {
+  const [first, ...others] = changes
+  if (!first) return []
+  const calls = changes.flatMap((change) => change.calls)
+  const { calls: _, ...rest } = first
+  return [
+    {
+      ...rest,
+      at: others.reduce((latest, { at }) => (at > latest ? at : latest), first.at),
+      added: others.reduce((sum, { added }) => addTotals(sum, added), first.added),
+      start: firstOf(calls, (a, b) => a.sequence < b.sequence),
+      top: firstOf(calls, (a, b) => a.sequence > b.sequence),
+    },
+  ]
+}
+
+const addTotals = (a: SessionTotals, b: SessionTotals): SessionTotals => ({
+  authorised: plus(a.authorised, b.authorised),
+  ticketed: plus(a.ticketed, b.ticketed),
+  lost: plus(a.lost, b.lost),
+  charged: plus(a.charged, b.charged),
+  released: plus(a.released, b.released),
+  late: plus(a.late, b.late),
+})
+
+/** The call with the number that goes before all others, the earliest of several with that number. */
+function firstOf(
+  calls: readonly PriorCall[],
+  goesBefore: (a: PriorCall, b: PriorCall) => boolean,
+): PriorCall | null {
+  return calls.reduce<PriorCall | null>(
+    (best, call) =>
+      best === null ||
+      goesBefore(call, best) ||
+      (call.sequence === best.sequence && isEarlier(call, best))
+        ? call
+        : best,
+    null,
+  )
+}
+
+/** True when the first of two calls was before the other, by the signer's clock. */
+export const isEarlier = (a: PriorCall, b: PriorCall): boolean =>
+  a.seconds < b.seconds || (a.seconds === b.seconds && a.nanos < b.nanos)
