@@ -1,3 +1,4 @@
+import { DecisionServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { SignerServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
@@ -6,6 +7,8 @@ import type { MeteringApi } from '../metering/module.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { TokensApi } from '../tokens/module.ts'
+import { createDecisionRpc } from './decisions/rpc.ts'
+import { createDecisions } from './decisions/service.ts'
 import { createSignerRpc } from './rpc.ts'
 import { createSigner } from './service.ts'
 
@@ -17,7 +20,7 @@ export interface SignerOthers {
   readonly tokens: TokensApi
 }
 
-/** What sidecars ask: whose credential is this, and may its user spend? */
+/** What sidecars ask: whose credential is this, and may its user spend? And what they answered, and why. */
 export function createSignerModule(
   { pool, now, invalidations, stopping }: Platform,
   { ledger, metering, identity: { users }, keys, tokens }: SignerOthers,
@@ -26,5 +29,13 @@ export function createSignerModule(
   const { usableRate } = metering
   const signer = createSigner({ pool, ledger, users, keys, sessions, usableRate, isVoidToken, now })
   const { signerService } = createSignerRpc({ signer, invalidations, stopping })
-  return { api: {}, services: [grpcService(SignerServiceService, signerService)] }
+  const decisions = createDecisions({ pool, now })
+  return {
+    api: {},
+    services: [
+      grpcService(SignerServiceService, signerService),
+      grpcService(DecisionServiceService, createDecisionRpc({ decisions }).decisionService),
+    ],
+    upkeep: [decisions.deleteOld],
+  }
 }

@@ -17,6 +17,7 @@ import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/meterin
 import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import { QuarantineServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
+import { DecisionServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { TokenServiceClient } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 
 const deadlineMs = 10_000
@@ -46,6 +47,7 @@ function openClients(target: string) {
     apps: open(AppServiceClient),
     books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
     callers: open(CallerServiceClient),
+    decisions: open(DecisionServiceClient),
     losses: open(LossServiceClient),
     metering: open(MeteringServiceClient),
     outbox: open(OutboxServiceClient),
@@ -61,7 +63,7 @@ function openClients(target: string) {
  */
 export function connectCore({ target, token }: { target: string; token: string }) {
   const clients = openClients(target)
-  const { accounts, allowances, apps, books, callers, losses, metering } = clients
+  const { accounts, allowances, apps, books, callers, decisions, losses, metering } = clients
   const { outbox, quarantine, reconciliation, tokens } = clients
   const headers = { [serviceTokenHeader]: token }
   const operator: CallOptions = { deadlineMs, headers }
@@ -80,6 +82,7 @@ export function connectCore({ target, token }: { target: string; token: string }
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
     recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
+    getDecision: bound(unary(decisions.getDecision.bind(decisions)), operator),
     lossReport: bound(unary(losses.getLossReport.bind(losses)), operator),
     listQuarantined: bound(unary(quarantine.listQuarantined.bind(quarantine)), operator),
     getQuarantined: bound(unary(quarantine.getQuarantined.bind(quarantine)), operator),

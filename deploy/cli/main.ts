@@ -5,6 +5,7 @@ import { app } from './commands/app.ts'
 import { archive } from './commands/archive.ts'
 import { collector } from './commands/collector.ts'
 import { config } from './commands/config.ts'
+import { decision } from './commands/decision.ts'
 import { exportTickets } from './commands/export.ts'
 import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
@@ -37,6 +38,7 @@ export const commands: Readonly<Record<string, Command>> = {
   outbox,
   reconcile,
   loss,
+  decision,
   export: exportTickets,
   import: importTickets,
   archive,

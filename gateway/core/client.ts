@@ -21,6 +21,7 @@ import {
   type MintUserTokenResponse,
   TokenService,
 } from '../../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
+import { DecisionService } from '../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import { batchCalls } from './batched-calls.ts'
@@ -49,6 +50,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
   const usage = createClient(UsageService, transport)
+  const decisions = createClient(DecisionService, transport)
   const losses = createClient(LossService, transport)
   const accounts = createClient(AccountService, transport)
   const apps = createClient(AppService, transport)
@@ -163,6 +165,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       sessions: call(grants.listSignerSessions),
       revokeSession: call(grants.revokeSignerSession),
     }),
+    decisions: ({ call }: CallContext) => ({ get: call(decisions.getAppDecision) }),
     losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
     usage: ({ call, stream }: CallContext) => ({
       query: call(usage.queryUsage),

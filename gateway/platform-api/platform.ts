@@ -22,6 +22,7 @@ import { keyRoutes } from './keys/keys.ts'
 import { validateRoutes } from './keys/validate.ts'
 import { oidcRoutes } from './oidc/oidc.ts'
 import { Success } from './schemas.ts'
+import { decisionRoutes } from './signer/decisions.ts'
 import { routingRoutes } from './signer/routing.ts'
 import { type Webhook, webhookRoutes } from './signer/webhook.ts'
 import { balanceRoutes } from './usage/balance.ts'
@@ -74,6 +75,7 @@ const nouns = [
   domainRoutes,
   auditRoutes,
   routingRoutes,
+  decisionRoutes,
   manifestRoutes,
   discoveryProfileRoutes,
   appKeyRoutes,

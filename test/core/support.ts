@@ -13,6 +13,7 @@ import { DomainError, type Reason, isReason } from '../../proto/errors.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import * as signer from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
@@ -173,6 +174,7 @@ export function createCaller(target: string, token: string | null = serviceToken
     metering: new metering.MeteringServiceClient(target, insecure),
     usage: new usage.UsageServiceClient(target, insecure),
     signer: new signer.SignerServiceClient(target, insecure),
+    decisions: new decisions.DecisionServiceClient(target, insecure),
   }
   return {
     as: (authorization) =>
@@ -198,6 +200,7 @@ interface Clients {
   readonly metering: metering.MeteringServiceClient
   readonly usage: usage.UsageServiceClient
   readonly signer: signer.SignerServiceClient
+  readonly decisions: decisions.DecisionServiceClient
 }
 
 function bind(to: Clients, headers: Readonly<Record<string, string>>) {
@@ -317,6 +320,18 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       to.signer.verifyApiKey.bind(to.signer),
     ),
     getAccess: call(signer.GetAccessRequest.fromPartial({}), to.signer.getAccess.bind(to.signer)),
+    recordDecisions: call(
+      decisions.RecordDecisionsRequest.fromPartial({}),
+      to.decisions.recordDecisions.bind(to.decisions),
+    ),
+    getDecision: call(
+      decisions.GetDecisionRequest.fromPartial({}),
+      to.decisions.getDecision.bind(to.decisions),
+    ),
+    getAppDecision: call(
+      decisions.GetAppDecisionRequest.fromPartial({}),
+      to.decisions.getAppDecision.bind(to.decisions),
+    ),
   }
 }
 

@@ -18,6 +18,7 @@ import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as devices from '../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import * as authorization from '../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 
@@ -349,6 +350,7 @@ const services: ServiceDefinition[] = [
   tokens.TokenServiceService,
   allowances.AllowanceServiceService,
   loss.LossServiceService,
+  decisions.DecisionServiceService,
   usage.UsageServiceService,
   catalog.CatalogServiceService,
   grants.GrantServiceService,

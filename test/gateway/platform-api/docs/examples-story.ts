@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Grants, sessionOf } from '../oidc/support.ts'
 import { asRecord } from '../../support.ts'
+import { decisionOf } from '../../../support/decisions.ts'
 
 type Headers = Readonly<Record<string, string>>
 
@@ -238,6 +239,14 @@ export async function tellStory(
     query: { domainId: String(domain['id']) },
   })
   await step({ operation: `get ${apps}/signer/routing`, status: 200, ...managed })
+  const decision = decisionOf(real.core.clock.now(), mine.clientId)
+  await real.core.as().recordDecisions({ decisions: [decision] })
+  await step({
+    operation: `get ${apps}/decisions/{decisionId}`,
+    status: 200,
+    ...managed,
+    path: { ...mine, decisionId: decision.id },
+  })
   await step({ operation: `put ${apps}/manifest`, status: 200, ...managed })
   await step({ operation: `get ${apps}/manifest`, status: 200, ...managed })
   const profile = await step({

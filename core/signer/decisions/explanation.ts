@@ -1,0 +1,167 @@
+import type {
+  CredentialRecord,
+  DecisionRecord,
+  LeaseRecord,
+  MoneyRecord,
+  PriorCallRecord,
+  SessionRecord,
+} from './record.ts'
+
+/** A decision in sentences: what was decided, about whom and what, by which figures and rule. */
+export function explain(record: DecisionRecord): string[] {
+  const { credential, session, money } = record
+  return [
+    headline(record),
+    ...credentialSentences(credential),
+    ...(session ? sessionSentences(session) : []),
+    ...(money ? moneySentences(money) : []),
+    rules[record.rule] ?? `The rule is ${record.rule}.`,
+  ]
+}
+
+function headline(record: DecisionRecord): string {
+  const { status, code, reason, sidecarId, decidedAt, durationMicros } = record
+  const verdict = status === 200 ? 'Allowed' : `Refused with ${status} ${code} (${reason})`
+  return `${verdict} by the sidecar ${sidecarId} at ${decidedAt}, in ${durationMicros / 1000} ms.`
+}
+
+const credentialKinds: Readonly<Record<string, string>> = {
+  api_key: 'API key',
+  signer_session: 'signer session',
+  token: 'token',
+  headers: "headers of the operator's proxy",
+  other: 'credential of another form',
+}
+
+const sources: Readonly<Record<string, string>> = {
+  memory: "from the sidecar's memory",
+  redis: 'from Redis',
+  core: 'from core',
+  token: 'from the credential itself',
+}
+
+function credentialSentences(credential: CredentialRecord): string[] {
+  const { kind, id, issuer, clientId, externalUserId, source, ageMs } = credential
+  const name = credentialKinds[kind]
+  if (name === undefined) return [`The request's credential is ${kind}.`]
+  const credentialName = `The credential is ${article(name)} ${name}${id ? `, ${id}` : ''}`
+  if (externalUserId === undefined)
+    return [`${credentialName}${issuer ? ` of ${issuer}` : ''}. It led to no user.`]
+  const origin = sources[source ?? ''] ?? `from ${source}`
+  const age = ageMs === undefined || ageMs === 0 ? '' : `, verified ${duration(ageMs)} before`
+  return [
+    `${credentialName}.`,
+    `It stands for the user ${externalUserId} of ${clientId}: ${origin}${age}.`,
+  ]
+}
+
+const article = (name: string): string =>
+  name.startsWith('headers') ? 'the' : /^[aeio]/i.test(name) ? 'an' : 'a'
+
+const unitNames: Readonly<Record<string, string>> = {
+  live: 'second',
+  lv2v: '720p pixel second',
+  fixed: 'call',
+}
+
+function sessionSentences(session: SessionRecord): string[] {
+  const { id, type, app, sequence, lastUpdate, priorCall } = session
+  const kind = type === '' ? 'without a type' : `of type ${type}`
+  const facts = [
+    `call ${sequence ?? 'without a number'}`,
+    ...(lastUpdate === undefined ? [] : [`signed at ${lastUpdate}`]),
+    ...priceFacts(session),
+    ...(app === '' ? [] : [`application ${app}`]),
+  ]
+  return [
+    `The session is ${id === '' ? 'without an id' : id}, ${kind}: ${facts.join(', ')}.`,
+    ...(priorCall ? [priorSentence(priorCall)] : []),
+  ]
+}
+
+function priceFacts({ type, priceWei, priceUnits }: SessionRecord): string[] {
+  if (priceWei === undefined || priceUnits === undefined) return ['without a usable price']
+  const unit = unitNames[type] ?? 'unit'
+  return [`${priceWei} wei for ${priceUnits === '1' ? `a ${unit}` : `${priceUnits} ${unit}s`}`]
+}
+
+function priorSentence({ sequence, at, source }: PriorCallRecord): string {
+  if (source === 'none') return 'It is the first call of its session.'
+  if (at === undefined)
+    return 'Nobody knows when the call before was, so that the longest time is assumed.'
+  const witness = source === 'core' ? 'core' : 'this sidecar'
+  return `The time since call ${sequence ?? 'unknown'}, signed at ${at} as ${witness} knows, is to be paid.`
+}
+
+function moneySentences(money: MoneyRecord): string[] {
+  const { boundUsdNanos, remainingUsdNanos, accessAgeMs, lease, limit, coreAway } = money
+  return [
+    ...(boundUsdNanos === undefined
+      ? []
+      : [`It costs at most ${usd(boundUsdNanos)} USD${rateClause(money)}.`]),
+    ...(lease ? [leaseSentence(lease)] : []),
+    ...(remainingUsdNanos === undefined
+      ? []
+      : [
+          `Core said${ago(accessAgeMs)} that ${usd(remainingUsdNanos)} USD were neither lent nor pending.`,
+        ]),
+    ...(money.source === 'core' ? ['The call was reserved at core by itself.'] : []),
+    ...(money.source === 'offline' ? ['Core was away: the offline budget was to pay.'] : []),
+    ...(coreAway ? ['Core did not answer.'] : []),
+    ...(limit ? [`The limit is ${limit}.`] : []),
+  ]
+}
+
+function rateClause({ usdPerEth, rateAgeMs, rateRaised }: MoneyRecord): string {
+  if (usdPerEth === undefined) return ''
+  const margin = rateRaised ? ', an old rate with its margin' : ''
+  return `, at ${usdPerEth} USD for one ETH${margin}${rateAgeMs === undefined ? '' : `, observed ${duration(rateAgeMs)} before`}`
+}
+
+function leaseSentence({ id, amountUsdNanos, leftUsdNanos, ageMs, endsInMs }: LeaseRecord): string {
+  const end = endsInMs === 0 ? 'it had ended' : `it ends in ${duration(endsInMs)}`
+  return `The lease ${id} had ${usd(leftUsdNanos)} of ${usd(amountUsdNanos)} USD left; core confirmed it ${duration(ageMs)} before, and ${end}.`
+}
+
+const ago = (ms: number | undefined): string =>
+  ms === undefined ? '' : `, ${duration(ms)} before,`
+
+/** Nano-dollars as dollars, without trailing zeros. */
+function usd(nanos: string): string {
+  const digits = nanos.padStart(10, '0')
+  const fraction = digits.slice(-9).replace(/0+$/, '')
+  return `${digits.slice(0, -9)}${fraction && `.${fraction}`}`
+}
+
+/** `0.25 s`, `12.3 s`, `95 s`. */
+const duration = (ms: number): string => `${Number((ms / 1000).toPrecision(3))} s`
+
+/** The rules of sidecar/authorize/refusals.ts. */
+const rules: Readonly<Record<string, string>> = {
+  allowed: 'The credential is valid, and there is money for the dearest that the call can be.',
+  missing_credential: 'A call needs an Authorization header: Bearer and one credential.',
+  malformed_credential: 'The Authorization header must be Bearer, followed by one credential.',
+  ambiguous_credential: 'Two different Authorization values name two users: none is chosen.',
+  unknown_credential: 'No verifier of IDENTITY_AUTH_MODE takes a credential of this form.',
+  invalid_api_key:
+    'The key must be well written and known, not revoked, and its user must be active.',
+  invalid_token:
+    'The token must be signed by a trusted issuer for this audience, within its time, and neither it nor its login may be revoked; a signer session must be known and not over.',
+  void_token: "The token was issued before the user's tokens were voided by a deactivation.",
+  insufficient_scope: 'The token needs the scope sign:job.',
+  invalid_identity: 'The credential must name a known app, and a user whom the signer can record.',
+  other_identity: 'The signer has bound the session to another user than the credential names.',
+  user_inactive: 'An inactive user may not spend.',
+  request_too_large: 'The signer passed on more than one mebibyte of headers.',
+  insufficient_balance: 'A call is refused when its bound exceeds what is left.',
+  untyped_call:
+    'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD says what such a call reserves.',
+  rate_unavailable:
+    'Without a usable rate the last one serves for RATE_GRACE_SECONDS, with a margin; then no call has a bound.',
+  limit_exceeded: 'A ceiling of the user or key is reached.',
+  billing_unavailable: 'Core must answer for money that no lease covers, and it did not.',
+  authorization_unavailable:
+    'Who it is must be known for certain, and a part of the answer failed.',
+  overloaded: 'The sidecar had AUTHORIZE_MAX_IN_FLIGHT decisions at work.',
+  backlog: 'Core must hear of allowed calls, and too many wait to be reported.',
+}

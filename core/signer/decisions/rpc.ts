@@ -1,0 +1,33 @@
+import * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import { m2mOrMember, operator, serviceCaller } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import { explain } from './explanation.ts'
+import type { DecisionRecord } from './record.ts'
+import type { Decisions } from './service.ts'
+
+export function createDecisionRpc({ decisions }: { decisions: Decisions }) {
+  const decisionService: Handlers<pb.DecisionServiceServer> = {
+    recordDecisions: rpc(serviceCaller(), async (request: pb.RecordDecisionsRequest) => {
+      await decisions.record(request.decisions.map(toRecord))
+      return {}
+    }),
+    getDecision: rpc(operator(), async ({ decisionId }: pb.GetDecisionRequest) =>
+      toAnswer(await decisions.find(decisionId, null)),
+    ),
+    getAppDecision: rpc(m2mOrMember(), async (request: pb.GetAppDecisionRequest, { appId }) =>
+      toAnswer(await decisions.find(request.decisionId, appId)),
+    ),
+  }
+  return { decisionService }
+}
+
+function toRecord({ credential, ...decision }: pb.Decision): DecisionRecord {
+  if (!credential) throw new DomainError('REQUEST_INVALID', 'a decision has no credential')
+  return { ...decision, credential }
+}
+
+const toAnswer = (record: DecisionRecord) => ({
+  decision: pb.Decision.fromPartial(record),
+  explanation: explain(record),
+})

@@ -1,0 +1,67 @@
+import type { AppId } from '../../platform/ids.ts'
+import { type Db, maybeOne, sql } from '../../lib/sql.ts'
+import type { DecisionRecord } from './record.ts'
+
+export interface NewDecision {
+  readonly id: string
+  /** The public client id that the credential led to; null for none. */
+  readonly clientId: string | null
+  readonly json: string
+}
+
+/** Inserts the decisions whose ids are new. Returns the apps that have others now; null stands for no app. */
+export async function insertDecisions(
+  db: Db,
+  decisions: readonly NewDecision[],
+  at: Date,
+): Promise<(AppId | null)[]> {
+  const { rows } = await db.query<{ app_id: AppId | null }>(sql`
+    with inserted as (
+      insert into decisions (id, app_id, recorded_at, record)
+      select d.id, c.app_id, ${at}::timestamptz, d.record
+      from unnest(${decisions.map(({ id }) => id)}::text[], ${decisions.map(({ clientId }) => clientId)}::text[],
+                  ${decisions.map(({ json }) => json)}::jsonb[]) as d (id, client_id, record)
+      left join clients c on c.client_id = d.client_id and c.kind = 'public'
+      on conflict (id) do nothing
+      returning app_id
+    )
+    select distinct app_id
+    from inserted`)
+  return rows.map(({ app_id }) => app_id)
+}
+
+/** A decision about a user of the app; of any app, or none, for null. */
+export async function findDecision(
+  db: Db,
+  id: string,
+  app: AppId | null,
+): Promise<DecisionRecord | null> {
+  const row = await maybeOne<{ record: DecisionRecord }>(
+    db,
+    sql`
+    select record
+    from decisions
+    where id = ${id} and (${app}::uuid is null or app_id = ${app})`,
+  )
+  return row && row.record
+}
+
+export async function deleteRecordedBefore(db: Db, instant: Date): Promise<void> {
+  await db.query(sql`
+    delete from decisions
+    where recorded_at < ${instant}`)
+}
+
+/** Deletes all but the newest `max` decisions of an app, or of none for null. */
+export async function deleteOldest(db: Db, app: AppId | null, max: number): Promise<void> {
+  await db.query(sql`
+    delete from decisions
+    where app_id is not distinct from ${app}::uuid
+      and recorded_at <= (
+        select recorded_at
+        from decisions
+        where app_id is not distinct from ${app}::uuid
+        order by recorded_at desc
+        offset ${max}
+        limit 1)`)
+}

@@ -1,0 +1,104 @@
+import type {
+  Decision,
+  DecisionCredential,
+  DecisionMoney,
+  DecisionSession,
+  GetDecisionResponse,
+} from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines, table } from '../output.ts'
+
+export const decision: Command = {
+  summary: 'explains why a sidecar allowed or refused a call',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate decision ID [--json]',
+        text:
+          'Tells in sentences which credential, rule and figures a decision of /authorize came from, where each was ' +
+          'known from, and how old it was; below them the figures alone. ID is the member "decision" of a refusal. A ' +
+          'permission has one when the end user sent the header X-Tollgate-Explain: 1, or where DECISION_SAMPLE is ' +
+          'set. Records are kept for seven days.',
+      },
+    ],
+  },
+  run: async (argv) => {
+    const { values, positionals } = parse(argv, { json: { type: 'boolean' } })
+    const [decisionId, ...others] = positionals
+    if (decisionId === undefined || others.length > 0)
+      throw new UsageError('decision takes one id: the member "decision" of an answer')
+    const answer = await withCore((core) => core.getDecision({ decisionId }))
+    if (values.json) printJson(answer)
+    else printLines(linesOf(answer))
+    return 0
+  },
+}
+
+/** A figure: its name and value, where it was known from, and how old it was. */
+type Row = readonly [name: string, value: string, origin?: string, ageMs?: number | undefined]
+
+function linesOf({ decision: record, explanation }: GetDecisionResponse): string[] {
+  const rows = record ? rowsOf(record) : []
+  return [
+    ...explanation,
+    '',
+    ...table([
+      ['figure', 'value', 'from', 'age'],
+      ...rows.map(([name, value, origin = '', ageMs]) => [name, value, origin, age(ageMs)]),
+    ]),
+  ]
+}
+
+const rowsOf = ({ id, occasion, rule, credential, session, money }: Decision): Row[] => [
+  ['decision', id],
+  ['recorded for', occasion],
+  ['rule', rule],
+  ...(credential ? credentialRows(credential) : []),
+  ...(session ? sessionRows(session) : []),
+  ...(money ? moneyRows(money) : []),
+]
+
+function credentialRows(credential: DecisionCredential): Row[] {
+  const { kind, id, clientId, externalUserId, source = '', ageMs } = credential
+  const user = externalUserId === undefined ? 'none' : `${clientId}:${externalUserId}`
+  return [
+    ['credential', id ?? kind],
+    ['identity', user, source, ageMs],
+  ]
+}
+
+const sessionRows = ({ id, sequence, lastUpdate, priorCall }: DecisionSession): Row[] => [
+  ['session', id],
+  ['sequence', sequence ?? 'none'],
+  ['LastUpdate', lastUpdate ?? 'none'],
+  ...(priorCall ? [['prior call', priorCall.at ?? 'none', priorCall.source] satisfies Row] : []),
+]
+
+function moneyRows({ source, lease, ...money }: DecisionMoney): Row[] {
+  const rows: readonly (Row | null)[] = [
+    usdRow(['bound', money.boundUsdNanos, source]),
+    usdRow(['remaining', money.remainingUsdNanos, 'core', money.accessAgeMs]),
+    usdRow(['lease left', lease?.leftUsdNanos, lease?.id, lease?.ageMs]),
+    money.usdPerEth === undefined
+      ? null
+      : ['rate', `${money.usdPerEth} USD`, money.rateRaised ? 'raised' : 'core', money.rateAgeMs],
+    money.limit === undefined ? null : ['limit', money.limit, 'core'],
+  ]
+  return rows.filter((row) => row !== null)
+}
+
+type UsdFigure = readonly [
+  name: string,
+  nanos: string | undefined,
+  origin?: string | undefined,
+  ageMs?: number | undefined,
+]
+
+const usdRow = ([name, nanos, origin = '', ageMs]: UsdFigure): Row | null =>
+  nanos === undefined ? null : [name, `${usd(nanos)} USD`, origin, ageMs]
+
+/** Nano-dollars as dollars. */
+const usd = (nanos: string): string =>
+  `${nanos.padStart(10, '0').slice(0, -9)}.${nanos.padStart(10, '0').slice(-9)}`
+
+const age = (ms: number | undefined): string => (ms === undefined ? '' : `${ms / 1000} s`)
