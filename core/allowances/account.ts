@@ -34,6 +34,8 @@ export interface Account {
   pending: UsdAttos
   /** After a recall: nothing is lent before this instant. */
   lendAfter: Date | null
+  /** Until then a ticket may come of a call that was lost or released. */
+  lateUntil: Date | null
   /** Unexpired credits in burn order. */
   credits: Credit[]
   /** Entries appended since the account was read. */

@@ -5,7 +5,9 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
 import type { Account, Credit, CreditSource } from './account.ts'
-import type { UserCharge } from '../metering/ingest/charges.ts'
+import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
+import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
+import { escrowStore } from './escrow/store.ts'
 import * as sqlAccounts from './store.ts'
 
 export interface NewCredit {
@@ -47,7 +49,12 @@ const ended = (at: Date) => ({ until: new Date(at.getTime() - lateMs), at })
  * Changes balances. Every function runs inside the caller's transaction, locks the users that it touches in id order,
  * and writes balances, credits and ledger entries together or not at all.
  */
-export function createLedger(store: AccountStore = sqlAccounts) {
+export function createLedger(
+  store: AccountStore = sqlAccounts,
+  escrow: SettlementStore = escrowStore,
+) {
+  const { settle } = createSettlement(escrow)
+
   /** Opens the account of a newly subscribed user and adds the included usage of the first period. */
   async function open(db: Db, user: User, at: Date): Promise<void> {
     const [terms] = await store.currentTerms(db, [user])
@@ -109,27 +116,32 @@ export function createLedger(store: AccountStore = sqlAccounts) {
   }
 
   /**
-   * Burns credits for tickets in the order of decision 33, as one charge for each user; `charges` names no user twice.
-   * What no credit covers is overage. Returns the users without anything left that pays for any feature.
+   * Settles what the calls of tickets held, then burns credits for the tickets in the order of decision 33, as one charge for
+   * each user; `charges` names no user twice. What no credit covers is overage.
    */
   async function charge(
     db: Db,
     charges: readonly UserCharge[],
-    options: { id: string; at: Date },
-  ): Promise<UserId[]> {
+    options: ChargeOptions,
+  ): Promise<ChargeResult> {
+    if (charges.length === 0) return { exhausted: [], settlement: null }
     const byUser = new Map(charges.map((charge) => [charge.userId, charge]))
     const locked = await store.lockAccounts(db, charges)
     if (locked.length !== charges.length) throw new Error('a charged user has no account')
     await enterPeriods(db, locked, options.at)
+    const settlement = await settle(db, { accounts: locked, charges }, options)
     for (const account of locked) {
       const charge = byUser.get(account.userId)
-      if (charge) accounts.burn(account, { ...charge, ...options })
+      if (charge && charge.tickets > 0) accounts.burn(account, { ...charge, ...options })
       accounts.expire(account, ended(options.at))
     }
+    for (const { account, adjustment } of settlement?.givenBack ?? [])
+      await store.insertAdjustment(db, account, adjustment)
     await store.saveAccounts(db, locked, options.at)
-    return locked
+    const exhausted = locked
       .filter((account) => accounts.spendableAt(account.credits, options.at) === 0n)
       .map((account) => account.userId)
+    return { exhausted, settlement: settlement?.sums ?? null }
   }
 
   async function lockCurrent(db: Db, user: User, at: Date): Promise<Account> {

@@ -42,6 +42,7 @@ interface BalanceRow {
   lent_attos: string
   pending_attos: string
   lend_after_ms: number | null
+  late_until_ms: number | null
 }
 
 interface CreditRow {
@@ -102,6 +103,7 @@ const accountFromRow = (row: BalanceRow, credits: Credit[]): Account => ({
   lent: attos(row.lent_attos),
   pending: attos(row.pending_attos),
   lendAfter: dateOrNull(row.lend_after_ms),
+  lateUntil: dateOrNull(row.late_until_ms),
   credits: credits.sort(burnOrder),
   entries: [],
 })
@@ -124,7 +126,8 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
            b.overage_attos, b.expired_attos, (extract(epoch from b.period_start) * 1000)::float8 as period_start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos,
-           b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms
+           b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms,
+           (extract(epoch from b.late_until) * 1000)::float8 as late_until_ms
     from balances b
     join unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as w (app_id, user_id)
       on b.app_id = w.app_id and b.user_id = w.user_id
@@ -151,6 +154,7 @@ export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<A
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos,
            b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms,
+           (extract(epoch from b.late_until) * 1000)::float8 as late_until_ms,
            g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
            (extract(epoch from g.effective_at) * 1000)::float8 as effective_ms,
            (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms,
@@ -249,7 +253,8 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
         consumed_attos = head.consumed, overage_attos = head.overage, expired_attos = head.expired,
         period_start = head.period_start, period_end = head.period_end,
         period_counts_from = head.period_counts_from, period_consumed_attos = head.period_consumed,
-        lent_attos = head.lent, pending_attos = head.pending, lend_after = head.lend_after, updated_at = ${at}
+        lent_attos = head.lent, pending_attos = head.pending, lend_after = head.lend_after,
+        late_until = head.late_until, updated_at = ${at}
     from unnest(
       ${plainArray(column((a) => a.appId))}::uuid[], ${plainArray(column((a) => a.userId))}::uuid[], ${plainArray(column((a) => a.seq))}::bigint[],
       ${plainArray(column((a) => a.balance))}::numeric[], ${plainArray(column((a) => a.granted))}::numeric[],
@@ -258,9 +263,9 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
       ${plainArray(column((a) => iso(a.periodStart)))}::timestamptz[], ${plainArray(column((a) => iso(a.periodEnd)))}::timestamptz[],
       ${plainArray(column((a) => iso(a.periodCountsFrom)))}::timestamptz[], ${plainArray(column((a) => a.periodConsumed))}::numeric[],
       ${plainArray(column((a) => a.lent))}::numeric[], ${plainArray(column((a) => a.pending))}::numeric[],
-      ${plainArray(column((a) => iso(a.lendAfter)))}::timestamptz[])
+      ${plainArray(column((a) => iso(a.lendAfter)))}::timestamptz[], ${plainArray(column((a) => iso(a.lateUntil)))}::timestamptz[])
       as head (app_id, user_id, seq, balance, granted, topup, consumed, overage, expired, period_start, period_end,
-               period_counts_from, period_consumed, lent, pending, lend_after)
+               period_counts_from, period_consumed, lent, pending, lend_after, late_until)
     where b.app_id = head.app_id and b.user_id = head.user_id`)
 }
 

@@ -14,6 +14,7 @@ import type { Partitions } from './ingest/partition-store.ts'
 import { createPipelinedWriter } from './ingest/pipelined-writer.ts'
 import * as positions from './ingest/position-store.ts'
 import { createRetryingIngest } from './ingest/retry.ts'
+import { createHoldingRate } from './rates/holding-rate.ts'
 
 export interface IngestionDeps {
   readonly pool: Pool
@@ -43,6 +44,7 @@ export function createIngestion(deps: IngestionDeps) {
     parsePool,
     resolveSubjects: cacheSubjects(deps.resolveSubjects),
     rateMaxAgeSeconds: config.rates.maxAgeSeconds,
+    holdingRate: createHoldingRate(config.rates.marginPercent),
   })
   const retryingIngest = createRetryingIngest({ ...deps, ingest })
   const source = deps.eventSource ?? (config.kafka && kafkaSource(config.kafka, deps))

@@ -13,6 +13,7 @@ import { createPartitions } from './ingest/partition-store.ts'
 import { createLossRpc } from './loss/rpc.ts'
 import { createQuarantine } from './quarantine/quarantine.ts'
 import { createQuarantineRpc } from './quarantine/rpc.ts'
+import { createHoldingRate } from './rates/holding-rate.ts'
 import { countUnpricedOf } from './rates/store.ts'
 import { ticketRecords } from './records.ts'
 import { createMeteringRpc } from './rpc.ts'
@@ -41,6 +42,7 @@ export function createMeteringModule(
     resolveSubjects: users.resolveSubjects,
     partitions: createPartitions(pool, now),
     rateMaxAgeSeconds: config.rates.maxAgeSeconds,
+    holdingRate: createHoldingRate(config.rates.marginPercent),
   })
   const quarantine = createQuarantine({ pool, now, log, manualIngest, invalidations })
 

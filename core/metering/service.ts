@@ -9,7 +9,7 @@ import type { Emitter } from './backend/emit.ts'
 import type { ResolveSubjects } from './batch/subjects.ts'
 import type { EventSource } from './collector/collector.ts'
 import type { MeteringConfig } from './config.ts'
-import type { Charge } from './ingest/charges.ts'
+import type { Charge, SettlementSums } from './ingest/charges.ts'
 import type { IngestedBatch } from './ingest/ingest.ts'
 import { createPartitions } from './ingest/partition-store.ts'
 import { createIngestion } from './ingestion.ts'
@@ -38,6 +38,8 @@ export interface MeteringDeps {
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
+  /** Learns, after the commit, what tickets settled. */
+  readonly onSettled?: (sums: SettlementSums) => void
   /** Prefers little memory to speed: for a process that only collects. */
   readonly lean?: boolean
   /** Replaces the stream of the configuration; for tests. */
@@ -84,6 +86,7 @@ export function createMetering(deps: MeteringDeps) {
   function onIngested(part: IngestedBatch, seconds: number): void {
     meters.batch(part, seconds)
     loss.meters.ingested(part.anomalies)
+    if (part.settlement) deps.onSettled?.(part.settlement)
     if (part.quarantined.size > 0)
       log.warn({ reasons: Object.fromEntries(part.quarantined) }, 'events put in quarantine')
     if (part.unpriced > 0)
@@ -191,7 +194,7 @@ interface RateHooks {
 
 /** Observes rates, and prices the tickets that came before theirs. */
 function createRateKeeping(
-  { pool, now, log, config, ledger, emitter }: MeteringDeps,
+  { pool, now, log, config, ledger, emitter, onSettled }: MeteringDeps,
   { rateRejected, latePriced, onExhausted }: RateHooks,
 ) {
   const { maxAgeSeconds } = config.rates
@@ -209,7 +212,10 @@ function createRateKeeping(
     charge: ledger.charge,
     rateMaxAgeSeconds: maxAgeSeconds,
     emit: emitter?.emitPriced,
-    onPriced: latePriced,
+    onPriced: (count, settlement) => {
+      latePriced(count)
+      if (settlement) onSettled?.(settlement)
+    },
     onExhausted,
   })
   return { rates, pricing }

@@ -293,6 +293,14 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       metering.IngestEventsRequest.fromPartial({}),
       to.metering.ingestEvents.bind(to.metering),
     ),
+    createAdjustment: call(
+      allowances.CreateAdjustmentRequest.fromPartial({ author: 'test', reason: 'test' }),
+      to.allowances.createAdjustment.bind(to.allowances),
+    ),
+    recordRate: call(
+      metering.RecordRateRequest.fromPartial({ source: 'test' }),
+      to.metering.recordRate.bind(to.metering),
+    ),
     listLoss: call(loss.ListLossRequest.fromPartial({}), to.losses.listLoss.bind(to.losses)),
     queryUsage: call(usage.QueryUsageRequest.fromPartial({}), to.usage.queryUsage.bind(to.usage)),
     queryOwnUsage: call(

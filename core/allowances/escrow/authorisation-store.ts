@@ -1,33 +1,19 @@
 import { plainArray, textArray } from '../../lib/copy-sql.ts'
 import { usdAttos } from '../../lib/money.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
+import type { SettlingStep, SettlingTickets } from '../../metering/ingest/charges.ts'
 import { appId, userId } from '../../platform/ids.ts'
-import { matchEarlyTickets } from './matching.ts'
+import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
+import { approximateMicros, selectTickets } from './matching.ts'
 import type {
-  EarlyMatch,
+  MatchSum,
   NewAuthorisation,
-  PriorCall,
-  PriorCallQuery,
   Proof,
-  SessionChange,
   StoredAuthorisation,
-  UserKey,
+  TicketMatches,
 } from './port.ts'
-import { type SessionSum, sumSessions } from './session-sums.ts'
 
-/** Writes authorisations, early_tickets, authorised_sessions and sidecar_clocks. What the functions promise is in `port.ts`. */
-
-interface SessionKey extends UserKey {
-  readonly sessionId: string
-}
-interface CallKey extends SessionKey {
-  readonly sequence: bigint
-}
-
-const appsOf = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.appId))
-const usersOf = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.userId))
-const sessionsOf = (rows: readonly SessionKey[]) => textArray(rows.map((row) => row.sessionId))
-const numbersOf = (rows: readonly CallKey[]) => plainArray(rows.map((row) => row.sequence))
+/** Writes authorisations. What the functions promise is in `port.ts`. */
 
 export async function insertAuthorisations(
   db: Db,
@@ -46,185 +32,6 @@ export async function insertAuthorisations(
       ${text((row) => row.sidecarId)}::text[], ${plain((row) => row.keyId)}::uuid[], ${text((row) => row.sessionType)}::text[],
       ${plain((row) => row.bound)}::numeric[], ${plain((row) => row.authorisedAt.toISOString())}::timestamptz[],
       ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[])`)
-}
-
-export async function takeEarlyTickets(
-  db: Db,
-  authorisations: readonly NewAuthorisation[],
-): Promise<readonly (EarlyMatch | null)[]> {
-  if (authorisations.length === 0) return []
-  const rows = await many<EarlyRow>(
-    db,
-    sql`
-    select e.app_id, e.user_id, e.session_id, e.sequence_number, e.signed_micros, e.id, e.cost_attos
-    from (select distinct *
-          from unnest(${appsOf(authorisations)}::uuid[], ${usersOf(authorisations)}::uuid[],
-                      ${sessionsOf(authorisations)}::text[], ${numbersOf(authorisations)}::bigint[])
-            as calls (app_id, user_id, session_id, sequence_number)) c
-    join early_tickets e on e.app_id = c.app_id and e.user_id = c.user_id and e.session_id = c.session_id
-      and e.sequence_number = c.sequence_number
-    order by e.id`,
-  )
-  if (rows.length === 0) return authorisations.map(() => null)
-  const matches = matchEarlyTickets(authorisations, rows.map(earlyFromRow))
-  await deleteEarlyTickets(
-    db,
-    matches.filter((match) => match !== null),
-  )
-  return matches
-}
-
-interface EarlyRow {
-  app_id: string
-  user_id: string
-  session_id: string
-  sequence_number: bigint
-  signed_micros: bigint
-  id: bigint
-  cost_attos: string | null
-}
-
-const earlyFromRow = (row: EarlyRow) => ({
-  appId: appId(row.app_id),
-  userId: userId(row.user_id),
-  sessionId: row.session_id,
-  sequence: row.sequence_number,
-  signedMicros: row.signed_micros,
-  id: row.id,
-  cost: row.cost_attos === null ? null : usdAttos(BigInt(row.cost_attos)),
-})
-
-type EarlyTicket = ReturnType<typeof earlyFromRow>
-
-async function deleteEarlyTickets(db: Db, tickets: readonly EarlyTicket[]): Promise<void> {
-  if (tickets.length === 0) return
-  await db.query(sql`
-    delete from early_tickets e
-    using unnest(
-      ${appsOf(tickets)}::uuid[], ${usersOf(tickets)}::uuid[], ${sessionsOf(tickets)}::text[], ${numbersOf(tickets)}::bigint[],
-      ${plainArray(tickets.map((ticket) => ticket.signedMicros))}::bigint[], ${plainArray(tickets.map((ticket) => ticket.id))}::bigint[])
-      as m (app_id, user_id, session_id, sequence_number, signed_micros, id)
-    where e.app_id = m.app_id and e.user_id = m.user_id and e.session_id = m.session_id
-      and e.sequence_number = m.sequence_number and e.signed_micros = m.signed_micros and e.id = m.id`)
-}
-
-/** A change without calls, which is a settlement's, leaves an unknown session unknown. */
-export async function addSessions(db: Db, changes: readonly SessionChange[]): Promise<void> {
-  const sums = sumSessions(changes)
-  const withCalls = sums.filter(({ start }) => start !== null)
-  const withoutCalls = sums.filter(({ start }) => start === null)
-  if (withCalls.length > 0) await upsertSessions(db, withCalls)
-  if (withoutCalls.length > 0) await updateSessions(db, withoutCalls)
-}
-
-const totalsOf = (sums: readonly SessionSum[]) => {
-  const count = (name: keyof SessionSum['added']) =>
-    plainArray(sums.map(({ added }) => added[name].count))
-  const amount = (name: keyof SessionSum['added']) =>
-    plainArray(sums.map(({ added }) => added[name].amount))
-  return { count, amount }
-}
-
-async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void> {
-  const { count, amount } = totalsOf(sums)
-  const at = plainArray(sums.map((row) => row.at.toISOString()))
-  const call = (end: 'start' | 'top', value: (call: PriorCall) => bigint | number) =>
-    plainArray(
-      sums.map((row) => {
-        const prior = row[end]
-        return prior && value(prior)
-      }),
-    )
-  await db.query(sql`
-    insert into authorised_sessions as s (
-      app_id, user_id, session_id, session_type, started_at, last_at, start_sequence, start_seconds, start_nanos,
-      top_sequence, top_seconds, top_nanos, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
-      lost_count, lost_attos, charged_count, charged_attos, released_count, released_attos, late_count, late_attos)
-    select * from unnest(
-      ${appsOf(sums)}::uuid[], ${usersOf(sums)}::uuid[], ${sessionsOf(sums)}::text[],
-      ${textArray(sums.map((row) => row.sessionType))}::text[], ${at}::timestamptz[], ${at}::timestamptz[],
-      ${call('start', (prior) => prior.sequence)}::bigint[], ${call('start', (prior) => prior.seconds)}::bigint[],
-      ${call('start', (prior) => prior.nanos)}::integer[], ${call('top', (prior) => prior.sequence)}::bigint[],
-      ${call('top', (prior) => prior.seconds)}::bigint[], ${call('top', (prior) => prior.nanos)}::integer[],
-      ${count('authorised')}::bigint[], ${amount('authorised')}::numeric[],
-      ${count('ticketed')}::bigint[], ${amount('ticketed')}::numeric[], ${count('lost')}::bigint[], ${amount('lost')}::numeric[],
-      ${count('charged')}::bigint[], ${amount('charged')}::numeric[],
-      ${count('released')}::bigint[], ${amount('released')}::numeric[], ${count('late')}::bigint[], ${amount('late')}::numeric[])
-    on conflict (app_id, user_id, session_id) do update
-    set last_at = greatest(s.last_at, excluded.last_at), started_at = least(s.started_at, excluded.started_at),
-        (start_sequence, start_seconds, start_nanos) = (
-          select sequence, seconds, nanos
-          from (values (s.start_sequence, s.start_seconds, s.start_nanos),
-                       (excluded.start_sequence, excluded.start_seconds, excluded.start_nanos)) as c (sequence, seconds, nanos)
-          order by sequence, seconds, nanos
-          limit 1),
-        (top_sequence, top_seconds, top_nanos) = (
-          select sequence, seconds, nanos
-          from (values (s.top_sequence, s.top_seconds, s.top_nanos),
-                       (excluded.top_sequence, excluded.top_seconds, excluded.top_nanos)) as c (sequence, seconds, nanos)
-          order by sequence desc, seconds, nanos
-          limit 1),
-        authorised_count = s.authorised_count + excluded.authorised_count,
-        authorised_attos = s.authorised_attos + excluded.authorised_attos,
-        ticketed_count = s.ticketed_count + excluded.ticketed_count,
-        ticketed_attos = s.ticketed_attos + excluded.ticketed_attos,
-        lost_count = s.lost_count + excluded.lost_count, lost_attos = s.lost_attos + excluded.lost_attos,
-        charged_count = s.charged_count + excluded.charged_count,
-        charged_attos = s.charged_attos + excluded.charged_attos,
-        released_count = s.released_count + excluded.released_count,
-        released_attos = s.released_attos + excluded.released_attos,
-        late_count = s.late_count + excluded.late_count, late_attos = s.late_attos + excluded.late_attos`)
-}
-
-async function updateSessions(db: Db, sums: readonly SessionSum[]): Promise<void> {
-  const { count, amount } = totalsOf(sums)
-  await db.query(sql`
-    update authorised_sessions s
-    set last_at = greatest(s.last_at, a.at), authorised_count = s.authorised_count + a.authorised_count,
-        authorised_attos = s.authorised_attos + a.authorised_attos,
-        ticketed_count = s.ticketed_count + a.ticketed_count, ticketed_attos = s.ticketed_attos + a.ticketed_attos,
-        lost_count = s.lost_count + a.lost_count, lost_attos = s.lost_attos + a.lost_attos,
-        charged_count = s.charged_count + a.charged_count, charged_attos = s.charged_attos + a.charged_attos,
-        released_count = s.released_count + a.released_count, released_attos = s.released_attos + a.released_attos,
-        late_count = s.late_count + a.late_count, late_attos = s.late_attos + a.late_attos
-    from unnest(
-      ${appsOf(sums)}::uuid[], ${usersOf(sums)}::uuid[], ${sessionsOf(sums)}::text[],
-      ${plainArray(sums.map((row) => row.at.toISOString()))}::timestamptz[],
-      ${count('authorised')}::bigint[], ${amount('authorised')}::numeric[],
-      ${count('ticketed')}::bigint[], ${amount('ticketed')}::numeric[], ${count('lost')}::bigint[], ${amount('lost')}::numeric[],
-      ${count('charged')}::bigint[], ${amount('charged')}::numeric[],
-      ${count('released')}::bigint[], ${amount('released')}::numeric[], ${count('late')}::bigint[], ${amount('late')}::numeric[])
-      as a (app_id, user_id, session_id, at, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
-            lost_count, lost_attos, charged_count, charged_attos, released_count, released_attos, late_count, late_attos)
-    where s.app_id = a.app_id and s.user_id = a.user_id and s.session_id = a.session_id`)
-}
-
-export async function findPriorCalls(
-  db: Db,
-  queries: readonly PriorCallQuery[],
-): Promise<readonly (PriorCall | null)[]> {
-  if (queries.length === 0) return []
-  const rows = await many<{ position: bigint; sequence: bigint; seconds: bigint; nanos: number }>(
-    db,
-    sql`
-    select q.position, c.sequence, c.seconds, c.nanos
-    from unnest(${appsOf(queries)}::uuid[], ${usersOf(queries)}::uuid[], ${sessionsOf(queries)}::text[],
-                ${numbersOf(queries)}::bigint[])
-      with ordinality as q (app_id, user_id, session_id, sequence_number, position)
-    join authorised_sessions s on s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
-    cross join lateral (
-      select *
-      from (values (s.top_sequence, s.top_seconds, s.top_nanos), (s.start_sequence, s.start_seconds, s.start_nanos))
-        as known (sequence, seconds, nanos)
-      where sequence < q.sequence_number
-      order by sequence desc
-      limit 1) c`,
-  )
-  const byPosition = new Map(rows.map((row) => [Number(row.position) - 1, row]))
-  return queries.map((_, position) => {
-    const row = byPosition.get(position)
-    return row ? { sequence: row.sequence, seconds: row.seconds, nanos: row.nanos } : null
-  })
 }
 
 /** Sets one authorisation for each different proof, however often that proof is repeated. */
@@ -298,3 +105,193 @@ const authorisationFromRow = (row: AuthorisationRow): StoredAuthorisation => ({
   isApproximate: row.approximate,
   isOffline: row.offline,
 })
+
+interface MatchRow {
+  session: bigint | null
+  session_type: string
+  sidecar_id: string
+  state: MatchSum['state']
+  count: number
+  bound: string
+  cost: string
+  latest_ms: number
+  unmatched: number[] | null
+}
+
+/**
+ * Matches by equality, then what is left with approximate authorisations.
+ *
+ * One statement finds, changes and sums: rows of thousands of authorisations would cost more to read than to delete. Each
+ * ticket looks its authorisation up in the primary key; `rank` tells tickets with the same key apart.
+ */
+export async function matchTickets(
+  db: Db,
+  tickets: SettlingTickets,
+  step: SettlingStep,
+): Promise<TicketMatches> {
+  const exact = await matchExact(db, tickets, step)
+  if (exact.unmatched.length === 0) return exact
+  const near = await matchNear(db, selectTickets(tickets, exact.unmatched), step)
+  return {
+    sums: [...exact.sums, ...near.sums],
+    unmatched: near.unmatched.map((i) => exact.unmatched[i] ?? 0),
+  }
+}
+
+async function matchExact(
+  db: Db,
+  tickets: SettlingTickets,
+  step: SettlingStep,
+): Promise<TicketMatches> {
+  const rows = await many<MatchRow>(
+    db,
+    sql`
+    with sessions as materialized (
+      select *
+      from unnest(
+        ${appsOf(tickets.sessions)}::uuid[], ${usersOf(tickets.sessions)}::uuid[], ${sessionsOf(tickets.sessions)}::text[]) with ordinality as s (app_id, user_id, session_id, position)
+    ), tickets as materialized (
+      select session, sequence, micros, cost, position::integer - 1 as position,
+             row_number() over (partition by session, sequence, micros order by position) - 1 as rank
+      from unnest(
+        ${plainArray(tickets.session)}::integer[], ${plainArray(tickets.sequence)}::bigint[],
+        ${plainArray(tickets.signedMicros)}::bigint[], ${plainArray(tickets.cost)}::numeric[])
+        with ordinality as t (session, sequence, micros, cost, position)
+    ), matched as materialized (
+      select t.position, t.session, t.cost, a.ctid as row, a.session_type, a.sidecar_id, a.state, a.bound_attos, a.authorised_at
+      from tickets t
+      join sessions s on s.position = t.session + 1
+      left join lateral (
+        select ctid, session_type, sidecar_id, state, bound_attos, authorised_at
+        from authorisations
+        where app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
+          and sequence_number = t.sequence and signed_micros = t.micros and ticketed = ${step === 'priced'}
+        order by id
+        offset t.rank
+        limit 1) a on true
+    ), deleted as (
+      delete from authorisations
+      where ctid = any(array(select row from matched where row is not null and ${step !== 'unpriced'}))
+    ), marked as (
+      update authorisations
+      set ticketed = true, state = case when state = 'charged' then state else 'pending' end
+      where ctid = any(array(select row from matched where row is not null and ${step === 'unpriced'}))
+    )
+    select session, session_type, sidecar_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
+           (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
+    from matched
+    where row is not null
+    group by session, session_type, sidecar_id, state
+    union all
+    select null, null, null, null, null, null, null, null, array_agg(position order by position)
+    from matched
+    where row is null
+    having count(*) > 0`,
+  )
+  return toMatches(tickets, rows)
+}
+
+function toMatches(tickets: SettlingTickets, rows: readonly MatchRow[]): TicketMatches {
+  const unmatched = rows.find((row) => row.unmatched !== null)?.unmatched ?? []
+  const sums = rows.flatMap((row): MatchSum[] => {
+    const session = row.session === null ? undefined : tickets.sessions[Number(row.session)]
+    if (!session) return []
+    return [
+      {
+        ...session,
+        sessionType: row.session_type,
+        sidecarId: row.sidecar_id,
+        state: row.state,
+        count: row.count,
+        bound: usdAttos(BigInt(row.bound)),
+        cost: usdAttos(BigInt(row.cost)),
+        latestAt: new Date(row.latest_ms),
+      },
+    ]
+  })
+  return { sums, unmatched }
+}
+
+interface Pair {
+  position: number
+  id: bigint
+}
+
+/** Of the pairs of tickets and approximate authorisations the nearest first, each ticket and each authorisation once. */
+async function matchNear(
+  db: Db,
+  tickets: SettlingTickets,
+  step: SettlingStep,
+): Promise<TicketMatches> {
+  const all = tickets.session.map((_, position) => position)
+  const keys = keysOf(tickets)
+  const pairs = await many<Pair>(
+    db,
+    sql`
+    select t.position::integer - 1 as position, a.id
+    from unnest(
+      ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${keys.sequences}::bigint[],
+      ${keys.micros}::bigint[])
+      with ordinality as t (app_id, user_id, session_id, sequence, micros, position)
+    join authorisations a on a.app_id = t.app_id and a.user_id = t.user_id and a.session_id = t.session_id
+      and a.sequence_number = t.sequence and a.approximate and a.ticketed = ${step === 'priced'}
+    where abs(a.signed_micros - t.micros) <= ${approximateMicros}::bigint
+    order by abs(a.signed_micros - t.micros), t.position, a.id`,
+  )
+  if (pairs.length === 0) return { sums: [], unmatched: all }
+  const matches = new Map<number, bigint>()
+  const matchedIds = new Set<bigint>()
+  for (const { position, id } of pairs) {
+    if (matches.has(position) || matchedIds.has(id)) continue
+    matches.set(position, id)
+    matchedIds.add(id)
+  }
+  const sums = await changeMatches(db, { tickets, matches }, step)
+  return { sums, unmatched: all.filter((position) => !matches.has(position)) }
+}
+
+async function changeMatches(
+  db: Db,
+  { tickets, matches }: { tickets: SettlingTickets; matches: ReadonlyMap<number, bigint> },
+  step: SettlingStep,
+): Promise<readonly MatchSum[]> {
+  const chosen = selectTickets(tickets, [...matches.keys()])
+  const keys = keysOf(chosen)
+  const rows = await many<MatchRow>(
+    db,
+    sql`
+    with matches as materialized (
+      select a.ctid as row, m.session, m.cost, a.session_type, a.sidecar_id, a.state, a.bound_attos, a.authorised_at
+      from unnest(
+        ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${plainArray(chosen.session)}::bigint[],
+        ${keys.sequences}::bigint[], ${plainArray([...matches.values()])}::bigint[], ${plainArray(chosen.cost)}::numeric[])
+        as m (app_id, user_id, session_id, session, sequence, id, cost)
+      join authorisations a on a.app_id = m.app_id and a.user_id = m.user_id and a.session_id = m.session_id
+        and a.sequence_number = m.sequence and a.id = m.id
+    ), deleted as (
+      delete from authorisations
+      where ctid = any(array(select row from matches where ${step !== 'unpriced'}))
+    ), marked as (
+      update authorisations
+      set ticketed = true, state = case when state = 'charged' then state else 'pending' end
+      where ctid = any(array(select row from matches where ${step === 'unpriced'}))
+    )
+    select session, session_type, sidecar_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
+           (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
+    from matches
+    group by session, session_type, sidecar_id, state`,
+  )
+  return toMatches(tickets, rows).sums
+}
+
+export async function insertTicketed(db: Db, tickets: SettlingTickets, at: Date): Promise<void> {
+  const keys = keysOf(tickets)
+  await db.query(sql`
+    insert into authorisations (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, session_type,
+                                bound_attos, authorised_at, state_at, ticketed)
+    select app_id, user_id, session_id, sequence, micros, '', '', cost, ${at}, ${at}, true
+    from unnest(
+      ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${keys.sequences}::bigint[],
+      ${keys.micros}::bigint[],
+      ${plainArray(tickets.cost)}::numeric[]) as t (app_id, user_id, session_id, sequence, micros, cost)`)
+}

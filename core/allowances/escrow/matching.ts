@@ -1,3 +1,4 @@
+import type { SettlingTickets } from '../../metering/ingest/charges.ts'
 import type { EarlyMatch, NewAuthorisation } from './port.ts'
 
 /** How far the time of an event may be from the time in the state of its call, where the signer writes two. */
@@ -39,4 +40,20 @@ function nearest<T extends Ticket>(tickets: readonly T[], micros: bigint): T | u
       (best, ticket) => (best && distance(best) <= distance(ticket) ? best : ticket),
       undefined,
     )
+}
+
+/** The tickets at these positions, of the same sessions. */
+export function selectTickets(
+  tickets: SettlingTickets,
+  positions: readonly number[],
+): SettlingTickets {
+  const pick = <T>(values: readonly T[]): T[] =>
+    positions.flatMap((position) => values.slice(position, position + 1))
+  return {
+    sessions: tickets.sessions,
+    session: pick(tickets.session),
+    sequence: pick(tickets.sequence),
+    signedMicros: pick(tickets.signedMicros),
+    cost: pick(tickets.cost),
+  }
 }

@@ -1,5 +1,11 @@
 import type { UsdAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
+import type {
+  SessionKey,
+  SettlingStep,
+  SettlingTickets,
+  Total,
+} from '../../metering/ingest/charges.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 
 /**
@@ -54,20 +60,23 @@ export interface EscrowStore {
   prove(db: Db, proofs: readonly Proof[]): Promise<StoredAuthorisation[]>
 
   /**
-   * Deletes the authorisations that tickets settle, whatever their state: by session, number and microsecond; approximate
-   * ones by session and number, the nearest within 5 s. At most one for each ticket. Tickets without a price delete nothing
-   * and set theirs `ticketed`. `position` is that of the ticket.
+   * Matches tickets of locked users with authorisations, at most one for each ticket and the other way round: by session,
+   * number and microsecond; approximate ones by session and number, the nearest within 5 s. The step says what becomes of a
+   * match: with `booked` it is deleted, whatever its state. With `unpriced` it becomes `ticketed`, and pending again where it had
+   * been lost or released. Tickets that are `priced` match only `ticketed` ones, the others only those that are not, and
+   * delete them.
    */
-  matchTickets(
+  matchTickets(db: Db, tickets: SettlingTickets, step: SettlingStep): Promise<TicketMatches>
+  /** Inserts ticketed authorisations: of tickets that wait for their price, and that matched none. */
+  insertTicketed(db: Db, tickets: SettlingTickets, at: Date): Promise<void>
+  /** Inserts tickets whose call may yet be reported. */
+  insertEarlyTickets(db: Db, tickets: SettlingTickets, at: Date): Promise<void>
+  /** Removes the early tickets of users that were booked before `before`, up to `limit`; returns their costs. */
+  takeOldEarlyTickets(
     db: Db,
-    tickets: readonly SettlingTicket[],
-  ): Promise<readonly (StoredAuthorisation & { readonly position: number })[]>
-  insertEarlyTickets(
-    db: Db,
-    tickets: readonly (SettlingTicket & { readonly bookedAt: Date })[],
-  ): Promise<void>
-  /** Removes up to `limit` of a user's early tickets that were booked before `before`; returns their costs. */
-  takeOldEarlyTickets(db: Db, user: UserKey, before: Date, limit: number): Promise<UsdAttos[]>
+    users: readonly UserKey[],
+    old: { readonly before: Date; readonly limit: number },
+  ): Promise<readonly (UserKey & { readonly cost: UsdAttos })[]>
   /** Moves the stream clocks of sidecars forward, never back. */
   advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): Promise<void>
 
@@ -154,13 +163,25 @@ export interface StoredAuthorisation extends NewAuthorisation {
   readonly isTicketed: boolean
 }
 
-/** A ticket that is being booked, or that gets its price. */
-export interface SettlingTicket extends UserKey {
-  readonly sessionId: string
-  readonly sequence: bigint
-  readonly signedMicros: bigint
-  /** Null while it has no price. */
-  readonly cost: UsdAttos | null
+export interface TicketMatches {
+  /** By session, sidecar, type and state. */
+  readonly sums: readonly MatchSum[]
+  /** Positions of tickets that match nothing. */
+  readonly unmatched: readonly number[]
+}
+
+/** Authorisations that tickets matched. */
+export interface MatchSum extends SessionKey {
+  readonly sessionType: string
+  /** Empty for what `insertTicketed` wrote. */
+  readonly sidecarId: string
+  readonly state: 'pending' | EndState
+  readonly count: number
+  /** Of the authorisations. */
+  readonly bound: UsdAttos
+  /** Of their tickets. */
+  readonly cost: UsdAttos
+  readonly latestAt: Date
 }
 
 export interface EarlyMatch {
@@ -185,11 +206,6 @@ export interface SessionTotals {
   readonly charged: Total
   readonly released: Total
   readonly late: Total
-}
-
-export interface Total {
-  readonly count: number
-  readonly amount: UsdAttos
 }
 
 /** When the first call with a number was, by the signer's clock. */

@@ -1,5 +1,6 @@
 import { usdAttos } from '../../lib/money.ts'
-import type { PriorCall, SessionChange, SessionTotals, Total } from './port.ts'
+import type { Total } from '../../metering/ingest/charges.ts'
+import type { PriorCall, SessionChange, SessionTotals } from './port.ts'
 
 /** What changes of one session add up to, and of their calls the first and the last number. */
 export interface SessionSum extends Omit<SessionChange, 'calls'> {

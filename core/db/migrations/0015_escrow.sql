@@ -5,6 +5,8 @@ alter table balances add column lent_attos    numeric(38,0) not null default 0;
 alter table balances add column pending_attos numeric(38,0) not null default 0;
 -- After a recall nothing is lent before this instant; calls are reserved one by one.
 alter table balances add column lend_after timestamptz;
+-- Until then a ticket may come whose authorisation was lost, charged or released: those users' tickets are matched, too.
+alter table balances add column late_until timestamptz;
 alter table balances add constraint balances_lent_not_negative check (lent_attos >= 0);
 alter table balances add constraint balances_pending_not_negative check (pending_attos >= 0);
 

@@ -241,6 +241,9 @@ export const quickPixelsOf = (tickets: TicketColumns, place: number): number =>
   number(tickets, place, 8)
 export const sequenceOf = (tickets: TicketColumns, place: number): bigint =>
   tickets.oversized.get(place)?.sequence ?? BigInt(number(tickets, place, 9))
+/** A bigint only where a double is not exact. */
+export const exactSequenceOf = (tickets: TicketColumns, place: number): number | bigint =>
+  tickets.oversized.get(place)?.sequence ?? number(tickets, place, 9)
 export const feeOf = (tickets: TicketColumns, place: number): Wei =>
   tickets.oversized.get(place)?.fee ?? wei(BigInt(number(tickets, place, 6)))
 

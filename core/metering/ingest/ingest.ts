@@ -32,8 +32,9 @@ import {
   ticketProblem,
   unknownClient,
 } from '../quarantine/intake.ts'
+import { type HoldingRate, noRate } from '../rates/holding-rate.ts'
 import { ratesAt } from '../rates/store.ts'
-import type { Charge } from './charges.ts'
+import type { Charge, SettlementSums } from './charges.ts'
 import type { Partitions } from './partition-store.ts'
 import {
   type AlreadyConsumed,
@@ -67,6 +68,7 @@ export interface IngestDeps {
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
   readonly rateMaxAgeSeconds: number
+  readonly holdingRate: HoldingRate
 }
 
 /** What became of the records of a batch. Those that were consumed before are in no count: they were counted then. */
@@ -76,6 +78,8 @@ export interface IngestedBatch {
   readonly unpriced: number
   /** Users that have nothing left now. */
   readonly exhausted: readonly UserId[]
+  /** Null when nobody had anything held. */
+  readonly settlement: SettlementSums | null
   readonly anomalies: Anomalies
 }
 
@@ -216,7 +220,7 @@ export function createIngest(deps: IngestDeps) {
     { records, batch, at }: PreparedBatch,
     result: TicketWrite & WrittenTickets & { readonly consumed: AlreadyConsumed },
   ): Promise<IngestedBatch> {
-    const { consumed, unknownClients, exhausted, anomalies } = result
+    const { consumed, unknownClients, exhausted, settlement, anomalies } = result
     const { newTickets, duplicates, conflicts } = result.deduplicated
     const problems = [
       ...batch.problems.filter(({ index }) => !consumed[index]),
@@ -236,6 +240,7 @@ export function createIngest(deps: IngestDeps) {
       quarantined: countReasons(problems),
       unpriced: result.write.unpriced,
       exhausted,
+      settlement,
       anomalies,
     }
   }
@@ -252,7 +257,8 @@ export function createIngest(deps: IngestDeps) {
     await yieldToOthers()
     const ids = encodeEventIds(batch.tickets, known, buffers.out)
     await yieldToOthers()
-    const write = await planWrite({ batch, places: known, prices }, buffers)
+    const holdingRate = prices.includes(null) ? await deps.holdingRate(db) : noRate
+    const write = await planWrite({ batch, places: known, prices, holdingRate }, buffers)
     return { ids, unknownClients, write }
   }
 
@@ -315,12 +321,16 @@ function groupByUser(
 }
 
 /** Those of the tickets that are in `selected`, with their prices. */
-function only({ batch, places, prices }: NewTickets, selected: Uint32Array): NewTickets {
+function only(
+  { batch, places, prices, holdingRate }: NewTickets,
+  selected: Uint32Array,
+): NewTickets {
   const selection = new Set(selected)
   return {
     batch,
     places: places.filter((place) => selection.has(place)),
     prices: prices.filter((_, i) => selection.has(places[i] ?? -1)),
+    holdingRate,
   }
 }
 

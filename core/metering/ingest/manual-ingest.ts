@@ -9,6 +9,7 @@ import { createBatchParser, digestOfHex, feeOf, microsOf } from '../batch/parsed
 import type { ResolveSubjects, Subject } from '../batch/subjects.ts'
 import type { TicketPrice } from '../batch/ticket-row.ts'
 import type { SignedTicket } from '../events/parse.ts'
+import { type HoldingRate, noRate } from '../rates/holding-rate.ts'
 import { type ObservedRate, ensureRates, ratesAt } from '../rates/store.ts'
 import type { Charge } from './charges.ts'
 import type { Partitions } from './partition-store.ts'
@@ -45,6 +46,7 @@ export interface ManualIngestDeps {
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
   readonly rateMaxAgeSeconds: number
+  readonly holdingRate: HoldingRate
 }
 
 export function createManualIngest({
@@ -53,6 +55,7 @@ export function createManualIngest({
   resolveSubjects,
   partitions,
   rateMaxAgeSeconds,
+  holdingRate,
 }: ManualIngestDeps) {
   const deduplicator = createDeduplicator()
 
@@ -76,7 +79,8 @@ export function createManualIngest({
     const { newTickets: places, duplicates, conflicts } = await deduplicator.insert(db, ids, out)
     const buffers = { firstParts: rows.slice(0, rows.end()), out, at }
     const prices = await price(db, { batch, places }, tickets)
-    const plan = await planWrite({ batch, places, prices }, buffers)
+    const rate = prices.includes(null) ? await holdingRate(db) : noRate
+    const plan = await planWrite({ batch, places, prices, holdingRate: rate }, buffers)
     const options = { ...buffers, charge, emit, ticketsWritten: false }
     const { exhausted } = await executePlan(db, plan, options)
     return { ingested: [...places], duplicates, conflicts, exhausted }

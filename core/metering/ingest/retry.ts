@@ -141,6 +141,7 @@ async function quarantineRecord(
     quarantined: countReasons(problems),
     unpriced: 0,
     exhausted: [],
+    settlement: null,
     anomalies: noAnomalies,
   }
 }

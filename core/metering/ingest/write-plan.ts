@@ -3,7 +3,7 @@ import type { RowBuffer } from '../../lib/copy-sql.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { addBillionths, addDecimal, addDecimals, newDecimalSum } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
-import { usdAttos } from '../../lib/money.ts'
+import { type EthRate, priceOf, usdAttos } from '../../lib/money.ts'
 import type { Db, Statement } from '../../lib/sql.ts'
 import type { UserId } from '../../platform/ids.ts'
 import type { TicketKey } from '../backend/store.ts'
@@ -13,6 +13,7 @@ import {
   type Session,
   type TicketColumns,
   billionthsOf,
+  exactSequenceOf,
   featureOf,
   feeOf,
   fromOf,
@@ -26,7 +27,15 @@ import {
 import type { Subject } from '../batch/subjects.ts'
 import { type TicketPrice, eventIdIn, restWriter } from '../batch/ticket-row.ts'
 import { microsText } from '../events/parse.ts'
-import type { Charge, TicketCharge, UserCharge } from './charges.ts'
+import {
+  type Charge,
+  type ListSettling,
+  type SettlementSums,
+  type TicketCharge,
+  type UserCharge,
+  createSettlingColumns,
+  stepsOf,
+} from './charges.ts'
 import { type HourSums, type Sums, addHours, hoursStatement } from './hour-store.ts'
 import {
   type RepeatedSequences,
@@ -55,6 +64,8 @@ export interface NewTickets {
   readonly places: Uint32Array
   /** In the same order; null for a ticket whose rate is not known yet. */
   readonly prices: readonly (TicketPrice | null)[]
+  /** What those without a price hold is counted at this rate. */
+  readonly holdingRate: EthRate
 }
 
 /** New tickets with everything that is written of them. */
@@ -121,6 +132,8 @@ export const noAnomalies: Anomalies = { forked: 0, late: 0, lost: 0n }
 export interface WrittenTickets {
   /** Users that have nothing left now. */
   readonly exhausted: readonly UserId[]
+  /** Null when nobody had anything held. */
+  readonly settlement: SettlementSums | null
   readonly anomalies: Anomalies
 }
 
@@ -139,7 +152,7 @@ export async function executePlan(
   options: ExecuteOptions,
 ): Promise<WrittenTickets> {
   const { chargeId, at, sessions, places } = plan
-  if (places.length === 0) return { exhausted: [], anomalies: noAnomalies }
+  if (places.length === 0) return { exhausted: [], settlement: null, anomalies: noAnomalies }
   const { repeated, oversized } = await addSessions(db, plan.addingSessions)
   const lost = oversized.length === 0 ? 0n : await closeHoles(db, oversized)
   const replayed = replayedTickets(plan, repeated)
@@ -148,10 +161,9 @@ export async function executePlan(
   await addHours(db, plan.addingHours)
   await options.emit?.(db, keysOf(plan, options.firstParts), at)
   const charges = chargesOf(plan, options.firstParts)
-  const exhausted =
-    charges.length === 0 ? [] : await options.charge(db, charges, { id: chargeId, at })
+  const settling = listSettling(plan)
   return {
-    exhausted,
+    ...(await options.charge(db, charges, { id: chargeId, at, settling })),
     anomalies: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost },
   }
 }
@@ -206,14 +218,15 @@ function chargesOf(tickets: WritePlan, rows: Buffer): UserCharge[] {
     (each ??= Map.groupBy(ticketCharges(tickets, rows), ({ userId }) => userId)).get(user) ?? []
   const byUser = Map.groupBy(tickets.sessions, ({ subject }) => subject.userId)
   return [...byUser].flatMap(([userId, sessions]): UserCharge[] => {
-    const charged = sumOf(sessions, (session) => session.tickets - session.unpriced)
+    const unpriced = sumOf(sessions, (session) => session.unpriced)
     const [first] = sessions
-    if (!first || charged === 0) return []
+    if (!first) return []
     return [
       {
         appId: first.subject.appId,
         userId,
-        tickets: charged,
+        tickets: sumOf(sessions, (session) => session.tickets) - unpriced,
+        unpriced,
         each: () => ofUser(userId),
         cost: usdAttos(sessions.reduce((sum, { cost }) => sum + cost, 0n)),
         from: new Date(
@@ -245,6 +258,27 @@ function ticketCharges({ batch, places, prices }: NewTickets, rows: Buffer): Tic
     }
   })
 }
+
+/** Lists the tickets of some users in columns. Called only when somebody has money held: most batches settle nothing. */
+const listSettling =
+  ({ batch: { tickets, sessions }, places, prices, holdingRate }: NewTickets): ListSettling =>
+  (users) => {
+    const keys = sessions.map(({ payer: { subject }, sessionId }) =>
+      subject && users.has(subject.userId) ? { ...subject, sessionId } : null,
+    )
+    const steps = { booked: createSettlingColumns(), unpriced: createSettlingColumns() }
+    for (let i = 0; i < places.length; i++) {
+      const [place = 0, price = null] = [places[i], prices[i]]
+      const key = keys[sessionOf(tickets, place)]
+      if (!key) continue
+      const { columns, positionOf } = price ? steps.booked : steps.unpriced
+      columns.session.push(positionOf(key))
+      columns.sequence.push(exactSequenceOf(tickets, place))
+      columns.signedMicros.push(microsOf(tickets, place))
+      columns.cost.push(price?.cost ?? priceOf(feeOf(tickets, place), holdingRate))
+    }
+    return stepsOf(steps)
+  }
 
 function mapPriced<T>(
   { places, prices }: Pick<NewTickets, 'places' | 'prices'>,

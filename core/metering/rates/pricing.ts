@@ -1,10 +1,17 @@
 import type { UserId } from '../../platform/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { priceOf } from '../../lib/money.ts'
+import { type UsdAttos, priceOf } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { EmitPriced } from '../backend/emit.ts'
-import { type Charge, userCharges } from '../ingest/charges.ts'
+import {
+  type Charge,
+  type ListSettling,
+  type SettlementSums,
+  settlingTickets,
+  stepsOf,
+  userCharges,
+} from '../ingest/charges.ts'
 import { priceHours } from '../ingest/hour-store.ts'
 import { priceSessions } from '../ingest/session-store.ts'
 import { priceTickets } from '../ingest/store.ts'
@@ -17,7 +24,7 @@ export interface PricingDeps {
   readonly rateMaxAgeSeconds: number
   /** Called, in the transaction, with the tickets that have got their price. */
   readonly emit?: EmitPriced | undefined
-  readonly onPriced: (count: number) => void
+  readonly onPriced: (count: number, settlement: SettlementSums | null) => void
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
 
@@ -53,12 +60,12 @@ export function createPricing({
   }
 
   async function priceBatch(span: store.Window): Promise<number> {
-    const { count, exhausted } = await tx(pool, async (db) => {
+    const { count, exhausted, settlement } = await tx(pool, async (db) => {
       const waiting = await store.lockWaiting(db, span, {
         maxAgeSeconds: rateMaxAgeSeconds,
         limit: batchSize,
       })
-      if (waiting.length === 0) return { count: 0, exhausted: [] }
+      if (waiting.length === 0) return { count: 0, exhausted: [], settlement: null }
       const rates = await store.ratesAt(
         db,
         waiting.map((ticket) => ticket.signedAtMicros),
@@ -77,12 +84,28 @@ export function createPricing({
       await priceTickets(db, priced, id)
       await emit?.(db, priced, at)
       const charges = priced.map((ticket) => ({ ...ticket, signedAt: new Date(ticket.signedAt) }))
-      return { count: priced.length, exhausted: await charge(db, userCharges(charges), { id, at }) }
+      const result = await charge(db, userCharges(charges), {
+        id,
+        at,
+        settling: settlingOf(priced),
+      })
+      return { count: priced.length, ...result }
     })
-    if (count > 0) onPriced(count)
+    if (count > 0) onPriced(count, settlement)
     if (exhausted.length > 0) await onExhausted(exhausted)
     return count
   }
 
   return { pass }
 }
+
+/** What they held until now goes when they are charged. */
+const settlingOf =
+  (priced: readonly (store.WaitingTicket & { readonly cost: UsdAttos })[]): ListSettling =>
+  (users) => {
+    const tickets = priced.filter(({ userId }) => users.has(userId))
+    const columns = settlingTickets(
+      tickets.map((ticket) => ({ ...ticket, signedMicros: ticket.signedAtMicros })),
+    )
+    return stepsOf({ priced: { columns } })
+  }

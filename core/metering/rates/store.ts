@@ -57,6 +57,19 @@ export async function rateAt(db: Db, at: Date, since: Date): Promise<Rate | null
   return row && fromRow(row)
 }
 
+/** The newest observation, however old. */
+export async function newestRate(db: Db): Promise<Rate | null> {
+  const row = await maybeOne<RateRow>(
+    db,
+    sql`
+    select id, usd_attos_per_eth, source, observed_at
+    from rates
+    order by observed_at desc, id desc
+    limit 1`,
+  )
+  return row && fromRow(row)
+}
+
 // A batch spans seconds, or months when a topic is read from its start; there is a rate about every 30 seconds.
 const maxRead = 20_000
 
@@ -197,6 +210,7 @@ export interface WaitingTicket {
   readonly signedAt: string
   readonly signedAtMicros: number
   readonly sessionId: string
+  readonly sequence: bigint
   readonly pipeline: string
   readonly modelId: string
   readonly fee: Wei
@@ -239,13 +253,14 @@ export async function lockWaiting(
     signed_at: string
     micros: bigint
     session_id: string
+    sequence_number: bigint
     pipeline: string
     model_id: string
     fee_wei: string
   }>(
     db,
     sql`
-    select t.app_id, t.user_id, t.event_id, t.session_id, t.pipeline, t.model_id, t.fee_wei,
+    select t.app_id, t.user_id, t.event_id, t.session_id, t.sequence_number, t.pipeline, t.model_id, t.fee_wei,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at,
            (extract(epoch from t.signed_at) * 1000000)::bigint as micros
     from tickets t
@@ -266,6 +281,7 @@ export async function lockWaiting(
     signedAt: row.signed_at,
     signedAtMicros: Number(row.micros),
     sessionId: row.session_id,
+    sequence: row.sequence_number,
     pipeline: row.pipeline,
     modelId: row.model_id,
     fee: wei(BigInt(row.fee_wei)),

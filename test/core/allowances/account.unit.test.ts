@@ -40,6 +40,7 @@ const account = (): Account => ({
   lent: zero,
   pending: zero,
   lendAfter: null,
+  lateUntil: null,
   credits: [],
   entries: [],
 })

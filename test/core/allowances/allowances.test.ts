@@ -98,10 +98,12 @@ async function ticket({
   }
 }
 
-const charge = (tickets: readonly TicketCharge[]) =>
-  tx(core.sql, (db) =>
-    ledger.charge(db, userCharges(tickets), { id: randomUUID(), at: core.clock.now() }),
-  )
+/** Returns the users that have nothing left. */
+async function charge(tickets: readonly TicketCharge[]) {
+  const options = { id: randomUUID(), at: core.clock.now(), settling: () => new Map() }
+  const { exhausted } = await tx(core.sql, (db) => ledger.charge(db, userCharges(tickets), options))
+  return exhausted
+}
 const spend = async (...spends: Spend[]) => charge(await Promise.all(spends.map(ticket)))
 
 async function head(externalUserId = 'ada') {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import * as store from '../../../../core/allowances/escrow/authorisation-store.ts'
+import { escrowStore as store } from '../../../../core/allowances/escrow/store.ts'
 import type { NewAuthorisation, PriorCall } from '../../../../core/allowances/escrow/port.ts'
 import { totals } from '../../../../core/allowances/escrow/session-sums.ts'
 import { usdAttos } from '../../../../core/lib/money.ts'

@@ -12,6 +12,7 @@ const ingested: IngestedBatch = {
   quarantined: new Map(),
   unpriced: 0,
   exhausted: [],
+  settlement: null,
   anomalies: { forked: 0, late: 0, lost: 0n },
 }
 // The writer only tells batches from each other.

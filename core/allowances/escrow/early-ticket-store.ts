@@ -1,0 +1,111 @@
+import { plainArray } from '../../lib/copy-sql.ts'
+import { usdAttos } from '../../lib/money.ts'
+import { type Db, many, sql } from '../../lib/sql.ts'
+import { appId, userId } from '../../platform/ids.ts'
+import type { SettlingTickets } from '../../metering/ingest/charges.ts'
+import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
+import { matchEarlyTickets } from './matching.ts'
+import type { EarlyMatch, EscrowStore, NewAuthorisation } from './port.ts'
+
+/** Writes early_tickets. What the functions promise is in `port.ts`. */
+
+export async function takeEarlyTickets(
+  db: Db,
+  authorisations: readonly NewAuthorisation[],
+): Promise<readonly (EarlyMatch | null)[]> {
+  if (authorisations.length === 0) return []
+  const rows = await many<EarlyRow>(
+    db,
+    sql`
+    select e.app_id, e.user_id, e.session_id, e.sequence_number, e.signed_micros, e.id, e.cost_attos
+    from (select distinct *
+          from unnest(${appsOf(authorisations)}::uuid[], ${usersOf(authorisations)}::uuid[],
+                      ${sessionsOf(authorisations)}::text[], ${numbersOf(authorisations)}::bigint[])
+            as calls (app_id, user_id, session_id, sequence_number)) c
+    join early_tickets e on e.app_id = c.app_id and e.user_id = c.user_id and e.session_id = c.session_id
+      and e.sequence_number = c.sequence_number
+    order by e.id`,
+  )
+  if (rows.length === 0) return authorisations.map(() => null)
+  const matches = matchEarlyTickets(authorisations, rows.map(earlyFromRow))
+  await deleteEarlyTickets(
+    db,
+    matches.filter((match) => match !== null),
+  )
+  return matches
+}
+
+interface EarlyRow {
+  app_id: string
+  user_id: string
+  session_id: string
+  sequence_number: bigint
+  signed_micros: bigint
+  id: bigint
+  cost_attos: string | null
+}
+
+const earlyFromRow = (row: EarlyRow) => ({
+  appId: appId(row.app_id),
+  userId: userId(row.user_id),
+  sessionId: row.session_id,
+  sequence: row.sequence_number,
+  signedMicros: row.signed_micros,
+  id: row.id,
+  cost: row.cost_attos === null ? null : usdAttos(BigInt(row.cost_attos)),
+})
+
+type EarlyTicket = ReturnType<typeof earlyFromRow>
+
+async function deleteEarlyTickets(db: Db, tickets: readonly EarlyTicket[]): Promise<void> {
+  if (tickets.length === 0) return
+  await db.query(sql`
+    delete from early_tickets e
+    using unnest(
+      ${appsOf(tickets)}::uuid[], ${usersOf(tickets)}::uuid[], ${sessionsOf(tickets)}::text[], ${numbersOf(tickets)}::bigint[],
+      ${plainArray(tickets.map((ticket) => ticket.signedMicros))}::bigint[], ${plainArray(tickets.map((ticket) => ticket.id))}::bigint[])
+      as m (app_id, user_id, session_id, sequence_number, signed_micros, id)
+    where e.app_id = m.app_id and e.user_id = m.user_id and e.session_id = m.session_id
+      and e.sequence_number = m.sequence_number and e.signed_micros = m.signed_micros and e.id = m.id`)
+}
+
+export async function insertEarlyTickets(
+  db: Db,
+  tickets: SettlingTickets,
+  at: Date,
+): Promise<void> {
+  const keys = keysOf(tickets)
+  await db.query(sql`
+    insert into early_tickets (app_id, user_id, session_id, sequence_number, signed_micros, cost_attos, booked_at)
+    select app_id, user_id, session_id, sequence, micros, cost, ${at}
+    from unnest(
+      ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${keys.sequences}::bigint[],
+      ${keys.micros}::bigint[],
+      ${plainArray(tickets.cost)}::numeric[]) as t (app_id, user_id, session_id, sequence, micros, cost)`)
+}
+
+export const takeOldEarlyTickets: EscrowStore['takeOldEarlyTickets'] = async (
+  db,
+  users,
+  { before, limit },
+) => {
+  const rows = await many<{ app_id: string; user_id: string; cost_attos: string }>(
+    db,
+    sql`
+    delete from early_tickets
+    where ctid = any(array(
+      select e.ctid
+      from unnest(${plainArray(users.map((u) => u.appId))}::uuid[], ${plainArray(users.map((u) => u.userId))}::uuid[])
+        as w (app_id, user_id)
+      join early_tickets e on e.app_id = w.app_id and e.user_id = w.user_id
+      where e.booked_at < ${before}
+      order by e.booked_at
+      limit ${limit}))
+    returning app_id, user_id, cost_attos`,
+  )
+  return rows.map((row) => ({
+    appId: appId(row.app_id),
+    userId: userId(row.user_id),
+    cost: usdAttos(BigInt(row.cost_attos)),
+  }))
+}

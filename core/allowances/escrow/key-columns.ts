@@ -1,0 +1,32 @@
+import { plainArray, textArray } from '../../lib/copy-sql.ts'
+import type { SettlingTickets } from '../../metering/ingest/charges.ts'
+import type { UserKey } from './port.ts'
+
+/** Columns of keys, as parameters of statements. */
+
+interface SessionKey extends UserKey {
+  readonly sessionId: string
+}
+interface CallKey extends SessionKey {
+  readonly sequence: bigint
+}
+
+export const appsOf = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.appId))
+export const usersOf = (rows: readonly UserKey[]) => plainArray(rows.map((row) => row.userId))
+export const sessionsOf = (rows: readonly SessionKey[]) =>
+  textArray(rows.map((row) => row.sessionId))
+export const numbersOf = (rows: readonly CallKey[]) => plainArray(rows.map((row) => row.sequence))
+
+/** The keys of tickets, each in full. */
+export function keysOf(tickets: SettlingTickets) {
+  const sessions = tickets.session.flatMap((position) =>
+    tickets.sessions.slice(position, position + 1),
+  )
+  return {
+    apps: appsOf(sessions),
+    users: usersOf(sessions),
+    sessions: sessionsOf(sessions),
+    sequences: plainArray(tickets.sequence),
+    micros: plainArray(tickets.signedMicros),
+  }
+}

@@ -1,0 +1,126 @@
+import { plainArray, textArray } from '../../lib/copy-sql.ts'
+import { type Db, many, sql } from '../../lib/sql.ts'
+import { appsOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
+import type { PriorCall, PriorCallQuery, SessionChange } from './port.ts'
+import { type SessionSum, sumSessions } from './session-sums.ts'
+
+/** Writes authorised_sessions. What the functions promise is in `port.ts`. */
+
+/** A change without calls, which is a settlement's, leaves an unknown session unknown. */
+export async function addSessions(db: Db, changes: readonly SessionChange[]): Promise<void> {
+  const sums = sumSessions(changes)
+  const withCalls = sums.filter(({ start }) => start !== null)
+  const withoutCalls = sums.filter(({ start }) => start === null)
+  if (withCalls.length > 0) await upsertSessions(db, withCalls)
+  if (withoutCalls.length > 0) await updateSessions(db, withoutCalls)
+}
+
+const totalsOf = (sums: readonly SessionSum[]) => {
+  const count = (name: keyof SessionSum['added']) =>
+    plainArray(sums.map(({ added }) => added[name].count))
+  const amount = (name: keyof SessionSum['added']) =>
+    plainArray(sums.map(({ added }) => added[name].amount))
+  return { count, amount }
+}
+
+async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void> {
+  const { count, amount } = totalsOf(sums)
+  const at = plainArray(sums.map((row) => row.at.toISOString()))
+  const call = (end: 'start' | 'top', value: (call: PriorCall) => bigint | number) =>
+    plainArray(
+      sums.map((row) => {
+        const prior = row[end]
+        return prior && value(prior)
+      }),
+    )
+  await db.query(sql`
+    insert into authorised_sessions as s (
+      app_id, user_id, session_id, session_type, started_at, last_at, start_sequence, start_seconds, start_nanos,
+      top_sequence, top_seconds, top_nanos, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
+      lost_count, lost_attos, charged_count, charged_attos, released_count, released_attos, late_count, late_attos)
+    select * from unnest(
+      ${appsOf(sums)}::uuid[], ${usersOf(sums)}::uuid[], ${sessionsOf(sums)}::text[],
+      ${textArray(sums.map((row) => row.sessionType))}::text[], ${at}::timestamptz[], ${at}::timestamptz[],
+      ${call('start', (prior) => prior.sequence)}::bigint[], ${call('start', (prior) => prior.seconds)}::bigint[],
+      ${call('start', (prior) => prior.nanos)}::integer[], ${call('top', (prior) => prior.sequence)}::bigint[],
+      ${call('top', (prior) => prior.seconds)}::bigint[], ${call('top', (prior) => prior.nanos)}::integer[],
+      ${count('authorised')}::bigint[], ${amount('authorised')}::numeric[],
+      ${count('ticketed')}::bigint[], ${amount('ticketed')}::numeric[], ${count('lost')}::bigint[], ${amount('lost')}::numeric[],
+      ${count('charged')}::bigint[], ${amount('charged')}::numeric[],
+      ${count('released')}::bigint[], ${amount('released')}::numeric[], ${count('late')}::bigint[], ${amount('late')}::numeric[])
+    on conflict (app_id, user_id, session_id) do update
+    set last_at = greatest(s.last_at, excluded.last_at), started_at = least(s.started_at, excluded.started_at),
+        (start_sequence, start_seconds, start_nanos) = (
+          select sequence, seconds, nanos
+          from (values (s.start_sequence, s.start_seconds, s.start_nanos),
+                       (excluded.start_sequence, excluded.start_seconds, excluded.start_nanos)) as c (sequence, seconds, nanos)
+          order by sequence, seconds, nanos
+          limit 1),
+        (top_sequence, top_seconds, top_nanos) = (
+          select sequence, seconds, nanos
+          from (values (s.top_sequence, s.top_seconds, s.top_nanos),
+                       (excluded.top_sequence, excluded.top_seconds, excluded.top_nanos)) as c (sequence, seconds, nanos)
+          order by sequence desc, seconds, nanos
+          limit 1),
+        authorised_count = s.authorised_count + excluded.authorised_count,
+        authorised_attos = s.authorised_attos + excluded.authorised_attos,
+        ticketed_count = s.ticketed_count + excluded.ticketed_count,
+        ticketed_attos = s.ticketed_attos + excluded.ticketed_attos,
+        lost_count = s.lost_count + excluded.lost_count, lost_attos = s.lost_attos + excluded.lost_attos,
+        charged_count = s.charged_count + excluded.charged_count,
+        charged_attos = s.charged_attos + excluded.charged_attos,
+        released_count = s.released_count + excluded.released_count,
+        released_attos = s.released_attos + excluded.released_attos,
+        late_count = s.late_count + excluded.late_count, late_attos = s.late_attos + excluded.late_attos`)
+}
+
+async function updateSessions(db: Db, sums: readonly SessionSum[]): Promise<void> {
+  const { count, amount } = totalsOf(sums)
+  await db.query(sql`
+    update authorised_sessions s
+    set last_at = greatest(s.last_at, a.at), authorised_count = s.authorised_count + a.authorised_count,
+        authorised_attos = s.authorised_attos + a.authorised_attos,
+        ticketed_count = s.ticketed_count + a.ticketed_count, ticketed_attos = s.ticketed_attos + a.ticketed_attos,
+        lost_count = s.lost_count + a.lost_count, lost_attos = s.lost_attos + a.lost_attos,
+        charged_count = s.charged_count + a.charged_count, charged_attos = s.charged_attos + a.charged_attos,
+        released_count = s.released_count + a.released_count, released_attos = s.released_attos + a.released_attos,
+        late_count = s.late_count + a.late_count, late_attos = s.late_attos + a.late_attos
+    from unnest(
+      ${appsOf(sums)}::uuid[], ${usersOf(sums)}::uuid[], ${sessionsOf(sums)}::text[],
+      ${plainArray(sums.map((row) => row.at.toISOString()))}::timestamptz[],
+      ${count('authorised')}::bigint[], ${amount('authorised')}::numeric[],
+      ${count('ticketed')}::bigint[], ${amount('ticketed')}::numeric[], ${count('lost')}::bigint[], ${amount('lost')}::numeric[],
+      ${count('charged')}::bigint[], ${amount('charged')}::numeric[],
+      ${count('released')}::bigint[], ${amount('released')}::numeric[], ${count('late')}::bigint[], ${amount('late')}::numeric[])
+      as a (app_id, user_id, session_id, at, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
+            lost_count, lost_attos, charged_count, charged_attos, released_count, released_attos, late_count, late_attos)
+    where s.app_id = a.app_id and s.user_id = a.user_id and s.session_id = a.session_id`)
+}
+
+export async function findPriorCalls(
+  db: Db,
+  queries: readonly PriorCallQuery[],
+): Promise<readonly (PriorCall | null)[]> {
+  if (queries.length === 0) return []
+  const rows = await many<{ position: bigint; sequence: bigint; seconds: bigint; nanos: number }>(
+    db,
+    sql`
+    select q.position, c.sequence, c.seconds, c.nanos
+    from unnest(${appsOf(queries)}::uuid[], ${usersOf(queries)}::uuid[], ${sessionsOf(queries)}::text[],
+                ${numbersOf(queries)}::bigint[])
+      with ordinality as q (app_id, user_id, session_id, sequence_number, position)
+    join authorised_sessions s on s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
+    cross join lateral (
+      select *
+      from (values (s.top_sequence, s.top_seconds, s.top_nanos), (s.start_sequence, s.start_seconds, s.start_nanos))
+        as known (sequence, seconds, nanos)
+      where sequence < q.sequence_number
+      order by sequence desc
+      limit 1) c`,
+  )
+  const byPosition = new Map(rows.map((row) => [Number(row.position) - 1, row]))
+  return queries.map((_, position) => {
+    const row = byPosition.get(position)
+    return row ? { sequence: row.sequence, seconds: row.seconds, nanos: row.nanos } : null
+  })
+}

@@ -1,0 +1,249 @@
+import { uuidV7 } from '../../lib/crypto.ts'
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import type { Db } from '../../lib/sql.ts'
+import type { UserId } from '../../platform/ids.ts'
+import type {
+  ChargeOptions,
+  SettlementSums,
+  SettlingStep,
+  SettlingTickets,
+  Total,
+  UserCharge,
+} from '../../metering/ingest/charges.ts'
+import { type Account, adjust } from '../account.ts'
+import type { NewAdjustment } from '../store.ts'
+import { selectTickets } from './matching.ts'
+import type { EscrowStore, Lease, MatchSum, SessionChange } from './port.ts'
+import { totals } from './session-sums.ts'
+
+export type SettlementStore = Pick<
+  EscrowStore,
+  | 'matchTickets'
+  | 'insertTicketed'
+  | 'insertEarlyTickets'
+  | 'findLeases'
+  | 'saveLeases'
+  | 'addSessions'
+  | 'advanceClocks'
+>
+
+/** What the ledger has to write with the accounts that a settlement changed. */
+export interface Settlement {
+  readonly sums: SettlementSums
+  /** Estimates of lost tickets that are given back because their tickets came. */
+  readonly givenBack: readonly AccountAdjustment[]
+}
+
+export interface AccountAdjustment {
+  readonly account: Account
+  readonly adjustment: NewAdjustment
+}
+
+interface Match extends MatchSum {
+  readonly step: SettlingStep
+}
+
+/**
+ * Settles holds by tickets (docs/escrow.md, "Settlement and release"), in the transaction that books or prices the
+ * tickets and under the locks of their accounts.
+ */
+export function createSettlement(store: SettlementStore) {
+  /**
+   * Takes from accounts what the tickets held, before the tickets are burnt: an estimate that is given back may pay for
+   * them. Null, and not a single statement, when nobody has anything held.
+   */
+  async function settle(
+    db: Db,
+    { accounts, charges }: { accounts: readonly Account[]; charges: readonly UserCharge[] },
+    { at, settling }: ChargeOptions,
+  ): Promise<Settlement | null> {
+    const unpriced = new Set(charges.flatMap((c) => (c.unpriced > 0 ? [c.userId] : [])))
+    const concerned = accounts.filter(
+      (account) => hasHolds(account, at) || unpriced.has(account.userId),
+    )
+    if (concerned.length === 0) return null
+    const byUser = new Map(concerned.map((account) => [account.userId, account]))
+    const matches: Match[] = []
+    for (const [step, tickets] of settling(new Set(byUser.keys()))) {
+      const { sums, unmatched } = await store.matchTickets(db, tickets, step)
+      matches.push(...sums.map((sum) => ({ ...sum, step })))
+      if (unmatched.length > 0)
+        await holdUnmatched(db, byUser, { tickets: selectTickets(tickets, unmatched), step, at })
+    }
+    for (const match of matches) freeHold(byUser.get(match.userId), match)
+    await recordMatches(db, matches, at)
+    return { sums: sumMatches(matches), givenBack: giveBack(byUser, matches, at) }
+  }
+
+  /** Tickets whose call is not known: perhaps it is yet to be reported, or its sidecar died before it was. */
+  async function holdUnmatched(
+    db: Db,
+    byUser: ReadonlyMap<UserId, Account>,
+    { tickets, step, at }: { tickets: SettlingTickets; step: SettlingStep; at: Date },
+  ): Promise<void> {
+    if (step === 'priced') return
+    if (step === 'unpriced') {
+      await store.insertTicketed(db, tickets, at)
+      for (const [position, cost] of tickets.cost.entries()) {
+        const account = accountOf(byUser, tickets, position)
+        if (account) account.pending = usdAttos(account.pending + cost)
+      }
+    }
+    const isLent = (position: number): boolean =>
+      (accountOf(byUser, tickets, position)?.lent ?? 0n) > 0n
+    const ofLent = selectTickets(
+      tickets,
+      [...tickets.session.keys()].filter((position) => isLent(position)),
+    )
+    if (ofLent.session.length > 0) await lowerOrphans(db, byUser, { tickets: ofLent, at })
+  }
+
+  /** A ticket waits while a lease is open under which its call may be reported; else it lowers what is orphaned. */
+  async function lowerOrphans(
+    db: Db,
+    byUser: ReadonlyMap<UserId, Account>,
+    { tickets, at }: { tickets: SettlingTickets; at: Date },
+  ): Promise<void> {
+    const users = new Set(tickets.session.map((position) => tickets.sessions[position]?.userId))
+    const leases = await store.findLeases(
+      db,
+      [...byUser.values()].filter(({ userId }) => users.has(userId)),
+    )
+    const ofUser = Map.groupBy(leases, ({ userId }) => userId)
+    const early: number[] = []
+    const changed = new Set<Lease>()
+    for (const [position, cost] of tickets.cost.entries()) {
+      const account = accountOf(byUser, tickets, position)
+      const own = (account && ofUser.get(account.userId)) ?? []
+      if (!account || own.some(({ endsAt }) => endsAt > at)) early.push(position)
+      else for (const lease of lowerLeases(account, own, cost)) changed.add(lease)
+    }
+    if (early.length > 0) await store.insertEarlyTickets(db, selectTickets(tickets, early), at)
+    if (changed.size > 0)
+      await store.saveLeases(db, { opened: [], changed: [...changed], closed: [] })
+  }
+
+  /** Adds to the totals of sessions, and moves the stream clocks. */
+  async function recordMatches(db: Db, matches: readonly Match[], at: Date): Promise<void> {
+    const authorised = matches.filter(({ sidecarId }) => sidecarId !== '')
+    if (authorised.length === 0) return
+    await store.addSessions(
+      db,
+      authorised.map((match) => toSessionChange(match, at)),
+    )
+    const clocks = new Map<string, Date>()
+    for (const { sidecarId, latestAt } of authorised) {
+      const through = clocks.get(sidecarId)
+      if (!through || through < latestAt) clocks.set(sidecarId, latestAt)
+    }
+    await store.advanceClocks(db, clocks)
+  }
+
+  return { settle }
+}
+
+export type Settle = ReturnType<typeof createSettlement>['settle']
+
+const hasHolds = ({ lent, pending, lateUntil }: Account, at: Date): boolean =>
+  lent > 0n || pending > 0n || (lateUntil !== null && lateUntil > at)
+
+function accountOf(
+  byUser: ReadonlyMap<UserId, Account>,
+  { sessions, session }: SettlingTickets,
+  position: number,
+): Account | undefined {
+  const key = sessions[session[position] ?? -1]
+  return key && byUser.get(key.userId)
+}
+
+const none = usdAttos(0n)
+
+/** Takes up to `cost` from a user's orphans. Returns those that it changed. */
+export function lowerLeases(account: Account, orphans: readonly Lease[], cost: UsdAttos): Lease[] {
+  let open: bigint = cost
+  return orphans.filter((lease) => {
+    const rest = lease.amount - lease.used
+    const part = rest < open ? rest : open
+    if (part <= 0n) return false
+    lease.amount = usdAttos(lease.amount - part)
+    account.lent = usdAttos(account.lent - part)
+    open -= part
+    return true
+  })
+}
+
+/** A ticket without a price goes on holding what its call held, and holds it again where that had ended. */
+function freeHold(account: Account | undefined, { state, step, bound }: Match): void {
+  if (!account) return
+  if (state === 'pending' && step !== 'unpriced')
+    account.pending = usdAttos(account.pending - bound)
+  if ((state === 'lost' || state === 'released') && step === 'unpriced')
+    account.pending = usdAttos(account.pending + bound)
+}
+
+/** A charged estimate stays until its ticket has a price. */
+const endsEstimate = ({ state, step }: Match): boolean => state === 'charged' && step !== 'unpriced'
+
+const isLate = (match: Match): boolean =>
+  endsEstimate(match) || match.state === 'lost' || match.state === 'released'
+
+function toSessionChange(match: Match, at: Date): SessionChange {
+  const { appId, userId, sessionId, sessionType, state, step, count, bound, cost } = match
+  const late = { count, amount: bound }
+  const ended = { count: -count, amount: usdAttos(-bound) }
+  return {
+    appId,
+    userId,
+    sessionId,
+    sessionType,
+    at,
+    calls: [],
+    added: totals({
+      ticketed: { count: step === 'priced' ? 0 : count, amount: step === 'unpriced' ? none : cost },
+      ...(isLate(match) && { late, [state]: ended }),
+    }),
+  }
+}
+
+function giveBack(
+  byUser: ReadonlyMap<UserId, Account>,
+  matches: readonly Match[],
+  at: Date,
+): AccountAdjustment[] {
+  const estimates = Map.groupBy(matches.filter(endsEstimate), ({ userId }) => userId)
+  return [...estimates].flatMap(([userId, of]) => {
+    const account = byUser.get(userId)
+    if (!account) return []
+    const amount = usdAttos(of.reduce((sum: bigint, { bound }) => sum + bound, 0n))
+    const adjustment = {
+      id: uuidV7(at.getTime()),
+      amount,
+      reason: 'the tickets of lost calls came: their estimate is given back',
+      author: 'tollgate',
+      eventId: null,
+      at,
+    }
+    adjust(account, { ...adjustment, feature: null })
+    return [{ account, adjustment }]
+  })
+}
+
+function sumMatches(matches: readonly Match[]): SettlementSums {
+  const authorised = matches.filter(({ sidecarId }) => sidecarId !== '')
+  return {
+    settled: sumOf(
+      authorised.filter(({ step }) => step !== 'unpriced'),
+      ({ bound }) => bound,
+    ),
+    late: sumOf(authorised.filter(isLate), ({ bound }) => bound),
+    lateAfterRelease: sumOf(
+      authorised.filter(({ state }) => state === 'released'),
+      ({ cost }) => cost,
+    ),
+  }
+}
+
+const sumOf = (matches: readonly Match[], amountOf: (match: Match) => UsdAttos): Total => ({
+  count: matches.reduce((sum, { count }) => sum + count, 0),
+  amount: usdAttos(matches.reduce((sum: bigint, match) => sum + amountOf(match), 0n)),
+})
