@@ -1,4 +1,8 @@
 import { AllowanceServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import {
+  LimitServiceService,
+  OperatorLimitServiceService,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import type { IdentityApi } from '../identity/module.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
 import type { MeteringApi } from '../metering/module.ts'
@@ -6,6 +10,8 @@ import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAdjustments } from './adjustments.ts'
 import type { Ledger } from './ledger.ts'
+import { createLimitsRpc } from './limits/rpc.ts'
+import { createLimits } from './limits/service.ts'
 import { createAllowancesRpc } from './rpc.ts'
 import { createAllowances } from './service.ts'
 
@@ -28,6 +34,8 @@ export function createAllowancesModule(
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
   const allowances = createAllowances({ ...deps, countUnpriced: metering.countUnpriced })
   const adjustments = createAdjustments(deps)
+  const limits = createLimits({ pool, users, invalidations, log, now })
+  const { limitService, operatorLimitService } = createLimitsRpc({ limits })
   const { requireMetering } = backend
 
   async function expireCredits(): Promise<void> {
@@ -41,7 +49,9 @@ export function createAllowancesModule(
         AllowanceServiceService,
         createAllowancesRpc({ allowances, adjustments, requireMetering }).allowanceService,
       ),
+      grpcService(LimitServiceService, limitService),
+      grpcService(OperatorLimitServiceService, operatorLimitService),
     ],
-    upkeep: [expireCredits],
+    upkeep: [expireCredits, limits.forgetOld],
   }
 }

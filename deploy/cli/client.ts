@@ -5,6 +5,7 @@ import { type CallOptions, streaming, unary } from '../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
@@ -48,6 +49,7 @@ function openClients(target: string) {
     books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
     callers: open(CallerServiceClient),
     decisions: open(DecisionServiceClient),
+    limits: open(OperatorLimitServiceClient),
     losses: open(LossServiceClient),
     metering: open(MeteringServiceClient),
     outbox: open(OutboxServiceClient),
@@ -63,7 +65,8 @@ function openClients(target: string) {
  */
 export function connectCore({ target, token }: { target: string; token: string }) {
   const clients = openClients(target)
-  const { accounts, allowances, apps, books, callers, decisions, losses, metering } = clients
+  const { accounts, allowances, apps, books, callers, decisions } = clients
+  const { limits, losses, metering } = clients
   const { outbox, quarantine, reconciliation, tokens } = clients
   const headers = { [serviceTokenHeader]: token }
   const operator: CallOptions = { deadlineMs, headers }
@@ -80,6 +83,7 @@ export function connectCore({ target, token }: { target: string; token: string }
     checkCaller: (request: CheckCallerRequest, authorization: string) =>
       checkCaller(request, { deadlineMs, headers: { ...headers, authorization } }),
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
+    ...limitCalls(limits, operator),
     recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     getDecision: bound(unary(decisions.getDecision.bind(decisions)), operator),
@@ -104,6 +108,12 @@ export function connectCore({ target, token }: { target: string; token: string }
 }
 
 export type CoreClient = ReturnType<typeof connectCore>
+
+const limitCalls = (limits: OperatorLimitServiceClient, options: CallOptions) => ({
+  readLimits: bound(unary(limits.readLimits.bind(limits)), options),
+  replaceLimits: bound(unary(limits.replaceLimits.bind(limits)), options),
+  removeLimits: bound(unary(limits.removeLimits.bind(limits)), options),
+})
 
 const bound =
   <Request, Answer>(

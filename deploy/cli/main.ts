@@ -9,6 +9,7 @@ import { decision } from './commands/decision.ts'
 import { exportTickets } from './commands/export.ts'
 import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
+import { limits } from './commands/limits.ts'
 import { loss } from './commands/loss.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
 import { quarantine } from './commands/quarantine.ts'
@@ -32,6 +33,7 @@ export const commands: Readonly<Record<string, Command>> = {
   rate,
   status,
   adjust,
+  limits,
   quarantine,
   verify,
   rebuild,

@@ -4,6 +4,7 @@ import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-no
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceService } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import {
   AppService,
@@ -49,6 +50,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
   const keys = createClient(KeyService, transport)
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
+  const limits = createClient(LimitService, transport)
   const usage = createClient(UsageService, transport)
   const decisions = createClient(DecisionService, transport)
   const losses = createClient(LossService, transport)
@@ -133,6 +135,11 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       grant: call(allowances.createGrant),
       balance: call(allowances.getBalance),
       ownBalance: call(allowances.getOwnBalance),
+    }),
+    limits: ({ call }: CallContext) => ({
+      get: call(limits.getLimits),
+      set: call(limits.setLimits),
+      clear: call(limits.clearLimits),
     }),
     accounts: ({ call }: CallContext) => ({
       logIn: call(accounts.logIn),

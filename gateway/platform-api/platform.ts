@@ -31,6 +31,7 @@ import { usageLossRoutes } from './usage/loss.ts'
 import { usageStreamRoutes } from './usage/stream.ts'
 import { usageRoutes } from './usage/usage.ts'
 import { allowanceRoutes } from './users/allowances.ts'
+import { limitRoutes } from './users/limits.ts'
 import { tokenRoutes } from './users/tokens.ts'
 import { userRoutes } from './users/users.ts'
 
@@ -64,6 +65,7 @@ const nouns = [
   tokenRoutes,
   keyRoutes,
   allowanceRoutes,
+  limitRoutes,
   usageRoutes,
   balanceRoutes,
   usageLossRoutes,

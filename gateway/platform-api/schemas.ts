@@ -19,6 +19,10 @@ export const UserParams = Type.Object({
   clientId: Type.String({ description: "The app's public client id (app_…)." }),
   externalUserId: Type.String({ description: "The integrator's id of the user, percent-encoded." }),
 })
+export const KeyParams = Type.Object({
+  ...UserParams.properties,
+  keyId: Type.String({ description: 'The id of one of its keys.' }),
+})
 
 const maxText = 1024
 export const text = (description: string) => Type.String({ maxLength: maxText, description })

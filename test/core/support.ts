@@ -11,6 +11,7 @@ import { silentLog } from '../../core/lib/log.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { DomainError, type Reason, isReason } from '../../proto/errors.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -170,6 +171,8 @@ export function createCaller(target: string, token: string | null = serviceToken
     grants: new grants.GrantServiceClient(target, insecure),
     tokens: new tokens.TokenServiceClient(target, insecure),
     allowances: new allowances.AllowanceServiceClient(target, insecure),
+    limits: new limits.LimitServiceClient(target, insecure),
+    operatorLimits: new limits.OperatorLimitServiceClient(target, insecure),
     losses: new loss.LossServiceClient(target, insecure),
     metering: new metering.MeteringServiceClient(target, insecure),
     usage: new usage.UsageServiceClient(target, insecure),
@@ -196,6 +199,8 @@ interface Clients {
   readonly grants: grants.GrantServiceClient
   readonly tokens: tokens.TokenServiceClient
   readonly allowances: allowances.AllowanceServiceClient
+  readonly limits: limits.LimitServiceClient
+  readonly operatorLimits: limits.OperatorLimitServiceClient
   readonly losses: loss.LossServiceClient
   readonly metering: metering.MeteringServiceClient
   readonly usage: usage.UsageServiceClient
@@ -288,6 +293,24 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     getOwnBalance: call(
       allowances.GetOwnBalanceRequest.fromPartial({}),
       to.allowances.getOwnBalance.bind(to.allowances),
+    ),
+    getLimits: call(limits.GetLimitsRequest.fromPartial({}), to.limits.getLimits.bind(to.limits)),
+    setLimits: call(limits.SetLimitsRequest.fromPartial({}), to.limits.setLimits.bind(to.limits)),
+    clearLimits: call(
+      limits.ClearLimitsRequest.fromPartial({}),
+      to.limits.clearLimits.bind(to.limits),
+    ),
+    readLimits: call(
+      limits.ReadLimitsRequest.fromPartial({}),
+      to.operatorLimits.readLimits.bind(to.operatorLimits),
+    ),
+    replaceLimits: call(
+      limits.ReplaceLimitsRequest.fromPartial({}),
+      to.operatorLimits.replaceLimits.bind(to.operatorLimits),
+    ),
+    removeLimits: call(
+      limits.RemoveLimitsRequest.fromPartial({}),
+      to.operatorLimits.removeLimits.bind(to.operatorLimits),
     ),
     ingestEvents: call(
       metering.IngestEventsRequest.fromPartial({}),

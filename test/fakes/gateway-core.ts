@@ -10,6 +10,7 @@ import {
 import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
@@ -218,6 +219,13 @@ const lost: loss.ListLossResponse = {
   ],
   nextCursor: 'next',
 }
+const limit: limits.Limits = {
+  usdMicrosPerDay: '2000000',
+  usdMicrosPerSession: undefined,
+  callsPerMinute: 60,
+  concurrentSessions: undefined,
+  maxPrices: [{ type: 'live', app: '', maxWei: '1300' }],
+}
 const token = { accessToken: 'a.b.c', tokenType: 'Bearer', expiresIn: 300, scope: 'sign:job' }
 
 /** What core answers when nothing else is scripted. */
@@ -296,6 +304,9 @@ const answers = {
   } satisfies allowances.CreateGrantResponse,
   getBalance: { balance } satisfies allowances.GetBalanceResponse,
   getOwnBalance: { balance } satisfies allowances.GetOwnBalanceResponse,
+  getLimits: { limits: limit } satisfies limits.GetLimitsResponse,
+  setLimits: { limits: limit } satisfies limits.SetLimitsResponse,
+  clearLimits: {} satisfies limits.ClearLimitsResponse,
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
   listLoss: lost,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
@@ -349,6 +360,7 @@ const services: ServiceDefinition[] = [
   keys.KeyServiceService,
   tokens.TokenServiceService,
   allowances.AllowanceServiceService,
+  limits.LimitServiceService,
   loss.LossServiceService,
   decisions.DecisionServiceService,
   usage.UsageServiceService,

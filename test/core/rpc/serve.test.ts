@@ -145,6 +145,36 @@ const routes: readonly Route[] = [
       as.createGrant({ clientId, externalUserId: nobody, amountUsdMicros: '1' }),
   },
   {
+    name: 'GetLimits',
+    guard: 'm2m',
+    scope: 'users:read',
+    call: (as, clientId) => as.getLimits({ clientId, externalUserId: ada }),
+    malformed: (as, clientId) => as.getLimits({ clientId }),
+    missing: (as, clientId) => as.getLimits({ clientId, externalUserId: nobody }),
+  },
+  {
+    name: 'SetLimits',
+    guard: 'm2m',
+    scope: 'users:write',
+    call: (as, clientId) =>
+      as.setLimits({ clientId, externalUserId: ada, limits: { callsPerMinute: 1, maxPrices: [] } }),
+    malformed: (as, clientId) => as.setLimits({ clientId, externalUserId: nobody }),
+    missing: (as, clientId) =>
+      as.setLimits({
+        clientId,
+        externalUserId: nobody,
+        limits: { callsPerMinute: 1, maxPrices: [] },
+      }),
+  },
+  {
+    name: 'ClearLimits',
+    guard: 'm2m',
+    scope: 'users:write',
+    call: (as, clientId) => as.clearLimits({ clientId, externalUserId: ada }),
+    malformed: (as, clientId) => as.clearLimits({ clientId }),
+    missing: (as, clientId) => as.clearLimits({ clientId, externalUserId: nobody }),
+  },
+  {
     name: 'GetBalance',
     guard: 'm2m_basic',
     call: (as, clientId) => as.getBalance({ clientId, externalUserId: ada }),

@@ -115,6 +115,11 @@ export async function tellStory(
     headers: { authorization: `Bearer ${key['apiKey']}` },
   })
   await step({ operation: `get ${user}/keys`, status: 200 })
+  for (const method of ['put', 'get', 'delete']) {
+    const path = { keyId: String(key['keyId']) }
+    await step({ operation: `${method} ${user}/limits`, status: 200 })
+    await step({ operation: `${method} ${user}/keys/{keyId}/limits`, status: 200, path })
+  }
   await step({
     operation: `delete ${user}/keys`,
     status: 200,

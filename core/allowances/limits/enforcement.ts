@@ -1,0 +1,107 @@
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import type { Db } from '../../lib/sql.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+import type { PriceCeiling } from './limits.ts'
+import * as store from './store.ts'
+import { type LimitedCall, type Tallies, createTallies, windowsAt } from './tally.ts'
+
+/**
+ * What the escrow asks of limits (docs/escrow.md). Each function runs in the caller's transaction, and serves any number of
+ * users in a fixed number of statements. Whoever calls has locked the accounts of the users, so that several cores count as
+ * one. A user with limits, or with a key that has some, gets no lease: core sees each of its calls.
+ */
+
+interface UserKey {
+  readonly appId: AppId
+  readonly userId: UserId
+}
+
+/**
+ * Tallies for a batch of calls at `at`, or null when none of the users has limits: see `createTallies`. `saveTallies` writes
+ * what was counted.
+ */
+export async function loadTallies(
+  db: Db,
+  calls: readonly (UserKey & LimitedCall)[],
+  at: Date,
+): Promise<Tallies | null> {
+  const users = [...new Map(calls.map((call) => [call.userId, call])).values()]
+  const tallies = users.length === 0 ? [] : await store.findTallies(db, users)
+  if (tallies.length === 0) return null
+  const sessionIds = new Set(calls.map(({ sessionId }) => sessionId))
+  await store.loadSessions(db, tallies, [...sessionIds])
+  await store.loadActive(
+    db,
+    tallies.filter(({ limits }) => limits.sessions !== null),
+    at,
+  )
+  return createTallies(tallies)
+}
+
+export const saveTallies = (db: Db, tallies: Tallies): Promise<void> =>
+  store.saveTallies(db, tallies.changed())
+
+/** Counts calls that were allowed without a look at the limits, from a lease or the offline budget, as a report tells of them. */
+export async function countCalls(
+  db: Db,
+  calls: readonly (UserKey & LimitedCall & { readonly authorisedAt: Date })[],
+  at: Date,
+): Promise<void> {
+  const tallies = await loadTallies(db, calls, at)
+  if (!tallies) return
+  for (const call of calls) tallies.count(call, call.authorisedAt < at ? call.authorisedAt : at)
+  await saveTallies(db, tallies)
+}
+
+/** What `Lend` asks of a user's limits. */
+export interface LenderLimits {
+  /** True when calls of this user must be reserved one by one. */
+  readonly isLimited: (user: UserId) => boolean
+  /** The price ceilings of a user and of the key of its call. */
+  readonly ceilings: (user: UserId, keyId: string | null) => PriceCeiling[]
+}
+
+export async function findLenderLimits(db: Db, users: readonly UserKey[]): Promise<LenderLimits> {
+  const tallies = users.length === 0 ? [] : await store.findTallies(db, users)
+  const byUser = Map.groupBy(tallies, ({ userId }) => userId)
+  return {
+    isLimited: (user) => byUser.has(user),
+    ceilings: (user, key) =>
+      (byUser.get(user) ?? [])
+        .filter(({ keyId }) => keyId === null || keyId === key)
+        .flatMap(({ limits }) => limits.ceilings),
+  }
+}
+
+/** An authorisation that was counted by its bound, and what it counts for now. */
+export interface CountChange extends UserKey {
+  readonly keyId: string | null
+  readonly sessionId: string
+  readonly authorisedAt: Date
+  /** What it counted for. */
+  readonly from: UsdAttos
+  readonly to: UsdAttos
+}
+
+/**
+ * Corrects what was counted: from bound to cost when the ticket of an authorisation is booked, to nothing when it is
+ * released, and back when its ticket comes after that.
+ */
+export async function correctCounts(db: Db, changes: readonly CountChange[]): Promise<void> {
+  const effective = changes.filter(({ from, to }) => from !== to)
+  if (effective.length === 0) return
+  const users = [...new Map(effective.map((change) => [change.userId, change])).values()]
+  const limited = new Set(await store.findLimitedUsers(db, users))
+  const corrections = effective.filter(({ userId }) => limited.has(userId)).flatMap(toCorrections)
+  if (corrections.length > 0) await store.addCorrections(db, corrections)
+}
+
+function toCorrections(change: CountChange): store.Correction[] {
+  const { appId, userId, keyId, sessionId, authorisedAt, from, to } = change
+  const { dayStart } = windowsAt(authorisedAt)
+  const correction = { appId, userId, sessionId, dayStart, delta: usdAttos(to - from) }
+  return [userId, ...(keyId === null ? [] : [keyId])].map((subjectId) => ({
+    ...correction,
+    subjectId,
+  }))
+}

@@ -1,0 +1,125 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { Users } from '../../identity/users/users.ts'
+import type { Log } from '../../lib/log.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
+import { type AppId, isUuid } from '../../platform/ids.ts'
+import type { Invalidations } from '../../platform/invalidations.ts'
+import { findApp, lockAccounts } from '../store.ts'
+import type { Limits, LimitedSubject } from './limits.ts'
+import * as store from './store.ts'
+import { renderLimits } from './wire.ts'
+
+/** A session without a call for so long begins anew. */
+const sessionKeptMs = 32 * 86_400_000
+const forgetBatch = 1_000
+const forgetBatches = 20
+
+export interface LimitsDeps {
+  readonly pool: Pool
+  readonly users: Users
+  readonly invalidations: Invalidations
+  readonly log: Log
+  readonly now: Now
+}
+
+/** Whose limits a request is about. */
+export interface SubjectName {
+  readonly externalUserId: string
+  /** A key of the user; the user itself when absent. */
+  readonly keyId?: string | undefined
+}
+
+/** Sets limits of users and keys. How they are enforced is in `enforcement.ts`. */
+export function createLimits({ pool, users, invalidations, log, now }: LimitsDeps) {
+  /** Null when none are set. NOT_FOUND for an unknown user or key. */
+  async function read(app: AppId, name: SubjectName): Promise<Limits | null> {
+    return store.findLimits(pool, await subjectOf(app, name))
+  }
+
+  /** Replaces the limits of a user or key. Every call of the user from then on is checked against them. */
+  async function set(
+    app: AppId,
+    name: SubjectName,
+    { limits, actor }: { limits: Limits; actor: Actor },
+  ): Promise<void> {
+    const subject = await subjectOf(app, name)
+    await tx(pool, async (db) => {
+      await lockAccounts(db, [subject])
+      await store.saveLimits(db, subject, { limits, at: now() })
+      await note(db, subject, { actor, action: 'limits_set', details: detailsOf(limits) })
+    })
+    await announce(subject, 'limits set')
+  }
+
+  /** Removes the limits of a user or key. A repetition changes nothing. */
+  async function clear(app: AppId, name: SubjectName, actor: Actor): Promise<void> {
+    const subject = await subjectOf(app, name)
+    const removed = await tx(pool, async (db) => {
+      await lockAccounts(db, [subject])
+      const isRemoved = await store.deleteLimits(db, subject)
+      if (isRemoved) await note(db, subject, { actor, action: 'limits_cleared', details: {} })
+      return isRemoved
+    })
+    if (removed) await announce(subject, 'limits cleared')
+  }
+
+  async function subjectOf(app: AppId, name: SubjectName): Promise<LimitedSubject> {
+    const user = await users.get(app, name.externalUserId)
+    const subject = { appId: user.appId, userId: user.id }
+    if (name.keyId === undefined) return { ...subject, keyId: null }
+    if (!isUuid(name.keyId) || !(await store.hasKey(pool, subject, name.keyId)))
+      throw new DomainError('NOT_FOUND', 'the user has no such key')
+    return { ...subject, keyId: name.keyId }
+  }
+
+  /** The app of a public client id, for operators. */
+  async function appOf(clientId: string): Promise<AppId> {
+    const app = await findApp(pool, clientId)
+    if (app === null) throw new DomainError('NOT_FOUND', 'no app has this client id')
+    return app
+  }
+
+  async function note(
+    db: Db,
+    { appId, userId, keyId }: LimitedSubject,
+    entry: { actor: Actor; action: string; details: Record<string, string | number | null> },
+  ): Promise<void> {
+    await audit(db, {
+      appId,
+      actor: entry.actor.name,
+      action: entry.action,
+      status: 'success',
+      at: now(),
+      correlationId: entry.actor.context?.correlationId,
+      details: { userId, keyId, ...entry.details },
+    })
+  }
+
+  async function announce(subject: LimitedSubject, message: string): Promise<void> {
+    log.info({ ...subject }, message)
+    await invalidations.publish({ kind: 'access', id: subject.userId })
+  }
+
+  async function forgetOld(): Promise<void> {
+    const before = new Date(now().getTime() - sessionKeptMs)
+    for (let i = 0; i < forgetBatches; i++)
+      if ((await store.forgetSessions(pool, before, forgetBatch)) < forgetBatch) return
+  }
+
+  return { read, set, clear, appOf, forgetOld }
+}
+
+export type LimitsService = ReturnType<typeof createLimits>
+
+function detailsOf(limits: Limits): Record<string, string | number | null> {
+  const { maxPrices, ...figures } = renderLimits(limits)
+  return {
+    usdMicrosPerDay: figures.usdMicrosPerDay ?? null,
+    usdMicrosPerSession: figures.usdMicrosPerSession ?? null,
+    callsPerMinute: figures.callsPerMinute ?? null,
+    concurrentSessions: figures.concurrentSessions ?? null,
+    maxPrices: maxPrices.map(({ type, app, maxWei }) => `${type}:${app}=${maxWei}`).join(' '),
+  }
+}

@@ -1,0 +1,136 @@
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import { getOrInsert } from '../../lib/maps.ts'
+import type { UserId } from '../../platform/ids.ts'
+import { type Breach, type Limits, type LimitedSubject, ceilingsFor } from './limits.ts'
+
+/** A session counts as one of the concurrent ones for so long after its last call. */
+export const sessionIdleMs = 60_000
+const minuteMs = 60_000
+const dayMs = 86_400_000
+
+/** What counts toward the limits of one user or key, as stored and as a batch of calls goes on. */
+export interface Tally extends LimitedSubject {
+  readonly limits: Limits
+  /** Start of the UTC day that `dayAttos` is of, in Unix milliseconds. */
+  dayStart: number
+  dayAttos: bigint
+  /** Start of the minute that `minuteCalls` is of, in Unix milliseconds. */
+  minuteStart: number
+  minuteCalls: number
+  /** Of the calls' sessions; those without a call before are absent. */
+  readonly sessions: Map<string, SessionTally>
+  /** How many sessions are active, and when the first of them had its last call; counted only where `sessions` is limited. */
+  active: { count: number; readonly oldest: Date | null }
+  changed: boolean
+}
+
+export interface SessionTally {
+  spent: bigint
+  lastCallAt: number
+}
+
+/** A call as its limits see it. */
+export interface LimitedCall {
+  readonly userId: UserId
+  readonly keyId: string | null
+  readonly sessionId: string
+  readonly sessionType: string
+  /** The application of the signer's state. */
+  readonly app: string
+  /** Wei for so many units; null when it is not known. */
+  readonly price: { readonly wei: bigint; readonly units: bigint } | null
+  /** Its bound; for a call whose ticket came first, its cost. */
+  readonly amount: UsdAttos
+}
+
+/**
+ * The rules of limits over the tallies of locked users. `breach` says which limit a call would break at an instant, `count`
+ * adds the call to its user's tally and to its key's. Days and minutes roll over by the instants that are passed; a clock
+ * that lags behind another core's counts in the later day and minute, so that no call is left out.
+ */
+export function createTallies(tallies: readonly Tally[]) {
+  const byUser = Map.groupBy(tallies, ({ userId }) => userId)
+
+  const talliesOf = (call: LimitedCall): Tally[] =>
+    (byUser.get(call.userId) ?? []).filter(({ keyId }) => keyId === null || keyId === call.keyId)
+
+  /** Null when no limit of the user or of the key stands against the call. */
+  function breach(call: LimitedCall, at: Date): Breach | null {
+    for (const tally of talliesOf(call)) {
+      rollOver(tally, at)
+      const broken = breachOf(tally, call, at)
+      if (broken) return broken
+    }
+    return null
+  }
+
+  function count(call: LimitedCall, at: Date): void {
+    for (const tally of talliesOf(call)) {
+      rollOver(tally, at)
+      const session = getOrInsert(tally.sessions, call.sessionId, () => ({
+        spent: 0n,
+        lastCallAt: 0,
+      }))
+      if (!isActive(session, at)) tally.active.count += 1
+      session.spent += call.amount
+      session.lastCallAt = Math.max(session.lastCallAt, at.getTime())
+      tally.dayAttos += call.amount
+      tally.minuteCalls += 1
+      tally.changed = true
+    }
+  }
+
+  return { breach, count, changed: () => tallies.filter((tally) => tally.changed) }
+}
+
+export type Tallies = ReturnType<typeof createTallies>
+
+function rollOver(tally: Tally, at: Date): void {
+  const { dayStart, minuteStart } = windowsAt(at)
+  if (dayStart > tally.dayStart) {
+    tally.dayStart = dayStart
+    tally.dayAttos = 0n
+  }
+  if (minuteStart > tally.minuteStart) {
+    tally.minuteStart = minuteStart
+    tally.minuteCalls = 0
+  }
+}
+
+/** The starts of the UTC day and of the minute around an instant, in Unix milliseconds. */
+export function windowsAt(at: Date): { dayStart: number; minuteStart: number } {
+  const ms = at.getTime()
+  return { dayStart: ms - (ms % dayMs), minuteStart: ms - (ms % minuteMs) }
+}
+
+const isActive = (session: SessionTally | undefined, at: Date): boolean =>
+  session !== undefined && session.lastCallAt > at.getTime() - sessionIdleMs
+
+function breachOf(tally: Tally, call: LimitedCall, at: Date): Breach | null {
+  if (isTooDear(tally.limits, call)) return { limit: 'max_price', endsAt: null }
+  const { day, session, minuteCalls, sessions } = tally.limits
+  if (session !== null && spentIn(tally, call) + call.amount > session)
+    return { limit: 'usd_per_session', endsAt: null }
+  if (day !== null && tally.dayAttos + call.amount > day)
+    return { limit: 'usd_per_day', endsAt: new Date(tally.dayStart + dayMs) }
+  if (sessions !== null && tally.active.count >= sessions && !isActiveCall(tally, call, at))
+    return { limit: 'concurrent_sessions', endsAt: idleAt(tally) }
+  if (minuteCalls !== null && tally.minuteCalls >= minuteCalls)
+    return { limit: 'calls_per_minute', endsAt: new Date(tally.minuteStart + minuteMs) }
+  return null
+}
+
+const spentIn = (tally: Tally, call: LimitedCall): UsdAttos =>
+  usdAttos(tally.sessions.get(call.sessionId)?.spent ?? 0n)
+
+const isActiveCall = (tally: Tally, call: LimitedCall, at: Date): boolean =>
+  isActive(tally.sessions.get(call.sessionId), at)
+
+const idleAt = ({ active: { oldest } }: Tally): Date | null =>
+  oldest && new Date(oldest.getTime() + sessionIdleMs)
+
+// A price that is not known may be any.
+const isTooDear = ({ ceilings }: Limits, call: LimitedCall): boolean =>
+  ceilingsFor(ceilings, call).some(
+    ({ maxWei }) => call.price === null || call.price.wei > maxWei * call.price.units,
+  )

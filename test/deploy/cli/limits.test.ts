@@ -1,0 +1,98 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { main } from '../../../deploy/cli/main.ts'
+import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+
+let core: TestCore
+let app: TestApp
+let keyId: string
+beforeAll(async () => {
+  core = await startTestCore()
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  app = await core.newApp()
+  const ada = { clientId: app.clientId, externalUserId: 'ada' }
+  await core.as(app.basic).upsertUser(ada)
+  keyId = (await core.as(app.basic).createKey(ada)).keyId
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+})
+afterEach(() => vi.restoreAllMocks())
+
+/** Runs the command for ada; what it printed, and how it ended. */
+async function limits(...argv: string[]) {
+  const printed: string[] = []
+  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
+  const code = await main(['limits', ...argv])
+  vi.restoreAllMocks()
+  return { code, text: printed.join('') }
+}
+
+const ada = () => ['--app', app.clientId, '--user', 'ada']
+
+describe('tollgate limits', () => {
+  it('shows, sets and removes those of a user', async () => {
+    expect(await limits('show', ...ada())).toEqual({ code: 0, text: 'ada\n  no limits\n' })
+    const text = [
+      'ada',
+      '  USD micros per day       at most 2000000',
+      '  USD micros per session   at most 500000',
+      '  calls per minute         at most 60',
+      '  concurrent sessions      at most 3',
+      '  wei, live                at most 1300',
+      '  wei, fixed, acme/a:b=c   at most 25',
+      '',
+    ].join('\n')
+    const flags =
+      '--usd-micros-per-day 2000000 --usd-micros-per-session 500000 --calls-per-minute 60 ' +
+      '--concurrent-sessions 3 --max-price live=1300 --max-price fixed:acme/a:b=c=25 --author Grace'
+    const set = await limits('set', ...ada(), ...flags.split(' '))
+    expect(set).toEqual({ code: 0, text })
+    expect(await limits('show', ...ada())).toEqual({ code: 0, text })
+    expect(await limits('clear', ...ada())).toEqual({ code: 0, text: 'ada has no limits now\n' })
+    expect((await limits('show', ...ada())).text).toContain('no limits')
+    const { rows } = await core.sql.query(
+      "select action from audit_log where actor = 'operator:Grace' order by action",
+    )
+    expect(rows).toEqual([{ action: 'limits_set' }])
+  })
+
+  it('knows those of a key from those of its user', async () => {
+    const key = [...ada(), '--key', keyId]
+    await limits('set', ...key, '--calls-per-minute', '5')
+    expect(JSON.parse((await limits('show', ...key, '--json')).text)).toEqual({
+      callsPerMinute: 5,
+      maxPrices: [],
+    })
+    expect((await limits('show', ...ada())).text).toContain('no limits')
+    expect((await limits('clear', ...key)).text).toBe(`key ${keyId} has no limits now\n`)
+  })
+
+  it.each([
+    ['without an action', 2, []],
+    ['with an unknown action', 2, ['raise']],
+    ['without a user', 2, ['show', '--app', 'app_1']],
+    ['with an unknown option', 2, ['show', '--users', 'ada']],
+    ['with a count that is none', 2, ['set', '--calls-per-minute', '1.5']],
+    ['with a price without a type', 2, ['set', '--max-price', '1300']],
+    ['without a limit', 1, ['set']],
+    ['with an amount of zero', 1, ['set', '--usd-micros-per-day', '0']],
+    ['with an unknown key', 1, ['show', '--key', 'k']],
+    ['with a blank author', 1, ['set', '--calls-per-minute', '1', '--author', ' ']],
+  ])('refuses to run %s', async (_, code, argv) => {
+    const needsUser = argv.length > 0 && !argv.includes('--app')
+    const answer = await limits(...argv, ...(needsUser ? ada() : []))
+    expect([answer.code, answer.text]).toEqual([code, expect.stringMatching(/^tollgate: /)])
+  })
+
+  it('names an app or user that is not there', async () => {
+    for (const [clientId, user] of [
+      ['app_000000000000000000000000', 'ada'],
+      [app.clientId, 'nobody'],
+    ] as const)
+      expect((await limits('show', '--app', clientId, '--user', user)).code).toBe(1)
+  })
+})
