@@ -1,7 +1,9 @@
 import { maxBatch } from '../../core/metering/ingest/ingest.ts'
+import type { StreamRecord } from '../../core/metering/ingest/position-store.ts'
 import { openCopy } from './copy.ts'
 import { wireCore } from './core.ts'
 import { createFeed } from './feed.ts'
+import { createHolds } from './holds.ts'
 import type { Bench, Finding } from './row.ts'
 import { median, pairedRatio } from './stats.ts'
 import { count } from './table.ts'
@@ -20,6 +22,7 @@ export async function ingest(bench: Bench): Promise<Finding[]> {
   const core = wireCore(url)
   bench.defer(core.stop)
   const collector = await collect({ core, bench })
+  const holds = createHolds(core.pool)
   const copy = await openCopy(url)
   bench.defer(copy.stop)
 
@@ -27,13 +30,20 @@ export async function ingest(bench: Bench): Promise<Finding[]> {
   await collector.time(tickets, anybody)
   await copy.prepare(tickets)
   await copy.time()
-  const times = { copy: [] as number[], spread: [] as number[], hot: [] as number[] }
+  const times = {
+    copy: [] as number[],
+    spread: [] as number[],
+    settled: [] as number[],
+    hot: [] as number[],
+  }
   for (let round = 0; round < rounds; round++) {
     times.copy.push(await copy.time())
     times.spread.push(await collector.time(tickets, anybody))
+    times.settled.push(await collector.time(tickets, anybody, holds.authorise))
     times.hot.push(await collector.time(tickets, mostlyOne))
   }
-  await collector.check(tickets * (2 * rounds + 1))
+  await collector.check(tickets * (3 * rounds + 1))
+  await holds.check()
   return findings(times, tickets)
 }
 
@@ -56,9 +66,14 @@ async function collect({ core, bench }: { core: ReturnType<typeof wireCore>; ben
    * Seconds from the first batch being there to the last being committed; the events are made
    * before.
    */
-  async function time(tickets: number, whose: Pick): Promise<number> {
+  async function time(
+    tickets: number,
+    whose: Pick,
+    prepare?: (batches: readonly StreamRecord[][]) => Promise<void>,
+  ): Promise<number> {
     pick = whose
     const batches = [...topic.batches(tickets, maxBatch)]
+    await prepare?.(batches)
     globalThis.gc?.()
     const started = performance.now()
     await feed.take(batches, tickets)
@@ -76,9 +91,9 @@ async function collect({ core, bench }: { core: ReturnType<typeof wireCore>; ben
   return { time, check }
 }
 
-type Times = Readonly<Record<'copy' | 'spread' | 'hot', readonly number[]>>
+type Times = Readonly<Record<'copy' | 'spread' | 'settled' | 'hot', readonly number[]>>
 
-function findings({ copy, spread, hot }: Times, tickets: number): Finding[] {
+function findings({ copy, spread, settled, hot }: Times, tickets: number): Finding[] {
   const rate = (seconds: readonly number[]): string => `${count(tickets / median(seconds))}/s`
   return [
     {
@@ -94,6 +109,13 @@ function findings({ copy, spread, hot }: Times, tickets: number): Finding[] {
       target: { atLeast: 0.85 },
       ...pairedRatio(spread, hot),
       detail: `${rate(hot)}, ${pairedRatio(copy, hot).value.toFixed(2)} of COPY`,
+    },
+    {
+      name: 'ingest with settlement by COPY',
+      unit: '',
+      target: { atLeast: 0.25 },
+      ...pairedRatio(copy, settled),
+      detail: `${rate(settled)}; each ticket settles a pending authorisation; ${pairedRatio(spread, settled).value.toFixed(2)} of plain ingest`,
     },
   ]
 }

@@ -6,6 +6,7 @@ import { appId, userId } from '../../platform/ids.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
 import { approximateMicros, selectTickets } from './matching.ts'
 import type {
+  EscrowStore,
   MatchSum,
   NewAuthorisation,
   Proof,
@@ -294,4 +295,55 @@ export async function insertTicketed(db: Db, tickets: SettlingTickets, at: Date)
       ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${keys.sequences}::bigint[],
       ${keys.micros}::bigint[],
       ${plainArray(tickets.cost)}::numeric[]) as t (app_id, user_id, session_id, sequence, micros, cost)`)
+}
+
+export const endAuthorisations: EscrowStore['endAuthorisations'] = async (db, ended, at) => {
+  const rows = ended.map(({ authorisation }) => authorisation)
+  await db.query(sql`
+    update authorisations a
+    set state = e.state, state_at = ${at}
+    from unnest(
+      ${appsOf(rows)}::uuid[], ${usersOf(rows)}::uuid[], ${sessionsOf(rows)}::text[], ${numbersOf(rows)}::bigint[],
+      ${plainArray(rows.map(({ signedMicros }) => signedMicros))}::bigint[], ${plainArray(rows.map(({ id }) => id))}::bigint[],
+      ${plainArray(ended.map(({ state }) => state))}::text[])
+      as e (app_id, user_id, session_id, sequence_number, signed_micros, id, state)
+    where a.app_id = e.app_id and a.user_id = e.user_id and a.session_id = e.session_id
+      and a.sequence_number = e.sequence_number and a.signed_micros = e.signed_micros and a.id = e.id`)
+}
+
+/** Up to `limit`. */
+export async function forgetEnded(db: Db, before: Date, limit: number): Promise<void> {
+  await db.query(sql`
+    delete from authorisations
+    where ctid = any(array(
+      select ctid
+      from authorisations
+      where state <> 'pending' and not ticketed and state_at < ${before}
+      order by state_at
+      limit ${limit}
+      for update skip locked))`)
+}
+
+export const findDueAuthorisations: EscrowStore['findDueAuthorisations'] = async (
+  db,
+  users,
+  { at, lagSeconds, holdMaxSeconds, limit },
+) => {
+  const rows = await many<AuthorisationRow>(
+    db,
+    sql`
+    select a.app_id, a.user_id, a.session_id, a.sequence_number, a.signed_micros, a.id, a.sidecar_id, a.key_id,
+           a.session_type, a.bound_attos, a.authorised_at, a.state, a.proven, a.ticketed, a.approximate, a.offline
+    from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
+    join authorisations a on a.app_id = w.app_id and a.user_id = w.user_id
+    join sidecars s on s.id = a.sidecar_id
+    left join sidecar_clocks c on c.sidecar_id = s.id
+    where a.state = 'pending' and not a.ticketed and a.authorised_at <= greatest(
+      c.booked_through - make_interval(secs => ${lagSeconds}),
+      case when s.last_authorised_at <= ${at}::timestamptz - make_interval(secs => ${holdMaxSeconds})
+           then s.last_authorised_at end)
+    order by a.authorised_at, a.id
+    limit ${limit}`,
+  )
+  return rows.map(authorisationFromRow)
 }

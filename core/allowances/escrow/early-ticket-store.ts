@@ -109,3 +109,16 @@ export const takeOldEarlyTickets: EscrowStore['takeOldEarlyTickets'] = async (
     cost: usdAttos(BigInt(row.cost_attos)),
   }))
 }
+
+/** Up to `limit`. */
+export async function forgetEarlyTickets(db: Db, before: Date, limit: number): Promise<void> {
+  await db.query(sql`
+    delete from early_tickets
+    where ctid = any(array(
+      select ctid
+      from early_tickets
+      where booked_at < ${before}
+      order by booked_at
+      limit ${limit}
+      for update skip locked))`)
+}

@@ -80,23 +80,40 @@ export interface EscrowStore {
   /** Moves the stream clocks of sidecars forward, never back. */
   advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): Promise<void>
 
-  /** Users with authorisations that are due, or with orphans, in the order of ids. Takes no lock. */
+  /**
+   * Users with authorisations that are due, or with orphans that may be released or have old early tickets; in the order of
+   * ids. Takes no lock.
+   */
   findDueUsers(db: Db, due: DueSearch): Promise<UserKey[]>
-  /** Pending authorisations of locked users that are due; the oldest first. */
+  /**
+   * Pending authorisations of locked users that are due, the oldest first: the stream clock of their sidecar is `lagSeconds`
+   * past them, or their sidecar has allowed nothing for `holdMaxSeconds`. Never a ticketed one.
+   */
   findDueAuthorisations(
     db: Db,
     users: readonly UserKey[],
     due: DueSearch,
   ): Promise<StoredAuthorisation[]>
-  /** Of these leases, all past their end, the ids of those that may be released. */
+  /**
+   * Of these leases, all past their end, the ids of those that may be released: `lagSeconds` after their end, when no
+   * authorisation of their sidecar from before it is pending, and the stream is not known to stand still. It is while some
+   * authorisation is pending for longer than `lagSeconds`, and no stream clock is that far past the lease's end; but for
+   * `holdMaxSeconds` at most.
+   */
   findReleasable(db: Db, leases: readonly Lease[], due: DueSearch): Promise<ReadonlySet<string>>
   endAuthorisations(
     db: Db,
     ended: readonly { readonly authorisation: StoredAuthorisation; readonly state: EndState }[],
     at: Date,
   ): Promise<void>
-  /** Forgets authorisations that ended, and early tickets that were booked, before `before`, up to `limit` of each. */
-  forgetOld(db: Db, before: Date, limit: number): Promise<void>
+  /**
+   * Forgets up to `limit` authorisations that ended before `endedBefore`, without those that are ticketed, and as many
+   * early tickets that were booked before `bookedBefore`.
+   */
+  forgetOld(
+    db: Db,
+    old: { readonly endedBefore: Date; readonly bookedBefore: Date; readonly limit: number },
+  ): Promise<void>
 }
 
 export interface UserKey {

@@ -32,7 +32,7 @@ export async function escrowUser(core: TestCore, app: TestApp, name = 'ada') {
   const user: UserKey = { appId: appId(rows[0]?.app_id ?? ''), userId: userId(rows[0]?.id ?? '') }
   const begin = core.clock.now().getTime()
   const base = { core, app, name, user, begin }
-  return { user, ...callsOf(base), ...holdsOf(base) }
+  return { user, begin, ...callsOf(base), ...holdsOf(base) }
 }
 
 interface Base {

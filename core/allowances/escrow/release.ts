@@ -1,0 +1,128 @@
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import type { Total } from '../../metering/ingest/charges.ts'
+import type { Account } from '../account.ts'
+import type { Ledger } from '../ledger.ts'
+import { earlySeconds } from './due-store.ts'
+import { type EndSums, type Losses, retentionDays } from './losses.ts'
+import type { DueSearch, EscrowStore, UserKey } from './port.ts'
+import { lowerLeases } from './settlement.ts'
+
+export interface ReleaseDeps {
+  readonly pool: Pool
+  readonly store: Pick<
+    EscrowStore,
+    | 'findDueUsers'
+    | 'findDueAuthorisations'
+    | 'findLeases'
+    | 'findReleasable'
+    | 'saveLeases'
+    | 'takeOldEarlyTickets'
+    | 'forgetOld'
+  >
+  readonly accounts: Pick<Ledger, 'lock' | 'save'>
+  readonly losses: Losses
+  readonly lagSeconds: number
+  readonly holdMaxSeconds: number
+  readonly now: Now
+  /** Learns, after the commit, what a batch of users got back. */
+  readonly onReleased: (sums: ReleaseSums) => void
+}
+
+export interface ReleaseSums extends EndSums {
+  /** Rests of leases whose sidecar did not return them. */
+  readonly orphaned: Total
+}
+
+/** Users in one transaction, and authorisations of theirs. */
+const batchUsers = 200
+const batchAuthorisations = 2_000
+/** A round ends after so many batches; the next one goes on. */
+const batchesMax = 50
+const forgetAtOnce = 5_000
+
+/**
+ * Ends holds whose tickets do not come: by the stream's own clock, never by time alone while calls are allowed
+ * (docs/escrow.md, "Settlement and release"). Keeps no state, so any number of cores may run it at once.
+ */
+export function createRelease(deps: ReleaseDeps) {
+  const { pool, store, accounts, losses, now } = deps
+
+  /** Ends all that is due, then forgets what is old. */
+  async function round(signal?: AbortSignal): Promise<void> {
+    const due = { ...deps, at: now(), limit: batchUsers }
+    for (let batch = 0; batch < batchesMax; batch++) {
+      const users = await store.findDueUsers(pool, due)
+      if (users.length === 0 || signal?.aborted) break
+      deps.onReleased(await tx(pool, (db) => releaseUsers(db, users, due)))
+    }
+    await store.forgetOld(pool, {
+      endedBefore: addSeconds(due.at, -retentionDays * 86_400),
+      bookedBefore: addSeconds(due.at, -deps.holdMaxSeconds),
+      limit: forgetAtOnce,
+    })
+  }
+
+  /** Ends what is due of some users, in the caller's transaction. */
+  async function releaseUsers(
+    db: Db,
+    users: readonly UserKey[],
+    due: DueSearch,
+  ): Promise<ReleaseSums> {
+    const locked = await accounts.lock(db, users, due.at)
+    const byUser = new Map(locked.map((account) => [account.userId, account]))
+    const find = ({ userId }: UserKey): Account | undefined => byUser.get(userId)
+    const authorisations = await store.findDueAuthorisations(db, locked, {
+      ...due,
+      limit: batchAuthorisations,
+    })
+    const ended = await losses.end(db, { authorisations, find }, due.at)
+    const orphaned = await releaseOrphans(db, locked, due)
+    await accounts.save(db, locked, due.at)
+    return { ...ended, orphaned }
+  }
+
+  /** Old early tickets lower orphans: their calls were never reported. Then those go that may. */
+  async function releaseOrphans(
+    db: Db,
+    locked: readonly Account[],
+    due: DueSearch,
+  ): Promise<Total> {
+    const byUser = new Map(locked.map((account) => [account.userId, account]))
+    const leases = await store.findLeases(
+      db,
+      locked.filter(({ lent }) => lent > 0n),
+    )
+    const orphans = leases.filter(({ endsAt }) => endsAt <= due.at)
+    if (orphans.length === 0) return { count: 0, amount: usdAttos(0n) }
+    const ofUser = Map.groupBy(orphans, ({ userId }) => userId)
+    const early = await store.takeOldEarlyTickets(
+      db,
+      locked.filter(({ userId }) => ofUser.has(userId)),
+      { before: addSeconds(due.at, -earlySeconds), limit: batchAuthorisations },
+    )
+    const changed = early.flatMap(({ userId, cost }) => {
+      const account = byUser.get(userId)
+      return account ? lowerLeases(account, ofUser.get(userId) ?? [], cost) : []
+    })
+    const releasable = await store.findReleasable(db, orphans, due)
+    const closed = orphans.filter(({ id }) => releasable.has(id))
+    const rests = closed.map(({ userId, amount, used }) => free(byUser.get(userId), amount - used))
+    await store.saveLeases(db, {
+      opened: [],
+      changed: [...new Set(changed)].filter((lease) => !closed.includes(lease)),
+      closed,
+    })
+    return { count: closed.length, amount: usdAttos(rests.reduce((sum, rest) => sum + rest, 0n)) }
+  }
+
+  return { round, releaseUsers }
+}
+
+export type Release = ReturnType<typeof createRelease>
+
+function free(account: Account | undefined, rest: bigint): UsdAttos {
+  if (account) account.lent = usdAttos(account.lent - rest)
+  return usdAttos(rest)
+}

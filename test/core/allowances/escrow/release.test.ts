@@ -1,0 +1,251 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { insertAdjustment } from '../../../../core/allowances/store.ts'
+import { createLedger } from '../../../../core/allowances/ledger.ts'
+import { createLosses } from '../../../../core/allowances/escrow/losses.ts'
+import { type ReleaseSums, createRelease } from '../../../../core/allowances/escrow/release.ts'
+import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
+import { createPool, type Pool, tx } from '../../../../core/lib/sql.ts'
+import { type TestApp, type TestCore, day, second, startTestCore } from '../../support.ts'
+import { escrowUser } from './support.ts'
+
+let core: TestCore
+let pool: Pool
+let app: TestApp
+let ada: Awaited<ReturnType<typeof escrowUser>>
+let sidecarId: string
+let sidecars = 0
+beforeAll(async () => {
+  core = await startTestCore({ RATE_MAX_AGE_SECONDS: '86400' })
+  pool = createPool({ url: core.databaseUrl, max: 6, name: 'test', statementTimeoutMs: 10_000 })
+  pool.on('error', () => {})
+})
+afterAll(async () => {
+  await pool.end()
+  await core.stop()
+})
+beforeEach(async () => {
+  // Nothing of another test is due.
+  await core.sql.query('truncate authorisations, leases, sidecars, sidecar_clocks, early_tickets')
+  core.clock.advance(2 * day)
+  const observedAt = new Date(core.clock.now().getTime() - second).toISOString()
+  await core.as().recordRate({ usdPerEth: '3000', observedAt })
+  app = await core.newApp({ starterUsdMicros: '1000000' })
+  ada = await escrowUser(core, app)
+  sidecarId = `sidecar-${sidecars++}`
+})
+
+const sums: ReleaseSums[] = []
+
+/** Rounds of release as a core with these settings runs them. */
+function releaseOf(lostTickets: 'write_off' | 'charge' = 'write_off') {
+  return createRelease({
+    pool,
+    store: escrowStore,
+    accounts: createLedger(),
+    losses: createLosses({ store: escrowStore, insertAdjustment, lostTickets }),
+    lagSeconds: 20,
+    holdMaxSeconds: 900,
+    now: core.clock.now,
+    onReleased: (sum) => sums.push(sum),
+  })
+}
+
+const round = (lostTickets?: 'write_off' | 'charge') => releaseOf(lostTickets).round()
+const at = (seconds: number): void => core.clock.set(new Date(ada.begin + seconds * second))
+
+/** Calls of one session, a second apart. */
+async function authorise(...numbers: number[]): Promise<void> {
+  for (const n of numbers)
+    await ada.authorise({ sequence: n, ms: n * second, bound: 0.1 }, { sidecarId })
+}
+const book = (...numbers: number[]) =>
+  ada.book(...numbers.map((n) => ({ sequence: n, ms: n * second, cost: 0.05 })))
+const prove = (...numbers: number[]) =>
+  escrowStore.prove(
+    core.sql,
+    numbers.map((n) => ({ ...ada.user, sessionId: 's1', sequence: BigInt(n) })),
+  )
+
+describe('a call whose ticket does not come', () => {
+  it('is lost when it is proven and the stream has gone past it', async () => {
+    await authorise(0, 1, 21)
+    await prove(0)
+    await book(1)
+    at(60)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 pending', '21 pending'])
+    await book(21)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 lost'])
+    expect(await ada.account()).toMatchObject({ pending: 0, balance: 0.9, lent: 0 })
+    expect(await ada.session()).toMatchObject({ authorised: 3, ticketed: 2, lost: 1, released: 0 })
+    expect(sums.at(-1)).toMatchObject({ lost: { count: 1, amount: 10n ** 17n } })
+  })
+
+  it('is released when nothing proves it', async () => {
+    await authorise(0, 21)
+    await book(21)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 released'])
+    expect(await ada.account()).toMatchObject({ pending: 0, balance: 0.95 })
+  })
+
+  it('stays held while the stream stands still and calls go on, however long', async () => {
+    for (const minute of [0, 10, 20, 30, 40]) {
+      await ada.authorise({ sequence: minute, ms: minute * 60 * second }, { sidecarId })
+      at(minute * 60)
+      await round()
+    }
+    expect(await ada.account()).toMatchObject({ pending: 0.5 })
+    // The stream of another sidecar tells nothing of this one.
+    await ada.authorise({ sequence: 90, ms: 2_500_000 }, { sidecarId: 'other' })
+    await ada.book({ sequence: 90, ms: 2_500_000 })
+    await round()
+    expect(await ada.account()).toMatchObject({ pending: 0.5 })
+  })
+
+  it('is released when its sidecar has allowed nothing for HOLD_MAX_SECONDS', async () => {
+    await authorise(0, 2)
+    at(901)
+    await round()
+    expect(await ada.account()).toMatchObject({ pending: 0.2 })
+    at(902)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 released', '2 released'])
+    expect(await ada.account()).toMatchObject({ pending: 0 })
+  })
+
+  it('stays held, however late, while its ticket waits for a price', async () => {
+    await ada.authorise({ sequence: 0, ms: -60 * day }, { sidecarId })
+    await ada.book({ sequence: 0, ms: -60 * day })
+    at(5_000)
+    await round()
+    expect(await ada.authorisations()).toEqual(['0 pending ticketed'])
+  })
+
+  it('is charged by its bound with LOST_TICKETS=charge, and given back when the ticket comes', async () => {
+    await authorise(0, 21)
+    await prove(0)
+    await book(21)
+    await round('charge')
+    expect(await ada.authorisations()).toEqual(['0 charged'])
+    expect(await ada.account()).toMatchObject({ pending: 0, balance: 0.85, consumed: 0.05 })
+    expect(await ada.session()).toMatchObject({ charged: 1, lost: 0 })
+    await book(0)
+    expect(await ada.account()).toMatchObject({ balance: 0.9, consumed: 0.1, overage: 0 })
+    expect(await ada.session()).toMatchObject({ charged: 0, late: 1, ticketed: 2 })
+    const { rows } = await core.sql.query(
+      `select amount_attos, author from adjustments where user_id = $1 order by created_at, amount_attos`,
+      [ada.user.userId],
+    )
+    expect(rows).toEqual([
+      { amount_attos: '-100000000000000000', author: 'tollgate' },
+      { amount_attos: '100000000000000000', author: 'tollgate' },
+    ])
+  })
+
+  it('becomes lost when it is proven after its release, and is charged then where that is set', async () => {
+    await authorise(0, 1, 25)
+    await book(25)
+    await round('charge')
+    expect(await ada.authorisations()).toEqual(['0 released', '1 released'])
+    const proven = await prove(0)
+    const ledger = createLedger()
+    await tx(pool, async (db) => {
+      const locked = await ledger.lock(db, [ada.user], core.clock.now())
+      const losses = createLosses({ store: escrowStore, insertAdjustment, lostTickets: 'charge' })
+      await losses.end(db, { authorisations: proven, find: () => locked[0] }, core.clock.now())
+      await ledger.save(db, locked, core.clock.now())
+    })
+    expect(await ada.authorisations()).toEqual(['0 charged', '1 released'])
+    expect(await ada.session()).toMatchObject({ released: 1, charged: 1 })
+    expect(await ada.account()).toMatchObject({ balance: 0.85, pending: 0 })
+  })
+
+  it('is told apart when its ticket comes after its release', async () => {
+    await authorise(0, 21)
+    await book(21)
+    await round()
+    await book(0)
+    expect(await ada.account()).toMatchObject({ balance: 0.9, pending: 0 })
+    expect(await ada.session()).toMatchObject({ released: 0, late: 1, ticketed: 2 })
+  })
+
+  it('is forgotten thirty days later, and its ticket is then like any other', async () => {
+    await authorise(0, 21)
+    await book(21)
+    await round()
+    core.clock.advance(30 * day + second)
+    await round()
+    expect(await ada.authorisations()).toEqual([])
+    await book(0)
+    expect(await ada.session()).toMatchObject({ released: 1, late: 0 })
+  })
+})
+
+describe('an orphan', () => {
+  it('is released when the event lag has passed since its end', async () => {
+    await ada.lend(0.4, 0, { sidecarId })
+    at(19)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0.4 })
+    at(20)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0, balance: 1 })
+    expect(sums.at(-1)).toMatchObject({ orphaned: { count: 1, amount: 4n * 10n ** 17n } })
+  })
+
+  it('stays while a call of its sidecar from before its end is pending', async () => {
+    await authorise(0)
+    await ada.lend(0.4, 5 * second, { sidecarId })
+    at(60)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0.4, pending: 0.1 })
+    await book(0)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0, pending: 0 })
+  })
+
+  it('stays while the stream stands still, HOLD_MAX_SECONDS at most', async () => {
+    await ada.lend(0.4, 5 * second, { sidecarId })
+    await ada.authorise({ sequence: 7, ms: 6 * second }, { sidecarId: 'other' })
+    at(100)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0.4 })
+    await ada.authorise({ sequence: 8, ms: 100 * second }, { sidecarId: 'other' })
+    at(905)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0, pending: 0.2 })
+  })
+
+  it('is lowered by tickets of calls that were never reported, also by those that waited', async () => {
+    await ada.lend(0.2, 5 * second, { sidecarId })
+    await book(0)
+    expect(await ada.earlyTickets()).toBe(1)
+    at(5)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0.2, balance: 0.95 })
+    at(6)
+    await round()
+    expect(await ada.account()).toMatchObject({ lent: 0.15, balance: 0.95 })
+    await book(1)
+    expect(await ada.account()).toMatchObject({ lent: 0.1, balance: 0.9 })
+  })
+})
+
+describe('rounds of several cores at once', () => {
+  it('end each hold once', async () => {
+    const users = [ada, await escrowUser(core, app, 'bea'), await escrowUser(core, app, 'cyd')]
+    for (const user of users) {
+      for (const n of [0, 1, 2])
+        await user.authorise({ sequence: n, ms: n, bound: 0.1 }, { sidecarId })
+      await user.lend(0.3, 0, { sidecarId })
+    }
+    at(1000)
+    await Promise.all([round(), round(), round()])
+    for (const user of users) {
+      expect(await user.account()).toMatchObject({ pending: 0, lent: 0, balance: 1 })
+      expect(await user.session()).toMatchObject({ released: 3 })
+    }
+  })
+})
