@@ -111,6 +111,7 @@ interface MatchRow {
   session: bigint | null
   session_type: string
   sidecar_id: string
+  key_id: string | null
   state: MatchSum['state']
   count: number
   bound: string
@@ -159,11 +160,11 @@ async function matchExact(
         ${plainArray(tickets.signedMicros)}::bigint[], ${plainArray(tickets.cost)}::numeric[])
         with ordinality as t (session, sequence, micros, cost, position)
     ), matched as materialized (
-      select t.position, t.session, t.cost, a.ctid as row, a.session_type, a.sidecar_id, a.state, a.bound_attos, a.authorised_at
+      select t.position, t.session, t.cost, a.ctid as row, a.session_type, a.sidecar_id, a.key_id, a.state, a.bound_attos, a.authorised_at
       from tickets t
       join sessions s on s.position = t.session + 1
       left join lateral (
-        select ctid, session_type, sidecar_id, state, bound_attos, authorised_at
+        select ctid, session_type, sidecar_id, key_id, state, bound_attos, authorised_at
         from authorisations
         where app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
           and sequence_number = t.sequence and signed_micros = t.micros and ticketed = ${step === 'priced'}
@@ -178,13 +179,13 @@ async function matchExact(
       set ticketed = true, state = case when state = 'charged' then state else 'pending' end
       where ctid = any(array(select row from matched where row is not null and ${step === 'unpriced'}))
     )
-    select session, session_type, sidecar_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
+    select session, session_type, sidecar_id, key_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
            (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
     from matched
     where row is not null
-    group by session, session_type, sidecar_id, state
+    group by session, session_type, sidecar_id, key_id, state, date_trunc('day', authorised_at, 'UTC')
     union all
-    select null, null, null, null, null, null, null, null, array_agg(position order by position)
+    select null, null, null, null, null, null, null, null, null, array_agg(position order by position)
     from matched
     where row is null
     having count(*) > 0`,
@@ -202,6 +203,7 @@ function toMatches(tickets: SettlingTickets, rows: readonly MatchRow[]): TicketM
         ...session,
         sessionType: row.session_type,
         sidecarId: row.sidecar_id,
+        keyId: row.key_id,
         state: row.state,
         count: row.count,
         bound: usdAttos(BigInt(row.bound)),
@@ -262,7 +264,7 @@ async function changeMatches(
     db,
     sql`
     with matches as materialized (
-      select a.ctid as row, m.session, m.cost, a.session_type, a.sidecar_id, a.state, a.bound_attos, a.authorised_at
+      select a.ctid as row, m.session, m.cost, a.session_type, a.sidecar_id, a.key_id, a.state, a.bound_attos, a.authorised_at
       from unnest(
         ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${plainArray(chosen.session)}::bigint[],
         ${keys.sequences}::bigint[], ${plainArray([...matches.values()])}::bigint[], ${plainArray(chosen.cost)}::numeric[])
@@ -277,10 +279,10 @@ async function changeMatches(
       set ticketed = true, state = case when state = 'charged' then state else 'pending' end
       where ctid = any(array(select row from matches where ${step === 'unpriced'}))
     )
-    select session, session_type, sidecar_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
+    select session, session_type, sidecar_id, key_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
            (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
     from matches
-    group by session, session_type, sidecar_id, state`,
+    group by session, session_type, sidecar_id, key_id, state, date_trunc('day', authorised_at, 'UTC')`,
   )
   return toMatches(tickets, rows).sums
 }

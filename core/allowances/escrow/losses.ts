@@ -5,11 +5,12 @@ import { addSeconds } from '../../lib/time.ts'
 import type { Total } from '../../metering/ingest/charges.ts'
 import { type Account, adjust } from '../account.ts'
 import type { AccountStore } from '../ledger.ts'
+import type { CountChange } from '../limits/enforcement.ts'
 import type { EndState, EscrowStore, SessionChange, StoredAuthorisation, UserKey } from './port.ts'
 import { totals } from './session-sums.ts'
 
 export interface LossesDeps {
-  readonly store: Pick<EscrowStore, 'endAuthorisations' | 'addSessions'>
+  readonly store: Pick<EscrowStore, 'endAuthorisations' | 'addSessions' | 'correctCounts'>
   readonly insertAdjustment: AccountStore['insertAdjustment']
   /** `write_off` frees what a lost call held, `charge` debits it as an estimate. */
   readonly lostTickets: 'write_off' | 'charge'
@@ -38,6 +39,7 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
     }))
     for (const { authorisation } of ended) free(find(authorisation), authorisation, at)
     if (ended.length > 0) await store.endAuthorisations(db, ended, at)
+    await store.correctCounts(db, ended.map(toCountChange))
     await estimate(db, { ended, find }, at)
     if (ended.length > 0)
       await store.addSessions(
@@ -106,6 +108,13 @@ function toSessionChange({ authorisation, state }: Ended, at: Date): SessionChan
     }),
   }
 }
+
+/** Limits do not count what is released, perhaps never signed; what is lost was signed. */
+const toCountChange = ({ authorisation, state }: Ended): CountChange => ({
+  ...authorisation,
+  from: usdAttos(authorisation.state === 'pending' ? authorisation.bound : 0n),
+  to: usdAttos(state === 'released' ? 0n : authorisation.bound),
+})
 
 function sumEnded(ended: readonly Ended[]): EndSums {
   const sum = (of: EndState): Total => {

@@ -7,6 +7,7 @@ import type {
   Total,
 } from '../../metering/ingest/charges.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
+import type { CountChange } from '../limits/enforcement.ts'
 
 /**
  * What the escrow keeps (docs/escrow.md), as its rules see it. The rules are in `escrow.ts`, `settlement.ts` and
@@ -77,6 +78,8 @@ export interface EscrowStore {
     users: readonly UserKey[],
     old: { readonly before: Date; readonly limit: number },
   ): Promise<readonly (UserKey & { readonly cost: UsdAttos })[]>
+  /** Corrects what limits have counted. */
+  correctCounts(db: Db, changes: readonly CountChange[]): Promise<void>
   /** Moves the stream clocks of sidecars forward, never back. */
   advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): Promise<void>
 
@@ -181,7 +184,7 @@ export interface StoredAuthorisation extends NewAuthorisation {
 }
 
 export interface TicketMatches {
-  /** By session, sidecar, type and state. */
+  /** By session, sidecar, type, key, state, and the UTC day of their authorisation. */
   readonly sums: readonly MatchSum[]
   /** Positions of tickets that match nothing. */
   readonly unmatched: readonly number[]
@@ -192,6 +195,7 @@ export interface MatchSum extends SessionKey {
   readonly sessionType: string
   /** Empty for what `insertTicketed` wrote. */
   readonly sidecarId: string
+  readonly keyId: string | null
   readonly state: 'pending' | EndState
   readonly count: number
   /** Of the authorisations. */

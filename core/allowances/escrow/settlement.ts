@@ -11,6 +11,7 @@ import type {
   UserCharge,
 } from '../../metering/ingest/charges.ts'
 import { type Account, adjust } from '../account.ts'
+import type { CountChange } from '../limits/enforcement.ts'
 import type { NewAdjustment } from '../store.ts'
 import { selectTickets } from './matching.ts'
 import type { EscrowStore, Lease, MatchSum, SessionChange } from './port.ts'
@@ -24,6 +25,7 @@ export type SettlementStore = Pick<
   | 'findLeases'
   | 'saveLeases'
   | 'addSessions'
+  | 'correctCounts'
   | 'advanceClocks'
 >
 
@@ -123,7 +125,7 @@ export function createSettlement(store: SettlementStore) {
       await store.saveLeases(db, { opened: [], changed: [...changed], closed: [] })
   }
 
-  /** Adds to the totals of sessions, and moves the stream clocks. */
+  /** Adds to the totals of sessions, corrects what limits count, and moves the stream clocks. */
   async function recordMatches(db: Db, matches: readonly Match[], at: Date): Promise<void> {
     const authorised = matches.filter(({ sidecarId }) => sidecarId !== '')
     if (authorised.length === 0) return
@@ -131,6 +133,7 @@ export function createSettlement(store: SettlementStore) {
       db,
       authorised.map((match) => toSessionChange(match, at)),
     )
+    await store.correctCounts(db, authorised.map(toCountChange))
     const clocks = new Map<string, Date>()
     for (const { sidecarId, latestAt } of authorised) {
       const through = clocks.get(sidecarId)
@@ -202,6 +205,20 @@ function toSessionChange(match: Match, at: Date): SessionChange {
       ticketed: { count: step === 'priced' ? 0 : count, amount: step === 'unpriced' ? none : cost },
       ...(isLate(match) && { late, [state]: ended }),
     }),
+  }
+}
+
+/** Limits count a call by its bound until it has a cost, and not at all while it is released. */
+function toCountChange(match: Match): CountChange {
+  const { appId, userId, sessionId, keyId, state, step, bound, cost, latestAt } = match
+  return {
+    appId,
+    userId,
+    sessionId,
+    keyId,
+    authorisedAt: latestAt,
+    from: state === 'released' ? none : bound,
+    to: step === 'unpriced' ? bound : cost,
   }
 }
 

@@ -1,3 +1,4 @@
+import * as limits from '../limits/enforcement.ts'
 import * as authorisations from './authorisation-store.ts'
 import * as clocks from './clock-store.ts'
 import * as due from './due-store.ts'
@@ -20,4 +21,5 @@ export const escrowStore = {
   ...clocks,
   ...due,
   forgetOld,
+  ...limits,
 }

@@ -41,15 +41,15 @@ export async function loadTallies(
 export const saveTallies = (db: Db, tallies: Tallies): Promise<void> =>
   store.saveTallies(db, tallies.changed())
 
-/** Counts calls that were allowed without a look at the limits, from a lease or the offline budget, as a report tells of them. */
+/** Counts calls that were allowed without a look at the limits, from a lease or an offline budget, as a report tells of them. */
 export async function countCalls(
   db: Db,
-  calls: readonly (UserKey & LimitedCall & { readonly authorisedAt: Date })[],
+  calls: readonly (UserKey & LimitedCall)[],
   at: Date,
 ): Promise<void> {
   const tallies = await loadTallies(db, calls, at)
   if (!tallies) return
-  for (const call of calls) tallies.count(call, call.authorisedAt < at ? call.authorisedAt : at)
+  for (const call of calls) tallies.count(call, at)
   await saveTallies(db, tallies)
 }
 

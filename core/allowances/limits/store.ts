@@ -102,13 +102,13 @@ export async function saveLimits(
            coalesce(sum(bound_attos) filter (where authorised_at >= ${new Date(dayStart)}), 0),
            ${new Date(minuteStart)}::timestamptz, count(*) filter (where authorised_at >= ${new Date(minuteStart)}), ${at}::timestamptz
     from authorisations
-    where app_id = ${subject.appId} and user_id = ${subject.userId} and state <> 'released'
+    where app_id = ${subject.appId} and user_id = ${subject.userId} and state <> 'released' and sidecar_id <> ''
       and (${subject.keyId}::uuid is null or key_id = ${subject.keyId})`)
   await db.query(sql`
     insert into limit_sessions (app_id, user_id, subject_id, session_id, spent_attos, last_call_at)
     select app_id, user_id, ${subjectIdOf(subject)}::uuid, session_id, sum(bound_attos), max(authorised_at)
     from authorisations
-    where app_id = ${subject.appId} and user_id = ${subject.userId} and state <> 'released'
+    where app_id = ${subject.appId} and user_id = ${subject.userId} and state <> 'released' and sidecar_id <> ''
       and (${subject.keyId}::uuid is null or key_id = ${subject.keyId})
     group by app_id, user_id, session_id`)
 }

@@ -249,9 +249,7 @@ describe('what is counted', () => {
   it('includes what a report tells of, even beyond the limit', async () => {
     await set(user, { usdMicrosPerDay: '30', callsPerMinute: 100 })
     const at = core.clock.now()
-    await tx(core.sql, (db) =>
-      countCalls(db, [{ ...callOf({ micros: 31n }), authorisedAt: at }], at),
-    )
+    await tx(core.sql, (db) => countCalls(db, [callOf({ micros: 31n })], at))
     expect(await attempt()).toBe('usd_per_day')
   })
 
