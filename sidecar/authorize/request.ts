@@ -66,7 +66,7 @@ function readValues(values: readonly string[] | null): Credential {
 
 function readValue(value: string, form: RegExp): Credential {
   if (value.length > maxCredential || !form.test(value)) return malformed
-  return { kind: 'given', text: value.slice(value.lastIndexOf(' ') + 1) }
+  return { kind: 'given', text: value.slice(value.indexOf(' ') + 1).trimStart() }
 }
 
 /**
