@@ -1,6 +1,7 @@
 import { cpus, totalmem } from 'node:os'
 import { parseArgs } from 'node:util'
-import { authorizeWarm } from './authorize.ts'
+import { besideOther } from './gate/beside.ts'
+import { authorizeWarm } from './gate/warm.ts'
 import { balanceRead } from './balance.ts'
 import { type History, makeHistory } from './history.ts'
 import { ingest } from './ingest.ts'
@@ -24,6 +25,7 @@ import { usageMonth } from './usage.ts'
  */
 const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
+  'authorize-beside': besideOther,
   ingest,
   spool,
   latency,

@@ -1,4 +1,5 @@
-import { fork } from 'node:child_process'
+import { fork, spawnSync } from 'node:child_process'
+import { availableParallelism } from 'node:os'
 
 /** What a helper answers: figures by name. */
 export type Figures = Readonly<Record<string, number>>
@@ -16,6 +17,8 @@ export interface HelperOptions {
   readonly program: string
   readonly args: readonly string[]
   readonly nodeOptions?: readonly string[]
+  /** Keeps it on this core, counted from 0, where the machine has it and `taskset`. */
+  readonly core?: number
 }
 
 /** Starts a program of its own process, so that its processor time and memory are its own. */
@@ -23,8 +26,10 @@ export async function startHelper({
   program,
   args,
   nodeOptions = [],
+  core,
 }: HelperOptions): Promise<Helper> {
   const child = fork(new URL(program, import.meta.url), args, { execArgv: [...nodeOptions] })
+  if (core !== undefined && child.pid !== undefined) pin(child.pid, core)
   const ended = Promise.withResolvers<void>()
   child.once('exit', () => ended.resolve())
 
@@ -55,6 +60,12 @@ export async function startHelper({
       return ended.promise
     },
   }
+}
+
+/** Keeps all threads of a process on one core. Without it a server's own threads use the others. */
+export function pin(pid: number, core: number): void {
+  if (core < availableParallelism())
+    spawnSync('taskset', ['--all-tasks', '--cpu-list', '--pid', String(core), String(pid)])
 }
 
 /** A figure that must be there. */

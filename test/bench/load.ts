@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import { type Socket, connect } from 'node:net'
+import { newSecret } from '../../core/lib/crypto.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
+import { quantile } from './stats.ts'
 
 /**
  * Sends prepared requests over raw keep-alive connections, one at a time on each. Every answer to
@@ -14,62 +16,95 @@ interface Run {
   readonly port: number
   readonly count: number
   readonly connections: number
+  /** The first request's place among those that were taken; 0 when absent. */
+  readonly first?: number
+  /** Requests a second, whatever the answers take; as fast as they are answered when absent. */
+  readonly perSecond?: number
+  /** The status in the answers; 200 when absent. */
+  readonly status?: number
+  /** Puts a key that was never used before into each request. */
+  readonly newKeys?: boolean
+}
+
+interface Connection {
+  readonly socket: Socket
+  /** When its request was due, by performance.now(). */
+  due: number
+  /** Bytes of the answer that have not arrived. */
+  missing: number
 }
 
 let requests: Buffer[] = []
-const success = '2'.charCodeAt(0)
-/** Of a decision, which answers 200 whatever it decides; of any other answer it is the line's own. */
+const keyPrefix = 'svc_ak_'
 const decision = '{"status":'
-const statusLine = 'HTTP/1.1 '
 
-async function run({ port, count, connections }: Run) {
-  const sockets = await Promise.all(
-    Array.from({ length: Math.min(connections, count) }, () => open(port)),
+async function run(options: Run) {
+  const { port, count, first = 0, perSecond } = options
+  const connections = await Promise.all(
+    Array.from({ length: Math.min(options.connections, count) }, () => open(port)),
   )
-  const shape = await shapeOf(port)
+  const shape = await shapeOf(options)
   const finished = Promise.withResolvers<void>()
+  const delays = new Float64Array(count)
+  const idle: Connection[] = []
   let sent = 0
   let answered = 0
 
-  function send(socket: Socket): void {
-    const request = requests[sent++ % requests.length]
-    if (request) socket.write(request)
+  function send(connection: Connection, due: number): void {
+    const request = requests[(first + sent++) % requests.length]
+    connection.due = due
+    if (request) connection.socket.write(options.newKeys ? withNewKey(request) : request)
   }
 
-  function use(socket: Socket): void {
-    let missing = shape.length
-    socket.on('data', (chunk) => {
-      if (
-        missing === shape.length &&
-        chunk.length > shape.status &&
-        chunk[shape.status] !== success
-      ) {
-        finished.reject(new Error(`refused: ${chunk.toString()}`))
-      }
-      missing -= chunk.length
-      if (missing > 0) return
-      if (missing < 0)
-        finished.reject(new Error(`an answer of another length: ${chunk.toString()}`))
-      missing = shape.length
-      answered++
-      if (sent < count) send(socket)
-      else if (answered === count) finished.resolve()
-    })
-    socket.on('error', finished.reject)
-    send(socket)
+  function use(connection: Connection): void {
+    connection.missing = shape.length
+    connection.socket.on('data', (chunk) => receive(connection, chunk))
+    connection.socket.on('error', finished.reject)
+    idle.push(connection)
   }
 
-  const spin = (): void => void (answered < count && setImmediate(spin))
+  function receive(connection: Connection, chunk: Buffer): void {
+    if (connection.missing === shape.length && !shape.matches(chunk))
+      finished.reject(new Error(`refused: ${chunk.toString()}`))
+    connection.missing -= chunk.length
+    if (connection.missing > 0) return
+    if (connection.missing < 0)
+      finished.reject(new Error(`an answer of another length: ${chunk.toString()}`))
+    connection.missing = shape.length
+    delays[answered++] = performance.now() - connection.due
+    if (answered === count) finished.resolve()
+    else if (perSecond === undefined && sent < count) send(connection, performance.now())
+    else idle.push(connection)
+  }
+
+  // A request that waits for a connection waits since it was due.
+  function sendDue(): void {
+    const now = performance.now()
+    while (sent < count && idle.length > 0) {
+      const due = perSecond === undefined ? now : started + (sent * 1000) / perSecond
+      const connection = due <= now ? idle.pop() : undefined
+      if (!connection) return
+      send(connection, due)
+    }
+  }
+
+  const spin = (): void => {
+    sendDue()
+    if (answered < count) setImmediate(spin)
+  }
 
   const cpu = cpuMs()
   const started = performance.now()
-  sockets.forEach(use)
+  connections.map(toConnection).forEach(use)
   spin()
   await finished.promise
-  const figures = { seconds: (performance.now() - started) / 1000, cpuMs: cpuMs() - cpu }
-  for (const socket of sockets) socket.destroy()
-  return figures
+  const seconds = (performance.now() - started) / 1000
+  for (const socket of connections) socket.destroy()
+  const [p50Ms, p99Ms] = [quantile([...delays], 0.5), quantile([...delays], 0.99)]
+  return { seconds, cpuMs: cpuMs() - cpu, p50Ms, p99Ms }
 }
+
+const toConnection = (socket: Socket): Connection => ({ socket, due: 0, missing: 0 })
 
 async function open(port: number): Promise<Socket> {
   const socket = connect({ host: '127.0.0.1', port, noDelay: true })
@@ -77,11 +112,17 @@ async function open(port: number): Promise<Socket> {
   return socket
 }
 
-/** Where the status stands in an answer, and how long the answer is. */
-async function shapeOf(port: number): Promise<{ length: number; status: number }> {
+function withNewKey(template: Buffer): Buffer {
+  const request = Buffer.from(template)
+  request.write(newSecret(keyPrefix), request.indexOf(keyPrefix), 'latin1')
+  return request
+}
+
+/** How long an answer is, and whether one begins with the status that is expected. */
+async function shapeOf({ port, first = 0, status = 200 }: Run) {
   const socket = await open(port)
   let text = ''
-  socket.write(requests[0] ?? '')
+  socket.write(requests[first % requests.length] ?? '')
   for await (const chunk of socket) {
     text += String(chunk)
     const end = text.indexOf('\r\n\r\n')
@@ -90,8 +131,16 @@ async function shapeOf(port: number): Promise<{ length: number; status: number }
   }
   socket.destroy()
   const body = text.indexOf('\r\n\r\n') + 4
-  const isDecision = text.startsWith(decision, body)
-  return { length: text.length, status: isDecision ? body + decision.length : statusLine.length }
+  // A decision says its status in the body; of any other answer it is the line's own.
+  const start = text.startsWith(decision, body) ? `${decision}${status}` : `HTTP/1.1 2`
+  const at = text.startsWith(decision, body) ? body : 0
+  const expected = Buffer.from(start)
+  return {
+    length: text.length,
+    matches: (answer: Buffer) =>
+      answer.length < at + expected.length ||
+      answer.compare(expected, 0, expected.length, at, at + expected.length) === 0,
+  }
 }
 
 function isRun(question: unknown): question is Run {

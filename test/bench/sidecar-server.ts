@@ -5,20 +5,12 @@ import { readSidecarConfig } from '../../sidecar/config.ts'
 import { startSidecar } from '../../sidecar/server.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
-/**
- * The real sidecar alone in a process. Its core, the secret of its signer and, where
- * it has one, the folder of its spool are its arguments.
- */
-const [target = '', secret = '', spool] = process.argv.slice(2)
+/** The real sidecar alone in a process. Its settings are its argument, as JSON. */
+const settings: Record<string, string> = JSON.parse(process.argv[2] ?? '{}')
 const reader = createEnvReader({
   SIDECAR_PORT: '0',
-  CORE_TARGET: target,
   CORE_TOKEN: 'core-token-of-the-benchmark-0123456789',
-  WEBHOOK_SECRET: secret,
-  // The longest that may be set: a round must not meet an entry that has run out.
-  ACCESS_TTL_SECONDS: '60',
-  IDENTITY_TTL_SECONDS: '3600',
-  SPOOL_DIR: spool,
+  ...settings,
 })
 const config = readSidecarConfig(reader)
 if (reader.problems.length > 0) throw new Error(reader.problems.join('; '))
@@ -26,16 +18,18 @@ const metrics = createMetrics('sidecar')
 const log = createLog({ level: config.logLevel, name: 'sidecar', file: '/dev/null' })
 const sidecar = await startSidecar(config, { log, metrics })
 
-/** Decisions that allowed, from memory alone. */
-async function fromMemory(): Promise<number> {
+/** Decisions so far whose identity came from `source`. */
+async function decisionsFrom(source: string): Promise<number> {
   const decisions = await metrics.getSingleMetric('tollgate_sidecar_decisions_total')?.get()
-  const row = decisions?.values.find(
-    ({ labels }) => labels['decision'] === 'ok' && labels['source'] === 'memory',
-  )
-  return row?.value ?? 0
+  return (decisions?.values ?? [])
+    .filter(({ labels }) => labels['source'] === source)
+    .reduce((sum, { value }) => sum + value, 0)
 }
 
 answerQuestions({ port: sidecar.port }, async () => ({
   cpuMs: cpuMs(),
-  fromMemory: await fromMemory(),
+  rssMb: process.memoryUsage.rss() / 2 ** 20,
+  memory: await decisionsFrom('memory'),
+  cache: await decisionsFrom('cache'),
+  core: await decisionsFrom('core'),
 }))

@@ -30,7 +30,12 @@ export async function spool(bench: Bench): Promise<Finding[]> {
     bench.defer(helper.stop)
     return helper
   }
-  const sidecar = await start('sidecar-server.ts', [core.target, secret, join(folder, 'spool')])
+  const settings = {
+    CORE_TARGET: core.target,
+    WEBHOOK_SECRET: secret,
+    SPOOL_DIR: join(folder, 'spool'),
+  }
+  const sidecar = await start('sidecar-server.ts', [JSON.stringify(settings)])
   const load = await start('load.ts', [])
   await load.ask(Array.from({ length: 2_000 }, () => requestOf(secret)))
   const [rounds, events] = bench.quick ? [3, 4_000] : [7, 10_000]

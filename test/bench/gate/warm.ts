@@ -1,20 +1,14 @@
-import { newSecret } from '../../core/lib/crypto.ts'
-import { startCoreDouble } from '../fakes/sidecar-core.ts'
-import { type Helper, figure, startHelper } from './helper.ts'
-import type { Bench, Finding } from './row.ts'
-import { median, pairedRatio } from './stats.ts'
-import { count } from './table.ts'
+import { newSecret } from '../../../core/lib/crypto.ts'
+import { type Figures, type Helper, figure } from '../helper.ts'
+import type { Bench, Finding } from '../row.ts'
+import { median, pairedRatio } from '../stats.ts'
+import { type Gate, connections, openGate, portOf, requestsOf } from './parts.ts'
+import { alternate, measure, processorFinding, throughputFinding } from './rounds.ts'
+import { newTokens } from './tokens.ts'
 
-const secret = newSecret('whsec_')
-const clientId = 'app_0123456789abcdef01234567'
-const keyCount = 10_000
-const connections = 64
-
-interface Sample {
-  readonly cpuUs: number
-  readonly perSecond: number
-  readonly loadShare: number
-}
+const credentialCount = 10_000
+const tokenCount = 1_000
+const unknownCount = 1_000
 
 /**
  * Warm decisions of the real sidecar by a server that only reads, parses and answers. What is
@@ -24,143 +18,102 @@ interface Sample {
  * it.
  */
 export async function authorizeWarm(bench: Bench): Promise<Finding[]> {
-  const keys = Array.from({ length: keyCount }, () => newSecret('svc_ak_'))
-  const core = await startCoreDouble()
-  bench.defer(async () => core.stop())
-  keys.forEach((key, i) => {
-    const externalUserId = `user-${String(i).padStart(5, '0')}`
-    core.keys.set(key, { clientId, externalUserId, keyId: `key-${i}` })
-    core.users.set(`${clientId}:${externalUserId}`, { micros: 10n ** 12n })
-  })
-  const sidecar = await start(bench, 'sidecar-server.ts', [core.target, secret])
-  const bare = await start(bench, 'bare-server.ts', [await sampleAnswer(sidecar, keys[0] ?? '')])
-  const load = await start(bench, 'load.ts', [])
-  await load.ask(keys.map(requestOf))
-  return compare({ bench, bare, sidecar, load })
+  const gate = await openGate(bench)
+  // A round must not meet an identity or an access that has run out.
+  const sidecar = await gate.sidecar({ ACCESS_TTL_SECONDS: '60', IDENTITY_TTL_SECONDS: '3600' })
+  const compare = (credentials: readonly string[], wanted: Comparison) =>
+    compareWarm({ bench, gate, sidecar, credentials, ...wanted })
+  const keys = gate.newKeys(credentialCount)
+  const { bare, pair } = await compare(keys, { name: 'authorize-warm', atLeast: 0.72 })
+  const findings = [
+    processorFinding(pair, { name: 'authorize-warm', atLeast: 0.72 }),
+    throughputFinding(pair, 'authorize-warm'),
+    await tail({ bench, gate, bare, sidecar }),
+  ]
+  const tokens = await newTokens(gate.core, tokenCount)
+  const seen = { name: 'authorize-warm, seen JWT', atLeast: 0.7 }
+  findings.push(processorFinding((await compare(tokens, seen)).pair, seen))
+  const strangers = Array.from({ length: unknownCount }, () => newSecret('svc_ak_'))
+  const unknown = { name: 'authorize-warm, unknown credential', atLeast: 0.8, status: 401 }
+  findings.push(processorFinding((await compare(strangers, unknown)).pair, unknown))
+  return findings
 }
 
-async function start(bench: Bench, program: string, args: string[]): Promise<Helper> {
-  const helper = await startHelper({ program, args })
-  bench.defer(helper.stop)
-  return helper
+interface Comparison {
+  readonly name: string
+  readonly atLeast: number
+  readonly status?: number
 }
 
-interface Parts {
+interface WarmOptions extends Comparison {
   readonly bench: Bench
-  readonly bare: Helper
+  readonly gate: Gate
   readonly sidecar: Helper
-  readonly load: Helper
+  readonly credentials: readonly string[]
 }
 
-async function compare({ bench, bare, sidecar, load }: Parts): Promise<Finding[]> {
+async function compareWarm({ bench, gate, sidecar, credentials, name, status }: WarmOptions) {
   // All rounds end before the first access runs out, which is after sixty seconds.
   const rounds = bench.quick ? 5 : 8
-  const requests = 3 * keyCount
-  await measure(load, sidecar, keyCount)
-  for (const server of [bare, sidecar]) await measure(load, server, requests)
-  const baseline: Sample[] = []
-  const subject: Sample[] = []
-  const before = figure(await sidecar.ask({}), 'fromMemory')
+  const count = bench.quick ? 10_000 : 30_000
+  const { load } = gate
+  const bare = await gate.bare(sidecar, credentials[0] ?? '')
+  await load.ask(requestsOf(credentials))
+  const own = { load, server: sidecar, ...(status !== undefined && { status }) }
+  const other = { ...own, server: bare }
+  await measure({ ...own, count: credentials.length })
+  for (const one of [other, own]) await measure({ ...one, count })
+  const before = await sidecar.ask({})
+  const pair = await alternate(
+    rounds,
+    () => measure({ ...other, count }),
+    () => measure({ ...own, count }),
+  )
+  requireMemory({ name, before, after: await sidecar.ask({}), count: rounds * count })
+  return { bare, pair }
+}
+
+interface Counts {
+  readonly name: string
+  readonly before: Figures
+  readonly after: Figures
+  readonly count: number
+}
+
+// An entry that runs out within a round is looked up again; a few of those change nothing. A
+// refusal lives for five seconds only.
+function requireMemory({ name, before, after, count }: Counts): void {
+  const hits = figure(after, 'memory') - figure(before, 'memory')
+  if (hits < count * 0.97) throw new Error(`${name}: only ${hits} of ${count} came from memory`)
+}
+
+interface TailOptions {
+  readonly bench: Bench
+  readonly gate: Gate
+  readonly bare: Helper
+  readonly sidecar: Helper
+}
+
+const perSecond = 4_000
+
+/** The slowest hundredth when requests come evenly, whatever the answers take. */
+async function tail({ bench, gate: { load }, bare, sidecar }: TailOptions): Promise<Finding> {
+  const [rounds, seconds] = bench.quick ? [3, 1] : [7, 2]
+  const run = async (server: Helper): Promise<number> => {
+    const count = perSecond * seconds
+    const figures = await load.ask({ port: portOf(server), count, connections, perSecond })
+    return figure(figures, 'p99Ms')
+  }
+  const [other, own]: [number[], number[]] = [[], []]
   for (let round = 0; round < rounds; round++) {
-    baseline.push(await measure(load, bare, requests))
-    subject.push(await measure(load, sidecar, requests))
+    other.push(await run(bare))
+    own.push(await run(sidecar))
   }
-  const hits = figure(await sidecar.ask({}), 'fromMemory') - before
-  // On a busy machine a round may outlive an access of sixty seconds; a few of those change
-  // nothing.
-  if (hits < rounds * requests * 0.99)
-    throw new Error(`only ${hits} of ${rounds * requests} decisions came from memory`)
-  return findings(baseline, subject)
-}
-
-async function measure(load: Helper, server: Helper, requests: number): Promise<Sample> {
-  const before = figure(await server.ask({}), 'cpuMs')
-  const run = await load.ask({ port: figure(server.ready, 'port'), count: requests, connections })
-  const used = figure(await server.ask({}), 'cpuMs') - before
-  const seconds = figure(run, 'seconds')
   return {
-    cpuUs: (used * 1000) / requests,
-    perSecond: requests / seconds,
-    loadShare: figure(run, 'cpuMs') / 1000 / seconds,
+    name: `authorize-warm, p99 at ${perSecond}/s, open loop`,
+    unit: '',
+    target: { atMost: 1.5 },
+    ...pairedRatio(own, other),
+    detail: `${median(own).toFixed(2)} ms, bare ${median(other).toFixed(2)} ms`,
   }
 }
-
-function findings(baseline: readonly Sample[], subject: readonly Sample[]): Finding[] {
-  const [bareCpu, cpu] = [
-    baseline.map((sample) => sample.cpuUs),
-    subject.map((sample) => sample.cpuUs),
-  ]
-  const [bareRate, rate] = [
-    baseline.map((sample) => sample.perSecond),
-    subject.map((sample) => sample.perSecond),
-  ]
-  const share = Math.round(
-    100 * median([...baseline, ...subject].map((sample) => sample.loadShare)),
-  )
-  return [
-    {
-      name: 'authorize-warm, processor time',
-      unit: '',
-      target: { atLeast: 0.7 },
-      ...pairedRatio(bareCpu, cpu),
-      detail: `${median(cpu).toFixed(1)} us a request, bare ${median(bareCpu).toFixed(1)} us`,
-    },
-    {
-      name: 'authorize-warm, throughput',
-      unit: '',
-      target: null,
-      ...pairedRatio(rate, bareRate),
-      detail: `${count(median(rate))}/s, bare ${count(median(bareRate))}/s; the load had ${share} % of a core`,
-    },
-  ]
-}
-
-async function sampleAnswer(sidecar: Helper, key: string): Promise<string> {
-  const response = await fetch(`http://127.0.0.1:${figure(sidecar.ready, 'port')}/authorize`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${secret}` },
-    body: bodyOf(key),
-    signal: AbortSignal.timeout(5_000),
-  })
-  const answer = await response.text()
-  if (!answer.startsWith('{"status":200')) throw new Error(`the sidecar refuses: ${answer}`)
-  return answer
-}
-
-function requestOf(key: string): string {
-  const body = bodyOf(key)
-  return (
-    'POST /authorize HTTP/1.1\r\nHost: 127.0.0.1:8090\r\nUser-Agent: Go-http-client/1.1\r\n' +
-    `Content-Length: ${Buffer.byteLength(body)}\r\nAuthorization: Bearer ${secret}\r\n` +
-    `Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n${body}`
-  )
-}
-
-/** The first call of a live session, as the signer writes it (docs/signer-protocol.md). */
-const bodyOf = (key: string): string =>
-  JSON.stringify({
-    headers: {
-      Accept: ['application/json'],
-      'Accept-Encoding': ['identity'],
-      Authorization: [`Bearer ${key}`],
-      Connection: ['close'],
-      'Content-Length': ['1184'],
-      'Content-Type': ['application/json'],
-      'User-Agent': ['livepeer-python-gateway/0.1'],
-    },
-    state: {
-      StateID: '9f86d081',
-      PMSessionID: '0x2b1f6c0e5d7a49a8b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7081920',
-      LastUpdate: '2026-09-14T10:15:30.123456789Z',
-      OrchestratorAddress: '0x5be44e23041e93cdf9bcd5a0968524e104e38ae1',
-      App: 'acme/echo',
-      AuthExpiry: 0,
-      SenderNonce: 1,
-      Balance: '49999999880000',
-      InitialPricePerUnit: 12_000,
-      InitialPixelsPerUnit: 1,
-      Type: 'live',
-      SequenceNumber: 0,
-      AuthID: '',
-    },
-  })
