@@ -74,10 +74,10 @@ function createModules(platform: Platform, config: CoreConfig) {
     createIdentityModule(platform, { config: config.identity, plans, backend, credentialIssuers }),
   )
   const { users } = identity
-  const metering = add(
-    createMeteringModule(platform, { config: config.metering, backend, ledger, users }),
-  )
-  const allowances = add(createAllowancesModule(platform, { ledger, backend, identity, metering }))
+  const tickets = { config: config.metering, backend, ledger, users }
+  const metering = add(createMeteringModule(platform, tickets))
+  const spending = { config: config.escrow, ledger, backend, identity, metering }
+  const allowances = add(createAllowancesModule(platform, spending))
   const keys = add(createKeysModule(platform, { identity }))
   const tokens = add(
     createTokensModule(platform, { config: config.tokens, identity, allowances, keys }),

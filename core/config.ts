@@ -1,3 +1,4 @@
+import { type EscrowConfig, readEscrowConfig } from './allowances/config.ts'
 import { type BooksConfig, readBooksConfig } from './books/config.ts'
 import { type IdentityConfig, readIdentityConfig } from './identity/config.ts'
 import type { EnvReader } from './lib/env.ts'
@@ -14,6 +15,7 @@ export interface CoreConfig {
   readonly metering: MeteringConfig
   readonly identity: IdentityConfig
   readonly tokens: TokensConfig
+  readonly escrow: EscrowConfig
   readonly books: BooksConfig
 }
 
@@ -28,5 +30,6 @@ export const readCoreConfig = (env: EnvReader): CoreConfig => ({
   metering: readMeteringConfig(env),
   identity: readIdentityConfig(env),
   tokens: readTokensConfig(env),
+  escrow: readEscrowConfig(env),
   books: readBooksConfig(env),
 })

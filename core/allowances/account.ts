@@ -275,21 +275,27 @@ export function spendableAt(credits: readonly Credit[], at: Date): UsdAttos {
 const clockMarginMs = 5_000
 
 /**
- * What is free at `at` for a call that may be signed until `until`, in atto-dollars; never negative. Credits that end before
- * do not count, nor does money that is lent or pending (docs/escrow.md).
+ * What at `at` is not held, of the money that pays for anything and does not end before a call may be signed, `until`; in
+ * atto-dollars. Negative when holds need money that ends before.
  */
-export function freeAt(account: Account, { at, until }: { at: Date; until: Date }): UsdAttos {
+export function uncommittedAt(
+  account: Account,
+  { at, until }: { at: Date; until: Date },
+): UsdAttos {
   const last = new Date(until.getTime() + clockMarginMs)
   const lasting = account.credits.filter(({ expiresAt }) => expiresAt === null || expiresAt > last)
-  const free = spendableAt(lasting, at) - account.lent - account.pending
-  return usdAttos(free > 0n ? free : 0n)
+  return usdAttos(spendableAt(lasting, at) - account.lent - account.pending)
 }
 
+/** What is free at `at` for a call that may be signed until `until` (docs/escrow.md): `uncommittedAt`, never negative. */
+export const freeAt = (account: Account, times: { at: Date; until: Date }): UsdAttos =>
+  neverNegative(uncommittedAt(account, times))
+
 /** What a user may still spend at `at`: of the money that pays for anything what is not held. Never negative. */
-export function unheldAt(account: Account, at: Date): UsdAttos {
-  const free = spendableAt(account.credits, at) - account.lent - account.pending
-  return usdAttos(free > 0n ? free : 0n)
-}
+export const unheldAt = (account: Account, at: Date): UsdAttos =>
+  neverNegative(spendableAt(account.credits, at) - account.lent - account.pending)
+
+const neverNegative = (amount: bigint): UsdAttos => usdAttos(amount > 0n ? amount : 0n)
 
 /** Credits in effect at `at`. */
 export const activeAt = (credits: readonly Credit[], at: Date): Credit[] =>

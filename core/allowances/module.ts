@@ -1,3 +1,4 @@
+import { EscrowServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { AllowanceServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import {
   LimitServiceService,
@@ -9,6 +10,13 @@ import type { MeteringApi } from '../metering/module.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAdjustments } from './adjustments.ts'
+import type { EscrowConfig } from './config.ts'
+import { createEscrow } from './escrow/escrow.ts'
+import { heldMoney } from './escrow/stores/hold-store.ts'
+import { createEscrowMetrics } from './escrow/metrics.ts'
+import { createEscrowRpc } from './escrow/rpc.ts'
+import { createEscrowService } from './escrow/service.ts'
+import { escrowStore } from './escrow/store.ts'
 import type { Ledger } from './ledger.ts'
 import { createLimitsRpc } from './limits/rpc.ts'
 import { createLimits } from './limits/service.ts'
@@ -16,6 +24,7 @@ import { createAllowancesRpc } from './rpc.ts'
 import { createAllowances } from './service.ts'
 
 export interface AllowancesOthers {
+  readonly config: EscrowConfig
   /** Made before all modules: metering and plans write to it, too. */
   readonly ledger: Ledger
   readonly backend: BackendApi
@@ -28,15 +37,26 @@ const sweepsMax = 100
 /** What users may spend, what they have spent, and how operators correct it. */
 export function createAllowancesModule(
   platform: Platform,
-  { ledger, backend, identity: { users }, metering }: AllowancesOthers,
+  { config, ledger, backend, identity: { users }, metering }: AllowancesOthers,
 ) {
-  const { pool, log, now, idempotency, invalidations } = platform
+  const { pool, log, now, idempotency, invalidations, metrics } = platform
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
   const allowances = createAllowances({ ...deps, countUnpriced: metering.countUnpriced })
   const adjustments = createAdjustments(deps)
   const limits = createLimits({ pool, users, invalidations, log, now })
   const { limitService, operatorLimitService } = createLimitsRpc({ limits })
   const { requireMetering } = backend
+  const { leaseSeconds } = config
+  const escrow = createEscrowService({
+    pool,
+    escrow: createEscrow({ store: escrowStore, accounts: ledger, leaseSeconds }),
+    users,
+    boundRate: metering.boundRate,
+    invalidations,
+    meters: createEscrowMetrics(metrics, () => heldMoney(pool)),
+    log,
+    now,
+  })
 
   async function expireCredits(): Promise<void> {
     for (let i = 0; i < sweepsMax; i++) if ((await ledger.sweep(pool, now())) === 0) return
@@ -51,6 +71,7 @@ export function createAllowancesModule(
       ),
       grpcService(LimitServiceService, limitService),
       grpcService(OperatorLimitServiceService, operatorLimitService),
+      grpcService(EscrowServiceService, createEscrowRpc({ escrow }).escrowService),
     ],
     upkeep: [expireCredits, limits.forgetOld],
   }

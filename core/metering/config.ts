@@ -22,6 +22,8 @@ export interface MeteringConfig {
     readonly urls: readonly string[]
     readonly pollSeconds: number
     readonly maxAgeSeconds: number
+    /** For bounds: an older one serves so long, raised by so much. */
+    readonly graceSeconds: number
     readonly marginPercent: number
   }
   /** How long a ticket may be missing from its session before it is lost. */
@@ -147,13 +149,6 @@ function readRates(env: EnvReader): MeteringConfig['rates'] {
     max: 86_400,
     meaning: 'How old, in seconds, an observation may be at the time of the ticket that it prices.',
   })
-  const marginPercent = env.integer('RATE_MARGIN_PERCENT', {
-    fallback: '10',
-    min: 0,
-    max: 1_000,
-    meaning:
-      'By how much the last rate is raised where it serves for bounds, and for tickets without a price, because no usable one is there.',
-  })
   for (const url of urls.filter((url) => !/^https?:\/\//.test(url) || !URL.canParse(url))) {
     env.problem(`RATE_URLS must be a comma list of http(s) addresses; ${url} is not one`)
   }
@@ -162,5 +157,22 @@ function readRates(env: EnvReader): MeteringConfig['rates'] {
   const rate = fixed === undefined ? null : parseRate(fixed)
   if (fixed !== undefined && rate === null)
     env.problem('RATE_FIXED must be a positive decimal of USD for one ETH')
-  return { fixed: rate, urls, pollSeconds, maxAgeSeconds, marginPercent }
+  return { fixed: rate, urls, pollSeconds, maxAgeSeconds, ...readBoundRates(env) }
 }
+
+const readBoundRates = (env: EnvReader) => ({
+  marginPercent: env.integer('RATE_MARGIN_PERCENT', {
+    fallback: '10',
+    min: 0,
+    max: 1_000,
+    meaning:
+      'By how much the last price is raised where it serves for bounds, and for tickets without a price, because no usable one is known.',
+  }),
+  graceSeconds: env.integer('RATE_GRACE_SECONDS', {
+    fallback: '3600',
+    min: 0,
+    max: 86_400,
+    meaning:
+      'How long, beyond RATE_MAX_AGE_SECONDS, the last price bounds calls, raised by RATE_MARGIN_PERCENT; then they are refused.',
+  }),
+})

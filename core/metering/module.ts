@@ -13,6 +13,7 @@ import { createPartitions } from './ingest/partition-store.ts'
 import { createLossRpc } from './loss/rpc.ts'
 import { createQuarantine } from './quarantine/quarantine.ts'
 import { createQuarantineRpc } from './quarantine/rpc.ts'
+import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { countUnpricedOf } from './rates/store.ts'
 import { ticketRecords } from './records.ts'
@@ -49,6 +50,7 @@ export function createMeteringModule(
   return {
     api: {
       usableRate: metering.usableRate,
+      boundRate: createBoundRate({ pool, now, ...config.rates }),
       /** How many tickets of a user wait for their price. */
       countUnpriced: (app: AppId, user: UserId) => countUnpricedOf(pool, app, user),
       manualIngest,

@@ -2,11 +2,11 @@ import { EventEmitter } from 'node:events'
 import type { Redis } from 'ioredis'
 import type { Log } from '../lib/log.ts'
 
-const kinds = ['key', 'user', 'access', 'token'] as const
+const kinds = ['key', 'user', 'access', 'lease', 'token'] as const
 
 /**
  * What caches elsewhere must forget: a key, a user (identity and access), the access of a user, or tokens: one JWT by
- * its `jti`, or all JWTs of a login by their `sid`.
+ * its `jti`, or all JWTs of a login by their `sid`. A `lease` is the id of a user whose leases are to be returned.
  */
 export interface Invalidation {
   readonly kind: (typeof kinds)[number]

@@ -18,6 +18,8 @@ export const protoFiles = [
   'tokens/v1/authorization',
   'plans/v1/catalog',
   'allowances/v1/allowances',
+  'allowances/v1/escrow',
+  'allowances/v1/limits',
   'books/v1/books',
   'metering/v1/metering',
   'metering/v1/loss',
@@ -26,6 +28,7 @@ export const protoFiles = [
   'metering/v1/outbox',
   'usage/v1/usage',
   'signer/v1/signer',
+  'signer/v1/decisions',
 ].map((file) => `tollgate/${file}.proto`)
 
 export interface Health {

@@ -12,6 +12,7 @@ import { createMetrics } from '../../core/lib/metrics.ts'
 import { DomainError, type Reason, isReason } from '../../proto/errors.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
+import * as escrow from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -173,6 +174,7 @@ export function createCaller(target: string, token: string | null = serviceToken
     allowances: new allowances.AllowanceServiceClient(target, insecure),
     limits: new limits.LimitServiceClient(target, insecure),
     operatorLimits: new limits.OperatorLimitServiceClient(target, insecure),
+    escrow: new escrow.EscrowServiceClient(target, insecure),
     losses: new loss.LossServiceClient(target, insecure),
     metering: new metering.MeteringServiceClient(target, insecure),
     usage: new usage.UsageServiceClient(target, insecure),
@@ -201,6 +203,7 @@ interface Clients {
   readonly allowances: allowances.AllowanceServiceClient
   readonly limits: limits.LimitServiceClient
   readonly operatorLimits: limits.OperatorLimitServiceClient
+  readonly escrow: escrow.EscrowServiceClient
   readonly losses: loss.LossServiceClient
   readonly metering: metering.MeteringServiceClient
   readonly usage: usage.UsageServiceClient
@@ -312,6 +315,9 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       limits.RemoveLimitsRequest.fromPartial({}),
       to.operatorLimits.removeLimits.bind(to.operatorLimits),
     ),
+    lend: call(escrow.LendRequest.fromPartial({}), to.escrow.lend.bind(to.escrow)),
+    reserve: call(escrow.ReserveRequest.fromPartial({}), to.escrow.reserve.bind(to.escrow)),
+    report: call(escrow.ReportRequest.fromPartial({}), to.escrow.report.bind(to.escrow)),
     ingestEvents: call(
       metering.IngestEventsRequest.fromPartial({}),
       to.metering.ingestEvents.bind(to.metering),

@@ -169,6 +169,7 @@ export interface NewAuthorisation extends UserKey {
   readonly keyId: string | null
   readonly sessionType: string
   readonly bound: UsdAttos
+  /** Core's time of the reservation or report. */
   readonly authorisedAt: Date
   readonly isApproximate: boolean
   readonly isOffline: boolean
@@ -205,6 +206,7 @@ export interface MatchSum extends SessionKey {
   readonly latestAt: Date
 }
 
+/** Whoever takes an early ticket adds it to its session's `ticketed`. */
 export interface EarlyMatch {
   readonly cost: UsdAttos | null
 }

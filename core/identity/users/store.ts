@@ -142,6 +142,52 @@ export async function listUsers(db: Db, filter: UserFilter): Promise<User[]> {
   return rows.map(fromRow)
 }
 
+export interface SubjectState {
+  readonly clientId: string
+  readonly externalUserId: string
+  readonly appId: AppId
+  /** Null where the app has no such user yet. */
+  readonly userId: UserId | null
+  readonly status: UserState
+  readonly tokensValidAfter: Date | null
+}
+
+/** As `findSubjects`, with the state of each user. A user of an app that is not active reads as inactive. */
+export async function findSubjectStates(
+  db: Db,
+  clients: readonly string[],
+  externals: readonly string[],
+): Promise<SubjectState[]> {
+  const rows = await many<{
+    client_id: string
+    external_user_id: string
+    app_id: string
+    user_id: string | null
+    status: UserState
+    tokens_valid_after: Date | null
+  }>(
+    db,
+    prepared(
+      'subject-states',
+      sql`
+    select c.client_id, names.external_user_id, c.app_id, u.id as user_id, u.tokens_valid_after,
+           case a.status when 'active' then coalesce(u.status, 'active') else 'inactive' end as status
+    from unnest(${clients}::text[], ${externals}::text[]) as names (client_id, external_user_id)
+    join clients c on c.client_id = names.client_id and c.kind = 'public'
+    join apps a on a.id = c.app_id
+    left join end_users u on u.app_id = c.app_id and u.external_user_id = names.external_user_id`,
+    ),
+  )
+  return rows.map((row) => ({
+    clientId: row.client_id,
+    externalUserId: row.external_user_id,
+    appId: appId(row.app_id),
+    userId: row.user_id === null ? null : userId(row.user_id),
+    status: row.status,
+    tokensValidAfter: row.tokens_valid_after,
+  }))
+}
+
 /** The apps of many (client id, external id) pairs, and their users where they exist. Pairs of unknown clients are left out. */
 export async function findSubjects(
   db: Db,

@@ -208,13 +208,10 @@ export function createUsers({
    * because a signed ticket provisions its user. Subjects of unknown apps are left out.
    */
   async function resolveSubjects(
-    subjects: readonly { clientId: string; externalUserId: string }[],
+    subjects: readonly Subject[],
   ): Promise<Map<string, { appId: AppId; userId: UserId }>> {
     const resolved = new Map<string, { appId: AppId; userId: UserId }>()
-    // Text that cannot be an id belongs to no user, and may hold characters that Postgres refuses.
-    const possible = subjects.filter(
-      (subject) => isClientId(subject.clientId) && subjectProblem(subject.externalUserId) === null,
-    )
+    const possible = subjects.filter(isPossible)
     const rows = await store.findSubjects(
       pool,
       possible.map((subject) => subject.clientId),
@@ -228,6 +225,26 @@ export function createUsers({
       if (user !== null) resolved.set(key, { appId: app, userId: user })
     }
     return resolved
+  }
+
+  /**
+   * As `resolveSubjects`, with the state of each user. A user of an app that is not active reads as inactive, and is not
+   * created.
+   */
+  async function resolveStates(subjects: readonly Subject[]): Promise<Map<string, UserAccess>> {
+    const possible = subjects.filter(isPossible)
+    const rows = await store.findSubjectStates(
+      pool,
+      possible.map((subject) => subject.clientId),
+      possible.map((subject) => subject.externalUserId),
+    )
+    const states = new Map<string, UserAccess>()
+    for (const { clientId, externalUserId: external, ...row } of rows) {
+      const user =
+        row.userId ?? (row.status === 'active' ? await provision(row.appId, external) : null)
+      if (user !== null) states.set(authId(clientId, external), { ...row, userId: user })
+    }
+    return states
   }
 
   async function provision(app: AppId, external: string): Promise<UserId | null> {
@@ -254,10 +271,28 @@ export function createUsers({
     findActive,
     list,
     resolveSubjects,
+    resolveStates,
   }
 }
 
 export type Users = ReturnType<typeof createUsers>
+
+interface Subject {
+  readonly clientId: string
+  readonly externalUserId: string
+}
+
+/** Who a subject is, and whether they may do anything at all. */
+export interface UserAccess {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly status: UserState
+  readonly tokensValidAfter: Date | null
+}
+
+// Text that cannot be an id belongs to no user, and may hold characters that Postgres refuses.
+const isPossible = ({ clientId, externalUserId: external }: Subject): boolean =>
+  isClientId(clientId) && subjectProblem(external) === null
 
 const unknownUser = (): DomainError => new DomainError('NOT_FOUND', 'the app has no such user')
 

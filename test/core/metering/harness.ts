@@ -90,6 +90,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
           urls: [],
           pollSeconds: 3600,
           maxAgeSeconds: 600,
+          graceSeconds: 3600,
           marginPercent: 10,
         },
         lossGraceSeconds,

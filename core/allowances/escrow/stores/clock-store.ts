@@ -1,5 +1,5 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
-import { type Db, sql } from '../../lib/sql.ts'
+import { plainArray, textArray } from '../../../lib/copy-sql.ts'
+import { type Db, sql } from '../../../lib/sql.ts'
 
 /** Writes sidecar_clocks. What the functions promise is in `port.ts`. */
 

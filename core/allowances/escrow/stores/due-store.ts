@@ -1,7 +1,7 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
-import { many, sql } from '../../lib/sql.ts'
-import { appId, userId } from '../../platform/ids.ts'
-import type { EscrowStore } from './port.ts'
+import { plainArray, textArray } from '../../../lib/copy-sql.ts'
+import { many, sql } from '../../../lib/sql.ts'
+import { appId, userId } from '../../../platform/ids.ts'
+import type { EscrowStore } from '../port.ts'
 
 /** Reads what the release is to end, over all users. What the functions promise is in `port.ts`. */
 

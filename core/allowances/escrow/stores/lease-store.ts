@@ -1,8 +1,8 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
-import { usdAttos } from '../../lib/money.ts'
-import { type Db, many, prepared, sql } from '../../lib/sql.ts'
-import { type UserId, appId, userId } from '../../platform/ids.ts'
-import type { Lease, LeaseChanges, UserKey } from './port.ts'
+import { plainArray, textArray } from '../../../lib/copy-sql.ts'
+import { usdAttos } from '../../../lib/money.ts'
+import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
+import { type UserId, appId, userId } from '../../../platform/ids.ts'
+import type { Lease, LeaseChanges, UserKey } from '../port.ts'
 
 /** Writes leases. What the functions promise is in `port.ts`. */
 

@@ -1,11 +1,11 @@
-import { plainArray } from '../../lib/copy-sql.ts'
-import { usdAttos } from '../../lib/money.ts'
-import { type Db, many, sql } from '../../lib/sql.ts'
-import { appId, userId } from '../../platform/ids.ts'
-import type { SettlingTickets } from '../../metering/ingest/charges.ts'
+import { plainArray } from '../../../lib/copy-sql.ts'
+import { usdAttos } from '../../../lib/money.ts'
+import { type Db, many, sql } from '../../../lib/sql.ts'
+import { appId, userId } from '../../../platform/ids.ts'
+import type { SettlingTickets } from '../../../metering/ingest/charges.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
-import { matchEarlyTickets } from './matching.ts'
-import type { EarlyMatch, EscrowStore, NewAuthorisation } from './port.ts'
+import { matchEarlyTickets } from '../matching.ts'
+import type { EarlyMatch, EscrowStore, NewAuthorisation } from '../port.ts'
 
 /** Writes early_tickets. What the functions promise is in `port.ts`. */
 

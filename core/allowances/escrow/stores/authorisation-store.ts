@@ -1,10 +1,10 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
-import { usdAttos } from '../../lib/money.ts'
-import { type Db, many, sql } from '../../lib/sql.ts'
-import type { SettlingStep, SettlingTickets } from '../../metering/ingest/charges.ts'
-import { appId, userId } from '../../platform/ids.ts'
+import { plainArray, textArray } from '../../../lib/copy-sql.ts'
+import { usdAttos } from '../../../lib/money.ts'
+import { type Db, many, sql } from '../../../lib/sql.ts'
+import type { SettlingStep, SettlingTickets } from '../../../metering/ingest/charges.ts'
+import { appId, userId } from '../../../platform/ids.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
-import { approximateMicros, selectTickets } from './matching.ts'
+import { approximateMicros, selectTickets } from '../matching.ts'
 import type {
   EscrowStore,
   MatchSum,
@@ -12,7 +12,7 @@ import type {
   Proof,
   StoredAuthorisation,
   TicketMatches,
-} from './port.ts'
+} from '../port.ts'
 
 /** Writes authorisations. What the functions promise is in `port.ts`. */
 

@@ -1,8 +1,8 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
-import { type Db, many, sql } from '../../lib/sql.ts'
+import { plainArray, textArray } from '../../../lib/copy-sql.ts'
+import { type Db, many, sql } from '../../../lib/sql.ts'
 import { appsOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
-import type { PriorCall, PriorCallQuery, SessionChange } from './port.ts'
-import { type SessionSum, sumSessions } from './session-sums.ts'
+import type { PriorCall, PriorCallQuery, SessionChange } from '../port.ts'
+import { type SessionSum, sumSessions } from '../session-sums.ts'
 
 /** Writes authorised_sessions. What the functions promise is in `port.ts`. */
 

@@ -1,6 +1,6 @@
-import { plainArray, textArray } from '../../lib/copy-sql.ts'
-import type { SettlingTickets } from '../../metering/ingest/charges.ts'
-import type { UserKey } from './port.ts'
+import { plainArray, textArray } from '../../../lib/copy-sql.ts'
+import type { SettlingTickets } from '../../../metering/ingest/charges.ts'
+import type { UserKey } from '../port.ts'
 
 /** Columns of keys, as parameters of statements. */
 

@@ -1,0 +1,42 @@
+import type { EnvReader } from '../lib/env.ts'
+
+export interface EscrowConfig {
+  /** How long a sidecar may spend what it was lent. */
+  readonly leaseSeconds: number
+  /** How far the stream of events may be behind. */
+  readonly eventLagSeconds: number
+  /** How long an authorisation stays held whose sidecar allows nothing more. */
+  readonly holdMaxSeconds: number
+  readonly lostTickets: 'write_off' | 'charge'
+}
+
+/** Declares and reads the settings of the escrow. */
+export const readEscrowConfig = (env: EnvReader): EscrowConfig => ({
+  leaseSeconds: env.integer('LEASE_SECONDS', {
+    fallback: '30',
+    min: 5,
+    max: 300,
+    meaning:
+      'How long a sidecar may spend what core lent to it; a crash holds the rest for so long.',
+  }),
+  eventLagSeconds: env.integer('EVENT_LAG_SECONDS', {
+    fallback: '20',
+    min: 1,
+    max: 3_600,
+    meaning:
+      "How far, by its sidecar's stream of events, a call may be behind before its ticket counts as missing.",
+  }),
+  holdMaxSeconds: env.integer('HOLD_MAX_SECONDS', {
+    fallback: '900',
+    min: 30,
+    max: 86_400,
+    meaning:
+      'How long the money of a call without a ticket stays held while its sidecar allows no more.',
+  }),
+  lostTickets: env.choice('LOST_TICKETS', {
+    of: ['write_off', 'charge'],
+    fallback: 'write_off',
+    meaning:
+      'What becomes of a call that was signed and whose ticket is lost: write_off frees its money, charge books its bound as an estimate.',
+  }),
+})

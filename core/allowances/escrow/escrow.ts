@@ -1,0 +1,311 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import type { Db } from '../../lib/sql.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { type Account, freeAt, unheldAt } from '../account.ts'
+import type { Ledger } from '../ledger.ts'
+import { type Leases, createLeases } from './leases.ts'
+import { type LendAnswer, type LendCall, lendTo, reservationSeconds } from './lending.ts'
+import type {
+  EarlyMatch,
+  EscrowStore,
+  NewAuthorisation,
+  PriorCall,
+  SessionChange,
+  SidecarProcess,
+  StoredAuthorisation,
+  UserKey,
+} from './port.ts'
+import {
+  type AuthorisedCall,
+  type RefusedCall,
+  type ReturnedLease,
+  isLate,
+  moveBound,
+  proofOf,
+  sessionChangeOf,
+  takeBack,
+} from './reporting.ts'
+import { totals } from './session-sums.ts'
+
+/** What lending and holding need of the store; the rest settles and releases. */
+export type GrantingStore = Pick<
+  EscrowStore,
+  | 'lockSidecar'
+  | 'saveSidecar'
+  | 'ownsSidecar'
+  | 'noteReservation'
+  | 'findLeases'
+  | 'saveLeases'
+  | 'findRecalled'
+  | 'insertAuthorisations'
+  | 'takeEarlyTickets'
+  | 'addSessions'
+  | 'findPriorCalls'
+  | 'prove'
+  | 'advanceClocks'
+>
+
+export interface EscrowDeps {
+  readonly store: GrantingStore
+  readonly accounts: Pick<Ledger, 'lock' | 'save'>
+  readonly leaseSeconds: number
+}
+
+export interface LendRequest {
+  readonly process: SidecarProcess
+  readonly calls: readonly LendCall[]
+}
+
+export type { AuthorisedCall, RefusedCall, ReturnedLease }
+
+export interface ReserveCall extends AuthorisedCall {
+  readonly process: SidecarProcess
+  readonly isActive: boolean
+}
+
+export interface ReserveAnswer {
+  /** Null when the call is allowed. `not_owner`: another process has the sidecar's id. */
+  readonly refusal: 'insufficient_balance' | 'user_inactive' | 'not_owner' | null
+  /** The money is lent elsewhere and was recalled: another try may find it. */
+  readonly isRecalled: boolean
+  readonly remaining: UsdAttos
+}
+
+export interface Report {
+  readonly process: SidecarProcess
+  /** 0 for a heartbeat without content. */
+  readonly number: bigint
+  readonly calls: readonly AuthorisedCall[]
+  readonly refused: readonly RefusedCall[]
+  readonly returned: readonly ReturnedLease[]
+  readonly stopped: boolean
+}
+
+/** A process that was silent for so long may be replaced. */
+const silentSeconds = 3
+
+/**
+ * Lends, reserves and takes reports (docs/escrow.md). Every function runs inside the caller's transaction, locks the users
+ * that it touches in the order of their ids, and knows no clock: `at` is the time. Its invariant: `lent` and `pending` of an
+ * account are the sums over its leases and its pending authorisations, and only allowed calls raise both together.
+ */
+export function createEscrow({ store, accounts, leaseSeconds }: EscrowDeps) {
+  /** Opens and renews leases. CONFLICT when another process has the sidecar's id. */
+  async function lend(db: Db, { process, calls }: LendRequest, at: Date) {
+    if (!(await store.ownsSidecar(db, process))) throw notOwner()
+    const { find, leases, save } = await lock(db, calls, { at })
+    const priors = await findPriorCalls(db, calls)
+    const answers = calls.map((call) => {
+      const account = find(call)
+      if (!account) return null
+      const answer = lendTo(call, { process, account, leases, leaseSeconds, at })
+      return { ...answer, priorCall: priors.get(call) ?? null }
+    })
+    await save()
+    return { answers, recalled: leases.recalledAt(at) }
+  }
+
+  async function findPriorCalls(
+    db: Db,
+    calls: readonly LendCall[],
+  ): Promise<Map<LendCall, PriorCall | null>> {
+    const withSession = calls.flatMap((call) =>
+      call.session ? [{ call, sessionId: call.session.id, sequence: call.session.sequence }] : [],
+    )
+    const priors = await store.findPriorCalls(
+      db,
+      withSession.map(({ call: { appId, userId }, ...query }) => ({ appId, userId, ...query })),
+    )
+    return new Map(withSession.map(({ call }, index) => [call, priors[index] ?? null]))
+  }
+
+  /** Holds the bounds of single calls, of any sidecars: all that fit into what is free, in their order. */
+  async function reserve(db: Db, calls: readonly ReserveCall[], at: Date) {
+    const owners = await noteReservations(db, calls, at)
+    const { find, leases, save } = await lock(db, calls, {
+      at,
+      hasLeases: ({ lent }) => lent > 0n,
+    })
+    const allowed: StampedCall[] = []
+    const answers = calls.map((call): ReserveAnswer | null => {
+      const account = find(call)
+      if (!account) return null
+      const { refusal, isRecalled } = owners.has(processKey(call.process))
+        ? hold(call, { account, leases, at })
+        : { refusal: 'not_owner' as const, isRecalled: false }
+      if (refusal === null) allowed.push(stamp(call, call.process, at))
+      return { refusal, isRecalled, remaining: unheldAt(account, at) }
+    })
+    await store.insertAuthorisations(db, allowed)
+    await store.addSessions(
+      db,
+      allowed.map((call) => sessionChangeOf(call)),
+    )
+    await prove(db, calls.filter(find), at)
+    await save()
+    return { answers, recalled: leases.recalledAt(at) }
+  }
+
+  // Sidecars' rows are locked before accounts and in the order of ids.
+  async function noteReservations(
+    db: Db,
+    calls: readonly ReserveCall[],
+    at: Date,
+  ): Promise<Set<string>> {
+    const processes = new Map(calls.map(({ process }) => [processKey(process), process]))
+    const owners = new Set<string>()
+    for (const process of [...processes.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1)))
+      if (await store.noteReservation(db, process, at)) owners.add(processKey(process))
+    return owners
+  }
+
+  /**
+   * Applies the batch that follows the last one of the process, and no other. Also its heartbeat. CONFLICT when another
+   * process has the sidecar's id.
+   */
+  async function report(db: Db, batch: Report, at: Date) {
+    const { process, number } = batch
+    const silentSince = addSeconds(at, -silentSeconds)
+    const sidecar = await store.lockSidecar(db, process, { at, silentSince })
+    if (!sidecar) throw notOwner()
+    const isNext = number === sidecar.reportedThrough + 1n
+    const figures = isNext ? await apply(db, batch, at) : null
+    const through = isNext ? number : sidecar.reportedThrough
+    await store.saveSidecar(db, process, {
+      seenAt: at,
+      reportedThrough: through,
+      lastAuthorisedAt: isNext && batch.calls.length > 0 ? at : null,
+      stopped: batch.stopped && (isNext || number === 0n || number === through),
+    })
+    return { through, recalled: await store.findRecalled(db, process.instance), figures }
+  }
+
+  async function apply(db: Db, batch: Report, at: Date) {
+    const { find, leases, save } = await lock(
+      db,
+      [...batch.calls, ...batch.refused, ...batch.returned],
+      { at },
+    )
+    const calls = batch.calls.filter(find).map((call) => stamp(call, batch.process, at))
+    const early = await store.takeEarlyTickets(db, calls)
+    const figures = { used: 0n, returned: 0n, late: { count: 0, amount: 0n } }
+    calls.forEach((call, index) => {
+      const account = find(call)
+      if (!account) return
+      if (isLate(call, leases, at)) {
+        figures.late.count += 1
+        figures.late.amount += call.bound
+      }
+      figures.used += moveBound(call, early[index] ?? null, { account, leases })
+    })
+    await insert(db, calls, early)
+    await prove(db, [...calls, ...batch.refused.filter(find)], at)
+    for (const lease of batch.returned) {
+      const account = find(lease)
+      if (account) figures.returned += takeBack(lease, { account, leases })
+    }
+    await save()
+    // The row of the clock is the last that a transaction locks, as in ingest.
+    if (early.some((match) => match !== null))
+      await store.advanceClocks(db, new Map([[batch.process.id, at]]))
+    return { calls: calls.length, ...figures }
+  }
+
+  async function insert(
+    db: Db,
+    calls: readonly StampedCall[],
+    early: readonly (EarlyMatch | null)[],
+  ): Promise<void> {
+    await store.insertAuthorisations(
+      db,
+      calls.filter((_, index) => !early[index]),
+    )
+    await store.addSessions(
+      db,
+      calls.map((call, index) => sessionChangeOf(call, early[index])),
+    )
+  }
+
+  async function prove(db: Db, calls: readonly RefusedCall[], at: Date): Promise<void> {
+    const lost = await store.prove(db, calls.map(proofOf))
+    await store.addSessions(
+      db,
+      lost.map((authorisation) => turnedLost(authorisation, at)),
+    )
+  }
+
+  /** Locks the users of calls, with their leases. Read after the lock, leases are as new as the accounts. */
+  async function lock(
+    db: Db,
+    calls: readonly UserKey[],
+    { at, hasLeases = () => true }: { at: Date; hasLeases?: (account: Account) => boolean },
+  ) {
+    const users = [...new Map(calls.map((call) => [call.userId, call])).values()]
+    const locked = await accounts.lock(db, users, at)
+    const byUser = new Map(locked.map((account) => [account.userId, account]))
+    const before = new Map(locked.map((account) => [account, holdsOf(account)]))
+    const leases = createLeases(await store.findLeases(db, locked.filter(hasLeases)))
+
+    async function save(): Promise<void> {
+      await store.saveLeases(db, leases.changes())
+      const changed = locked.filter(
+        (account) => isTouched(account) || before.get(account) !== holdsOf(account),
+      )
+      if (changed.length > 0) await accounts.save(db, changed, at)
+    }
+
+    return { find: ({ userId }: UserKey) => byUser.get(userId), leases, save }
+  }
+
+  return { lend, reserve, report }
+}
+
+export type Escrow = ReturnType<typeof createEscrow>
+export type { LendAnswer, LendCall }
+
+const notOwner = (): DomainError =>
+  new DomainError('CONFLICT', "another process has this sidecar's id")
+
+function hold(
+  { bound, isActive }: ReserveCall,
+  { account, leases, at }: { account: Account; leases: Leases; at: Date },
+): Pick<ReserveAnswer, 'refusal' | 'isRecalled'> {
+  if (!isActive) return { refusal: 'user_inactive', isRecalled: false }
+  const free = freeAt(account, { at, until: addSeconds(at, reservationSeconds) })
+  if (bound > free) {
+    const isRecalled = leases.recall(account, { missing: bound - free, at })
+    return { refusal: 'insufficient_balance', isRecalled }
+  }
+  account.pending = usdAttos(account.pending + bound)
+  return { refusal: null, isRecalled: false }
+}
+
+type StampedCall = AuthorisedCall & NewAuthorisation
+
+// Core's time for all: those of two sidecars, and of reservations, are then in one order.
+const stamp = (call: AuthorisedCall, { id }: SidecarProcess, at: Date): StampedCall => ({
+  ...call,
+  sidecarId: id,
+  authorisedAt: at,
+})
+
+const processKey = ({ id, instance }: SidecarProcess): string => `${instance} ${id}`
+
+const holdsOf = ({ lent, pending, lendAfter }: Account): string =>
+  `${lent} ${pending} ${lendAfter?.getTime()}`
+
+// A period was entered, or a credit expired.
+const isTouched = ({ entries, credits }: Account): boolean =>
+  entries.length > 0 || credits.some(({ state }) => state !== 'stored')
+
+/** It had been released, and is lost now: proven too late. */
+const turnedLost = (authorisation: StoredAuthorisation, at: Date): SessionChange => ({
+  ...authorisation,
+  at,
+  calls: [],
+  added: totals({
+    released: { count: -1, amount: usdAttos(-authorisation.bound) },
+    lost: { count: 1, amount: authorisation.bound },
+  }),
+})

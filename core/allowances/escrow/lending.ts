@@ -1,0 +1,126 @@
+import { uuidV7 } from '../../lib/crypto.ts'
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import { addSeconds } from '../../lib/time.ts'
+import { type Account, freeAt, uncommittedAt, unheldAt } from '../account.ts'
+import { type Leases, restOf } from './leases.ts'
+import type { Lease, SidecarProcess, UserKey } from './port.ts'
+import { sliceOf } from './slices.ts'
+
+/** One lease, opened or renewed: pure but for the account and the leases that it changes. */
+
+export interface LendCall extends UserKey {
+  /** An inactive user is lent nothing. */
+  readonly isActive: boolean
+  /** The sidecar's open lease, and all that it has debited from it. */
+  readonly leaseId: string | null
+  readonly used: UsdAttos
+  /** Bound of the call at hand; 0 when it is not known yet. */
+  readonly bound: UsdAttos
+  /** What the user spends in a second at this sidecar. */
+  readonly spending: UsdAttos
+  /** A session whose calls the sidecar has not seen, with the number of the call at hand. */
+  readonly session: { readonly id: string; readonly sequence: bigint } | null
+}
+
+export interface LentLease {
+  readonly id: string
+  readonly amount: UsdAttos
+  /** From core's answer on, by the sidecar's clock. */
+  readonly seconds: number
+}
+
+export interface LendAnswer {
+  /** Null: each call is to be reserved. */
+  readonly lease: LentLease | null
+  readonly remaining: UsdAttos
+  readonly raise: UsdAttos
+}
+
+interface Situation {
+  readonly process: SidecarProcess
+  readonly account: Account
+  readonly leases: Leases
+  readonly leaseSeconds: number
+  readonly at: Date
+}
+
+/**
+ * So much longer than the sidecar, which stops 2 s before, core waits for a lease to end: the signer waits 5 s for an answer,
+ * and a sidecar that was frozen between its decision and its answer is covered, too.
+ */
+export const graceSeconds = 6
+/** A call that core reserves is signed by then: the answer's way to the sidecar, and 5 s that the signer waits. */
+export const reservationSeconds = 10
+/** A lease that cannot be renewed is worth its last so many seconds. */
+const usefulSeconds = 5
+
+/** Opens or renews the lease of a call's user at the sidecar. Recalls money for the call at hand when that is lent elsewhere. */
+export function lendTo(call: LendCall, situation: Situation): LendAnswer {
+  const { account, leases, at } = situation
+  const before = account.lent
+  const lease = call.isActive ? renew(call, situation) : null
+  if (!lease && call.isActive && call.bound > 0n) {
+    const free = freeAt(account, { at, until: addSeconds(at, reservationSeconds) })
+    if (free < call.bound) leases.recall(account, { missing: call.bound - free, at })
+  }
+  return { lease, remaining: unheldAt(account, at), raise: usdAttos(account.lent - before) }
+}
+
+function renew(call: LendCall, situation: Situation): LentLease | null {
+  const { process, account, leases, at } = situation
+  if (account.lendAfter !== null && account.lendAfter > at) return null
+  const own = leases.of(account.userId).find(({ instance }) => instance === process.instance)
+  if (!own) return extend(call, situation, newLease(process, account, at))
+  // An ended lease is an orphan: unmatched tickets may have lowered it. The sidecar returns it, and gets a new one.
+  return own.recalledAt !== null || own.endsAt <= at ? null : extend(call, situation, own)
+}
+
+function extend(call: LendCall, situation: Situation, lease: Lease): LentLease | null {
+  const { account, leases, leaseSeconds, at } = situation
+  const rest = usdAttos(lease.amount - usedOf(lease, call))
+  const endsAt = addSeconds(at, leaseSeconds + graceSeconds)
+  const free = uncommittedAt(account, { at, until: endsAt })
+  // What is held must not be held until after the end of its money.
+  if (free < 0n) return rest > 0n && rest >= call.bound ? untilItsEnd(lease, at) : null
+  const slice = sliceOf({ ...call, free, rest }, leaseSeconds)
+  if (slice === null) return null
+  const raise = slice - rest
+  lease.amount = usdAttos(lease.amount + raise)
+  lease.endsAt = endsAt
+  account.lent = usdAttos(account.lent + raise)
+  leases.put(lease)
+  return { id: lease.id, amount: lease.amount, seconds: leaseSeconds }
+}
+
+// A sidecar whose last answer was lost may not know its lease; then core's figure counts.
+function usedOf(lease: Lease, { leaseId, used }: LendCall): bigint {
+  if (leaseId !== lease.id || used < lease.used) return lease.used
+  return used < lease.amount ? used : lease.amount
+}
+
+function untilItsEnd(lease: Lease, at: Date): LentLease | null {
+  const seconds = Math.floor((lease.endsAt.getTime() - at.getTime()) / 1000) - graceSeconds
+  return seconds < usefulSeconds ? null : { id: lease.id, amount: lease.amount, seconds }
+}
+
+const newLease = ({ id, instance }: SidecarProcess, user: UserKey, at: Date): Lease => ({
+  appId: user.appId,
+  userId: user.userId,
+  id: uuidV7(at.getTime()),
+  sidecarId: id,
+  instance,
+  amount: usdAttos(0n),
+  used: usdAttos(0n),
+  createdAt: at,
+  endsAt: at,
+  recalledAt: null,
+})
+
+/** Lowers a lease, and with it what is lent. Returns the part of `amount` that the lease had left. */
+export function lower(account: Account, lease: Lease, amount: UsdAttos): UsdAttos {
+  const rest = restOf(lease)
+  const part = usdAttos(amount < rest ? amount : rest)
+  lease.used = usdAttos(lease.used + part)
+  account.lent = usdAttos(account.lent - part)
+  return part
+}

@@ -1,0 +1,58 @@
+import { Counter, Gauge } from 'prom-client'
+import type { Metrics } from '../../lib/metrics.ts'
+
+/** Held money of all users. */
+export interface HeldMoney {
+  readonly lent: bigint
+  readonly pending: bigint
+}
+
+/** The metrics of the escrow's granting half. Metrics are floats; no label identifies a tenant. */
+export function createEscrowMetrics(registry: Metrics, readHeld: () => Promise<HeldMoney>) {
+  const registers = [registry]
+  const counter = (name: string, help: string): Counter => new Counter({ name, help, registers })
+  const refused = new Counter({
+    name: 'tollgate_escrow_refused_total',
+    help: 'Reservations that were refused, by reason',
+    labelNames: ['reason'],
+    registers,
+  })
+  const held = new Gauge({
+    name: 'tollgate_escrow_held_usd',
+    help: 'Money of users that is held: lent to sidecars, or pending until its ticket comes',
+    labelNames: ['kind'],
+    registers,
+    collect: () =>
+      readHeld().then(
+        ({ lent, pending }) => {
+          held.set({ kind: 'lent' }, usdOf(lent))
+          held.set({ kind: 'pending' }, usdOf(pending))
+        },
+        () => {},
+      ),
+  })
+  return { ...moneyCounters(counter), refused: (reason: string) => refused.inc({ reason }) }
+}
+
+function moneyCounters(counter: (name: string, help: string) => Counter) {
+  const sum = (name: string, help: string) => {
+    const usd = counter(`tollgate_escrow_${name}_usd_total`, `${help}, in USD`)
+    const count = counter(`tollgate_escrow_${name}_total`, `${help}, how often`)
+    return (amount: bigint, times = 1): void => {
+      usd.inc(usdOf(amount))
+      count.inc(times)
+    }
+  }
+  return {
+    lent: sum('lent', 'Lent to sidecars'),
+    used: sum('used', 'Bounds of calls that leases paid, as reported'),
+    returned: sum('returned', 'Returned by sidecars unused'),
+    reserved: sum('reserved', 'Reserved for single calls'),
+    late: sum('late_reported', 'Bounds of calls that were reported after the end of their lease'),
+    recalled: counter('tollgate_escrow_recalled_total', 'Users whose leases were recalled'),
+  }
+}
+
+export type EscrowMeters = ReturnType<typeof createEscrowMetrics>
+
+const usdOf = (amount: bigint): number => Number(amount) / 1e18

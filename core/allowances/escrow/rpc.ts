@@ -1,0 +1,225 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import { type UsdAttos, parseInteger, usdAttos } from '../../lib/money.ts'
+import { secondsOf } from '../../lib/time.ts'
+import type { BoundRate } from '../../metering/rates/bound-rate.ts'
+import { isUuid } from '../../platform/ids.ts'
+import { serviceCaller } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { SidecarProcess } from './port.ts'
+import type { EscrowService, LendMessage, ReportMessage, ReserveMessage } from './service.ts'
+
+/** One transaction locks all users of a request, so a request is bounded. */
+const callsMax = 1_000
+const authorisationsMax = 5_000
+const idBytes = 200
+const sessionBytes = 512
+const attosPerNano = 1_000_000_000n
+
+export function createEscrowRpc({ escrow }: { escrow: EscrowService }) {
+  const escrowService: Handlers<pb.EscrowServiceServer> = {
+    lend: rpc(serviceCaller(), async (request: pb.LendRequest) => {
+      const { answers, rate } = await escrow.lend(parseLend(request))
+      return { answers: answers.map(toLendAnswer), rate: toRate(rate) }
+    }),
+    reserve: rpc(serviceCaller(), async (request: pb.ReserveRequest) => ({
+      answers: (await escrow.reserve(parseReserve(request))).map(toReserveAnswer),
+    })),
+    report: rpc(serviceCaller(), async (request: pb.ReportRequest) => {
+      const { through, recalled, rate } = await escrow.report(parseReport(request))
+      return { through, recalled, rate: toRate(rate) }
+    }),
+  }
+  return { escrowService }
+}
+
+type LendAnswer = Awaited<ReturnType<EscrowService['lend']>>['answers'][number]
+type ReserveAnswer = Awaited<ReturnType<EscrowService['reserve']>>[number]
+
+function toLendAnswer(settled: LendAnswer): pb.LendAnswer {
+  if (!settled) return { ...emptyLendAnswer, refusal: 'NOT_FOUND' }
+  const { user, answer } = settled
+  return {
+    refusal: '',
+    userId: user.userId,
+    active: user.status === 'active',
+    tokensValidAfter: validAfter(user.tokensValidAfter),
+    remainingUsdAttos: answer.remaining.toString(),
+    lease: answer.lease
+      ? {
+          id: answer.lease.id,
+          amountUsdAttos: answer.lease.amount.toString(),
+          seconds: answer.lease.seconds,
+        }
+      : undefined,
+    priorCall: answer.priorCall ?? undefined,
+    ceilings: [],
+  }
+}
+
+const emptyLendAnswer: pb.LendAnswer = {
+  refusal: '',
+  userId: '',
+  active: false,
+  tokensValidAfter: 0n,
+  remainingUsdAttos: '0',
+  lease: undefined,
+  priorCall: undefined,
+  ceilings: [],
+}
+
+const toReserveAnswer = (settled: ReserveAnswer): pb.ReserveAnswer => ({
+  refusal: settled ? (settled.answer.refusal ?? '') : 'invalid_identity',
+  limit: '',
+  recalled: settled?.answer.isRecalled ?? false,
+  remainingUsdAttos: String(settled?.answer.remaining ?? 0n),
+  userId: settled?.user.userId ?? '',
+  tokensValidAfter: validAfter(settled?.user.tokensValidAfter ?? null),
+})
+
+const validAfter = (instant: Date | null): bigint => BigInt(instant ? secondsOf(instant) : 0)
+
+const toRate = (rate: BoundRate | null): pb.Rate | undefined =>
+  rate
+    ? {
+        usdAttosPerEth: rate.usdAttosPerEth.toString(),
+        observedAt: BigInt(rate.observedAt.getTime()),
+        raised: rate.isRaised,
+      }
+    : undefined
+
+const invalid = (problem: string): DomainError => new DomainError('REQUEST_INVALID', problem)
+
+function bounded<T>(items: readonly T[], max: number, what: string): readonly T[] {
+  if (items.length > max) throw invalid(`at most ${max} ${what} at once`)
+  return items
+}
+
+function parseProcess(process: pb.SidecarProcess | undefined): SidecarProcess {
+  if (!process) throw invalid('sidecar is required')
+  const { id, instance } = process
+  if (!isUuid(instance)) throw invalid('sidecar.instance must be a UUID in lower case')
+  return { id: parseText('sidecar.id', id, idBytes), instance }
+}
+
+function parseText(name: string, text: string, maxBytes: number): string {
+  if (text === '' || Buffer.byteLength(text) > maxBytes || /[\0\p{Cs}]/u.test(text))
+    throw invalid(`${name} must be 1 to ${maxBytes} bytes of text without NUL`)
+  return text
+}
+
+const parseOptionalText = (name: string, text: string): string =>
+  text === '' ? '' : parseText(name, text, idBytes)
+
+function parseAttos(name: string, text: string): UsdAttos {
+  const value = parseInteger(text)
+  if (value === null) throw invalid(`${name} must be whole atto-dollars, decimal`)
+  return usdAttos(value)
+}
+
+/** A bound: a whole number of nano-dollars, at least one. */
+function parseBound(name: string, text: string): UsdAttos {
+  const bound = parseAttos(name, text)
+  if (bound < attosPerNano || bound % attosPerNano !== 0n)
+    throw invalid(`${name} must be a multiple of ${attosPerNano}, and not 0`)
+  return bound
+}
+
+function parseSequence(sequence: bigint): bigint {
+  if (sequence < 0n) throw invalid('sequence must not be negative')
+  return sequence
+}
+
+const parseLeaseId = (id: string): string | null => {
+  if (id !== '' && !isUuid(id)) throw invalid('lease_id must be a UUID in lower case')
+  return id === '' ? null : id
+}
+
+const subjectOf = ({
+  clientId,
+  externalUserId,
+}: {
+  readonly clientId: string
+  readonly externalUserId: string
+}) => ({ clientId, externalUserId })
+
+const parseLend = ({ sidecar, calls }: pb.LendRequest): LendMessage => ({
+  process: parseProcess(sidecar),
+  calls: bounded(calls, callsMax, 'calls').map((call) => ({
+    ...subjectOf(call),
+    leaseId: parseLeaseId(call.leaseId),
+    used: parseAttos('used_usd_attos', call.usedUsdAttos),
+    bound: parseAttos('bound_usd_attos', call.boundUsdAttos),
+    spending: parseAttos('spending_usd_attos', call.spendingUsdAttos),
+    session:
+      call.sessionId === ''
+        ? null
+        : {
+            id: parseText('session_id', call.sessionId, sessionBytes),
+            sequence: parseSequence(call.sequence),
+          },
+  })),
+})
+
+const parseReserve = ({ sidecar, calls }: pb.ReserveRequest): ReserveMessage => ({
+  process: parseProcess(sidecar),
+  calls: bounded(calls, callsMax, 'calls').map((call) => {
+    if (!call.authorisation) throw invalid('authorisation is required')
+    return { ...subjectOf(call), ...parseAuthorisation(call.authorisation), leaseId: null }
+  }),
+})
+
+function parseReport({ sidecar, number, users, stopped }: pb.ReportRequest): ReportMessage {
+  bounded(
+    users.flatMap((user) => [...user.authorisations, ...user.refused, ...user.returned]),
+    authorisationsMax,
+    'authorisations, refused calls and returned leases',
+  )
+  if (number < 0n) throw invalid('number must not be negative')
+  if (number === 0n && users.length > 0) throw invalid('a heartbeat has no content')
+  return {
+    process: parseProcess(sidecar),
+    number,
+    stopped,
+    users: bounded(users, authorisationsMax, 'users').map((user) => ({
+      ...subjectOf(user),
+      calls: user.authorisations.map(parseAuthorisation),
+      refused: user.refused.map(({ sessionId, sequence }) => ({
+        sessionId: parseText('session_id', sessionId, sessionBytes),
+        sequence: parseSequence(sequence),
+      })),
+      returned: user.returned.map(({ leaseId, usedUsdAttos }) => ({
+        leaseId: parseLeaseId(leaseId) ?? '',
+        used: parseAttos('used_usd_attos', usedUsdAttos),
+      })),
+    })),
+  }
+}
+
+// The instants of Go's time.Time that Postgres keeps as well: the years 1 to 9999.
+const secondsMin = -62_135_596_800n
+const secondsMax = 253_402_300_799n
+const nanosMax = 999_999_999
+
+function parseAuthorisation(
+  call: pb.Authorisation,
+): ReportMessage['users'][number]['calls'][number] {
+  const { signedSeconds, signedNanos } = call
+  if (signedSeconds < secondsMin || signedSeconds > secondsMax)
+    throw invalid('signed_seconds must be Unix seconds of the years 1 to 9999')
+  if (signedNanos < 0 || signedNanos > nanosMax)
+    throw invalid(`signed_nanos must be from 0 to ${nanosMax}`)
+  return {
+    leaseId: parseLeaseId(call.leaseId),
+    sessionId: parseText('session_id', call.sessionId, sessionBytes),
+    sequence: parseSequence(call.sequence),
+    signed: { seconds: signedSeconds, nanos: signedNanos },
+    signedMicros: signedSeconds * 1_000_000n + BigInt(Math.floor(signedNanos / 1_000)),
+    sessionType: parseOptionalText('type', call.type),
+    bound: parseBound('bound_usd_attos', call.boundUsdAttos),
+    // Identities of other issuers have no key of ours.
+    keyId: isUuid(call.keyId) ? call.keyId : null,
+    isApproximate: call.approximate,
+    isOffline: call.offline,
+  }
+}

@@ -1,0 +1,234 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { UserAccess, Users } from '../../identity/users/users.ts'
+import { createBatchLoader } from '../../lib/concurrency.ts'
+import type { Log } from '../../lib/log.ts'
+import type { UsdAttos } from '../../lib/money.ts'
+import { type Pool, isUnavailable, tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import type { MeteringApi } from '../../metering/module.ts'
+import { type UserId, authId } from '../../platform/ids.ts'
+import type { Invalidations } from '../../platform/invalidations.ts'
+import type {
+  AuthorisedCall,
+  Escrow,
+  LendCall,
+  RefusedCall,
+  ReserveAnswer,
+  ReserveCall,
+  ReturnedLease,
+} from './escrow.ts'
+import type { EscrowMeters } from './metrics.ts'
+import type { SidecarProcess, UserKey } from './port.ts'
+
+export interface EscrowServiceDeps {
+  readonly pool: Pool
+  readonly escrow: Escrow
+  readonly users: Users
+  readonly boundRate: MeteringApi['boundRate']
+  readonly invalidations: Invalidations
+  readonly meters: EscrowMeters
+  readonly log: Log
+  readonly now: Now
+}
+
+/** A user as sidecars name them. */
+interface Subject {
+  readonly clientId: string
+  readonly externalUserId: string
+}
+
+type Of<T extends UserKey> = Omit<T, keyof UserKey | 'isActive' | 'process'>
+
+export interface LendMessage {
+  readonly process: SidecarProcess
+  readonly calls: readonly (Subject & Of<LendCall>)[]
+}
+
+export interface ReserveMessage {
+  readonly process: SidecarProcess
+  readonly calls: readonly (Subject & Of<ReserveCall>)[]
+}
+
+export interface ReportMessage {
+  readonly process: SidecarProcess
+  readonly number: bigint
+  readonly users: readonly (Subject & {
+    readonly calls: readonly Of<AuthorisedCall>[]
+    readonly refused: readonly Of<RefusedCall>[]
+    readonly returned: readonly Of<ReturnedLease>[]
+  })[]
+  readonly stopped: boolean
+}
+
+const subjectOf = ({ clientId, externalUserId }: Subject): string =>
+  authId(clientId, externalUserId)
+
+/** So many Reserve RPCs share a transaction at most. */
+const groupMax = 64
+const groupsAtOnce = 2
+
+/**
+ * The escrow as sidecars reach it: names become users, unknown users of known apps are provisioned, each request is one
+ * transaction, and what was recalled is published after its commit.
+ */
+export function createEscrowService(deps: EscrowServiceDeps) {
+  const { pool, escrow, users, boundRate, meters, now } = deps
+  const publish = createPublisher(deps)
+
+  /** Opens and renews leases; null for a subject that is no user. CONFLICT when another process has the sidecar's id. */
+  async function lend({ process, calls }: LendMessage) {
+    const states = await users.resolveStates(calls)
+    const indexed = withUsers(calls, states)
+    const rate = boundRate()
+    const { answers, recalled } = await tx(pool, (db) =>
+      escrow.lend(
+        db,
+        { process, calls: indexed.map(({ call, user }) => ({ ...call, ...activeKey(user) })) },
+        now(),
+      ),
+    )
+    await publish(recalled)
+    for (const answer of answers) if (answer && answer.raise > 0n) meters.lent(answer.raise)
+    return { answers: inOrder(calls, indexed, answers), rate: await rate }
+  }
+
+  const reserveGroup = createBatchLoader(
+    async (messages: readonly ReserveMessage[]) => {
+      const answers = await answersTo(messages)
+      return (message) => first(answers.slice(messages.indexOf(message)))
+    },
+    { batchMax: groupMax, concurrency: groupsAtOnce },
+  )
+
+  // One call that cannot be written must not refuse the others of its group.
+  async function answersTo(messages: readonly ReserveMessage[]) {
+    try {
+      const answers = await reserveInGroup(messages)
+      return answers.map((answer) => Promise.resolve(answer))
+    } catch (error) {
+      if (messages.length === 1 || isUnavailable(error)) throw error
+      return messages.map(async (message) => first(await reserveInGroup([message])))
+    }
+  }
+
+  /** One transaction for many requests. */
+  async function reserveInGroup(messages: readonly ReserveMessage[]) {
+    const calls = messages.flatMap(({ process, calls: own }) =>
+      own.map((call) => ({ ...call, process })),
+    )
+    const indexed = withUsers(calls, await users.resolveStates(calls))
+    const { answers, recalled } = await tx(pool, (db) =>
+      escrow.reserve(
+        db,
+        indexed.map(({ call, user }) => ({ ...call, ...activeKey(user) })),
+        now(),
+      ),
+    )
+    await publish(recalled)
+    indexed.forEach(({ call }, index) => countReservation(call.bound, answers[index] ?? null))
+    const ordered = inOrder(calls, indexed, answers)
+    let from = 0
+    return messages.map((message) => ordered.slice(from, (from += message.calls.length)))
+  }
+
+  function countReservation(bound: UsdAttos, answer: ReserveAnswer | null): void {
+    if (answer?.refusal === null) meters.reserved(bound)
+    else meters.refused(answer?.refusal ?? 'invalid_identity')
+  }
+
+  /**
+   * Reserves single calls; requests of one turn of the event loop share a transaction. Null for a subject that is no user.
+   * CONFLICT when another process has the sidecar's id.
+   */
+  async function reserve(message: ReserveMessage) {
+    const answers = await reserveGroup(message)
+    if (answers.some((answer) => answer?.answer.refusal === 'not_owner'))
+      throw new DomainError('CONFLICT', "another process has this sidecar's id")
+    return answers
+  }
+
+  /** Applies a batch of a sidecar, or takes its heartbeat. CONFLICT when another process has the sidecar's id. */
+  async function report({ process, number, users: reports, stopped }: ReportMessage) {
+    const states = await users.resolveStates(reports)
+    const known = withUsers(reports, states)
+    if (known.length < reports.length)
+      deps.log.warn(
+        { sidecarId: process.id },
+        'a sidecar reported calls of users that are not there',
+      )
+    const batch = {
+      process,
+      number,
+      stopped,
+      calls: known.flatMap(({ call, user }) =>
+        call.calls.map((one) => ({ ...one, ...keyOf(user) })),
+      ),
+      refused: known.flatMap(({ call, user }) =>
+        call.refused.map((one) => ({ ...one, ...keyOf(user) })),
+      ),
+      returned: known.flatMap(({ call, user }) =>
+        call.returned.map((one) => ({ ...one, ...keyOf(user) })),
+      ),
+    }
+    const rate = boundRate()
+    const { through, recalled, figures } = await tx(pool, (db) => escrow.report(db, batch, now()))
+    if (figures) {
+      meters.used(figures.used, figures.calls)
+      meters.returned(figures.returned, batch.returned.length)
+      meters.late(figures.late.amount, figures.late.count)
+    }
+    return { through, recalled, rate: await rate }
+  }
+
+  return { lend, reserve, report }
+}
+
+export type EscrowService = ReturnType<typeof createEscrowService>
+
+const createPublisher =
+  ({ invalidations, meters, log }: EscrowServiceDeps) =>
+  async (recalled: readonly UserId[]): Promise<void> => {
+    if (recalled.length === 0) return
+    meters.recalled.inc(recalled.length)
+    log.info({ users: recalled.length }, 'leases recalled')
+    // Not awaited by an answer for longer than Redis takes; a lost message costs the sidecar its next report.
+    await Promise.all(recalled.map((id) => invalidations.publish({ kind: 'lease', id })))
+  }
+
+interface OfUser<Call> {
+  readonly call: Call
+  readonly user: UserAccess
+}
+
+const withUsers = <Call extends Subject>(
+  calls: readonly Call[],
+  states: ReadonlyMap<string, UserAccess>,
+): OfUser<Call>[] =>
+  calls.flatMap((call) => {
+    const user = states.get(subjectOf(call))
+    return user ? [{ call, user }] : []
+  })
+
+const keyOf = ({ appId, userId }: UserAccess): UserKey => ({ appId, userId })
+const activeKey = (user: UserAccess) => ({ ...keyOf(user), isActive: user.status === 'active' })
+
+/** The answer of each call with its user; null where there is no user, or none with an account. */
+function inOrder<Call extends Subject, Answer>(
+  calls: readonly Call[],
+  indexed: readonly OfUser<Call>[],
+  answers: readonly (Answer | null)[],
+): ({ answer: Answer; user: UserAccess } | null)[] {
+  const byCall = new Map(
+    indexed.map(({ call, user }, index) => {
+      const answer = answers[index]
+      return [call, answer ? { answer, user } : null]
+    }),
+  )
+  return calls.map((call) => byCall.get(call) ?? null)
+}
+
+function first<T>(items: readonly T[]): T {
+  const [item] = items
+  if (item === undefined) throw new Error('an empty list')
+  return item
+}

@@ -1,0 +1,39 @@
+import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+
+/** How much of a user's money a lease holds: pure policy (docs/escrow.md "Lease"). Amounts are atto-dollars. */
+
+export interface SliceRequest {
+  /** What is neither lent nor pending; never negative. */
+  readonly free: UsdAttos
+  /** What the sidecar has left of its lease. */
+  readonly rest: UsdAttos
+  /** Bound of the call at hand; 0 when it is not known yet. */
+  readonly bound: UsdAttos
+  /** What the user spends in a second at this sidecar. */
+  readonly spending: UsdAttos
+}
+
+const shareOfFree = 4n
+const callsMin = 4n
+/** For a user of whom the sidecar knows nothing yet: 0.05 USD. */
+const firstSlice = 50_000_000_000_000_000n
+/** A sidecar counts in nano-dollars. */
+const attosPerNano = 1_000_000_000n
+
+/**
+ * What the sidecar shall have left after a renewal: at least what it has; null when there shall be no lease, because a
+ * quarter of what is free does not cover the call at hand.
+ */
+export function sliceOf(
+  { free, rest, bound, spending }: SliceRequest,
+  leaseSeconds: number,
+): UsdAttos | null {
+  const useful = max(spending * BigInt(leaseSeconds), bound * callsMin)
+  const most = (free + rest) / shareOfFree
+  const slice = min(useful === 0n ? firstSlice : useful, most)
+  const next = max(slice - (slice % attosPerNano), rest)
+  return next < max(bound, attosPerNano) ? null : usdAttos(next)
+}
+
+const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
+const min = (a: bigint, b: bigint): bigint => (a < b ? a : b)

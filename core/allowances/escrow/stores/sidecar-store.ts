@@ -1,0 +1,98 @@
+import { type Db, maybeOne, prepared, sql } from '../../../lib/sql.ts'
+import { addSeconds } from '../../../lib/time.ts'
+import type { SidecarProcess, SidecarState } from '../port.ts'
+
+/** Writes sidecars. What the functions promise is in `port.ts`. */
+
+interface SidecarRow {
+  instance: string
+  seen_at: Date
+  stopped_at: Date | null
+  reported_through: bigint
+}
+
+export async function lockSidecar(
+  db: Db,
+  process: SidecarProcess,
+  times: { readonly at: Date; readonly silentSince: Date },
+): Promise<{ readonly reportedThrough: bigint } | null> {
+  const row =
+    (await selectForUpdate(db, process.id)) ?? (await insertSidecar(db, process, times.at))
+  if (row.instance === process.instance) return { reportedThrough: row.reported_through }
+  if (row.stopped_at === null && row.seen_at >= times.silentSince) return null
+  await db.query(sql`
+    update sidecars
+    set instance = ${process.instance}, started_at = ${times.at}, seen_at = ${times.at}, stopped_at = null, reported_through = 0
+    where id = ${process.id}`)
+  return { reportedThrough: 0n }
+}
+
+const selectForUpdate = (db: Db, id: string): Promise<SidecarRow | null> =>
+  maybeOne<SidecarRow>(
+    db,
+    prepared(
+      'lock-sidecar',
+      sql`
+    select instance, seen_at, stopped_at, reported_through
+    from sidecars
+    where id = ${id}
+    for update`,
+    ),
+  )
+
+async function insertSidecar(db: Db, process: SidecarProcess, at: Date): Promise<SidecarRow> {
+  await db.query(sql`
+    insert into sidecars (id, instance, started_at, seen_at)
+    values (${process.id}, ${process.instance}, ${at}, ${at})
+    on conflict do nothing`)
+  const row = await selectForUpdate(db, process.id)
+  if (!row) throw new Error('a sidecar that exists cannot be found')
+  return row
+}
+
+export async function saveSidecar(
+  db: Db,
+  process: SidecarProcess,
+  { seenAt, reportedThrough, lastAuthorisedAt, stopped }: SidecarState,
+): Promise<void> {
+  await db.query(
+    prepared(
+      'save-sidecar',
+      sql`
+    update sidecars
+    set seen_at = ${seenAt}, reported_through = ${reportedThrough}, stopped_at = ${stopped ? seenAt : null},
+        last_authorised_at = greatest(last_authorised_at, ${lastAuthorisedAt}::timestamptz)
+    where id = ${process.id} and instance = ${process.instance}`,
+    ),
+  )
+}
+
+export const ownsSidecar = async (db: Db, process: SidecarProcess): Promise<boolean> =>
+  (await ownRow(db, process)) !== null
+
+const ownRow = (db: Db, { id, instance }: SidecarProcess) =>
+  maybeOne<{ last_authorised_at: Date | null }>(
+    db,
+    prepared(
+      'own-sidecar',
+      sql`
+    select last_authorised_at
+    from sidecars
+    where id = ${id} and instance = ${instance} and stopped_at is null`,
+    ),
+  )
+
+// So far ahead is the latest decision recorded, so that reservations seldom wait for the report that locks the row.
+const aheadSeconds = 10
+
+export async function noteReservation(db: Db, process: SidecarProcess, at: Date): Promise<boolean> {
+  const row = await ownRow(db, process)
+  if (!row) return false
+  if (row.last_authorised_at === null || row.last_authorised_at < at) {
+    await db.query(sql`
+      update sidecars
+      set last_authorised_at = greatest(last_authorised_at, ${addSeconds(at, aheadSeconds)}::timestamptz)
+      where id = ${process.id} and instance = ${process.instance}`)
+  }
+  return true
+}

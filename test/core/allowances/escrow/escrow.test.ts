@@ -1,0 +1,133 @@
+import { randomUUID } from 'node:crypto'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type TestApp,
+  type TestCore,
+  atOnce,
+  outcome,
+  second,
+  startTestCore,
+} from '../../support.ts'
+import {
+  type TestSidecar,
+  attos,
+  authorisation,
+  dollars,
+  lendCall,
+  moneyOf,
+  startSidecar,
+} from './granting.ts'
+
+let core: TestCore
+let app: TestApp
+let sidecar: TestSidecar
+beforeAll(async () => {
+  core = await startTestCore()
+})
+afterAll(() => core.stop())
+beforeEach(async () => {
+  app = await core.newApp()
+  sidecar = await startSidecar(core.as())
+})
+
+const money = (user = 'ada') => moneyOf(core, app, user)
+const lend = (call: Parameters<TestSidecar['lend']>[2] = {}) => sidecar.lend(app, 'ada', call)
+
+describe('lending', () => {
+  it('provisions an unknown user and lends a first slice', async () => {
+    const { lease, ...answer } = await lend()
+    expect(answer).toMatchObject({ refusal: '', active: true, tokensValidAfter: 0n })
+    expect(lease).toMatchObject({ amountUsdAttos: attos(0.05), seconds: 30 })
+    expect(dollars(answer.remainingUsdAttos)).toBe(4.95)
+    expect(await money()).toEqual({ balance: 5, lent: 0.05, pending: 0 })
+  })
+
+  it('lends what the user spends in the time of a lease, four calls at least, a quarter at most', async () => {
+    expect((await lend({ boundUsdAttos: attos(0.1) })).lease?.amountUsdAttos).toBe(attos(0.4))
+    const other = (call: Parameters<TestSidecar['lend']>[2]) => sidecar.lend(app, 'bob', call)
+    const fast = await other({ boundUsdAttos: attos(0.001), spendingUsdAttos: attos(0.02) })
+    expect(fast.lease?.amountUsdAttos).toBe(attos(0.6))
+    const fastest = await sidecar.lend(app, 'eve', { spendingUsdAttos: attos(1) })
+    expect(fastest.lease?.amountUsdAttos).toBe(attos(1.25))
+  })
+
+  it('lends nothing when a quarter does not cover the call', async () => {
+    const answer = await lend({ boundUsdAttos: attos(1.3) })
+    expect(answer.lease).toBeUndefined()
+    expect(dollars(answer.remainingUsdAttos)).toBe(5)
+  })
+
+  it('raises a lease by what was used, and keeps its id', async () => {
+    const { lease } = await lend({ boundUsdAttos: attos(0.1) })
+    const used = { leaseId: lease?.id ?? '', usedUsdAttos: attos(0.3), boundUsdAttos: attos(0.1) }
+    const renewed = await lend(used)
+    expect(renewed.lease).toEqual({ id: lease?.id, amountUsdAttos: attos(0.7), seconds: 30 })
+    expect(await money()).toMatchObject({ lent: 0.7 })
+  })
+})
+
+describe('reserving', () => {
+  it('holds the bound until its ticket comes', async () => {
+    expect(await sidecar.reserve(app, 'ada', { bound: 4 })).toMatchObject({
+      refusal: '',
+      recalled: false,
+      remainingUsdAttos: attos(1),
+    })
+    expect(await money()).toEqual({ balance: 5, lent: 0, pending: 4 })
+    expect(await sidecar.reserve(app, 'ada', { bound: 1.1, sequence: 2 })).toMatchObject({
+      refusal: 'insufficient_balance',
+      recalled: false,
+    })
+  })
+
+  it('fills the balance exactly, whoever asks at once', async () => {
+    const others = [sidecar, await startSidecar(core.as()), await startSidecar(core.as())]
+    const users = ['ada', 'bob']
+    const answers = await atOnce(180, (index) =>
+      (others[index % 3] ?? sidecar).reserve(app, users[index % 2] ?? '', {
+        bound: 0.1,
+        sequence: index,
+      }),
+    )
+    expect(answers.filter(({ refusal }) => refusal === '')).toHaveLength(100)
+    expect(await money()).toEqual({ balance: 5, lent: 0, pending: 5 })
+    expect(await money('bob')).toEqual({ balance: 5, lent: 0, pending: 5 })
+  })
+})
+
+describe('reporting', () => {
+  it('moves bounds from the lease to what is pending, once for each batch', async () => {
+    const { lease } = await lend({ boundUsdAttos: attos(0.1) })
+    const calls = [1, 2].map((sequence) =>
+      authorisation({ sequence, bound: 0.1, more: { leaseId: lease?.id ?? '' } }),
+    )
+    const { through, rate } = await sidecar.report(app, 'ada', { calls })
+    expect(through).toBe(1n)
+    expect(rate).toMatchObject({ usdAttosPerEth: attos(3000), raised: false })
+    await sidecar.report(app, 'ada', { calls, batch: 1n })
+    await sidecar.report(app, 'ada', { calls, batch: 3n })
+    expect(await money()).toEqual({ balance: 5, lent: 0.2, pending: 0.2 })
+  })
+
+  it('takes back a lease', async () => {
+    const { lease } = await lend({ boundUsdAttos: attos(0.1) })
+    const leaseId = lease?.id ?? ''
+    await sidecar.report(app, 'ada', {
+      calls: [authorisation({ more: { leaseId } })],
+      returned: [{ leaseId, usedUsdAttos: attos(0.1) }],
+    })
+    expect(await money()).toEqual({ balance: 5, lent: 0, pending: 0.1 })
+    expect((await lend()).lease?.id).not.toBe(leaseId)
+  })
+
+  it('refuses another process with the same id while the first is alive', async () => {
+    const other = { id: sidecar.sidecar.id, instance: randomUUID() }
+    expect(await outcome(core.as().report({ sidecar: other }))).toBe('CONFLICT')
+    expect(await outcome(core.as().lend({ sidecar: other, calls: [lendCall(app, 'ada')] }))).toBe(
+      'CONFLICT',
+    )
+    core.clock.advance(3 * second + 1)
+    expect(await outcome(core.as().report({ sidecar: other }))).toBe('OK')
+    expect(await outcome(sidecar.heartbeat())).toBe('CONFLICT')
+  })
+})
