@@ -17,6 +17,9 @@ export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDe
     verifyApiKey: rpc(serviceCaller(), async (request: pb.VerifyApiKeyRequest) =>
       signer.verifyApiKey(request.apiKey),
     ),
+    verifyApiKeys: rpc(serviceCaller(), async ({ apiKeys }: pb.VerifyApiKeysRequest) => ({
+      answers: await signer.verifyApiKeys(apiKeys),
+    })),
     verifySignerSession: rpc(serviceCaller(), async (request: pb.VerifySignerSessionRequest) =>
       signer.verifySession(request.token),
     ),

@@ -23,6 +23,7 @@ export interface SignerDeps {
   readonly now: Now
 }
 
+const keysMax = 200
 const rateMs = 1_000
 const noRate = { at: -Infinity, value: Promise.resolve<EthRate | null>(null) }
 
@@ -45,12 +46,23 @@ export function createSigner({
   let rate = noRate
 
   async function verifyApiKey(presented: string) {
+    const verified = await findOwner(presented)
+    if (!verified.identity) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
+    return verified
+  }
+
+  /** One answer for each key, in their order; without an identity for one that is not valid. */
+  async function verifyApiKeys(presented: readonly string[]) {
+    if (presented.length > keysMax)
+      throw new DomainError('REQUEST_INVALID', `at most ${keysMax} keys at once`)
+    return Promise.all(presented.map(findOwner))
+  }
+
+  async function findOwner(presented: string) {
     const owner = await keys.verify(presented)
-    if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
-    return {
-      identity: owner,
-      access: await accessOf({ ...owner, id: owner.userId, status: 'active' }),
-    }
+    if (!owner) return { identity: undefined, access: undefined }
+    const access = await accessOf({ ...owner, id: owner.userId, status: 'active' })
+    return { identity: owner, access }
   }
 
   async function verifySession(token: string) {
@@ -111,7 +123,7 @@ export function createSigner({
     (loginId !== '' && !isUuid(loginId)) ||
     isVoidToken({ jti, familyId: loginId === '' ? null : loginId })
 
-  return { verifyApiKey, verifySession, access, isRevoked }
+  return { verifyApiKey, verifyApiKeys, verifySession, access, isRevoked }
 }
 
 export type Signer = ReturnType<typeof createSigner>

@@ -356,6 +356,10 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       signer.VerifyApiKeyRequest.fromPartial({}),
       to.signer.verifyApiKey.bind(to.signer),
     ),
+    verifyApiKeys: call(
+      signer.VerifyApiKeysRequest.fromPartial({}),
+      to.signer.verifyApiKeys.bind(to.signer),
+    ),
     getAccess: call(signer.GetAccessRequest.fromPartial({}), to.signer.getAccess.bind(to.signer)),
     recordDecisions: call(
       decisions.RecordDecisionsRequest.fromPartial({}),

@@ -47,6 +47,7 @@ function createState() {
     users: new Map<string, Partial<Access> & { micros: bigint }>(),
     calls: {
       verifyApiKey: 0,
+      verifyApiKeys: 0,
       verifySignerSession: 0,
       checkToken: 0,
       getAccess: 0,
@@ -118,6 +119,14 @@ function signerService(state: State, answer: Answers, watchers: Set<Watcher>): S
       const name = `${key.clientId}:${key.externalUserId}`
       return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(state, name) }
     }),
+    verifyApiKeys: answer('verifyApiKeys', ({ apiKeys }) => ({
+      answers: apiKeys.map((apiKey) => {
+        const key = keys.get(apiKey)
+        if (!key) return { identity: undefined, access: undefined }
+        const name = `${key.clientId}:${key.externalUserId}`
+        return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(state, name) }
+      }),
+    })),
     verifySignerSession: answer('verifySignerSession', ({ token }) => {
       const session = sessions.get(token)
       if (!session) throw refuse('TOKEN_INVALID')

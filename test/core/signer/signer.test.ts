@@ -150,6 +150,27 @@ describe('verifying a key', () => {
     expect(may).toEqual(await access('ada'))
   })
 
+  it('answers each of many keys as it answers one, in their order', async () => {
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
+    const ada = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
+    const bob = await m2m.createKey({ clientId: app.clientId, externalUserId: 'bob' })
+    await m2m.revokeKey({ clientId: app.clientId, externalUserId: 'bob', keyId: bob.keyId })
+    const { answers } = await core
+      .as()
+      .verifyApiKeys({ apiKeys: [bob.apiKey, ada.apiKey, 'x', ada.apiKey] })
+    const answer = await core.as().verifyApiKey({ apiKey: ada.apiKey })
+    const nothing = { identity: undefined, access: undefined }
+    expect(answers).toEqual([nothing, answer, nothing, answer])
+  })
+
+  it('verifies at most two hundred keys at once', async () => {
+    const verify = (count: number) =>
+      core.as().verifyApiKeys({ apiKeys: Array.from({ length: count }, () => 'x') })
+    expect((await verify(200)).answers).toHaveLength(200)
+    expect(await refusal(verify(201))).toMatchObject({ reason: 'REQUEST_INVALID' })
+  })
+
   it('refuses all invalid keys alike', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
     const { apiKey } = await m2m.createKey({ clientId: app.clientId, externalUserId: 'ada' })
