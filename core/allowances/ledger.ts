@@ -226,6 +226,7 @@ export function createLedger(
     charge,
     lock,
     save: store.saveAccounts,
+    insertAdjustment: store.insertAdjustment,
     read,
     readMany,
     spendable,

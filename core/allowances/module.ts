@@ -1,4 +1,3 @@
-import { EscrowServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { AllowanceServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import {
   LimitServiceService,
@@ -11,12 +10,7 @@ import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAdjustments } from './adjustments.ts'
 import type { EscrowConfig } from './config.ts'
-import { createEscrow } from './escrow/escrow.ts'
-import { heldMoney } from './escrow/stores/hold-store.ts'
-import { createEscrowMetrics } from './escrow/metrics.ts'
-import { createEscrowRpc } from './escrow/rpc.ts'
-import { createEscrowService } from './escrow/service.ts'
-import { escrowStore } from './escrow/store.ts'
+import { createEscrowModule } from './escrow/module.ts'
 import type { Ledger } from './ledger.ts'
 import { createLimitsRpc } from './limits/rpc.ts'
 import { createLimits } from './limits/service.ts'
@@ -39,24 +33,14 @@ export function createAllowancesModule(
   platform: Platform,
   { config, ledger, backend, identity: { users }, metering }: AllowancesOthers,
 ) {
-  const { pool, log, now, idempotency, invalidations, metrics } = platform
+  const { pool, log, now, idempotency, invalidations } = platform
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
   const allowances = createAllowances({ ...deps, countUnpriced: metering.countUnpriced })
   const adjustments = createAdjustments(deps)
   const limits = createLimits({ pool, users, invalidations, log, now })
   const { limitService, operatorLimitService } = createLimitsRpc({ limits })
   const { requireMetering } = backend
-  const { leaseSeconds } = config
-  const escrow = createEscrowService({
-    pool,
-    escrow: createEscrow({ store: escrowStore, accounts: ledger, leaseSeconds }),
-    users,
-    boundRate: metering.boundRate,
-    invalidations,
-    meters: createEscrowMetrics(metrics, () => heldMoney(pool)),
-    log,
-    now,
-  })
+  const escrow = createEscrowModule(platform, { config, ledger, users, metering })
 
   async function expireCredits(): Promise<void> {
     for (let i = 0; i < sweepsMax; i++) if ((await ledger.sweep(pool, now())) === 0) return
@@ -71,8 +55,9 @@ export function createAllowancesModule(
       ),
       grpcService(LimitServiceService, limitService),
       grpcService(OperatorLimitServiceService, operatorLimitService),
-      grpcService(EscrowServiceService, createEscrowRpc({ escrow }).escrowService),
+      ...escrow.services,
     ],
+    lifecycle: escrow.lifecycle,
     upkeep: [expireCredits, limits.forgetOld],
   }
 }

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
 import type { Metrics } from '../lib/metrics.ts'
+import type { SettlementSums } from './ingest/charges.ts'
 import type { IngestedBatch } from './ingest/ingest.ts'
 import { eventOutcomes } from './ingest/position-store.ts'
 
@@ -58,10 +59,38 @@ function createCounters(registry: Metrics) {
 
   return {
     batch,
+    settled: createSettlementMeter(registry),
     latePriced: (count: number) => latePriced.inc(count),
     rateRejected: (why: string) => rejectedRates.inc({ why }),
   }
 }
+
+/** Counts, after the commit, what tickets settled of the money that was held for their calls. */
+function createSettlementMeter(registry: Metrics): (sums: SettlementSums) => void {
+  const counter = (name: string, help: string): Counter =>
+    new Counter({ name, help, registers: [registry] })
+  const settledUsd = counter(
+    'tollgate_escrow_settled_usd_total',
+    'Holds that tickets ended, in USD',
+  )
+  const settled = counter('tollgate_escrow_settled_total', 'Calls whose tickets ended their holds')
+  const lateUsd = counter(
+    'tollgate_escrow_late_usd_total',
+    'Bounds of calls whose tickets came after they were lost or released, in USD',
+  )
+  const afterRelease = counter(
+    'tollgate_escrow_late_after_release_usd_total',
+    'Cost of tickets that came after their holds were released, in USD',
+  )
+  return (sums) => {
+    settledUsd.inc(usdOf(sums.settled.amount))
+    settled.inc(sums.settled.count)
+    lateUsd.inc(usdOf(sums.late.amount))
+    afterRelease.inc(usdOf(sums.lateAfterRelease.amount))
+  }
+}
+
+const usdOf = (amount: bigint): number => Number(amount) / 1e18
 
 function createGauges(registry: Metrics, figures: MeteringFigures): void {
   function gauge(name: string, help: string, read: () => Promise<number>): Gauge {

@@ -38,8 +38,6 @@ export interface MeteringDeps {
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
-  /** Learns, after the commit, what tickets settled. */
-  readonly onSettled?: (sums: SettlementSums) => void
   /** Prefers little memory to speed: for a process that only collects. */
   readonly lean?: boolean
   /** Replaces the stream of the configuration; for tests. */
@@ -86,7 +84,7 @@ export function createMetering(deps: MeteringDeps) {
   function onIngested(part: IngestedBatch, seconds: number): void {
     meters.batch(part, seconds)
     loss.meters.ingested(part.anomalies)
-    if (part.settlement) deps.onSettled?.(part.settlement)
+    if (part.settlement) meters.settled(part.settlement)
     if (part.quarantined.size > 0)
       log.warn({ reasons: Object.fromEntries(part.quarantined) }, 'events put in quarantine')
     if (part.unpriced > 0)
@@ -189,13 +187,14 @@ function createLossKeeping({ pool, now, metrics, config }: MeteringDeps) {
 interface RateHooks {
   readonly rateRejected: (why: string) => void
   readonly latePriced: (count: number) => void
+  readonly settled: (sums: SettlementSums) => void
   readonly onExhausted: (users: readonly UserId[]) => Promise<void>
 }
 
 /** Observes rates, and prices the tickets that came before theirs. */
 function createRateKeeping(
-  { pool, now, log, config, ledger, emitter, onSettled }: MeteringDeps,
-  { rateRejected, latePriced, onExhausted }: RateHooks,
+  { pool, now, log, config, ledger, emitter }: MeteringDeps,
+  { rateRejected, latePriced, settled, onExhausted }: RateHooks,
 ) {
   const { maxAgeSeconds } = config.rates
   const rates = createRates({
@@ -214,7 +213,7 @@ function createRateKeeping(
     emit: emitter?.emitPriced,
     onPriced: (count, settlement) => {
       latePriced(count)
-      if (settlement) onSettled?.(settlement)
+      if (settlement) settled(settlement)
     },
     onExhausted,
   })

@@ -4,16 +4,18 @@ import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { type Account, freeAt, unheldAt } from '../account.ts'
 import type { Ledger } from '../ledger.ts'
+import type * as limitChecks from '../limits/enforcement.ts'
+import type { LimitName } from '../limits/limits.ts'
+import type { Tallies } from '../limits/tally.ts'
 import { type Leases, createLeases } from './leases.ts'
 import { type LendAnswer, type LendCall, lendTo, reservationSeconds } from './lending.ts'
+import type { Losses } from './losses.ts'
 import type {
   EarlyMatch,
   EscrowStore,
   NewAuthorisation,
   PriorCall,
-  SessionChange,
   SidecarProcess,
-  StoredAuthorisation,
   UserKey,
 } from './port.ts'
 import {
@@ -26,7 +28,8 @@ import {
   sessionChangeOf,
   takeBack,
 } from './reporting.ts'
-import { totals } from './session-sums.ts'
+
+type LimitChecks = typeof limitChecks
 
 /** What lending and holding need of the store; the rest settles and releases. */
 export type GrantingStore = Pick<
@@ -44,11 +47,14 @@ export type GrantingStore = Pick<
   | 'findPriorCalls'
   | 'prove'
   | 'advanceClocks'
->
+> &
+  Pick<LimitChecks, 'findLenderLimits' | 'loadTallies' | 'saveTallies' | 'countCalls'>
 
 export interface EscrowDeps {
   readonly store: GrantingStore
   readonly accounts: Pick<Ledger, 'lock' | 'save'>
+  /** Ends calls that turn out to be lost after their release. */
+  readonly losses: Pick<Losses, 'end'>
   readonly leaseSeconds: number
 }
 
@@ -66,7 +72,9 @@ export interface ReserveCall extends AuthorisedCall {
 
 export interface ReserveAnswer {
   /** Null when the call is allowed. `not_owner`: another process has the sidecar's id. */
-  readonly refusal: 'insufficient_balance' | 'user_inactive' | 'not_owner' | null
+  readonly refusal: 'insufficient_balance' | 'user_inactive' | 'limit_exceeded' | 'not_owner' | null
+  /** Which limit the call would break. */
+  readonly limit: LimitName | null
   /** The money is lent elsewhere and was recalled: another try may find it. */
   readonly isRecalled: boolean
   readonly remaining: UsdAttos
@@ -90,17 +98,20 @@ const silentSeconds = 3
  * that it touches in the order of their ids, and knows no clock: `at` is the time. Its invariant: `lent` and `pending` of an
  * account are the sums over its leases and its pending authorisations, and only allowed calls raise both together.
  */
-export function createEscrow({ store, accounts, leaseSeconds }: EscrowDeps) {
+export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDeps) {
   /** Opens and renews leases. CONFLICT when another process has the sidecar's id. */
   async function lend(db: Db, { process, calls }: LendRequest, at: Date) {
     if (!(await store.ownsSidecar(db, process))) throw notOwner()
     const { find, leases, save } = await lock(db, calls, { at })
     const priors = await findPriorCalls(db, calls)
+    const limits = await store.findLenderLimits(db, usersOf(calls))
     const answers = calls.map((call) => {
       const account = find(call)
       if (!account) return null
-      const answer = lendTo(call, { process, account, leases, leaseSeconds, at })
-      return { ...answer, priorCall: priors.get(call) ?? null }
+      const isLimited = limits.isLimited(call.userId)
+      const answer = lendTo(call, { process, account, leases, leaseSeconds, isLimited, at })
+      const ceilings = limits.ceilings(call.userId, call.keyId)
+      return { ...answer, ceilings, priorCall: priors.get(call) ?? null }
     })
     await save()
     return { answers, recalled: leases.recalledAt(at) }
@@ -127,22 +138,28 @@ export function createEscrow({ store, accounts, leaseSeconds }: EscrowDeps) {
       at,
       hasLeases: ({ lent }) => lent > 0n,
     })
+    const tallies = await store.loadTallies(
+      db,
+      calls.filter(find).map((call) => toLimited(call)),
+      at,
+    )
     const allowed: StampedCall[] = []
     const answers = calls.map((call): ReserveAnswer | null => {
       const account = find(call)
       if (!account) return null
-      const { refusal, isRecalled } = owners.has(processKey(call.process))
-        ? hold(call, { account, leases, at })
-        : { refusal: 'not_owner' as const, isRecalled: false }
-      if (refusal === null) allowed.push(stamp(call, call.process, at))
-      return { refusal, isRecalled, remaining: unheldAt(account, at) }
+      const answer = owners.has(processKey(call.process))
+        ? hold(call, { account, leases, tallies, at })
+        : refuse('not_owner')
+      if (answer.refusal === null) allowed.push(stamp(call, call.process, at))
+      return { ...answer, remaining: unheldAt(account, at) }
     })
+    if (tallies) await store.saveTallies(db, tallies)
     await store.insertAuthorisations(db, allowed)
     await store.addSessions(
       db,
       allowed.map((call) => sessionChangeOf(call)),
     )
-    await prove(db, calls.filter(find), at)
+    await prove(db, { calls: calls.filter(find), find }, at)
     await save()
     return { answers, recalled: leases.recalledAt(at) }
   }
@@ -200,7 +217,12 @@ export function createEscrow({ store, accounts, leaseSeconds }: EscrowDeps) {
       figures.used += moveBound(call, early[index] ?? null, { account, leases })
     })
     await insert(db, calls, early)
-    await prove(db, [...calls, ...batch.refused.filter(find)], at)
+    await store.countCalls(
+      db,
+      calls.map((call, index) => toLimited(call, early[index])),
+      at,
+    )
+    await prove(db, { calls: [...calls, ...batch.refused.filter(find)], find }, at)
     for (const lease of batch.returned) {
       const account = find(lease)
       if (account) figures.returned += takeBack(lease, { account, leases })
@@ -227,12 +249,13 @@ export function createEscrow({ store, accounts, leaseSeconds }: EscrowDeps) {
     )
   }
 
-  async function prove(db: Db, calls: readonly RefusedCall[], at: Date): Promise<void> {
-    const lost = await store.prove(db, calls.map(proofOf))
-    await store.addSessions(
-      db,
-      lost.map((authorisation) => turnedLost(authorisation, at)),
-    )
+  async function prove(
+    db: Db,
+    { calls, find }: { calls: readonly RefusedCall[]; find: FindAccount },
+    at: Date,
+  ): Promise<void> {
+    const authorisations = await store.prove(db, calls.map(proofOf))
+    if (authorisations.length > 0) await losses.end(db, { authorisations, find }, at)
   }
 
   /** Locks the users of calls, with their leases. Read after the lock, leases are as new as the accounts. */
@@ -241,8 +264,7 @@ export function createEscrow({ store, accounts, leaseSeconds }: EscrowDeps) {
     calls: readonly UserKey[],
     { at, hasLeases = () => true }: { at: Date; hasLeases?: (account: Account) => boolean },
   ) {
-    const users = [...new Map(calls.map((call) => [call.userId, call])).values()]
-    const locked = await accounts.lock(db, users, at)
+    const locked = await accounts.lock(db, usersOf(calls), at)
     const byUser = new Map(locked.map((account) => [account.userId, account]))
     const before = new Map(locked.map((account) => [account, holdsOf(account)]))
     const leases = createLeases(await store.findLeases(db, locked.filter(hasLeases)))
@@ -264,22 +286,51 @@ export function createEscrow({ store, accounts, leaseSeconds }: EscrowDeps) {
 export type Escrow = ReturnType<typeof createEscrow>
 export type { LendAnswer, LendCall }
 
+type FindAccount = (user: UserKey) => Account | undefined
+
+const usersOf = (calls: readonly UserKey[]): UserKey[] => [
+  ...new Map(calls.map((call) => [call.userId, call])).values(),
+]
+
 const notOwner = (): DomainError =>
   new DomainError('CONFLICT', "another process has this sidecar's id")
 
-function hold(
-  { bound, isActive }: ReserveCall,
-  { account, leases, at }: { account: Account; leases: Leases; at: Date },
-): Pick<ReserveAnswer, 'refusal' | 'isRecalled'> {
-  if (!isActive) return { refusal: 'user_inactive', isRecalled: false }
+type HoldAnswer = Omit<ReserveAnswer, 'remaining'>
+
+const refuse = (refusal: ReserveAnswer['refusal'], more: Partial<HoldAnswer> = {}): HoldAnswer => ({
+  refusal,
+  limit: null,
+  isRecalled: false,
+  ...more,
+})
+
+function hold(call: ReserveCall, { account, leases, tallies, at }: Holding): HoldAnswer {
+  if (!call.isActive) return refuse('user_inactive')
+  const limited = toLimited(call)
+  const breach = tallies?.breach(limited, at)
+  if (breach) return refuse('limit_exceeded', { limit: breach.limit })
   const free = freeAt(account, { at, until: addSeconds(at, reservationSeconds) })
-  if (bound > free) {
-    const isRecalled = leases.recall(account, { missing: bound - free, at })
-    return { refusal: 'insufficient_balance', isRecalled }
+  if (call.bound > free) {
+    const isRecalled = leases.recall(account, { missing: call.bound - free, at })
+    return refuse('insufficient_balance', { isRecalled })
   }
-  account.pending = usdAttos(account.pending + bound)
-  return { refusal: null, isRecalled: false }
+  tallies?.count(limited, at)
+  account.pending = usdAttos(account.pending + call.bound)
+  return refuse(null)
 }
+
+interface Holding {
+  readonly account: Account
+  readonly leases: Leases
+  readonly tallies: Tallies | null
+  readonly at: Date
+}
+
+/** A call whose ticket came first counts by its cost. */
+const toLimited = (call: AuthorisedCall, early?: EarlyMatch | null) => ({
+  ...call,
+  amount: early?.cost ?? call.bound,
+})
 
 type StampedCall = AuthorisedCall & NewAuthorisation
 
@@ -298,14 +349,3 @@ const holdsOf = ({ lent, pending, lendAfter }: Account): string =>
 // A period was entered, or a credit expired.
 const isTouched = ({ entries, credits }: Account): boolean =>
   entries.length > 0 || credits.some(({ state }) => state !== 'stored')
-
-/** It had been released, and is lost now: proven too late. */
-const turnedLost = (authorisation: StoredAuthorisation, at: Date): SessionChange => ({
-  ...authorisation,
-  at,
-  calls: [],
-  added: totals({
-    released: { count: -1, amount: usdAttos(-authorisation.bound) },
-    lost: { count: 1, amount: authorisation.bound },
-  }),
-})

@@ -11,6 +11,8 @@ import { sliceOf } from './slices.ts'
 export interface LendCall extends UserKey {
   /** An inactive user is lent nothing. */
   readonly isActive: boolean
+  /** The key of the credential. */
+  readonly keyId: string | null
   /** The sidecar's open lease, and all that it has debited from it. */
   readonly leaseId: string | null
   readonly used: UsdAttos
@@ -41,6 +43,8 @@ interface Situation {
   readonly account: Account
   readonly leases: Leases
   readonly leaseSeconds: number
+  /** True for a user with limits: each of its calls is reserved. */
+  readonly isLimited: boolean
   readonly at: Date
 }
 
@@ -58,7 +62,7 @@ const usefulSeconds = 5
 export function lendTo(call: LendCall, situation: Situation): LendAnswer {
   const { account, leases, at } = situation
   const before = account.lent
-  const lease = call.isActive ? renew(call, situation) : null
+  const lease = call.isActive && !situation.isLimited ? renew(call, situation) : null
   if (!lease && call.isActive && call.bound > 0n) {
     const free = freeAt(account, { at, until: addSeconds(at, reservationSeconds) })
     if (free < call.bound) leases.recall(account, { missing: call.bound - free, at })

@@ -1,5 +1,6 @@
 import { Counter, Gauge } from 'prom-client'
 import type { Metrics } from '../../lib/metrics.ts'
+import type { ReleaseSums } from './release.ts'
 
 /** Held money of all users. */
 export interface HeldMoney {
@@ -31,8 +32,36 @@ export function createEscrowMetrics(registry: Metrics, readHeld: () => Promise<H
         () => {},
       ),
   })
-  return { ...moneyCounters(counter), refused: (reason: string) => refused.inc({ reason }) }
+  return {
+    ...moneyCounters(counter),
+    ...endCounters(registry),
+    refused: (reason: string) => refused.inc({ reason }),
+  }
 }
+
+function endCounters(registry: Metrics) {
+  const options = { labelNames: ['end'], registers: [registry] }
+  const usd = new Counter({
+    ...options,
+    name: 'tollgate_escrow_ended_usd_total',
+    help: 'Held money whose tickets did not come, by how its hold ended, in USD',
+  })
+  const count = new Counter({
+    ...options,
+    name: 'tollgate_escrow_ended_total',
+    help: 'Calls whose tickets did not come, and leases that were not returned, by how they ended',
+  })
+  for (const end of ends) count.inc({ end }, 0)
+  const ended = (sums: ReleaseSums): void => {
+    for (const end of ends) {
+      usd.inc({ end }, usdOf(sums[end].amount))
+      count.inc({ end }, sums[end].count)
+    }
+  }
+  return { ended }
+}
+
+const ends = ['released', 'lost', 'charged', 'orphaned'] as const
 
 function moneyCounters(counter: (name: string, help: string) => Counter) {
   const sum = (name: string, help: string) => {

@@ -19,6 +19,10 @@ import { totals } from './session-sums.ts'
 export interface AuthorisedCall extends Omit<NewAuthorisation, 'sidecarId' | 'authorisedAt'> {
   /** Null when core reserves it, and for one from an offline budget. */
   readonly leaseId: string | null
+  /** The application of the signer's state. */
+  readonly app: string
+  /** Wei for so many units; null when it is not known. */
+  readonly price: { readonly wei: bigint; readonly units: bigint } | null
   /** The signer's time, to the nanosecond. */
   readonly signed: Omit<PriorCall, 'sequence'>
 }

@@ -53,7 +53,11 @@ function toLendAnswer(settled: LendAnswer): pb.LendAnswer {
         }
       : undefined,
     priorCall: answer.priorCall ?? undefined,
-    ceilings: [],
+    ceilings: answer.ceilings.map(({ type, app, maxWei }) => ({
+      type,
+      app,
+      maxWei: maxWei.toString(),
+    })),
   }
 }
 
@@ -68,14 +72,27 @@ const emptyLendAnswer: pb.LendAnswer = {
   ceilings: [],
 }
 
-const toReserveAnswer = (settled: ReserveAnswer): pb.ReserveAnswer => ({
-  refusal: settled ? (settled.answer.refusal ?? '') : 'invalid_identity',
+function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
+  if (!settled) return { ...emptyReserveAnswer, refusal: 'invalid_identity' }
+  const { user, answer } = settled
+  return {
+    refusal: answer.refusal ?? '',
+    limit: answer.limit ?? '',
+    recalled: answer.isRecalled,
+    remainingUsdAttos: answer.remaining.toString(),
+    userId: user.userId,
+    tokensValidAfter: validAfter(user.tokensValidAfter),
+  }
+}
+
+const emptyReserveAnswer: pb.ReserveAnswer = {
+  refusal: '',
   limit: '',
-  recalled: settled?.answer.isRecalled ?? false,
-  remainingUsdAttos: String(settled?.answer.remaining ?? 0n),
-  userId: settled?.user.userId ?? '',
-  tokensValidAfter: validAfter(settled?.user.tokensValidAfter ?? null),
-})
+  recalled: false,
+  remainingUsdAttos: '0',
+  userId: '',
+  tokensValidAfter: 0n,
+}
 
 const validAfter = (instant: Date | null): bigint => BigInt(instant ? secondsOf(instant) : 0)
 
@@ -135,6 +152,17 @@ const parseLeaseId = (id: string): string | null => {
   return id === '' ? null : id
 }
 
+/** Identities of other issuers have no key of ours. */
+const parseKeyId = (id: string): string | null => (isUuid(id) ? id : null)
+
+function parsePrice({ priceWei, priceUnits }: pb.Authorisation) {
+  if (priceWei === '' && priceUnits === '') return null
+  const [wei, units] = [parseInteger(priceWei), parseInteger(priceUnits)]
+  if (wei === null || units === null || units === 0n)
+    throw invalid('price_wei and price_units must be whole numbers, the latter not 0')
+  return { wei, units }
+}
+
 const subjectOf = ({
   clientId,
   externalUserId,
@@ -147,6 +175,7 @@ const parseLend = ({ sidecar, calls }: pb.LendRequest): LendMessage => ({
   process: parseProcess(sidecar),
   calls: bounded(calls, callsMax, 'calls').map((call) => ({
     ...subjectOf(call),
+    keyId: parseKeyId(call.keyId),
     leaseId: parseLeaseId(call.leaseId),
     used: parseAttos('used_usd_attos', call.usedUsdAttos),
     bound: parseAttos('bound_usd_attos', call.boundUsdAttos),
@@ -217,8 +246,9 @@ function parseAuthorisation(
     signedMicros: signedSeconds * 1_000_000n + BigInt(Math.floor(signedNanos / 1_000)),
     sessionType: parseOptionalText('type', call.type),
     bound: parseBound('bound_usd_attos', call.boundUsdAttos),
-    // Identities of other issuers have no key of ours.
-    keyId: isUuid(call.keyId) ? call.keyId : null,
+    app: parseOptionalText('app', call.app),
+    price: parsePrice(call),
+    keyId: parseKeyId(call.keyId),
     isApproximate: call.approximate,
     isOffline: call.offline,
   }
