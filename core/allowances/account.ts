@@ -238,10 +238,17 @@ function isHeld(account: Account, credit: Credit): boolean {
   const held = account.lent + account.pending
   if (held === 0n || credit.remaining === 0n || !paysForAnything(credit.featureKey)) return false
   const others = account.credits.filter(
-    (other) => other !== credit && paysForAnything(other.featureKey),
+    (other) =>
+      other !== credit &&
+      paysForAnything(other.featureKey) &&
+      !beginsAfter(other, credit.expiresAt),
   )
   return others.reduce((sum, { remaining }) => sum + remaining, 0n) < held
 }
+
+/** True for the included usage of a later period, which pays for no call from before. */
+const beginsAfter = ({ kind, effectiveAt }: Credit, end: Date | null): boolean =>
+  kind === 'included' && end !== null && effectiveAt >= end
 
 /** Moves to the period that is running and starts its consumption at zero. */
 export function enterPeriod(

@@ -353,3 +353,41 @@ describe('tickets of a batch', () => {
     expect(a).toMatchObject({ consumed: 7n, periodConsumed: 7n })
   })
 })
+
+describe('expire', () => {
+  const included = (id: string, from: number, more: Partial<Credit> = {}): Credit =>
+    creditOf(id, 100n, {
+      kind: 'included',
+      priority: 0,
+      effectiveAt: minutes(from),
+      expiresAt: minutes(from + 60),
+      ...more,
+    })
+  const until = { until: minutes(90), at: minutes(90) }
+
+  it('keeps a credit that ended while the calls of its time hold money', () => {
+    const held = { ...account(), pending: usdAttos(60n), credits: [included('a', 0)] }
+    expire(held, until)
+    expect(held.credits[0]).toMatchObject({ remaining: 100n, expiredAt: null })
+  })
+
+  it('expires it when other credits pay for what is held', () => {
+    const covered = {
+      ...account(),
+      pending: usdAttos(60n),
+      credits: [included('a', 0), creditOf('b', 60n)],
+    }
+    expire(covered, until)
+    expect(covered.credits[0]).toMatchObject({ remaining: 0n, expiredAt: minutes(90) })
+  })
+
+  it('does not count the next period, which pays for no call from before', () => {
+    const rolled = {
+      ...account(),
+      pending: usdAttos(60n),
+      credits: [included('a', 0), included('b', 60)],
+    }
+    expire(rolled, until)
+    expect(rolled.credits[0]).toMatchObject({ remaining: 100n, expiredAt: null })
+  })
+})
