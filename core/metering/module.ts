@@ -15,7 +15,7 @@ import { createQuarantine } from './quarantine/quarantine.ts'
 import { createQuarantineRpc } from './quarantine/rpc.ts'
 import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
-import { countUnpricedOf } from './rates/store.ts'
+import { countUnpricedOf, rateAt } from './rates/store.ts'
 import { ticketRecords } from './records.ts'
 import { createMeteringRpc } from './rpc.ts'
 import { createMetering } from './service.ts'
@@ -50,7 +50,11 @@ export function createMeteringModule(
   return {
     api: {
       usableRate: metering.usableRate,
-      boundRate: createBoundRate({ pool, now, ...config.rates }),
+      boundRate: createBoundRate({
+        findRate: (at, since) => rateAt(pool, at, since),
+        now,
+        ...config.rates,
+      }),
       /** How many tickets of a user wait for their price. */
       countUnpriced: (app: AppId, user: UserId) => countUnpricedOf(pool, app, user),
       manualIngest,

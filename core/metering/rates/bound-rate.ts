@@ -1,7 +1,6 @@
 import { type EthRate, divCeil, ethRate } from '../../lib/money.ts'
-import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { rateAt } from './store.ts'
+import type { Rate } from './store.ts'
 
 /** The rate by which the most that a call can cost is computed (docs/escrow.md "Rates"). */
 export interface BoundRate {
@@ -12,7 +11,11 @@ export interface BoundRate {
 }
 
 export interface BoundRateDeps {
-  readonly pool: Pool
+  /** The newest observation at or before an instant that is not older than another; null without one. */
+  readonly findRate: (
+    at: Date,
+    since: Date,
+  ) => Promise<Pick<Rate, 'usdAttosPerEth' | 'observedAt'> | null>
   readonly now: Now
   /** How old an observation may be that prices tickets. */
   readonly maxAgeSeconds: number
@@ -28,7 +31,7 @@ const cacheMs = 1_000
  * answers are a second old at most.
  */
 export function createBoundRate({
-  pool,
+  findRate,
   now,
   maxAgeSeconds,
   marginPercent,
@@ -37,7 +40,7 @@ export function createBoundRate({
   let cached: { readonly at: number; readonly rate: Promise<BoundRate | null> } | null = null
 
   async function read(at: Date): Promise<BoundRate | null> {
-    const rate = await rateAt(pool, at, addSeconds(at, -maxAgeSeconds - graceSeconds))
+    const rate = await findRate(at, addSeconds(at, -maxAgeSeconds - graceSeconds))
     if (!rate) return null
     const { usdAttosPerEth, observedAt } = rate
     const isRaised = observedAt < addSeconds(at, -maxAgeSeconds)

@@ -1,0 +1,88 @@
+import type { Account, Credit } from '../../../core/allowances/account.ts'
+import { usdAttos } from '../../../core/lib/money.ts'
+import type { AccountStore } from '../../../core/allowances/ledger.ts'
+import type { Terms } from '../../../core/allowances/store.ts'
+import type { MemoryDatabase } from './escrow/memory-database.ts'
+
+/** A user's balance row and open credits. Replaced, never changed. */
+export type StoredAccount = Omit<Account, 'entries'>
+
+/** The ledger's accounts in memory: for the model checker. The contract test holds it to PostgreSQL's. */
+export function createMemoryAccountStore({ set }: MemoryDatabase) {
+  const accounts = new Map<string, StoredAccount>()
+  /** Terms of users' subscriptions; whoever opens an account writes them first. */
+  const terms = new Map<string, Terms>()
+
+  const read = (users: readonly { readonly userId: string }[]): Account[] =>
+    users
+      .flatMap(({ userId }) => accounts.get(userId) ?? [])
+      .toSorted((a, b) => (a.userId < b.userId ? -1 : 1))
+      .map((account) => ({ ...account, credits: account.credits.map(copyOf), entries: [] }))
+
+  const insertBalance: AccountStore['insertBalance'] = async (
+    _db,
+    { appId, userId, start, end },
+  ) => {
+    if (accounts.has(userId)) return
+    set(accounts, userId, {
+      ...nothing,
+      appId,
+      userId,
+      periodStart: start,
+      periodEnd: end,
+      periodCountsFrom: start,
+      credits: [],
+    })
+  }
+
+  const saveAccounts: AccountStore['saveAccounts'] = async (_db, changed) => {
+    for (const { entries, ...account } of changed) {
+      const { userId, credits, lent, pending, balance } = account
+      if (lent < 0n || pending < 0n || balance < 0n)
+        throw new Error(`${userId}: a balance, or what is held of it, is negative`)
+      const open = credits.filter(({ expiredAt }) => expiredAt === null)
+      set(accounts, userId, { ...account, credits: open.map(copyOf) })
+      entries.length = 0
+    }
+  }
+
+  const usersToExpire: AccountStore['usersToExpire'] = async (_db, at, limit) =>
+    [...accounts.values()]
+      .filter(({ credits }) =>
+        credits.some(({ expiresAt }) => expiresAt !== null && expiresAt <= at),
+      )
+      .slice(0, limit)
+
+  const store: AccountStore = {
+    currentTerms: async (_db, users) => users.flatMap(({ userId }) => terms.get(userId) ?? []),
+    insertBalance,
+    lockAccounts: async (_db, users) => read(users),
+    readAccounts: async (_db, users) => read(users),
+    saveAccounts,
+    usersToExpire,
+    // An adjustment's own row is for people; what it changes is in the account.
+    insertAdjustment: async () => {},
+    rebuildBalance: async () => {
+      throw new Error('a balance in memory is not rebuilt')
+    },
+  }
+  return { store, accounts, terms }
+}
+
+const copyOf = (credit: Credit): Credit => ({ ...credit, state: 'stored' })
+
+const zero = usdAttos(0n)
+const nothing = {
+  seq: 0n,
+  balance: zero,
+  granted: zero,
+  topup: zero,
+  consumed: zero,
+  overage: zero,
+  expired: zero,
+  periodConsumed: zero,
+  lent: zero,
+  pending: zero,
+  lendAfter: null,
+  lateUntil: null,
+}
