@@ -37,10 +37,10 @@ export function createAllowancesModule(
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
   const allowances = createAllowances({ ...deps, countUnpriced: metering.countUnpriced })
   const adjustments = createAdjustments(deps)
-  const limits = createLimits({ pool, users, invalidations, log, now })
-  const { limitService, operatorLimitService } = createLimitsRpc({ limits })
   const { requireMetering } = backend
   const escrow = createEscrowModule(platform, { config, ledger, users, metering })
+  const limits = createLimits({ pool, users, escrow: escrow.api, invalidations, log, now })
+  const { limitService, operatorLimitService } = createLimitsRpc({ limits })
 
   async function expireCredits(): Promise<void> {
     for (let i = 0; i < sweepsMax; i++) if ((await ledger.sweep(pool, now())) === 0) return

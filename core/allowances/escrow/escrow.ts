@@ -5,7 +5,7 @@ import { addSeconds } from '../../lib/time.ts'
 import { type Account, freeAt, unheldAt } from '../account.ts'
 import type { Ledger } from '../ledger.ts'
 import type * as limitChecks from '../limits/enforcement.ts'
-import type { LimitName } from '../limits/limits.ts'
+import type { Breach, PriceCeiling } from '../limits/limits.ts'
 import type { Tallies } from '../limits/tally.ts'
 import { type Leases, createLeases } from './leases.ts'
 import { type LendAnswer, type LendCall, lendTo, reservationSeconds } from './lending.ts'
@@ -73,8 +73,10 @@ export interface ReserveCall extends AuthorisedCall {
 export interface ReserveAnswer {
   /** Null when the call is allowed. `not_owner`: another process has the sidecar's id. */
   readonly refusal: 'insufficient_balance' | 'user_inactive' | 'limit_exceeded' | 'not_owner' | null
-  /** Which limit the call would break. */
-  readonly limit: LimitName | null
+  /** The limit that the call would break. */
+  readonly breach: Breach | null
+  /** Price ceilings of the call's user and key. */
+  readonly ceilings: readonly PriceCeiling[]
   /** The money is lent elsewhere and was recalled: another try may find it. */
   readonly isRecalled: boolean
   readonly remaining: UsdAttos
@@ -110,7 +112,7 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
       if (!account) return null
       const isLimited = limits.isLimited(call.userId)
       const answer = lendTo(call, { process, account, leases, leaseSeconds, isLimited, at })
-      const ceilings = limits.ceilings(call.userId, call.keyId)
+      const ceilings = limits.ceilings(call.userId)
       return { ...answer, ceilings, priorCall: priors.get(call) ?? null }
     })
     await save()
@@ -151,7 +153,8 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
         ? hold(call, { account, leases, tallies, at })
         : refuse('not_owner')
       if (answer.refusal === null) allowed.push(stamp(call, call.process, at))
-      return { ...answer, remaining: unheldAt(account, at) }
+      const ceilings = tallies?.ceilings(toLimited(call)) ?? []
+      return { ...answer, ceilings, remaining: unheldAt(account, at) }
     })
     if (tallies) await store.saveTallies(db, tallies)
     await store.insertAuthorisations(db, allowed)
@@ -249,6 +252,14 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
     )
   }
 
+  /** Locks the account of a user and recalls its leases. */
+  async function recall(db: Db, user: UserKey, at: Date): Promise<void> {
+    const { find, leases, save } = await lock(db, [user], { at })
+    const account = find(user)
+    if (account) leases.recall(account, { missing: 0n, at })
+    await save()
+  }
+
   async function prove(
     db: Db,
     { calls, find }: { calls: readonly RefusedCall[]; find: FindAccount },
@@ -280,7 +291,7 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
     return { find: ({ userId }: UserKey) => byUser.get(userId), leases, save }
   }
 
-  return { lend, reserve, report }
+  return { lend, reserve, report, recall }
 }
 
 export type Escrow = ReturnType<typeof createEscrow>
@@ -295,11 +306,11 @@ const usersOf = (calls: readonly UserKey[]): UserKey[] => [
 const notOwner = (): DomainError =>
   new DomainError('CONFLICT', "another process has this sidecar's id")
 
-type HoldAnswer = Omit<ReserveAnswer, 'remaining'>
+type HoldAnswer = Omit<ReserveAnswer, 'remaining' | 'ceilings'>
 
 const refuse = (refusal: ReserveAnswer['refusal'], more: Partial<HoldAnswer> = {}): HoldAnswer => ({
   refusal,
-  limit: null,
+  breach: null,
   isRecalled: false,
   ...more,
 })
@@ -308,7 +319,7 @@ function hold(call: ReserveCall, { account, leases, tallies, at }: Holding): Hol
   if (!call.isActive) return refuse('user_inactive')
   const limited = toLimited(call)
   const breach = tallies?.breach(limited, at)
-  if (breach) return refuse('limit_exceeded', { limit: breach.limit })
+  if (breach) return refuse('limit_exceeded', { breach })
   const free = freeAt(account, { at, until: addSeconds(at, reservationSeconds) })
   if (call.bound > free) {
     const isRecalled = leases.recall(account, { missing: call.bound - free, at })

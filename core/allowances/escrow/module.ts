@@ -35,9 +35,10 @@ export function createEscrowModule(
   const { insertAdjustment } = ledger
   const losses = createLosses({ store: escrowStore, insertAdjustment, lostTickets })
   const parts = { store: escrowStore, accounts: ledger, losses }
+  const rules = createEscrow({ ...parts, leaseSeconds })
   const escrow = createEscrowService({
     pool,
-    escrow: createEscrow({ ...parts, leaseSeconds }),
+    escrow: rules,
     users: others.users,
     boundRate: others.metering.boundRate,
     invalidations,
@@ -57,6 +58,7 @@ export function createEscrowModule(
   let loop: Loop | undefined
 
   return {
+    api: { recall: rules.recall },
     services: [grpcService(EscrowServiceService, createEscrowRpc({ escrow }).escrowService)],
     lifecycle: {
       start: () => {

@@ -6,6 +6,8 @@ import type { BoundRate } from '../../metering/rates/bound-rate.ts'
 import { isUuid } from '../../platform/ids.ts'
 import { serviceCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Breach } from '../limits/limits.ts'
+import { renderCeiling } from '../limits/wire.ts'
 import type { SidecarProcess } from './port.ts'
 import type { EscrowService, LendMessage, ReportMessage, ReserveMessage } from './service.ts'
 
@@ -53,11 +55,7 @@ function toLendAnswer(settled: LendAnswer): pb.LendAnswer {
         }
       : undefined,
     priorCall: answer.priorCall ?? undefined,
-    ceilings: answer.ceilings.map(({ type, app, maxWei }) => ({
-      type,
-      app,
-      maxWei: maxWei.toString(),
-    })),
+    ceilings: answer.ceilings.map(renderCeiling),
   }
 }
 
@@ -77,7 +75,8 @@ function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
   const { user, answer } = settled
   return {
     refusal: answer.refusal ?? '',
-    limit: answer.limit ?? '',
+    ...limitOf(answer.breach),
+    ceilings: answer.ceilings.map(renderCeiling),
     recalled: answer.isRecalled,
     remainingUsdAttos: answer.remaining.toString(),
     userId: user.userId,
@@ -85,9 +84,15 @@ function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
   }
 }
 
+const limitOf = (breach: Breach | null) => ({
+  limit: breach?.limit ?? '',
+  limitEndsAt: BigInt(breach?.endsAt?.getTime() ?? 0),
+})
+
 const emptyReserveAnswer: pb.ReserveAnswer = {
   refusal: '',
-  limit: '',
+  ...limitOf(null),
+  ceilings: [],
   recalled: false,
   remainingUsdAttos: '0',
   userId: '',
@@ -155,12 +160,10 @@ const parseLeaseId = (id: string): string | null => {
 /** Identities of other issuers have no key of ours. */
 const parseKeyId = (id: string): string | null => (isUuid(id) ? id : null)
 
+/** Null for a price that no ceiling can be compared with: a report must not fail by it. */
 function parsePrice({ priceWei, priceUnits }: pb.Authorisation) {
-  if (priceWei === '' && priceUnits === '') return null
   const [wei, units] = [parseInteger(priceWei), parseInteger(priceUnits)]
-  if (wei === null || units === null || units === 0n)
-    throw invalid('price_wei and price_units must be whole numbers, the latter not 0')
-  return { wei, units }
+  return wei === null || units === null || units === 0n ? null : { wei, units }
 }
 
 const subjectOf = ({
@@ -246,7 +249,8 @@ function parseAuthorisation(
     signedMicros: signedSeconds * 1_000_000n + BigInt(Math.floor(signedNanos / 1_000)),
     sessionType: parseOptionalText('type', call.type),
     bound: parseBound('bound_usd_attos', call.boundUsdAttos),
-    app: parseOptionalText('app', call.app),
+    // Only compared, never stored.
+    app: call.app,
     price: parsePrice(call),
     keyId: parseKeyId(call.keyId),
     isApproximate: call.approximate,

@@ -57,8 +57,8 @@ export async function countCalls(
 export interface LenderLimits {
   /** True when calls of this user must be reserved one by one. */
   readonly isLimited: (user: UserId) => boolean
-  /** The price ceilings of a user and of the key of its call. */
-  readonly ceilings: (user: UserId, keyId: string | null) => PriceCeiling[]
+  /** Those of keys come with reservations: a sidecar keeps what it learns here for all keys of the user. */
+  readonly ceilings: (user: UserId) => readonly PriceCeiling[]
 }
 
 export async function findLenderLimits(db: Db, users: readonly UserKey[]): Promise<LenderLimits> {
@@ -66,10 +66,8 @@ export async function findLenderLimits(db: Db, users: readonly UserKey[]): Promi
   const byUser = Map.groupBy(tallies, ({ userId }) => userId)
   return {
     isLimited: (user) => byUser.has(user),
-    ceilings: (user, key) =>
-      (byUser.get(user) ?? [])
-        .filter(({ keyId }) => keyId === null || keyId === key)
-        .flatMap(({ limits }) => limits.ceilings),
+    ceilings: (user) =>
+      byUser.get(user)?.find(({ keyId }) => keyId === null)?.limits.ceilings ?? [],
   }
 }
 

@@ -6,6 +6,7 @@ import type { Now } from '../../lib/time.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
 import { type AppId, isUuid } from '../../platform/ids.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
+import type { Escrow } from '../escrow/escrow.ts'
 import { findApp, lockAccounts } from '../store.ts'
 import type { Limits, LimitedSubject } from './limits.ts'
 import * as store from './store.ts'
@@ -19,6 +20,7 @@ const forgetBatches = 20
 export interface LimitsDeps {
   readonly pool: Pool
   readonly users: Users
+  readonly escrow: Pick<Escrow, 'recall'>
   readonly invalidations: Invalidations
   readonly log: Log
   readonly now: Now
@@ -32,7 +34,7 @@ export interface SubjectName {
 }
 
 /** Sets limits of users and keys. How they are enforced is in `enforcement.ts`. */
-export function createLimits({ pool, users, invalidations, log, now }: LimitsDeps) {
+export function createLimits({ pool, users, escrow, invalidations, log, now }: LimitsDeps) {
   /** Null when none are set. NOT_FOUND for an unknown user or key. */
   async function read(app: AppId, name: SubjectName): Promise<Limits | null> {
     return store.findLimits(pool, await subjectOf(app, name))
@@ -46,11 +48,13 @@ export function createLimits({ pool, users, invalidations, log, now }: LimitsDep
   ): Promise<void> {
     const subject = await subjectOf(app, name)
     await tx(pool, async (db) => {
-      await lockAccounts(db, [subject])
-      await store.saveLimits(db, subject, { limits, at: now() })
+      const at = now()
+      await escrow.recall(db, subject, at)
+      await store.saveLimits(db, subject, { limits, at })
       await note(db, subject, { actor, action: 'limits_set', details: detailsOf(limits) })
     })
     await announce(subject, 'limits set')
+    await invalidations.publish({ kind: 'lease', id: subject.userId })
   }
 
   /** Removes the limits of a user or key. A repetition changes nothing. */

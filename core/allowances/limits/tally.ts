@@ -1,7 +1,13 @@
 import { type UsdAttos, usdAttos } from '../../lib/money.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import type { UserId } from '../../platform/ids.ts'
-import { type Breach, type Limits, type LimitedSubject, ceilingsFor } from './limits.ts'
+import {
+  type Breach,
+  type LimitedSubject,
+  type Limits,
+  type PriceCeiling,
+  ceilingsFor,
+} from './limits.ts'
 
 /** A session counts as one of the concurrent ones for so long after its last call. */
 export const sessionIdleMs = 60_000
@@ -80,7 +86,11 @@ export function createTallies(tallies: readonly Tally[]) {
     }
   }
 
-  return { breach, count, changed: () => tallies.filter((tally) => tally.changed) }
+  /** The price ceilings of a call's user and key. */
+  const ceilings = (call: LimitedCall): PriceCeiling[] =>
+    talliesOf(call).flatMap(({ limits }) => limits.ceilings)
+
+  return { breach, count, ceilings, changed: () => tallies.filter((tally) => tally.changed) }
 }
 
 export type Tallies = ReturnType<typeof createTallies>

@@ -307,7 +307,7 @@ describe('what is counted', () => {
 })
 
 describe('a lender', () => {
-  it('knows users with limits or with a key that has some, and the ceilings of user and key', async () => {
+  it('knows users with limits or with a key that has some, and the ceilings of users', async () => {
     const withKey = await newUser()
     const free = await newUser()
     await set(user, { maxPrices: [{ type: 'live', app: '', maxWei: '5' }] })
@@ -318,11 +318,8 @@ describe('a lender', () => {
       true,
       false,
     ])
-    expect(limits.ceilings(user.userId, user.keyId)).toEqual([
-      { type: 'live', app: '', maxWei: 5n },
-    ])
-    expect(limits.ceilings(withKey.userId, null)).toEqual([])
-    expect(limits.ceilings(withKey.userId, withKey.keyId)).toHaveLength(1)
+    expect(limits.ceilings(user.userId)).toEqual([{ type: 'live', app: '', maxWei: 5n }])
+    expect(limits.ceilings(withKey.userId)).toEqual([])
   })
 })
 
