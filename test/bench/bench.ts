@@ -1,6 +1,11 @@
 import { cpus, totalmem } from 'node:os'
 import { parseArgs } from 'node:util'
 import { besideOther } from './gate/beside.ts'
+import { authorizeMemory } from './gate/memory.ts'
+import { authorizeMisses } from './gate/misses.ts'
+import { reserve } from './gate/reserve.ts'
+import { behindSigner } from './gate/signer.ts'
+import { authorizeScale } from './gate/scale.ts'
 import { authorizeWarm } from './gate/warm.ts'
 import { balanceRead } from './balance.ts'
 import { type History, makeHistory } from './history.ts'
@@ -26,6 +31,11 @@ import { usageMonth } from './usage.ts'
 const rows: Readonly<Record<string, Row>> = {
   'authorize-warm': authorizeWarm,
   'authorize-beside': besideOther,
+  'authorize-misses': authorizeMisses,
+  'authorize-scale': authorizeScale,
+  'authorize-memory': authorizeMemory,
+  'behind-signer': behindSigner,
+  reserve,
   ingest,
   spool,
   latency,
@@ -41,7 +51,8 @@ const rows: Readonly<Record<string, Row>> = {
 const usage = `npm run bench -- [--quick] [--report-only] [--only NAME]...
   NAME is one of ${Object.keys(rows).join(', ')}
   BENCH_DATABASE_URL (or TEST_DATABASE_URL) names a PostgreSQL to run on; the embedded one otherwise.
-  BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names a Kafka; rows that need one are left out otherwise.
+  BENCH_KAFKA_BROKERS (or TEST_KAFKA_BROKERS) names a Kafka, BENCH_REDIS_URL (or TEST_REDIS_URL)
+  a Redis; rows that need one are left out otherwise.
 `
 
 const stops: (() => Promise<void>)[] = []
@@ -65,9 +76,10 @@ interface BenchOptions {
   readonly quick: boolean
   readonly databaseUrl: string | undefined
   readonly kafka: readonly string[] | null
+  readonly redis: string | null
 }
 
-function createBench({ quick, databaseUrl, kafka }: BenchOptions): Bench {
+function createBench({ quick, databaseUrl, kafka, redis }: BenchOptions): Bench {
   let server: Promise<Server> | null = null
   let million: Promise<Million> | null = null
   let history: Promise<History> | null = null
@@ -77,7 +89,7 @@ function createBench({ quick, databaseUrl, kafka }: BenchOptions): Bench {
     defer(opened.stop)
     return opened
   }
-  const parts = { quick, kafka, defer, say, server: () => (server ??= openOnce()) }
+  const parts = { quick, kafka, redis, defer, say, server: () => (server ??= openOnce()) }
   return {
     ...parts,
     million: () => (million ??= collectMillion(parts)),
@@ -98,11 +110,20 @@ async function run(bench: Bench, names: readonly string[]): Promise<Finding[]> {
   const findings: Finding[] = []
   for (const name of names) {
     const started = performance.now()
-    findings.push(...((await rows[name]?.(bench)) ?? []))
+    findings.push(...((await rows[name]?.(bench).catch(failure(name))) ?? []))
     say(`${name}: ${((performance.now() - started) / 1000).toFixed(0)} s`)
   }
   return findings
 }
+
+// A row that breaks is missed, and takes no other row's figures with it.
+const failure =
+  (name: string) =>
+  (error: unknown): Finding[] => {
+    process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
+    const detail = error instanceof Error ? error.message.slice(0, 200) : String(error)
+    return [{ name, value: NaN, unit: '', spread: null, target: { atLeast: 0 }, detail }]
+  }
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
@@ -120,10 +141,12 @@ async function main(): Promise<number> {
   }
   const { BENCH_DATABASE_URL, TEST_DATABASE_URL, BENCH_KAFKA_BROKERS, TEST_KAFKA_BROKERS } =
     process.env
+  const { BENCH_REDIS_URL, TEST_REDIS_URL } = process.env
   const bench = createBench({
     quick: values.quick,
     databaseUrl: BENCH_DATABASE_URL || TEST_DATABASE_URL || undefined,
     kafka: (BENCH_KAFKA_BROKERS || TEST_KAFKA_BROKERS)?.split(',') ?? null,
+    redis: BENCH_REDIS_URL || TEST_REDIS_URL || null,
   })
   say(await describeMachine(bench))
   const findings = await run(bench, names)

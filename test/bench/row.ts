@@ -19,6 +19,8 @@ export interface Bench {
   readonly quick: boolean
   /** The brokers of a Kafka to run on; null where there is none. */
   readonly kafka: readonly string[] | null
+  /** A Redis to run on; null where there is none. */
+  readonly redis: string | null
   /** A PostgreSQL that hands out migrated databases of the run's own. */
   server(): Promise<Server>
   /** A database with a million tickets behind one user, and what collecting them took. */
