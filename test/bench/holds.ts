@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { escrowStore } from '../../core/allowances/escrow/store.ts'
 import type { NewAuthorisation } from '../../core/allowances/escrow/port.ts'
 import { totals } from '../../core/allowances/escrow/session-sums.ts'
@@ -8,6 +9,7 @@ import type { StreamRecord } from '../../core/metering/ingest/position-store.ts'
 import { authId, appId, userId } from '../../core/platform/ids.ts'
 
 const chunk = 10_000
+const sidecarInstance = randomUUID()
 const bound = usdAttos(10n ** 15n)
 
 /** Holds money for tickets that are about to be booked, as the reports of sidecars would have. */
@@ -87,6 +89,7 @@ async function insert(pool: Pool, calls: readonly NewAuthorisation[]): Promise<v
       calls.map((call) => ({
         ...call,
         at: call.authorisedAt,
+        instance: sidecarInstance,
         calls: [{ sequence: call.sequence, seconds: call.signedMicros / 1_000_000n, nanos: 0 }],
         added: totals({ authorised: { count: 1, amount: call.bound } }),
       })),

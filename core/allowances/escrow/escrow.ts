@@ -8,13 +8,20 @@ import type * as limitChecks from '../limits/enforcement.ts'
 import type { Breach, PriceCeiling } from '../limits/limits.ts'
 import type { Tallies } from '../limits/tally.ts'
 import { type Leases, createLeases } from './leases.ts'
-import { type LendAnswer, type LendCall, lendTo, reservationSeconds } from './lending.ts'
+import {
+  type LendAnswer,
+  type LendCall,
+  graceSeconds,
+  lendTo,
+  reservationSeconds,
+} from './lending.ts'
 import type { Losses } from './losses.ts'
 import type {
   EarlyMatch,
   EscrowStore,
+  JoinedSession,
+  Lease,
   NewAuthorisation,
-  PriorCall,
   SidecarProcess,
   UserKey,
 } from './port.ts'
@@ -44,7 +51,9 @@ export type GrantingStore = Pick<
   | 'insertAuthorisations'
   | 'takeEarlyTickets'
   | 'addSessions'
-  | 'findPriorCalls'
+  | 'joinSessions'
+  | 'findShared'
+  | 'findHeard'
   | 'prove'
   | 'advanceClocks'
 > &
@@ -94,6 +103,10 @@ export interface Report {
 
 /** A process that was silent for so long may be replaced. */
 const silentSeconds = 3
+/** A report or heartbeat is older than its arrival by at most this: a sidecar gives up on it then. */
+const transitSeconds = 2
+/** A process that has not heard for so long that a session is shared has no lease any more. */
+const sharedSeconds = 600
 
 /**
  * Lends, reserves and takes reports (docs/escrow.md). Every function runs inside the caller's transaction, locks the users
@@ -105,7 +118,8 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
   async function lend(db: Db, { process, calls }: LendRequest, at: Date) {
     if (!(await store.ownsSidecar(db, process))) throw notOwner()
     const { find, leases, save } = await lock(db, calls, { at })
-    const priors = await findPriorCalls(db, calls)
+    const sessions = await joinSessions(db, { process, calls }, at)
+    const heard = await hear(db, { process, calls }, leases)
     const limits = await store.findLenderLimits(db, usersOf(calls))
     const answers = calls.map((call) => {
       const account = find(call)
@@ -113,24 +127,46 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
       const isLimited = limits.isLimited(call.userId)
       const answer = lendTo(call, { process, account, leases, leaseSeconds, isLimited, at })
       const ceilings = limits.ceilings(call.userId)
-      return { ...answer, ceilings, priorCall: priors.get(call) ?? null }
+      const session = sessions.get(call) ?? null
+      return { ...answer, ceilings, session, unheardMs: session ? heard.unheardMs(call, at) : 0 }
     })
     await save()
     return { answers, recalled: leases.recalledAt(at) }
   }
 
-  async function findPriorCalls(
+  async function joinSessions(
     db: Db,
-    calls: readonly LendCall[],
-  ): Promise<Map<LendCall, PriorCall | null>> {
+    { process: { instance }, calls }: LendRequest,
+    at: Date,
+  ): Promise<Map<LendCall, JoinedSession | null>> {
     const withSession = calls.flatMap((call) =>
       call.session ? [{ call, sessionId: call.session.id, sequence: call.session.sequence }] : [],
     )
-    const priors = await store.findPriorCalls(
+    const joined = await store.joinSessions(
       db,
       withSession.map(({ call: { appId, userId }, ...query }) => ({ appId, userId, ...query })),
+      { instance, at },
     )
-    return new Map(withSession.map(({ call }, index) => [call, priors[index] ?? null]))
+    return new Map(withSession.map(({ call }, index) => [call, joined[index] ?? null]))
+  }
+
+  /**
+   * How long ago core last heard of the other processes that have a lease of a call's user: calls of the session that they
+   * have allowed since may not be known here.
+   */
+  async function hear(db: Db, { process, calls }: LendRequest, leases: Leases) {
+    const othersOf = ({ userId }: UserKey) =>
+      leases.of(userId).filter(({ instance }) => instance !== process.instance)
+    const others = calls.filter(({ session }) => session).flatMap(othersOf)
+    const heard = await store.findHeard(db, [...new Set(others.map(({ instance }) => instance))])
+    const lastHeard = ({ instance, endsAt }: Lease): number =>
+      heard.get(instance)?.getTime() ?? addSeconds(endsAt, -leaseSeconds - graceSeconds).getTime()
+    const unheardMs = (call: UserKey, at: Date): number =>
+      Math.max(
+        0,
+        ...othersOf(call).map((lease) => at.getTime() - lastHeard(lease) + transitSeconds * 1000),
+      )
+    return { unheardMs }
   }
 
   /** Holds the bounds of single calls, of any sidecars: all that fit into what is free, in their order. */
@@ -198,7 +234,9 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
       lastAuthorisedAt: isNext && batch.calls.length > 0 ? at : null,
       stopped: batch.stopped && (isNext || number === 0n || number === through),
     })
-    return { through, recalled: await store.findRecalled(db, process.instance), figures }
+    const shared = await store.findShared(db, process.instance, addSeconds(at, -sharedSeconds))
+    const recalled = await store.findRecalled(db, process.instance)
+    return { through, recalled, shared, figures }
   }
 
   async function apply(db: Db, batch: Report, at: Date) {
@@ -343,12 +381,13 @@ const toLimited = (call: AuthorisedCall, early?: EarlyMatch | null) => ({
   amount: early?.cost ?? call.bound,
 })
 
-type StampedCall = AuthorisedCall & NewAuthorisation
+type StampedCall = AuthorisedCall & NewAuthorisation & { readonly instance: string }
 
 // Core's time for all: those of two sidecars, and of reservations, are then in one order.
-const stamp = (call: AuthorisedCall, { id }: SidecarProcess, at: Date): StampedCall => ({
+const stamp = (call: AuthorisedCall, { id, instance }: SidecarProcess, at: Date): StampedCall => ({
   ...call,
   sidecarId: id,
+  instance,
   authorisedAt: at,
 })
 

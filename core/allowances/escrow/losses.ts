@@ -102,6 +102,7 @@ function toSessionChange({ authorisation, state }: Ended, at: Date): SessionChan
     sessionType,
     at,
     calls: [],
+    instance: null,
     added: totals({
       ...(wasReleased && { released: { count: -1, amount: usdAttos(-bound) } }),
       [state]: { count: 1, amount: bound },

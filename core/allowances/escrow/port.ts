@@ -52,8 +52,16 @@ export interface EscrowStore {
   ): Promise<readonly (EarlyMatch | null)[]>
   /** Adds to the totals and prior calls of sessions. */
   addSessions(db: Db, changes: readonly SessionChange[]): Promise<void>
-  /** The prior call of each query; null for an unknown session. */
-  findPriorCalls(db: Db, queries: readonly PriorCallQuery[]): Promise<readonly (PriorCall | null)[]>
+  /** What is known of the session of each query; null for an unknown one. A session that another process began is shared. */
+  joinSessions(
+    db: Db,
+    queries: readonly PriorCallQuery[],
+    by: { readonly instance: string; readonly at: Date },
+  ): Promise<readonly (JoinedSession | null)[]>
+  /** Ids of sessions that this process began, and that another one has shared since `since`. */
+  findShared(db: Db, instance: string, since: Date): Promise<string[]>
+  /** When core last heard of processes; absent for one whose sidecar's id another process has. */
+  findHeard(db: Db, instances: readonly string[]): Promise<ReadonlyMap<string, Date>>
   /**
    * Sets one unproven authorisation for each different proof to proven, the earliest: pending, or released. Skips a proof whose
    * call has a booked ticket. Returns those that had been released: they are lost now.
@@ -218,6 +226,8 @@ export interface SessionChange extends UserKey {
   readonly at: Date
   /** Calls that were allowed, for prior calls; empty in a settlement. */
   readonly calls: readonly PriorCall[]
+  /** The process that allowed them; null without calls. */
+  readonly instance: string | null
   readonly added: SessionTotals
 }
 
@@ -236,6 +246,14 @@ export interface PriorCall {
   readonly sequence: bigint
   readonly seconds: bigint
   readonly nanos: number
+}
+
+/** A session as a process finds it that has not seen it. */
+export interface JoinedSession {
+  /** Null when no number below is known. */
+  readonly prior: PriorCall | null
+  /** True when another process serves it, too: each call is then to be asked for. */
+  readonly isShared: boolean
 }
 
 export interface PriorCallQuery extends UserKey {

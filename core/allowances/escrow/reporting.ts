@@ -87,11 +87,12 @@ export function takeBack(returned: ReturnedLease, { account, leases }: Situation
 
 /** What an allowed call adds to its session, with the ticket that came before it. */
 export const sessionChangeOf = (
-  call: AuthorisedCall & Pick<NewAuthorisation, 'authorisedAt'>,
+  call: AuthorisedCall & Pick<NewAuthorisation, 'authorisedAt'> & { readonly instance: string },
   early: EarlyMatch | null = null,
 ): SessionChange => {
   const cost = early?.cost ?? null
   return {
+    instance: call.instance,
     appId: call.appId,
     userId: call.userId,
     sessionId: call.sessionId,

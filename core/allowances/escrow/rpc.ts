@@ -28,8 +28,8 @@ export function createEscrowRpc({ escrow }: { escrow: EscrowService }) {
       answers: (await escrow.reserve(parseReserve(request))).map(toReserveAnswer),
     })),
     report: rpc(serviceCaller(), async (request: pb.ReportRequest) => {
-      const { through, recalled, rate } = await escrow.report(parseReport(request))
-      return { through, recalled, rate: toRate(rate) }
+      const { through, recalled, shared, rate } = await escrow.report(parseReport(request))
+      return { through, recalled, sharedSessions: shared, rate: toRate(rate) }
     }),
   }
   return { escrowService }
@@ -54,7 +54,9 @@ function toLendAnswer(settled: LendAnswer): pb.LendAnswer {
           seconds: answer.lease.seconds,
         }
       : undefined,
-    priorCall: answer.priorCall ?? undefined,
+    priorCall: answer.session?.prior ?? undefined,
+    sharedSession: answer.session?.isShared ?? false,
+    unheardMs: BigInt(Math.ceil(answer.unheardMs)),
     ceilings: answer.ceilings.map(renderCeiling),
   }
 }
@@ -67,6 +69,8 @@ const emptyLendAnswer: pb.LendAnswer = {
   remainingUsdAttos: '0',
   lease: undefined,
   priorCall: undefined,
+  sharedSession: false,
+  unheardMs: 0n,
   ceilings: [],
 }
 

@@ -171,13 +171,15 @@ export function createEscrowService(deps: EscrowServiceDeps) {
       ),
     }
     const rate = boundRate()
-    const { through, recalled, figures } = await tx(pool, (db) => escrow.report(db, batch, now()))
+    const { through, recalled, shared, figures } = await tx(pool, (db) =>
+      escrow.report(db, batch, now()),
+    )
     if (figures) {
       meters.used(figures.used, figures.calls)
       meters.returned(figures.returned, batch.returned.length)
       meters.late(figures.late.amount, figures.late.count)
     }
-    return { through, recalled, rate: await rate }
+    return { through, recalled, shared, rate: await rate }
   }
 
   return { lend, reserve, report }

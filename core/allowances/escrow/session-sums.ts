@@ -7,6 +7,8 @@ export interface SessionSum extends Omit<SessionChange, 'calls'> {
   /** Null in a settlement, which has no calls. */
   readonly start: PriorCall | null
   readonly top: PriorCall | null
+  /** True when several processes served it at once. */
+  readonly isShared: boolean
 }
 
 const zero: Total = { count: 0, amount: usdAttos(0n) }
@@ -41,9 +43,12 @@ function sumOf(changes: readonly SessionChange[]): SessionSum[] {
   if (!first) return []
   const calls = changes.flatMap((change) => change.calls)
   const { calls: _, ...rest } = first
+  const instances = new Set(changes.flatMap(({ instance }) => instance ?? []))
   return [
     {
       ...rest,
+      instance: [...instances][0] ?? null,
+      isShared: instances.size > 1,
       at: others.reduce((latest, { at }) => (at > latest ? at : latest), first.at),
       added: others.reduce((sum, { added }) => addTotals(sum, added), first.added),
       start: firstOf(calls, (a, b) => a.sequence < b.sequence),

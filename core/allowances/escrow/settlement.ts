@@ -201,6 +201,7 @@ function toSessionChange(match: Match, at: Date): SessionChange {
     sessionType,
     at,
     calls: [],
+    instance: null,
     added: totals({
       ticketed: { count: step === 'priced' ? 0 : count, amount: step === 'unpriced' ? none : cost },
       ...(isLate(match) && { late, [state]: ended }),

@@ -111,6 +111,10 @@ create table authorised_sessions (
   top_sequence     bigint        not null,
   top_seconds      bigint        not null,
   top_nanos        integer       not null,
+  -- The process of a sidecar that served it first, and since when another one has known it, too: from then on none of
+  -- them knows all of its calls by itself.
+  instance         uuid          not null,
+  shared_at        timestamptz,
   authorised_count bigint        not null default 0,
   authorised_attos numeric(38,0) not null default 0,
   ticketed_count   bigint        not null default 0,
@@ -127,4 +131,5 @@ create table authorised_sessions (
   constraint authorised_sessions_user foreign key (app_id, user_id) references end_users (app_id, id) on delete cascade
 ) with (fillfactor = 70);
 create index authorised_sessions_by_start on authorised_sessions (app_id, started_at);
+create index authorised_sessions_shared on authorised_sessions (instance, shared_at) where shared_at is not null;
 create index authorised_sessions_by_user on authorised_sessions (app_id, user_id, last_at);

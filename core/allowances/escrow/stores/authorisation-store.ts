@@ -53,10 +53,9 @@ export async function prove(db: Db, proofs: readonly Proof[]): Promise<StoredAut
       where a.state in ('pending', 'released') and not a.proven and not a.ticketed
         and not exists (
           select 1
-          from tickets t
-          where t.app_id = a.app_id and t.session_id = a.session_id and t.sequence_number = a.sequence_number
-            and t.user_id = a.user_id
-            and t.signed_at between a.authorised_at - interval '1 day' and a.authorised_at + interval '1 day')
+          from ticket_sessions t
+          where t.app_id = a.app_id and t.user_id = a.user_id and t.session_id = a.session_id
+            and t.seen @> a.sequence_number)
       order by a.app_id, a.user_id, a.session_id, a.sequence_number, a.id)
     update authorisations a
     set proven = true, state = case a.state when 'released' then 'lost' else a.state end

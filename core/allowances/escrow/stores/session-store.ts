@@ -1,7 +1,7 @@
 import { plainArray, textArray } from '../../../lib/copy-sql.ts'
-import { type Db, many, sql } from '../../../lib/sql.ts'
+import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import { appsOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
-import type { PriorCall, PriorCallQuery, SessionChange } from '../port.ts'
+import type { JoinedSession, PriorCall, PriorCallQuery, SessionChange } from '../port.ts'
 import { type SessionSum, sumSessions } from '../session-sums.ts'
 
 /** Writes authorised_sessions. What the functions promise is in `port.ts`. */
@@ -37,7 +37,8 @@ async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void
     insert into authorised_sessions as s (
       app_id, user_id, session_id, session_type, started_at, last_at, start_sequence, start_seconds, start_nanos,
       top_sequence, top_seconds, top_nanos, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
-      lost_count, lost_attos, charged_count, charged_attos, released_count, released_attos, late_count, late_attos)
+      lost_count, lost_attos, charged_count, charged_attos, released_count, released_attos, late_count, late_attos,
+      instance, shared_at)
     select * from unnest(
       ${appsOf(sums)}::uuid[], ${usersOf(sums)}::uuid[], ${sessionsOf(sums)}::text[],
       ${textArray(sums.map((row) => row.sessionType))}::text[], ${at}::timestamptz[], ${at}::timestamptz[],
@@ -47,9 +48,13 @@ async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void
       ${count('authorised')}::bigint[], ${amount('authorised')}::numeric[],
       ${count('ticketed')}::bigint[], ${amount('ticketed')}::numeric[], ${count('lost')}::bigint[], ${amount('lost')}::numeric[],
       ${count('charged')}::bigint[], ${amount('charged')}::numeric[],
-      ${count('released')}::bigint[], ${amount('released')}::numeric[], ${count('late')}::bigint[], ${amount('late')}::numeric[])
+      ${count('released')}::bigint[], ${amount('released')}::numeric[], ${count('late')}::bigint[], ${amount('late')}::numeric[],
+      ${plainArray(sums.map((row) => row.instance))}::uuid[],
+      ${plainArray(sums.map((row) => (row.isShared ? row.at.toISOString() : null)))}::timestamptz[])
     on conflict (app_id, user_id, session_id) do update
     set last_at = greatest(s.last_at, excluded.last_at), started_at = least(s.started_at, excluded.started_at),
+        shared_at = coalesce(s.shared_at, excluded.shared_at,
+                             case when s.instance <> excluded.instance then excluded.last_at end),
         (start_sequence, start_seconds, start_nanos) = (
           select sequence, seconds, nanos
           from (values (s.start_sequence, s.start_seconds, s.start_nanos),
@@ -97,30 +102,66 @@ async function updateSessions(db: Db, sums: readonly SessionSum[]): Promise<void
     where s.app_id = a.app_id and s.user_id = a.user_id and s.session_id = a.session_id`)
 }
 
-export async function findPriorCalls(
+interface JoinedRow {
+  position: bigint
+  shared: boolean
+  sequence: bigint | null
+  seconds: bigint
+  nanos: number
+}
+
+export async function joinSessions(
   db: Db,
   queries: readonly PriorCallQuery[],
-): Promise<readonly (PriorCall | null)[]> {
+  { instance, at }: { readonly instance: string; readonly at: Date },
+): Promise<readonly (JoinedSession | null)[]> {
   if (queries.length === 0) return []
-  const rows = await many<{ position: bigint; sequence: bigint; seconds: bigint; nanos: number }>(
+  const rows = await many<JoinedRow>(
     db,
     sql`
-    select q.position, c.sequence, c.seconds, c.nanos
-    from unnest(${appsOf(queries)}::uuid[], ${usersOf(queries)}::uuid[], ${sessionsOf(queries)}::text[],
-                ${numbersOf(queries)}::bigint[])
-      with ordinality as q (app_id, user_id, session_id, sequence_number, position)
+    with queries as materialized (
+      select *
+      from unnest(${appsOf(queries)}::uuid[], ${usersOf(queries)}::uuid[], ${sessionsOf(queries)}::text[],
+                  ${numbersOf(queries)}::bigint[])
+        with ordinality as q (app_id, user_id, session_id, sequence_number, position)
+    ), joined as (
+      update authorised_sessions s
+      set shared_at = ${at}
+      from (select distinct app_id, user_id, session_id from queries) q
+      where s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
+        and s.instance <> ${instance} and s.shared_at is null
+    )
+    select q.position, s.shared_at is not null or s.instance <> ${instance} as shared, c.sequence, c.seconds, c.nanos
+    from queries q
     join authorised_sessions s on s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
-    cross join lateral (
+    left join lateral (
       select *
       from (values (s.top_sequence, s.top_seconds, s.top_nanos), (s.start_sequence, s.start_seconds, s.start_nanos))
         as known (sequence, seconds, nanos)
       where sequence < q.sequence_number
       order by sequence desc
-      limit 1) c`,
+      limit 1) c on true`,
   )
   const byPosition = new Map(rows.map((row) => [Number(row.position) - 1, row]))
   return queries.map((_, position) => {
     const row = byPosition.get(position)
-    return row ? { sequence: row.sequence, seconds: row.seconds, nanos: row.nanos } : null
+    return row ? { prior: priorCallOf(row), isShared: row.shared } : null
   })
+}
+
+const priorCallOf = ({ sequence, seconds, nanos }: JoinedRow): PriorCall | null =>
+  sequence === null ? null : { sequence, seconds, nanos }
+
+export async function findShared(db: Db, instance: string, since: Date): Promise<string[]> {
+  const rows = await many<{ session_id: string }>(
+    db,
+    prepared(
+      'shared-sessions',
+      sql`
+    select session_id
+    from authorised_sessions
+    where instance = ${instance} and shared_at > ${since}`,
+    ),
+  )
+  return rows.map((row) => row.session_id)
 }

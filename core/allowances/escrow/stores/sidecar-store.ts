@@ -1,4 +1,4 @@
-import { type Db, maybeOne, prepared, sql } from '../../../lib/sql.ts'
+import { type Db, many, maybeOne, prepared, sql } from '../../../lib/sql.ts'
 import { addSeconds } from '../../../lib/time.ts'
 import type { SidecarProcess, SidecarState } from '../port.ts'
 
@@ -65,6 +65,21 @@ export async function saveSidecar(
     where id = ${process.id} and instance = ${process.instance}`,
     ),
   )
+}
+
+export async function findHeard(
+  db: Db,
+  instances: readonly string[],
+): Promise<ReadonlyMap<string, Date>> {
+  if (instances.length === 0) return new Map()
+  const rows = await many<{ instance: string; seen_at: Date }>(
+    db,
+    sql`
+    select instance, seen_at
+    from sidecars
+    where instance = any(${instances}::uuid[])`,
+  )
+  return new Map(rows.map((row) => [row.instance, row.seen_at]))
 }
 
 export const ownsSidecar = async (db: Db, process: SidecarProcess): Promise<boolean> =>

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { escrowStore as store } from '../../../../core/allowances/escrow/store.ts'
 import type { NewAuthorisation, PriorCall } from '../../../../core/allowances/escrow/port.ts'
@@ -116,19 +117,28 @@ describe('sessions', () => {
     seconds,
     nanos,
   })
-  const add = (...calls: PriorCall[]) =>
+  const [here, there] = [randomUUID(), randomUUID()]
+  const add = (...calls: PriorCall[]) => change('s', calls, here)
+  const change = (sessionId: string, calls: PriorCall[], instance: string) =>
     store.addSessions(core.sql, [
       {
         ...user,
-        sessionId: 's',
+        sessionId,
         sessionType: 'live',
         at: begin,
+        instance,
         calls,
         added: totals({ authorised: { count: calls.length, amount: usdAttos(10n) } }),
       },
     ])
-  const prior = async (sequence: bigint, sessionId = 's') =>
-    (await store.findPriorCalls(core.sql, [{ ...user, sessionId, sequence }]))[0]
+  const join = async (sequence: bigint, sessionId = 's', instance = here) =>
+    (
+      await store.joinSessions(core.sql, [{ ...user, sessionId, sequence }], {
+        instance,
+        at: begin,
+      })
+    )[0]
+  const prior = async (sequence: bigint) => (await join(sequence))?.prior
 
   it('know the first call of the highest number below', async () => {
     await add(at(3n, 103n, 5), at(3n, 103n, 4), at(1n, 101n))
@@ -136,14 +146,37 @@ describe('sessions', () => {
     expect(await prior(9n)).toEqual(at(3n, 102n, 9))
     expect(await prior(3n)).toEqual(at(1n, 101n))
     expect(await prior(1n)).toBeNull()
-    expect(await prior(1n, 'unknown')).toBeNull()
+    expect(await join(1n, 'unknown')).toBeNull()
+  })
+
+  it('are shared from when another process asks, or reports', async () => {
+    const before = new Date(begin.getTime() - 1)
+    await add(at(1n, 101n))
+    expect(await join(2n)).toMatchObject({ isShared: false })
+    expect(await store.findShared(core.sql, here, before)).toEqual([])
+    expect(await join(2n, 's', there)).toEqual({ prior: at(1n, 101n), isShared: true })
+    expect(await join(2n)).toMatchObject({ isShared: true })
+    expect(await store.findShared(core.sql, here, before)).toEqual(['s'])
+    expect(await store.findShared(core.sql, here, begin)).toEqual([])
+    expect(await store.findShared(core.sql, there, before)).toEqual([])
+
+    await change('other', [at(0n, 100n)], here)
+    await change('other', [at(1n, 100n)], there)
+    expect((await store.findShared(core.sql, here, before)).toSorted()).toEqual(['other', 's'])
   })
 
   it('add up, and a settlement begins none', async () => {
     await add(at(1n, 101n))
     await add(at(2n, 102n))
     const settled = totals({ ticketed: { count: 1, amount: usdAttos(4n) } })
-    const change = { ...user, sessionType: 'live', at: begin, calls: [], added: settled }
+    const change = {
+      ...user,
+      sessionType: 'live',
+      at: begin,
+      calls: [],
+      instance: null,
+      added: settled,
+    }
     await store.addSessions(core.sql, [
       { ...change, sessionId: 's' },
       { ...change, sessionId: 's' },

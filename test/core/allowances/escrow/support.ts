@@ -101,6 +101,7 @@ function callsOf({ core, app, name, user, begin }: Base) {
       {
         ...one,
         at: one.authorisedAt,
+        instance: randomUUID(),
         calls: [{ sequence: one.sequence, seconds: one.signedMicros / 1_000_000n, nanos: 0 }],
         added: totals({ authorised: { count: 1, amount: one.bound } }),
       },
