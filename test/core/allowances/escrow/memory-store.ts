@@ -54,6 +54,8 @@ interface TicketRow extends SessionKey {
 export interface SessionRow {
   readonly start: PriorCall
   readonly top: PriorCall
+  readonly instance: string
+  readonly sharedAt: Date | null
 }
 
 export interface MemoryEscrowDeps {
@@ -176,24 +178,44 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
   }
 
   const addSessions: EscrowStore['addSessions'] = async (_db, changes) => {
-    for (const { userId, sessionId, start, top } of sumSessions(changes)) {
+    for (const { userId, sessionId, start, top, instance, isShared, at } of sumSessions(changes)) {
       const key = `${userId} ${sessionId}`
       const row = tables.sessions.get(key)
-      if (!start || !top) continue
+      if (!start || !top || instance === null) continue
+      const joins = isShared || (row !== undefined && row.instance !== instance)
       set(tables.sessions, key, {
         start: row && comesFirst(row.start, start) ? row.start : start,
         top: row && comesLast(row.top, top) ? row.top : top,
+        instance: row?.instance ?? instance,
+        sharedAt: row?.sharedAt ?? (joins ? at : null),
       })
     }
   }
 
-  const findPriorCalls: EscrowStore['findPriorCalls'] = async (_db, queries) =>
+  const joinSessions: EscrowStore['joinSessions'] = async (_db, queries, { instance, at }) =>
     queries.map(({ userId, sessionId, sequence }) => {
-      const row = tables.sessions.get(`${userId} ${sessionId}`)
+      const key = `${userId} ${sessionId}`
+      const row = tables.sessions.get(key)
       if (!row) return null
-      if (row.top.sequence < sequence) return row.top
-      return row.start.sequence < sequence ? row.start : null
+      const isOther = row.instance !== instance
+      if (isOther && !row.sharedAt) set(tables.sessions, key, { ...row, sharedAt: at })
+      const prior = [row.top, row.start].find((call) => call.sequence < sequence) ?? null
+      return { prior, isShared: isOther || row.sharedAt !== null }
     })
+
+  const findShared: EscrowStore['findShared'] = async (_db, instance, since) =>
+    [...tables.sessions].flatMap(([key, row]) =>
+      row.instance === instance && row.sharedAt && row.sharedAt > since
+        ? [key.slice(key.indexOf(' ') + 1)]
+        : [],
+    )
+
+  const findHeard: EscrowStore['findHeard'] = async (_db, instances) =>
+    new Map(
+      [...tables.sidecars.values()].flatMap(({ instance, seenAt }) =>
+        instances.includes(instance) ? [[instance, seenAt] as const] : [],
+      ),
+    )
 
   const prove: EscrowStore['prove'] = async (_db, proofs) => {
     const different = new Map(
@@ -397,7 +419,9 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     insertAuthorisations,
     takeEarlyTickets,
     addSessions,
-    findPriorCalls,
+    joinSessions,
+    findShared,
+    findHeard,
     prove,
     matchTickets,
     insertTicketed,
