@@ -142,12 +142,12 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
     const withSession = calls.flatMap((call) =>
       call.session ? [{ call, sessionId: call.session.id, sequence: call.session.sequence }] : [],
     )
-    const joined = await store.joinSessions(
+    const known = await store.joinSessions(
       db,
       withSession.map(({ call: { appId, userId }, ...query }) => ({ appId, userId, ...query })),
       { instance, at },
     )
-    return new Map(withSession.map(({ call }, index) => [call, joined[index] ?? null]))
+    return new Map(withSession.map(({ call }, index) => [call, known[index] ?? null]))
   }
 
   /**
