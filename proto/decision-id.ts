@@ -1,4 +1,4 @@
-import { randomFillSync } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 
 /**
  * The id of a decision: 24 hexadecimal digits. Eight are its second, so that an id tells whether its
@@ -16,23 +16,23 @@ const syntax = /^[0-9a-f]{24}$/
 const recorded = '0'
 const omitted = '1'
 
+const randomDigits = 15
 const poolBytes = 4_096
-const idBytes = 8
-const pool = Buffer.alloc(poolBytes)
-let used = poolBytes
+let pool = ''
+let used = 0
+let latest = { second: -1, text: '' }
 
-/** A new id for a decision at `ms`, Unix milliseconds. */
+/** A new id for a decision at `ms`, Unix milliseconds. Every refusal has one: digits are made for many at once. */
 export function newDecisionId(ms: number, isRecorded: boolean): string {
-  if (used + idBytes > poolBytes) {
-    randomFillSync(pool)
+  if (used + randomDigits > pool.length) {
+    pool = randomBytes(poolBytes).toString('hex')
     used = 0
   }
-  const random = pool.toString('hex', used, used + idBytes).slice(1)
-  used += idBytes
   const second = Math.floor(ms / 1000)
-    .toString(16)
-    .padStart(8, '0')
-  return second + (isRecorded ? recorded : omitted) + random
+  if (second !== latest.second) latest = { second, text: second.toString(16).padStart(8, '0') }
+  const random = pool.slice(used, used + randomDigits)
+  used += randomDigits
+  return latest.text + (isRecorded ? recorded : omitted) + random
 }
 
 /** What an id says; null when it is none. */

@@ -86,7 +86,7 @@ export function connectCore({ target, token }: { target: string; token: string }
     ...limitCalls(limits, operator),
     recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
-    getDecision: bound(unary(decisions.getDecision.bind(decisions)), operator),
+    ...decisionCalls(decisions, operator),
     lossReport: bound(unary(losses.getLossReport.bind(losses)), operator),
     listQuarantined: bound(unary(quarantine.listQuarantined.bind(quarantine)), operator),
     getQuarantined: bound(unary(quarantine.getQuarantined.bind(quarantine)), operator),
@@ -113,6 +113,11 @@ const limitCalls = (limits: OperatorLimitServiceClient, options: CallOptions) =>
   readLimits: bound(unary(limits.readLimits.bind(limits)), options),
   replaceLimits: bound(unary(limits.replaceLimits.bind(limits)), options),
   removeLimits: bound(unary(limits.removeLimits.bind(limits)), options),
+})
+
+const decisionCalls = (decisions: DecisionServiceClient, operator: CallOptions) => ({
+  getDecision: bound(unary(decisions.getDecision.bind(decisions)), operator),
+  listDecisions: bound(unary(decisions.listDecisions.bind(decisions)), operator),
 })
 
 const bound =

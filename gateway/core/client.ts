@@ -172,7 +172,10 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
       sessions: call(grants.listSignerSessions),
       revokeSession: call(grants.revokeSignerSession),
     }),
-    decisions: ({ call }: CallContext) => ({ get: call(decisions.getAppDecision) }),
+    decisions: ({ call }: CallContext) => ({
+      get: call(decisions.getAppDecision),
+      list: call(decisions.listAppDecisions),
+    }),
     losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
     usage: ({ call, stream }: CallContext) => ({
       query: call(usage.queryUsage),

@@ -369,6 +369,14 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
       decisions.GetDecisionRequest.fromPartial({}),
       to.decisions.getDecision.bind(to.decisions),
     ),
+    listDecisions: call(
+      decisions.ListDecisionsRequest.fromPartial({}),
+      to.decisions.listDecisions.bind(to.decisions),
+    ),
+    listAppDecisions: call(
+      decisions.ListAppDecisionsRequest.fromPartial({}),
+      to.decisions.listAppDecisions.bind(to.decisions),
+    ),
     getAppDecision: call(
       decisions.GetAppDecisionRequest.fromPartial({}),
       to.decisions.getAppDecision.bind(to.decisions),

@@ -35,7 +35,8 @@ export function decisionOf(at: Date, clientId: string, parts: Partial<Decision> 
       source: 'lease',
       boundUsdNanos: '3300000',
       remainingUsdNanos: '0',
-      accessAgeMs: 400,
+      remainingAgeMs: 400,
+      accessAgeMs: 300,
       lease: {
         id: '0192f3a0-0000-7000-8000-000000000001',
         amountUsdNanos: '500000000',

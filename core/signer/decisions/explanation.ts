@@ -43,7 +43,8 @@ const sources: Readonly<Record<string, string>> = {
 function credentialSentences(credential: CredentialRecord): string[] {
   const { kind, id, issuer, clientId, externalUserId, source, ageMs } = credential
   const name = credentialKinds[kind]
-  if (name === undefined) return [`The request's credential is ${kind}.`]
+  if (name === undefined)
+    return [kind === 'unread' ? 'The request was not read.' : `The credential is ${kind}.`]
   const credentialName = `The credential is ${article(name)} ${name}${id ? `, ${id}` : ''}`
   if (externalUserId === undefined)
     return [`${credentialName}${issuer ? ` of ${issuer}` : ''}. It led to no user.`]
@@ -87,24 +88,23 @@ function priceFacts({ type, priceWei, priceUnits }: SessionRecord): string[] {
 
 function priorSentence({ sequence, at, source }: PriorCallRecord): string {
   if (source === 'none') return 'It is the first call of its session.'
+  if (source === 'core') return 'Core named the call before, since which is to be paid.'
   if (at === undefined)
     return 'Nobody knows when the call before was, so that the longest time is assumed.'
-  const witness = source === 'core' ? 'core' : 'this sidecar'
-  return `The time since call ${sequence ?? 'unknown'}, signed at ${at} as ${witness} knows, is to be paid.`
+  return `The time since call ${sequence ?? 'unknown'}, signed at ${at} as this sidecar knows, is to be paid.`
 }
 
 function moneySentences(money: MoneyRecord): string[] {
-  const { boundUsdNanos, remainingUsdNanos, accessAgeMs, lease, limit, coreAway } = money
+  const { boundUsdNanos, accessAgeMs, lease, limit, coreAway } = money
   return [
     ...(boundUsdNanos === undefined
       ? []
       : [`It costs at most ${usd(boundUsdNanos)} USD${rateClause(money)}.`]),
     ...(lease ? [leaseSentence(lease)] : []),
-    ...(remainingUsdNanos === undefined
+    ...remainingSentences(money),
+    ...(accessAgeMs === undefined
       ? []
-      : [
-          `Core said${ago(accessAgeMs)} that ${usd(remainingUsdNanos)} USD were neither lent nor pending.`,
-        ]),
+      : [`What core said of the user was ${duration(accessAgeMs)} old.`]),
     ...(money.source === 'core' ? ['The call was reserved at core by itself.'] : []),
     ...(money.source === 'offline' ? ['Core was away: the offline budget was to pay.'] : []),
     ...(coreAway ? ['Core did not answer.'] : []),
@@ -123,8 +123,12 @@ function leaseSentence({ id, amountUsdNanos, leftUsdNanos, ageMs, endsInMs }: Le
   return `The lease ${id} had ${usd(leftUsdNanos)} of ${usd(amountUsdNanos)} USD left; core confirmed it ${duration(ageMs)} before, and ${end}.`
 }
 
-const ago = (ms: number | undefined): string =>
-  ms === undefined ? '' : `, ${duration(ms)} before,`
+function remainingSentences({ remainingUsdNanos, remainingAgeMs }: MoneyRecord): string[] {
+  if (remainingUsdNanos === undefined || remainingAgeMs === undefined) return []
+  return [
+    `Core said ${duration(remainingAgeMs)} before that ${usd(remainingUsdNanos)} USD were neither lent nor pending.`,
+  ]
+}
 
 /** Nano-dollars as dollars, without trailing zeros. */
 function usd(nanos: string): string {
@@ -146,22 +150,32 @@ const rules: Readonly<Record<string, string>> = {
   invalid_api_key:
     'The key must be well written and known, not revoked, and its user must be active.',
   invalid_token:
-    'The token must be signed by a trusted issuer for this audience, within its time, and neither it nor its login may be revoked; a signer session must be known and not over.',
+    'A token must be signed by a trusted issuer for this audience, within its time, and not revoked; a signer session must be known and not over.',
+  token_form: 'The token is no JWT that can be verified.',
+  token_issuer: 'The token must be of an issuer that the sidecar trusts.',
+  token_signature: 'The token must be signed by a key of its issuer.',
+  token_expired: 'The time of the token is over.',
+  token_audience: 'The token must be for the audience of the signer.',
+  token_claim: 'A claim that the token needs is missing or wrong.',
+  token_use: 'Of our own tokens only user and signer tokens stand for a user.',
+  token_revoked: 'The token was revoked, or the login that it came from has ended.',
   void_token: "The token was issued before the user's tokens were voided by a deactivation.",
   insufficient_scope: 'The token needs the scope sign:job.',
   invalid_identity: 'The credential must name a known app, and a user whom the signer can record.',
   other_identity: 'The signer has bound the session to another user than the credential names.',
   user_inactive: 'An inactive user may not spend.',
-  request_too_large: 'The signer passed on more than one mebibyte of headers.',
+  too_large: 'The signer passed on more than one mebibyte of headers.',
+  invalid_state:
+    "The signer's state needs an id, a number and a time, or its ticket could never be matched.",
   insufficient_balance: 'A call is refused when its bound exceeds what is left.',
   untyped_call:
     'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD says what such a call reserves.',
   rate_unavailable:
     'Without a usable rate the last one serves for RATE_GRACE_SECONDS, with a margin; then no call has a bound.',
   limit_exceeded: 'A ceiling of the user or key is reached.',
-  billing_unavailable: 'Core must answer for money that no lease covers, and it did not.',
+  billing_unavailable:
+    'Core must answer for money that no lease covers, and hear of what was allowed; it does not.',
   authorization_unavailable:
     'Who it is must be known for certain, and a part of the answer failed.',
   overloaded: 'The sidecar had AUTHORIZE_MAX_IN_FLIGHT decisions at work.',
-  backlog: 'Core must hear of allowed calls, and too many wait to be reported.',
 }

@@ -49,6 +49,7 @@ export interface MoneyRecord {
   readonly source: string
   readonly boundUsdNanos?: string | undefined
   readonly remainingUsdNanos?: string | undefined
+  readonly remainingAgeMs?: number | undefined
   readonly accessAgeMs?: number | undefined
   readonly lease?: LeaseRecord | undefined
   /** Decimal dollars. */

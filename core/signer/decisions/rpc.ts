@@ -18,6 +18,13 @@ export function createDecisionRpc({ decisions }: { decisions: Decisions }) {
     getAppDecision: rpc(m2mOrMember(), async (request: pb.GetAppDecisionRequest, { appId }) =>
       toAnswer(await decisions.find(request.decisionId, appId)),
     ),
+    listDecisions: rpc(operator(), async (request: pb.ListDecisionsRequest) => {
+      const filter = { ...filterOf(request), appId: null, clientId: request.clientId ?? null }
+      return toList(await decisions.list(filter, request.limit))
+    }),
+    listAppDecisions: rpc(m2mOrMember(), async (request: pb.ListAppDecisionsRequest, { appId }) =>
+      toList(await decisions.list({ ...filterOf(request), appId, clientId: null }, request.limit)),
+    ),
   }
   return { decisionService }
 }
@@ -26,6 +33,18 @@ function toRecord({ credential, ...decision }: pb.Decision): DecisionRecord {
   if (!credential) throw new DomainError('REQUEST_INVALID', 'a decision has no credential')
   return { ...decision, credential }
 }
+
+const filterOf = ({
+  externalUserId = null,
+  code = null,
+}: {
+  readonly externalUserId?: string | null | undefined
+  readonly code?: string | null | undefined
+}) => ({ externalUserId, code })
+
+const toList = (records: readonly DecisionRecord[]) => ({
+  decisions: records.map((record) => pb.Decision.fromPartial(record)),
+})
 
 const toAnswer = (record: DecisionRecord) => ({
   decision: pb.Decision.fromPartial(record),

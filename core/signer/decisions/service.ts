@@ -11,6 +11,8 @@ const retentionSeconds = retentionDays * 86_400
 /** Decisions kept of each app, and as many of credentials that led to none. */
 const recordsMax = 10_000
 const batchMax = 500
+const listMax = 100
+const listDefault = 20
 
 export interface DecisionsDeps {
   readonly pool: Pool
@@ -48,6 +50,14 @@ export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) 
     return decision
   }
 
+  /** The newest decisions of a filter, at most a hundred. */
+  async function list(filter: store.DecisionFilter, limit: number): Promise<DecisionRecord[]> {
+    if (limit > listMax) throw new DomainError('REQUEST_INVALID', `limit: at most ${listMax}`)
+    const texts = [filter.clientId, filter.externalUserId, filter.code]
+    if (texts.some((text) => text !== null && unstorable.test(text))) return []
+    return store.listDecisions(pool, filter, limit || listDefault)
+  }
+
   async function deleteOld(): Promise<void> {
     const apps = grown
     grown = new Set()
@@ -55,10 +65,13 @@ export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) 
     for (const app of apps) await store.deleteOldest(pool, app, max)
   }
 
-  return { record, find, deleteOld }
+  return { record, find, list, deleteOld }
 }
 
 export type Decisions = ReturnType<typeof createDecisions>
+
+// Postgres takes no such text; no record holds it.
+const unstorable = /\p{Cc}|\p{Cs}/u
 
 // A token of another issuer may name anything as its client.
 const clientIdOf = ({ credential: { clientId } }: DecisionRecord): string | null =>
@@ -68,7 +81,7 @@ const clientIdOf = ({ credential: { clientId } }: DecisionRecord): string | null
 function absence({ second, isRecorded }: DecisionId, at: Date): string {
   const instant = new Date(second * 1000)
   if (!isRecorded)
-    return `the decision of ${instant.toISOString()} was not recorded: its sidecar decided more at that time than DECISION_RECORDS_PER_SECOND`
+    return `the decision of ${instant.toISOString()} was not recorded: its sidecar had more to record than DECISION_RECORDS_PER_SECOND, or core did not take it`
   if (addSeconds(instant, retentionSeconds) <= at)
     return `records are kept for ${retentionDays} days, and this decision is of ${instant.toISOString()}`
   return 'there is no record of this decision; sidecars send theirs once a second, and one that was killed may not have'

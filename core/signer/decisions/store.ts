@@ -1,5 +1,5 @@
 import type { AppId } from '../../platform/ids.ts'
-import { type Db, maybeOne, sql } from '../../lib/sql.ts'
+import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 import type { DecisionRecord } from './record.ts'
 
 export interface NewDecision {
@@ -44,6 +44,37 @@ export async function findDecision(
     where id = ${id} and (${app}::uuid is null or app_id = ${app})`,
   )
   return row && row.record
+}
+
+/** Which decisions are listed; null for all. */
+export interface DecisionFilter {
+  readonly appId: AppId | null
+  /** A public client id, where the app's own id is not known. */
+  readonly clientId: string | null
+  readonly externalUserId: string | null
+  readonly code: string | null
+}
+
+/** The newest decisions of the filter. */
+export async function listDecisions(
+  db: Db,
+  { appId, clientId, externalUserId, code }: DecisionFilter,
+  limit: number,
+): Promise<DecisionRecord[]> {
+  const rows = await many<{ record: DecisionRecord }>(
+    db,
+    sql`
+    select record
+    from decisions
+    where (${appId}::uuid is null or app_id = ${appId})
+      and (${clientId}::text is null
+           or app_id = (select app_id from clients where client_id = ${clientId} and kind = 'public'))
+      and (${externalUserId}::text is null or record -> 'credential' ->> 'externalUserId' = ${externalUserId})
+      and (${code}::text is null or record ->> 'code' = ${code})
+    order by recorded_at desc, id desc
+    limit ${limit}`,
+  )
+  return rows.map(({ record }) => record)
 }
 
 export async function deleteRecordedBefore(db: Db, instant: Date): Promise<void> {

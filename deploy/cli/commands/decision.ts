@@ -20,19 +20,74 @@ export const decision: Command = {
           'permission has one when the end user sent the header X-Tollgate-Explain: 1, or where DECISION_SAMPLE is ' +
           'set. Records are kept for seven days.',
       },
+      {
+        syntax:
+          'tollgate decision [--app CLIENT_ID] [--user USER] [--code CODE] [--limit N] [--json]',
+        text: 'Lists the newest decisions, 20 of them or N (100 at most), of all apps or of one, of a user, with a code.',
+      },
     ],
   },
   run: async (argv) => {
-    const { values, positionals } = parse(argv, { json: { type: 'boolean' } })
+    const { values, positionals } = parse(argv, {
+      app: { type: 'string' },
+      user: { type: 'string' },
+      code: { type: 'string' },
+      limit: { type: 'string' },
+      json: { type: 'boolean' },
+    })
+    const { json, ...filter } = values
     const [decisionId, ...others] = positionals
-    if (decisionId === undefined || others.length > 0)
-      throw new UsageError('decision takes one id: the member "decision" of an answer')
-    const answer = await withCore((core) => core.getDecision({ decisionId }))
-    if (values.json) printJson(answer)
-    else printLines(linesOf(answer))
-    return 0
+    if (others.length > 0 || (decisionId !== undefined && Object.keys(filter).length > 0))
+      throw new UsageError('decision takes one id, or options that say which are listed')
+    return decisionId === undefined ? list(filter, json) : show(decisionId, json)
   },
 }
+
+async function show(decisionId: string, json: boolean | undefined): Promise<number> {
+  const answer = await withCore((core) => core.getDecision({ decisionId }))
+  if (json) printJson(answer)
+  else printLines(linesOf(answer))
+  return 0
+}
+
+interface ListOptions {
+  readonly app?: string
+  readonly user?: string
+  readonly code?: string
+  readonly limit?: string
+}
+
+async function list(
+  { app: clientId, user: externalUserId, code, limit = '20' }: ListOptions,
+  json: boolean | undefined,
+): Promise<number> {
+  if (!/^([1-9][0-9]?|100)$/.test(limit))
+    throw new UsageError('--limit takes a whole number from 1 to 100')
+  const { decisions } = await withCore((core) =>
+    core.listDecisions({ clientId, externalUserId, code, limit: Number(limit) }),
+  )
+  if (json) printJson(decisions)
+  else if (decisions.length === 0) printLines(['No decisions are recorded.'])
+  else printLines(table([listColumns, ...decisions.map(listCells)]))
+  return 0
+}
+
+const listColumns = ['decision', 'at', 'status', 'rule', 'user', 'session', 'call']
+
+const listCells = ({ id, decidedAt, status, rule, credential, session }: Decision): string[] => [
+  id,
+  decidedAt,
+  String(status),
+  rule,
+  userOf(credential),
+  session?.id ?? '',
+  session?.sequence ?? '',
+]
+
+const userOf = (credential: DecisionCredential | undefined): string =>
+  credential?.externalUserId === undefined
+    ? 'none'
+    : `${credential.clientId}:${credential.externalUserId}`
 
 /** A figure: its name and value, where it was known from, and how old it was. */
 type Row = readonly [name: string, value: string, origin?: string, ageMs?: number | undefined]
@@ -59,11 +114,10 @@ const rowsOf = ({ id, occasion, rule, credential, session, money }: Decision): R
 ]
 
 function credentialRows(credential: DecisionCredential): Row[] {
-  const { kind, id, clientId, externalUserId, source = '', ageMs } = credential
-  const user = externalUserId === undefined ? 'none' : `${clientId}:${externalUserId}`
+  const { kind, id, source = '', ageMs } = credential
   return [
     ['credential', id ?? kind],
-    ['identity', user, source, ageMs],
+    ['identity', userOf(credential), source, ageMs],
   ]
 }
 
@@ -77,7 +131,8 @@ const sessionRows = ({ id, sequence, lastUpdate, priorCall }: DecisionSession): 
 function moneyRows({ source, lease, ...money }: DecisionMoney): Row[] {
   const rows: readonly (Row | null)[] = [
     usdRow(['bound', money.boundUsdNanos, source]),
-    usdRow(['remaining', money.remainingUsdNanos, 'core', money.accessAgeMs]),
+    usdRow(['remaining', money.remainingUsdNanos, 'core', money.remainingAgeMs]),
+    money.accessAgeMs === undefined ? null : ['access', 'known', 'core', money.accessAgeMs],
     usdRow(['lease left', lease?.leftUsdNanos, lease?.id, lease?.ageMs]),
     money.usdPerEth === undefined
       ? null

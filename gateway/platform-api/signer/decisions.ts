@@ -1,9 +1,10 @@
 import { Type } from 'typebox'
+import type { Decision } from '../../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Instant } from '../schemas.ts'
+import { AppParams, Instant, text } from '../schemas.ts'
 
 const optional = (description: string) => Type.Optional(Type.String({ description }))
 const age = (description: string) => Type.Optional(Type.Integer({ description }))
@@ -12,7 +13,8 @@ const nanos = (description: string) =>
 
 const CredentialPart = Type.Object({
   kind: Type.String({
-    description: 'api_key, signer_session, token, headers, other, missing, malformed or ambiguous.',
+    description:
+      'api_key, signer_session, token, headers, other, missing, malformed, ambiguous or unread.',
   }),
   id: optional("The key's or session's id, or a token's jti."),
   issuer: optional('Of a token.'),
@@ -39,10 +41,11 @@ const SessionPart = Type.Object({
 })
 
 const MoneyPart = Type.Object({
-  source: Type.String({ description: 'Where the money was looked for: lease, core or offline.' }),
+  source: Type.String({ description: 'Where the money came from: lease, core, offline or none.' }),
   boundUsdNanos: nanos('The most that the call can cost.'),
   remainingUsdNanos: nanos('What core last said to be neither lent nor pending.'),
-  accessAgeMs: age('Since core said so.'),
+  remainingAgeMs: age('Since core said so.'),
+  accessAgeMs: age('Since core last said whether the user may spend.'),
   lease: Type.Optional(
     Type.Object({
       id: Type.String(),
@@ -59,33 +62,72 @@ const MoneyPart = Type.Object({
   coreAway: Type.Optional(Type.Boolean({ description: 'Core did not answer.' })),
 })
 
+const decisionFields = {
+  id: Type.String(),
+  sidecarId: Type.String(),
+  decidedAt: Instant("By the sidecar's clock."),
+  durationMicros: Type.Integer({ description: 'From the whole request to its answer.' }),
+  status: Type.Integer({ description: 'Of the answer to the signer.' }),
+  code: Type.String(),
+  reason: Type.String(),
+  occasion: Type.String({ description: 'Why it is recorded: refusal, request or sample.' }),
+  rule: Type.String(),
+  credential: CredentialPart,
+  session: Type.Optional(SessionPart),
+  money: Type.Optional(MoneyPart),
+}
+
 const DecisionAnswer = named(
   Type.Object({
-    id: Type.String(),
-    sidecarId: Type.String(),
-    decidedAt: Instant("By the sidecar's clock."),
-    durationMicros: Type.Integer({ description: 'From the whole request to its answer.' }),
-    status: Type.Integer({ description: 'Of the answer to the signer.' }),
-    code: Type.String(),
-    reason: Type.String(),
-    occasion: Type.String({ description: 'Why it is recorded: refusal, request or sample.' }),
-    rule: Type.String(),
+    ...decisionFields,
     explanation: Type.Array(Type.String(), { description: 'The same in sentences.' }),
-    credential: CredentialPart,
-    session: Type.Optional(SessionPart),
-    money: Type.Optional(MoneyPart),
   }),
   'Decision',
 )
+
+const DecisionList = named(
+  Type.Object({
+    decisions: Type.Array(Type.Object(decisionFields), { description: 'The newest first.' }),
+  }),
+  'DecisionList',
+)
+
+const DecisionQuery = Type.Object({
+  externalUserId: Type.Optional(text('only those about this user')),
+  code: Type.Optional(text('only this code')),
+  limit: Type.Optional(
+    Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      description: 'a whole number from 1 to 100; 20 when absent',
+    }),
+  ),
+})
 
 const DecisionParams = Type.Object({
   ...AppParams.properties,
   decisionId: Type.String({ description: 'The member `decision` of the answer to the signer.' }),
 })
 
-/** Why a sidecar allowed or refused a call of one of the app's users. */
+/** Why a sidecar allowed or refused calls of the app's users. */
 export function decisionRoutes(app: App): void {
-  addSchemas(app, [DecisionAnswer])
+  addSchemas(app, [DecisionAnswer, DecisionList])
+  app.get(
+    '/api/v1/apps/:clientId/decisions',
+    route(
+      { guard: { kind: 'm2m_or_member' } },
+      {
+        summary: 'Recorded decisions about users of the app, the newest first',
+        tags: ['apps'],
+        params: AppParams,
+        querystring: DecisionQuery,
+        response: { 200: ref(DecisionList) },
+      },
+    ),
+    async ({ params, query: { limit, ...filter }, core }) => {
+      const query = { ...params, ...filter, limit: Number(limit ?? 0) }
+      return { decisions: (await core.decisions.list(query)).decisions.map(toDecision) }
+    },
+  )
   app.get(
     '/api/v1/apps/:clientId/decisions/:decisionId',
     route(
@@ -99,12 +141,12 @@ export function decisionRoutes(app: App): void {
     ),
     async ({ params, core }) => {
       const { decision, explanation } = await core.decisions.get(params)
-      const record = requireField(decision, 'decision')
-      return {
-        ...record,
-        credential: requireField(record.credential, 'credential'),
-        explanation,
-      }
+      return { ...toDecision(requireField(decision, 'decision')), explanation }
     },
   )
 }
+
+const toDecision = ({ credential, ...decision }: Decision) => ({
+  ...decision,
+  credential: requireField(credential, 'credential'),
+})

@@ -35,7 +35,8 @@ describe('a recorded decision', () => {
       'The time since call 6, signed at 2026-03-10T11:59:50Z as this sidecar knows, is to be paid.',
       'It costs at most 0.0033 USD, at 3000 USD for one ETH, observed 4 s before.',
       'The lease 0192f3a0-0000-7000-8000-000000000001 had 0.00001 of 0.5 USD left; core confirmed it 3.1 s before, and it ends in 24.9 s.',
-      'Core said, 0.4 s before, that 0 USD were neither lent nor pending.',
+      'Core said 0.4 s before that 0 USD were neither lent nor pending.',
+      'What core said of the user was 0.3 s old.',
       'A call is refused when its bound exceeds what is left.',
     ])
   })
@@ -96,7 +97,38 @@ describe('the decisions of an app', () => {
     const owner = core.as(basic).getAppDecision({ clientId, decisionId: sent.id })
     expect(await outcome(owner)).toBe('NOT_FOUND')
     const { explanation } = await core.as().getDecision({ decisionId: sent.id })
-    expect(explanation).toContain("The request's credential is missing.")
+    expect(explanation).toContain('The credential is missing.')
+  })
+})
+
+describe('the list of decisions', () => {
+  it('has the newest first, of all apps or one, of a user, with a code', async () => {
+    const other = await core.newApp()
+    const sent = [
+      decisionOf(now(), other.clientId),
+      decisionOf(now(), other.clientId, { code: 'user_inactive' }),
+      decisionOf(now(), acme.clientId),
+    ]
+    for (const decision of sent) {
+      core.clock.advance(1_000)
+      await keep(decision)
+    }
+    const [first, second, third] = sent.map(({ id }) => id)
+    const list = async (query: object = {}): Promise<string[]> =>
+      (await core.as().listDecisions(query)).decisions.map(({ id }) => id)
+    expect((await list()).slice(0, 3)).toEqual([third, second, first])
+    const { clientId } = other
+    expect(await list({ clientId })).toEqual([second, first])
+    expect(await list({ clientId, limit: 1 })).toEqual([second])
+    expect(await list({ clientId, code: 'insufficient_balance' })).toEqual([first])
+    expect(await list({ clientId, externalUserId: 'ben' })).toEqual([])
+    expect(await list({ clientId, externalUserId: 'ada\u0000' })).toEqual([])
+    expect(await list({ clientId: 'app_000000000000000000000000' })).toEqual([])
+    expect(await outcome(core.as().listDecisions({ limit: 101 }))).toBe('REQUEST_INVALID')
+
+    const own = (of: string) => core.as(other.basic).listAppDecisions({ clientId: of })
+    expect((await own(clientId)).decisions.map(({ id }) => id)).toEqual([second, first])
+    expect(await outcome(own(acme.clientId))).toBe('NOT_FOUND')
   })
 })
 

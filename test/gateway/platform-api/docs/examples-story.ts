@@ -246,6 +246,7 @@ export async function tellStory(
   await step({ operation: `get ${apps}/signer/routing`, status: 200, ...managed })
   const decision = decisionOf(real.core.clock.now(), mine.clientId)
   await real.core.as().recordDecisions({ decisions: [decision] })
+  await step({ operation: `get ${apps}/decisions`, status: 200, ...managed })
   await step({
     operation: `get ${apps}/decisions/{decisionId}`,
     status: 200,

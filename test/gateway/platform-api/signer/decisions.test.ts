@@ -49,6 +49,28 @@ describe('the decision of a sidecar', () => {
     }
   })
 
+  it('is listed with others of its app, the newest first', async () => {
+    const mine = await real.newApp('lister')
+    const sent = ['a', 'b'].map((code) => ({ ...decisionOf(at(), mine.clientId), code }))
+    for (const decision of sent) {
+      await real.core.as().recordDecisions({ decisions: [decision] })
+      real.core.clock.advance(1_000)
+    }
+    const list = async (query: string) => {
+      const url = `${real.url}/api/v1/apps/${mine.clientId}/decisions${query}`
+      const response = await fetch(url, { headers: { authorization: mine.basic } })
+      const { decisions } = asRecord(await response.json())
+      return [
+        response.status,
+        Array.isArray(decisions) ? decisions.map((each) => asRecord(each)['code']) : null,
+      ]
+    }
+    expect(await list('')).toEqual([200, ['b', 'a']])
+    expect(await list('?limit=1')).toEqual([200, ['b']])
+    expect(await list('?code=a&externalUserId=ada')).toEqual([200, ['a']])
+    expect(await list('?limit=101')).toEqual([400, null])
+  })
+
   it('does not exist for others, and not without a credential', async () => {
     const id = await keep()
     const other = await real.newApp('other')
@@ -118,8 +140,28 @@ describe('tollgate decision', () => {
     expect(err).toMatch(words)
   })
 
-  it('wants exactly one id', async () => {
-    expect(await main(['decision'])).toBe(2)
+  it('lists the newest, of one app, and says when there are none', async () => {
+    real.core.clock.advance(1_000)
+    const id = await keep()
+    expect(await main(['decision', '--app', app.clientId, '--limit', '1'])).toBe(0)
+    const [header, row] = out.split('\n').map((line) => line.split(/ {2,}/))
+    expect(header).toEqual(['decision', 'at', 'status', 'rule', 'user', 'session', 'call'])
+    expect(row?.[0]).toBe(id)
+    expect(row?.slice(2)).toEqual([
+      '483',
+      'insufficient_balance',
+      `${app.clientId}:ada`,
+      '9f86d081',
+      '7',
+    ])
+    out = ''
+    expect(await main(['decision', '--user', 'nobody'])).toBe(0)
+    expect(out).toBe('No decisions are recorded.\n')
+  })
+
+  it('wants one id, or options of the list', async () => {
+    expect(await main(['decision', 'a', '--user', 'b'])).toBe(2)
+    expect(await main(['decision', '--limit', '101'])).toBe(2)
     expect(await main(['decision', 'a', 'b'])).toBe(2)
   })
 })
