@@ -78,15 +78,25 @@ function createSettlementMeter(registry: Metrics): (sums: SettlementSums) => voi
     'tollgate_escrow_late_usd_total',
     'Bounds of calls whose tickets came after they were lost or released, in USD',
   )
-  const afterRelease = counter(
+  const late = counter(
+    'tollgate_escrow_late_total',
+    'Calls whose tickets came after they were lost or released',
+  )
+  const afterReleaseUsd = counter(
     'tollgate_escrow_late_after_release_usd_total',
     'Cost of tickets that came after their holds were released, in USD',
+  )
+  const afterRelease = counter(
+    'tollgate_escrow_late_after_release_total',
+    'Tickets that came after their holds were released',
   )
   return (sums) => {
     settledUsd.inc(usdOf(sums.settled.amount))
     settled.inc(sums.settled.count)
     lateUsd.inc(usdOf(sums.late.amount))
-    afterRelease.inc(usdOf(sums.lateAfterRelease.amount))
+    late.inc(sums.late.count)
+    afterReleaseUsd.inc(usdOf(sums.lateAfterRelease.amount))
+    afterRelease.inc(sums.lateAfterRelease.count)
   }
 }
 

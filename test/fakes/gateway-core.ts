@@ -191,6 +191,20 @@ const used: usage.Usage = {
   ],
   events: [ticket],
 }
+const calls: loss.CallTotals = {
+  authorisedCount: '9',
+  authorisedUsdMicros: '90',
+  ticketedCount: '5',
+  ticketedUsdMicros: '40',
+  lostCount: '1',
+  lostUsdMicros: '10',
+  chargedCount: '0',
+  chargedUsdMicros: '0',
+  releasedCount: '2',
+  releasedUsdMicros: '20',
+  lateCount: '1',
+  lateUsdMicros: '10',
+}
 const lost: loss.ListLossResponse = {
   clientId,
   period: { start: at, end: undefined },
@@ -218,6 +232,17 @@ const lost: loss.ListLossResponse = {
     },
   ],
   nextCursor: 'next',
+  calls,
+  callSessions: [
+    {
+      externalUserId: undefined,
+      sessionId: '9f86d081',
+      type: 'live',
+      startedAt: at,
+      lastAt: at,
+      calls,
+    },
+  ],
 }
 const limit: limits.Limits = {
   usdMicrosPerDay: '2000000',

@@ -393,8 +393,8 @@ const stamp = (call: AuthorisedCall, { id, instance }: SidecarProcess, at: Date)
 
 const processKey = ({ id, instance }: SidecarProcess): string => `${instance} ${id}`
 
-const holdsOf = ({ lent, pending, lendAfter }: Account): string =>
-  `${lent} ${pending} ${lendAfter?.getTime()}`
+const holdsOf = ({ lent, pending, lendAfter, lateUntil }: Account): string =>
+  `${lent} ${pending} ${lendAfter?.getTime()} ${lateUntil?.getTime()}`
 
 // A period was entered, or a credit expired.
 const isTouched = ({ entries, credits }: Account): boolean =>

@@ -41,11 +41,7 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
     if (ended.length > 0) await store.endAuthorisations(db, ended, at)
     await store.correctCounts(db, ended.map(toCountChange))
     await estimate(db, { ended, find }, at)
-    if (ended.length > 0)
-      await store.addSessions(
-        db,
-        ended.map((one) => toSessionChange(one, at)),
-      )
+    if (ended.length > 0) await store.addSessions(db, ended.map(toSessionChange))
     return sumEnded(ended)
   }
 
@@ -92,7 +88,7 @@ function free(account: Account | undefined, { state, bound }: StoredAuthorisatio
   account.lateUntil = addSeconds(at, retentionSeconds)
 }
 
-function toSessionChange({ authorisation, state }: Ended, at: Date): SessionChange {
+function toSessionChange({ authorisation, state }: Ended): SessionChange {
   const { appId, userId, sessionId, sessionType, bound } = authorisation
   const wasReleased = authorisation.state !== 'pending'
   return {
@@ -100,7 +96,7 @@ function toSessionChange({ authorisation, state }: Ended, at: Date): SessionChan
     userId,
     sessionId,
     sessionType,
-    at,
+    at: authorisation.authorisedAt,
     calls: [],
     instance: null,
     added: totals({

@@ -5,11 +5,19 @@ import type { ReleaseSums } from './release.ts'
 /** Held money of all users. */
 export interface HeldMoney {
   readonly lent: bigint
+  /** The part of it whose leases have ended. */
+  readonly orphaned: bigint
   readonly pending: bigint
 }
 
+/** What is read when the metrics are scraped. Each may fail; the figure then stays as it was. */
+export interface EscrowFigures {
+  readonly held: () => Promise<HeldMoney>
+  readonly secondsBehind: () => Promise<number>
+}
+
 /** The metrics of the escrow's granting half. Metrics are floats; no label identifies a tenant. */
-export function createEscrowMetrics(registry: Metrics, readHeld: () => Promise<HeldMoney>) {
+export function createEscrowMetrics(registry: Metrics, figures: EscrowFigures) {
   const registers = [registry]
   const counter = (name: string, help: string): Counter => new Counter({ name, help, registers })
   const refused = new Counter({
@@ -20,15 +28,26 @@ export function createEscrowMetrics(registry: Metrics, readHeld: () => Promise<H
   })
   const held = new Gauge({
     name: 'tollgate_escrow_held_usd',
-    help: 'Money of users that is held: lent to sidecars, or pending until its ticket comes',
+    help: 'Money of users that is held: lent to sidecars, of that orphaned, or pending until its ticket comes',
     labelNames: ['kind'],
     registers,
     collect: () =>
-      readHeld().then(
-        ({ lent, pending }) => {
+      figures.held().then(
+        ({ lent, orphaned, pending }) => {
           held.set({ kind: 'lent' }, usdOf(lent))
+          held.set({ kind: 'orphaned' }, usdOf(orphaned))
           held.set({ kind: 'pending' }, usdOf(pending))
         },
+        () => {},
+      ),
+  })
+  const behind: Gauge = new Gauge({
+    name: 'tollgate_escrow_stream_behind_seconds',
+    help: 'For how long sidecars have allowed calls of which no event was booked, at most',
+    registers,
+    collect: () =>
+      figures.secondsBehind().then(
+        (seconds) => behind.set(seconds),
         () => {},
       ),
   })

@@ -8,12 +8,12 @@ import type { EscrowConfig } from '../config.ts'
 import type { Ledger } from '../ledger.ts'
 import { createEscrow } from './escrow.ts'
 import { createLosses } from './losses.ts'
-import { createEscrowMetrics } from './metrics.ts'
+import { type EscrowFigures, createEscrowMetrics } from './metrics.ts'
 import { createRelease } from './release.ts'
 import { createEscrowRpc } from './rpc.ts'
 import { createEscrowService } from './service.ts'
 import { escrowStore } from './store.ts'
-import { heldMoney } from './stores/hold-store.ts'
+import { heldMoney, secondsBehind } from './stores/hold-store.ts'
 
 export interface EscrowOthers {
   readonly config: EscrowConfig
@@ -22,7 +22,7 @@ export interface EscrowOthers {
   readonly metering: MeteringApi
 }
 
-const releasePauseMs = 5_000
+const releasePauseMs = 1_000
 
 /** The part of allowances that lends money to sidecars, holds what they authorise, and releases what no ticket settles. */
 export function createEscrowModule(
@@ -31,7 +31,7 @@ export function createEscrowModule(
 ) {
   const { pool, log, now, invalidations, metrics } = platform
   const { leaseSeconds, eventLagSeconds, holdMaxSeconds, lostTickets } = config
-  const meters = createEscrowMetrics(metrics, () => heldMoney(pool))
+  const meters = createEscrowMetrics(metrics, figuresOf(platform))
   const { insertAdjustment } = ledger
   const losses = createLosses({ store: escrowStore, insertAdjustment, lostTickets })
   const parts = { store: escrowStore, accounts: ledger, losses }
@@ -68,3 +68,8 @@ export function createEscrowModule(
     },
   }
 }
+
+const figuresOf = ({ pool, now }: Platform): EscrowFigures => ({
+  held: () => heldMoney(pool, now()),
+  secondsBehind: () => secondsBehind(pool, now()),
+})

@@ -73,7 +73,7 @@ export function createSettlement(store: SettlementStore) {
         await holdUnmatched(db, byUser, { tickets: selectTickets(tickets, unmatched), step, at })
     }
     for (const match of matches) freeHold(byUser.get(match.userId), match)
-    await recordMatches(db, matches, at)
+    await recordMatches(db, matches)
     return { sums: sumMatches(matches), givenBack: giveBack(byUser, matches, at) }
   }
 
@@ -126,13 +126,10 @@ export function createSettlement(store: SettlementStore) {
   }
 
   /** Adds to the totals of sessions, corrects what limits count, and moves the stream clocks. */
-  async function recordMatches(db: Db, matches: readonly Match[], at: Date): Promise<void> {
+  async function recordMatches(db: Db, matches: readonly Match[]): Promise<void> {
     const authorised = matches.filter(({ sidecarId }) => sidecarId !== '')
     if (authorised.length === 0) return
-    await store.addSessions(
-      db,
-      authorised.map((match) => toSessionChange(match, at)),
-    )
+    await store.addSessions(db, authorised.map(toSessionChange))
     await store.correctCounts(db, authorised.map(toCountChange))
     const clocks = new Map<string, Date>()
     for (const { sidecarId, latestAt } of authorised) {
@@ -190,7 +187,7 @@ const endsEstimate = ({ state, step }: Match): boolean => state === 'charged' &&
 const isLate = (match: Match): boolean =>
   endsEstimate(match) || match.state === 'lost' || match.state === 'released'
 
-function toSessionChange(match: Match, at: Date): SessionChange {
+function toSessionChange(match: Match): SessionChange {
   const { appId, userId, sessionId, sessionType, state, step, count, bound, cost } = match
   const late = { count, amount: bound }
   const ended = { count: -count, amount: usdAttos(-bound) }
@@ -199,7 +196,8 @@ function toSessionChange(match: Match, at: Date): SessionChange {
     userId,
     sessionId,
     sessionType,
-    at,
+    // Not now: the index on the time of a session's last call stays as it is.
+    at: match.latestAt,
     calls: [],
     instance: null,
     added: totals({

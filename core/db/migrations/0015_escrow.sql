@@ -132,4 +132,7 @@ create table authorised_sessions (
 ) with (fillfactor = 70);
 create index authorised_sessions_by_start on authorised_sessions (app_id, started_at);
 create index authorised_sessions_shared on authorised_sessions (instance, shared_at) where shared_at is not null;
+-- For the report of losses.
+create index authorised_sessions_lossy on authorised_sessions (app_id, started_at)
+  where lost_count + charged_count + released_count + late_count > 0;
 create index authorised_sessions_by_user on authorised_sessions (app_id, user_id, last_at);

@@ -23,6 +23,9 @@ export interface AppReport {
   readonly totals: store.LossSums
   readonly sessions: readonly SessionLoss[]
   readonly nextCursor: string | undefined
+  /** What became of the calls that were allowed. */
+  readonly calls: store.CallSums
+  readonly callSessions: readonly store.SessionCalls[]
 }
 
 export interface LossReport {
@@ -33,6 +36,10 @@ export interface LossReport {
   /** Of the app that the request names, the newest first; empty in a report on all apps. */
   readonly sessions: readonly SessionLoss[]
   readonly unattributed: store.Unattributed
+  /** What became of the calls that were allowed: of all, by client id, and by session of the app that the request names. */
+  readonly calls: store.CallSums
+  readonly callsByClient: ReadonlyMap<string | null, store.CallSums>
+  readonly callSessions: readonly store.SessionCalls[]
 }
 
 const rangesMax = 100
@@ -65,6 +72,8 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
       totals: await store.sumLoss(pool, selection),
       sessions: sessions.map(toSession),
       nextCursor: rows.length > limit && last ? formatPosition(last) : undefined,
+      calls: (await store.sumCalls(pool, selection)).all,
+      callSessions: await store.listLossyCalls(pool, selection, sessionsMax),
     }
   }
 
@@ -75,6 +84,7 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
     if (clientId !== undefined && appId === null) throw new DomainError('NOT_FOUND', 'no such app')
     const selection = { appId, ...period }
     const page = { after: null, limit: sessionsMax, ranges: rangesMax + 1 }
+    const { all: calls, byClient: callsByClient } = await store.sumCalls(pool, selection)
     return {
       period,
       totals: await store.sumLoss(pool, selection),
@@ -82,6 +92,9 @@ export function createLossReports({ pool, now }: { pool: Pool; now: Now }) {
       sessions:
         appId === null ? [] : (await store.listLossySessions(pool, selection, page)).map(toSession),
       unattributed: await store.sumUnattributed(pool),
+      calls,
+      callsByClient,
+      callSessions: appId === null ? [] : await store.listLossyCalls(pool, selection, sessionsMax),
     }
   }
 

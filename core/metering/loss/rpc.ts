@@ -1,9 +1,10 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import { usdMicros } from '../../lib/money.ts'
 import type { DateRange } from '../../lib/time.ts'
 import { type RequireMetering, m2mBasic, operator } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
-import type { LossReports, SessionLoss } from './report.ts'
-import type { AppLoss, LossSums } from './store.ts'
+import type { LossReport, LossReports, SessionLoss } from './report.ts'
+import type { CallSums, LossSums, SessionCalls } from './store.ts'
 
 export function createLossRpc({
   losses,
@@ -22,23 +23,24 @@ export function createLossRpc({
         totals: toTotals(report.totals),
         sessions: report.sessions.map(toSession),
         nextCursor: report.nextCursor,
+        calls: toCalls(report.calls),
+        callSessions: report.callSessions.map(toSessionCalls),
       }
     }),
 
     getLossReport: rpc(
       operator(),
       async ({ clientId, startDate, endDate }: pb.GetLossReportRequest) => {
-        const { period, totals, apps, sessions, unattributed } = await losses.report(clientId, {
-          startDate,
-          endDate,
-        })
+        const report = await losses.report(clientId, { startDate, endDate })
         return {
-          period: toPeriod(period),
-          totals: toTotals(totals),
-          apps: apps.map(toApp),
-          sessions: sessions.map(toSession),
-          unattributedEvents: String(unattributed.events),
-          unattributedFeeWei: String(unattributed.fee),
+          period: toPeriod(report.period),
+          totals: toTotals(report.totals),
+          apps: toApps(report),
+          sessions: report.sessions.map(toSession),
+          unattributedEvents: String(report.unattributed.events),
+          unattributedFeeWei: String(report.unattributed.fee),
+          calls: toCalls(report.calls),
+          callSessions: report.callSessions.map(toSessionCalls),
         }
       },
     ),
@@ -60,9 +62,50 @@ const toTotals = ({ sessions, lost, estimate, forked, late }: LossSums): pb.Loss
   lateCount: String(late),
 })
 
-const toApp = (app: AppLoss): pb.AppLoss => ({
-  clientId: app.clientId ?? undefined,
-  totals: toTotals(app),
+/** Apps with losses, and after them those with allowed calls only. */
+function toApps({ apps, callsByClient }: LossReport): pb.AppLoss[] {
+  const lossy = new Set(apps.map(({ clientId }) => clientId))
+  const others = [...callsByClient.keys()].filter((clientId) => !lossy.has(clientId))
+  return [...apps, ...others.map((clientId) => ({ ...nothing, clientId }))].map((app) => {
+    const calls = callsByClient.get(app.clientId)
+    return {
+      clientId: app.clientId ?? undefined,
+      totals: toTotals(app),
+      calls: calls && toCalls(calls),
+    }
+  })
+}
+
+const nothing: LossSums = {
+  sessions: 0n,
+  lost: 0n,
+  estimate: usdMicros(0n),
+  forked: 0n,
+  late: 0n,
+}
+
+const toCalls = ({ authorised, ticketed, lost, charged, released, late }: CallSums) => ({
+  authorisedCount: String(authorised.count),
+  authorisedUsdMicros: String(authorised.amount),
+  ticketedCount: String(ticketed.count),
+  ticketedUsdMicros: String(ticketed.amount),
+  lostCount: String(lost.count),
+  lostUsdMicros: String(lost.amount),
+  chargedCount: String(charged.count),
+  chargedUsdMicros: String(charged.amount),
+  releasedCount: String(released.count),
+  releasedUsdMicros: String(released.amount),
+  lateCount: String(late.count),
+  lateUsdMicros: String(late.amount),
+})
+
+const toSessionCalls = (session: SessionCalls): pb.SessionCalls => ({
+  externalUserId: session.externalUserId ?? undefined,
+  sessionId: session.sessionId,
+  type: session.type,
+  startedAt: session.startedAt.toISOString(),
+  lastAt: session.lastAt.toISOString(),
+  calls: toCalls(session.calls),
 })
 
 const toSession = (session: SessionLoss): pb.SessionLoss => ({

@@ -1,5 +1,5 @@
 import { type AppId, appId } from '../../platform/ids.ts'
-import { type UsdMicros, type Wei, usdMicros, wei } from '../../lib/money.ts'
+import { type UsdMicros, type Wei, microsUp, usdAttos, usdMicros, wei } from '../../lib/money.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
 /** Reads lost, forked and late tickets for reports. */
@@ -168,6 +168,112 @@ export async function listLossySessions(
     lost: row.lost_tickets,
     estimate: row.estimate_usd_micros === null ? null : usdMicros(BigInt(row.estimate_usd_micros)),
     missing: row.missing,
+  }))
+}
+
+/** What became of calls that were allowed: counts, and amounts rounded up. */
+export type CallSums = Readonly<Record<CallOutcome, CallSum>>
+
+const callOutcomes = ['authorised', 'ticketed', 'lost', 'charged', 'released', 'late'] as const
+type CallOutcome = (typeof callOutcomes)[number]
+
+export interface CallSum {
+  readonly count: bigint
+  readonly amount: UsdMicros
+}
+
+type CallsRow = Record<`${CallOutcome}_count` | `${CallOutcome}_attos`, string>
+
+const toCallSums = (row: CallsRow): CallSums => {
+  const sum = (of: CallOutcome): CallSum => ({
+    count: BigInt(row[`${of}_count`]),
+    amount: microsUp(usdAttos(BigInt(row[`${of}_attos`]))),
+  })
+  return {
+    authorised: sum('authorised'),
+    ticketed: sum('ticketed'),
+    lost: sum('lost'),
+    charged: sum('charged'),
+    released: sum('released'),
+    late: sum('late'),
+  }
+}
+
+/** Of sessions whose first call was in the period, by app; and of them together. */
+export async function sumCalls(
+  db: Db,
+  { appId, start, end }: LossSelection,
+): Promise<{ readonly all: CallSums; readonly byClient: ReadonlyMap<string | null, CallSums> }> {
+  const rows = await many<CallsRow & { client_id: string | null; is_total: boolean }>(
+    db,
+    sql`
+    select c.client_id, grouping(s.app_id) = 1 as is_total,
+           coalesce(sum(s.authorised_count), 0) as authorised_count, coalesce(sum(s.authorised_attos), 0) as authorised_attos,
+           coalesce(sum(s.ticketed_count), 0) as ticketed_count, coalesce(sum(s.ticketed_attos), 0) as ticketed_attos,
+           coalesce(sum(s.lost_count), 0) as lost_count, coalesce(sum(s.lost_attos), 0) as lost_attos,
+           coalesce(sum(s.charged_count), 0) as charged_count, coalesce(sum(s.charged_attos), 0) as charged_attos,
+           coalesce(sum(s.released_count), 0) as released_count, coalesce(sum(s.released_attos), 0) as released_attos,
+           coalesce(sum(s.late_count), 0) as late_count, coalesce(sum(s.late_attos), 0) as late_attos
+    from authorised_sessions s
+    left join clients c on c.app_id = s.app_id and c.kind = 'public'
+    where (${appId}::uuid is null or s.app_id = ${appId})
+      and s.started_at >= coalesce(${start}::timestamptz, '-infinity')
+      and s.started_at < coalesce(${end}::timestamptz, 'infinity')
+    group by grouping sets ((), (s.app_id, c.client_id))`,
+  )
+  const total = rows.find((row) => row.is_total)
+  if (!total) throw new Error('sums without a row')
+  const ofApps = rows.filter((row) => !row.is_total)
+  return {
+    all: toCallSums(total),
+    byClient: new Map(ofApps.map((row) => [row.client_id, toCallSums(row)])),
+  }
+}
+
+export interface SessionCalls {
+  readonly externalUserId: string | null
+  readonly sessionId: string
+  readonly type: string
+  readonly startedAt: Date
+  readonly lastAt: Date
+  readonly calls: CallSums
+}
+
+/** Sessions of an app with lost, charged, released or late calls, the newest first. */
+export async function listLossyCalls(
+  db: Db,
+  { appId, start, end }: LossSelection,
+  limit: number,
+): Promise<SessionCalls[]> {
+  const rows = await many<
+    CallsRow & {
+      external_user_id: string | null
+      session_id: string
+      session_type: string
+      started_at: Date
+      last_at: Date
+    }
+  >(
+    db,
+    sql`
+    select u.external_user_id, s.session_id, s.session_type, s.started_at, s.last_at, s.authorised_count, s.authorised_attos,
+           s.ticketed_count, s.ticketed_attos, s.lost_count, s.lost_attos, s.charged_count, s.charged_attos,
+           s.released_count, s.released_attos, s.late_count, s.late_attos
+    from authorised_sessions s
+    left join end_users u on u.app_id = s.app_id and u.id = s.user_id
+    where s.app_id = ${appId} and s.lost_count + s.charged_count + s.released_count + s.late_count > 0
+      and s.started_at >= coalesce(${start}::timestamptz, '-infinity')
+      and s.started_at < coalesce(${end}::timestamptz, 'infinity')
+    order by s.started_at desc, s.user_id, s.session_id
+    limit ${limit}`,
+  )
+  return rows.map((row) => ({
+    externalUserId: row.external_user_id,
+    sessionId: row.session_id,
+    type: row.session_type,
+    startedAt: row.started_at,
+    lastAt: row.last_at,
+    calls: toCallSums(row),
   }))
 }
 

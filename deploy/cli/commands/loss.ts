@@ -1,6 +1,8 @@
 import type {
+  CallTotals,
   GetLossReportResponse,
   LossTotals,
+  SessionCalls,
   SessionLoss,
 } from '../../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
@@ -18,7 +20,11 @@ export const loss: Command = {
           'their session; nobody is charged for them). It also counts tickets that repeat a sequence number ' +
           '(forked), tickets that arrived 15 minutes late, and the spend in quarantine that has no user. The report ' +
           'covers sessions that began in the last 30 days, or between two ISO 8601 dates, both included. With --app ' +
-          "it lists the app's newest sessions and their missing sequence numbers, too.",
+          "it lists the app's newest sessions and their missing sequence numbers, too. " +
+          'A second table tells what became of the calls that sidecars allowed, in USD by the most that they could cost: ' +
+          'ticketed (by cost), lost (signed, without a ticket, and written off: what LOST_TICKETS=charge would have ' +
+          'brought), charged (the same, charged as an estimate), released (perhaps never signed), and late (their ticket ' +
+          'came after that).',
       },
     ],
   },
@@ -58,6 +64,8 @@ function linesOf({
   sessions,
   unattributedEvents,
   unattributedFeeWei,
+  calls,
+  callSessions,
 }: GetLossReportResponse): string[] {
   const rows = apps.map((app) => [app.clientId ?? 'deleted', ...cells(app.totals)])
   return [
@@ -66,6 +74,24 @@ function linesOf({
     ...(sessions.length === 0
       ? []
       : ['', ...table([sessionColumns, ...sessions.map(sessionCells)])]),
+    '',
+    'Calls that were allowed',
+    ...table([
+      ['app', ...callColumns],
+      ...apps.flatMap((app) =>
+        app.calls ? [[app.clientId ?? 'deleted', ...callCells(app.calls)]] : [],
+      ),
+      ['all', ...callCells(calls)],
+    ]),
+    ...(callSessions.length === 0
+      ? []
+      : [
+          '',
+          ...table([
+            ['session', 'user', 'began', ...callColumns],
+            ...callSessions.map(callSessionCells),
+          ]),
+        ]),
     '',
     `Spend in quarantine that belongs to nobody: ${unattributedEvents} events, ${unattributedFeeWei} wei`,
   ]
@@ -81,6 +107,35 @@ const cells = (totals: LossTotals | undefined): string[] =>
         totals.lateCount,
       ]
     : []
+
+const callColumns = ['authorised', 'ticketed', 'lost', 'charged', 'released', 'late'].flatMap(
+  (column) => [column, 'USD'],
+)
+
+const callCells = (calls: CallTotals | undefined): string[] =>
+  calls
+    ? [
+        calls.authorisedCount,
+        usd(calls.authorisedUsdMicros),
+        calls.ticketedCount,
+        usd(calls.ticketedUsdMicros),
+        calls.lostCount,
+        usd(calls.lostUsdMicros),
+        calls.chargedCount,
+        usd(calls.chargedUsdMicros),
+        calls.releasedCount,
+        usd(calls.releasedUsdMicros),
+        calls.lateCount,
+        usd(calls.lateUsdMicros),
+      ]
+    : []
+
+const callSessionCells = (session: SessionCalls): string[] => [
+  session.sessionId,
+  session.externalUserId ?? 'unknown',
+  session.startedAt,
+  ...callCells(session.calls),
+]
 
 const sessionCells = (session: SessionLoss): string[] => [
   session.sessionId,

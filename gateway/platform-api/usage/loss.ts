@@ -1,7 +1,9 @@
 import { Type } from 'typebox'
 import type {
+  CallTotals,
   ListLossResponse,
   LossTotals,
+  SessionCalls,
   SessionLoss,
 } from '../../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { requireField } from '../../core/client.ts'
@@ -19,6 +21,31 @@ const lateCount = Type.Integer({
   description: 'Tickets that came more than 15 minutes after they were signed. They are billed.',
 })
 const sequenceNumber = (description: string) => Type.String({ pattern: '^[0-9]+$', description })
+
+const bounds = (of: string) => Micros(`${of}, by the most that they could cost; rounded up.`)
+
+const callTotals = {
+  authorisedCount: Type.Integer({ description: 'Calls that were allowed.' }),
+  authorisedUsdMicros: bounds('Calls that were allowed'),
+  ticketedCount: Type.Integer({ description: 'Allowed calls whose ticket came.' }),
+  ticketedUsdMicros: Micros('What those tickets cost, rounded up.'),
+  lostCount: Type.Integer({
+    description: 'Allowed calls that were signed and whose ticket never came; charged to nobody.',
+  }),
+  lostUsdMicros: bounds('Those calls'),
+  chargedCount: Type.Integer({
+    description: 'The same, charged as an estimate until their ticket comes.',
+  }),
+  chargedUsdMicros: bounds('What is charged for them'),
+  releasedCount: Type.Integer({
+    description: 'Allowed calls without a ticket, of which nothing shows that they were signed.',
+  }),
+  releasedUsdMicros: bounds('Those calls'),
+  lateCount: Type.Integer({
+    description: 'Allowed calls whose ticket came after they had been lost, charged or released.',
+  }),
+  lateUsdMicros: bounds('Those calls'),
+}
 
 const UsageLoss = named(
   Type.Object({
@@ -67,6 +94,24 @@ const UsageLoss = named(
       { description: 'With lost or forked tickets, newest first.' },
     ),
     nextCursor: Type.Optional(Type.String()),
+    calls: Type.Object(
+      { currency: Type.String(), ...callTotals },
+      { description: 'Calls of sessions that began in the period.' },
+    ),
+    callSessions: Type.Array(
+      Type.Object({
+        externalUserId: nullable({}),
+        sessionId: Type.String(),
+        type: Type.String({ description: 'live, lv2v, fixed, or empty.' }),
+        startedAt: Instant('First call.'),
+        lastAt: Instant('Last call.'),
+        currency: Type.String(),
+        ...callTotals,
+      }),
+      {
+        description: 'At most 100 with lost, charged, released or late calls, newest first.',
+      },
+    ),
   }),
   'UsageLoss',
 )
@@ -107,6 +152,33 @@ const toLoss = (loss: ListLossResponse) => ({
   totals: toTotals(requireField(loss.totals, 'totals')),
   sessions: loss.sessions.map(toSession),
   ...nextPage(loss.nextCursor),
+  calls: toCalls(requireField(loss.calls, 'calls')),
+  callSessions: loss.callSessions.map(toSessionCalls),
+})
+
+const toCalls = (calls: CallTotals) => ({
+  currency,
+  authorisedCount: toCount(calls.authorisedCount),
+  authorisedUsdMicros: calls.authorisedUsdMicros,
+  ticketedCount: toCount(calls.ticketedCount),
+  ticketedUsdMicros: calls.ticketedUsdMicros,
+  lostCount: toCount(calls.lostCount),
+  lostUsdMicros: calls.lostUsdMicros,
+  chargedCount: toCount(calls.chargedCount),
+  chargedUsdMicros: calls.chargedUsdMicros,
+  releasedCount: toCount(calls.releasedCount),
+  releasedUsdMicros: calls.releasedUsdMicros,
+  lateCount: toCount(calls.lateCount),
+  lateUsdMicros: calls.lateUsdMicros,
+})
+
+const toSessionCalls = (session: SessionCalls) => ({
+  externalUserId: session.externalUserId ?? null,
+  sessionId: session.sessionId,
+  type: session.type,
+  startedAt: session.startedAt,
+  lastAt: session.lastAt,
+  ...toCalls(requireField(session.calls, 'calls')),
 })
 
 const toTotals = (totals: LossTotals) => ({

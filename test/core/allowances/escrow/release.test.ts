@@ -15,7 +15,12 @@ let ada: Awaited<ReturnType<typeof escrowUser>>
 let sidecarId: string
 let sidecars = 0
 beforeAll(async () => {
-  core = await startTestCore({ RATE_MAX_AGE_SECONDS: '86400' })
+  // Its own rounds have nothing to end.
+  core = await startTestCore({
+    RATE_MAX_AGE_SECONDS: '86400',
+    EVENT_LAG_SECONDS: '3600',
+    HOLD_MAX_SECONDS: '86400',
+  })
   pool = createPool({ url: core.databaseUrl, max: 6, name: 'test', statementTimeoutMs: 10_000 })
   pool.on('error', () => {})
 })

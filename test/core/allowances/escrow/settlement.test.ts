@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type TestApp, type TestCore, day, startTestCore } from '../../support.ts'
+import { attos, authorisation, startSidecar } from './granting.ts'
 import { escrowUser } from './support.ts'
 
 let core: TestCore
@@ -184,5 +185,57 @@ describe('a ticket that comes after its call was decided upon', () => {
     await end('charged')
     await ada.book({ sequence: 0, ms: 0, cost: 0.4 })
     expect(await ada.account()).toMatchObject({ balance: 0.6, consumed: 0.4 })
+  })
+})
+
+describe('reports and tickets of one sidecar', () => {
+  it('meet in either order, and both ways leave the same', async () => {
+    const rpcs = core.as()
+    const sidecar = await startSidecar(rpcs)
+    await sidecar.heartbeat()
+    const { lease } = await sidecar.lend(app, 'ada', {
+      boundUsdAttos: attos(0.01),
+      spendingUsdAttos: attos(0.01),
+    })
+    const at = Math.floor(core.clock.now().getTime() / 1000)
+    const call = (sequence: number) =>
+      authorisation({
+        sequence,
+        at,
+        bound: 0.02,
+        more: { leaseId: lease?.id ?? '', sessionId: 's1', signedNanos: 250_123_789 },
+      })
+    // Of the nanoseconds of a state and of its event the same microseconds count, whatever the zone.
+    const event = (sequence: number) => ada.event({ sequence, ms: 0, cost: 0.01 })
+    await ada.ingest(event(0))
+    expect(await ada.earlyTickets()).toBe(1)
+    await sidecar.report(app, 'ada', { calls: [call(0), call(1)] })
+    expect(await ada.authorisations()).toEqual(['1 pending'])
+    await ada.ingest(event(1))
+    expect(await ada.authorisations()).toEqual([])
+    expect(await ada.earlyTickets()).toBe(0)
+    expect(await ada.account()).toMatchObject({ pending: 0, balance: 0.98 })
+    expect(await ada.session()).toMatchObject({ authorised: 2, ticketed: 2 })
+    const { rows } = await core.sql.query(
+      `select sum(amount_attos - used_attos)::text as rest from leases where user_id = $1`,
+      [ada.user.userId],
+    )
+    expect(rows).toEqual([{ rest: String(BigInt(lease?.amountUsdAttos ?? '0') - 4n * 10n ** 16n) }])
+  })
+})
+
+describe('two collectors at once', () => {
+  it('settle each call once', async () => {
+    const numbers = Array.from({ length: 20 }, (_, n) => n)
+    for (const sequence of numbers) await ada.authorise({ sequence, ms: sequence, bound: 0.01 })
+    const events = numbers.map((sequence) => ada.event({ sequence, ms: sequence, cost: 0.01 }))
+    const other = await core.startAnother()
+    await Promise.all([
+      ada.ingest(...events.slice(0, 12)),
+      other.as().ingestEvents({ envelopes: events.slice(8) }),
+    ])
+    expect(await ada.authorisations()).toEqual([])
+    expect(await ada.account()).toMatchObject({ balance: 0.8, pending: 0 })
+    expect(await ada.session()).toMatchObject({ authorised: 20, ticketed: 20, late: 0 })
   })
 })

@@ -3,14 +3,14 @@ import { createLosses } from '../../../../core/allowances/escrow/losses.ts'
 import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
 import { insertAdjustment } from '../../../../core/allowances/store.ts'
 import { escrowUser } from '../escrow/support.ts'
-import { type TestApp, type TestCore, day, startTestCore } from '../../support.ts'
+import { type TestApp, type TestCore, day, second, startTestCore } from '../../support.ts'
 
 let core: TestCore
 let app: TestApp
 let ada: Awaited<ReturnType<typeof escrowUser>>
 let keyId: string
 beforeAll(async () => {
-  core = await startTestCore()
+  core = await startTestCore({ HOLD_MAX_SECONDS: '86400' })
 })
 afterAll(() => core.stop())
 beforeEach(async () => {
@@ -76,8 +76,12 @@ describe('a limit', () => {
   })
 
   it('counts each call on the day on which it was allowed', async () => {
-    const authorisedAt = new Date(core.clock.now().getTime() - day)
-    await ada.authorise({ sequence: 0, ms: 0, bound: 0.3 }, { authorisedAt })
+    // Of a sidecar of its own, so that core does not release it meanwhile.
+    const yesterday = {
+      authorisedAt: new Date(core.clock.now().getTime() - day + second),
+      sidecarId: 'sidecar-of-yesterday',
+    }
+    await ada.authorise({ sequence: 0, ms: 0, bound: 0.3 }, yesterday)
     await ada.authorise({ sequence: 1, ms: 1, bound: 0.2 })
     await limit()
     expect(await counted()).toMatchObject({ user: { today: 0.2, s1: 0.5 } })

@@ -8,6 +8,22 @@ import { clientId } from '../../../fakes/gateway-core.ts'
 
 const path = (of: string) => `/api/v1/builder/apps/${of}/usage/loss`
 
+const calls = {
+  currency: 'USD',
+  authorisedCount: 9,
+  authorisedUsdMicros: '90',
+  ticketedCount: 5,
+  ticketedUsdMicros: '40',
+  lostCount: 1,
+  lostUsdMicros: '10',
+  chargedCount: 0,
+  chargedUsdMicros: '0',
+  releasedCount: 2,
+  releasedUsdMicros: '20',
+  lateCount: 1,
+  lateUsdMicros: '10',
+}
+
 describe('the answer about losses', () => {
   let harness: Harness
   beforeAll(async () => {
@@ -55,6 +71,17 @@ describe('the answer about losses', () => {
         },
       ],
       nextCursor: 'next',
+      calls,
+      callSessions: [
+        {
+          externalUserId: null,
+          sessionId: '9f86d081',
+          type: 'live',
+          startedAt: '2026-01-02T03:04:05.000Z',
+          lastAt: '2026-01-02T03:04:05.000Z',
+          ...calls,
+        },
+      ],
     })
   })
 
@@ -91,6 +118,38 @@ describe('lost tickets', () => {
     await real.stop()
   })
   afterEach(() => vi.restoreAllMocks())
+
+  it('are told with what became of allowed calls', async () => {
+    await real.core.sql.query(
+      `insert into authorised_sessions (
+         app_id, user_id, session_id, session_type, started_at, last_at, start_sequence, start_seconds, start_nanos,
+         top_sequence, top_seconds, top_nanos, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
+         lost_count, lost_attos)
+       select app_id, user_id, 'ab12', 'live', started_at, last_at, 0, 0, 0, 3, 0, 0, 5, 5.1e12, 3, 3e12, 2, 2e12
+       from ticket_sessions`,
+    )
+    const response = await fetch(real.url + path(app.clientId), {
+      headers: { authorization: app.basic },
+    })
+    const calls = {
+      authorisedCount: 5,
+      authorisedUsdMicros: '6',
+      ticketedCount: 3,
+      ticketedUsdMicros: '3',
+      lostCount: 2,
+      lostUsdMicros: '2',
+      releasedCount: 0,
+      lateCount: 0,
+    }
+    expect(asRecord(await response.json())).toMatchObject({
+      calls,
+      callSessions: [{ sessionId: 'ab12', externalUserId: 'ada', type: 'live', ...calls }],
+    })
+    const [, text] = await tollgate('loss', '--app', app.clientId)
+    const cells = '5 +0\\.000006 +3 +0\\.000003 +2 +0\\.000002 +0 +0\\.000000'
+    expect(text).toMatch(new RegExp(`${app.clientId} +${cells}`))
+    expect(text).toMatch(new RegExp(`ab12 +ada +\\S+ +${cells}`))
+  })
 
   it('are reported to the app by REST', async () => {
     const response = await fetch(real.url + path(app.clientId), {
