@@ -1,0 +1,274 @@
+import * as fc from 'fast-check'
+import type {
+  EscrowStore,
+  Lease,
+  NewAuthorisation,
+  StoredAuthorisation,
+  UserKey,
+} from '../../../../core/allowances/escrow/port.ts'
+import { usdAttos } from '../../../../core/lib/money.ts'
+import type { Db } from '../../../../core/lib/sql.ts'
+import { type SettlingStep, settlingTickets } from '../../../../core/metering/ingest/charges.ts'
+
+/**
+ * The contract of an escrow's store: two stores answer the same random operations with the same. What is listed in no promised
+ * order is sorted, and ids, which a store gives as it likes, are left out.
+ */
+
+const lagSeconds = 20
+const holdMaxSeconds = 900
+const limit = 1_000
+
+const user = fc.nat(1)
+const seconds = fc.nat(2_000)
+const call = fc.record({
+  user,
+  session: fc.constantFrom('a', 'b'),
+  sequence: fc.nat(2),
+  // Microseconds apart, and further than an approximate match may be.
+  micros: fc.constantFrom(0, 1, 2_000_000, 6_000_001),
+})
+const authorisation = fc.record({
+  call,
+  sidecar: fc.constantFrom('x', 'y'),
+  bound: fc.nat(9),
+  at: seconds,
+  isApproximate: fc.boolean(),
+})
+const tickets = fc.array(fc.record({ call, cost: fc.nat(9) }), { minLength: 1, maxLength: 4 })
+const some = <T>(of: fc.Arbitrary<T>) => fc.array(of, { minLength: 1, maxLength: 3 })
+
+const operation = fc.oneof(
+  fc.record({ kind: fc.constant('authorise' as const), calls: some(authorisation) }),
+  fc.record({ kind: fc.constant('takeEarly' as const), calls: some(authorisation) }),
+  fc.record({
+    kind: fc.constant('match' as const),
+    tickets,
+    step: fc.constantFrom<SettlingStep>('booked', 'booked', 'unpriced', 'priced'),
+  }),
+  fc.record({ kind: fc.constant('ticketed' as const), tickets, at: seconds }),
+  fc.record({ kind: fc.constant('early' as const), tickets, at: seconds }),
+  fc.record({ kind: fc.constant('old' as const), before: seconds }),
+  fc.record({ kind: fc.constant('prove' as const), calls: some(call) }),
+  fc.record({
+    kind: fc.constant('clock' as const),
+    sidecar: fc.constantFrom('x', 'y'),
+    at: seconds,
+  }),
+  fc.record({
+    kind: fc.constant('report' as const),
+    sidecar: fc.constantFrom('x', 'y'),
+    at: seconds,
+  }),
+  fc.record({
+    kind: fc.constant('lend' as const),
+    user,
+    sidecar: fc.constantFrom('x', 'y'),
+    amount: fc.nat(9),
+    endsAt: seconds,
+  }),
+  fc.record({ kind: fc.constant('spend' as const), used: fc.nat(9) }),
+  fc.record({ kind: fc.constant('end' as const), at: seconds }),
+)
+
+export type StoreOperation = typeof operation extends fc.Arbitrary<infer T> ? T : never
+export const storeOperations = fc.array(operation, { minLength: 1, maxLength: 25 })
+
+export interface StoreSubject {
+  readonly store: EscrowStore
+  readonly db: Db
+  /** Two users, the one with the lower id first. */
+  readonly users: readonly UserKey[]
+}
+
+const start = Date.UTC(2026, 2, 10, 12)
+const instantOf = (second: number): Date => new Date(start + second * 1_000)
+const uuidOf = (n: number): string => `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`
+const instances = { x: uuidOf(901), y: uuidOf(902) }
+
+/** Runs operations one after the other on an empty store. Returns what it answered to each. */
+export async function runStoreOperations(
+  subject: StoreSubject,
+  operations: readonly StoreOperation[],
+): Promise<unknown[]> {
+  const answers: unknown[] = []
+  const run = createRunner(subject)
+  // Nothing is authorised by a sidecar that has never reported.
+  for (const sidecar of ['x', 'y'] as const) await run({ kind: 'report', sidecar, at: 0 }, 0)
+  for (const [index, operation] of operations.entries())
+    answers.push({ kind: operation.kind, answer: await run(operation, index) })
+  return answers
+}
+
+function createRunner({ store, db, users }: StoreSubject) {
+  const userOf = (n: number): UserKey => {
+    const key = users[n]
+    if (!key) throw new Error('a contract needs two users')
+    return key
+  }
+  const nameOf = ({ userId }: UserKey): number => users.findIndex((key) => key.userId === userId)
+  const columnsOf = (list: typeof tickets extends fc.Arbitrary<infer T> ? T : never) =>
+    settlingTickets(
+      list.map(({ call: { user: n, session, sequence, micros }, cost }) => ({
+        ...userOf(n),
+        sessionId: session,
+        sequence,
+        signedMicros: start * 1_000 + micros,
+        cost: usdAttos(BigInt(cost)),
+      })),
+    )
+  const toNew = (
+    one: typeof authorisation extends fc.Arbitrary<infer T> ? T : never,
+  ): NewAuthorisation => ({
+    ...userOf(one.call.user),
+    sessionId: one.call.session,
+    sequence: BigInt(one.call.sequence),
+    signedMicros: BigInt(start * 1_000 + one.call.micros),
+    sidecarId: one.sidecar,
+    keyId: null,
+    sessionType: 'live',
+    bound: usdAttos(BigInt(one.bound)),
+    authorisedAt: instantOf(one.at),
+    isApproximate: one.isApproximate,
+    isOffline: false,
+  })
+  const show = (one: StoredAuthorisation): string =>
+    [
+      nameOf(one),
+      one.sessionId,
+      one.sequence,
+      one.signedMicros,
+      one.sidecarId,
+      one.bound,
+      one.authorisedAt.getTime() - start,
+      one.state,
+      one.isProven ? 'proven' : '',
+      one.isTicketed ? 'ticketed' : '',
+      one.isApproximate ? 'approximate' : '',
+    ].join(' ')
+  const leasesNow = () => store.findLeases(db, users)
+  const showLease = (lease: Lease): string =>
+    `${nameOf(lease)} ${lease.id} ${lease.sidecarId} ${lease.used}/${lease.amount} ${lease.endsAt.getTime() - start}`
+
+  async function match(list: Parameters<typeof columnsOf>[0], step: SettlingStep) {
+    const { sums, unmatched } = await store.matchTickets(db, columnsOf(list), step)
+    const byKey = Map.groupBy(sums, (sum) =>
+      [nameOf(sum), sum.sessionId, sum.sidecarId, sum.sessionType, sum.state].join(' '),
+    )
+    const shown = [...byKey].map(([key, of]) => ({
+      key,
+      count: of.reduce((total, sum) => total + sum.count, 0),
+      bound: of.reduce((total: bigint, sum) => total + sum.bound, 0n),
+      cost: of.reduce((total: bigint, sum) => total + sum.cost, 0n),
+      latest: Math.max(...of.map(({ latestAt }) => latestAt.getTime())) - start,
+    }))
+    return {
+      sums: shown.toSorted((a, b) => (a.key < b.key ? -1 : 1)),
+      unmatched: unmatched.toSorted((a, b) => a - b),
+    }
+  }
+
+  async function end(second: number) {
+    const due = { at: instantOf(second), lagSeconds, holdMaxSeconds, limit }
+    const found = await store.findDueUsers(db, due)
+    const authorisations = await store.findDueAuthorisations(db, users, due)
+    const orphans = (await leasesNow()).filter(({ endsAt }) => endsAt <= due.at)
+    const releasable = await store.findReleasable(db, orphans, due)
+    const ended = authorisations.map((one) => ({
+      authorisation: one,
+      state: one.isProven ? ('lost' as const) : ('released' as const),
+    }))
+    if (ended.length > 0) await store.endAuthorisations(db, ended, due.at)
+    const closed = orphans.filter(({ id }) => releasable.has(id))
+    await store.saveLeases(db, { opened: [], changed: [], closed })
+    return {
+      users: found.map(nameOf),
+      ended: authorisations.map(show),
+      closed: closed.map(showLease).toSorted(),
+    }
+  }
+
+  async function lend(
+    { user: n, sidecar, amount, endsAt }: Extract<StoreOperation, { kind: 'lend' }>,
+    index: number,
+  ) {
+    const instance = uuidOf(index + 1)
+    const lease: Lease = {
+      ...userOf(n),
+      id: uuidOf(index + 1),
+      sidecarId: sidecar,
+      instance,
+      amount: usdAttos(BigInt(amount)),
+      used: usdAttos(0n),
+      createdAt: instantOf(0),
+      endsAt: instantOf(endsAt),
+      recalledAt: null,
+    }
+    await store.saveLeases(db, { opened: [lease], changed: [], closed: [] })
+    return (await leasesNow()).map(showLease).toSorted()
+  }
+
+  async function spend(used: number) {
+    const leases = await leasesNow()
+    for (const lease of leases) if (lease.amount >= used) lease.used = usdAttos(BigInt(used))
+    await store.saveLeases(db, { opened: [], changed: leases, closed: [] })
+    return (await leasesNow()).map(showLease).toSorted()
+  }
+
+  async function report(sidecar: 'x' | 'y', at: Date) {
+    const process = { id: sidecar, instance: instances[sidecar] }
+    const locked = await store.lockSidecar(db, process, { at, silentSince: at })
+    const reportedThrough = (locked?.reportedThrough ?? 0n) + 1n
+    const state = { seenAt: at, reportedThrough, lastAuthorisedAt: at, stopped: false }
+    await store.saveSidecar(db, process, state)
+    return locked
+  }
+
+  async function takeOld(before: Date) {
+    const taken = await store.takeOldEarlyTickets(db, users, { before, limit })
+    return taken.map((ticket) => `${nameOf(ticket)} ${ticket.cost}`).toSorted()
+  }
+
+  async function takeEarly(calls: readonly NewAuthorisation[]) {
+    const matches = await store.takeEarlyTickets(db, calls)
+    return matches.map((early) => early && early.cost)
+  }
+
+  return (operation: StoreOperation, index: number): Promise<unknown> => {
+    switch (operation.kind) {
+      case 'authorise':
+        return store.insertAuthorisations(db, operation.calls.map(toNew))
+      case 'takeEarly':
+        return takeEarly(operation.calls.map(toNew))
+      case 'match':
+        return match(operation.tickets, operation.step)
+      case 'ticketed':
+        return store.insertTicketed(db, columnsOf(operation.tickets), instantOf(operation.at))
+      case 'early':
+        return store.insertEarlyTickets(db, columnsOf(operation.tickets), instantOf(operation.at))
+      case 'old':
+        return takeOld(instantOf(operation.before))
+      case 'prove':
+        return store
+          .prove(
+            db,
+            operation.calls.map(({ user: n, session, sequence }) => ({
+              ...userOf(n),
+              sessionId: session,
+              sequence: BigInt(sequence),
+            })),
+          )
+          .then((lost) => lost.map(show).toSorted())
+      case 'clock':
+        return store.advanceClocks(db, new Map([[operation.sidecar, instantOf(operation.at)]]))
+      case 'report':
+        return report(operation.sidecar, instantOf(operation.at))
+      case 'lend':
+        return lend(operation, index)
+      case 'spend':
+        return spend(operation.used)
+      case 'end':
+        return end(operation.at)
+    }
+  }
+}
