@@ -11,11 +11,12 @@ import {
   microsDown,
   microsToAttos,
   microsUp,
+  usdAttos,
   usdMicros,
 } from '../lib/money.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import { remainingAt } from './account.ts'
+import { type Account, remainingAt } from './account.ts'
 import type { Ledger } from './ledger.ts'
 import * as store from './store.ts'
 
@@ -132,7 +133,7 @@ export function createAdjustments({
     if (overage > 0n && !parsed.mayBeOverage) {
       throw new DomainError(
         'CONFLICT',
-        `only ${-amount - microsUp(overage)} of these USD micros are there to be taken; the rest could be booked as overage`,
+        `only ${-amount - microsUp(overage)} of these USD micros are there to be taken${heldNote(account)}; the rest could be booked as overage`,
       )
     }
     if (eventId !== null && ticket && amount > 0n)
@@ -213,6 +214,12 @@ function auditEntry({
       eventId: parsed.eventId,
     },
   } as const
+}
+
+/** Says why less can be taken than the balance shows. */
+function heldNote({ lent, pending }: Account): string {
+  const held = microsUp(usdAttos(lent + pending))
+  return held === 0n ? '' : ` (${held} are held for calls that are under way)`
 }
 
 const abs = (value: bigint): bigint => (value < 0n ? -value : value)

@@ -215,9 +215,8 @@ export function createLedger(
     })
   }
 
-  /** What of an account may back a payment at `at`, in atto-dollars. */
-  const spendable = (account: Account, at: Date): UsdAttos =>
-    accounts.spendableAt(account.credits, at)
+  /** What of an account may back a payment at `at`, in atto-dollars: without what is held. */
+  const spendable = (account: Account, at: Date): UsdAttos => accounts.unheldAt(account, at)
 
   return {
     open,

@@ -26,6 +26,7 @@ import {
   activeAt,
   creditSources,
   remainingAt,
+  unheldAt,
 } from './account.ts'
 import type { Ledger } from './ledger.ts'
 import * as store from './store.ts'
@@ -143,14 +144,14 @@ export function createAllowances({
     if (asOf !== undefined) return balanceAsOf(user, asOf)
     const at = now()
     const account = await ledger.read(pool, user, at)
-    const left = microsDown(remainingAt(account.credits, at))
+    const { balance: left, remaining } = figuresOf(account, at)
     return {
       externalUserId: user.externalUserId,
       balanceUsdMicros: left.toString(),
-      remainingUsdMicros: left.toString(),
+      remainingUsdMicros: remaining.toString(),
       consumedUsdMicros: microsUp(account.periodConsumed).toString(),
       lifetimeGrantedUsdMicros: lifetimeGranted(account, at).toString(),
-      hasAccess: left > 0n,
+      hasAccess: remaining > 0n,
       unpricedTickets: (await countUnpriced(user.appId, user.userId)).toString(),
     }
   }
@@ -211,19 +212,25 @@ function lifetimeGranted(account: Account, at: Date): UsdMicros {
 
 function renderAllowance(user: { externalUserId: string }, account: Account, at: Date) {
   const active = activeAt(account.credits, at)
-  const left = microsDown(remainingAt(account.credits, at))
+  const { balance, remaining } = figuresOf(account, at)
   return {
     externalUserId: user.externalUserId,
-    balanceUsdMicros: left.toString(),
+    balanceUsdMicros: balance.toString(),
     consumedUsdMicros: microsUp(account.periodConsumed).toString(),
     lifetimeGrantedUsdMicros: lifetimeGranted(account, at).toString(),
     grants: active
       .toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || (a.id < b.id ? -1 : 1))
       .map(renderCredit),
-    remainingUsdMicros: left.toString(),
-    hasAccess: left > 0n,
+    remainingUsdMicros: remaining.toString(),
+    hasAccess: remaining > 0n,
   }
 }
+
+/** What is left of everything in effect; and what of it may pay for any call and is not held (decisions 34, 45, 57). */
+const figuresOf = (account: Account, at: Date) => ({
+  balance: microsDown(remainingAt(account.credits, at)),
+  remaining: microsDown(unheldAt(account, at)),
+})
 
 const renderCredit = (credit: Credit) => ({
   id: credit.id,

@@ -412,8 +412,8 @@ describe('spending', () => {
     expect(await asked()).toBe('0')
     expect(await balance()).toMatchObject({
       balanceUsdMicros: '10',
-      remainingUsdMicros: '10',
-      hasAccess: true,
+      remainingUsdMicros: '0',
+      hasAccess: false,
     })
     await grant({ amountUsdMicros: '7', featureKey: 'network_spend' })
     expect(await asked()).toBe((7n * micro).toString())
@@ -725,7 +725,7 @@ describe('the books', () => {
           expect(await topupOf(name)).toBe((granted.get(name) ?? 0n) * micro)
           const shown = await allowance(name)
           expect(shown.balanceUsdMicros).toBe(((await head(name)).balance / micro).toString())
-          expect(shown.hasAccess).toBe(shown.balanceUsdMicros !== '0')
+          expect(shown.hasAccess).toBe(shown.remainingUsdMicros !== '0')
         }
       }),
       { seed, numRuns: 15 },
