@@ -518,7 +518,7 @@ export async function balanceAt(
   }
 }
 
-/** Recomputes a user's balance row from the ledger entries. Locks it as the ledger does. */
+/** Recomputes a user's balance row from the ledger entries and from what is held. Locks it as the ledger does. */
 export async function rebuildBalance(
   db: Db,
   { appId: app, userId: user }: { appId: AppId; userId: string },
@@ -547,7 +547,7 @@ export async function rebuildBalance(
     update balances b
     set seq = f.seq, balance_attos = f.balance, granted_attos = f.granted, topup_attos = f.topup,
         adjusted_attos = f.adjusted, consumed_attos = f.consumed, overage_attos = f.overage, expired_attos = f.expired,
-        updated_at = ${at}
+        lent_attos = f.lent, pending_attos = f.pending, updated_at = ${at}
     from (
       select coalesce(max(seq), 0) as seq, coalesce(sum(amount_attos), 0) as balance,
              coalesce(sum(amount_attos) filter (where kind = 'grant'), 0) as granted,
@@ -557,7 +557,13 @@ export async function rebuildBalance(
              coalesce(-sum(amount_attos) filter (where kind = 'expire'), 0) as expired,
              (select coalesce(sum(amount_attos), 0)
               from grants
-              where app_id = ${app} and user_id = ${user} and kind = 'grant') as topup
+              where app_id = ${app} and user_id = ${user} and kind = 'grant') as topup,
+             (select coalesce(sum(amount_attos - used_attos), 0)
+              from leases
+              where app_id = ${app} and user_id = ${user}) as lent,
+             (select coalesce(sum(bound_attos), 0)
+              from authorisations
+              where app_id = ${app} and user_id = ${user} and state = 'pending') as pending
       from ledger_entries
       where app_id = ${app} and user_id = ${user}) f
     where b.app_id = ${app} and b.user_id = ${user}`)

@@ -6,6 +6,7 @@ import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
+import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
@@ -50,6 +51,7 @@ function openClients(target: string) {
     callers: open(CallerServiceClient),
     decisions: open(DecisionServiceClient),
     limits: open(OperatorLimitServiceClient),
+    holds: open(HoldServiceClient),
     losses: open(LossServiceClient),
     metering: open(MeteringServiceClient),
     outbox: open(OutboxServiceClient),
@@ -73,7 +75,6 @@ export function connectCore({ target, token }: { target: string; token: string }
   const forPages: CallOptions = { deadlineMs: pageDeadlineMs, headers }
   const forBooks: CallOptions = { deadlineMs: booksDeadlineMs, headers }
   const forReconciling: CallOptions = { deadlineMs: reconcileDeadlineMs, headers }
-  const checkCaller = unary(callers.checkCaller.bind(callers))
 
   return {
     createApp: bound(unary(apps.createApp.bind(apps)), operator),
@@ -81,9 +82,13 @@ export function connectCore({ target, token }: { target: string; token: string }
     createAccount: bound(unary(accounts.createAccount.bind(accounts)), operator),
     startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), operator),
     checkCaller: (request: CheckCallerRequest, authorization: string) =>
-      checkCaller(request, { deadlineMs, headers: { ...headers, authorization } }),
+      unary(callers.checkCaller.bind(callers))(request, {
+        deadlineMs,
+        headers: { ...headers, authorization },
+      }),
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
     ...limitCalls(limits, operator),
+    listHolds: bound(unary(clients.holds.listHolds.bind(clients.holds)), operator),
     recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     ...decisionCalls(decisions, operator),

@@ -1,19 +1,20 @@
 import { messageOf } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
-import { adjust } from './commands/adjust.ts'
+import { adjust } from './commands/money/adjust.ts'
 import { app } from './commands/app.ts'
 import { archive } from './commands/archive.ts'
 import { collector } from './commands/collector.ts'
 import { config } from './commands/config.ts'
 import { decision } from './commands/decision.ts'
 import { exportTickets } from './commands/export.ts'
+import { holds } from './commands/money/holds.ts'
 import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
 import { limits } from './commands/limits.ts'
 import { loss } from './commands/loss.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
 import { quarantine } from './commands/quarantine.ts'
-import { rate } from './commands/rate.ts'
+import { rate } from './commands/money/rate.ts'
 import { rebuild } from './commands/rebuild.ts'
 import { outbox } from './commands/outbox.ts'
 import { reconcile } from './commands/reconcile.ts'
@@ -40,6 +41,7 @@ export const commands: Readonly<Record<string, Command>> = {
   outbox,
   reconcile,
   loss,
+  holds,
   decision,
   export: exportTickets,
   import: importTickets,

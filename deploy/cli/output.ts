@@ -20,7 +20,7 @@ export function table(rows: readonly (readonly string[])[]): string[] {
 }
 
 // Users choose their names; a terminal must not obey them.
-const printable = (cell: string): string => cell.replace(/[\p{Cc}\p{Cf}]/gu, '?')
+export const printable = (cell: string): string => cell.replace(/[\p{Cc}\p{Cf}]/gu, '?')
 
 /** Shows how far a long command is: a bar on a terminal; elsewhere only the lines. */
 export interface ProgressBar {

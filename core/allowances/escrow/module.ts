@@ -1,18 +1,24 @@
-import { EscrowServiceService } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import {
+  EscrowServiceService,
+  HoldServiceService,
+} from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Users } from '../../identity/users/users.ts'
-import { type Loop, startLoop } from '../../lib/loop.ts'
+import { type Loop, type LoopOptions, startLoop } from '../../lib/loop.ts'
 import type { MeteringApi } from '../../metering/module.ts'
+import type { Lifecycle } from '../../module.ts'
 import type { Platform } from '../../platform/platform.ts'
 import { grpcService } from '../../rpc/serve.ts'
 import type { EscrowConfig } from '../config.ts'
 import type { Ledger } from '../ledger.ts'
+import { findApp } from '../store.ts'
 import { createEscrow } from './escrow.ts'
+import { createHolds } from './holds.ts'
 import { createLosses } from './losses.ts'
 import { type EscrowFigures, createEscrowMetrics } from './metrics.ts'
 import { createRelease } from './release.ts'
 import { createEscrowRpc } from './rpc.ts'
 import { createEscrowService } from './service.ts'
-import { escrowStore } from './store.ts'
+import { escrowStore as store } from './store.ts'
 import { heldMoney, secondsBehind } from './stores/hold-store.ts'
 
 export interface EscrowOthers {
@@ -25,47 +31,31 @@ export interface EscrowOthers {
 const releasePauseMs = 1_000
 
 /** The part of allowances that lends money to sidecars, holds what they authorise, and releases what no ticket settles. */
-export function createEscrowModule(
-  platform: Platform,
-  { config, ledger, ...others }: EscrowOthers,
-) {
-  const { pool, log, now, invalidations, metrics } = platform
-  const { leaseSeconds, eventLagSeconds, holdMaxSeconds, lostTickets } = config
-  const meters = createEscrowMetrics(metrics, figuresOf(platform))
-  const { insertAdjustment } = ledger
-  const losses = createLosses({ store: escrowStore, insertAdjustment, lostTickets })
-  const parts = { store: escrowStore, accounts: ledger, losses }
+export function createEscrowModule(platform: Platform, others: EscrowOthers) {
+  const { pool, log } = platform
+  const { config, ledger, users, metering } = others
+  const { leaseSeconds, eventLagSeconds: lagSeconds, holdMaxSeconds, lostTickets } = config
+  const meters = createEscrowMetrics(platform.metrics, figuresOf(platform))
+  const losses = createLosses({ store, insertAdjustment: ledger.insertAdjustment, lostTickets })
+  const parts = { ...platform, store, accounts: ledger, losses, meters, users }
   const rules = createEscrow({ ...parts, leaseSeconds })
-  const escrow = createEscrowService({
-    pool,
-    escrow: rules,
-    users: others.users,
-    boundRate: others.metering.boundRate,
-    invalidations,
-    meters,
-    log,
-    now,
-  })
-  const { round } = createRelease({
-    ...parts,
-    pool,
-    lagSeconds: eventLagSeconds,
-    holdMaxSeconds,
-    now,
-    onReleased: meters.ended,
-  })
-  const pauseMs = Math.min(releasePauseMs, eventLagSeconds * 250)
-  let loop: Loop | undefined
+  const { boundRate } = metering
+  const escrow = createEscrowService({ ...parts, escrow: rules, boundRate })
+  const release = createRelease({ ...parts, lagSeconds, holdMaxSeconds, onReleased: meters.ended })
+  const holds = createHolds({ pool, users, findApp })
+  const { escrowService, holdService } = createEscrowRpc({ escrow, holds })
 
   return {
     api: { recall: rules.recall },
-    services: [grpcService(EscrowServiceService, createEscrowRpc({ escrow }).escrowService)],
-    lifecycle: {
-      start: () => {
-        loop = startLoop({ name: 'release', log, pauseMs, round })
-      },
-      stop: async () => loop?.stop(),
-    },
+    services: [
+      grpcService(EscrowServiceService, escrowService),
+      grpcService(HoldServiceService, holdService),
+    ],
+    lifecycle: repeat(release.round, {
+      name: 'release',
+      log,
+      pauseMs: Math.min(releasePauseMs, lagSeconds * 250),
+    }),
   }
 }
 
@@ -73,3 +63,14 @@ const figuresOf = ({ pool, now }: Platform): EscrowFigures => ({
   held: () => heldMoney(pool, now()),
   secondsBehind: () => secondsBehind(pool, now()),
 })
+
+/** Runs rounds from the start of core to its end. */
+function repeat(round: LoopOptions['round'], options: Omit<LoopOptions, 'round'>): Lifecycle {
+  let loop: Loop | undefined
+  return {
+    start: () => {
+      loop = startLoop({ ...options, round })
+    },
+    stop: async () => loop?.stop(),
+  }
+}

@@ -4,10 +4,11 @@ import { type UsdAttos, parseInteger, usdAttos } from '../../lib/money.ts'
 import { secondsOf } from '../../lib/time.ts'
 import type { BoundRate } from '../../metering/rates/bound-rate.ts'
 import { isUuid } from '../../platform/ids.ts'
-import { serviceCaller } from '../../rpc/callers.ts'
+import { operator, serviceCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Breach } from '../limits/limits.ts'
 import { renderCeiling } from '../limits/wire.ts'
+import type { Holds } from './holds.ts'
 import type { SidecarProcess } from './port.ts'
 import type { EscrowService, LendMessage, ReportMessage, ReserveMessage } from './service.ts'
 
@@ -18,7 +19,12 @@ const idBytes = 200
 const sessionBytes = 512
 const attosPerNano = 1_000_000_000n
 
-export function createEscrowRpc({ escrow }: { escrow: EscrowService }) {
+export interface EscrowRpcDeps {
+  readonly escrow: EscrowService
+  readonly holds: Holds
+}
+
+export function createEscrowRpc({ escrow, holds }: EscrowRpcDeps) {
   const escrowService: Handlers<pb.EscrowServiceServer> = {
     lend: rpc(serviceCaller(), async (request: pb.LendRequest) => {
       const { answers, rate } = await escrow.lend(parseLend(request))
@@ -32,8 +38,44 @@ export function createEscrowRpc({ escrow }: { escrow: EscrowService }) {
       return { through, recalled, sharedSessions: shared, rate: toRate(rate) }
     }),
   }
-  return { escrowService }
+  const holdService: Handlers<pb.HoldServiceServer> = {
+    listHolds: rpc(operator(), async (request: pb.ListHoldsRequest) => {
+      const { users, nextCursor } = await holds.list(request)
+      return { users: users.map(toUserHolds), nextCursor }
+    }),
+  }
+  return { escrowService, holdService }
 }
+
+type HoldsOfUser = Awaited<ReturnType<Holds['list']>>['users'][number]
+
+const toUserHolds = (user: HoldsOfUser): pb.UserHolds => ({
+  clientId: user.clientId,
+  externalUserId: user.externalUserId,
+  userId: user.userId,
+  balanceUsdAttos: user.balance.toString(),
+  lentUsdAttos: user.lent.toString(),
+  pendingUsdAttos: user.pending.toString(),
+  pendingCount: user.pendingCount.toString(),
+  leases: user.leases.map((lease) => ({
+    id: lease.id,
+    sidecarId: lease.sidecarId,
+    amountUsdAttos: lease.amount.toString(),
+    usedUsdAttos: lease.used.toString(),
+    endsAt: lease.endsAt.toISOString(),
+    recalled: lease.recalledAt !== null,
+  })),
+  pending: user.calls.map((call) => ({
+    sessionId: call.sessionId,
+    sequence: call.sequence.toString(),
+    type: call.sessionType,
+    sidecarId: call.sidecarId,
+    boundUsdAttos: call.bound.toString(),
+    authorisedAt: call.authorisedAt.toISOString(),
+    proven: call.isProven,
+    ticketed: call.isTicketed,
+  })),
+})
 
 type LendAnswer = Awaited<ReturnType<EscrowService['lend']>>['answers'][number]
 type ReserveAnswer = Awaited<ReturnType<EscrowService['reserve']>>[number]

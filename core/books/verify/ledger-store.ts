@@ -68,7 +68,10 @@ export async function entryDifferences(
   return rows.map(toDifferent)
 }
 
-/** Balances that differ from the fold of their entries. No entry records what the period consumed, so that is not checked. */
+/**
+ * Balances that differ from the fold of their entries, or from the sums of what is held. No entry records what the period
+ * consumed, so that is not checked.
+ */
 export async function balanceDifferences(
   db: Db,
   { appId, after, upTo, limit }: RangeQuery,
@@ -91,13 +94,26 @@ export async function balanceDifferences(
       from ledger_entries
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
       group by user_id
+    ), lent as (
+      select user_id, sum(amount_attos - used_attos) as lent
+      from leases
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+      group by user_id
+    ), pending as (
+      select user_id, sum(bound_attos) as pending
+      from authorisations
+      where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and state = 'pending'
+      group by user_id
     ), expected as (
       select u.id as user_id, coalesce(f.seq, 0) as seq, coalesce(f.balance, 0) as balance, coalesce(f.granted, 0) as granted,
              coalesce(t.topup, 0) as topup, coalesce(f.adjusted, 0) as adjusted, coalesce(f.consumed, 0) as consumed,
-             coalesce(f.overage, 0) as overage, coalesce(f.expired, 0) as expired
+             coalesce(f.overage, 0) as overage, coalesce(f.expired, 0) as expired,
+             coalesce(l.lent, 0) as lent, coalesce(p.pending, 0) as pending
       from end_users u
       left join folded f on f.user_id = u.id
       left join topups t on t.user_id = u.id
+      left join lent l on l.user_id = u.id
+      left join pending p on p.user_id = u.id
       where u.app_id = ${appId} and u.id > ${after} and u.id <= ${upTo}
     )
     select e.user_id, u.external_user_id, '{}'::jsonb as key,
@@ -105,17 +121,20 @@ export async function balanceDifferences(
              'seq', b.seq::text, 'balance_attos', b.balance_attos::text, 'granted_attos', b.granted_attos::text,
              'topup_attos', b.topup_attos::text, 'adjusted_attos', b.adjusted_attos::text,
              'consumed_attos', b.consumed_attos::text, 'overage_attos', b.overage_attos::text,
-             'expired_attos', b.expired_attos::text) end as stored,
+             'expired_attos', b.expired_attos::text, 'lent_attos', b.lent_attos::text,
+             'pending_attos', b.pending_attos::text) end as stored,
            jsonb_build_object(
              'seq', e.seq::text, 'balance_attos', e.balance::text, 'granted_attos', e.granted::text,
              'topup_attos', e.topup::text, 'adjusted_attos', e.adjusted::text, 'consumed_attos', e.consumed::text,
-             'overage_attos', e.overage::text, 'expired_attos', e.expired::text) as expected
+             'overage_attos', e.overage::text, 'expired_attos', e.expired::text, 'lent_attos', e.lent::text,
+             'pending_attos', e.pending::text) as expected
     from expected e
     left join balances b on b.app_id = ${appId} and b.user_id = e.user_id
     left join end_users u on u.app_id = ${appId} and u.id = e.user_id
-    where (e.seq, e.balance, e.granted, e.topup, e.adjusted, e.consumed, e.overage, e.expired) is distinct from
+    where (e.seq, e.balance, e.granted, e.topup, e.adjusted, e.consumed, e.overage, e.expired, e.lent, e.pending)
+          is distinct from
           (b.seq, b.balance_attos, b.granted_attos, b.topup_attos, b.adjusted_attos, b.consumed_attos, b.overage_attos,
-           b.expired_attos)
+           b.expired_attos, b.lent_attos, b.pending_attos)
     order by e.user_id
     limit ${limit}`,
   )

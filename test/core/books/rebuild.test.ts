@@ -1,6 +1,7 @@
 import { assert, asyncProperty, constantFrom, uniqueArray } from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
+import { attos, startSidecar } from '../allowances/escrow/granting.ts'
 import { begin, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
@@ -25,6 +26,9 @@ beforeAll(async () => {
   await world
     .as(world.app.basic)
     .createGrant({ clientId: world.app.clientId, externalUserId: 'ada', amountUsdMicros: '77' })
+  const sidecar = await startSidecar(world.as())
+  await sidecar.lend(world.app, 'bob', { boundUsdAttos: attos(0.01) })
+  await sidecar.reserve(world.app, 'ada', { bound: 0.02 })
 })
 afterAll(() => world.stop())
 
@@ -41,7 +45,7 @@ const everything = async () => ({
             || jsonb_build_object('billable_secs', trim_scale(billable_secs)))::text as row
     from ticket_sessions s order by user_id, session_id`),
   balances: await world.rows(
-    'select user_id, seq, balance_attos, granted_attos, topup_attos, adjusted_attos, consumed_attos, overage_attos, expired_attos, period_start, period_end, period_counts_from from balances order by user_id',
+    'select user_id, seq, balance_attos, granted_attos, topup_attos, adjusted_attos, consumed_attos, overage_attos, expired_attos, lent_attos, pending_attos, period_start, period_end, period_counts_from from balances order by user_id',
   ),
 })
 
@@ -59,6 +63,7 @@ const damages = [
      2, 0, 1, 1, 1, 1, 0, 0, seen, gapped, suspected, suspected_at, lost_count from ticket_sessions where session_id = 's0' on conflict do nothing`,
   'update balances set granted_attos = granted_attos + 1, balance_attos = balance_attos + 1, seq = seq + 1',
   'update balances set consumed_attos = consumed_attos + 9, overage_attos = overage_attos + 9, topup_attos = 3',
+  'update balances set lent_attos = lent_attos + 5, pending_attos = 0',
 ] as const
 
 describe('tollgate rebuild', () => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
+import { attos, startSidecar } from '../allowances/escrow/granting.ts'
 import { begin, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
@@ -167,6 +168,23 @@ describe('tollgate verify', () => {
       expect.stringMatching(
         /grants .*remaining_attos is 5000000000000000000, should be 5000000000000000007, by -7/,
       ),
+    ])
+  })
+
+  it('proves that what is lent and pending is the sum of leases and authorisations', async () => {
+    const sidecar = await startSidecar(world.as())
+    await sidecar.lend(world.app, 'idle', { boundUsdAttos: attos(0.1) })
+    await sidecar.reserve(world.app, 'idle', { bound: 0.3 })
+    expect(
+      await found(
+        `update balances set lent_attos = lent_attos + 2, pending_attos = pending_attos - 3 where lent_attos > 0`,
+        `update balances set lent_attos = lent_attos - 2, pending_attos = pending_attos + 3 where lent_attos > 0`,
+      ),
+    ).toEqual([
+      expect.stringMatching(
+        /balances .*\(idle\): lent_attos is 400000000000000002, should be 400000000000000000, by \+2/,
+      ),
+      expect.stringMatching(/pending_attos is .* by -3$/),
     ])
   })
 

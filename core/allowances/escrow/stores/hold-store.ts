@@ -1,7 +1,11 @@
 import { usdAttos } from '../../../lib/money.ts'
-import { type Db, one, sql } from '../../../lib/sql.ts'
+import { type Db, many, one, sql } from '../../../lib/sql.ts'
+import { type AppId, type UserId, appId, userId } from '../../../platform/ids.ts'
+import { appsOf, usersOf } from './key-columns.ts'
 
-/** Reads what is held. */
+/** Reads what is held, for operators and metrics. */
+
+const attos = (text: string) => usdAttos(BigInt(text))
 
 /** Held money of all users, by the leases and authorisations themselves, which are far fewer than users. */
 export async function heldMoney(db: Db, at: Date) {
@@ -13,9 +17,9 @@ export async function heldMoney(db: Db, at: Date) {
            (select coalesce(sum(bound_attos), 0) from authorisations where state = 'pending') as pending`,
   )
   return {
-    lent: usdAttos(BigInt(row.lent)),
-    orphaned: usdAttos(BigInt(row.orphaned)),
-    pending: usdAttos(BigInt(row.pending)),
+    lent: attos(row.lent),
+    orphaned: attos(row.orphaned),
+    pending: attos(row.pending),
   }
 }
 
@@ -38,4 +42,96 @@ export async function secondsBehind(db: Db, at: Date): Promise<number> {
       limit 1) a`,
   )
   return Math.max(0, row.seconds)
+}
+
+export interface HolderFilter {
+  /** Null for every app. */
+  readonly appId: AppId | null
+  /** Null for every user. */
+  readonly userId: UserId | null
+  readonly after: UserId | null
+  readonly limit: number
+}
+
+/** Users with a lease or a pending authorisation in the order of their ids; one more than `limit` when there are more. */
+export async function findHolders(db: Db, { appId: app, ...filter }: HolderFilter) {
+  const rows = await many<{
+    app_id: string
+    user_id: string
+    client_id: string
+    external_user_id: string
+    balance_attos: string
+    lent_attos: string
+    pending_attos: string
+    pending_count: bigint
+  }>(
+    db,
+    sql`
+    select h.app_id, h.user_id, c.client_id, u.external_user_id, b.balance_attos, b.lent_attos, b.pending_attos,
+           (select count(*)
+            from authorisations a
+            where a.app_id = h.app_id and a.user_id = h.user_id and a.state = 'pending') as pending_count
+    from (
+      select app_id, user_id from leases
+      union
+      select app_id, user_id from authorisations where state = 'pending') h
+    join balances b on b.app_id = h.app_id and b.user_id = h.user_id
+    join end_users u on u.app_id = h.app_id and u.id = h.user_id
+    join clients c on c.app_id = h.app_id and c.kind = 'public'
+    where (${app}::uuid is null or h.app_id = ${app}) and (${filter.userId}::uuid is null or h.user_id = ${filter.userId})
+      and (${filter.after}::uuid is null or h.user_id > ${filter.after})
+    order by h.user_id
+    limit ${filter.limit + 1}`,
+  )
+  return rows.map((row) => ({
+    appId: appId(row.app_id),
+    userId: userId(row.user_id),
+    clientId: row.client_id,
+    externalUserId: row.external_user_id,
+    balance: attos(row.balance_attos),
+    lent: attos(row.lent_attos),
+    pending: attos(row.pending_attos),
+    pendingCount: row.pending_count,
+  }))
+}
+
+export type Holder = Awaited<ReturnType<typeof findHolders>>[number]
+
+/** The oldest pending authorisations of each user, up to `limit`. */
+export async function findHeldCalls(db: Db, users: readonly Holder[], limit: number) {
+  const rows = await many<{
+    user_id: string
+    session_id: string
+    sequence_number: bigint
+    session_type: string
+    sidecar_id: string
+    bound_attos: string
+    authorised_at: Date
+    proven: boolean
+    ticketed: boolean
+  }>(
+    db,
+    sql`
+    select w.user_id, a.session_id, a.sequence_number, a.session_type, a.sidecar_id, a.bound_attos, a.authorised_at,
+           a.proven, a.ticketed
+    from unnest(${appsOf(users)}::uuid[], ${usersOf(users)}::uuid[]) as w (app_id, user_id)
+    cross join lateral (
+      select *
+      from authorisations
+      where app_id = w.app_id and user_id = w.user_id and state = 'pending'
+      order by authorised_at, id
+      limit ${limit}) a
+    order by a.authorised_at, a.id`,
+  )
+  return rows.map((row) => ({
+    userId: userId(row.user_id),
+    sessionId: row.session_id,
+    sequence: row.sequence_number,
+    sessionType: row.session_type,
+    sidecarId: row.sidecar_id,
+    bound: attos(row.bound_attos),
+    authorisedAt: row.authorised_at,
+    isProven: row.proven,
+    isTicketed: row.ticketed,
+  }))
 }

@@ -1,6 +1,6 @@
-import { type Command, UsageError, parse, withCore } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
-import { authorOf } from './quarantine.ts'
+import { type Command, UsageError, parse, withCore } from '../../command.ts'
+import { printJson, printLines } from '../../output.ts'
+import { authorOf } from '../quarantine.ts'
 
 export const adjust: Command = {
   summary: 'corrects a balance by a compensating entry',

@@ -1,5 +1,5 @@
-import { type Command, UsageError, parse, withCore } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
+import { type Command, UsageError, parse, withCore } from '../../command.ts'
+import { printJson, printLines } from '../../output.ts'
 
 export const rate: Command = {
   summary: 'records an ETH price by hand',

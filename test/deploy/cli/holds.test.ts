@@ -1,0 +1,70 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { main } from '../../../deploy/cli/main.ts'
+import { attos, startSidecar } from '../../core/allowances/escrow/granting.ts'
+import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+
+let core: TestCore
+let app: TestApp
+beforeAll(async () => {
+  core = await startTestCore()
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  app = await core.newApp()
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+})
+afterEach(() => vi.restoreAllMocks())
+
+/** Runs the command; what it printed, and how it ended. */
+async function holds(...argv: string[]) {
+  const printed: string[] = []
+  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
+  const code = await main(['holds', ...argv])
+  vi.restoreAllMocks()
+  return { code, text: printed.join('') }
+}
+
+describe('tollgate holds', () => {
+  it('says so when nothing is held', async () => {
+    expect(await holds()).toEqual({ code: 0, text: 'Nothing is held.\n' })
+  })
+
+  it('lists leases and pending authorisations by user, of all, one app or one user, page by page', async () => {
+    const sidecar = await startSidecar(core.as(), 'sidecar-1')
+    await sidecar.lend(app, 'ada', { boundUsdAttos: attos(0.1) })
+    await sidecar.reserve(app, 'ada', { bound: 0.25, sequence: 7 })
+    await sidecar.reserve(app, 'bob', { bound: 1 })
+    const { code, text } = await holds(app.clientId, 'ada')
+    expect(code).toBe(0)
+    const [head, lease, pending] = text.split('\n')
+    expect(head).toBe(
+      `${app.clientId}  ada  balance 5 USD, lent 0.4 USD, pending 0.25 USD in 1 calls`,
+    )
+    expect(lease).toMatch(
+      /^ {2}lease {4}[0-9a-f-]{36} {2}sidecar-1 {2}0 USD of 0\.4 USD used, ends 2026-03-10T12:00:36\.250Z$/,
+    )
+    expect(pending).toBe(
+      '  pending  s1 7  live  sidecar-1  0.25 USD  since 2026-03-10T12:00:00.250Z',
+    )
+    expect((await holds(app.clientId)).text).toContain('  bob  balance 5 USD')
+    const page = await holds('--limit', '1')
+    const cursor = /more: --cursor (\S+)/.exec(page.text)?.[1] ?? ''
+    const rest = await holds('--limit', '1', '--cursor', cursor)
+    expect(rest.text).not.toContain('more:')
+    expect([page.text, rest.text].map((part) => /balance/.exec(part)?.length)).toEqual([1, 1])
+    const { users } = JSON.parse((await holds('--json')).text)
+    expect(users).toHaveLength(2)
+  })
+
+  it('refuses an unknown app or user, a bad limit and a foreign cursor', async () => {
+    expect((await holds('app_000000000000000000000000')).code).toBe(1)
+    expect((await holds(app.clientId, 'nobody')).code).toBe(1)
+    expect((await holds('--limit', '0')).code).toBe(2)
+    expect((await holds('a', 'b', 'c')).code).toBe(2)
+    expect((await holds('--cursor', 'x')).text).toContain('cursor is not one')
+  })
+})
