@@ -8,13 +8,14 @@ import {
   saveTallies,
 } from '../../../../core/allowances/limits/enforcement.ts'
 import type { LimitName } from '../../../../core/allowances/limits/limits.ts'
+import { forgetSessions } from '../../../../core/allowances/limits/store.ts'
 import { sessionIdleMs } from '../../../../core/allowances/limits/tally.ts'
 import { lockAccounts } from '../../../../core/allowances/store.ts'
 import { microsToAttos, usdAttos, usdMicros } from '../../../../core/lib/money.ts'
 import { tx } from '../../../../core/lib/sql.ts'
 import { type AppId, type UserId, appId, userId } from '../../../../core/platform/ids.ts'
 import type { Limits } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
-import { type TestApp, type TestCore, startTestCore } from '../../support.ts'
+import { type TestApp, type TestCore, second, startTestCore } from '../../support.ts'
 
 let core: TestCore
 let app: TestApp
@@ -304,6 +305,23 @@ describe('what is counted', () => {
     await core.as(app.basic).updateUser({ ...name, status: 'active' })
     expect(await attempt()).toBe('calls_per_minute')
   })
+})
+
+it('forgets sessions without a call for so long, a bounded number at once', async () => {
+  await set(user, { usdMicrosPerSession: '30' })
+  await reserve([{ session: 'a' }, { session: 'b' }, { session: 'c' }])
+  core.clock.advance(second)
+  const before = core.clock.now()
+  await reserve([{ session: 'c', micros: 29n }])
+  expect(await forgetSessions(core.sql, before, 1)).toBe(1)
+  await forgetSessions(core.sql, before, 1_000)
+  expect(
+    await reserve([
+      { session: 'a', micros: 30n },
+      { session: 'b', micros: 30n },
+    ]),
+  ).toEqual(['counted', 'counted'])
+  expect(await attempt({ session: 'c' })).toBe('usd_per_session')
 })
 
 describe('a lender', () => {
