@@ -1,4 +1,5 @@
 import type { EnvReader } from '../core/lib/env.ts'
+import { parseDecimal18 } from '../core/lib/money.ts'
 import { readCoreAddress, readHost, readRedisUrl } from '../core/lib/settings.ts'
 import { readIdentity } from './identity/config.ts'
 import { maxSecretBytes } from './http/caller.ts'
@@ -14,6 +15,10 @@ export function readSidecarConfig(env: EnvReader) {
       fallback: 'info',
     }),
     core: readCoreAddress(env),
+    sidecarId: env.optional('SIDECAR_ID', {
+      meaning:
+        'Name of this sidecar at core, unlike that of any other: spending is counted by it. Host name and port when unset.',
+    }),
     redisUrl: readRedisUrl(env),
     webhookSecrets: readSecrets(env),
     maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
@@ -23,8 +28,9 @@ export function readSidecarConfig(env: EnvReader) {
       max: 100_000,
     }),
     signingTtlSeconds: env.integer('SIGNING_TTL_SECONDS', {
-      meaning: 'Longest time for which the signer may skip the webhook; 0 for never.',
-      fallback: '10',
+      meaning:
+        'Longest time for which the signer may skip the webhook; 0 for never. What a signed state costs that is replayed within it, nothing bounds.',
+      fallback: '0',
       min: 0,
       max: 60,
     }),
@@ -60,28 +66,46 @@ function readSecrets(env: EnvReader): readonly string[] {
 }
 
 function readAccess(env: EnvReader) {
-  const minimum = env.integer('ACCESS_MIN_USD_MICROS', {
-    meaning: 'Balance below which signing is refused, in millionths of a dollar.',
-    fallback: '1',
-    min: 1,
-    max: 1_000_000_000,
-  })
   return {
-    minimumUsdNanos: minimum * 1000,
-    lagSeconds: env.integer('EVENT_LAG_SECONDS', {
-      meaning:
-        'How long a payment allowed here may take to reach the ledger; until then it counts as spent.',
-      fallback: '20',
-      min: 1,
-      max: 300,
-    }),
     ttlSeconds: env.integer('ACCESS_TTL_SECONDS', {
-      meaning: 'How long a balance read from core may be spent from without asking again.',
+      meaning:
+        'How old what core said of a user may be, and the bound on a deactivation that gets lost.',
       fallback: '10',
       min: 1,
       max: 60,
     }),
+    untyped: readUsd(env, 'UNTYPED_CALL_USD', {
+      meaning:
+        'What a call of a session without a type or price is taken to cost at most, in dollars; unset: it is refused.',
+    }),
+    offlineUserBudget:
+      readUsd(env, 'OFFLINE_BUDGET_USER_USD', {
+        meaning: 'What one user may spend beyond leases while core is away, in dollars.',
+        fallback: '0',
+      }) ?? 0,
+    offlineBudget:
+      readUsd(env, 'OFFLINE_BUDGET_USD', {
+        meaning: 'What all users together may spend beyond leases while core is away, in dollars.',
+        fallback: '0',
+      }) ?? 0,
   } as const
+}
+
+const attosPerNano = 1_000_000_000n
+const maxUsdNanos = 1_000_000_000_000_000
+
+/** Decimal dollars in nano-dollars; null when unset. */
+function readUsd(
+  env: EnvReader,
+  name: string,
+  spec: { readonly meaning: string; readonly fallback?: string },
+): number | null {
+  const text = env.optional(name, spec)
+  if (text === undefined) return null
+  const nanos = Number((parseDecimal18(text) ?? -1n) / attosPerNano)
+  if (parseDecimal18(text) !== null && nanos <= maxUsdNanos) return nanos
+  env.problem(`${name} must be dollars as a decimal, at most 1000000`)
+  return null
 }
 
 const mebibyte = 1024 * 1024

@@ -2,13 +2,12 @@ import { ChannelCredentials, type ClientReadableStream, Metadata } from '@grpc/g
 import type { JSONWebKeySet } from 'jose'
 import { unary } from '../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../proto/headers.ts'
+import { EscrowServiceClient } from '../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import {
   type IngestEventsResponse,
   MeteringServiceClient,
 } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
-  type Access,
-  type GetAccessRequest,
   SignerServiceClient,
   type VerifyApiKeyResponse,
   type VerifySignerSessionResponse,
@@ -18,6 +17,9 @@ import {
   type JsonWebKey,
   TokenServiceClient,
 } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import type { EscrowCore } from './accounts/escrow-core.ts'
+import { gatherUntilQuiet } from './batcher.ts'
+import { type Presence, createPresence, repeatMissed } from './core-presence.ts'
 
 export interface CoreOptions {
   /** host:port of core. */
@@ -27,6 +29,9 @@ export interface CoreOptions {
 
 // Two calls in a row stay below two seconds, our promise to the signer.
 const lookupMs = 800
+const maxKeys = 200
+const reportMs = 1_500
+const heartbeatMs = 250
 const ingestMs = 8_000
 
 const channel = {
@@ -39,25 +44,30 @@ const channel = {
 
 /**
  * The RPCs of core that the sidecar calls. Every call has a deadline. A refusal throws its
- * DomainError, an outage one with UNAVAILABLE.
+ * DomainError, an outage one with UNAVAILABLE. While core is away, what a decision waits for fails
+ * at once; reports and heartbeats try on.
  */
 export function createCoreClient({ target, token }: CoreOptions) {
   const credentials = ChannelCredentials.createInsecure()
   const signer = new SignerServiceClient(target, credentials, channel)
   const tokens = new TokenServiceClient(target, credentials, channel)
   const metering = new MeteringServiceClient(target, credentials, channel)
+  const escrow = new EscrowServiceClient(target, credentials, channel)
+  const presence = createPresence()
   const headers = { [serviceTokenHeader]: token }
   const lookup = { deadlineMs: lookupMs, headers }
 
-  const callVerify = unary(signer.verifyApiKey.bind(signer))
-  const callSession = unary(signer.verifySignerSession.bind(signer))
-  const callToken = unary(signer.checkToken.bind(signer))
-  const callAccess = unary(signer.getAccess.bind(signer))
-  const callJwks = unary(tokens.getJwks.bind(tokens))
+  const callVerify = presence.whilePresent(unary(signer.verifyApiKeys.bind(signer)))
+  const callSession = presence.whilePresent(unary(signer.verifySignerSession.bind(signer)))
+  const callToken = presence.whilePresent(unary(signer.checkToken.bind(signer)))
+  const callJwks = presence.whilePresent(unary(tokens.getJwks.bind(tokens)))
   const callIngest = unary(metering.ingestEvents.bind(metering))
 
-  const verifyApiKey = (apiKey: string): Promise<VerifyApiKeyResponse> =>
-    callVerify({ apiKey }, lookup)
+  /** Without an identity for a key that is not valid. Keys that come together are asked together. */
+  const verifyApiKey = gatherUntilQuiet<string, VerifyApiKeyResponse>({
+    send: async (apiKeys) => (await callVerify({ apiKeys }, lookup)).answers,
+    max: maxKeys,
+  })
 
   const verifySignerSession = (session: string): Promise<VerifySignerSessionResponse> =>
     callSession({ token: session }, lookup)
@@ -65,12 +75,6 @@ export function createCoreClient({ target, token }: CoreOptions) {
   /** True when the JWT or its login was revoked. */
   const checkToken = async (jti: string, loginId: string): Promise<boolean> =>
     (await callToken({ jti, loginId }, lookup)).revoked
-
-  async function getAccess(request: GetAccessRequest): Promise<Access> {
-    const { access } = await callAccess(request, lookup)
-    if (!access) throw new Error('core answered without an access')
-    return access
-  }
 
   async function getJwks(): Promise<JSONWebKeySet> {
     const { keys } = await callJwks({}, lookup)
@@ -99,13 +103,13 @@ export function createCoreClient({ target, token }: CoreOptions) {
     return promise
   }
 
-  const stop = (): void => [signer, tokens, metering].forEach((client) => client.close())
+  const stop = (): void => [signer, tokens, metering, escrow].forEach((client) => client.close())
 
   return {
     verifyApiKey,
     verifySignerSession,
     checkToken,
-    getAccess,
+    escrow: createEscrowCore(escrow, presence, headers),
     getJwks,
     ingestEvents,
     watchInvalidations,
@@ -115,6 +119,27 @@ export function createCoreClient({ target, token }: CoreOptions) {
 }
 
 export type CoreClient = ReturnType<typeof createCoreClient>
+
+function createEscrowCore(
+  client: EscrowServiceClient,
+  { watched, whilePresent, isAway }: Presence,
+  headers: Readonly<Record<string, string>>,
+): EscrowCore {
+  const lend = whilePresent(unary(client.lend.bind(client)))
+  const reserve = whilePresent(unary(client.reserve.bind(client)))
+  const report = unary(client.report.bind(client))
+  const callReport = watched(report)
+  const callHeartbeat = watched(repeatMissed(report), 2)
+  return {
+    lend: (request) => lend(request, { deadlineMs: lookupMs, headers }),
+    reserve: (request) => reserve(request, { deadlineMs: lookupMs, headers }),
+    report: (request) =>
+      request.number === 0n && !request.stopped
+        ? callHeartbeat(request, { deadlineMs: heartbeatMs, headers })
+        : callReport(request, { deadlineMs: reportMs, headers }),
+    isAway,
+  }
+}
 
 function toJwk({ kty, kid, alg, use, n, e, crv, x, y }: JsonWebKey): JSONWebKeySet['keys'][number] {
   return kty === 'EC'

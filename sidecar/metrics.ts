@@ -1,13 +1,31 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
 import type { Metrics } from '../core/lib/metrics.ts'
+import type { MoneySource } from './authorize/funding.ts'
 import type { Source } from './identity/verifiers/verifier.ts'
 
 type Dependency = 'core' | 'cache'
 
-interface DecisionCount {
+interface DecisionKind {
   readonly code: string
   readonly source: Source
+  readonly money: MoneySource
+}
+
+interface DecisionCount extends DecisionKind {
   count: number
+}
+
+/** Figures of the escrow; money is nano-dollars. */
+export interface EscrowFigures {
+  readonly lent: number
+  readonly spent: number
+  readonly returned: number
+  readonly offline: number
+  /** Calls that core does not know of yet. */
+  readonly unreported: number
+  /** For how long the lease with the latest end lasts. */
+  readonly leaseSeconds: number
+  readonly isAway: boolean
 }
 
 /**
@@ -45,8 +63,11 @@ export function createSidecarMetrics(metrics: Metrics) {
     })
   }
 
-  /** Reports amounts in nano-dollars whenever the page is read. */
-  function watchMoney(money: () => { readonly allowed: number; readonly missing: number }): void {
+  let refusedNanos = 0
+  const countRefusedMoney = (nanos: number): void => void (refusedNanos += nanos)
+
+  /** Reports the figures of the escrow whenever the page is read. */
+  function watchEscrow(figures: () => EscrowFigures): void {
     const count = (name: string, help: string, nanos: () => number): void => {
       const counter: Counter = new Counter({
         name,
@@ -58,19 +79,58 @@ export function createSidecarMetrics(metrics: Metrics) {
         },
       })
     }
+    const measure = (name: string, help: string, value: () => number): void => {
+      const gauge: Gauge = new Gauge({
+        name,
+        help,
+        registers,
+        collect: () => gauge.set(value()),
+      })
+    }
+    count('tollgate_sidecar_lent_usd_total', 'What core has lent.', () => figures().lent)
     count(
-      'tollgate_sidecar_allowed_usd_total',
-      'Estimated cost of the calls that were allowed.',
-      () => money().allowed,
+      'tollgate_sidecar_spent_usd_total',
+      'Bounds of the calls that leases paid for.',
+      () => figures().spent,
     )
     count(
-      'tollgate_sidecar_missing_usd_total',
-      'Of it what did not reach the ledger within one to two EVENT_LAG_SECONDS.',
-      () => money().missing,
+      'tollgate_sidecar_returned_usd_total',
+      'What was left of leases that were returned.',
+      () => figures().returned,
+    )
+    count(
+      'tollgate_sidecar_offline_usd_total',
+      'Bounds of calls that the offline budget paid for.',
+      () => figures().offline,
+    )
+    count(
+      'tollgate_sidecar_refused_usd_total',
+      'Bounds of calls that were refused for lack of money.',
+      () => refusedNanos,
+    )
+    measure(
+      'tollgate_sidecar_unreported_calls',
+      'Calls that core does not know of yet.',
+      () => figures().unreported,
+    )
+    measure(
+      'tollgate_sidecar_lease_seconds',
+      'How long the lease with the latest end lasts: what the sidecar can do without core.',
+      () => figures().leaseSeconds,
+    )
+    measure('tollgate_sidecar_core_away', '1 while core does not answer.', () =>
+      Number(figures().isAway),
     )
   }
 
-  return { ...decisionMetrics, countFailure, countEvents, watchSizes, watchMoney }
+  return {
+    ...decisionMetrics,
+    countFailure,
+    countEvents,
+    countRefusedMoney,
+    watchSizes,
+    watchEscrow,
+  }
 }
 
 export type SidecarMetrics = ReturnType<typeof createSidecarMetrics>
@@ -80,20 +140,20 @@ const batchSize = 256
 function createDecisionMetrics(metrics: Metrics) {
   const registers = [metrics]
   const counts = new Map<string, DecisionCount>()
-  // Most decisions have the code and source of the one before.
+  // Most decisions are of the kind of the one before.
   let latest: DecisionCount | null = null
   const times = new Float64Array(batchSize)
   let pending = 0
 
-  const decisions: Counter<'decision' | 'source'> = new Counter({
+  const decisions: Counter<'decision' | 'identity' | 'money'> = new Counter({
     name: 'tollgate_sidecar_decisions_total',
-    help: 'Decisions by their code and by the part that answered.',
-    labelNames: ['decision', 'source'],
+    help: 'Decisions by their code, and by where identity and money came from.',
+    labelNames: ['decision', 'identity', 'money'],
     registers,
     collect: () => {
       decisions.reset()
-      for (const { code: decision, source, count } of counts.values())
-        decisions.inc({ decision, source }, count)
+      for (const { code: decision, source: identity, money, count } of counts.values())
+        decisions.inc({ decision, identity, money }, count)
     },
   })
   const seconds: Histogram = new Histogram({
@@ -109,18 +169,20 @@ function createDecisionMetrics(metrics: Metrics) {
     pending = 0
   }
 
-  function countDecision({ code, source }: { code: string; source: Source }, ms: number): void {
-    if (latest?.code !== code || latest.source !== source) latest = countOf(code, source)
+  function countDecision(kind: DecisionKind, ms: number): void {
+    const { code, source, money } = kind
+    if (latest?.code !== code || latest.source !== source || latest.money !== money)
+      latest = countOf(kind)
     latest.count++
     times[pending++] = ms
     if (pending === batchSize) observeTimes()
   }
 
-  function countOf(code: string, source: Source): DecisionCount {
-    const key = `${code} ${source}`
+  function countOf({ code, source, money }: DecisionKind): DecisionCount {
+    const key = `${code} ${source} ${money}`
     const known = counts.get(key)
     if (known) return known
-    const count = { code, source, count: 0 }
+    const count = { code, source, money, count: 0 }
     counts.set(key, count)
     return count
   }

@@ -1,11 +1,16 @@
+import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http'
+import { hostname } from 'node:os'
+import { performance } from 'node:perf_hooks'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Listening, listen } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
+import { startLoop } from '../core/lib/loop.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
-import { type Now, systemNow } from '../core/lib/time.ts'
-import { type AccessBook, createAccessBook } from './accounts/access.ts'
-import { createSessionCalls } from './accounts/session.ts'
-import { createAuthorizer, maxPriceMembers } from './authorize/decision.ts'
+import { settlesWithin } from '../core/lib/process.ts'
+import { type Now, clockOf, systemNow } from '../core/lib/time.ts'
+import { type Escrow, createEscrow } from './accounts/escrow.ts'
+import { createAuthorizer } from './authorize/decision.ts'
 import { createWebhook } from './authorize/webhook.ts'
 import type { SidecarConfig } from './config.ts'
 import { type CoreClient, createCoreClient } from './core-client.ts'
@@ -22,7 +27,7 @@ import { type RevokedTokens, createRevokedTokens } from './identity/revoked-toke
 import { type KeyShape, serviceKeys } from './identity/verifiers/api-key.ts'
 import { selectVerifier } from './identity/verifiers/select.ts'
 import { createInvalidations } from './invalidation/invalidations.ts'
-import { type SidecarMetrics, createSidecarMetrics } from './metrics.ts'
+import { type EscrowFigures, type SidecarMetrics, createSidecarMetrics } from './metrics.ts'
 import { openSpool } from './spool/spool.ts'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
@@ -32,6 +37,8 @@ export interface SidecarDeps {
   readonly log: Log
   readonly metrics: Metrics
   readonly now?: Now
+  /** Milliseconds of a clock that never jumps, by which leases end. */
+  readonly mono?: () => number
   /** Which credentials are keys; ours when absent. */
   readonly keyShape?: KeyShape
 }
@@ -59,13 +66,14 @@ interface Context {
   readonly config: SidecarConfig
   readonly log: Log
   readonly now: Now
+  readonly mono: () => number
   readonly registry: Metrics
   readonly metrics: SidecarMetrics
   readonly keyShape: KeyShape
 }
 
 const maxEntries = 100_000
-const drainMs = 2_500
+const drainMs = 1_500
 const readyMs = 250
 
 /**
@@ -74,8 +82,9 @@ const readyMs = 250
  */
 export async function startSidecar(config: SidecarConfig, deps: SidecarDeps): Promise<Sidecar> {
   const { log, now = systemNow, metrics: registry, keyShape = serviceKeys } = deps
+  const mono = deps.mono ?? performance.now.bind(performance)
   const metrics = createSidecarMetrics(registry)
-  const context = { config, log, now, registry, metrics, keyShape }
+  const context = { config, log, now, mono, registry, metrics, keyShape }
   const parts = createPartList()
   const { listening, webhook } = await startParts(context, parts).catch(async (error: unknown) => {
     await parts.stop()
@@ -93,12 +102,12 @@ export async function startSidecar(config: SidecarConfig, deps: SidecarDeps): Pr
 
 async function startParts(context: Context, parts: PartList) {
   const { core, cache } = parts.add(createConnections(context))
-  const { versions, access } = parts.add(createAccounts(context, core))
-  const state = { core, cache, versions, access }
+  const { versions, escrow } = parts.add(startEscrow(context, core))
+  const state = { core, cache, versions, escrow }
   const { identities, revokedTokens } = parts.add(await createIdentityPart(context, state))
   const events = parts.add(await createEvents(context, core))
   parts.add(createInvalidationLinks(context, { ...state, revokedTokens }))
-  const webhook = parts.add(createAuthorize(context, { identities, access }))
+  const webhook = parts.add(createAuthorize(context, { identities, escrow }))
   const routes = { webhook, events, ready: parts.ready }
   const listening = parts.add(await startListener(context, routes))
   return { listening, webhook }
@@ -152,34 +161,82 @@ function createConnections({
   return { api: { core, cache }, ready, stop }
 }
 
-/** The accounts of users, and the versions by which cached state becomes stale. */
-function createAccounts(
-  { config, metrics, now }: Context,
+const flushMs = 200
+const heartbeatMs = 500
+const idleMs = 1_000
+const finalReportMs = 1_000
+
+/** The accounts of users with their leases, and the versions by which cached state becomes stale. */
+function startEscrow(
+  { config, log, now, mono, metrics }: Context,
   core: CoreClient,
-): Part<{ readonly versions: Versions; readonly access: AccessBook }> {
-  const { ttlSeconds, minimumUsdNanos, lagSeconds } = config.access
+): Part<{ readonly versions: Versions; readonly escrow: Escrow }> {
   const versions = createVersions({ max: maxEntries })
-  const limits = { ttlSeconds, minimum: minimumUsdNanos, lagSeconds, max: maxEntries }
-  const access = createAccessBook({ core, versions, ...limits, now })
-  metrics.watchMoney(access.money)
-  return { api: { versions, access } }
+  const escrow = createEscrow({
+    core: core.escrow,
+    process: processOf(config),
+    versions,
+    settings: { ...config.access, maxEntries },
+    clocks: { mono, wall: clockOf(now), sleep },
+    log,
+  })
+  metrics.watchEscrow(() => figuresOf(escrow))
+  const loops = startEscrowLoops(escrow, log)
+
+  async function stop(): Promise<void> {
+    await settlesWithin(Promise.all(loops.map((loop) => loop.stop())), finalReportMs / 2)
+    const settles = await settlesWithin(escrow.stop(), finalReportMs)
+    const unreported = escrow.reports.unreported()
+    if (!settles || unreported > 0) log.warn({ unreported }, 'core does not know of all calls')
+  }
+
+  const ready = async (): Promise<Readiness> => ({ escrow: !escrow.reports.isRefused() })
+  return { api: { versions, escrow }, ready, stop }
 }
+
+/** This process at core: another instance at each start. */
+function processOf({ sidecarId, listen: { port } }: SidecarConfig) {
+  const instance = randomUUID()
+  // Any free port names nobody.
+  const name = `${hostname()}:${port === 0 ? instance : port}`
+  return { id: sidecarId ?? name, instance }
+}
+
+function startEscrowLoops({ reports, leases }: Escrow, log: Log) {
+  const loop = (name: string, pauseMs: number, round: () => Promise<unknown>) =>
+    startLoop({ name, log, pauseMs, round })
+  return [
+    loop('sidecar heartbeat', heartbeatMs, reports.heartbeat),
+    loop('sidecar reports', flushMs, reports.flush),
+    loop('lease renewals', flushMs, leases.renewDue),
+    loop('idle leases', idleMs, leases.returnIdle),
+  ]
+}
+
+const figuresOf = ({ core, leases, offline, reports }: Escrow): EscrowFigures => ({
+  ...leases.totals(),
+  offline: offline.ever(),
+  unreported: reports.unreported(),
+  leaseSeconds: leases.longestSeconds(),
+  isAway: core.isAway(),
+})
 
 interface State {
   readonly core: CoreClient
   readonly cache: Cache
   readonly versions: Versions
-  readonly access: AccessBook
+  readonly escrow: Escrow
 }
 
 /** The verifier of the configured mode, and the identities that it verified. */
 async function createIdentityPart(
-  { config: { identity }, log, now, metrics, keyShape }: Context,
-  { core, cache, versions, access }: State,
+  { config: { identity }, log, now, mono, metrics, keyShape }: Context,
+  { core, cache, versions, escrow: { accounts } }: State,
 ): Promise<Part<{ readonly identities: Identities; readonly revokedTokens: RevokedTokens }>> {
   const { ttlSeconds, ownIssuer: issuer } = identity
   const bounds = { ttlSeconds, now }
-  const lookup = createKeyDirectory({ core, cache, access, versions, metrics, issuer, ...bounds })
+  const shared = { accounts, versions, mono }
+  const lookup = createKeyDirectory({ core, cache, ...shared, metrics, issuer, ...bounds })
   const revokedTokens = createRevokedTokens({ core, max: maxEntries, ...bounds })
   const verify = await selectVerifier({
     config: identity,
@@ -189,7 +246,7 @@ async function createIdentityPart(
     revokedTokens,
     now,
   })
-  const identities = createIdentities({ verify, access, versions, max: maxEntries, log, now })
+  const identities = createIdentities({ verify, accounts, versions, max: maxEntries, log, now })
   return { api: { identities, revokedTokens } }
 }
 
@@ -225,13 +282,14 @@ function createInvalidationLinks(
   { config, log }: Context,
   state: State & { readonly revokedTokens: RevokedTokens },
 ): Part<null> {
-  const { core, cache, versions, revokedTokens } = state
+  const { core, cache, versions, escrow, revokedTokens } = state
   const invalidations = createInvalidations({
     core,
     redisUrl: config.redisUrl,
     cache,
     versions,
     revokedTokens,
+    recall: escrow.leases.recall,
     tombstoneSeconds: config.identity.ttlSeconds,
     log,
   })
@@ -241,18 +299,21 @@ function createInvalidationLinks(
 /** The decision call. */
 function createAuthorize(
   { config, log, now, metrics }: Context,
-  { identities, access }: { readonly identities: Identities; readonly access: AccessBook },
+  { identities, escrow }: { readonly identities: Identities; readonly escrow: Escrow },
 ): Part<Handler> {
-  const { signingTtlSeconds, maxInFlight, webhookSecrets } = config
-  const sessionCalls = createSessionCalls({ max: maxEntries })
-  const sizes = () => ({ access: access.size(), sessions: sessionCalls.size() })
+  const { signingTtlSeconds, maxPrice, maxInFlight, webhookSecrets } = config
+  const { accounts, leases, memory } = escrow
+  const sizes = () => ({
+    accounts: accounts.size(),
+    leases: leases.size(),
+    sessions: memory.size(),
+  })
   metrics.watchSizes(() => ({ ...identities.sizes(), ...sizes() }))
   const authorize = createAuthorizer({
     identities,
-    access,
-    sessionCalls,
+    escrow,
     signingTtlSeconds,
-    maxPrice: maxPriceMembers(config.maxPrice),
+    maxPrice,
     metrics,
     log,
     now,

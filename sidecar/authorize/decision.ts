@@ -1,17 +1,21 @@
 import type { Log } from '../../core/lib/log.ts'
 import { type Now, clockOf } from '../../core/lib/time.ts'
-import { type AccessBook, type Account, unknownBalance } from '../accounts/access.ts'
-import {
-  type LastCall,
-  type Session,
-  type SessionCalls,
-  costOf,
-  costPerSecond,
-} from '../accounts/session.ts'
+import type { Escrow } from '../accounts/escrow.ts'
+import type { Session } from '../accounts/session.ts'
 import type { BoundIdentity } from '../identity/bound-identity.ts'
 import type { Identities, Resolution } from '../identity/identities.ts'
 import type { Source } from '../identity/verifiers/verifier.ts'
 import type { SidecarMetrics } from '../metrics.ts'
+import {
+  type MoneySource,
+  type Payment,
+  createFunding,
+  hasMoney,
+  isPaid,
+  refusalOf,
+} from './funding.ts'
+import { type CallAtHand, createPayments, keyIdOf } from './payments.ts'
+import { type PriceCeilings, createMaxPrice } from './max-price.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import type { AuthorizeBody } from './request.ts'
 
@@ -22,19 +26,19 @@ export interface Decision {
   readonly body: string
   /** Length of the body in UTF-8. */
   readonly bytes: number
+  /** Where the identity is from. */
   readonly source: Source
+  readonly money: MoneySource
   /** The `auth_id` that was decided about; "" when it is not known. */
   readonly authId: string
 }
 
 export interface AuthorizerDeps {
-  readonly identities: Identities
-  readonly access: AccessBook
-  readonly sessionCalls: SessionCalls
+  readonly identities: Pick<Identities, 'resolve'>
+  readonly escrow: Escrow
   readonly signingTtlSeconds: number
-  /** The `maxPrice` member of the answer by session type, with its leading comma. */
-  readonly maxPrice: ReadonlyMap<string, string>
-  readonly metrics: Pick<SidecarMetrics, 'countFailure'>
+  readonly maxPrice: PriceCeilings
+  readonly metrics: Pick<SidecarMetrics, 'countFailure' | 'countRefusedMoney'>
   readonly log: Log
   readonly now: Now
 }
@@ -42,12 +46,16 @@ export interface AuthorizerDeps {
 /**
  * Decides whether the end user of a request may spend (docs/signer-protocol.md). Answers from
  * memory where it can. Never throws: a fault that prevents a decision is body status 503. A request
- * without `state` is decided by its credential alone, with expiry 0.
+ * without `state` is decided by its credential, and by whether any money is left.
  */
 export function createAuthorizer(
   deps: AuthorizerDeps,
 ): (body: AuthorizeBody) => Decision | Promise<Decision> {
-  const { identities, access, sessionCalls, metrics } = deps
+  const { identities, escrow, metrics } = deps
+  const { accounts, leases, reports, memory, bounds, clocks } = escrow
+  const payments = createPayments({ ...escrow, signingTtlSeconds: deps.signingTtlSeconds })
+  const funding = createFunding({ ...escrow, payments })
+  const maxPriceOf = createMaxPrice(deps.maxPrice)
   const clock = clockOf(deps.now)
   const warn = createFaultLog(deps)
 
@@ -70,81 +78,72 @@ export function createAuthorizer(
   ): Decision | Promise<Decision> {
     if ('refusal' in resolution) return refuse(resolution.refusal, resolution.source)
     const { identity, account, source } = resolution
-    const authId = session ? session.authId : ''
-    if (authId !== '' && authId !== identity.authId)
-      return refuse(refusals.otherIdentity, source, identity)
-    const last = session ? sessionCalls.find(account, session) : undefined
-    const ms = session ? sessionCalls.billedMs(session, last) : 0
-    if (last && last.advance > 0) refundAdvance(account, last)
-    const call = { identity, session, last, ms, at }
-    const isEnough = account.refusal !== null || covers(account, session, ms)
-    return access.isCurrent(account, at) && isEnough
-      ? settle(call, account, source)
-      : settleWithCore(call)
+    const refusal = stateRefusal(identity, session)
+    if (refusal) return refuse(refusal, source, identity)
+    const call = { identity, account, session, at }
+    const payment = payAtOnce(call)
+    return payment ? conclude(call, payment, source) : payLater(call, source)
   }
 
-  // The session calls again: the time that really passed is billed in place of the advance.
-  function refundAdvance(account: Account, last: LastCall): void {
-    access.refundAdvance(account, last.advance, last.advanceAt)
-    last.advance = 0
+  function stateRefusal(identity: BoundIdentity, session: Session | null): Refusal | null {
+    // Another process may spend under this sidecar's id, so nothing that was lent here counts.
+    if (reports.isRefused()) return refusals.authorizationUnavailable
+    if (!session) return null
+    if (session.authId !== '' && session.authId !== identity.authId) return refusals.otherIdentity
+    if (!session.isReadable) return refusals.invalidState
+    return reports.isFull() ? refusals.billingUnavailable : null
   }
 
-  async function settleWithCore(call: Call): Promise<Decision> {
+  /** Pays, or refuses, by what is known here; null when core must be asked. */
+  function payAtOnce(call: CallAtHand): Payment | null {
+    const { account, identity, session } = call
+    const at = clocks.mono()
+    if (!accounts.isCurrent(account, at)) return null
+    const refusal = refusalOf(account, identity)
+    if (refusal) return { refusal }
+    if (!session) return hasMoney(account) ? { money: 'none', expiry: 0 } : null
+    const bound = bounds.boundOf(account, session)
+    if (bound === 'untyped') return { refusal: refusals.untypedCall }
+    if (typeof bound !== 'number' || !isPaid(call)) return null
+    const { lease } = account
+    if (lease && leases.covers(account, { bound, keyId: keyIdOf(identity) }, at))
+      return { money: 'lease', expiry: payments.payFromLease(call, lease, { bound, at }) }
+    // A client that was refused for money asks again every few seconds.
+    return account.spentUntil > at && bound >= account.spentBound
+      ? { refusal: refusals.insufficientBalance }
+      : null
+  }
+
+  async function payLater(call: CallAtHand, source: Source): Promise<Decision> {
     try {
-      return settle(call, await access.fetch(call.identity), 'core')
+      return conclude(call, await funding.pay(call), source)
     } catch (error) {
-      return refuse(reportFault(error, refusals.billingUnavailable), 'core', call.identity)
+      return refuse(reportFault(error, refusals.billingUnavailable), source, call.identity)
     }
   }
 
-  function settle(call: Call, account: Account, source: Source): Decision {
-    const { identity, session } = call
-    if (identity.issuedAt !== null && identity.issuedAt < account.validAfter)
-      return refuse(refusals.invalidToken, source, identity)
-    if (account.refusal) return refuse(account.refusal, source, identity)
-    // Of many calls that waited for one answer of core, the first may have used it up.
-    if (source === 'core' && access.isSpent(account))
-      return refuse(refusals.insufficientBalance, source, identity)
-    charge(account, call)
-    const expiry = String(session ? chargeAdvance(account, session, call) : 0)
-    const ceiling = deps.maxPrice.get(session?.type ?? '') ?? ''
+  function conclude(call: CallAtHand, payment: Payment, source: Source): Decision {
+    const { identity, account, session } = call
+    if ('refusal' in payment) {
+      if (session && payment.refusal === refusals.insufficientBalance) reportRefused(call, session)
+      return refuse(payment.refusal, source, identity)
+    }
+    const expiry = String(payment.expiry)
+    const ceiling = session ? maxPriceOf(session, account.ceilings) : ''
     const body = `${identity.head}${expiry}${identity.tail}${ceiling}}`
     const bytes = identity.bytes + expiry.length + ceiling.length + 1
-    return { status: 200, code: 'ok', body, bytes, source, authId: identity.authId }
+    const { money } = payment
+    return { status: 200, code: 'ok', body, bytes, source, money, authId: identity.authId }
   }
 
-  /**
-   * Charges in advance for the time in which the signer need not call again. Returns the second
-   * until which that is; 0 when it must call every time.
-   */
-  function chargeAdvance(account: Account, session: Session, { identity, last, at }: Call): number {
-    const lastCall = sessionCalls.remember(account, session, last)
-    const perSecond =
-      session.isValid && account.rate !== null ? costPerSecond(session, account.rate) : null
-    if (perSecond === null) return 0
-    const second = Math.floor(at / 1000)
-    const lifetime = (identity.expiresAt ?? Infinity) - second
-    const seconds = signingSeconds(account.left / (perSecond * 2), lifetime)
-    if (seconds === 0) return 0
-    const cost = Math.ceil(perSecond * seconds)
-    access.spendAdvance(account, cost, at)
-    if (lastCall) {
-      lastCall.advance = cost
-      lastCall.advanceAt = at
-    }
-    return second + seconds
-  }
-
-  /** Whole seconds that half of what is left pays for, within the policy and the credential's life. */
-  function signingSeconds(affordable: number, lifetime: number): number {
-    return Math.max(0, Math.floor(Math.min(affordable, deps.signingTtlSeconds, lifetime)))
-  }
-
-  // A call of unknown cost uses all that is left here, so that the next one asks core again.
-  function charge(account: Account, { session, ms, at }: Call): void {
-    const cost = costHere(account, session, ms)
-    if (cost === null) account.left = unknownBalance
-    else access.spend(account, cost, at)
+  // The signer handed this call's state out, so it signed the call before; once for each number.
+  function reportRefused({ account }: CallAtHand, session: Session): void {
+    const bound = bounds.boundOf(account, session)
+    if (typeof bound === 'number' && bound < Infinity) metrics.countRefusedMoney(bound)
+    const calls = memory.find(account, session.id)
+    if (session.sequence === 0 || (calls && calls.refused >= session.sequence)) return
+    if (calls) calls.refused = session.sequence
+    reports.addRefused(account, session)
   }
 
   function reportFault(error: unknown, refusal: Refusal): Refusal {
@@ -154,35 +153,8 @@ export function createAuthorizer(
   }
 }
 
-/** A call that is being decided. */
-interface Call {
-  readonly identity: BoundIdentity
-  readonly session: Session | null
-  /** The session's last call, when it was here. */
-  readonly last: LastCall | undefined
-  /** What the call is billed for. */
-  readonly ms: number
-  /** Unix milliseconds of the decision. */
-  readonly at: number
-}
-
 function refuse(refusal: Refusal, source: Source, identity?: BoundIdentity): Decision {
-  return { ...refusal, source, authId: identity?.authId ?? '' }
-}
-
-/**
- * True when what is left here pays for this call. A call of unknown price needs a balance that is
- * not below zero.
- */
-function covers(account: Account, session: Session | null, ms: number): boolean {
-  const cost = costHere(account, session, ms)
-  return account.left >= (cost ?? 0)
-}
-
-// Without a rate nothing can be counted in dollars: then core's own figure decides alone.
-function costHere({ rate }: Account, session: Session | null, ms: number): number | null {
-  if (rate === null) return 0
-  return session ? costOf(session, ms, rate) : null
+  return { ...refusal, source, money: 'none', authId: identity?.authId ?? '' }
 }
 
 const faultLogPauseMs = 1_000
@@ -202,26 +174,4 @@ function createFaultLog({ log, now }: Pick<AuthorizerDeps, 'log' | 'now'>) {
     quietUntil = at + faultLogPauseMs
     suppressed = 0
   }
-}
-
-const priceUnits: Readonly<Record<string, string>> = {
-  live: 'seconds',
-  lv2v: '720p-pixel-seconds',
-  fixed: 'fixed',
-}
-
-/**
- * The `maxPrice` member of an answer for each session type that has a price ceiling, with its
- * leading comma. The unit must be the session type's own: with another one every call fails
- * (docs/signer-protocol.md).
- */
-export function maxPriceMembers(
-  ceilings: Readonly<Record<string, string>>,
-): ReadonlyMap<string, string> {
-  return new Map(
-    Object.entries(ceilings).map(([type, price]) => [
-      type,
-      `,"maxPrice":{"price":${price},"currency":"wei","unit":"${priceUnits[type]}"}`,
-    ]),
-  )
 }

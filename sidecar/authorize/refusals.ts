@@ -41,8 +41,19 @@ export const refusals = {
   otherIdentity: refusal(403, 'invalid_identity', 'session belongs to another identity'),
   userInactive: refusal(403, 'user_inactive', 'user is inactive'),
   tooLarge: refusal(431, 'request_too_large', 'request headers too large'),
+  invalidState: refusal(400, 'invalid_state', 'state has no readable id, number or time'),
+  untypedCall: refusal(
+    403,
+    'untyped_call',
+    'a session without a type or price is refused here; its operator can set UNTYPED_CALL_USD',
+  ),
   insufficientBalance: refusal(483, 'insufficient_balance', 'insufficient balance'),
+  rateUnavailable: refusal(503, 'rate_unavailable', 'no exchange rate'),
   billingUnavailable: refusal(503, 'billing_unavailable', 'billing unavailable'),
   authorizationUnavailable: refusal(503, 'authorization_unavailable', 'authorization unavailable'),
   overloaded: refusal(503, 'authorization_unavailable', 'too many requests in flight'),
 } as const
+
+/** The refusal by one of the limits that owners set; `limit` is its name. */
+export const limitExceeded = (limit: string): Refusal =>
+  refusal(429, 'limit_exceeded', `limit exceeded: ${limit}`)

@@ -45,7 +45,7 @@ export function createWebhook(
 
   function refuse(name: 'overloaded' | 'tooLarge'): Answer {
     const { code, body, bytes } = refusals[name]
-    metrics.countDecision({ code, source: 'none' }, 0)
+    metrics.countDecision({ code, source: 'none', money: 'none' }, 0)
     return { body, bytes }
   }
 
@@ -88,11 +88,20 @@ interface Answering {
 }
 
 function lineOf(
-  { status, code, source, authId }: Decision,
+  { status, code, source, money, authId }: Decision,
   { session }: AuthorizeBody,
   ms: number,
 ): object {
-  return { status, code, source, authId, sessionId: session?.id, sequence: session?.sequence, ms }
+  return {
+    status,
+    code,
+    source,
+    money,
+    authId,
+    sessionId: session?.id,
+    sequence: session?.sequence,
+    ms,
+  }
 }
 
 function refuseCaller(request: IncomingMessage, response: ServerResponse): void {

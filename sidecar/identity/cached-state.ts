@@ -1,17 +1,11 @@
 import { LRUCache } from 'lru-cache'
 
-export interface BoundedMapOptions<T> {
-  readonly max: number
-  /** Called with every value that is evicted to make room. */
-  readonly onEvict?: (value: T) => void
-}
-
 /**
  * A map of at most `max` entries that evicts those set longest ago. It evicts a sixteenth of them
  * at once, because finding the oldest entry of a Map steps over all that were deleted before it.
  * Reading does not reorder entries, which keeps it cheap.
  */
-export function createBoundedMap<T>({ max, onEvict }: BoundedMapOptions<T>) {
+export function createBoundedMap<T>({ max }: { readonly max: number }) {
   const entries = new Map<string, T>()
 
   const get = (key: string): T | undefined => entries.get(key)
@@ -25,10 +19,9 @@ export function createBoundedMap<T>({ max, onEvict }: BoundedMapOptions<T>) {
 
   function evict(count: number): void {
     let left = count
-    for (const [key, value] of entries) {
+    for (const key of entries.keys()) {
       if (left-- === 0) return
       entries.delete(key)
-      onEvict?.(value)
     }
   }
 

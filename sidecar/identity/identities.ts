@@ -1,7 +1,7 @@
 import { fingerprint } from '../../core/lib/crypto.ts'
 import type { Log } from '../../core/lib/log.ts'
 import type { Now } from '../../core/lib/time.ts'
-import type { AccessBook, Account } from '../accounts/access.ts'
+import type { Account, Accounts } from '../accounts/accounts.ts'
 import { type Refusal, refusals } from '../authorize/refusals.ts'
 import { type BoundIdentity, bindIdentity } from './bound-identity.ts'
 import { type Versions, createBoundedMap, createSingleFlight } from './cached-state.ts'
@@ -20,7 +20,7 @@ type Entry = Resolution & {
 
 export interface IdentitiesOptions {
   readonly verify: Verifier
-  readonly access: Pick<AccessBook, 'accountOf'>
+  readonly accounts: Pick<Accounts, 'accountOf'>
   readonly versions: Versions
   readonly max: number
   readonly log: Log
@@ -33,7 +33,7 @@ const refusedMs = 5_000
  * Caches identities by the fingerprint of their credential: as long as its verifier allows, five
  * seconds for an unknown key, never for a fault. One verification at a time for each credential.
  */
-export function createIdentities({ verify, access, versions, max, log, now }: IdentitiesOptions) {
+export function createIdentities({ verify, accounts, versions, max, log, now }: IdentitiesOptions) {
   // Refusals have a map of their own, so that a flood of wrong keys cannot evict the right ones.
   const identities = createBoundedMap<Entry>({ max })
   const refused = createBoundedMap<Entry>({ max })
@@ -84,7 +84,7 @@ export function createIdentities({ verify, access, versions, max, log, now }: Id
     if (verdict.kind === 'no') return { refusal: verdict.refusal, source: 'none' }
     const identity = bindIdentity(verdict.identity)
     if (!('authId' in identity)) return { refusal: identity, source: 'none' }
-    return { identity, account: access.accountOf(identity.authId), source: verdict.source }
+    return { identity, account: accounts.accountOf(identity.authId), source: verdict.source }
   }
 
   const sizes = () => ({ identities: identities.size(), refused: refused.size() })

@@ -2,7 +2,7 @@ import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { parseObject, textOf } from '../../core/lib/json.ts'
 import type { Now } from '../../core/lib/time.ts'
-import type { AccessBook } from '../accounts/access.ts'
+import type { Accounts } from '../accounts/accounts.ts'
 import type { VerifiedIdentity } from './bound-identity.ts'
 import type { Cache } from './cache.ts'
 import type { Versions } from './cached-state.ts'
@@ -13,7 +13,9 @@ import { type KeyLookup, isSignerSession } from './verifiers/api-key.ts'
 export interface KeyDirectoryOptions {
   readonly core: Pick<CoreClient, 'verifyApiKey' | 'verifySignerSession'>
   readonly cache: Cache
-  readonly access: AccessBook
+  readonly accounts: Pick<Accounts, 'accountOf' | 'learn'>
+  /** Milliseconds of a clock that never jumps. */
+  readonly mono: () => number
   readonly versions: Versions
   readonly metrics: Pick<SidecarMetrics, 'countFailure'>
   readonly issuer: string
@@ -43,7 +45,7 @@ export const tombstone = (id: string): string => `tollgate:revoked:${id}`
  * it is slower, never wrong.
  */
 export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
-  const { core, cache, access, versions, metrics, issuer, ttlSeconds, now } = options
+  const { core, cache, accounts, versions, metrics, issuer, ttlSeconds, now, mono } = options
 
   function identityOf(cached: CachedKey): VerifiedIdentity {
     const { until, ...ids } = cached
@@ -71,13 +73,13 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
   }
 
   async function readCore(key: string): Promise<CachedKey | null> {
-    const version = versions.current()
+    const read = { at: mono(), version: versions.current() }
     try {
       const { response, expiresAt } = await verifyAtCore(key)
-      if (!response.identity || !response.access)
-        throw new Error('core answered without an identity')
+      if (!response.identity) return null
+      if (!response.access) throw new Error('core answered without an access')
       const { clientId, externalUserId, userId, keyId } = response.identity
-      access.update(`${clientId}:${externalUserId}`, response.access, version)
+      accounts.learn(accounts.accountOf(`${clientId}:${externalUserId}`), response.access, read)
       const until = Math.min(now().getTime() + ttlSeconds * 1000, (expiresAt ?? Infinity) * 1000)
       return { clientId, externalUserId, userId, keyId, until, expiresAt }
     } catch (error) {
@@ -89,7 +91,7 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
   return async (key) => {
     const name = `tollgate:identity:${fingerprint(key)}`
     const cached = await readCache(name)
-    if (cached) return { identity: identityOf(cached), source: 'cache' }
+    if (cached) return { identity: identityOf(cached), source: 'redis' }
     const verified = await readCore(key)
     if (!verified) return null
     // The answer does not wait for the cache.

@@ -12,7 +12,7 @@ import { tombstone } from '../identity/key-directory.ts'
 import type { RevokedTokens } from '../identity/revoked-tokens.ts'
 
 const channel = 'tollgate:invalidations'
-const kinds = new Set(['key', 'user', 'access', 'token'])
+const kinds = new Set(['key', 'user', 'access', 'lease', 'token'])
 const reconnects: Backoff = { firstMs: 100, lastMs: 5_000 }
 // A stream that has not failed by then is up, even if the server sends nothing before its first
 // message.
@@ -24,6 +24,8 @@ export interface InvalidationsOptions {
   readonly cache: Cache
   readonly versions: Versions
   readonly revokedTokens: RevokedTokens
+  /** Returns the lease of a user, by id, whose money another sidecar needs. */
+  readonly recall: (userIds: readonly string[]) => void
   readonly tombstoneSeconds: number
   readonly log: Log
 }
@@ -39,6 +41,7 @@ export function createInvalidations({
   cache,
   versions,
   revokedTokens,
+  recall,
   tombstoneSeconds,
   log,
 }: InvalidationsOptions) {
@@ -55,6 +58,7 @@ export function createInvalidations({
 
   function apply(kind: string, id: string): void {
     if (!kinds.has(kind) || id === '') return
+    if (kind === 'lease') return recall([id])
     // First, so that the verification that follows a stale identity sees the revocation.
     if (kind === 'token') revokedTokens.revoke(id)
     versions.invalidate(id)

@@ -22,7 +22,7 @@ const sidecar = await startSidecar(config, { log, metrics })
 async function decisionsFrom(source: string): Promise<number> {
   const decisions = await metrics.getSingleMetric('tollgate_sidecar_decisions_total')?.get()
   return (decisions?.values ?? [])
-    .filter(({ labels }) => labels['source'] === source)
+    .filter(({ labels }) => labels['identity'] === source)
     .reduce((sum, { value }) => sum + value, 0)
 }
 
@@ -30,6 +30,6 @@ answerQuestions({ port: sidecar.port }, async () => ({
   cpuMs: cpuMs(),
   rssMb: process.memoryUsage.rss() / 2 ** 20,
   memory: await decisionsFrom('memory'),
-  cache: await decisionsFrom('cache'),
+  cache: await decisionsFrom('redis'),
   core: await decisionsFrom('core'),
 }))

@@ -19,6 +19,7 @@ import {
   Access,
   type SignerServiceServer,
   SignerServiceService,
+  type VerifyApiKeyResponse,
   type WatchInvalidationsRequest,
   type WatchInvalidationsResponse,
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
@@ -26,6 +27,7 @@ import {
   type TokenServiceServer,
   TokenServiceService,
 } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import { EscrowServiceService, createEscrowState, escrowService } from './sidecar-escrow.ts'
 
 export interface ScriptedKey {
   clientId: string
@@ -45,7 +47,10 @@ function createState() {
     sessions: new Map<string, ScriptedKey & { expiresAt: bigint }>(),
     revoked: new Set<string>(),
     users: new Map<string, Partial<Access> & { micros: bigint }>(),
+    escrow: createEscrowState(),
+    invalidate: (_kind: string, _id: string): void => undefined,
     calls: {
+      /** Keys, and the calls in which they came. */
       verifyApiKey: 0,
       verifyApiKeys: 0,
       verifySignerSession: 0,
@@ -53,14 +58,20 @@ function createState() {
       getAccess: 0,
       getJwks: 0,
       ingestEvents: 0,
+      lend: 0,
+      reserve: 0,
+      report: 0,
       tokens: new Set<string>(),
     },
     script: {
       usdPerEth: 3000n as bigint | null,
+      /** Of every answer but those to reports. */
       delayMs: 0,
       failing: false,
       /** Whose a key is that no test has named. */
       owner: (_apiKey: string): ScriptedKey | undefined => undefined,
+      /** Answers nothing, like a process that is stopped. */
+      frozen: false,
       jwks: { keys: [] } as JSONWebKeySet,
       ingested: [] as Buffer[],
       ingest: (request: IngestEventsRequest): IngestEventsResponse => ({
@@ -73,7 +84,7 @@ function createState() {
   }
 }
 
-type State = ReturnType<typeof createState>
+export type State = ReturnType<typeof createState>
 type Watcher = ServerWritableStream<WatchInvalidationsRequest, WatchInvalidationsResponse>
 
 /** Returns a maker of handlers: each counts its call, waits as scripted, and answers with `work`. */
@@ -83,18 +94,22 @@ function createAnswers({ calls, script }: State) {
       const counted = calls[name]
       if (typeof counted === 'number') Object.assign(calls, { [name]: counted + 1 })
       calls.tokens.add(String(call.metadata.get('x-tollgate-service-token')[0]))
-      setTimeout(() => {
-        try {
-          if (script.failing) throw refuse('INTERNAL')
-          done(null, work(call.request))
-        } catch (error) {
-          done(toServiceError(error))
-        }
-      }, script.delayMs)
+      if (script.frozen) return
+      setTimeout(
+        () => {
+          try {
+            if (script.failing) throw refuse('INTERNAL')
+            done(null, work(call.request))
+          } catch (error) {
+            done(toServiceError(error))
+          }
+        },
+        name === 'report' ? 0 : script.delayMs,
+      )
     }
 }
 
-type Answers = ReturnType<typeof createAnswers>
+export type Answers = ReturnType<typeof createAnswers>
 
 function accessOf({ users, script }: State, name: string): Access {
   const user = users.get(name)
@@ -114,22 +129,20 @@ function accessOf({ users, script }: State, name: string): Access {
 
 function signerService(state: State, answer: Answers, watchers: Set<Watcher>): SignerServiceServer {
   const { keys, sessions, revoked, script } = state
-  const ownerOf = (apiKey: string) => keys.get(apiKey) ?? script.owner(apiKey)
+
+  function verify(apiKey: string): VerifyApiKeyResponse {
+    const key = keys.get(apiKey) ?? script.owner(apiKey)
+    if (!key) return { identity: undefined, access: undefined }
+    const name = `${key.clientId}:${key.externalUserId}`
+    return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(state, name) }
+  }
+
   return {
-    verifyApiKey: answer('verifyApiKey', ({ apiKey }) => {
-      const key = ownerOf(apiKey)
-      if (!key) throw refuse('TOKEN_INVALID')
-      const name = `${key.clientId}:${key.externalUserId}`
-      return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(state, name) }
+    verifyApiKey: createUnimplemented(answer),
+    verifyApiKeys: answer('verifyApiKeys', ({ apiKeys }) => {
+      state.calls.verifyApiKey += apiKeys.length
+      return { answers: apiKeys.map(verify) }
     }),
-    verifyApiKeys: answer('verifyApiKeys', ({ apiKeys }) => ({
-      answers: apiKeys.map((apiKey) => {
-        const key = ownerOf(apiKey)
-        if (!key) return { identity: undefined, access: undefined }
-        const name = `${key.clientId}:${key.externalUserId}`
-        return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(state, name) }
-      }),
-    })),
     verifySignerSession: answer('verifySignerSession', ({ token }) => {
       const session = sessions.get(token)
       if (!session) throw refuse('TOKEN_INVALID')
@@ -210,13 +223,15 @@ export async function startCoreDouble(port = 0) {
   server.addService(SignerServiceService, signerService(state, answer, watchers))
   server.addService(TokenServiceService, tokenService(state, answer))
   server.addService(MeteringServiceService, meteringService(state, answer))
+  const access = (name: string): Access => accessOf(state, name)
+  server.addService(EscrowServiceService, escrowService(state, answer, access))
   const { promise, resolve, reject } = Promise.withResolvers<number>()
   server.bindAsync(`127.0.0.1:${port}`, ServerCredentials.createInsecure(), (error, bound) =>
     error ? reject(error) : resolve(bound),
   )
   const bound = await promise
 
-  function invalidate(kind: string, id: string): void {
+  state.invalidate = (kind, id) => {
     for (const watcher of watchers) watcher.write({ kind, id })
   }
 
@@ -224,7 +239,6 @@ export async function startCoreDouble(port = 0) {
     ...state,
     target: `127.0.0.1:${bound}`,
     port: bound,
-    invalidate,
     watching: () => watchers.size > 0,
     stop: () => server.forceShutdown(),
   }

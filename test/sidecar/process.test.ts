@@ -87,13 +87,29 @@ describe('the sidecar alone', () => {
 })
 
 describe('the metrics', () => {
-  it('count decisions by code and source', async () => {
+  it('count decisions by code, identity and money, and tell what core lent', async () => {
     const { authorize, metrics } = await startHarness()
+    const state = { InitialPricePerUnit: 10 ** 12 }
     for (const key of ['sk_live_alice', 'sk_live_alice', 'sk_live_poor'])
-      await authorize(firstCall({ key }))
+      await authorize(firstCall({ key, state }))
     const page = await metrics.metrics()
-    expect(page).toMatch(/tollgate_sidecar_decisions_total\{decision="ok",source="core"[^}]*\} 1/)
-    expect(page).toMatch(/tollgate_sidecar_decisions_total\{decision="ok",source="memory"[^}]*\} 1/)
+    const ok = 'tollgate_sidecar_decisions_total\\{decision="ok"'
+    expect(page).toMatch(new RegExp(`${ok},identity="core",money="lease"[^}]*\\} 1`))
+    expect(page).toMatch(new RegExp(`${ok},identity="memory",money="lease"[^}]*\\} 1`))
+    // Ten seconds at 10^12 wei each are 0.03 USD; core lends four calls.
+    const usd = (name: string) =>
+      Number(
+        new RegExp(`^tollgate_sidecar_${name}_usd_total(?:\\{.*\\})? (.+)$`, 'm').exec(page)?.[1],
+      )
+    expect(usd('lent')).toBeCloseTo(0.12, 6)
+    expect([usd('spent'), usd('refused')]).toEqual([
+      expect.closeTo(0.06, 6),
+      expect.closeTo(0.03, 6),
+    ])
+    expect([usd('returned'), usd('offline')]).toEqual([0, 0])
+    expect(page).toMatch(/^tollgate_sidecar_core_away(?:\{.*\})? 0$/m)
+    expect(page).toMatch(/^tollgate_sidecar_lease_seconds(?:\{.*\})? 2[78]\./m)
+    expect(page).toMatch(/^tollgate_sidecar_unreported_calls(?:\{.*\})? \d+$/m)
     expect(page).toMatch(
       /tollgate_sidecar_decisions_total\{decision="insufficient_balance"[^}]*\} 1/,
     )

@@ -25,7 +25,8 @@ const fixtureKeys: KeyShape = {
 export interface Harness {
   readonly core: CoreDouble
   readonly sidecar: Sidecar
-  readonly clock: { seconds: number }
+  /** `wall` is what the wall clock shows beyond the seconds that passed. */
+  readonly clock: { seconds: number; wall: number }
   readonly metrics: ReturnType<typeof createMetrics>
   authorize(body: unknown, headers?: Record<string, string>): Promise<Reply>
 }
@@ -47,13 +48,14 @@ export async function startHarness({
   const core = ownCore ?? (await startCoreDouble())
   if (!ownCore) onTestFinished(core.stop)
   provision(core)
-  const clock = { seconds: vectorNow }
+  const clock = { seconds: vectorNow, wall: 0 }
   const metrics = createMetrics('sidecar')
   const shape = keyShape === null ? {} : { keyShape: keyShape ?? fixtureKeys }
   const sidecar = await startSidecar(configOf({ CORE_TARGET: core.target, ...env }), {
     log: log ?? silentLog(),
     metrics,
-    now: () => new Date(clock.seconds * 1000),
+    now: () => new Date((clock.seconds + clock.wall) * 1000),
+    mono: () => performance.now() + (clock.seconds - vectorNow) * 1000,
     ...shape,
   })
   onTestFinished(sidecar.stop)
@@ -162,9 +164,9 @@ function objectFrom(text: string): Record<string, unknown> {
   }
 }
 
-/** Waits for a state of the world, at most three seconds. */
+/** Waits for a state of the world, at most ten seconds. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 3000
+  const deadline = performance.now() + 10_000
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error(`never became true: ${condition.toString()}`)
     await sleep(5)

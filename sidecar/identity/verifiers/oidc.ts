@@ -116,7 +116,7 @@ function judgeClaims(claims: JWTPayload, trusted: TrustedIssuer, options: OidcOp
     externalUserId,
     ...endsOf(claims, trusted, options),
   }
-  return { kind: 'yes', identity, source: 'local' }
+  return { kind: 'yes', identity, source: 'token' }
 }
 
 /** The ids and times that end the identity of a token. */

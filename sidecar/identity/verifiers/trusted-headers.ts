@@ -36,7 +36,7 @@ export function trustedHeadersVerifier({
       expiresAt: null,
       keepUntil: 0,
     }
-    return { kind: 'yes', identity, source: 'local' }
+    return { kind: 'yes', identity, source: 'token' }
   }
 }
 

@@ -16,7 +16,8 @@ export type Verdict =
   | { readonly kind: 'yes'; readonly identity: VerifiedIdentity; readonly source: Source }
   | { readonly kind: 'no'; readonly refusal: Refusal; readonly remember: boolean }
 
-export type Source = 'memory' | 'cache' | 'core' | 'local' | 'none'
+/** `token`: from the credential itself, verified here. */
+export type Source = 'memory' | 'redis' | 'core' | 'token' | 'none'
 
 /**
  * Answers yes, no, or null for a credential of another kind. It throws its own faults, which

@@ -1,6 +1,8 @@
+import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { parseObject } from '../../../core/lib/json.ts'
 import { isRational, readSession } from '../../../sidecar/accounts/session.ts'
+import { parseSignerTime } from '../../../sidecar/accounts/signer-time.ts'
 import { firstCall } from '../signer-bodies.ts'
 
 const read = (text: string) => readSession(parseObject(text)?.['state'], text)
@@ -25,26 +27,76 @@ describe('reading a session', () => {
     expect(read(text)?.price).toBe(10_000_000_000_000_001n)
   })
 
-  it('29: reads the instant of a signer in UTC+2 to the millisecond', () => {
+  it('29: reads the instant of a signer in UTC+2 to the nanosecond', () => {
     const text = JSON.stringify(
       firstCall({ state: { LastUpdate: '2026-09-14T12:16:17.123456789+02:00' } }),
     )
-    expect(read(text)?.at).toBe(1_789_380_977_123)
+    expect(read(text)).toMatchObject({ seconds: 1_789_380_977, nanos: 123_456_789 })
   })
 
   it.each([
-    ['2026-09-14T10:15:30.123456789Z', 1_789_380_930_123],
-    ['2026-09-14T10:15:30.5Z', 1_789_380_930_500],
-    ['2026-09-14T10:15:30Z', 1_789_380_930_000],
-    ['2024-02-29T23:59:59.999Z', 1_709_251_199_999],
-    ['1970-01-01T00:00:00Z', 0],
-    ['0000-01-01T00:00:00Z', -62_167_219_200_000],
-    ['2026-09-14T10:15:30.Z', null],
-    ['2026-13-01T00:00:00Z', null],
-    ['2026-09-14 10:15:30Z', null],
-    ['', null],
-  ])('takes %s as the instant %s', (text, ms) => {
-    expect(read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))?.at).toBe(ms)
+    ['2026-09-14T10:15:30.123456789Z', 1_789_380_930, 123_456_789],
+    ['2026-09-14T10:15:30.5Z', 1_789_380_930, 500_000_000],
+    ['2026-09-14T10:15:30Z', 1_789_380_930, 0],
+    ['2026-09-14T10:15:30.000000001-05:30', 1_789_400_730, 1],
+    ['2024-02-29T23:59:59.999Z', 1_709_251_199, 999_000_000],
+    ['1970-01-01T00:00:00Z', 0, 0],
+    ['0000-01-01T00:00:00Z', -62_167_219_200, 0],
+  ])('takes %s as the instant %s and %s', (text, seconds, nanos) => {
+    expect(read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))).toMatchObject({
+      isReadable: true,
+      seconds,
+      nanos,
+    })
+  })
+
+  it.each([
+    '2026-09-14T10:15:30.Z',
+    '2026-09-14T10:15:30.1234567890Z',
+    '2026-09-14T10:15:30',
+    '2026-09-14T10:15:30Zx',
+    '2026-09-14T10:15:30+2:00',
+    '2026-13-01T00:00:00Z',
+    '2026-02-29T00:00:00Z',
+    '2026-09-14T24:00:00Z',
+    '2026-09-14 10:15:30Z',
+    '',
+  ])('takes %s as no instant', (text) => {
+    const session = read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))
+    expect(session?.isReadable).toBe(false)
+  })
+
+  it('agrees with Date on every instant', () => {
+    const instants = fc.date({ min: new Date(0), max: new Date('9999-12-31'), noInvalidDate: true })
+    fc.assert(
+      fc.property(instants, (instant) => {
+        const { seconds, nanos } = parseSignerTime(instant.toISOString()) ?? {
+          seconds: NaN,
+          nanos: 0,
+        }
+        expect(seconds * 1000 + nanos / 1_000_000).toBe(instant.getTime())
+      }),
+    )
+  })
+
+  it.each([
+    ['no id', { StateID: undefined }],
+    ['an id that no database holds', { StateID: 'a\u0000b' }],
+    ['no number', { SequenceNumber: -1 }],
+    ['no time', { LastUpdate: 3 }],
+  ])('tells that a state with %s cannot be settled', (_what, state) => {
+    expect(read(JSON.stringify(firstCall({ state })))?.isReadable).toBe(false)
+  })
+
+  it('leaves out an application that no database holds', () => {
+    const app = (App: unknown) => read(JSON.stringify(firstCall({ state: { App } })))?.app
+    expect([
+      app('acme/echo'),
+      app('a\u0000b'),
+      app('\ud800'),
+      app('x'.repeat(300)),
+      app(7),
+    ]).toEqual(['acme/echo', '', '', '', ''])
   })
 
   it.each([
@@ -56,7 +108,10 @@ describe('reading a session', () => {
     ['-1', false],
     ['1.5', false],
     ['', false],
-    ['9'.repeat(500), false],
+    [`${'9'.repeat(172)}/${'7'.repeat(160)}`, true],
+    [`${2n ** 256n - 1n}${2n ** 256n - 1n}/${2n ** 256n - 1n}${2n ** 256n - 1n}`, true],
+    ['9'.repeat(1_001), false],
+    [`${'9'.repeat(1_000)}/`, false],
   ])('30: takes %s as a balance: %s', (text, expected) => {
     expect(isRational(text)).toBe(expected)
   })

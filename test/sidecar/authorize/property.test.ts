@@ -8,6 +8,18 @@ import { type Reply, configOf, post, secret, vectorNow } from '../support.ts'
 import { firstCall } from '../signer-bodies.ts'
 
 const seed = Number(process.env['TEST_SEED'] ?? Math.floor(Math.random() * 2 ** 31))
+/** A long run searches for so many milliseconds in all: FUZZ_MS=300000. */
+const fuzzMs = Number(process.env['FUZZ_MS'] ?? 0)
+const searches = 6
+const effort =
+  fuzzMs > 0
+    ? {
+        numRuns: Infinity,
+        interruptAfterTimeLimit: fuzzMs / searches,
+        markInterruptAsFailure: false,
+      }
+    : { numRuns: 500 }
+const timeout = 30_000 + fuzzMs
 let core: CoreDouble
 let sidecar: Sidecar
 
@@ -15,8 +27,13 @@ beforeAll(async () => {
   process.stdout.write(`property 40: TEST_SEED=${seed}\n`)
   core = await startCoreDouble()
   core.keys.set('sk_live_alice', { clientId: 'acme', externalUserId: 'alice', keyId: 'k' })
-  core.users.set('acme:alice', { micros: 5_000_000n })
-  sidecar = await startSidecar(configOf({ CORE_TARGET: core.target }), {
+  core.users.set('acme:alice', { micros: 10n ** 15n })
+  const env = {
+    SIGNING_TTL_SECONDS: '10',
+    UNTYPED_CALL_USD: '0.000001',
+    MAX_PRICE_LIVE_WEI: '13000',
+  }
+  sidecar = await startSidecar(configOf({ CORE_TARGET: core.target, ...env }), {
     log: silentLog(),
     metrics: createMetrics('sidecar'),
     now: () => new Date(vectorNow * 1000),
@@ -117,13 +134,46 @@ async function counterexample<T>(inputs: fc.Arbitrary<T>, send: (input: T) => Pr
     const laws = broken(await send(input))
     if (laws.length > 0) throw new Error(laws.join('; '))
   })
-  const { counterexample: input, errorInstance } = await fc.check(property, { seed, numRuns: 400 })
+  const { counterexample: input, errorInstance } = await fc.check(property, { seed, ...effort })
   return input && { input, errorInstance }
 }
 
 const good = firstCall({ key: 'sk_live_alice' })
 
-describe('40: any input', () => {
+/** Times, fractions and prices like those of real states, and their neighbours. */
+const digits = fc.integer({ min: 1, max: 180 }).map((length) => '7'.repeat(length))
+const real = fc.record({
+  ...Object.fromEntries(
+    Object.entries(firstCall().state).map(([name, value]) => [name, fc.constant(value)]),
+  ),
+  LastUpdate: fc.oneof(
+    fc.date({ noInvalidDate: true }).map((date) => date.toISOString()),
+    fc.nat(999_999_999).map((nanos) => `2026-09-14T10:15:3${nanos % 10}.${nanos}+0${nanos % 7}:30`),
+    hostile,
+  ),
+  Balance: fc.oneof(
+    fc.tuple(digits, digits).map((parts) => parts.join('/')),
+    digits,
+    hostile,
+  ),
+  InitialPricePerUnit: fc.oneof(fc.nat(), fc.maxSafeNat(), hostile),
+  InitialPixelsPerUnit: fc.oneof(fc.nat(), fc.maxSafeNat(), hostile),
+  Type: fc.constantFrom('live', 'lv2v', 'fixed', ''),
+  SequenceNumber: fc.oneof(fc.constant(0), fc.nat(3), fc.maxSafeNat()),
+  StateID: fc.oneof(fc.constantFrom('9f86d081', '00000001'), hostile),
+})
+
+describe('40: any input', { timeout }, () => {
+  it('gets a lawful answer to a good request with a state like a real one', async () => {
+    // An int64 price, whose digits JSON.parse would round.
+    const dear = (body: object) =>
+      JSON.stringify(body).replace(
+        '"InitialPricePerUnit":0,',
+        '"InitialPricePerUnit":9223372036854775807,',
+      )
+    expect(await counterexample(real, (state) => decide(dear({ ...good, state })))).toBeNull()
+  })
+
   it('gets a lawful answer to a hostile object', async () => {
     expect(await counterexample(whole, (body) => decide(JSON.stringify(body)))).toBeNull()
   })

@@ -106,7 +106,7 @@ describe('the listener', () => {
         `Content-Length: ${body.length + 1}\r\n\r\n${body}`,
     )
     await new Promise((resolve) => setTimeout(resolve, 100))
-    expect(core.calls).toMatchObject({ verifyApiKey: 0, getAccess: 0 })
+    expect(core.calls).toMatchObject({ verifyApiKey: 0, lend: 0 })
     socket.destroy()
     expect((await authorize(firstCall())).json['status']).toBe(200)
   })

@@ -6,8 +6,8 @@ const caller = { authorization: `Bearer ${secret}` }
 
 /** The webhook vectors of docs/signer-protocol.md, by number. */
 describe('the caller', () => {
-  it('1: allows the happy path with the identity and an expiry of exactly ten seconds', async () => {
-    const { authorize, core } = await startHarness()
+  it('1: allows the happy path with the identity, and promises exactly SIGNING_TTL_SECONDS', async () => {
+    const { authorize, core } = await startHarness({ env: { SIGNING_TTL_SECONDS: '10' } })
     const { transport, text, headers } = await authorize(firstCall())
     expect(transport).toBe(200)
     expect(headers['content-type']).toBe('application/json')
@@ -16,6 +16,9 @@ describe('the caller', () => {
         '"identity":{"issuer":"http://localhost:8080/api/v1/oidc","client_id":"acme","usage_subject":"alice",' +
         '"usage_subject_type":"external_user_id"}}',
     )
+    const careful = await startHarness({ core })
+    const answer = await careful.authorize(firstCall({ state: { StateID: '00000001' } }))
+    expect(answer.json).toMatchObject({ status: 200, auth_id: 'acme:alice', expiry: 0 })
     expect([...core.calls.tokens]).toEqual(['core-token-of-these-tests-0123456789'])
   })
 
@@ -33,7 +36,7 @@ describe('the caller', () => {
       expect(reply.text).toBe('{"status":401,"reason":"unauthorized webhook caller"}')
     }
     expect((await authorize('not json', {})).transport).toBe(401)
-    expect(core.calls.verifyApiKey + core.calls.getAccess).toBe(0)
+    expect(core.calls.verifyApiKey + core.calls.lend).toBe(0)
   })
 
   it('3: accepts the secret in each of the four headers', async () => {

@@ -43,7 +43,7 @@ describe('the Redis cache without a Redis', () => {
     expect(performance.now() - started).toBeLessThan(200)
     const { authorize, sidecar, metrics } = await startHarness({ env: { REDIS_URL: away } })
     expect((await authorize(firstCall())).json['status']).toBe(200)
-    expect(await sidecar.ready()).toEqual({ core: true, redis: false })
+    expect(await sidecar.ready()).toEqual({ core: true, redis: false, escrow: true })
     expect(await metrics.metrics()).toMatch(
       /tollgate_sidecar_dependency_failures_total\{dependency="cache"[^}]*\} [1-9]/,
     )

@@ -26,7 +26,7 @@ describe('pushing events to a sidecar with a spool', () => {
   it('is refused with 503 when the spool is full, and /readyz says so until there is room', async () => {
     const harness = await startSpooling({ SPOOL_MAX_BYTES: String(8 * 1024 * 1024) })
     const readyz = async () => (await send(`${harness.sidecar.url}/readyz`, { method: 'GET' })).json
-    expect(await readyz()).toEqual({ core: true, spool: true })
+    expect(await readyz()).toEqual({ core: true, escrow: true, spool: true })
     harness.core.script.failing = true
     const large = JSON.stringify({ id: '1', fill: 'x'.repeat(1_000_000) })
     const replies = []
@@ -40,7 +40,7 @@ describe('pushing events to a sidecar with a spool', () => {
       detail: 'the spool is full: core has not taken its events yet; send these again later',
     })
     expect(replies[8]?.headers['retry-after']).toBe('5')
-    expect(await readyz()).toEqual({ core: true, spool: false })
+    expect(await readyz()).toEqual({ core: true, escrow: true, spool: false })
     // Payments are decided all the same.
     expect((await harness.authorize({ headers: {}, state: {} })).transport).toBe(200)
     harness.core.script.failing = false

@@ -1,0 +1,107 @@
+import type { Session } from './session.ts'
+import {
+  type FirstCall,
+  type SessionMemory,
+  type SessionOwner,
+  priorCall,
+} from './session-calls.ts'
+
+/** The rate for bounds, as core said it last. */
+export interface CurrentRate {
+  /** Nano-dollars for one wei; null while no rate serves. */
+  nanosPerWei: number | null
+}
+
+/** Nano-dollars, or why there is no bound: the call has no type or price, or something is unknown. */
+export type Bound = number | 'untyped' | 'no_rate' | 'no_prior_call'
+
+// The signer bills lv2v for 1280 x 720 pixels at 30 frames per second.
+const pixelsPerSecond = 27_648_000
+/** The longest time that a call of an unknown session is taken to bill, in seconds. */
+const longestGap = 900
+
+// The product of a cost has at most eight roundings of a double, so it is rounded up, never down.
+const roundingMargin = 1 + 16 * Number.EPSILON
+
+/**
+ * Nano-dollars that `units` of a session cost at most, rounded up: at least 1, and Infinity for
+ * more than a number counts. The signer rounds its fee to whole wei, which adds up to one.
+ */
+export function costOf(
+  { price, units: per }: Pick<Session, 'price' | 'units'>,
+  units: number,
+  nanosPerWei: number,
+): number {
+  const wei = (Number(price) * units) / Number(per) + 1
+  const nanos = Math.max(1, Math.ceil(wei * nanosPerWei * roundingMargin))
+  return nanos <= Number.MAX_SAFE_INTEGER ? nanos : Infinity
+}
+
+/** Whole seconds of a `live` call since `from`, rounded up as the signer does. */
+const secondsSince = (from: FirstCall, { seconds, nanos }: Session): number =>
+  seconds - from.seconds + (nanos > from.nanos ? 1 : 0)
+
+/** Pixels of an `lv2v` call since `from`; one more than exact, for the signer's own float. */
+function pixelsSince(from: FirstCall, { seconds, nanos }: Session): number {
+  const rest = Math.ceil(((nanos - from.nanos) * (pixelsPerSecond / 1_000)) / 1_000_000)
+  return (seconds - from.seconds) * pixelsPerSecond + rest + 1
+}
+
+/**
+ * Units that the signer bills for a call since `from`; null for the longest time there is. The
+ * first call of a session is billed for a fixed time.
+ */
+export function unitsOf(session: Session, from: FirstCall | null): number {
+  const { type, sequence } = session
+  if (type === 'fixed') return 1
+  if (type === 'live') {
+    if (sequence === 0) return 10
+    return from ? Math.max(0, secondsSince(from, session)) : longestGap
+  }
+  if (sequence === 0) return 60 * pixelsPerSecond
+  return from ? Math.max(0, pixelsSince(from, session)) : longestGap * pixelsPerSecond
+}
+
+const isPriced = ({ type, price, units }: Session): boolean =>
+  type !== '' && price !== null && units !== null
+
+/** Units of a second of the session. */
+export const unitsPerSecond = (type: 'live' | 'lv2v'): number =>
+  type === 'live' ? 1 : pixelsPerSecond
+
+export interface BoundsOptions {
+  readonly memory: SessionMemory
+  readonly rate: CurrentRate
+  /** Nano-dollars of UNTYPED_CALL_USD; null when it is not set. */
+  readonly untyped: number | null
+}
+
+/** What calls can cost at most (docs/escrow.md, "Bounds"). */
+export function createBounds({ memory, rate, untyped }: BoundsOptions) {
+  /** The bound of a call by what is known here. */
+  function boundOf(owner: SessionOwner, session: Session): Bound {
+    if (!isPriced(session)) return untyped ?? 'untyped'
+    if (rate.nanosPerWei === null) return 'no_rate'
+    const { type, sequence } = session
+    if (type === 'fixed' || sequence === 0) return boundSince(session, null)
+    const calls = memory.find(owner, session.id)
+    const prior = calls ? priorCall(calls, sequence) : null
+    if (!calls || !prior) return 'no_prior_call'
+    const isPaid = calls.paidUntil > 0 && prior === calls.top
+    return boundSince(session, isPaid ? paidTime(calls.paidUntil, prior) : prior)
+  }
+
+  /** The bound of a call since its prior call; null for an unknown one. */
+  function boundSince(session: Session, prior: FirstCall | null): number {
+    if (rate.nanosPerWei === null) return Infinity
+    return costOf(session, unitsOf(session, prior), rate.nanosPerWei)
+  }
+
+  return { boundOf, boundSince }
+}
+
+export type Bounds = ReturnType<typeof createBounds>
+
+// Time inside a promised window was debited with the promise.
+const paidTime = (until: number, prior: FirstCall): FirstCall =>
+  until > prior.seconds ? { sequence: prior.sequence, seconds: until, nanos: 0 } : prior

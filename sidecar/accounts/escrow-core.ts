@@ -1,0 +1,26 @@
+import type {
+  LendRequest,
+  LendResponse,
+  ReportRequest,
+  ReportResponse,
+  ReserveRequest,
+  ReserveResponse,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+
+/** Core's escrow as a sidecar calls it. A call that fails throws a DomainError. */
+export interface EscrowCore {
+  lend(request: LendRequest): Promise<LendResponse>
+  reserve(request: ReserveRequest): Promise<ReserveResponse>
+  report(request: ReportRequest): Promise<ReportResponse>
+  /** True from the first call or heartbeat that fails until one succeeds. */
+  isAway(): boolean
+}
+
+/** The clocks and pauses of the accounts; a simulation gives its own. */
+export interface Clocks {
+  /** Milliseconds of a clock that never jumps: ends of leases. */
+  readonly mono: () => number
+  /** Unix milliseconds: what reports say of when a call was allowed. */
+  readonly wall: () => number
+  readonly sleep: (ms: number) => Promise<unknown>
+}

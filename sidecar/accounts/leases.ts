@@ -1,0 +1,251 @@
+import { DomainError } from '../../proto/errors.ts'
+import type {
+  LendAnswer,
+  LendCall,
+  LendResponse,
+  Lease as LentLease,
+  Rate,
+  SidecarProcess,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import type { Versions } from '../identity/cached-state.ts'
+import type { Account, Accounts, Lease } from './accounts.ts'
+import type { Gather } from '../batcher.ts'
+import type { CurrentRate } from './bounds.ts'
+import type { EscrowCore } from './escrow-core.ts'
+import { attosOf, nanosDown, nanosPerWei } from './nanos.ts'
+import type { Reports } from './reports.ts'
+
+/** What a Lend is for. */
+export interface LendQuery {
+  readonly keyId: string
+  /** Nano-dollars of the call at hand; 0 when not known. */
+  readonly bound: number
+  /** A session whose prior call is asked for: that of the highest number below `sequence`. */
+  readonly session?: { readonly id: string; readonly sequence: number }
+}
+
+export interface LeasesOptions {
+  readonly core: Pick<EscrowCore, 'lend'>
+  readonly process: SidecarProcess
+  readonly accounts: Accounts
+  readonly versions: Versions
+  readonly reports: Reports
+  readonly rate: CurrentRate
+  /** Renewed after at most this time, so that what is known of the user stays current. */
+  readonly refreshMs: number
+  readonly mono: () => number
+  readonly gather: Gather
+}
+
+/** Stops this much before core's own end: clocks and pauses may differ. */
+const marginMs = 2_000
+const idleMs = 10_000
+/** How long nothing is lent after core lent nothing. */
+const reserveMs = 5_000
+const maxCalls = 500
+
+/**
+ * Leases of users' money (docs/escrow.md, "Lease"). All figures are cumulative, and ends are
+ * counted from before the request, so an answer that is lost or late does no harm.
+ */
+export function createLeases(options: LeasesOptions) {
+  const { core, process, accounts, versions, reports, rate, mono } = options
+  const open = new Map<string, Account>()
+  const totals = { lent: 0, spent: 0, returned: 0 }
+  const lendCall = options.gather<LendCall, LendAnswer>({ send: sendCalls, max: maxCalls })
+
+  async function sendCalls(calls: LendCall[]): Promise<LendAnswer[]> {
+    const response: LendResponse = await core.lend({ sidecar: process, calls })
+    setRate(response.rate)
+    return response.answers
+  }
+
+  function setRate(current: Rate | undefined): void {
+    const nanos = current ? nanosPerWei(current.usdAttosPerEth) : 0
+    rate.nanosPerWei = Number.isFinite(nanos) && nanos > 0 ? nanos : null
+  }
+
+  /** True when the account's lease pays for `bound` at `at`. */
+  function covers({ lease }: Account, { bound, keyId }: LendQuery, at: number): boolean {
+    if (!lease || lease.endsAt <= at) return false
+    return lease.amount - lease.used >= bound && lease.keys.has(keyId)
+  }
+
+  /** Takes `bound` from a lease that covers it. */
+  function debit({ spending }: Account, lease: Lease, debit: { bound: number; at: number }): void {
+    lease.used += debit.bound
+    lease.usedAt = debit.at
+    spending.sum += debit.bound
+    totals.spent += debit.bound
+  }
+
+  /**
+   * Opens or renews the lease of a user, and learns what core says of them. One at a time for each
+   * user; callers that ask for no session share it. Throws when core does not answer.
+   */
+  async function lend(account: Account, query: LendQuery): Promise<LendAnswer | null> {
+    if (account.lending && !query.session) {
+      await account.lending
+      return null
+    }
+    while (account.lending) await account.lending.catch(() => undefined)
+    const flight = lendNow(account, query)
+    account.lending = flight
+    try {
+      return await flight
+    } finally {
+      account.lending = null
+      if (account.isRecalled || reports.isRefused()) giveBack(account)
+    }
+  }
+
+  async function lendNow(account: Account, query: LendQuery): Promise<LendAnswer> {
+    await reports.join()
+    await reports.returned(account)
+    if (account.evicted) throw new DomainError('UNAVAILABLE', 'the account was forgotten meanwhile')
+    const read = { at: mono(), version: versions.current() }
+    const answer = await lendCall(callOf(account, query, read.at))
+    if (answer.refusal !== '') {
+      accounts.learnUnknown(account, read)
+      giveBack(account)
+      return answer
+    }
+    accounts.learn(account, answer, read)
+    account.remaining = nanosDown(answer.remainingUsdAttos)
+    account.ceilings = answer.ceilings
+    if (answer.lease && answer.lease.id !== account.returnedLeaseId)
+      renew(account, answer.lease, { ...query, at: read.at })
+    else {
+      account.reserveUntil = mono() + reserveMs
+      giveBack(account)
+    }
+    return answer
+  }
+
+  function callOf(account: Account, { keyId, bound, session }: LendQuery, at: number): LendCall {
+    const { clientId, externalUserId, lease } = account
+    return {
+      clientId,
+      externalUserId,
+      keyId,
+      leaseId: lease?.id ?? '',
+      usedUsdAttos: attosOf(lease?.used ?? 0),
+      boundUsdAttos: attosOf(Math.min(bound, Number.MAX_SAFE_INTEGER)),
+      spendingUsdAttos: attosOf(measureSpending(account, at)),
+      sessionId: session?.id ?? '',
+      sequence: BigInt(session?.sequence ?? 0),
+    }
+  }
+
+  function renew(account: Account, lent: LentLease, by: { keyId: string; at: number }): void {
+    const amount = nanosDown(lent.amountUsdAttos)
+    if (account.lease && account.lease.id !== lent.id) giveBack(account)
+    const lease = (account.lease ??= newLease(lent.id, by.at))
+    totals.lent += Math.max(0, amount - lease.amount)
+    lease.amount = Math.max(lease.amount, amount)
+    lease.endsAt = Math.max(lease.endsAt, by.at + lent.seconds * 1000 - marginMs)
+    lease.keys.add(by.keyId)
+    lease.renewAbove = lease.used + (lease.amount - lease.used) / 2
+    lease.renewAt = by.at + Math.min(options.refreshMs, (lent.seconds * 1000) / 3)
+    open.set(account.authId, account)
+  }
+
+  /** Stops spending from the account's lease and returns it behind the calls that it paid for. */
+  function giveBack(account: Account): void {
+    const { lease } = account
+    account.isRecalled = false
+    if (!lease) return
+    account.lease = null
+    account.returnedLeaseId = lease.id
+    open.delete(account.authId)
+    totals.returned += lease.amount - lease.used
+    reports.giveBack(account, lease)
+  }
+
+  /** Returns the lease of an account as soon as no Lend for it is under way. */
+  function giveBackSoon(account: Account): void {
+    if (account.lending) account.isRecalled = true
+    else giveBack(account)
+  }
+
+  /** Returns the leases of these users. */
+  function recall(userIds: readonly string[]): void {
+    const recalled = new Set(userIds)
+    for (const account of open.values()) if (recalled.has(account.userId)) giveBackSoon(account)
+    void reports.flush()
+  }
+
+  /** Returns leases that ended, or that nobody has used for ten seconds. */
+  async function returnIdle(): Promise<void> {
+    const at = mono()
+    for (const account of open.values()) {
+      const { lease } = account
+      if (lease && (lease.endsAt <= at || lease.usedAt + idleMs <= at)) giveBackSoon(account)
+    }
+    await reports.flush()
+  }
+
+  /** Renews leases in use of which half is spent, or a third of the time has passed. */
+  async function renewDue(): Promise<void> {
+    const at = mono()
+    const renewals: Promise<unknown>[] = []
+    for (const account of open.values()) {
+      const { lease } = account
+      if (!lease || account.lending || lease.usedAt + idleMs <= at) continue
+      if (lease.used < lease.renewAbove && lease.renewAt > at) continue
+      const keyId = lease.keys.values().next().value ?? ''
+      renewals.push(lend(account, { keyId, bound: 0 }).catch(() => undefined))
+    }
+    await Promise.all(renewals)
+  }
+
+  /** Stops spending from all leases. */
+  function giveBackAll(): void {
+    for (const account of open.values()) giveBackSoon(account)
+  }
+
+  /** Seconds for which the lease with the latest end still lasts. */
+  function longestSeconds(): number {
+    let endsAt = -Infinity
+    for (const { lease } of open.values()) if (lease) endsAt = Math.max(endsAt, lease.endsAt)
+    return Math.max(0, (endsAt - mono()) / 1000)
+  }
+
+  return {
+    covers,
+    debit,
+    lend,
+    setRate,
+    giveBack: giveBackSoon,
+    giveBackAll,
+    recall,
+    returnIdle,
+    renewDue,
+    longestSeconds,
+    totals: (): Readonly<typeof totals> => totals,
+    size: () => open.size,
+  }
+}
+
+export type Leases = ReturnType<typeof createLeases>
+
+const newLease = (id: string, at: number): Lease => ({
+  id,
+  keys: new Set(),
+  amount: 0,
+  used: 0,
+  endsAt: 0,
+  renewAbove: 0,
+  renewAt: 0,
+  usedAt: at,
+})
+
+/** Nano-dollars a second, by bounds: a rise counts at once, a fall by halves. */
+function measureSpending({ spending }: Account, at: number): number {
+  const seconds = (at - spending.since) / 1000
+  if (seconds < 1) return Math.max(spending.sum, spending.rate)
+  spending.rate = Math.ceil(Math.max(spending.sum / seconds, spending.rate / 2))
+  spending.sum = 0
+  spending.since = at
+  return spending.rate
+}

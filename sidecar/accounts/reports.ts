@@ -1,0 +1,262 @@
+import type { Log } from '../../core/lib/log.ts'
+import { DomainError } from '../../proto/errors.ts'
+import type {
+  Authorisation,
+  Rate,
+  ReportRequest,
+  ReportResponse,
+  SidecarProcess,
+  UserReport,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import type { Account, Lease } from './accounts.ts'
+import type { EscrowCore } from './escrow-core.ts'
+import { attosOf } from './nanos.ts'
+import type { Session } from './session.ts'
+
+/** A call that was allowed. */
+export interface AllowedCall {
+  /** "" when core reserves it, or when it is paid from the offline budget. */
+  readonly leaseId: string
+  readonly session: Session
+  /** Nano-dollars. */
+  readonly bound: number
+  /** Unix milliseconds of the decision. */
+  readonly at: number
+  readonly keyId: string
+  readonly isOffline: boolean
+}
+
+type Entry = { readonly account: Account } & (
+  | { readonly kind: 'call'; readonly call: AllowedCall }
+  | { readonly kind: 'refused'; readonly session: Session }
+  | { readonly kind: 'returned'; readonly lease: Lease }
+)
+
+interface NumberedReport {
+  readonly entries: readonly Entry[]
+  readonly users: UserReport[]
+}
+
+export interface ReportsOptions {
+  readonly core: Pick<EscrowCore, 'report'>
+  readonly process: SidecarProcess
+  readonly mono: () => number
+  readonly log: Log
+}
+
+/** Who hears what core answers to a report. */
+export interface ReportListener {
+  onRate(rate: Rate | undefined): void
+  /** These users' leases are to be returned. */
+  onRecalled(userIds: readonly string[]): void
+  /** Another process has the sidecar's id: what it lent is void. */
+  onConflict(): void
+  /** All offline calls so far are known to core. */
+  onReconciled(): void
+}
+
+const maxEntries = 100_000
+const maxBatch = 2_000
+const flushAt = 1_000
+const maxRefused = 10_000
+const conflictLogMs = 10_000
+
+/**
+ * Tells core what was allowed, in numbered batches: one in flight, repeated until it is answered,
+ * so that each counts once (docs/escrow.md, "Authorisation"). The calls, refusals and returned
+ * leases of a user keep their order.
+ */
+export function createReports({ core, process, mono, log }: ReportsOptions) {
+  let listener: ReportListener | null = null
+  let queue: Entry[] = []
+  let batch: NumberedReport | null = null
+  let number = 1n
+  let standing: 'new' | 'accepted' | 'refused' = 'new'
+  let flushing: Promise<void> | null = null
+  let beating: Promise<void> | null = null
+  let refusedCalls = 0
+  let offlineCalls = 0
+  let quietUntil = 0
+
+  function push(entry: Entry): void {
+    if (queue.push(entry) === flushAt && standing === 'accepted') void flush()
+  }
+
+  function add(account: Account, call: AllowedCall): void {
+    if (call.isOffline) offlineCalls++
+    push({ account, kind: 'call', call })
+  }
+
+  /** A refusal proves that the call before was signed. Left out while too many wait. */
+  function addRefused(account: Account, session: Session): void {
+    if (refusedCalls >= maxRefused) return
+    refusedCalls++
+    push({ account, kind: 'refused', session })
+  }
+
+  /** Returns a lease, behind all calls that it paid for. */
+  function giveBack(account: Account, lease: Lease): void {
+    account.returning++
+    push({ account, kind: 'returned', lease })
+  }
+
+  const unreported = (): number => queue.length + (batch ? batch.entries.length : 0)
+
+  /**
+   * Reports what waits; one run at a time for all callers. A report that fails is logged nowhere
+   * and repeated by the next run.
+   */
+  const flush = (): Promise<void> => (flushing ??= flushNow().finally(() => (flushing = null)))
+
+  async function flushNow(): Promise<void> {
+    do {
+      batch ??= nextBatch()
+      if (!batch) return
+      const { users } = batch
+      const answer = await send({ number, users, stopped: false })
+      if (!answer) return
+      if (answer.through >= number) settle(batch, answer)
+      // Core has forgotten this process, because another one had the id in between.
+      else if (answer.through + 1n < number) number = answer.through + 1n
+      else return
+    } while (unreported() >= flushAt)
+  }
+
+  function settle({ entries }: NumberedReport, { through }: ReportResponse): void {
+    batch = null
+    number = through + 1n
+    for (const entry of entries) {
+      if (entry.kind === 'returned') entry.account.returning--
+      else if (entry.kind === 'refused') refusedCalls--
+      else if (entry.call.isOffline) offlineCalls--
+    }
+    if (offlineCalls === 0) listener?.onReconciled()
+  }
+
+  function nextBatch(): NumberedReport | null {
+    if (queue.length === 0) return null
+    const entries = queue.length <= maxBatch ? queue : queue.slice(0, maxBatch)
+    queue = queue.length <= maxBatch ? [] : queue.slice(maxBatch)
+    return { entries, users: usersOf(entries) }
+  }
+
+  /**
+   * Tells core that the process is alive, and learns of rates and recalls. A report under way does
+   * the same, and core takes one at a time.
+   */
+  const heartbeat = (): Promise<void> =>
+    flushing ?? (beating ??= beat().finally(() => (beating = null)))
+
+  async function beat(): Promise<void> {
+    await send({ number: 0n, users: [], stopped: false })
+  }
+
+  /** Core's answer; null when there is none. */
+  async function send(report: Omit<ReportRequest, 'sidecar'>): Promise<ReportResponse | null> {
+    try {
+      const answer = await core.report({ sidecar: process, ...report })
+      if (standing === 'refused') log.info({ sidecarId: process.id }, 'the sidecar has its id')
+      standing = 'accepted'
+      listener?.onRate(answer.rate)
+      if (answer.recalled.length > 0) listener?.onRecalled(answer.recalled)
+      return answer
+    } catch (error) {
+      if (error instanceof DomainError && error.reason === 'CONFLICT') onConflict()
+      return null
+    }
+  }
+
+  function onConflict(): void {
+    standing = 'refused'
+    listener?.onConflict()
+    if (mono() < quietUntil) return
+    quietUntil = mono() + conflictLogMs
+    log.error(
+      { sidecarId: process.id },
+      'another process has the id of this sidecar; nothing is allowed until it is free: set SIDECAR_ID',
+    )
+  }
+
+  /** Resolves once core has accepted this process under its id. Throws when it does not. */
+  async function join(): Promise<void> {
+    if (standing !== 'accepted') await heartbeat()
+    if (standing !== 'accepted')
+      throw new DomainError('UNAVAILABLE', 'core has not accepted the sidecar')
+  }
+
+  /** Resolves once core has taken back the leases of the account. Throws when it does not. */
+  async function returned(account: Account): Promise<void> {
+    for (let tries = 0; account.returning > 0 && tries < 2; tries++) await flush()
+    if (account.returning > 0)
+      throw new DomainError('UNAVAILABLE', 'a lease is still being returned')
+  }
+
+  /** Reports everything and frees the id; gives up when core does not answer. */
+  async function stop(): Promise<void> {
+    await flush()
+    for (let left = unreported() + 1; unreported() > 0 && unreported() < left; await flush())
+      left = unreported()
+    if (standing === 'accepted') await send({ number: 0n, users: [], stopped: true })
+  }
+
+  return {
+    add,
+    addRefused,
+    giveBack,
+    flush,
+    heartbeat,
+    join,
+    returned,
+    stop,
+    unreported,
+    isFull: () => queue.length >= maxEntries,
+    /** True while another process has the sidecar's id. */
+    isRefused: () => standing === 'refused',
+    listen: (to: ReportListener) => void (listener = to),
+  }
+}
+
+export type Reports = ReturnType<typeof createReports>
+
+function usersOf(entries: readonly Entry[]): UserReport[] {
+  const users = new Map<Account, UserReport>()
+  for (const entry of entries) {
+    const user = users.get(entry.account) ?? newUserReport(entry.account)
+    users.set(entry.account, user)
+    if (entry.kind === 'call') user.authorisations.push(authorisationOf(entry.call))
+    else if (entry.kind === 'refused') user.refused.push(refusedCallOf(entry.session))
+    else user.returned.push({ leaseId: entry.lease.id, usedUsdAttos: attosOf(entry.lease.used) })
+  }
+  return [...users.values()]
+}
+
+const newUserReport = ({ clientId, externalUserId }: Account): UserReport => ({
+  clientId,
+  externalUserId,
+  authorisations: [],
+  refused: [],
+  returned: [],
+})
+
+const refusedCallOf = ({ id, sequence }: Session) => ({ sessionId: id, sequence: BigInt(sequence) })
+
+/** An allowed call as core keeps it. */
+export function authorisationOf(call: AllowedCall): Authorisation {
+  const { session } = call
+  return {
+    leaseId: call.leaseId,
+    sessionId: session.id,
+    sequence: BigInt(session.sequence),
+    signedSeconds: BigInt(session.seconds),
+    signedNanos: session.nanos,
+    type: session.type,
+    app: session.app,
+    boundUsdAttos: attosOf(call.bound),
+    authorisedAt: BigInt(Math.floor(call.at)),
+    keyId: call.keyId,
+    approximate: session.isApproximate,
+    offline: call.isOffline,
+    priceWei: session.price === null ? '' : String(session.price),
+    priceUnits: session.units === null ? '' : String(session.units),
+  }
+}

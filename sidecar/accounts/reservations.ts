@@ -1,0 +1,76 @@
+import type {
+  ReserveAnswer,
+  ReserveCall,
+  SidecarProcess,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import { type Refusal, limitExceeded, refusals } from '../authorize/refusals.ts'
+import type { Gather } from '../batcher.ts'
+import type { Versions } from '../identity/cached-state.ts'
+import type { Account, Accounts } from './accounts.ts'
+import type { EscrowCore } from './escrow-core.ts'
+import { nanosDown } from './nanos.ts'
+import { type AllowedCall, type Reports, authorisationOf } from './reports.ts'
+
+export interface ReservationsOptions {
+  readonly core: Pick<EscrowCore, 'reserve'>
+  readonly process: SidecarProcess
+  readonly accounts: Accounts
+  readonly versions: Versions
+  readonly reports: Reports
+  readonly mono: () => number
+  readonly sleep: (ms: number) => Promise<unknown>
+  readonly gather: Gather
+}
+
+const recallMs = 100
+const maxTries = 4
+const maxCalls = 500
+
+/** Reserves single calls at core, where no lease covers them: near the end of a balance, and under limits. */
+export function createReservations(options: ReservationsOptions) {
+  const { core, process, accounts, versions, reports, mono, sleep } = options
+  const reserveCall = options.gather<ReserveCall, ReserveAnswer>({
+    send: async (calls) => (await core.reserve({ sidecar: process, calls })).answers,
+    max: maxCalls,
+  })
+
+  /**
+   * Null when core has reserved the call, else why not. When the money is lent elsewhere, core
+   * recalls it, and another try may find it.
+   */
+  async function reserve(account: Account, call: AllowedCall): Promise<Refusal | null> {
+    await reports.join()
+    const { clientId, externalUserId } = account
+    const authorisation = authorisationOf(call)
+    for (let tries = 1; ; tries++) {
+      await reports.returned(account)
+      const read = { at: mono(), version: versions.current() }
+      const answer = await reserveCall({ clientId, externalUserId, authorisation })
+      learn(account, answer, read)
+      if (answer.refusal === '') return null
+      if (!answer.recalled || tries === maxTries) return refusalOf(answer)
+      await sleep(recallMs)
+    }
+  }
+
+  function learn(
+    account: Account,
+    answer: ReserveAnswer,
+    read: { at: number; version: number },
+  ): void {
+    if (answer.refusal === 'invalid_identity') return accounts.learnUnknown(account, read)
+    const active = answer.refusal !== 'user_inactive'
+    accounts.learn(account, { ...answer, active }, read)
+    account.remaining = nanosDown(answer.remainingUsdAttos)
+  }
+
+  return { reserve }
+}
+
+export type Reservations = ReturnType<typeof createReservations>
+
+function refusalOf({ refusal, limit }: ReserveAnswer): Refusal {
+  if (refusal === 'insufficient_balance') return refusals.insufficientBalance
+  if (refusal === 'user_inactive') return refusals.userInactive
+  return refusal === 'limit_exceeded' ? limitExceeded(limit) : refusals.invalidIdentity
+}

@@ -1,0 +1,89 @@
+import { createBoundedMap } from '../identity/cached-state.ts'
+import type { Session } from './session.ts'
+
+/** The first call with a number, by the signer's clock. */
+export interface FirstCall {
+  readonly sequence: number
+  readonly seconds: number
+  readonly nanos: number
+}
+
+/** The calls of a session that were allowed here. Changed in place, once for every call. */
+export interface SessionCalls {
+  readonly id: string
+  /** The lowest number that was seen, the highest, and the highest but one. */
+  readonly start: FirstCall
+  before: FirstCall | null
+  top: FirstCall
+  /**
+   * Signer's second up to which the time after `top` was paid in advance (SIGNING_TTL_SECONDS); 0
+   * for none. The first call with a higher number uses it up.
+   */
+  paidUntil: number
+  /** The highest number whose refusal was reported; -1 for none. */
+  refused: number
+}
+
+/** The user of sessions. Most users have one at a time, which `latest` finds without a look-up. */
+export interface SessionOwner {
+  readonly authId: string
+  latest: SessionCalls | null
+}
+
+/**
+ * Remembers when sessions were first called with their numbers, to know how much time a call bills:
+ * a client may keep any state of a number, and the oldest bills the most. What is evicted, and a
+ * session that began at another sidecar, is adopted from core (docs/escrow.md, "Bounds").
+ */
+export function createSessionMemory({ max }: { readonly max: number }) {
+  const sessions = createBoundedMap<SessionCalls>({ max })
+
+  const keyOf = ({ authId }: SessionOwner, id: string): string => `${id} ${authId}`
+
+  /** The calls of a session that was seen here and is not evicted. */
+  function find(owner: SessionOwner, id: string): SessionCalls | undefined {
+    const { latest } = owner
+    return latest?.id === id ? latest : sessions.get(keyOf(owner, id))
+  }
+
+  /** Begins to remember a session at its highest known call. */
+  function adopt(owner: SessionOwner, id: string, top: FirstCall): SessionCalls {
+    const calls = { id, start: top, before: null, top, paidUntil: 0, refused: -1 }
+    sessions.set(keyOf(owner, id), calls)
+    owner.latest = calls
+    return calls
+  }
+
+  /** Remembers an allowed call. */
+  function remember(owner: SessionOwner, session: Session): SessionCalls {
+    const { sequence, seconds, nanos } = session
+    const call = { sequence, seconds, nanos }
+    const calls = find(owner, session.id)
+    if (!calls) return adopt(owner, session.id, call)
+    owner.latest = calls
+    if (sequence > calls.top.sequence) {
+      calls.before = calls.top
+      calls.top = call
+      calls.paidUntil = 0
+    } else if (sequence === calls.top.sequence && isEarlier(call, calls.top)) calls.top = call
+    return calls
+  }
+
+  return { find, adopt, remember, size: sessions.size }
+}
+
+export type SessionMemory = ReturnType<typeof createSessionMemory>
+
+// The signer's clock was set back: states of both calls may come again.
+const isEarlier = (one: FirstCall, other: FirstCall): boolean =>
+  one.seconds < other.seconds || (one.seconds === other.seconds && one.nanos < other.nanos)
+
+/** The first call with the highest known number below `sequence`; null when none is known. */
+export function priorCall(
+  { top, before, start }: SessionCalls,
+  sequence: number,
+): FirstCall | null {
+  if (sequence > top.sequence) return top
+  if (before && sequence > before.sequence) return before
+  return sequence > start.sequence ? start : null
+}

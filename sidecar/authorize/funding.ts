@@ -1,0 +1,209 @@
+import { type Account, type Accounts } from '../accounts/accounts.ts'
+import type { Bounds } from '../accounts/bounds.ts'
+import type { Clocks, EscrowCore } from '../accounts/escrow-core.ts'
+import type { Leases } from '../accounts/leases.ts'
+import type { OfflineBudget } from '../accounts/offline.ts'
+import type { Reports } from '../accounts/reports.ts'
+import type { Reservations } from '../accounts/reservations.ts'
+import type { FirstCall, SessionMemory } from '../accounts/session-calls.ts'
+import type { BoundIdentity } from '../identity/bound-identity.ts'
+import { type CallAtHand, type PaidCall, type Payments, keyIdOf } from './payments.ts'
+import { type Refusal, refusals } from './refusals.ts'
+
+/** Where the money of a call is from; `core` reserved the call by itself. */
+export type MoneySource = 'lease' | 'core' | 'offline' | 'none'
+
+/** A call that is paid, with the expiry of its answer; or why it is not. */
+export type Payment =
+  { readonly money: MoneySource; readonly expiry: number } | { readonly refusal: Refusal }
+
+export interface FundingDeps {
+  readonly core: Pick<EscrowCore, 'isAway'>
+  readonly accounts: Accounts
+  readonly leases: Leases
+  readonly reservations: Reservations
+  readonly reports: Reports
+  readonly memory: SessionMemory
+  readonly bounds: Bounds
+  readonly offline: OfflineBudget
+  readonly payments: Payments
+  readonly clocks: Clocks
+}
+
+const priorCallMs = 250
+const maxTries = 3
+const spentMs = 1_000
+const spent = { refusal: refusals.insufficientBalance }
+const unavailable = { refusal: refusals.billingUnavailable }
+
+/** Pays for calls that no lease at hand covers (docs/escrow.md). */
+export function createFunding(deps: FundingDeps) {
+  const { core, accounts, leases, reservations, reports, memory, bounds, payments, clocks } = deps
+
+  /**
+   * From a lease, by a reservation at core, or while core is away from the offline budget. Throws
+   * faults that are not core's absence.
+   */
+  async function pay(call: CallAtHand): Promise<Payment> {
+    if (core.isAway()) return payOffline(call)
+    try {
+      return isPaid(call) ? await payAtCore(call) : await checkMoney(call)
+    } catch (error) {
+      if (!core.isAway()) throw error
+      return payOffline(call)
+    }
+  }
+
+  /** Without a session nothing is paid, but something must remain. */
+  async function checkMoney({ account, identity }: CallAtHand): Promise<Payment> {
+    await leases.lend(account, { keyId: keyIdOf(identity), bound: 0 })
+    const refusal = refusalOf(account, identity)
+    if (refusal) return { refusal }
+    return hasMoney(account) ? { money: 'none', expiry: 0 } : spent
+  }
+
+  async function payAtCore(call: PaidCall): Promise<Payment> {
+    const bound = await findBound(call)
+    if (typeof bound !== 'number') return { refusal: bound }
+    if (bound === Infinity) return spent
+    return (await payFromLease(call, bound)) ?? reserve(call, bound)
+  }
+
+  /** The bound of the call, for which core may have to name a rate or the call before. */
+  async function findBound(call: PaidCall): Promise<number | Refusal> {
+    const { account, session, identity } = call
+    let bound = bounds.boundOf(account, session)
+    if (bound === 'no_rate') {
+      await leases.lend(account, { keyId: keyIdOf(identity), bound: 0 })
+      bound = bounds.boundOf(account, session)
+    }
+    if (bound === 'no_rate') return refusals.rateUnavailable
+    if (bound === 'untyped') return refusals.untypedCall
+    return bound === 'no_prior_call' ? boundByCore(call) : bound
+  }
+
+  /**
+   * Asks core for the highest call of the session. One below this call's number is remembered as
+   * the session's; else an older state is at hand, and the call below it is asked for. What core
+   * does not know yet may be in a report under way.
+   */
+  async function boundByCore(call: PaidCall): Promise<number> {
+    const { account, session } = call
+    for (let tries = 1; tries <= maxTries; tries++) {
+      if (tries > 1) await clocks.sleep(priorCallMs)
+      const isKnown = memory.find(account, session.id) !== undefined
+      const top = isKnown ? null : await askPriorCall(call, Number.MAX_SAFE_INTEGER)
+      if (top) memory.adopt(account, session.id, top)
+      else if (!isKnown) continue
+      const bound = bounds.boundOf(account, session)
+      if (typeof bound === 'number') return bound
+      return bounds.boundSince(session, await askPriorCall(call, session.sequence))
+    }
+    return bounds.boundSince(session, null)
+  }
+
+  async function askPriorCall(
+    { account, identity, session: { id } }: PaidCall,
+    sequence: number,
+  ): Promise<FirstCall | null> {
+    const query = { keyId: keyIdOf(identity), bound: 0, session: { id, sequence } }
+    const prior = (await leases.lend(account, query))?.priorCall
+    return prior
+      ? { sequence: Number(prior.sequence), seconds: Number(prior.seconds), nanos: prior.nanos }
+      : null
+  }
+
+  /** Null when core lends too little for the call. */
+  async function payFromLease(call: PaidCall, bound: number): Promise<Payment | null> {
+    const { account, identity } = call
+    const keyId = keyIdOf(identity)
+    for (let tries = 1; tries <= maxTries; tries++) {
+      const at = clocks.mono()
+      if (accounts.isCurrent(account, at)) {
+        const payment = payAtHand(call, { bound, keyId, at })
+        if (payment) return payment
+      }
+      if (account.reserveUntil > at && accounts.isUnrevoked(account)) return null
+      if (tries < maxTries) await leases.lend(account, { keyId, bound })
+    }
+    return null
+  }
+
+  /** Pays from the lease at hand; null when it does not cover the call. */
+  function payAtHand(
+    call: PaidCall,
+    { bound, keyId, at }: { bound: number; keyId: string; at: number },
+  ): Payment | null {
+    const { account, identity } = call
+    const refusal = refusalOf(account, identity)
+    if (refusal) return { refusal }
+    if (!account.lease || !leases.covers(account, { bound, keyId }, at)) return null
+    return { money: 'lease', expiry: payments.payFromLease(call, account.lease, { bound, at }) }
+  }
+
+  async function reserve(call: PaidCall, bound: number): Promise<Payment> {
+    const { account } = call
+    const lease = account.lease
+    const refusal = await reserveCall(call, bound)
+    if (!refusal) return { money: 'core', expiry: 0 }
+    if (refusal !== refusals.insufficientBalance) return { refusal }
+    // What is missing may be in the account's own lease, which is too small for this call.
+    if (lease && account.lease === lease) {
+      leases.giveBack(account)
+      if (!(await reserveCall(call, bound))) return { money: 'core', expiry: 0 }
+    }
+    account.spentBound = bound
+    account.spentUntil = clocks.mono() + spentMs
+    return spent
+  }
+
+  async function reserveCall(call: PaidCall, bound: number): Promise<Refusal | null> {
+    const { account, session, identity, at } = call
+    const authorisation = {
+      leaseId: '',
+      session,
+      bound,
+      at,
+      keyId: keyIdOf(identity),
+      isOffline: false,
+    }
+    const refusal =
+      (await reservations.reserve(account, authorisation)) ?? refusalOf(account, identity)
+    if (!refusal) payments.noteReserved(call)
+    return refusal
+  }
+
+  /** Only for users of whom core once said that they may spend. */
+  function payOffline(call: CallAtHand): Payment {
+    const { account, identity, session } = call
+    if (!accounts.isUnrevoked(account) || !session || !isPaid(call) || reports.isFull())
+      return unavailable
+    const known = bounds.boundOf(account, session)
+    if (known === 'untyped') return { refusal: refusals.untypedCall }
+    const bound = typeof known === 'number' ? known : bounds.boundSince(session, null)
+    const payment = payAtHand(call, { bound, keyId: keyIdOf(identity), at: clocks.mono() })
+    if (payment) return payment
+    if (!deps.offline.spend(account.authId, bound)) return unavailable
+    payments.payOffline(call, bound)
+    return { money: 'offline', expiry: 0 }
+  }
+
+  return { pay }
+}
+
+export type Funding = ReturnType<typeof createFunding>
+
+export const isPaid = (call: CallAtHand): call is PaidCall => call.session !== null
+
+/** Why a user may not spend at all, whatever the money. */
+export function refusalOf(
+  { refusal, validAfter }: Account,
+  identity: BoundIdentity,
+): Refusal | null {
+  if (identity.issuedAt !== null && identity.issuedAt < validAfter) return refusals.invalidToken
+  return refusal
+}
+
+/** True when something remains: at core, or of what it lent. */
+export const hasMoney = ({ remaining, lease }: Account): boolean =>
+  remaining > 0 || (lease !== null && lease.amount > lease.used)

@@ -1,0 +1,126 @@
+import type { Account, Lease } from '../accounts/accounts.ts'
+import { type CurrentRate, costOf, unitsPerSecond } from '../accounts/bounds.ts'
+import type { Leases } from '../accounts/leases.ts'
+import type { Reports } from '../accounts/reports.ts'
+import { type Session, isRational } from '../accounts/session.ts'
+import type { SessionMemory } from '../accounts/session-calls.ts'
+import type { BoundIdentity } from '../identity/bound-identity.ts'
+
+/** A call to be paid for; without a session nothing is, but something must remain. */
+export interface CallAtHand {
+  readonly identity: BoundIdentity
+  readonly account: Account
+  readonly session: Session | null
+  /** Unix milliseconds of the decision. */
+  readonly at: number
+}
+
+/** The part of a call that is paid for. */
+export type PaidCall = CallAtHand & { readonly session: Session }
+
+export interface PaymentsDeps {
+  readonly leases: Leases
+  readonly reports: Reports
+  readonly memory: SessionMemory
+  readonly rate: CurrentRate
+  readonly signingTtlSeconds: number
+}
+
+const maxClockGap = 2
+/** No answer promises more than this many seconds of our own clock. */
+const longestPromise = 60
+
+/**
+ * Pays for allowed calls: debits, reports and remembers in one step without a pause, so that a
+ * lease is never returned between its debit and the report of it.
+ */
+export function createPayments({ leases, reports, memory, rate, signingTtlSeconds }: PaymentsDeps) {
+  /** Pays `bound` from a lease that covers it. Returns the answer's expiry. */
+  function payFromLease(
+    call: PaidCall,
+    lease: Lease,
+    debit: { bound: number; at: number },
+  ): number {
+    const { account, session, identity, at } = call
+    leases.debit(account, lease, debit)
+    const calls = memory.remember(account, session)
+    const seconds = signingTtlSeconds === 0 ? 0 : promisedSeconds(call, lease)
+    const advance = seconds === 0 ? 0 : advanceOf(session, seconds + 1)
+    if (seconds > 0) {
+      leases.debit(account, lease, { bound: advance, at: debit.at })
+      calls.paidUntil = session.seconds + seconds + 1
+    }
+    reports.add(account, {
+      leaseId: lease.id,
+      session,
+      bound: debit.bound + advance,
+      at,
+      keyId: keyIdOf(identity),
+      isOffline: false,
+    })
+    return seconds > 0 ? session.seconds + seconds : 0
+  }
+
+  /** Remembers a call that core has reserved. */
+  function noteReserved({ account, session }: PaidCall): void {
+    memory.remember(account, session)
+  }
+
+  /** Reports a call that the offline budget pays. */
+  function payOffline({ account, session, identity, at }: PaidCall, bound: number): void {
+    memory.remember(account, session)
+    reports.add(account, {
+      leaseId: '',
+      session,
+      bound,
+      at,
+      keyId: keyIdOf(identity),
+      isOffline: true,
+    })
+  }
+
+  /**
+   * Whole seconds for which the signer need not call again: what half of the lease's rest pays for,
+   * within the policy and the credential's life. By the signer's own clock, which must be near ours.
+   */
+  function promisedSeconds({ session, identity, at }: PaidCall, lease: Lease): number {
+    const perSecond = pricePerSecond(session)
+    const ahead = session.seconds - Math.floor(at / 1000)
+    if (perSecond === null || Math.abs(ahead) > maxClockGap) return 0
+    const lifetime = (identity.expiresAt ?? Infinity) - session.seconds
+    const left = lease.amount - lease.used
+    // The signer skips the whole last second, too.
+    const affordable = left / 2 / perSecond - 1
+    const seconds = Math.floor(
+      Math.min(affordable, signingTtlSeconds, lifetime, longestPromise - ahead),
+    )
+    const isUseful = seconds > 0 && ahead + seconds >= 0
+    return isUseful && advanceOf(session, seconds + 1) <= left ? seconds : 0
+  }
+
+  /** Nano-dollars, unrounded; null where time has no price, or the state is unsound. */
+  function pricePerSecond({ type, price, units, balance }: Session): number | null {
+    if (type !== 'live' && type !== 'lv2v') return null
+    if (price === null || units === null || rate.nanosPerWei === null) return null
+    if (!isRational(balance)) return null
+    return ((Number(price) * unitsPerSecond(type)) / Number(units)) * rate.nanosPerWei
+  }
+
+  /** Nano-dollars of the next seconds of a session that has a price. */
+  const advanceOf = (session: Session, seconds: number): number =>
+    session.type === 'live' || session.type === 'lv2v'
+      ? costOf(session, unitsPerSecond(session.type) * seconds, rate.nanosPerWei ?? Infinity)
+      : Infinity
+
+  return { payFromLease, noteReserved, payOffline }
+}
+
+export type Payments = ReturnType<typeof createPayments>
+
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+/** The API key of a credential; "" for tokens and signer sessions, whose ids are not those of keys. */
+export function keyIdOf({ keyId, issuedAt, expiresAt }: BoundIdentity): string {
+  if (keyId === null || issuedAt !== null || expiresAt !== null) return ''
+  return uuid.test(keyId) ? keyId : ''
+}

@@ -1,0 +1,85 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+export interface BatchOptions<Call, Answer> {
+  /** One answer for each call, in their order. */
+  readonly send: (calls: Call[]) => Promise<readonly Answer[]>
+  readonly max: number
+}
+
+/** Makes a function that sends calls in batches. A simulation gives its own. */
+export type Gather = <Call, Answer>(
+  options: BatchOptions<Call, Answer>,
+) => (call: Call) => Promise<Answer>
+
+interface Waiting<Call, Answer> {
+  readonly call: Call
+  readonly resolve: (answer: Answer) => void
+  readonly reject: (error: unknown) => void
+}
+
+const quietMs = 2
+const longestMs = 50
+const maxInFlight = 2
+
+/**
+ * Sends a call at once while nothing is in flight. While something is, calls are gathered until
+ * none comes for two milliseconds, for fifty at most: a thousand cold users cost a few requests,
+ * and a single one waits for nobody.
+ */
+export const gatherUntilQuiet: Gather = (options) => createBatcher(options, waitUntilQuiet)
+
+/** The same without waiting: what has come while the requests before were in flight goes together. */
+export const gatherInFlight: Gather = (options) => createBatcher(options, () => Promise.resolve())
+
+async function waitUntilQuiet(count: () => number): Promise<void> {
+  for (
+    let [waited, before] = [0, -1];
+    waited < longestMs && count() !== before;
+    waited += quietMs
+  ) {
+    before = count()
+    await sleep(quietMs)
+  }
+}
+
+function createBatcher<Call, Answer>(
+  { send, max }: BatchOptions<Call, Answer>,
+  wait: (count: () => number) => Promise<void>,
+): (call: Call) => Promise<Answer> {
+  let waiting: Waiting<Call, Answer>[] = []
+  let inFlight = 0
+  let isGathering = false
+
+  async function sendWaiting(): Promise<void> {
+    const batch = waiting.slice(0, max)
+    waiting = waiting.slice(max)
+    inFlight++
+    try {
+      const answers = await send(batch.map(({ call }) => call))
+      if (answers.length !== batch.length) throw new Error('core answered another number of calls')
+      batch.forEach(({ resolve }, index) => resolve(answers[index] as Answer))
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+    } finally {
+      inFlight--
+      start()
+    }
+  }
+
+  function start(): void {
+    if (waiting.length === 0 || isGathering || inFlight >= maxInFlight) return
+    if (inFlight === 0) return void sendWaiting()
+    isGathering = true
+    void wait(() => waiting.length).then(() => {
+      isGathering = false
+      if (waiting.length > 0) void sendWaiting()
+    })
+  }
+
+  return (call) => {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
+    waiting.push({ call, resolve, reject })
+    start()
+    return promise
+  }
+}

@@ -1,0 +1,239 @@
+import {
+  type Authorisation,
+  type EscrowServiceServer,
+  EscrowServiceService,
+  type LendAnswer,
+  type LendCall,
+  type PriceCeiling,
+  LendAnswer as LendAnswers,
+  type ReportRequest,
+  type ReserveCall,
+  ReserveAnswer,
+  type SidecarProcess,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import type { Access } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
+import { type Answers, type State, refuse } from './sidecar-core.ts'
+
+export { EscrowServiceService }
+
+interface LentLease {
+  readonly id: string
+  readonly instance: string
+  amount: bigint
+  used: bigint
+}
+
+/** One user's holds, in atto-dollars. */
+interface Holds {
+  readonly leases: Map<string, LentLease>
+  pending: bigint
+  isRecalled: boolean
+  readonly sessions: Map<string, Map<bigint, { seconds: bigint; nanos: number }>>
+}
+
+const attosPerMicro = 1_000_000_000_000n
+const firstSlice = 50_000_000_000_000_000n
+const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
+const min = (a: bigint, b: bigint): bigint => (a < b ? a : b)
+
+/** What the escrow of the double keeps, and what a test sets of it. */
+export function createEscrowState() {
+  return {
+    leaseSeconds: 30,
+    /** Lends nothing, as to a user with limits. */
+    lendsNothing: false,
+    /** Another process has the id of every sidecar. */
+    isTaken: false,
+    /** Of every call that is reserved; "" allows it when the money is there. */
+    limit: '',
+    holds: new Map<string, Holds>(),
+    reports: [] as ReportRequest[],
+    authorisations: [] as (Authorisation & { readonly user: string })[],
+    through: new Map<string, bigint>(),
+    ceilings: [] as PriceCeiling[],
+  }
+}
+
+/** The escrow in a few lines: enough to tell whether a sidecar spends only what it was lent. */
+export function escrowService(
+  state: State,
+  answer: Answers,
+  accessOf: (name: string) => Access,
+): EscrowServiceServer {
+  const { escrow, script } = state
+  const nameOf = (user: { clientId: string; externalUserId: string }): string =>
+    `${user.clientId}:${user.externalUserId}`
+
+  function holdsOf(name: string): Holds {
+    const known = escrow.holds.get(name)
+    if (known) return known
+    const holds: Holds = {
+      leases: new Map(),
+      pending: 0n,
+      isRecalled: false,
+      sessions: new Map(),
+    }
+    escrow.holds.set(name, holds)
+    return holds
+  }
+
+  function freeOf(name: string): bigint {
+    const { leases, pending } = holdsOf(name)
+    const balance = (state.users.get(name)?.micros ?? 0n) * attosPerMicro
+    const lent = [...leases.values()].reduce((sum, lease) => sum + lease.amount - lease.used, 0n)
+    return balance - lent - pending
+  }
+
+  const rate = () =>
+    script.usdPerEth === null
+      ? undefined
+      : { usdAttosPerEth: `${script.usdPerEth}${'0'.repeat(18)}`, observedAt: 0n, raised: false }
+
+  function checkOwner(): void {
+    if (escrow.isTaken) throw refuse('CONFLICT')
+  }
+
+  function lendOne(call: LendCall, { instance }: SidecarProcess): LendAnswer {
+    const name = nameOf(call)
+    const access = state.users.has(name) ? accessOf(name) : null
+    if (!access) return LendAnswers.fromPartial({ refusal: 'NOT_FOUND' })
+    const lease = access.active ? renew(name, call, instance) : null
+    return LendAnswers.fromPartial({
+      userId: access.userId,
+      active: access.active,
+      tokensValidAfter: access.tokensValidAfter,
+      remainingUsdAttos: String(max(0n, freeOf(name))),
+      lease: lease
+        ? { id: lease.id, amountUsdAttos: String(lease.amount), seconds: escrow.leaseSeconds }
+        : undefined,
+      priorCall: priorCallOf(name, call),
+      ceilings: escrow.ceilings,
+    })
+  }
+
+  function renew(name: string, call: LendCall, instance: string): LentLease | null {
+    const holds = holdsOf(name)
+    if (escrow.lendsNothing || holds.isRecalled) return null
+    const own = holds.leases.get(instance)
+    const used = own ? max(own.used, own.id === call.leaseId ? BigInt(call.usedUsdAttos) : 0n) : 0n
+    const rest = own ? own.amount - used : 0n
+    const free = freeOf(name)
+    if (free < 0n) return null
+    const bound = BigInt(call.boundUsdAttos)
+    const useful = max(BigInt(call.spendingUsdAttos) * BigInt(escrow.leaseSeconds), bound * 4n)
+    const slice = max(min(useful === 0n ? firstSlice : useful, (free + rest) / 4n), rest)
+    if (slice < max(bound, 1_000_000_000n)) return null
+    const lease = own ?? { id: crypto.randomUUID(), instance, amount: 0n, used: 0n }
+    lease.amount += slice - rest
+    lease.amount -= lease.amount % 1_000_000_000n
+    holds.leases.set(instance, lease)
+    return lease
+  }
+
+  function priorCallOf(name: string, { sessionId, sequence }: LendCall) {
+    const calls = holdsOf(name).sessions.get(sessionId)
+    const below = [...(calls ?? [])].filter(([number]) => number < sequence)
+    const [highest] = below.toSorted(([a], [b]) => (a < b ? 1 : -1))
+    return highest && { sequence: highest[0], ...highest[1] }
+  }
+
+  function remember(name: string, call: Authorisation): void {
+    const { sessions } = holdsOf(name)
+    const calls = sessions.get(call.sessionId) ?? new Map()
+    sessions.set(call.sessionId, calls)
+    if (!calls.has(call.sequence))
+      calls.set(call.sequence, { seconds: call.signedSeconds, nanos: call.signedNanos })
+    // A benchmark makes millions.
+    if (escrow.authorisations.length < 100_000) escrow.authorisations.push({ ...call, user: name })
+  }
+
+  function reserveOne(call: ReserveCall): ReserveAnswer {
+    const name = nameOf(call)
+    const { authorisation } = call
+    const access = state.users.has(name) ? accessOf(name) : null
+    const said = { userId: access?.userId ?? '', tokensValidAfter: access?.tokensValidAfter ?? 0n }
+    const refusal =
+      authorisation && access ? refusalOf(name, authorisation, access) : 'invalid_identity'
+    if (refusal === '' && authorisation) {
+      remember(name, authorisation)
+      holdsOf(name).pending += BigInt(authorisation.boundUsdAttos)
+    }
+    const recalled = refusal === 'insufficient_balance' && recall(name)
+    const remainingUsdAttos = String(max(0n, freeOf(name)))
+    return ReserveAnswer.fromPartial({
+      ...said,
+      refusal,
+      limit: refusal === 'limit_exceeded' ? escrow.limit : '',
+      recalled,
+      remainingUsdAttos,
+    })
+  }
+
+  function refusalOf(name: string, call: Authorisation, access: Access): string {
+    if (!access.active) return 'user_inactive'
+    if (escrow.limit !== '') return 'limit_exceeded'
+    return freeOf(name) < BigInt(call.boundUsdAttos) ? 'insufficient_balance' : ''
+  }
+
+  function recall(name: string): boolean {
+    const holds = holdsOf(name)
+    if (holds.leases.size === 0) return false
+    holds.isRecalled = true
+    state.invalidate('lease', `user-of-${name}`)
+    return true
+  }
+
+  function report(request: ReportRequest) {
+    checkOwner()
+    if (escrow.reports.length < 1_000) escrow.reports.push(request)
+    const instance = request.sidecar?.instance ?? ''
+    const through = escrow.through.get(instance) ?? 0n
+    const isNext = request.number === through + 1n
+    if (isNext) {
+      apply(request, instance)
+      escrow.through.set(instance, request.number)
+    }
+    return {
+      through: isNext ? request.number : through,
+      rate: rate(),
+      recalled: [],
+      sharedSessions: [],
+    }
+  }
+
+  function apply({ users }: ReportRequest, instance: string): void {
+    for (const user of users) {
+      const name = nameOf(user)
+      const holds = holdsOf(name)
+      const lease = holds.leases.get(instance)
+      for (const call of user.authorisations) {
+        remember(name, call)
+        const bound = BigInt(call.boundUsdAttos)
+        holds.pending += bound
+        // Another core may have lent it.
+        if (lease?.id !== call.leaseId) continue
+        if (lease.used + bound > lease.amount)
+          throw new Error('a sidecar spent what it was not lent')
+        lease.used += bound
+      }
+      for (const { leaseId, usedUsdAttos } of user.returned) {
+        if (lease?.id !== leaseId) continue
+        if (lease.used !== BigInt(usedUsdAttos)) throw new Error('a lease came back unaccounted')
+        holds.leases.delete(instance)
+      }
+    }
+  }
+
+  return {
+    lend: answer('lend', ({ sidecar, calls }) => {
+      checkOwner()
+      const process = sidecar ?? { id: '', instance: '' }
+      return { answers: calls.map((call) => lendOne(call, process)), rate: rate() }
+    }),
+    reserve: answer('reserve', ({ calls }) => {
+      checkOwner()
+      return { answers: calls.map(reserveOne) }
+    }),
+    report: answer('report', report),
+  }
+}

@@ -1,0 +1,202 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { createBounds, unitsOf } from '../../../sidecar/accounts/bounds.ts'
+import { nanosDown, nanosPerWei } from '../../../sidecar/accounts/nanos.ts'
+import type { Session } from '../../../sidecar/accounts/session.ts'
+import { createSessionMemory } from '../../../sidecar/accounts/session-calls.ts'
+
+const usd = 10n ** 18n
+const start = 1_789_380_930
+const session = (change: Partial<Session> = {}): Session => ({
+  id: '9f86d081',
+  authId: '',
+  type: 'live',
+  app: '',
+  isApproximate: false,
+  sequence: 1,
+  seconds: start,
+  nanos: 0,
+  price: 12_000n,
+  units: 1n,
+  balance: '0',
+  isReadable: true,
+  ...change,
+})
+const prior = (seconds: number, nanos = 0) => ({ sequence: 0, seconds, nanos })
+
+function world(rate: bigint = 1_000_000n * usd, untyped: number | null = null) {
+  const memory = createSessionMemory({ max: 10 })
+  const current = { nanosPerWei: nanosPerWei(String(rate)) as number | null }
+  const bounds = createBounds({ memory, rate: current, untyped })
+  const owner = { authId: 'a:b', latest: null }
+  /** The bound in units of a session at a nano-dollar a unit. */
+  const boundOf = (call: Session, of = owner) => bounds.boundOf(of, call)
+  return { memory, bounds, current, owner, boundOf }
+}
+
+describe('the units that the signer bills', () => {
+  it.each([
+    [start - 6, 0, 6],
+    [start - 6, 1, 6],
+    [start - 6, 999_999_999, 6],
+    [start, 0, 0],
+    [start + 5, 0, 0],
+  ] as const)('for a live call since %i s and %i ns are %i', (seconds, nanos, expected) => {
+    expect(unitsOf(session(), prior(seconds, nanos))).toBe(expected)
+  })
+
+  it('round a live call up by a nanosecond', () => {
+    expect(unitsOf(session({ nanos: 1 }), prior(start - 5))).toBe(6)
+    expect(unitsOf(session({ nanos: 123_456_789 }), prior(start - 5, 123_456_789))).toBe(5)
+  })
+
+  it('are fixed for the first call, and the longest gap for an unknown one', () => {
+    expect(unitsOf(session({ sequence: 0 }), null)).toBe(10)
+    expect(unitsOf(session({ sequence: 0, type: 'lv2v' }), null)).toBe(1_658_880_000)
+    expect(unitsOf(session({ type: 'fixed' }), null)).toBe(1)
+    expect(unitsOf(session(), null)).toBe(900)
+    expect(unitsOf(session({ type: 'lv2v' }), null)).toBe(900 * 27_648_000)
+  })
+})
+
+/** go-livepeer's fee for the units, rounded half away from zero (remote_signer.go), priced as core does. */
+function ticketCost(
+  { price, per, rate }: { price: bigint; per: bigint; rate: bigint },
+  units: bigint,
+): bigint {
+  const fee = (2n * price * units + per) / (2n * per)
+  return (fee * rate + usd - 1n) / usd
+}
+
+describe('a bound', () => {
+  const int64 = 2n ** 63n - 1n
+  const calls = fc.record({
+    price: fc.oneof(fc.bigInt({ min: 1n, max: int64 }), fc.bigInt({ min: 1n, max: 10n ** 6n })),
+    units: fc.oneof(fc.bigInt({ min: 1n, max: int64 }), fc.bigInt({ min: 1n, max: 1000n })),
+    rate: fc.bigInt({ min: 1n, max: 1_000_000n * usd }),
+    type: fc.constantFrom('live' as const, 'lv2v' as const, 'fixed' as const),
+    gapNanos: fc.bigInt({ min: 0n, max: 900_000_000_000n }),
+    nanos: fc.nat(999_999_999),
+  })
+
+  /** Pixels by Go's float: int64(float64(27648000) * duration.Seconds()). */
+  const pixelsOf = (gap: bigint): bigint =>
+    BigInt(
+      Math.trunc(27_648_000 * (Number(gap / 1_000_000_000n) + Number(gap % 1_000_000_000n) / 1e9)),
+    )
+
+  it("is never below the ticket's true cost, and never far above", () => {
+    fc.assert(
+      fc.property(calls, ({ price, units, rate, type, gapNanos, nanos }) => {
+        const { bounds } = world(rate)
+        const from = BigInt(start) * 1_000_000_000n + BigInt(nanos)
+        const to = from + gapNanos
+        const call = session({
+          type,
+          price,
+          units,
+          seconds: Number(to / 1_000_000_000n),
+          nanos: Number(to % 1_000_000_000n),
+        })
+        const bound = bounds.boundSince(call, prior(start, nanos))
+        const billed = {
+          live: (gapNanos + 999_999_999n) / 1_000_000_000n,
+          lv2v: pixelsOf(gapNanos),
+          fixed: 1n,
+        }
+        const cost = ticketCost({ price, per: units, rate }, billed[type])
+        // One more wei and two pixels, and the rounding of doubles.
+        const wei = (price * (billed[type] + 2n)) / units + 3n
+        const most = (wei * rate) / usd / 10n ** 9n + 2n
+        const isCounted = Number.isSafeInteger(bound)
+        expect(isCounted ? bound >= 1 : most > 9n * 10n ** 15n).toBe(true)
+        fc.pre(isCounted)
+        expect(BigInt(bound) * 10n ** 9n >= cost).toBe(true)
+        expect(BigInt(bound) <= most + most / 10n ** 13n).toBe(true)
+      }),
+      { numRuns: 2_000 },
+    )
+  })
+
+  it('is at least one nano-dollar, and refuses what no number counts', () => {
+    const { boundOf } = world(usd)
+    expect(boundOf(session({ sequence: 0, price: 1n, units: int64 }))).toBe(1)
+    expect(boundOf(session({ sequence: 0, type: 'lv2v', price: int64 }))).toBe(Infinity)
+  })
+})
+
+describe('the bound of a call', () => {
+  const at = (sequence: number, seconds: number, change: Partial<Session> = {}) =>
+    session({ sequence, seconds: start + seconds, price: 10n ** 9n, ...change })
+
+  it('counts from the first call with the number before', () => {
+    const { memory, owner, boundOf } = world(usd)
+    memory.remember(owner, at(0, 0))
+    memory.remember(owner, at(1, 5))
+    expect(boundOf(at(2, 12))).toBe(8)
+    // A replay of number 1 does not shorten it: the client has both states.
+    memory.remember(owner, at(1, 9))
+    expect(boundOf(at(2, 12))).toBe(8)
+    expect(boundOf(at(1, 12))).toBe(13)
+  })
+
+  it('counts from the nearest lower number that was seen', () => {
+    const { memory, owner, boundOf } = world(usd)
+    for (const [number, seconds] of [
+      [3, 0],
+      [7, 20],
+      [9, 30],
+    ] as const)
+      memory.remember(owner, at(number, seconds))
+    const units = [20, 10, 9, 8, 7, 4].map((number) => boundOf(at(number, 100)))
+    expect(units).toEqual([71, 71, 81, 81, 101, 101])
+    expect(boundOf(at(3, 100))).toBe('no_prior_call')
+  })
+
+  it('does not become shorter when the clock of the signer is set back', () => {
+    const { memory, owner, boundOf } = world(usd)
+    memory.remember(owner, at(0, 100))
+    memory.remember(owner, at(0, 40))
+    expect(boundOf(at(1, 101))).toBe(62)
+  })
+
+  it('is separate for sessions and users', () => {
+    const { memory, owner, boundOf } = world(usd)
+    memory.remember(owner, at(0, 0, { id: 'one' }))
+    memory.remember(owner, at(0, 50, { id: 'two' }))
+    expect(boundOf(at(1, 60, { id: 'one' }))).toBe(61)
+    expect(boundOf(at(1, 60, { id: 'two' }))).toBe(11)
+    const other = { authId: 'other:b', latest: null }
+    expect(boundOf(at(1, 60, { id: 'one' }), other)).toBe('no_prior_call')
+  })
+
+  it('takes time that was paid in advance once', () => {
+    const { memory, owner, boundOf } = world(usd)
+    memory.remember(owner, at(0, 0)).paidUntil = start + 11
+    expect(boundOf(at(1, 15))).toBe(5)
+    memory.remember(owner, at(1, 15))
+    expect(boundOf(at(1, 16))).toBe(17)
+  })
+
+  it('of a call without a type or price is the set one, or there is none', () => {
+    const untyped = [{ type: '' as const }, { price: null }, { units: null }]
+    for (const change of untyped) {
+      expect(world(usd).boundOf(session(change))).toBe('untyped')
+      expect(world(usd, 7).boundOf(session(change))).toBe(7)
+    }
+  })
+
+  it('needs a rate', () => {
+    const { boundOf, current } = world()
+    current.nanosPerWei = null
+    expect(boundOf(session({ sequence: 0 }))).toBe('no_rate')
+  })
+})
+
+describe('money on the wire', () => {
+  it('is counted in whole nano-dollars, and as many as a number holds', () => {
+    expect([nanosDown('1999999999'), nanosDown('999999999'), nanosDown('0')]).toEqual([1, 0, 0])
+    expect(nanosDown(`1${'0'.repeat(40)}`)).toBe(Number.MAX_SAFE_INTEGER)
+    expect(() => nanosDown('-1')).toThrow(/unreadable/)
+  })
+})

@@ -1,0 +1,286 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { type CoreDouble, startCoreDouble } from '../../fakes/sidecar-core.ts'
+import { firstCall } from '../signer-bodies.ts'
+import { type Harness, startHarness, until, vectorNow } from '../support.ts'
+
+/** Ten seconds at this price are 0.03 USD; a fixed unit is 0.003 USD. */
+const price = { InitialPricePerUnit: 10 ** 12 }
+const second = (seconds: number) => new Date((vectorNow + seconds) * 1000).toISOString()
+const call = (state: object, key?: string) =>
+  firstCall({ ...(key !== undefined && { key }), state: { ...price, ...state } })
+const fixed = (SequenceNumber: number, state: object = {}) =>
+  call({ Type: 'fixed', SequenceNumber, ...state })
+const nanos = (usd: number) => `${Math.round(usd * 1e9)}000000000`
+const holds = (core: CoreDouble) => core.escrow.holds.get('acme:alice')
+const leases = (core: CoreDouble) => holds(core)?.leases.size ?? 0
+const status = async (harness: Harness, body: object) =>
+  (await harness.authorize(body)).json['status']
+
+describe('a lease', () => {
+  it('pays for calls from memory, and core holds what each of them may cost (K24, K25)', async () => {
+    const harness = await startHarness()
+    const { core } = harness
+    for (let n = 0; n < 3; n++) expect(await status(harness, fixed(n))).toBe(200)
+    expect(core.calls).toMatchObject({ lend: 1, reserve: 0, verifyApiKey: 1 })
+    await until(() => core.escrow.authorisations.length === 3)
+    expect(core.escrow.authorisations.map(({ sequence }) => Number(sequence))).toEqual([0, 1, 2])
+    expect(core.escrow.authorisations[0]).toMatchObject({
+      user: 'acme:alice',
+      sessionId: '9f86d081',
+      type: 'fixed',
+      app: 'acme/echo',
+      boundUsdAttos: nanos(0.003000001),
+      authorisedAt: BigInt(vectorNow) * 1000n,
+      offline: false,
+      priceWei: '1000000000000',
+      priceUnits: '1',
+    })
+    expect(holds(core)?.pending).toBe(3n * 3_000_001n * 10n ** 9n)
+  })
+
+  it('is renewed in the background when half of it is spent', async () => {
+    const harness = await startHarness()
+    // Four calls, of which the third passes the half.
+    for (let n = 0; n < 3; n++) await status(harness, fixed(n))
+    await until(() => harness.core.calls.lend === 2)
+    for (let n = 3; n < 6; n++) expect(await status(harness, fixed(n))).toBe(200)
+    expect(harness.core.calls.reserve).toBe(0)
+  })
+
+  it('is renewed while it is used, as soon as a third of its time has passed', async () => {
+    const harness = await startHarness()
+    await status(harness, fixed(0))
+    expect(harness.core.calls.lend).toBe(1)
+    harness.clock.seconds += 8
+    await until(() => harness.core.calls.lend === 2)
+  })
+
+  it('is returned when nobody has used it for ten seconds', async () => {
+    const harness = await startHarness()
+    await status(harness, fixed(0))
+    expect(leases(harness.core)).toBe(1)
+    harness.clock.seconds += 11
+    await until(() => leases(harness.core) === 0)
+    expect(await status(harness, fixed(1))).toBe(200)
+  })
+
+  it('is returned at once when core recalls it', async () => {
+    const harness = await startHarness()
+    await status(harness, fixed(0))
+    expect(leases(harness.core)).toBe(1)
+    harness.core.invalidate('lease', 'user-of-acme:alice')
+    await until(() => leases(harness.core) === 0)
+  })
+
+  it('is returned when the sidecar stops, behind everything that it paid for', async () => {
+    const harness = await startHarness()
+    await status(harness, fixed(0))
+    await harness.sidecar.stop()
+    expect([leases(harness.core), harness.core.escrow.authorisations.length]).toEqual([0, 1])
+    expect(harness.core.escrow.reports.at(-1)).toMatchObject({ stopped: true })
+  })
+
+  it('ends two seconds before core says', async () => {
+    const harness = await startHarness()
+    await status(harness, fixed(0))
+    harness.core.script.frozen = true
+    harness.clock.seconds += 27
+    await until(async () => (await status(harness, fixed(1))) === 200)
+    harness.clock.seconds += 1.1
+    expect(await status(harness, fixed(2))).toBe(503)
+  })
+
+  it('ends by a clock that never jumps', async () => {
+    const harness = await startHarness()
+    await status(harness, fixed(0))
+    for (const wall of [-86_400, 86_400 * 365]) {
+      harness.clock.wall = wall
+      expect(await status(harness, fixed(1))).toBe(200)
+    }
+  })
+
+  it('is not spent by a key for which core has not lent it', async () => {
+    const harness = await startHarness()
+    const { core } = harness
+    core.keys.set('sk_live_limited', {
+      clientId: 'acme',
+      externalUserId: 'alice',
+      keyId: randomUUID(),
+    })
+    await status(harness, fixed(0))
+    core.escrow.lendsNothing = true
+    expect(await status(harness, call({ Type: 'fixed' }, 'sk_live_limited'))).toBe(200)
+    expect(core.calls).toMatchObject({ lend: 2, reserve: 1 })
+  })
+
+  it('is dropped when core says that the user was deactivated', async () => {
+    const harness = await startHarness()
+    const { core } = harness
+    expect(await status(harness, fixed(0))).toBe(200)
+    core.users.set('acme:alice', { micros: 5_000_000n, active: false })
+    core.invalidate('access', 'user-of-acme:alice')
+    await until(async () => (await status(harness, fixed(1))) === 403)
+    await until(() => leases(core) === 0)
+  })
+})
+
+describe('a call that no lease covers', () => {
+  it('is reserved at core, to the last nano-dollar', async () => {
+    const harness = await startHarness()
+    const { core } = harness
+    core.users.set('acme:alice', { micros: 9_001n })
+    const statuses = []
+    for (let n = 0; n < 4; n++) statuses.push(await status(harness, fixed(n)))
+    expect(statuses).toEqual([200, 200, 200, 483])
+    expect(core.calls.reserve).toBeGreaterThan(0)
+    await until(() => core.escrow.authorisations.length === 3)
+  })
+
+  it('is refused for the limit that core names', async () => {
+    const harness = await startHarness()
+    Object.assign(harness.core.escrow, { lendsNothing: true, limit: 'usd_per_day' })
+    expect((await harness.authorize(fixed(0))).json).toEqual({
+      status: 429,
+      reason: 'limit exceeded: usd_per_day',
+      code: 'limit_exceeded',
+    })
+  })
+
+  it('is refused with 503 while no rate serves', async () => {
+    const harness = await startHarness()
+    harness.core.script.usdPerEth = null
+    const code = async () => (await harness.authorize(fixed(0))).json['code']
+    await until(async () => (await code()) === 'rate_unavailable')
+    harness.core.script.usdPerEth = 3000n
+    expect(await status(harness, fixed(0))).toBe(200)
+  })
+
+  it('gets back what another sidecar has and does not need', async () => {
+    const core = await startCoreDouble()
+    onTestFinished(core.stop)
+    const [one, two] = [await startHarness({ core }), await startHarness({ core })]
+    core.users.set('acme:alice', { micros: 16_001n })
+    expect(await status(one, fixed(0))).toBe(200)
+    const statuses = []
+    for (let n = 0; n < 5; n++) statuses.push(await status(two, fixed(n, { StateID: 'two' })))
+    expect(statuses).toEqual([200, 200, 200, 200, 483])
+    expect(leases(core)).toBe(0)
+  })
+
+  it('leaves two sidecars no more than there is between them', async () => {
+    const core = await startCoreDouble()
+    onTestFinished(core.stop)
+    const pair = [await startHarness({ core }), await startHarness({ core })]
+    core.users.set('acme:alice', { micros: 100_001n })
+    const replies = await Promise.all(
+      Array.from({ length: 60 }, (_, n) => {
+        const harness = pair[n % 2]
+        return harness ? status(harness, fixed(0, { StateID: `0000${n}` })) : null
+      }),
+    )
+    // 0.003000001 USD each.
+    expect(replies.filter((reply) => reply === 200)).toHaveLength(33)
+  })
+
+  it('that is refused proves the one before it', async () => {
+    const harness = await startHarness()
+    const { core } = harness
+    core.users.set('acme:alice', { micros: 3_001n })
+    expect(await status(harness, fixed(4))).toBe(200)
+    for (let n = 0; n < 3; n++) expect(await status(harness, fixed(5))).toBe(483)
+    const refused = () =>
+      core.escrow.reports.flatMap(({ users }) => users.flatMap((user) => user.refused))
+    await until(() => refused().length > 0)
+    expect(refused()).toEqual([{ sessionId: '9f86d081', sequence: 5n }])
+  })
+})
+
+describe('a session that began at another sidecar', () => {
+  const bounds = (core: CoreDouble) =>
+    core.escrow.authorisations.map(
+      ({ boundUsdAttos }) => Math.round(Number(boundUsdAttos) / 1e14) / 1e4,
+    )
+
+  it('is bounded by the call before that core knows', async () => {
+    const core = await startCoreDouble()
+    onTestFinished(core.stop)
+    const one = await startHarness({ core })
+    await status(one, call({ SequenceNumber: 0, LastUpdate: second(0) }))
+    await status(one, call({ SequenceNumber: 1, LastUpdate: second(4) }))
+    await one.sidecar.stop()
+    const two = await startHarness({ core })
+    expect(await status(two, call({ SequenceNumber: 2, LastUpdate: second(9) }))).toBe(200)
+    // An older state, and the first call of its number was at the other sidecar.
+    expect(await status(two, call({ SequenceNumber: 1, LastUpdate: second(20) }))).toBe(200)
+    expect(await status(two, call({ SequenceNumber: 2, LastUpdate: second(24) }))).toBe(200)
+    await two.sidecar.stop()
+    expect(bounds(core)).toEqual([0.03, 0.012, 0.015, 0.06, 0.06])
+  })
+
+  it('is bounded by the longest gap when core does not know it, after half a second', async () => {
+    const harness = await startHarness()
+    const started = performance.now()
+    expect(await status(harness, call({ SequenceNumber: 7 }))).toBe(200)
+    expect(performance.now() - started).toBeGreaterThan(490)
+    await harness.sidecar.stop()
+    expect(bounds(harness.core)).toEqual([2.7])
+  })
+
+  it('waits for a report that is under way', async () => {
+    const harness = await startHarness()
+    const answer = status(harness, call({ SequenceNumber: 7, LastUpdate: second(7) }))
+    await until(() => holds(harness.core) !== undefined)
+    const sessions = holds(harness.core)?.sessions
+    sessions?.set('9f86d081', new Map([[6n, { seconds: BigInt(vectorNow), nanos: 0 }]]))
+    expect(await answer).toBe(200)
+    await harness.sidecar.stop()
+    expect(bounds(harness.core)).toEqual([0.021])
+  })
+})
+
+describe('a promised window', () => {
+  const env = { SIGNING_TTL_SECONDS: '10' }
+
+  it('is paid in advance, with the call that it is promised to', async () => {
+    const { authorize, core, sidecar } = await startHarness({ env })
+    const { json } = await authorize(call({ LastUpdate: second(0) }))
+    expect(json['expiry']).toBe(vectorNow + 10)
+    await sidecar.stop()
+    // Ten seconds for the first call, and eleven until the end of the last promised one.
+    expect(core.escrow.authorisations[0]?.boundUsdAttos).toBe(nanos(0.063000002))
+  })
+
+  it('is not longer than half of the lease pays for', async () => {
+    const { authorize, core } = await startHarness({ env })
+    core.users.set('acme:alice', { micros: 200_000n })
+    // A lease of 0.05: after 0.03 for the first call, half of the rest pays for three seconds.
+    expect((await authorize(call({ LastUpdate: second(0) }))).json['expiry']).toBe(vectorNow + 2)
+  })
+
+  it.each([
+    [-3, 0],
+    [-2, 10],
+    [2, 10],
+    [3, 0],
+  ])('by the clock of a signer that is %i s off ours is %i s', async (off, seconds) => {
+    const { authorize } = await startHarness({ env })
+    const { json } = await authorize(call({ LastUpdate: second(off) }))
+    expect(json['expiry']).toBe(seconds === 0 ? 0 : vectorNow + off + seconds)
+  })
+
+  it('is not debited again when the session calls again', async () => {
+    const harness = await startHarness({ env })
+    // Ten seconds for the first call, and then ten windows of eleven: 0.36, and the last advance.
+    harness.core.users.set('acme:alice', { micros: 420_000n })
+    for (let n = 0; n <= 10; n++) {
+      const state = {
+        SequenceNumber: n,
+        LastUpdate: second(n * 11),
+        AuthExpiry: n === 0 ? 0 : vectorNow + n * 11 - 1,
+      }
+      expect([n, await status(harness, call(state))]).toEqual([n, 200])
+      harness.clock.seconds += 11
+    }
+  })
+})

@@ -1,0 +1,176 @@
+import { describe, expect, it } from 'vitest'
+import { silentLog } from '../../../core/lib/log.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import type { ReportRequest } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import { createAccounts } from '../../../sidecar/accounts/accounts.ts'
+import { type AllowedCall, createReports } from '../../../sidecar/accounts/reports.ts'
+import { readSession } from '../../../sidecar/accounts/session.ts'
+import { createVersions } from '../../../sidecar/identity/cached-state.ts'
+import { firstCall } from '../signer-bodies.ts'
+
+const process = { id: 'one', instance: '7b0c2b3e-3f0e-4a53-9a0c-6f1c8b1f2a11' }
+
+function world() {
+  const versions = createVersions({ max: 10 })
+  const accounts = createAccounts({ versions, ttlSeconds: 10, max: 10, mono: () => 0 })
+  const account = accounts.accountOf('acme:alice')
+  const requests: ReportRequest[] = []
+  const core = { through: 0n, failures: 0, isTaken: false }
+  const heard = { reconciled: 0, conflicts: 0 }
+  const reports = createReports({
+    process,
+    mono: () => 0,
+    log: silentLog(),
+    core: {
+      report: async (request) => {
+        requests.push(request)
+        if (core.isTaken) throw new DomainError('CONFLICT', 'taken')
+        if (request.number === core.through + 1n) core.through = request.number
+        if (core.failures-- > 0) throw new DomainError('UNAVAILABLE', 'lost')
+        return { through: core.through, rate: undefined, recalled: [], sharedSessions: [] }
+      },
+    },
+  })
+  reports.listen({
+    onRate: () => undefined,
+    onRecalled: () => undefined,
+    onConflict: () => void heard.conflicts++,
+    onReconciled: () => void heard.reconciled++,
+  })
+  const body = JSON.stringify(firstCall())
+  const session = readSession(firstCall().state, body)
+  if (!session) throw new Error('no session')
+  const callOf = (sequence: number, isOffline = false): AllowedCall => ({
+    leaseId: 'lease',
+    session: { ...session, sequence },
+    bound: 7,
+    at: 1_000.5,
+    keyId: '',
+    isOffline,
+  })
+  const add = (sequence: number, isOffline = false) =>
+    reports.add(account, callOf(sequence, isOffline))
+  const sequences = ({ users }: ReportRequest) =>
+    users.flatMap((user) => user.authorisations.map(({ sequence }) => Number(sequence)))
+  return { accounts, account, core, reports, requests, heard, add, sequences, session }
+}
+
+describe('a report', () => {
+  it('is repeated with its number until it is answered, and counts once', async () => {
+    const { core, reports, requests, add, sequences } = world()
+    add(1)
+    core.failures = 2
+    await reports.flush()
+    add(2)
+    await reports.flush()
+    await reports.flush()
+    await reports.flush()
+    expect(requests.map(({ number }) => Number(number))).toEqual([1, 1, 1, 2])
+    expect(requests.map(sequences)).toEqual([[1], [1], [1], [2]])
+    expect(reports.unreported()).toBe(0)
+  })
+
+  it('is one at a time', async () => {
+    const { reports, requests, add } = world()
+    add(1)
+    await Promise.all([reports.flush(), reports.flush(), reports.heartbeat()])
+    expect(requests).toHaveLength(1)
+  })
+
+  it('is sent at once when a thousand calls wait, and in parts of two thousand', async () => {
+    const { reports, requests, add, sequences } = world()
+    await reports.heartbeat()
+    for (let n = 0; n < 4_500; n++) add(n)
+    await reports.flush()
+    await reports.flush()
+    expect(requests.map((request) => sequences(request).length)).toEqual([0, 1_000, 2_000, 1_500])
+    expect(requests.flatMap(sequences)).toEqual(Array.from({ length: 4_500 }, (_, n) => n))
+  })
+
+  it('carries what belongs to a user in the order in which it happened', async () => {
+    const { account, accounts, reports, requests, add, session } = world()
+    add(1)
+    reports.giveBack(account, {
+      id: 'lease',
+      keys: new Set(),
+      amount: 20,
+      used: 7,
+      endsAt: 0,
+      renewAbove: 0,
+      renewAt: 0,
+      usedAt: 0,
+    })
+    reports.addRefused(accounts.accountOf('acme:bob'), session)
+    expect(account.returning).toBe(1)
+    await reports.returned(account)
+    expect(account.returning).toBe(0)
+    expect(requests[0]?.users).toMatchObject([
+      {
+        externalUserId: 'alice',
+        authorisations: [{ leaseId: 'lease', boundUsdAttos: '7000000000', authorisedAt: 1_000n }],
+        returned: [{ leaseId: 'lease', usedUsdAttos: '7000000000' }],
+      },
+      { externalUserId: 'bob', refused: [{ sessionId: '9f86d081', sequence: 0n }] },
+    ])
+  })
+
+  it('takes the number that core expects when core has forgotten the process', async () => {
+    const { core, reports, requests, add } = world()
+    add(1)
+    await reports.flush()
+    add(2)
+    core.through = 0n
+    await reports.flush()
+    await reports.flush()
+    expect(requests.map(({ number }) => Number(number))).toEqual([1, 2, 1])
+    expect(reports.unreported()).toBe(0)
+  })
+
+  it('is full with a hundred thousand calls', () => {
+    const { reports, add } = world()
+    for (let n = 0; n < 99_999; n++) add(n)
+    expect(reports.isFull()).toBe(false)
+    add(99_999)
+    expect(reports.isFull()).toBe(true)
+  })
+
+  it('tells when core knows of all that was spent offline', async () => {
+    const { core, reports, heard, add } = world()
+    add(1, true)
+    core.failures = 1
+    await reports.flush()
+    expect(heard.reconciled).toBe(0)
+    await reports.flush()
+    expect(heard.reconciled).toBe(1)
+  })
+
+  it('that another process has the id is kept, and sent when the id is free', async () => {
+    const { core, reports, requests, heard, add } = world()
+    core.isTaken = true
+    add(1)
+    await reports.flush()
+    expect([reports.isRefused(), heard.conflicts, reports.unreported()]).toEqual([true, 1, 1])
+    await expect(reports.join()).rejects.toMatchObject({ reason: 'UNAVAILABLE' })
+    core.isTaken = false
+    await reports.flush()
+    expect([reports.isRefused(), reports.unreported()]).toEqual([false, 0])
+    expect(requests.at(-1)?.number).toBe(1n)
+  })
+
+  it('of a stop is the last one, behind everything else', async () => {
+    const { reports, requests, add } = world()
+    for (let n = 0; n < 2_500; n++) add(n)
+    await reports.stop()
+    expect(reports.unreported()).toBe(0)
+    expect(requests.at(-1)).toMatchObject({ number: 0n, stopped: true })
+    expect(requests.slice(0, -1).every(({ stopped }) => !stopped)).toBe(true)
+  })
+
+  it('gives up a stop that core does not answer', async () => {
+    const { core, reports, requests, add } = world()
+    add(1)
+    core.failures = 100
+    await reports.stop()
+    expect([reports.unreported(), requests.length < 4]).toEqual([1, true])
+  })
+})

@@ -1,0 +1,62 @@
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { createCoreClient } from '../../sidecar/core-client.ts'
+import { gatherInFlight, gatherUntilQuiet } from '../../sidecar/batcher.ts'
+import { startCoreDouble } from '../fakes/sidecar-core.ts'
+import { coreToken } from './support.ts'
+
+/** Sends that answer when told to. */
+function recorder() {
+  const batches: number[][] = []
+  const open: PromiseWithResolvers<number[]>[] = []
+  const send = (calls: number[]) => {
+    batches.push(calls)
+    const answer = Promise.withResolvers<number[]>()
+    open.push(answer)
+    return answer.promise
+  }
+  const answer = (index: number) => open[index]?.resolve((batches[index] ?? []).map((n) => n * 10))
+  return { batches, open, send, answer }
+}
+
+describe('calls that are gathered', () => {
+  it('go at once while nothing is in flight, and together while something is', async () => {
+    const { batches, send, answer } = recorder()
+    const call = gatherInFlight({ send, max: 3 })
+    const answers = [1, 2, 3, 4, 5, 6].map(call)
+    await Promise.resolve()
+    expect(batches).toEqual([[1], [2, 3, 4]])
+    answer(0)
+    await expect(answers[0]).resolves.toBe(10)
+    expect(batches).toEqual([[1], [2, 3, 4], [5, 6]])
+    answer(1)
+    answer(2)
+    expect(await Promise.all(answers)).toEqual([10, 20, 30, 40, 50, 60])
+  })
+
+  it('fail together, and not those behind them', async () => {
+    const { open, send, answer } = recorder()
+    const call = gatherInFlight({ send, max: 1 })
+    const answers = [1, 2].map(call)
+    open[0]?.reject(new Error('away'))
+    await expect(answers[0]).rejects.toThrow('away')
+    await Promise.resolve()
+    answer(1)
+    await expect(answers[1]).resolves.toBe(20)
+  })
+
+  it('are refused when core answers another number of them', async () => {
+    const call = gatherUntilQuiet({ send: async () => [], max: 3 })
+    await expect(call(1)).rejects.toThrow(/another number/)
+  })
+
+  it('cost core a few requests for a thousand keys', async () => {
+    const double = await startCoreDouble()
+    onTestFinished(double.stop)
+    const core = createCoreClient({ target: double.target, token: coreToken })
+    onTestFinished(core.stop)
+    const keys = Array.from({ length: 1_000 }, (_, n) => `sk_live_${n}`)
+    await Promise.all(keys.map(core.verifyApiKey))
+    expect(double.calls.verifyApiKey).toBe(1_000)
+    expect(double.calls.verifyApiKeys).toBeLessThanOrEqual(7)
+  })
+})
