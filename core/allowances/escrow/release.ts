@@ -90,10 +90,8 @@ export function createRelease(deps: ReleaseDeps) {
     due: DueSearch,
   ): Promise<Total> {
     const byUser = new Map(locked.map((account) => [account.userId, account]))
-    const leases = await store.findLeases(
-      db,
-      locked.filter(({ lent }) => lent > 0n),
-    )
+    // Also of those who have nothing lent: an orphan without a rest is closed as well.
+    const leases = await store.findLeases(db, locked)
     const orphans = leases.filter(({ endsAt }) => endsAt <= due.at)
     if (orphans.length === 0) return { count: 0, amount: usdAttos(0n) }
     const ofUser = Map.groupBy(orphans, ({ userId }) => userId)

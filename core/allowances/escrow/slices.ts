@@ -15,8 +15,8 @@ export interface SliceRequest {
 
 const shareOfFree = 4n
 const callsMin = 4n
-/** For a user of whom the sidecar knows nothing yet: 0.05 USD. */
-const firstSlice = 50_000_000_000_000_000n
+/** For calls whose bound is not known yet: 0.05 USD. */
+const callsUnknown = 50_000_000_000_000_000n
 /** A sidecar counts in nano-dollars. */
 const attosPerNano = 1_000_000_000n
 
@@ -28,9 +28,10 @@ export function sliceOf(
   { free, rest, bound, spending }: SliceRequest,
   leaseSeconds: number,
 ): UsdAttos | null {
-  const useful = max(spending * BigInt(leaseSeconds), bound * callsMin)
+  const calls = bound === 0n ? callsUnknown : bound * callsMin
+  const useful = max(spending * BigInt(leaseSeconds), calls)
   const most = (free + rest) / shareOfFree
-  const slice = min(useful === 0n ? firstSlice : useful, most)
+  const slice = min(useful, most)
   const next = max(slice - (slice % attosPerNano), rest)
   return next < max(bound, attosPerNano) ? null : usdAttos(next)
 }

@@ -9,7 +9,9 @@ import {
   burn,
   enterPeriod,
   expire,
+  freeAt,
   remainingAt,
+  unheldAt,
 } from '../../../core/allowances/account.ts'
 import {
   type TicketCharge,
@@ -389,5 +391,47 @@ describe('expire', () => {
     }
     expire(rolled, until)
     expect(rolled.credits[0]).toMatchObject({ remaining: 100n, expiredAt: null })
+  })
+})
+
+describe('held money', () => {
+  const holding = (lent: bigint, pending: bigint): Account => {
+    const a = account()
+    addCredit(a, creditOf('lasting', 10n), start)
+    addCredit(a, creditOf('ending', 20n, { expiresAt: minutes(10) }), start)
+    addCredit(a, creditOf('bound', 40n, { featureKey: 'live' }), start)
+    a.lent = usdAttos(lent)
+    a.pending = usdAttos(pending)
+    return a
+  }
+
+  it('is not free, nor is money that ends before the call may be signed, or that is bound to a feature', () => {
+    const times = (until: number) => ({ at: minutes(1), until: minutes(until) })
+    expect(freeAt(holding(3n, 4n), times(2))).toBe(23n)
+    expect(freeAt(holding(3n, 4n), times(11))).toBe(3n)
+    // The signer's clock may be 5 s ahead.
+    expect(freeAt(holding(3n, 4n), { at: minutes(1), until: minutes(9.95) })).toBe(3n)
+    expect(freeAt(holding(8n, 4n), times(11))).toBe(0n)
+    expect(unheldAt(holding(3n, 4n), minutes(1))).toBe(23n)
+  })
+
+  it('is never taken by a debit: what is bound goes, and of the rest what is free', () => {
+    const a = holding(15n, 10n)
+    const debit = { id: 'd', amount: usdAttos(-100n), at: minutes(1) }
+    expect(adjust(a, { ...debit, feature: null })).toBe(95n)
+    expect(a.balance).toBe(65n)
+    expect(adjust(a, { ...debit, feature: { pipeline: 'live', modelId: 'm' } })).toBe(60n)
+    expect(a.balance).toBe(25n)
+    expect(unheldAt(a, minutes(1))).toBe(0n)
+  })
+
+  it('keeps a credit from expiring while the tickets of its calls may come', () => {
+    const a = holding(5n, 10n)
+    const ends = { until: minutes(30), at: minutes(30) }
+    expire(a, ends)
+    expect(left(a)).toMatchObject({ ending: 20n })
+    a.lent = zero
+    expire(a, ends)
+    expect(left(a)).toMatchObject({ ending: 0n, lasting: 10n })
   })
 })

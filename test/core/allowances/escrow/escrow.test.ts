@@ -7,6 +7,7 @@ import {
   outcome,
   second,
   startTestCore,
+  until,
 } from '../../support.ts'
 import {
   type TestSidecar,
@@ -129,5 +130,19 @@ describe('reporting', () => {
     core.clock.advance(3 * second + 1)
     expect(await outcome(core.as().report({ sidecar: other }))).toBe('OK')
     expect(await outcome(sidecar.heartbeat())).toBe('CONFLICT')
+  })
+})
+
+describe('an orphan without a rest', () => {
+  it('is closed, too', async () => {
+    const { lease } = await lend({ boundUsdAttos: attos(0.1) })
+    await sidecar.report(app, 'ada', {
+      calls: [authorisation({ bound: 0.4, more: { leaseId: lease?.id ?? '' } })],
+    })
+    expect(await money()).toMatchObject({ lent: 0, pending: 0.4 })
+    core.clock.advance(1_000 * second)
+    const leases = () => core.sql.query(`select 1 from leases where id = $1`, [lease?.id])
+    await until(async () => (await leases()).rowCount === 0)
+    expect(await money()).toEqual({ balance: 5, lent: 0, pending: 0 })
   })
 })

@@ -1,0 +1,46 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { sliceOf } from '../../../../core/allowances/escrow/slices.ts'
+import { usdAttos } from '../../../../core/lib/money.ts'
+
+const nano = 1_000_000_000n
+const dollar = nano * nano
+const amount = fc.bigInt({ min: 0n, max: 100n * dollar }).map(usdAttos)
+// Bounds are whole nano-dollars.
+const bound = amount.map((attos) => usdAttos(attos - (attos % nano)))
+const request = fc.record({ free: amount, rest: amount, bound, spending: amount })
+
+describe('a slice', () => {
+  it('never takes more than is free, nor what the sidecar has, and covers the call at hand', () => {
+    fc.assert(
+      fc.property(request, fc.integer({ min: 5, max: 300 }), (one, seconds) => {
+        const { free, rest } = one
+        const slice = sliceOf(one, seconds)
+        const quarter = (free + rest) / 4n
+        const floor = quarter - (quarter % nano)
+        const needed = one.bound > nano ? one.bound : nano
+        expect(slice === null).toBe(rest < needed && floor < needed)
+        const next = slice ?? rest
+        expect(next === rest || (next % nano === 0n && next <= floor)).toBe(true)
+        expect(next >= rest && next - rest <= free).toBe(true)
+      }),
+    )
+  })
+
+  it.each([
+    ['a first slice for a user of whom nothing is known', [100n, 0n, 0n, 0n], 50_000_000n * nano],
+    ['four calls at least', [100n, 0n, 1n, 0n], 4n * dollar],
+    ['what is spent in the time of a lease', [100n, 0n, 0n, 0n, dollar / 10n], 3n * dollar],
+    ['a quarter of what is free at most', [8n, 0n, 2n, 0n], 2n * dollar],
+    ['what it has, rather than less', [0n, 3n, 1n, 0n], 3n * dollar],
+    ['nothing when a quarter does not cover the call', [8n, 0n, 3n, 0n], null],
+  ] as const)('is %s', (_, [free, rest, bound, __, spending = 0n], expected) => {
+    const attos = (dollars: bigint) => usdAttos(dollars * dollar)
+    expect(
+      sliceOf(
+        { free: attos(free), rest: attos(rest), bound: attos(bound), spending: usdAttos(spending) },
+        30,
+      ),
+    ).toBe(expected)
+  })
+})
