@@ -17,6 +17,7 @@ export type Bound = number | 'untyped' | 'no_rate' | 'no_prior_call'
 
 // The signer bills lv2v for 1280 x 720 pixels at 30 frames per second.
 const pixelsPerSecond = 27_648_000
+const pixelsPerMs = 27_648
 /** The longest time that a call of an unknown session is taken to bill, in seconds. */
 const longestGap = 900
 
@@ -43,23 +44,24 @@ const secondsSince = (from: FirstCall, { seconds, nanos }: Session): number =>
 
 /** Pixels of an `lv2v` call since `from`; one more than exact, for the signer's own float. */
 function pixelsSince(from: FirstCall, { seconds, nanos }: Session): number {
-  const rest = Math.ceil(((nanos - from.nanos) * (pixelsPerSecond / 1_000)) / 1_000_000)
+  const rest = Math.ceil(((nanos - from.nanos) * pixelsPerMs) / 1_000_000)
   return (seconds - from.seconds) * pixelsPerSecond + rest + 1
 }
 
 /**
- * Units that the signer bills for a call since `from`; null for the longest time there is. The
- * first call of a session is billed for a fixed time.
+ * Units that the signer bills for a call since `from`, and at least for `leastMs`; null for the
+ * longest time there is. The first call of a session is billed for a fixed time.
  */
-export function unitsOf(session: Session, from: FirstCall | null): number {
+export function unitsOf(session: Session, from: FirstCall | null, leastMs = 0): number {
   const { type, sequence } = session
   if (type === 'fixed') return 1
   if (type === 'live') {
     if (sequence === 0) return 10
-    return from ? Math.max(0, secondsSince(from, session)) : longestGap
+    return from ? Math.max(secondsSince(from, session), Math.ceil(leastMs / 1000)) : longestGap
   }
   if (sequence === 0) return 60 * pixelsPerSecond
-  return from ? Math.max(0, pixelsSince(from, session)) : longestGap * pixelsPerSecond
+  if (!from) return longestGap * pixelsPerSecond
+  return Math.max(pixelsSince(from, session), Math.ceil(leastMs * pixelsPerMs))
 }
 
 const isPriced = ({ type, price, units }: Session): boolean =>
@@ -74,16 +76,19 @@ export interface BoundsOptions {
   readonly rate: CurrentRate
   /** Nano-dollars of UNTYPED_CALL_USD; null when it is not set. */
   readonly untyped: number | null
+  /** Milliseconds for which other processes may have joined sessions of this one unheard. */
+  readonly unheardMs: () => number
 }
 
 /** What calls can cost at most (docs/escrow.md, "Bounds"). */
-export function createBounds({ memory, rate, untyped }: BoundsOptions) {
+export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions) {
   /** The bound of a call by what is known here. */
   function boundOf(owner: SessionOwner, session: Session): Bound {
     if (!isPriced(session)) return untyped ?? 'untyped'
     if (rate.nanosPerWei === null) return 'no_rate'
     const { type, sequence } = session
     if (type === 'fixed' || sequence === 0) return boundSince(session, null)
+    if (memory.isShared(session.id)) return 'no_prior_call'
     const calls = memory.find(owner, session.id)
     const prior = calls ? priorCall(calls, sequence) : null
     if (!calls || !prior) return 'no_prior_call'
@@ -91,10 +96,14 @@ export function createBounds({ memory, rate, untyped }: BoundsOptions) {
     return boundSince(session, isPaid ? paidTime(calls.paidUntil, prior) : prior)
   }
 
-  /** The bound of a call since its prior call; null for an unknown one. */
-  function boundSince(session: Session, prior: FirstCall | null): number {
+  /**
+   * The bound of a call since its prior call; null for an unknown one. Calls that nobody told of
+   * yet may be `leastMs` old.
+   */
+  function boundSince(session: Session, prior: FirstCall | null, leastMs = 0): number {
     if (rate.nanosPerWei === null) return Infinity
-    return costOf(session, unitsOf(session, prior), rate.nanosPerWei)
+    const units = unitsOf(session, prior, Math.max(leastMs, unheardMs()))
+    return costOf(session, units, rate.nanosPerWei)
   }
 
   return { boundOf, boundSince }

@@ -5,11 +5,11 @@ import type { Versions } from '../identity/cached-state.ts'
 import { createAccounts } from './accounts.ts'
 import { type CurrentRate, createBounds } from './bounds.ts'
 import type { Clocks, EscrowCore } from './escrow-core.ts'
-import { createLeases } from './leases.ts'
-import { createOfflineBudget } from './offline.ts'
-import { createReports } from './reports.ts'
+import { type Leases, createLeases } from './leases.ts'
+import { type OfflineBudget, createOfflineBudget } from './offline.ts'
+import { type Reports, createReports } from './reports.ts'
 import { createReservations } from './reservations.ts'
-import { createSessionMemory } from './session-calls.ts'
+import { type SessionMemory, createSessionMemory } from './session-calls.ts'
 
 /** Money is nano-dollars. */
 export interface EscrowSettings {
@@ -51,17 +51,17 @@ export function createEscrow(options: EscrowOptions) {
   const leases = createLeases({ ...shared, rate, refreshMs, gather: gather.lend })
   const reservations = createReservations({ ...shared, sleep, gather: gather.reserve })
   const memory = createSessionMemory({ max })
-  const bounds = createBounds({ memory, rate, untyped: settings.untyped })
+  const bounds = createBounds({
+    memory,
+    rate,
+    untyped: settings.untyped,
+    unheardMs: reports.unheardMs,
+  })
   const offline = createOfflineBudget({
     userBudget: settings.offlineUserBudget,
     budget: settings.offlineBudget,
   })
-  reports.listen({
-    onRate: leases.setRate,
-    onRecalled: leases.recall,
-    onConflict: leases.giveBackAll,
-    onReconciled: offline.reset,
-  })
+  hearCore({ reports, leases, memory, offline })
 
   /** Returns all leases, reports everything and frees the sidecar's id. */
   async function stop(): Promise<void> {
@@ -85,3 +85,23 @@ export function createEscrow(options: EscrowOptions) {
 }
 
 export type Escrow = ReturnType<typeof createEscrow>
+
+/** Passes on what core answers to reports. */
+const hearCore = ({
+  reports,
+  leases,
+  memory,
+  offline,
+}: {
+  readonly reports: Reports
+  readonly leases: Leases
+  readonly memory: SessionMemory
+  readonly offline: OfflineBudget
+}): void =>
+  reports.listen({
+    onRate: leases.setRate,
+    onRecalled: leases.recall,
+    onShared: memory.share,
+    onConflict: leases.giveBackAll,
+    onReconciled: offline.reset,
+  })

@@ -49,6 +49,8 @@ export interface ReportListener {
   onRate(rate: Rate | undefined): void
   /** These users' leases are to be returned. */
   onRecalled(userIds: readonly string[]): void
+  /** Another process has joined this session. */
+  onShared(sessionId: string): void
   /** Another process has the sidecar's id: what it lent is void. */
   onConflict(): void
   /** All offline calls so far are known to core. */
@@ -77,6 +79,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
   let refusedCalls = 0
   let offlineCalls = 0
   let quietUntil = 0
+  let heardAt = mono()
 
   function push(entry: Entry): void {
     if (queue.push(entry) === flushAt && standing === 'accepted') void flush()
@@ -153,11 +156,14 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 
   /** Core's answer; null when there is none. */
   async function send(report: Omit<ReportRequest, 'sidecar'>): Promise<ReportResponse | null> {
+    const sentAt = mono()
     try {
       const answer = await core.report({ sidecar: process, ...report })
+      heardAt = Math.max(heardAt, sentAt)
       if (standing === 'refused') log.info({ sidecarId: process.id }, 'the sidecar has its id')
       standing = 'accepted'
       listener?.onRate(answer.rate)
+      for (const id of answer.sharedSessions) listener?.onShared(id)
       if (answer.recalled.length > 0) listener?.onRecalled(answer.recalled)
       return answer
     } catch (error) {
@@ -209,6 +215,8 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
     returned,
     stop,
     unreported,
+    /** Milliseconds since the last report or heartbeat that core has answered was sent. */
+    unheardMs: () => mono() - heardAt,
     isFull: () => queue.length >= maxEntries,
     /** True while another process has the sidecar's id. */
     isRefused: () => standing === 'refused',

@@ -37,6 +37,7 @@ export interface SessionOwner {
  */
 export function createSessionMemory({ max }: { readonly max: number }) {
   const sessions = createBoundedMap<SessionCalls>({ max })
+  const shared = createBoundedMap<true>({ max })
 
   const keyOf = ({ authId }: SessionOwner, id: string): string => `${id} ${authId}`
 
@@ -69,7 +70,12 @@ export function createSessionMemory({ max }: { readonly max: number }) {
     return calls
   }
 
-  return { find, adopt, remember, size: sessions.size }
+  /** Another process serves the session, too: no process knows all its calls. */
+  const share = (id: string): void => shared.set(id, true)
+
+  const isShared = (id: string): boolean => shared.size() > 0 && shared.get(id) !== undefined
+
+  return { find, adopt, remember, share, isShared, size: sessions.size }
 }
 
 export type SessionMemory = ReturnType<typeof createSessionMemory>

@@ -83,34 +83,42 @@ export function createFunding(deps: FundingDeps) {
   }
 
   /**
-   * Asks core for the highest call of the session. One below this call's number is remembered as
-   * the session's; else an older state is at hand, and the call below it is asked for. What core
-   * does not know yet may be in a report under way.
+   * Asks core for the call before. What core does not know yet may be in a report under way. Each
+   * call of a shared session is asked for; one that only this process serves was forgotten here.
    */
   async function boundByCore(call: PaidCall): Promise<number> {
     const { account, session } = call
     for (let tries = 1; tries <= maxTries; tries++) {
       if (tries > 1) await clocks.sleep(priorCallMs)
-      const isKnown = memory.find(account, session.id) !== undefined
-      const top = isKnown ? null : await askPriorCall(call, Number.MAX_SAFE_INTEGER)
-      if (top) memory.adopt(account, session.id, top)
-      else if (!isKnown) continue
-      const bound = bounds.boundOf(account, session)
-      if (typeof bound === 'number') return bound
-      return bounds.boundSince(session, await askPriorCall(call, session.sequence))
+      const { prior, isShared, unheardMs } = await askPriorCall(call, session.sequence)
+      if (isShared) memory.share(session.id)
+      else if (prior && !memory.find(account, session.id)) await adopt(call)
+      const isKnown = isShared || memory.find(account, session.id) !== undefined
+      if (prior || isKnown) return bounds.boundSince(session, prior, unheardMs)
     }
     return bounds.boundSince(session, null)
+  }
+
+  // From its highest call on, because the client may hold states of every number up to that one.
+  async function adopt(call: PaidCall): Promise<void> {
+    const { prior } = await askPriorCall(call, Number.MAX_SAFE_INTEGER)
+    if (prior) memory.adopt(call.account, call.session.id, prior)
   }
 
   async function askPriorCall(
     { account, identity, session: { id } }: PaidCall,
     sequence: number,
-  ): Promise<FirstCall | null> {
+  ): Promise<{ prior: FirstCall | null; isShared: boolean; unheardMs: number }> {
     const query = { keyId: keyIdOf(identity), bound: 0, session: { id, sequence } }
-    const prior = (await leases.lend(account, query))?.priorCall
-    return prior
-      ? { sequence: Number(prior.sequence), seconds: Number(prior.seconds), nanos: prior.nanos }
-      : null
+    const answer = await leases.lend(account, query)
+    const call = answer?.priorCall
+    return {
+      prior: call
+        ? { sequence: Number(call.sequence), seconds: Number(call.seconds), nanos: call.nanos }
+        : null,
+      isShared: answer?.sharedSession ?? false,
+      unheardMs: Number(answer?.unheardMs ?? 0n),
+    }
   }
 
   /** Null when core lends too little for the call. */

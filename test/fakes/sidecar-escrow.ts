@@ -31,6 +31,12 @@ interface Holds {
   readonly sessions: Map<string, Map<bigint, { seconds: bigint; nanos: number }>>
 }
 
+/** The process that began a session, and whether another one has joined it. */
+interface Owner {
+  readonly instance: string
+  isShared: boolean
+}
+
 const attosPerMicro = 1_000_000_000_000n
 const firstSlice = 50_000_000_000_000_000n
 const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
@@ -40,6 +46,8 @@ const min = (a: bigint, b: bigint): bigint => (a < b ? a : b)
 export function createEscrowState() {
   return {
     leaseSeconds: 30,
+    /** How long ago core heard of other processes. */
+    unheardMs: 0,
     /** Lends nothing, as to a user with limits. */
     lendsNothing: false,
     /** Another process has the id of every sidecar. */
@@ -47,6 +55,7 @@ export function createEscrowState() {
     /** Of every call that is reserved; "" allows it when the money is there. */
     limit: '',
     holds: new Map<string, Holds>(),
+    owners: new Map<string, Owner>(),
     reports: [] as ReportRequest[],
     authorisations: [] as (Authorisation & { readonly user: string })[],
     through: new Map<string, bigint>(),
@@ -107,6 +116,8 @@ export function escrowService(
         ? { id: lease.id, amountUsdAttos: String(lease.amount), seconds: escrow.leaseSeconds }
         : undefined,
       priorCall: priorCallOf(name, call),
+      sharedSession: join(call.sessionId, instance),
+      unheardMs: BigInt(escrow.unheardMs),
       ceilings: escrow.ceilings,
     })
   }
@@ -137,7 +148,17 @@ export function escrowService(
     return highest && { sequence: highest[0], ...highest[1] }
   }
 
-  function remember(name: string, call: Authorisation): void {
+  /** True when another process serves the session, too. */
+  function join(sessionId: string, instance: string): boolean {
+    const owner = escrow.owners.get(sessionId)
+    if (owner && owner.instance !== instance) owner.isShared = true
+    return owner?.isShared ?? false
+  }
+
+  function remember(name: string, call: Authorisation, instance: string): void {
+    if (!escrow.owners.has(call.sessionId))
+      escrow.owners.set(call.sessionId, { instance, isShared: false })
+    join(call.sessionId, instance)
     const { sessions } = holdsOf(name)
     const calls = sessions.get(call.sessionId) ?? new Map()
     sessions.set(call.sessionId, calls)
@@ -147,7 +168,7 @@ export function escrowService(
     if (escrow.authorisations.length < 100_000) escrow.authorisations.push({ ...call, user: name })
   }
 
-  function reserveOne(call: ReserveCall): ReserveAnswer {
+  function reserveOne(call: ReserveCall, instance: string): ReserveAnswer {
     const name = nameOf(call)
     const { authorisation } = call
     const access = state.users.has(name) ? accessOf(name) : null
@@ -155,7 +176,7 @@ export function escrowService(
     const refusal =
       authorisation && access ? refusalOf(name, authorisation, access) : 'invalid_identity'
     if (refusal === '' && authorisation) {
-      remember(name, authorisation)
+      remember(name, authorisation, instance)
       holdsOf(name).pending += BigInt(authorisation.boundUsdAttos)
     }
     const recalled = refusal === 'insufficient_balance' && recall(name)
@@ -193,11 +214,12 @@ export function escrowService(
       apply(request, instance)
       escrow.through.set(instance, request.number)
     }
+    const owned = [...escrow.owners].filter(([, owner]) => owner.instance === instance)
     return {
       through: isNext ? request.number : through,
       rate: rate(),
       recalled: [],
-      sharedSessions: [],
+      sharedSessions: owned.flatMap(([id, owner]) => (owner.isShared ? [id] : [])),
     }
   }
 
@@ -207,7 +229,7 @@ export function escrowService(
       const holds = holdsOf(name)
       const lease = holds.leases.get(instance)
       for (const call of user.authorisations) {
-        remember(name, call)
+        remember(name, call, instance)
         const bound = BigInt(call.boundUsdAttos)
         holds.pending += bound
         // Another core may have lent it.
@@ -230,9 +252,9 @@ export function escrowService(
       const process = sidecar ?? { id: '', instance: '' }
       return { answers: calls.map((call) => lendOne(call, process)), rate: rate() }
     }),
-    reserve: answer('reserve', ({ calls }) => {
+    reserve: answer('reserve', ({ sidecar, calls }) => {
       checkOwner()
-      return { answers: calls.map(reserveOne) }
+      return { answers: calls.map((call) => reserveOne(call, sidecar?.instance ?? '')) }
     }),
     report: answer('report', report),
   }

@@ -27,11 +27,12 @@ const prior = (seconds: number, nanos = 0) => ({ sequence: 0, seconds, nanos })
 function world(rate: bigint = 1_000_000n * usd, untyped: number | null = null) {
   const memory = createSessionMemory({ max: 10 })
   const current = { nanosPerWei: nanosPerWei(String(rate)) as number | null }
-  const bounds = createBounds({ memory, rate: current, untyped })
+  const unheard = { ms: 0 }
+  const bounds = createBounds({ memory, rate: current, untyped, unheardMs: () => unheard.ms })
   const owner = { authId: 'a:b', latest: null }
   /** The bound in units of a session at a nano-dollar a unit. */
   const boundOf = (call: Session, of = owner) => bounds.boundOf(of, call)
-  return { memory, bounds, current, owner, boundOf }
+  return { memory, bounds, current, owner, boundOf, unheard }
 }
 
 describe('the units that the signer bills', () => {
@@ -176,6 +177,21 @@ describe('the bound of a call', () => {
     expect(boundOf(at(1, 15))).toBe(5)
     memory.remember(owner, at(1, 15))
     expect(boundOf(at(1, 16))).toBe(17)
+  })
+
+  it('is at least for the time in which others may have joined the session unheard', () => {
+    const { memory, owner, boundOf, unheard } = world(usd)
+    memory.remember(owner, at(0, 0))
+    unheard.ms = 20_001
+    expect(boundOf(at(1, 7))).toBe(22)
+    expect(boundOf(at(1, 30))).toBe(31)
+  })
+
+  it('of a session that others serve is not known here', () => {
+    const { memory, owner, boundOf } = world(usd)
+    memory.remember(owner, at(0, 0))
+    memory.share('9f86d081')
+    expect([boundOf(at(1, 7)), boundOf(at(0, 7))]).toEqual(['no_prior_call', 11])
   })
 
   it('of a call without a type or price is the set one, or there is none', () => {

@@ -218,6 +218,23 @@ describe('a session that began at another sidecar', () => {
     expect(bounds(core)).toEqual([0.03, 0.012, 0.015, 0.06, 0.06])
   })
 
+  it('is asked for at core with each call, at the process that began it, too', async () => {
+    const core = await startCoreDouble()
+    onTestFinished(core.stop)
+    const [one, two] = [await startHarness({ core }), await startHarness({ core })]
+    await status(one, call({ SequenceNumber: 0, LastUpdate: second(0) }))
+    await until(() => core.escrow.authorisations.length === 1)
+    await status(two, call({ SequenceNumber: 1, LastUpdate: second(1) }))
+    await until(() => core.escrow.authorisations.length === 2)
+    // Both have heard by then: the state of number 1 is old, whoever sees number 1 again.
+    await new Promise((resolve) => setTimeout(resolve, 700))
+    await status(one, call({ SequenceNumber: 1, LastUpdate: second(60) }))
+    core.escrow.unheardMs = 70_000
+    await status(one, call({ SequenceNumber: 2, LastUpdate: second(61) }))
+    await one.sidecar.stop()
+    expect(bounds(core)).toEqual([0.03, 0.003, 0.18, 0.21])
+  })
+
   it('is bounded by the longest gap when core does not know it, after half a second', async () => {
     const harness = await startHarness()
     const started = performance.now()
@@ -271,16 +288,20 @@ describe('a promised window', () => {
 
   it('is not debited again when the session calls again', async () => {
     const harness = await startHarness({ env })
-    // Ten seconds for the first call, and then ten windows of eleven: 0.36, and the last advance.
-    harness.core.users.set('acme:alice', { micros: 420_000n })
-    for (let n = 0; n <= 10; n++) {
+    const { core, clock } = harness
+    // Ten seconds for the first call, and five windows of eleven: 0.195; twice would be 0.327.
+    core.users.set('acme:alice', { micros: 260_000n })
+    for (let n = 0; n < 5; n++) {
       const state = {
         SequenceNumber: n,
         LastUpdate: second(n * 11),
         AuthExpiry: n === 0 ? 0 : vectorNow + n * 11 - 1,
       }
       expect([n, await status(harness, call(state))]).toEqual([n, 200])
-      harness.clock.seconds += 11
+      const { report } = core.calls
+      clock.seconds += 11
+      // A process that has not heard of core takes a call to bill at least as long.
+      await until(() => core.calls.report > report + 1)
     }
   })
 })

@@ -15,8 +15,8 @@ function world() {
   const accounts = createAccounts({ versions, ttlSeconds: 10, max: 10, mono: () => 0 })
   const account = accounts.accountOf('acme:alice')
   const requests: ReportRequest[] = []
-  const core = { through: 0n, failures: 0, isTaken: false }
-  const heard = { reconciled: 0, conflicts: 0 }
+  const core = { through: 0n, failures: 0, isTaken: false, shared: [] as string[] }
+  const heard = { reconciled: 0, conflicts: 0, shared: [] as string[] }
   const reports = createReports({
     process,
     mono: () => 0,
@@ -27,13 +27,14 @@ function world() {
         if (core.isTaken) throw new DomainError('CONFLICT', 'taken')
         if (request.number === core.through + 1n) core.through = request.number
         if (core.failures-- > 0) throw new DomainError('UNAVAILABLE', 'lost')
-        return { through: core.through, rate: undefined, recalled: [], sharedSessions: [] }
+        return { through: core.through, rate: undefined, recalled: [], sharedSessions: core.shared }
       },
     },
   })
   reports.listen({
     onRate: () => undefined,
     onRecalled: () => undefined,
+    onShared: (id) => void heard.shared.push(id),
     onConflict: () => void heard.conflicts++,
     onReconciled: () => void heard.reconciled++,
   })
@@ -132,6 +133,13 @@ describe('a report', () => {
     expect(reports.isFull()).toBe(false)
     add(99_999)
     expect(reports.isFull()).toBe(true)
+  })
+
+  it('tells which sessions another process has joined', async () => {
+    const { core, reports, heard } = world()
+    core.shared = ['9f86d081']
+    await reports.heartbeat()
+    expect(heard.shared).toEqual(['9f86d081'])
   })
 
   it('tells when core knows of all that was spent offline', async () => {
