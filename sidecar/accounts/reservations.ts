@@ -1,4 +1,5 @@
 import type {
+  PriceCeiling,
   ReserveAnswer,
   ReserveCall,
   SidecarProcess,
@@ -22,6 +23,12 @@ export interface ReservationsOptions {
   readonly gather: Gather
 }
 
+/** Why core does not reserve a call, or null; and the price ceilings for the call. */
+export interface Reservation {
+  readonly refusal: Refusal | null
+  readonly ceilings: readonly PriceCeiling[]
+}
+
 const recallMs = 100
 const maxTries = 4
 const maxCalls = 500
@@ -34,11 +41,8 @@ export function createReservations(options: ReservationsOptions) {
     max: maxCalls,
   })
 
-  /**
-   * Null when core has reserved the call, else why not. When the money is lent elsewhere, core
-   * recalls it, and another try may find it.
-   */
-  async function reserve(account: Account, call: AllowedCall): Promise<Refusal | null> {
+  /** When the money is lent elsewhere, core recalls it, and another try may find it. */
+  async function reserve(account: Account, call: AllowedCall): Promise<Reservation> {
     await reports.join()
     const { clientId, externalUserId } = account
     const authorisation = authorisationOf(call)
@@ -47,8 +51,9 @@ export function createReservations(options: ReservationsOptions) {
       const read = { at: mono(), version: versions.current() }
       const answer = await reserveCall({ clientId, externalUserId, authorisation })
       learn(account, answer, read)
-      if (answer.refusal === '') return null
-      if (!answer.recalled || tries === maxTries) return refusalOf(answer)
+      const { refusal, recalled, ceilings } = answer
+      if (refusal === '' || !recalled || tries === maxTries)
+        return { refusal: refusalOf(answer), ceilings }
       await sleep(recallMs)
     }
   }
@@ -69,8 +74,11 @@ export function createReservations(options: ReservationsOptions) {
 
 export type Reservations = ReturnType<typeof createReservations>
 
-function refusalOf({ refusal, limit }: ReserveAnswer): Refusal {
+function refusalOf({ refusal, limit, limitEndsAt }: ReserveAnswer): Refusal | null {
+  if (refusal === '') return null
   if (refusal === 'insufficient_balance') return refusals.insufficientBalance
   if (refusal === 'user_inactive') return refusals.userInactive
-  return refusal === 'limit_exceeded' ? limitExceeded(limit) : refusals.invalidIdentity
+  return refusal === 'limit_exceeded'
+    ? limitExceeded(limit, Number(limitEndsAt))
+    : refusals.invalidIdentity
 }

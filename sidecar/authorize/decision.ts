@@ -129,7 +129,7 @@ export function createAuthorizer(
       return refuse(payment.refusal, source, identity)
     }
     const expiry = String(payment.expiry)
-    const ceiling = session ? maxPriceOf(session, account.ceilings) : ''
+    const ceiling = session ? maxPriceOf(session, payment.ceilings ?? account.ceilings) : ''
     const body = `${identity.head}${expiry}${identity.tail}${ceiling}}`
     const bytes = identity.bytes + expiry.length + ceiling.length + 1
     const { money } = payment

@@ -1,10 +1,11 @@
+import type { PriceCeiling } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { type Account, type Accounts } from '../accounts/accounts.ts'
 import type { Bounds } from '../accounts/bounds.ts'
 import type { Clocks, EscrowCore } from '../accounts/escrow-core.ts'
 import type { Leases } from '../accounts/leases.ts'
 import type { OfflineBudget } from '../accounts/offline.ts'
 import type { Reports } from '../accounts/reports.ts'
-import type { Reservations } from '../accounts/reservations.ts'
+import type { Reservation, Reservations } from '../accounts/reservations.ts'
 import type { FirstCall, SessionMemory } from '../accounts/session-calls.ts'
 import type { BoundIdentity } from '../identity/bound-identity.ts'
 import { type CallAtHand, type PaidCall, type Payments, keyIdOf } from './payments.ts'
@@ -15,7 +16,13 @@ export type MoneySource = 'lease' | 'core' | 'offline' | 'none'
 
 /** A call that is paid, with the expiry of its answer; or why it is not. */
 export type Payment =
-  { readonly money: MoneySource; readonly expiry: number } | { readonly refusal: Refusal }
+  | {
+      readonly money: MoneySource
+      readonly expiry: number
+      /** Of the call's user and key; absent where only those of the user are known. */
+      readonly ceilings?: readonly PriceCeiling[]
+    }
+  | { readonly refusal: Refusal }
 
 export interface FundingDeps {
   readonly core: Pick<EscrowCore, 'isAway'>
@@ -152,20 +159,21 @@ export function createFunding(deps: FundingDeps) {
   async function reserve(call: PaidCall, bound: number): Promise<Payment> {
     const { account } = call
     const lease = account.lease
-    const refusal = await reserveCall(call, bound)
-    if (!refusal) return { money: 'core', expiry: 0 }
+    const { refusal, ceilings } = await reserveCall(call, bound)
+    if (!refusal) return { money: 'core', expiry: 0, ceilings }
     if (refusal !== refusals.insufficientBalance) return { refusal }
     // What is missing may be in the account's own lease, which is too small for this call.
     if (lease && account.lease === lease) {
       leases.giveBack(account)
-      if (!(await reserveCall(call, bound))) return { money: 'core', expiry: 0 }
+      const again = await reserveCall(call, bound)
+      if (!again.refusal) return { money: 'core', expiry: 0, ceilings: again.ceilings }
     }
     account.spentBound = bound
     account.spentUntil = clocks.mono() + spentMs
     return spent
   }
 
-  async function reserveCall(call: PaidCall, bound: number): Promise<Refusal | null> {
+  async function reserveCall(call: PaidCall, bound: number): Promise<Reservation> {
     const { account, session, identity, at } = call
     const authorisation = {
       leaseId: '',
@@ -175,10 +183,10 @@ export function createFunding(deps: FundingDeps) {
       keyId: keyIdOf(identity),
       isOffline: false,
     }
-    const refusal =
-      (await reservations.reserve(account, authorisation)) ?? refusalOf(account, identity)
+    const reservation = await reservations.reserve(account, authorisation)
+    const refusal = reservation.refusal ?? refusalOf(account, identity)
     if (!refusal) payments.noteReserved(call)
-    return refusal
+    return { ...reservation, refusal }
   }
 
   /** Only for users of whom core once said that they may spend. */

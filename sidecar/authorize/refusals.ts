@@ -54,6 +54,22 @@ export const refusals = {
   overloaded: refusal(503, 'authorization_unavailable', 'too many requests in flight'),
 } as const
 
-/** The refusal by one of the limits that owners set; `limit` is its name. */
-export const limitExceeded = (limit: string): Refusal =>
-  refusal(429, 'limit_exceeded', `limit exceeded: ${limit}`)
+const limitTexts: Readonly<Record<string, string>> = {
+  usd_per_day: 'the USD of this day are spent',
+  usd_per_session: 'the USD of this session are spent',
+  calls_per_minute: 'no more calls in this minute',
+  concurrent_sessions: 'no more sessions at the same time',
+  max_price: 'the price is above the ceiling for this type and application',
+}
+
+/**
+ * The refusal by a limit that owners set. `endsAt` are the Unix milliseconds from which on the
+ * limit may allow the call; 0 when waiting does not help.
+ */
+export function limitExceeded(limit: string, endsAt: number): Refusal {
+  const text = limitTexts[limit] ?? 'it is reached'
+  const end = endsAt > 0 ? `, until ${new Date(endsAt).toISOString()}` : ''
+  // A dear price is no matter of waiting, as 429 would say.
+  const status = limit === 'max_price' ? 403 : 429
+  return refusal(status, 'limit_exceeded', `limit ${limit}: ${text}${end}`)
+}

@@ -54,12 +54,15 @@ export function createEscrowState() {
     isTaken: false,
     /** Of every call that is reserved; "" allows it when the money is there. */
     limit: '',
+    limitEndsAt: 0n,
     holds: new Map<string, Holds>(),
     owners: new Map<string, Owner>(),
     reports: [] as ReportRequest[],
     authorisations: [] as (Authorisation & { readonly user: string })[],
     through: new Map<string, bigint>(),
     ceilings: [] as PriceCeiling[],
+    /** What a reservation brings besides. */
+    ceilingsOfKey: [] as PriceCeiling[],
   }
 }
 
@@ -185,6 +188,8 @@ export function escrowService(
       ...said,
       refusal,
       limit: refusal === 'limit_exceeded' ? escrow.limit : '',
+      limitEndsAt: escrow.limitEndsAt,
+      ceilings: [...escrow.ceilings, ...escrow.ceilingsOfKey],
       recalled,
       remainingUsdAttos,
     })

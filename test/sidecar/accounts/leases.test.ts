@@ -137,13 +137,29 @@ describe('a call that no lease covers', () => {
     await until(() => core.escrow.authorisations.length === 3)
   })
 
-  it('is refused for the limit that core names', async () => {
+  it.each([
+    [429, 'usd_per_day', 'limit usd_per_day: the USD of this day are spent'],
+    [429, 'usd_per_session', 'limit usd_per_session: the USD of this session are spent'],
+    [429, 'calls_per_minute', 'limit calls_per_minute: no more calls in this minute'],
+    [429, 'concurrent_sessions', 'limit concurrent_sessions: no more sessions at the same time'],
+    [
+      403,
+      'max_price',
+      'limit max_price: the price is above the ceiling for this type and application',
+    ],
+    [429, 'of_tomorrow', 'limit of_tomorrow: it is reached'],
+  ])('is refused with %i for the limit %s that core names, and until when', async (...row) => {
+    const [expected, limit, reason] = row
     const harness = await startHarness()
-    Object.assign(harness.core.escrow, { lendsNothing: true, limit: 'usd_per_day' })
-    expect((await harness.authorize(fixed(0))).json).toEqual({
-      status: 429,
-      reason: 'limit exceeded: usd_per_day',
-      code: 'limit_exceeded',
+    const { escrow } = harness.core
+    Object.assign(escrow, { lendsNothing: true, limit })
+    const code = 'limit_exceeded'
+    expect((await harness.authorize(fixed(0))).json).toEqual({ status: expected, reason, code })
+    escrow.limitEndsAt = BigInt(Date.parse('2026-03-11T00:00:00Z'))
+    expect((await harness.authorize(fixed(1))).json).toEqual({
+      status: expected,
+      reason: `${reason}, until 2026-03-11T00:00:00.000Z`,
+      code,
     })
   })
 

@@ -209,6 +209,17 @@ describe('the price ceiling', () => {
     expect(await priceOf(harness, { App: 'acme/other' })).toContain('"price":12500,')
     expect(await priceOf(harness, { Type: 'fixed' })).toContain('"price":900719925474099267,')
   })
+
+  it("is the key's, too, where core reserves the call", async () => {
+    const harness = await startHarness({ env })
+    const { escrow } = harness.core
+    Object.assign(escrow, { lendsNothing: true })
+    escrow.ceilings = [{ type: 'live', app: '', maxWei: '9000' }]
+    escrow.ceilingsOfKey = [{ type: 'live', app: '', maxWei: '8000' }]
+    expect(await priceOf(harness, {})).toContain('"price":8000,')
+    escrow.ceilingsOfKey = []
+    expect(await priceOf(harness, {})).toContain('"price":9000,')
+  })
 })
 
 const untilAllowed = (ask: () => Promise<Reply>): Promise<void> =>
