@@ -211,8 +211,8 @@ function createCalls({
     })
 
   let calls = 0
-  /** The sidecar's decision about a signing request with `credential`. */
-  async function authorize(credential: string): Promise<unknown> {
+  /** The sidecar's decision about a signing request with `credential`, in a session of its own unless `more` names one. */
+  async function decide(credential: string, more: object = {}): Promise<Answer['body']> {
     calls += 1
     const state = {
       StateID: calls.toString(16).padStart(8, '0'),
@@ -225,14 +225,18 @@ function createCalls({
       Type: 'fixed',
       App: 'acme/echo',
       AuthExpiry: 0,
+      ...more,
     }
     const { body } = await send(`http://127.0.0.1:${sidecarPort}/authorize`, {
       method: 'POST',
       headers: { authorization: `Bearer ${shared.WEBHOOK_SECRET}` },
       body: JSON.stringify({ headers: { Authorization: [`Bearer ${credential}`] }, state }),
     })
-    return body['status']
+    return body
   }
 
-  return { rest, authorize }
+  const authorize = async (credential: string): Promise<unknown> =>
+    (await decide(credential))['status']
+
+  return { rest, decide, authorize }
 }
