@@ -2,7 +2,7 @@ import type { Log } from '../../core/lib/log.ts'
 import { type Now, clockOf } from '../../core/lib/time.ts'
 import type { Escrow } from '../accounts/escrow.ts'
 import type { Session } from '../accounts/session.ts'
-import type { BoundIdentity } from '../identity/bound-identity.ts'
+import { type BoundIdentity, answerOf } from '../identity/bound-identity.ts'
 import type { Identities, Resolution } from '../identity/identities.ts'
 import type { Source } from '../identity/verifiers/verifier.ts'
 import type { SidecarMetrics } from '../metrics.ts'
@@ -14,7 +14,7 @@ import {
   isPaid,
   refusalOf,
 } from './funding.ts'
-import { type CallAtHand, createPayments, keyIdOf } from './payments.ts'
+import { type CallAtHand, createPayments } from './payments.ts'
 import { type PriceCeilings, createMaxPrice } from './max-price.ts'
 import { type Refusal, refusals } from './refusals.ts'
 import type { AuthorizeBody } from './request.ts'
@@ -106,7 +106,7 @@ export function createAuthorizer(
     if (bound === 'untyped') return { refusal: refusals.untypedCall }
     if (typeof bound !== 'number' || !isPaid(call)) return null
     const { lease } = account
-    if (lease && leases.covers(account, { bound, keyId: keyIdOf(identity) }, at))
+    if (lease && leases.covers(account, { bound, keyId: identity.apiKeyId }, at))
       return { money: 'lease', expiry: payments.payFromLease(call, lease, { bound, at }) }
     // A client that was refused for money asks again every few seconds.
     return account.spentUntil > at && bound >= account.spentBound
@@ -128,10 +128,8 @@ export function createAuthorizer(
       if (session && payment.refusal === refusals.insufficientBalance) reportRefused(call, session)
       return refuse(payment.refusal, source, identity)
     }
-    const expiry = String(payment.expiry)
-    const ceiling = session ? maxPriceOf(session, payment.ceilings ?? account.ceilings) : ''
-    const body = `${identity.head}${expiry}${identity.tail}${ceiling}}`
-    const bytes = identity.bytes + expiry.length + ceiling.length + 1
+    const maxPrice = session ? maxPriceOf(session, payment.ceilings ?? account.ceilings) : ''
+    const { body, bytes } = answerOf(identity, payment.expiry, maxPrice)
     const { money } = payment
     return { status: 200, code: 'ok', body, bytes, source, money, authId: identity.authId }
   }

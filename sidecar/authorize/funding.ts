@@ -8,7 +8,7 @@ import type { Reports } from '../accounts/reports.ts'
 import type { Reservation, Reservations } from '../accounts/reservations.ts'
 import type { FirstCall, SessionMemory } from '../accounts/session-calls.ts'
 import type { BoundIdentity } from '../identity/bound-identity.ts'
-import { type CallAtHand, type PaidCall, type Payments, keyIdOf } from './payments.ts'
+import { type CallAtHand, type PaidCall, type Payments } from './payments.ts'
 import { type Refusal, refusals } from './refusals.ts'
 
 /** Where the money of a call is from; `core` reserved the call by itself. */
@@ -63,7 +63,7 @@ export function createFunding(deps: FundingDeps) {
 
   /** Without a session nothing is paid, but something must remain. */
   async function checkMoney({ account, identity }: CallAtHand): Promise<Payment> {
-    await leases.lend(account, { keyId: keyIdOf(identity), bound: 0 })
+    await leases.lend(account, { keyId: identity.apiKeyId, bound: 0 })
     const refusal = refusalOf(account, identity)
     if (refusal) return { refusal }
     return hasMoney(account) ? { money: 'none', expiry: 0 } : spent
@@ -81,7 +81,7 @@ export function createFunding(deps: FundingDeps) {
     const { account, session, identity } = call
     let bound = bounds.boundOf(account, session)
     if (bound === 'no_rate') {
-      await leases.lend(account, { keyId: keyIdOf(identity), bound: 0 })
+      await leases.lend(account, { keyId: identity.apiKeyId, bound: 0 })
       bound = bounds.boundOf(account, session)
     }
     if (bound === 'no_rate') return refusals.rateUnavailable
@@ -116,7 +116,7 @@ export function createFunding(deps: FundingDeps) {
     { account, identity, session: { id } }: PaidCall,
     sequence: number,
   ): Promise<{ prior: FirstCall | null; isShared: boolean; unheardMs: number }> {
-    const query = { keyId: keyIdOf(identity), bound: 0, session: { id, sequence } }
+    const query = { keyId: identity.apiKeyId, bound: 0, session: { id, sequence } }
     const answer = await leases.lend(account, query)
     const call = answer?.priorCall
     return {
@@ -131,7 +131,7 @@ export function createFunding(deps: FundingDeps) {
   /** Null when core lends too little for the call. */
   async function payFromLease(call: PaidCall, bound: number): Promise<Payment | null> {
     const { account, identity } = call
-    const keyId = keyIdOf(identity)
+    const keyId = identity.apiKeyId
     for (let tries = 1; tries <= maxTries; tries++) {
       const at = clocks.mono()
       if (accounts.isCurrent(account, at)) {
@@ -180,7 +180,7 @@ export function createFunding(deps: FundingDeps) {
       session,
       bound,
       at,
-      keyId: keyIdOf(identity),
+      keyId: identity.apiKeyId,
       isOffline: false,
     }
     const reservation = await reservations.reserve(account, authorisation)
@@ -197,7 +197,7 @@ export function createFunding(deps: FundingDeps) {
     const known = bounds.boundOf(account, session)
     if (known === 'untyped') return { refusal: refusals.untypedCall }
     const bound = typeof known === 'number' ? known : bounds.boundSince(session, null)
-    const payment = payAtHand(call, { bound, keyId: keyIdOf(identity), at: clocks.mono() })
+    const payment = payAtHand(call, { bound, keyId: identity.apiKeyId, at: clocks.mono() })
     if (payment) return payment
     if (!deps.offline.spend(account.authId, bound)) return unavailable
     payments.payOffline(call, bound)

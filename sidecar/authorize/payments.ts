@@ -55,7 +55,7 @@ export function createPayments({ leases, reports, memory, rate, signingTtlSecond
       session,
       bound: debit.bound + advance,
       at,
-      keyId: keyIdOf(identity),
+      keyId: identity.apiKeyId,
       isOffline: false,
     })
     return seconds > 0 ? session.seconds + seconds : 0
@@ -74,7 +74,7 @@ export function createPayments({ leases, reports, memory, rate, signingTtlSecond
       session,
       bound,
       at,
-      keyId: keyIdOf(identity),
+      keyId: identity.apiKeyId,
       isOffline: true,
     })
   }
@@ -116,11 +116,3 @@ export function createPayments({ leases, reports, memory, rate, signingTtlSecond
 }
 
 export type Payments = ReturnType<typeof createPayments>
-
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
-/** The API key of a credential; "" for tokens and signer sessions, whose ids are not those of keys. */
-export function keyIdOf({ keyId, issuedAt, expiresAt }: BoundIdentity): string {
-  if (keyId === null || issuedAt !== null || expiresAt !== null) return ''
-  return uuid.test(keyId) ? keyId : ''
-}

@@ -16,12 +16,16 @@ export interface VerifiedIdentity {
   readonly keepUntil: number
 }
 
-/** An identity with its `auth_id`, and the parts of its answer that never change. */
+/** An identity with its `auth_id`, and what every call of it repeats. */
 export interface BoundIdentity extends VerifiedIdentity {
   readonly authId: string
-  readonly head: string
-  readonly tail: string
-  /** Length of both in UTF-8. */
+  /** The API key of the credential; "" for tokens and signer sessions, whose ids are not those of keys. */
+  readonly apiKeyId: string
+  /** The answer that allows a call and promises nothing: expiry 0, no `maxPrice`. */
+  readonly answer: string
+  /** Where the expiry stands in it. */
+  readonly expiryAt: number
+  /** Its length in UTF-8. */
   readonly bytes: number
 }
 
@@ -47,12 +51,31 @@ export function bindIdentity(identity: VerifiedIdentity): BoundIdentity | Refusa
     usage_subject_type: 'external_user_id',
   }
   const user = JSON.stringify(externalUserId)
-  const head = flat(
-    `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`,
-  )
-  const tail = flat(`,"identity":${JSON.stringify(parts)}`)
-  return { ...identity, authId, head, tail, bytes: Buffer.byteLength(head + tail) }
+  const head = `{"status":200,"auth_id":${JSON.stringify(authId)},"externalUserId":${user},"expiry":`
+  const bytes = Buffer.from(`${head}0,"identity":${JSON.stringify(parts)}}`)
+  return {
+    ...identity,
+    authId,
+    apiKeyId: apiKeyIdOf(identity),
+    // A concatenated string stays a tree of pieces in V8, which every answer would have to flatten.
+    answer: bytes.toString(),
+    expiryAt: head.length,
+    bytes: bytes.length,
+  }
 }
 
-// A concatenated string stays a tree of pieces in V8, which every answer would have to flatten.
-const flat = (text: string): string => Buffer.from(text).toString()
+const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+function apiKeyIdOf({ keyId, issuedAt, expiresAt }: VerifiedIdentity): string {
+  if (keyId === null || issuedAt !== null || expiresAt !== null) return ''
+  return uuid.test(keyId) ? keyId : ''
+}
+
+/** The answer that allows a call until `expiry`, with the `maxPrice` member and its leading comma. */
+export function answerOf(identity: BoundIdentity, expiry: number, maxPrice: string) {
+  const { answer, expiryAt, bytes } = identity
+  if (expiry === 0 && maxPrice === '') return { body: answer, bytes }
+  const text = String(expiry)
+  const body = `${answer.slice(0, expiryAt)}${text}${answer.slice(expiryAt + 1, -1)}${maxPrice}}`
+  return { body, bytes: bytes - 1 + text.length + maxPrice.length }
+}

@@ -59,7 +59,7 @@ async function compare({ bench, gate, mode, atLeast, credentials, settings }: Mo
   const { load } = gate
   const sidecar = await gate.sidecar({
     IDENTITY_AUTH_MODE: mode,
-    ACCESS_TTL_SECONDS: '60',
+
     IDENTITY_TTL_SECONDS: '3600',
   })
   const other = await startOther(bench, settings)

@@ -19,8 +19,8 @@ const unknownCount = 1_000
  */
 export async function authorizeWarm(bench: Bench): Promise<Finding[]> {
   const gate = await openGate(bench)
-  // A round must not meet an identity or an access that has run out.
-  const sidecar = await gate.sidecar({ ACCESS_TTL_SECONDS: '60', IDENTITY_TTL_SECONDS: '3600' })
+  // A round must not meet an identity that has run out.
+  const sidecar = await gate.sidecar({ IDENTITY_TTL_SECONDS: '3600' })
   const compare = (credentials: readonly string[], wanted: Comparison) =>
     compareWarm({ bench, gate, sidecar, credentials, ...wanted })
   const keys = gate.newKeys(credentialCount)
@@ -53,7 +53,6 @@ interface WarmOptions extends Comparison {
 }
 
 async function compareWarm({ bench, gate, sidecar, credentials, name, status }: WarmOptions) {
-  // All rounds end before the first access runs out, which is after sixty seconds.
   const rounds = bench.quick ? 5 : 8
   const count = bench.quick ? 10_000 : 30_000
   const { load } = gate

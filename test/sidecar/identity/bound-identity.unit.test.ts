@@ -1,0 +1,64 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  type VerifiedIdentity,
+  answerOf,
+  bindIdentity,
+} from '../../../sidecar/identity/bound-identity.ts'
+
+const key: VerifiedIdentity = {
+  issuer: 'http://localhost:8080/api/v1/oidc',
+  clientId: 'acme',
+  externalUserId: 'alice',
+  userId: 'user-alice',
+  keyId: '01a2b3c4-0000-7000-8000-000000000001',
+  issuedAt: null,
+  expiresAt: null,
+  keepUntil: 0,
+}
+
+function bind(identity: VerifiedIdentity) {
+  const bound = bindIdentity(identity)
+  if (!('authId' in bound)) throw new Error(bound.code)
+  return bound
+}
+
+describe('the answer of an identity', () => {
+  it('is the JSON of its members, and as long as it says', () => {
+    const names = fc.oneof(fc.string({ minLength: 1 }), fc.string({ minLength: 1, unit: 'binary' }))
+    const ceilings = fc.constantFrom(
+      '',
+      ',"maxPrice":{"price":7,"currency":"wei","unit":"seconds"}',
+    )
+    fc.assert(
+      fc.property(names, fc.nat(), ceilings, (externalUserId, expiry, maxPrice) => {
+        const bound = bindIdentity({ ...key, externalUserId })
+        fc.pre('authId' in bound)
+        const { body, bytes } = answerOf(bound, expiry, maxPrice)
+        const identity = {
+          issuer: key.issuer,
+          client_id: 'acme',
+          usage_subject: externalUserId,
+          usage_subject_type: 'external_user_id',
+        }
+        const members = { status: 200, auth_id: `acme:${externalUserId}`, externalUserId, expiry }
+        const plain = JSON.stringify({ ...members, identity }).slice(0, -1)
+        expect(body).toBe(`${plain}${maxPrice}}`)
+        expect(bytes).toBe(Buffer.byteLength(body))
+      }),
+    )
+  })
+})
+
+describe('the API key of an identity', () => {
+  it('is that of a key, and none for a token, a signer session or a foreign id', () => {
+    expect(bind(key).apiKeyId).toBe(key.keyId)
+    for (const other of [
+      { issuedAt: 1 },
+      { expiresAt: 1 },
+      { keyId: 'session-1' },
+      { keyId: null },
+    ])
+      expect(bind({ ...key, ...other }).apiKeyId).toBe('')
+  })
+})
