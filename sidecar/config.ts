@@ -8,12 +8,13 @@ import { maxSecretBytes } from './http/caller.ts'
 export type SidecarConfig = ReturnType<typeof readSidecarConfig>
 
 export function readSidecarConfig(env: EnvReader) {
+  const logLevel = env.text('LOG_LEVEL', {
+    meaning: 'trace, debug, info, warn, error or silent.',
+    fallback: 'info',
+  })
   return {
     listen: readListen(env),
-    logLevel: env.text('LOG_LEVEL', {
-      meaning: 'trace, debug, info, warn, error or silent.',
-      fallback: 'info',
-    }),
+    logLevel,
     core: readCoreAddress(env),
     sidecarId: env.optional('SIDECAR_ID', {
       meaning:
@@ -37,7 +38,27 @@ export function readSidecarConfig(env: EnvReader) {
     identity: readIdentity(env),
     access: readAccess(env),
     maxPrice: readMaxPrice(env),
+    decisions: readDecisions(env, logLevel),
     spool: readSpool(env),
+  } as const
+}
+
+function readDecisions(env: EnvReader, logLevel: string) {
+  const sample = env.integer('DECISION_SAMPLE', {
+    meaning:
+      'One of so many permissions is recorded, to be explained; 0 for none but those on request. 1 where LOG_LEVEL is debug.',
+    fallback: '0',
+    min: 0,
+    max: 1_000_000_000,
+  })
+  return {
+    sample: logLevel === 'debug' || logLevel === 'trace' ? 1 : sample,
+    perSecond: env.integer('DECISION_RECORDS_PER_SECOND', {
+      meaning: 'Decisions that a sidecar records in a second; what is beyond cannot be explained.',
+      fallback: '50',
+      min: 0,
+      max: 10_000,
+    }),
   } as const
 }
 

@@ -4,6 +4,10 @@ import { unary } from '../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../proto/headers.ts'
 import { EscrowServiceClient } from '../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import {
+  type Decision as DecisionRecord,
+  DecisionServiceClient,
+} from '../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import {
   type IngestEventsResponse,
   MeteringServiceClient,
 } from '../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
@@ -32,6 +36,7 @@ const lookupMs = 800
 const maxKeys = 200
 const reportMs = 1_500
 const heartbeatMs = 250
+const recordMs = 1_000
 const ingestMs = 8_000
 
 const channel = {
@@ -53,6 +58,7 @@ export function createCoreClient({ target, token }: CoreOptions) {
   const tokens = new TokenServiceClient(target, credentials, channel)
   const metering = new MeteringServiceClient(target, credentials, channel)
   const escrow = new EscrowServiceClient(target, credentials, channel)
+  const decisions = new DecisionServiceClient(target, credentials, channel)
   const presence = createPresence()
   const headers = { [serviceTokenHeader]: token }
   const lookup = { deadlineMs: lookupMs, headers }
@@ -61,6 +67,7 @@ export function createCoreClient({ target, token }: CoreOptions) {
   const callSession = presence.whilePresent(unary(signer.verifySignerSession.bind(signer)))
   const callToken = presence.whilePresent(unary(signer.checkToken.bind(signer)))
   const callJwks = presence.whilePresent(unary(tokens.getJwks.bind(tokens)))
+  const callRecord = unary(decisions.recordDecisions.bind(decisions))
   const callIngest = unary(metering.ingestEvents.bind(metering))
 
   /** Without an identity for a key that is not valid. Keys that come together are asked together. */
@@ -90,6 +97,9 @@ export function createCoreClient({ target, token }: CoreOptions) {
       { deadlineMs: ingestMs, headers: { ...headers, 'x-correlation-id': correlationId } },
     )
 
+  const recordDecisions = (records: DecisionRecord[]): Promise<unknown> =>
+    callRecord({ decisions: records }, { deadlineMs: recordMs, headers })
+
   function watchInvalidations(): ClientReadableStream<WatchInvalidationsResponse> {
     const metadata = new Metadata()
     metadata.set(serviceTokenHeader, token)
@@ -103,7 +113,8 @@ export function createCoreClient({ target, token }: CoreOptions) {
     return promise
   }
 
-  const stop = (): void => [signer, tokens, metering, escrow].forEach((client) => client.close())
+  const stop = (): void =>
+    [signer, tokens, metering, escrow, decisions].forEach((client) => client.close())
 
   return {
     verifyApiKey,
@@ -112,6 +123,7 @@ export function createCoreClient({ target, token }: CoreOptions) {
     escrow: createEscrowCore(escrow, presence, headers),
     getJwks,
     ingestEvents,
+    recordDecisions,
     watchInvalidations,
     ready,
     stop,

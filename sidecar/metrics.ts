@@ -5,6 +5,10 @@ import type { Source } from './identity/verifiers/verifier.ts'
 
 type Dependency = 'core' | 'cache'
 
+const recordOutcomes = ['recorded', 'omitted', 'refused'] as const
+/** What became of a record of a decision. */
+export type RecordOutcome = (typeof recordOutcomes)[number]
+
 interface DecisionKind {
   readonly code: string
   readonly source: Source
@@ -62,6 +66,20 @@ export function createSidecarMetrics(metrics: Metrics) {
       collect: () => Object.entries(sizes()).forEach(([cache, size]) => gauge.set({ cache }, size)),
     })
   }
+
+  const records: Record<RecordOutcome, number> = { recorded: 0, omitted: 0, refused: 0 }
+  const countRecords = (outcome: RecordOutcome, count: number): void =>
+    void (records[outcome] += count)
+  const recordCounter: Counter<'outcome'> = new Counter({
+    name: 'tollgate_sidecar_decision_records_total',
+    help: 'Records of decisions: taken by core, omitted by the limit, refused by core.',
+    labelNames: ['outcome'],
+    registers,
+    collect: () => {
+      recordCounter.reset()
+      for (const outcome of recordOutcomes) recordCounter.inc({ outcome }, records[outcome])
+    },
+  })
 
   let refusedNanos = 0
   const countRefusedMoney = (nanos: number): void => void (refusedNanos += nanos)
@@ -127,6 +145,7 @@ export function createSidecarMetrics(metrics: Metrics) {
     ...decisionMetrics,
     countFailure,
     countEvents,
+    countRecords,
     countRefusedMoney,
     watchSizes,
     watchEscrow,

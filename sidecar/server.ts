@@ -14,6 +14,9 @@ import { createAuthorizer } from './authorize/decision.ts'
 import { createWebhook } from './authorize/webhook.ts'
 import type { SidecarConfig } from './config.ts'
 import { type CoreClient, createCoreClient } from './core-client.ts'
+import { createExplanations } from './explain/explanations.ts'
+import { createRecordMaker } from './explain/decision-record.ts'
+import { createRecordQueue } from './explain/record-queue.ts'
 import { createForwarding } from './events/forwarding.ts'
 import { createEventsHandler } from './events/handler.ts'
 import { createUsagePushes } from './events/usage-push.ts'
@@ -107,7 +110,7 @@ async function startParts(context: Context, parts: PartList) {
   const { identities, revokedTokens } = parts.add(await createIdentityPart(context, state))
   const events = parts.add(await createEvents(context, core))
   parts.add(createInvalidationLinks(context, { ...state, revokedTokens }))
-  const webhook = parts.add(createAuthorize(context, { identities, escrow }))
+  const webhook = parts.add(createAuthorize(context, { identities, escrow, core }))
   const routes = { webhook, events, ready: parts.ready }
   const listening = parts.add(await startListener(context, routes))
   return { listening, webhook }
@@ -298,9 +301,14 @@ function createInvalidationLinks(
 
 /** The decision call. */
 function createAuthorize(
-  { config, log, now, metrics }: Context,
-  { identities, escrow }: { readonly identities: Identities; readonly escrow: Escrow },
+  context: Context,
+  {
+    identities,
+    escrow,
+    core,
+  }: Pick<State, 'core' | 'escrow'> & { readonly identities: Identities },
 ): Part<Handler> {
+  const { config, log, now, metrics } = context
   const { signingTtlSeconds, maxPrice, maxInFlight, webhookSecrets } = config
   const { accounts, leases, memory } = escrow
   const sizes = () => ({
@@ -319,7 +327,20 @@ function createAuthorize(
     now,
   })
   const isKnownCaller = createCallerCheck(webhookSecrets)
-  return { api: createWebhook({ authorize, isKnownCaller, maxInFlight, metrics, log }) }
+  const { explanations, queue } = startExplanations(context, { core, escrow })
+  const webhook = { authorize, explanations, isKnownCaller, maxInFlight, metrics, log }
+  return { api: createWebhook(webhook), stop: queue.stop }
+}
+
+/** Records of decisions, for those who want them explained. */
+function startExplanations(
+  { config, log, now, metrics, keyShape }: Context,
+  { core, escrow }: Pick<State, 'core' | 'escrow'>,
+) {
+  const queue = createRecordQueue({ send: core.recordDecisions, metrics, log })
+  const recordOf = createRecordMaker(escrow, keyShape)
+  const shared = { ...config.decisions, recordOf, queue, metrics, log }
+  return { queue, explanations: createExplanations({ ...shared, clock: clockOf(now) }) }
 }
 
 /** The listener, whose stop lets running requests finish. */

@@ -23,8 +23,11 @@ export interface Account extends SessionOwner {
   version: number
   /** Set when it was evicted: an identity that holds it is verified again. */
   evicted: boolean
-  /** What core said is neither lent nor pending. */
+  /** When core was asked for what it said of the user; 0 before its first answer. */
+  readAt: number
+  /** What core said is neither lent nor pending, and when it was asked; 0 for never. */
   remaining: number
+  remainingAt: number
   ceilings: readonly PriceCeiling[]
   lease: Lease | null
   /** Core lends nothing before this; each call is reserved. */
@@ -50,6 +53,8 @@ export interface Lease {
   amount: number
   used: number
   endsAt: number
+  /** When core was asked to lend it last. */
+  renewedAt: number
   /** Renewed once this much is used, or at that instant. */
   renewAbove: number
   renewAt: number
@@ -132,6 +137,7 @@ export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOpti
     account.userId = status.userId
     account.refusal = status.active ? null : refusals.userInactive
     account.validAfter = Number(status.tokensValidAfter)
+    account.readAt = read.at
     account.currentUntil = read.at + (status.active ? ttlSeconds * 1000 : refusedMs)
     account.version = read.version
     // Whatever made it stale may also be new money.
@@ -142,6 +148,7 @@ export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOpti
   function learnUnknown(account: Account, read: { at: number; version: number }): void {
     account.userId = ''
     account.refusal = refusals.invalidIdentity
+    account.readAt = read.at
     account.currentUntil = read.at + unknownUserMs
     account.version = read.version
   }
@@ -171,7 +178,9 @@ function newAccount(authId: string, at: number): Account {
     currentUntil: 0,
     version: 0,
     evicted: false,
+    readAt: 0,
     remaining: 0,
+    remainingAt: 0,
     ceilings: [],
     lease: null,
     reserveUntil: 0,

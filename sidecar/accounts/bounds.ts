@@ -10,6 +10,10 @@ import {
 export interface CurrentRate {
   /** Nano-dollars for one wei; null while no rate serves. */
   nanosPerWei: number | null
+  /** Unix milliseconds of its observation. */
+  observedAt: number
+  /** An old one with a margin. */
+  isRaised: boolean
 }
 
 /** Nano-dollars, or why there is no bound: the call has no type or price, or something is unknown. */

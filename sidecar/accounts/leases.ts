@@ -63,6 +63,8 @@ export function createLeases(options: LeasesOptions) {
   function setRate(current: Rate | undefined): void {
     const nanos = current ? nanosPerWei(current.usdAttosPerEth) : 0
     rate.nanosPerWei = Number.isFinite(nanos) && nanos > 0 ? nanos : null
+    rate.observedAt = Number(current?.observedAt ?? 0n)
+    rate.isRaised = current?.raised ?? false
   }
 
   /** True when the account's lease pays for `bound` at `at`. */
@@ -112,6 +114,7 @@ export function createLeases(options: LeasesOptions) {
     }
     accounts.learn(account, answer, read)
     account.remaining = nanosDown(answer.remainingUsdAttos)
+    account.remainingAt = read.at
     account.ceilings = answer.ceilings
     if (answer.lease && answer.lease.id !== account.returnedLeaseId)
       renew(account, answer.lease, { ...query, at: read.at })
@@ -144,6 +147,7 @@ export function createLeases(options: LeasesOptions) {
     totals.lent += Math.max(0, amount - lease.amount)
     lease.amount = Math.max(lease.amount, amount)
     lease.endsAt = Math.max(lease.endsAt, by.at + lent.seconds * 1000 - marginMs)
+    lease.renewedAt = by.at
     lease.keys.add(by.keyId)
     lease.renewAbove = lease.used + (lease.amount - lease.used) / 2
     lease.renewAt = by.at + Math.min(options.refreshMs, (lent.seconds * 1000) / 3)
@@ -235,6 +239,7 @@ const newLease = (id: string, at: number): Lease => ({
   amount: 0,
   used: 0,
   endsAt: 0,
+  renewedAt: at,
   renewAbove: 0,
   renewAt: 0,
   usedAt: at,

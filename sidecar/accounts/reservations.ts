@@ -67,6 +67,7 @@ export function createReservations(options: ReservationsOptions) {
     const active = answer.refusal !== 'user_inactive'
     accounts.learn(account, { ...answer, active }, read)
     account.remaining = nanosDown(answer.remainingUsdAttos)
+    account.remainingAt = read.at
   }
 
   return { reserve }

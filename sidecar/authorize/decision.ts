@@ -2,9 +2,9 @@ import type { Log } from '../../core/lib/log.ts'
 import { type Now, clockOf } from '../../core/lib/time.ts'
 import type { Escrow } from '../accounts/escrow.ts'
 import type { Session } from '../accounts/session.ts'
-import { type BoundIdentity, answerOf } from '../identity/bound-identity.ts'
+import { answerOf } from '../identity/bound-identity.ts'
 import type { Identities, Resolution } from '../identity/identities.ts'
-import type { Source } from '../identity/verifiers/verifier.ts'
+import type { RefusalDetail, Source } from '../identity/verifiers/verifier.ts'
 import type { SidecarMetrics } from '../metrics.ts'
 import {
   type MoneySource,
@@ -31,6 +31,10 @@ export interface Decision {
   readonly money: MoneySource
   /** The `auth_id` that was decided about; "" when it is not known. */
   readonly authId: string
+  /** The call, once its user is known. */
+  readonly call: CallAtHand | null
+  /** What more is known of a refused credential. */
+  readonly detail?: RefusalDetail
 }
 
 export interface AuthorizerDeps {
@@ -76,16 +80,19 @@ export function createAuthorizer(
     session: Session | null,
     at: number,
   ): Decision | Promise<Decision> {
-    if ('refusal' in resolution) return refuse(resolution.refusal, resolution.source)
+    if ('refusal' in resolution) {
+      const { refusal, source, detail } = resolution
+      return detail ? { ...refuse(refusal, source), detail } : refuse(refusal, source)
+    }
     const { identity, account, source } = resolution
-    const refusal = stateRefusal(identity, session)
-    if (refusal) return refuse(refusal, source, identity)
     const call = { identity, account, session, at }
+    const refusal = stateRefusal(call)
+    if (refusal) return refuse(refusal, source, call)
     const payment = payAtOnce(call)
     return payment ? conclude(call, payment, source) : payLater(call, source)
   }
 
-  function stateRefusal(identity: BoundIdentity, session: Session | null): Refusal | null {
+  function stateRefusal({ identity, session }: CallAtHand): Refusal | null {
     // Another process may spend under this sidecar's id, so nothing that was lent here counts.
     if (reports.isRefused()) return refusals.authorizationUnavailable
     if (!session) return null
@@ -118,7 +125,7 @@ export function createAuthorizer(
     try {
       return conclude(call, await funding.pay(call), source)
     } catch (error) {
-      return refuse(reportFault(error, refusals.billingUnavailable), source, call.identity)
+      return refuse(reportFault(error, refusals.billingUnavailable), source, call)
     }
   }
 
@@ -126,12 +133,12 @@ export function createAuthorizer(
     const { identity, account, session } = call
     if ('refusal' in payment) {
       if (session && payment.refusal === refusals.insufficientBalance) reportRefused(call, session)
-      return refuse(payment.refusal, source, identity)
+      return refuse(payment.refusal, source, call)
     }
     const maxPrice = session ? maxPriceOf(session, payment.ceilings ?? account.ceilings) : ''
     const { body, bytes } = answerOf(identity, payment.expiry, maxPrice)
     const { money } = payment
-    return { status: 200, code: 'ok', body, bytes, source, money, authId: identity.authId }
+    return { status: 200, code: 'ok', body, bytes, source, money, authId: identity.authId, call }
   }
 
   // The signer handed this call's state out, so it signed the call before; once for each number.
@@ -151,8 +158,9 @@ export function createAuthorizer(
   }
 }
 
-function refuse(refusal: Refusal, source: Source, identity?: BoundIdentity): Decision {
-  return { ...refusal, source, money: 'none', authId: identity?.authId ?? '' }
+/** The answer that refuses a call; of an unknown user without it. */
+export function refuse(refusal: Refusal, source: Source, call: CallAtHand | null = null): Decision {
+  return { ...refusal, source, money: 'none', authId: call?.identity.authId ?? '', call }
 }
 
 const faultLogPauseMs = 1_000

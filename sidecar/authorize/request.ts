@@ -13,6 +13,8 @@ export interface AuthorizeBody {
   readonly credential: Credential
   readonly headers: HeaderMap | null
   readonly session: Session | null
+  /** The end user asks for the decision to be recorded. */
+  readonly wantsExplanation: boolean
 }
 
 const missing: Credential = { kind: 'missing' }
@@ -38,7 +40,14 @@ export function parseBody(text: string): AuthorizeBody | null {
     credential: credentialOf(headers, body['authorization'], payload?.['authorization']),
     headers,
     session: readSession(body['state'] ?? payload?.['state'], text),
+    wantsExplanation: headers !== null && wantsExplanation(headers),
   }
+}
+
+// Under the name that Go writes, or in lower case: a search through all names would cost every call.
+function wantsExplanation(headers: HeaderMap): boolean {
+  const value = headers['X-Tollgate-Explain'] ?? headers['x-tollgate-explain']
+  return value !== undefined && (Array.isArray(value) ? value[0] : value) === '1'
 }
 
 const objectOf = (value: unknown): JsonObject | null => (isObject(value) ? value : null)

@@ -1,14 +1,16 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import type { Log } from '../../core/lib/log.ts'
+import type { Explanations } from '../explain/explanations.ts'
 import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
 import type { SidecarMetrics } from '../metrics.ts'
-import type { Decision } from './decision.ts'
-import { refusals } from './refusals.ts'
+import { type Decision, refuse } from './decision.ts'
+import { type Refusal, refusals } from './refusals.ts'
 import { type AuthorizeBody, parseBody } from './request.ts'
 
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
+  readonly explanations: Explanations
   readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
@@ -30,23 +32,28 @@ const json = 'application/json'
 export function createWebhook(
   deps: WebhookDeps,
 ): (request: IncomingMessage, response: ServerResponse) => void {
-  const { authorize, isKnownCaller, maxInFlight, metrics, log } = deps
+  const { authorize, explanations, isKnownCaller, maxInFlight, metrics, log } = deps
   let inFlight = 0
   const isVerbose = log.isLevelEnabled('debug')
 
   return (request, response) => {
     if (!isKnownCaller(request.headers)) return refuseCaller(request, response)
-    if (inFlight >= maxInFlight) return answerUnread({ request, response, ...refuse('overloaded') })
+    if (inFlight >= maxInFlight) return refuseUnread(refusals.overloaded, request, response)
     receiveBody(request, maxBody, {
       onBody: (body) => void decide(body, response),
-      onTooLarge: () => answerUnread({ request, response, ...refuse('tooLarge') }),
+      onTooLarge: () => refuseUnread(refusals.tooLarge, request, response),
     })
   }
 
-  function refuse(name: 'overloaded' | 'tooLarge'): Answer {
-    const { code, body, bytes } = refusals[name]
-    metrics.countDecision({ code, source: 'none', money: 'none' }, 0)
-    return { body, bytes }
+  function refuseUnread(
+    refusal: Refusal,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): void {
+    const decision = refuse(refusal, 'none')
+    metrics.countDecision(decision, 0)
+    const { body, bytes } = explanations.explain({ decision, body: null, ms: 0 }, 'refusal')
+    answerUnread({ request, response, body, bytes })
   }
 
   function decide(bytes: Buffer, response: ServerResponse): void {
@@ -59,23 +66,30 @@ export function createWebhook(
       inFlight++
       decision
         .then((known) => answer({ decision: known, body, response, started }))
-        .catch((error: unknown) => answerFault(error, response))
+        .catch((error: unknown) => answerFault(error, body, response))
         .finally(() => inFlight--)
     } catch (error) {
-      answerFault(error, response)
+      answerFault(error, body, response)
     }
   }
 
   function answer({ decision, body, response, started }: Answering): void {
-    send(response, 200, decision)
+    const occasion = explanations.occasionOf(decision, body)
+    const explained =
+      occasion &&
+      explanations.explain({ decision, body, ms: performance.now() - started }, occasion)
+    send(response, 200, explained ?? decision)
     const ms = performance.now() - started
     metrics.countDecision(decision, ms)
-    if (isVerbose) log.debug(lineOf(decision, body, ms), 'authorize')
+    if (isVerbose)
+      log.debug({ ...lineOf(decision, body), decisionId: explained?.id, ms }, 'authorize')
   }
 
-  function answerFault(error: unknown, response: ServerResponse): void {
+  function answerFault(error: unknown, body: AuthorizeBody, response: ServerResponse): void {
     log.error({ err: error }, 'authorize failed')
-    if (!response.headersSent) send(response, 200, refusals.authorizationUnavailable)
+    if (response.headersSent) return
+    const decision = refuse(refusals.authorizationUnavailable, 'none')
+    send(response, 200, explanations.explain({ decision, body, ms: 0 }, 'refusal'))
   }
 }
 
@@ -90,7 +104,6 @@ interface Answering {
 function lineOf(
   { status, code, source, money, authId }: Decision,
   { session }: AuthorizeBody,
-  ms: number,
 ): object {
   return {
     status,
@@ -100,7 +113,6 @@ function lineOf(
     authId,
     sessionId: session?.id,
     sequence: session?.sequence,
-    ms,
   }
 }
 

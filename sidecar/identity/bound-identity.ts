@@ -14,10 +14,13 @@ export interface VerifiedIdentity {
   readonly expiresAt: number | null
   /** Unix milliseconds until which this may be answered from memory; 0 for never. */
   readonly keepUntil: number
+  /** Unix milliseconds at which it was verified; just now when absent. */
+  readonly verifiedAt?: number
 }
 
 /** An identity with its `auth_id`, and what every call of it repeats. */
 export interface BoundIdentity extends VerifiedIdentity {
+  readonly verifiedAt: number
   readonly authId: string
   /** The API key of the credential; "" for tokens and signer sessions, whose ids are not those of keys. */
   readonly apiKeyId: string
@@ -33,10 +36,10 @@ const maxAuthIdBytes = 256
 const unprintable = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
 /**
- * Binds an identity to its `auth_id`. Returns a refusal when no `auth_id` of it would survive the
- * signer's round trip.
+ * Binds an identity to its `auth_id`, at `at` in Unix milliseconds. Returns a refusal when no
+ * `auth_id` of it would survive the signer's round trip.
  */
-export function bindIdentity(identity: VerifiedIdentity): BoundIdentity | Refusal {
+export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdentity | Refusal {
   const { clientId, externalUserId, issuer } = identity
   // A colon in a client id would let two tenants share one auth_id; provisioning never gives one.
   if (clientId.includes(':')) return refusals.authorizationUnavailable
@@ -55,6 +58,7 @@ export function bindIdentity(identity: VerifiedIdentity): BoundIdentity | Refusa
   const bytes = Buffer.from(`${head}0,"identity":${JSON.stringify(parts)}}`)
   return {
     ...identity,
+    verifiedAt: identity.verifiedAt ?? at,
     authId,
     apiKeyId: apiKeyIdOf(identity),
     // A concatenated string stays a tree of pieces in V8, which every answer would have to flatten.

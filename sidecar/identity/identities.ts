@@ -5,12 +5,18 @@ import type { Account, Accounts } from '../accounts/accounts.ts'
 import { type Refusal, refusals } from '../authorize/refusals.ts'
 import { type BoundIdentity, bindIdentity } from './bound-identity.ts'
 import { type Versions, createBoundedMap, createSingleFlight } from './cached-state.ts'
-import type { Presentation, Source, Verdict, Verifier } from './verifiers/verifier.ts'
+import type {
+  Presentation,
+  RefusalDetail,
+  Source,
+  Verdict,
+  Verifier,
+} from './verifiers/verifier.ts'
 
 /** The identity behind a credential and its account, or why there is none. */
 export type Resolution =
   | { readonly identity: BoundIdentity; readonly account: Account; readonly source: Source }
-  | { readonly refusal: Refusal; readonly source: Source }
+  | { readonly refusal: Refusal; readonly source: Source; readonly detail?: RefusalDetail }
 
 type Entry = Resolution & {
   readonly until: number
@@ -81,8 +87,11 @@ export function createIdentities({ verify, accounts, versions, max, log, now }: 
 
   function resolutionOf(verdict: Verdict | null, { credential }: Presentation): Resolution {
     if (!verdict) return { refusal: unclaimed(credential.kind), source: 'none' }
-    if (verdict.kind === 'no') return { refusal: verdict.refusal, source: 'none' }
-    const identity = bindIdentity(verdict.identity)
+    if (verdict.kind === 'no') {
+      const { refusal, detail } = verdict
+      return { refusal, source: 'none', ...(detail && { detail }) }
+    }
+    const identity = bindIdentity(verdict.identity, now().getTime())
     if (!('authId' in identity)) return { refusal: identity, source: 'none' }
     return { identity, account: accounts.accountOf(identity.authId), source: verdict.source }
   }

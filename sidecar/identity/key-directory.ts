@@ -31,6 +31,7 @@ interface CachedKey {
   readonly keyId: string
   /** Unix milliseconds, fixed when core verified it. */
   readonly until: number
+  readonly verifiedAt: number
   /** Unix seconds of a signer session's end; null for a key. */
   readonly expiresAt: number | null
 }
@@ -80,8 +81,9 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
       if (!response.access) throw new Error('core answered without an access')
       const { clientId, externalUserId, userId, keyId } = response.identity
       accounts.learn(accounts.accountOf(`${clientId}:${externalUserId}`), response.access, read)
-      const until = Math.min(now().getTime() + ttlSeconds * 1000, (expiresAt ?? Infinity) * 1000)
-      return { clientId, externalUserId, userId, keyId, until, expiresAt }
+      const verifiedAt = now().getTime()
+      const until = Math.min(verifiedAt + ttlSeconds * 1000, (expiresAt ?? Infinity) * 1000)
+      return { clientId, externalUserId, userId, keyId, until, verifiedAt, expiresAt }
     } catch (error) {
       if (error instanceof DomainError && refusalReasons.has(error.reason)) return null
       throw error
@@ -107,5 +109,6 @@ function parseCachedKey(text: string | null): CachedKey | null {
   const [userId, keyId, until] = [textOf(entry['userId']), textOf(entry['keyId']), entry['until']]
   if (!clientId || !externalUserId || !userId || !keyId || typeof until !== 'number') return null
   const expiresAt = typeof entry['expiresAt'] === 'number' ? entry['expiresAt'] : null
-  return { clientId, externalUserId, userId, keyId, until, expiresAt }
+  const verifiedAt = typeof entry['verifiedAt'] === 'number' ? entry['verifiedAt'] : until
+  return { clientId, externalUserId, userId, keyId, until, verifiedAt, expiresAt }
 }

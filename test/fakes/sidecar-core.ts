@@ -16,6 +16,11 @@ import {
   MeteringServiceService,
 } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import {
+  type Decision as DecisionRecord,
+  type DecisionServiceServer,
+  DecisionServiceService,
+} from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import {
   Access,
   type SignerServiceServer,
   SignerServiceService,
@@ -61,6 +66,7 @@ function createState() {
       lend: 0,
       reserve: 0,
       report: 0,
+      recordDecisions: 0,
       tokens: new Set<string>(),
     },
     script: {
@@ -74,6 +80,8 @@ function createState() {
       frozen: false,
       jwks: { keys: [] } as JSONWebKeySet,
       ingested: [] as Buffer[],
+      /** Records of decisions, in the order in which they came. */
+      decisions: [] as DecisionRecord[],
       ingest: (request: IngestEventsRequest): IngestEventsResponse => ({
         tickets: request.envelopes.length,
         duplicates: 0,
@@ -211,6 +219,20 @@ function meteringService({ script }: State, answer: Answers): MeteringServiceSer
   }
 }
 
+function decisionService({ script }: State, answer: Answers): DecisionServiceServer {
+  const unimplemented = createUnimplemented(answer)
+  return {
+    recordDecisions: answer('recordDecisions', ({ decisions }) => {
+      script.decisions.push(...decisions)
+      return {}
+    }),
+    getDecision: unimplemented,
+    getAppDecision: unimplemented,
+    listDecisions: unimplemented,
+    listAppDecisions: unimplemented,
+  }
+}
+
 /**
  * Core as the sidecar sees it: a gRPC server whose answers a test sets and whose calls it
  * counts.
@@ -223,6 +245,7 @@ export async function startCoreDouble(port = 0) {
   server.addService(SignerServiceService, signerService(state, answer, watchers))
   server.addService(TokenServiceService, tokenService(state, answer))
   server.addService(MeteringServiceService, meteringService(state, answer))
+  server.addService(DecisionServiceService, decisionService(state, answer))
   const access = (name: string): Access => accessOf(state, name)
   server.addService(EscrowServiceService, escrowService(state, answer, access))
   const { promise, resolve, reject } = Promise.withResolvers<number>()

@@ -99,6 +99,10 @@ function provision({ keys, users }: CoreDouble): void {
   users.set('tenant_a:user_42', { micros: 5_000_000n })
 }
 
+/** The text of an answer without the id of its decision, which every refusal has. */
+export const withoutDecision = (text: string): string =>
+  text.replace(/,"decision":"[0-9a-f]{24}"(?=\}$)/, '')
+
 export interface Reply {
   readonly transport: number
   readonly text: string

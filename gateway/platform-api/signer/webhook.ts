@@ -21,6 +21,11 @@ const Decision = Type.Object(
     ),
     reason: Type.Optional(Type.String({ description: 'Of a refusal.' })),
     code: Type.Optional(Type.String({ description: 'Of a refusal.' })),
+    decision: Type.Optional(
+      Type.String({
+        description: 'The id by which a refusal, and some permissions, are explained.',
+      }),
+    ),
   },
   { additionalProperties: true, description: 'The decision' },
 )

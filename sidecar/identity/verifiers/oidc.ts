@@ -3,6 +3,7 @@ import { textOf } from '../../../core/lib/json.ts'
 import type { Now } from '../../../core/lib/time.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import { type Refusal, refusals } from '../../authorize/refusals.ts'
+import type { VerifiedIdentity } from '../bound-identity.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
 import type { Verdict, Verifier } from './verifier.ts'
 
@@ -25,12 +26,21 @@ export interface OidcOptions {
 }
 
 const jwtShape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
+
+/** True for text of a JWT's shape. */
+export const looksLikeToken = (text: string): boolean => jwtShape.test(text)
+
 const algorithms = ['RS256', 'ES256'] as const
 const toleranceSeconds = 60
 const cacheSeconds = 60
 
 export const trimSlashes = (url: string): string => url.replace(/\/+$/, '')
-const no = (refusal: Refusal): Verdict => ({ kind: 'no', refusal, remember: false })
+const no = (refusal: Refusal, rule: string, identity: VerifiedIdentity | null = null): Verdict => ({
+  kind: 'no',
+  refusal,
+  remember: false,
+  detail: { rule, identity },
+})
 
 /**
  * Verifies JWT access tokens (RFC 9068) of our own issuer and, when configured, of a foreign
@@ -38,14 +48,15 @@ const no = (refusal: Refusal): Verdict => ({ kind: 'no', refusal, remember: fals
  */
 export function oidcVerifier(options: OidcOptions): Verifier {
   return async ({ credential }) => {
-    if (credential.kind !== 'given' || !jwtShape.test(credential.text)) return null
+    if (credential.kind !== 'given' || !looksLikeToken(credential.text)) return null
     const trusted = issuerOf(credential.text, options.issuers)
-    if (!trusted) return no(refusals.invalidToken)
-    const claims = await verifyToken(credential.text, trusted, options.now())
-    if (!claims) return no(refusals.invalidToken)
-    const verdict = judgeClaims(claims, trusted, options)
+    if (!trusted) return no(refusals.invalidToken, 'token_issuer')
+    const { claims, fault } = await verifyToken(credential.text, trusted, options.now())
+    const identity = claims && identityOf(claims, trusted, options)
+    if (fault !== null || !claims) return no(refusals.invalidToken, fault ?? 'token_form', identity)
+    const verdict = judgeClaims(claims, identity, trusted)
     const revoked = trusted.own && verdict.kind === 'yes' && (await isRevoked(claims, options))
-    return revoked ? no(refusals.invalidToken) : verdict
+    return revoked ? no(refusals.invalidToken, 'token_revoked', identity) : verdict
   }
 }
 
@@ -79,12 +90,18 @@ const tokenErrors = [
   errors.JOSENotSupported,
 ]
 
-// Null when the token is at fault; throws when the fault is elsewhere.
+/** The claims of a token whose signature is sound, and what is wrong with it; null for nothing. */
+interface CheckedToken {
+  readonly claims: JWTPayload | null
+  readonly fault: string | null
+}
+
+// Throws when the fault is not the token's.
 async function verifyToken(
   token: string,
   { keys, audience }: TrustedIssuer,
   now: Date,
-): Promise<JWTPayload | null> {
+): Promise<CheckedToken> {
   try {
     const { payload } = await jwtVerify(token, keys, {
       algorithms: [...algorithms],
@@ -94,29 +111,58 @@ async function verifyToken(
       clockTolerance: toleranceSeconds,
       currentDate: now,
     })
-    return payload
+    return { claims: payload, fault: null }
   } catch (error) {
-    if (tokenErrors.some((kind) => error instanceof kind)) return null
+    if (tokenErrors.some((kind) => error instanceof kind)) return checkedToken(error)
     throw error
   }
 }
 
-function judgeClaims(claims: JWTPayload, trusted: TrustedIssuer, options: OidcOptions): Verdict {
-  const { clientIdClaim, subjectClaim } = options
+// Claims are looked at once the signature was verified, so these two errors hold claims that are signed.
+function checkedToken(error: unknown): CheckedToken {
+  if (error instanceof errors.JWTExpired) return { claims: error.payload, fault: 'token_expired' }
+  if (error instanceof errors.JWTClaimValidationFailed)
+    return {
+      claims: error.payload,
+      fault: error.claim === 'aud' ? 'token_audience' : 'token_claim',
+    }
+  const isUnsigned =
+    error instanceof errors.JWSSignatureVerificationFailed ||
+    error instanceof errors.JWKSNoMatchingKey
+  return { claims: null, fault: isUnsigned ? 'token_signature' : 'token_form' }
+}
+
+function judgeClaims(
+  claims: JWTPayload,
+  identity: VerifiedIdentity | null,
+  trusted: TrustedIssuer,
+): Verdict {
   const use = claims['token_use']
-  if (trusted.own && use !== 'user' && use !== 'signer') return no(refusals.invalidToken)
-  if (!scopesOf(claims).includes(Scope.signJob)) return no(refusals.insufficientScope)
+  if (trusted.own && use !== 'user' && use !== 'signer')
+    return no(refusals.invalidToken, 'token_use', identity)
+  if (!scopesOf(claims).includes(Scope.signJob))
+    return no(refusals.insufficientScope, 'insufficient_scope', identity)
+  if (!identity) return no(refusals.invalidIdentity, 'invalid_identity')
+  return { kind: 'yes', identity, source: 'token' }
+}
+
+/** Whom the claims name; null when they name nobody. */
+function identityOf(
+  claims: JWTPayload,
+  trusted: TrustedIssuer,
+  options: OidcOptions,
+): VerifiedIdentity | null {
+  const { clientIdClaim, subjectClaim } = options
   // Never the audience: it would let one tenant's token speak for another.
   const clientId = textOf(claims[clientIdClaim]) || textOf(claims['client_id'])
   const externalUserId = textOf(claims[subjectClaim])
-  if (!clientId || !externalUserId) return no(refusals.invalidIdentity)
-  const identity = {
+  if (!clientId || !externalUserId) return null
+  return {
     issuer: trimSlashes(trusted.issuer),
     clientId,
     externalUserId,
     ...endsOf(claims, trusted, options),
   }
-  return { kind: 'yes', identity, source: 'token' }
 }
 
 /** The ids and times that end the identity of a token. */

@@ -8,13 +8,26 @@ export interface Presentation {
   readonly headers: HeaderMap | null
 }
 
+/** What more is known of a refused credential, for its explanation. */
+export interface RefusalDetail {
+  /** Which of the rules behind the refusal (core/signer/decisions/explanation.ts). */
+  readonly rule: string
+  /** Whom it names, when that is signed; null when it is not. */
+  readonly identity: VerifiedIdentity | null
+}
+
 /**
  * A verifier's answer. `source` is the part that answered, for metrics. A `no` with `remember` is
  * cached for seconds; without it, it is never cached.
  */
 export type Verdict =
   | { readonly kind: 'yes'; readonly identity: VerifiedIdentity; readonly source: Source }
-  | { readonly kind: 'no'; readonly refusal: Refusal; readonly remember: boolean }
+  | {
+      readonly kind: 'no'
+      readonly refusal: Refusal
+      readonly remember: boolean
+      readonly detail?: RefusalDetail
+    }
 
 /** `token`: from the credential itself, verified here. */
 export type Source = 'memory' | 'redis' | 'core' | 'token' | 'none'

@@ -26,7 +26,11 @@ const prior = (seconds: number, nanos = 0) => ({ sequence: 0, seconds, nanos })
 
 function world(rate: bigint = 1_000_000n * usd, untyped: number | null = null) {
   const memory = createSessionMemory({ max: 10 })
-  const current = { nanosPerWei: nanosPerWei(String(rate)) as number | null }
+  const current = {
+    nanosPerWei: nanosPerWei(String(rate)) as number | null,
+    observedAt: 0,
+    isRaised: false,
+  }
   const unheard = { ms: 0 }
   const bounds = createBounds({ memory, rate: current, untyped, unheardMs: () => unheard.ms })
   const owner = { authId: 'a:b', latest: null }

@@ -96,6 +96,7 @@ describe('a report', () => {
       keys: new Set(),
       amount: 20,
       used: 7,
+      renewedAt: 0,
       endsAt: 0,
       renewAbove: 0,
       renewAt: 0,

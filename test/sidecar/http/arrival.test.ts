@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { listen } from '../../../core/lib/http.ts'
 import { firstCall } from '../signer-bodies.ts'
-import { secret, send, startHarness, until } from '../support.ts'
+import { secret, send, startHarness, until, withoutDecision } from '../support.ts'
 
 const caller = { authorization: `Bearer ${secret}` }
 
@@ -152,7 +152,7 @@ describe('the listener', () => {
     core.script.failing = true
     const { transport, text } = await authorize(firstCall())
     expect(transport).toBe(200)
-    expect(text).toBe(
+    expect(withoutDecision(text)).toBe(
       '{"status":503,"reason":"authorization unavailable","code":"authorization_unavailable"}',
     )
   })

@@ -18,7 +18,7 @@ const key: VerifiedIdentity = {
 }
 
 function bind(identity: VerifiedIdentity) {
-  const bound = bindIdentity(identity)
+  const bound = bindIdentity(identity, 0)
   if (!('authId' in bound)) throw new Error(bound.code)
   return bound
 }
@@ -32,7 +32,7 @@ describe('the answer of an identity', () => {
     )
     fc.assert(
       fc.property(names, fc.nat(), ceilings, (externalUserId, expiry, maxPrice) => {
-        const bound = bindIdentity({ ...key, externalUserId })
+        const bound = bindIdentity({ ...key, externalUserId }, 0)
         fc.pre('authId' in bound)
         const { body, bytes } = answerOf(bound, expiry, maxPrice)
         const identity = {

@@ -1,0 +1,34 @@
+/** Keys with fewer records than this in a second may use the reserved share. */
+const seldomMax = 2
+/** What of the limit is for everybody; the rest is for what is seldom. */
+const sharedPart = 0.8
+
+/**
+ * Limits what is recorded in a second. A fifth of it is reserved for decisions of which there are
+ * few, by code and app, so that a flood of one kind does not hide the others.
+ */
+export function createAdmission({ perSecond }: { readonly perSecond: number }) {
+  const shared = Math.ceil(perSecond * sharedPart)
+  const counts = new Map<string, number>()
+  let second = 0
+  let total = 0
+
+  /** True when a decision at `ms`, Unix milliseconds, is to be recorded; it then counts. */
+  function admit(code: string, clientId: string, ms: number): boolean {
+    const now = Math.floor(ms / 1000)
+    if (now !== second) {
+      second = now
+      total = 0
+      counts.clear()
+    }
+    if (total >= perSecond) return false
+    const key = `${code} ${clientId}`
+    const count = counts.get(key) ?? 0
+    if (total >= shared && count >= seldomMax) return false
+    counts.set(key, count + 1)
+    total++
+    return true
+  }
+
+  return { admit }
+}

@@ -1,0 +1,62 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Log } from '../../core/lib/log.ts'
+import { startLoop } from '../../core/lib/loop.ts'
+import { DomainError } from '../../proto/errors.ts'
+import type { Decision as DecisionRecord } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import type { SidecarMetrics } from '../metrics.ts'
+
+export interface RecordQueueOptions {
+  /** Rejects when core does not take them. */
+  readonly send: (records: DecisionRecord[]) => Promise<unknown>
+  readonly metrics: Pick<SidecarMetrics, 'countRecords'>
+  readonly log: Log
+}
+
+const maxRecords = 10_000
+const batchMax = 500
+const pauseMs = 1_000
+const stopMs = 250
+
+/** Sends records to core once a second. What core does not take now waits, for so many records. */
+export function createRecordQueue({ send, metrics, log }: RecordQueueOptions) {
+  let queue: DecisionRecord[] = []
+
+  function add(record: DecisionRecord): void {
+    queue.push(record)
+  }
+
+  /** Sends what waits, until core does not answer. */
+  async function flush(): Promise<void> {
+    while (queue.length > 0) {
+      const batch = queue.slice(0, batchMax)
+      const outcome = await deliver(batch)
+      if (outcome === 'waiting') return
+      queue = queue.slice(batch.length)
+      metrics.countRecords(outcome, batch.length)
+    }
+  }
+
+  // A batch that core answered is not sent again: it would stand before all others for ever.
+  async function deliver(batch: DecisionRecord[]): Promise<'recorded' | 'refused' | 'waiting'> {
+    try {
+      await send(batch)
+      return 'recorded'
+    } catch (error) {
+      if (error instanceof DomainError && error.reason === 'UNAVAILABLE') return 'waiting'
+      log.warn({ err: error, records: batch.length }, 'core refuses records of decisions')
+      return 'refused'
+    }
+  }
+
+  const loop = startLoop({ name: 'decision records', log, pauseMs, round: flush })
+
+  /** Sends what waits, once, and waits no longer than a moment for it. */
+  async function stop(): Promise<void> {
+    const last = loop.stop().then(flush)
+    await Promise.race([last, sleep(stopMs, undefined, { ref: false })])
+  }
+
+  return { add, flush, isFull: () => queue.length >= maxRecords, stop }
+}
+
+export type RecordQueue = ReturnType<typeof createRecordQueue>

@@ -1,0 +1,120 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLog } from '../../../core/lib/log.ts'
+import { createMetrics } from '../../../core/lib/metrics.ts'
+import type { GetDecisionResponse } from '../../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import { type Sidecar, startSidecar } from '../../../sidecar/server.ts'
+import {
+  type Proxy,
+  type TestApp,
+  type TestCore,
+  outcome,
+  serviceToken,
+  startProxy,
+  startTestCore,
+  until,
+} from '../../core/support.ts'
+import { keepLog, secretly } from '../../support/secrecy.ts'
+import { firstCall } from '../signer-bodies.ts'
+import { type Reply, configOf, post, secret } from '../support.ts'
+
+let core: TestCore
+let app: TestApp
+let proxy: Proxy
+let sidecar: Sidecar
+beforeAll(async () => {
+  core = await startTestCore()
+  app = await core.newApp({ starterUsdMicros: '1000000' })
+  proxy = await startProxy({ host: '127.0.0.1', port: core.core.port })
+  const config = configOf({
+    CORE_TARGET: `127.0.0.1:${proxy.port}`,
+    CORE_TOKEN: serviceToken,
+    PUBLIC_URL: 'https://svc.example',
+    SIDECAR_ID: 'explained',
+  })
+  sidecar = await startSidecar(config, {
+    log: createLog({ level: 'info', name: 'sidecar' }, { write: keepLog }),
+    metrics: createMetrics('sidecar'),
+    now: core.clock.now,
+  })
+})
+afterAll(async () => {
+  await sidecar.stop()
+  proxy.stop()
+  await core.stop()
+})
+
+/** A user of the app, and a key of theirs. */
+async function newKey(externalUserId: string): Promise<{ apiKey: string; keyId: string }> {
+  const m2m = core.as(app.basic)
+  await m2m.upsertUser({ clientId: app.clientId, externalUserId })
+  const { apiKey, keyId } = await m2m.createKey({ clientId: app.clientId, externalUserId })
+  return { apiKey: secretly(apiKey), keyId }
+}
+
+const ask = (apiKey: string, state: object = {}): Promise<Reply> =>
+  post(
+    `${sidecar.url}/authorize`,
+    JSON.stringify(
+      firstCall({ key: apiKey, state: { LastUpdate: core.clock.now().toISOString(), ...state } }),
+    ),
+    { authorization: `Bearer ${secret}` },
+  )
+
+const idOf = ({ json }: Reply): string => String(json['decision'])
+
+/** What core tells of a refusal, as soon as it has the record. */
+async function explanationOf(reply: Reply): Promise<GetDecisionResponse> {
+  const decisionId = idOf(reply)
+  await until(async () => (await outcome(core.as().getDecision({ decisionId }))) === 'OK')
+  const answer = await core.as().getDecision({ decisionId })
+  // The harness searches what it keeps for secrets.
+  keepLog(JSON.stringify(answer))
+  return answer
+}
+
+describe('a refusal by a sidecar before a real core', () => {
+  it("names key, bound and what remained, to the app's client and to nobody else's", async () => {
+    const { apiKey, keyId } = await newKey('ada')
+    const reply = await ask(apiKey, { InitialPricePerUnit: 1_000_000_000_000_000 })
+    expect(reply.json).toMatchObject({ status: 483, code: 'insufficient_balance' })
+    const { decision, explanation } = await explanationOf(reply)
+    expect(decision).toMatchObject({
+      sidecarId: 'explained',
+      rule: 'insufficient_balance',
+      credential: { kind: 'api_key', id: keyId, clientId: app.clientId, source: 'core' },
+      money: { remainingUsdNanos: '1000000000', usdPerEth: '3000' },
+    })
+    expect(Number(decision?.money?.boundUsdNanos)).toBeGreaterThanOrEqual(30_000_000_000)
+    expect(explanation).toContain('A call is refused when its bound exceeds what is left.')
+
+    const { clientId, basic } = app
+    const read = { clientId, decisionId: idOf(reply) }
+    expect((await core.as(basic).getAppDecision(read)).decision).toEqual(decision)
+    const other = await core.newApp()
+    expect(await outcome(core.as(other.basic).getAppDecision(read))).toBe('NOT_FOUND')
+    const own = { ...read, clientId: other.clientId }
+    expect(await outcome(core.as(other.basic).getAppDecision(own))).toBe('NOT_FOUND')
+  })
+
+  it('tells how old the identity was that it took from memory', async () => {
+    const { apiKey } = await newKey('ben')
+    expect((await ask(apiKey)).json['status']).toBe(200)
+    core.clock.advance(3_000)
+    const reply = await ask(apiKey, { AuthID: 'somebody:else' })
+    const { decision } = await explanationOf(reply)
+    expect(decision).toMatchObject({
+      rule: 'other_identity',
+      credential: { source: 'memory', ageMs: 3_000 },
+    })
+  })
+
+  it('is explained later, when core was away', async () => {
+    const { apiKey } = await newKey('cleo')
+    proxy.mode('refuse')
+    const reply = await ask(apiKey)
+    expect(reply.json).toMatchObject({ status: 503, code: 'authorization_unavailable' })
+    proxy.mode('pass')
+    const { decision } = await explanationOf(reply)
+    expect(decision).toMatchObject({ rule: 'authorization_unavailable', status: 503 })
+  })
+})
