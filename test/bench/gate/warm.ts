@@ -8,7 +8,8 @@ import { newTokens } from './tokens.ts'
 
 const credentialCount = 10_000
 const tokenCount = 1_000
-const unknownCount = 1_000
+// Few, because a refusal lives for five seconds only, and a busy machine looks them up again.
+const unknownCount = 200
 
 /**
  * Warm decisions of the real sidecar by a server that only reads, parses and answers. What is
@@ -79,8 +80,7 @@ interface Counts {
   readonly count: number
 }
 
-// An entry that runs out within a round is looked up again; a few of those change nothing. A
-// refusal lives for five seconds only.
+// An entry that runs out within a round is looked up again; a few of those change nothing.
 function requireMemory({ name, before, after, count }: Counts): void {
   const hits = figure(after, 'memory') - figure(before, 'memory')
   if (hits < count * 0.97) throw new Error(`${name}: only ${hits} of ${count} came from memory`)
