@@ -19,6 +19,9 @@ export interface RunningProcess {
   kill(): Promise<void>
   /** Starts it again; returns when it is up. */
   start(): Promise<void>
+  /** SIGSTOP: it does nothing, and holds its connections, until `thaw`. */
+  freeze(): void
+  thaw(): void
   /** How often it was killed. */
   crashes(): number
   /** Drains and ends. */
@@ -109,7 +112,15 @@ export async function runProcess({ name, env, wrap = [] }: ProcessSpec): Promise
   }
 
   await start()
-  return { start: restart, kill, stop: () => end('SIGTERM'), crashes: () => crashes, errors }
+  return {
+    start: restart,
+    kill,
+    freeze: () => void child?.kill('SIGSTOP'),
+    thaw: () => void child?.kill('SIGCONT'),
+    stop: () => end('SIGTERM'),
+    crashes: () => crashes,
+    errors,
+  }
 }
 
 /** Ports that are free now, all different. */

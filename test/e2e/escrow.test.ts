@@ -1,0 +1,195 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { SignedState } from '../../deploy/signer-double/payment/state.ts'
+import {
+  type Gate,
+  type GateSigner,
+  type GateUser,
+  dollars,
+  startGate,
+  weiOf,
+} from '../support/gate.ts'
+
+/**
+ * What is authorised never exceeds what is there (docs/escrow.md), on processes: each story measures the true cost of
+ * everything that a signer signed for a user with one dollar.
+ */
+
+const oneUsd = 1_000_000n
+const cent = weiOf(10_000n)
+const dear = weiOf(500_000_000n)
+
+let gate: Gate
+beforeAll(async () => {
+  gate = await startGate({
+    cores: 2,
+    sidecars: 2,
+    coreEnv: { EVENT_LAG_SECONDS: '5', LEASE_SECONDS: '10' },
+    sidecarEnv: { UNTYPED_CALL_USD: '0.05' },
+  })
+}, 120_000)
+afterAll(() => gate?.stop(), 60_000)
+
+interface Story {
+  readonly type: string
+  readonly inPixels?: bigint
+  readonly seconds?: number
+  readonly clients?: number
+  /** Milliseconds between the calls of a client. */
+  readonly pauseMs?: number
+}
+
+/** Clients that each keep one session going until time is over; returns how often each status came. */
+async function pay(
+  signers: readonly GateSigner[],
+  { headers }: GateUser,
+  { type, inPixels, seconds = 5, clients = 10, pauseMs = 20 }: Story,
+): Promise<Record<number, number>> {
+  const statuses: Record<number, number> = {}
+  const until = performance.now() + seconds * 1000
+  await Promise.all(
+    Array.from({ length: clients }, async (_, i) => {
+      const signer = signers[i % signers.length]
+      const manifestId = `m-${i}`
+      let state: SignedState | undefined
+      while (signer && performance.now() < until) {
+        const call = { type, headers, manifestId, ...(inPixels && { inPixels }) }
+        const answer = await signer.pay({ ...call, ...(state && { state }) }).catch(() => null)
+        const status = answer?.status ?? 0
+        statuses[status] = (statuses[status] ?? 0) + 1
+        if (answer?.state) state = answer.state
+        // A signer whose sidecar is down says 500, and so does a gateway try again.
+        await sleep(answer?.status === 200 ? pauseMs : pauseMs * 5)
+      }
+    }),
+  )
+  return statuses
+}
+
+const spentOf = (signers: readonly GateSigner[]): number =>
+  dollars(signers.reduce((sum, signer) => sum + signer.signedAttos(), 0n))
+
+/** Signs fixed jobs of a cent until a call is refused for want of money. */
+async function spendAll(signer: GateSigner, { headers }: GateUser): Promise<number> {
+  for (let signed = 0; ; signed++) {
+    const { status } = await signer.pay({ type: 'fixed', headers })
+    if (status !== 200) {
+      expect(status).toBe(483)
+      return signed
+    }
+  }
+}
+
+describe('a user with one dollar is allowed no more', () => {
+  it('by one call that is dearer than what is left', async () => {
+    const user = await gate.createUser(oneUsd)
+    const signer = await gate.startSigner(0, { pricePerUnit: dear, ev: dear * 10n ** 8n })
+    expect((await signer.pay({ type: 'fixed', headers: user.headers })).status).toBe(483)
+    expect((await signer.pay({ type: 'live', headers: user.headers })).status).toBe(483)
+    expect((await signer.pay({ type: 'lv2v', headers: user.headers })).status).toBe(483)
+    expect(spentOf([signer])).toBe(0)
+  })
+
+  it.each(['never', 'late'] as const)('by two sidecars, with events %s', async (when) => {
+    const user = await gate.createUser(oneUsd)
+    const settings = { pricePerUnit: cent, delayMs: when === 'late' ? 5_000 : null }
+    const signers = [await gate.startSigner(0, settings), await gate.startSigner(1, settings)]
+    await pay(signers, user, { type: 'fixed', seconds: 8 })
+    expect(spentOf(signers)).toBeLessThanOrEqual(1)
+    // Both share what there is, to the last cent but one.
+    expect(spentOf(signers)).toBeGreaterThan(0.98)
+    await Promise.all(signers.map((signer) => signer.stop()))
+  })
+
+  it.each(['at once', 'never'] as const)(
+    'by fifty live sessions at one sidecar, with events %s',
+    async (when) => {
+      const user = await gate.createUser(oneUsd)
+      const settings = { pricePerUnit: weiOf(1_000n), delayMs: when === 'never' ? null : 0 }
+      const signer = await gate.startSigner(0, settings)
+      await pay([signer], user, { type: 'live', clients: 50, seconds: 8, pauseMs: 300 })
+      expect(spentOf([signer])).toBeLessThanOrEqual(1)
+      expect(spentOf([signer])).toBeGreaterThan(0.9)
+      await signer.stop()
+    },
+  )
+
+  it.each(['late', 'never'] as const)('by sessions without a type, events %s', async (when) => {
+    const user = await gate.createUser(oneUsd)
+    // The caller chooses 5 cents' worth of pixels, what UNTYPED_CALL_USD allows.
+    const settings = { pricePerUnit: cent, delayMs: when === 'late' ? 5_000 : null }
+    const signer = await gate.startSigner(0, settings)
+    await pay([signer], user, { type: '', inPixels: 5n, seconds: 4 })
+    expect(spentOf([signer])).toBeLessThanOrEqual(1)
+    expect(spentOf([signer])).toBeGreaterThan(0.9)
+    await signer.stop()
+  })
+
+  it('by a state that is replayed', async () => {
+    const user = await gate.createUser(oneUsd)
+    const signer = await gate.startSigner(0, { pricePerUnit: cent, delayMs: null })
+    const { headers } = user
+    const first = await signer.pay({ type: 'live', headers, manifestId: 'm' })
+    expect(first.status).toBe(200)
+    for (let i = 0; i < 150; i++)
+      await signer.pay({
+        type: 'live',
+        headers,
+        manifestId: 'm',
+        ...(first.state && { state: first.state }),
+      })
+    expect(spentOf([signer])).toBeLessThanOrEqual(1)
+    expect(spentOf([signer])).toBeGreaterThan(0.9)
+  })
+
+  it('by a sidecar that is killed five times, with events never', async () => {
+    const user = await gate.createUser(oneUsd)
+    const signer = await gate.startSigner(0, { pricePerUnit: cent, delayMs: null })
+    const [sidecar] = gate.sidecars
+    const paying = pay([signer], user, { type: 'fixed', seconds: 14, clients: 5 })
+    for (let i = 0; i < 5; i++) {
+      await sleep(2_000)
+      await sidecar?.kill()
+      await sidecar?.start()
+    }
+    const statuses = await paying
+    expect(statuses[200]).toBeGreaterThan(10)
+    expect(spentOf([signer])).toBeLessThanOrEqual(1)
+  })
+
+  it('by cores that are killed while sidecars spend', async () => {
+    const user = await gate.createUser(oneUsd)
+    const settings = { pricePerUnit: weiOf(2_000n), delayMs: 200 }
+    const signers = [await gate.startSigner(0, settings), await gate.startSigner(1, settings)]
+    const paying = pay(signers, user, { type: 'fixed', seconds: 12, clients: 10 })
+    for (const core of gate.cores) {
+      await sleep(1_500)
+      await core.kill()
+      await sleep(1_000)
+      await core.start()
+    }
+    await paying
+    expect(spentOf(signers)).toBeLessThanOrEqual(1)
+    expect(spentOf(signers)).toBeGreaterThan(0.5)
+  })
+})
+
+describe('what is there can be spent', () => {
+  it('to the last cent when one session spends it and its events come', async () => {
+    const user = await gate.createUser(oneUsd)
+    const signer = await gate.startSigner(0, { pricePerUnit: cent, delayMs: 0 })
+    expect(await spendAll(signer, user)).toBe(100)
+  })
+
+  it('and what settles is free again: holds go to zero, the balance tells the cost', async () => {
+    const user = await gate.createUser(oneUsd)
+    const signer = await gate.startSigner(1, { pricePerUnit: cent, delayMs: 0 })
+    for (let i = 0; i < 20; i++) await signer.pay({ type: 'fixed', headers: user.headers })
+    const held = await user.balance()
+    expect(Number(held['remainingUsdMicros'])).toBeLessThan(Number(held['balanceUsdMicros']))
+    await expect
+      .poll(async () => (await user.balance())['remainingUsdMicros'], { timeout: 30_000 })
+      .toBe('800000')
+    expect((await user.balance())['balanceUsdMicros']).toBe('800000')
+  })
+})
