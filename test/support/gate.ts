@@ -4,8 +4,10 @@ import { inject } from 'vitest'
 import { formatDecimal18 } from '../../core/lib/money.ts'
 import { type Pool, createPool } from '../../core/lib/sql.ts'
 import { type CoreClient, basic, connectCore } from '../../deploy/cli/client.ts'
-import { callbackSink } from '../../deploy/signer-double/events/sinks.ts'
+import type { Faults, Sink } from '../../deploy/signer-double/events/lossy-queue.ts'
+import { callbackSink, kafkaSink } from '../../deploy/signer-double/events/sinks.ts'
 import { type SignerDouble, createSignerDouble } from '../../deploy/signer-double/signer-double.ts'
+import { createTopic } from './kafka.ts'
 import { createDatabase } from './postgres.ts'
 import { startOwnPostgres } from './own-postgres.ts'
 import { type RunningProcess, freePorts, runProcess } from './processes.ts'
@@ -18,6 +20,8 @@ export interface Gate {
   readonly operator: CoreClient
   /** A user with a Starter allowance of `usdMicros`, and a key. */
   createUser(usdMicros: bigint): Promise<GateUser>
+  /** Several users of one app. */
+  createUsers(count: number, usdMicros: bigint): Promise<GateUser[]>
   /** A signer that asks a sidecar, and whose events wait until `deliver`. */
   startSigner(sidecar: number, options?: SignerSettings): Promise<GateSigner>
   /** What the page of a sidecar's metrics says. */
@@ -42,8 +46,11 @@ export interface SignerSettings {
   /** At least a hundredth of the dearest call. */
   readonly ev?: bigint
   readonly mode?: 'go-livepeer' | 'go-v0.8.11'
-  /** Milliseconds after which events are delivered by themselves; null for never. */
+  /** Milliseconds after which events are delivered by themselves; null for never. Without Kafka only. */
   readonly delayMs?: number | null
+  readonly faults?: Partial<Faults>
+  /** Events that may wait; the real signer's is 100. */
+  readonly queueCapacity?: number
 }
 
 export interface GateSigner extends SignerDouble {
@@ -71,6 +78,8 @@ export interface GateOptions {
   readonly rate?: boolean
   /** A PostgreSQL of the gate's own, which `stopDatabase` ends for some time. */
   readonly ownPostgres?: boolean
+  /** Events go through the Kafka of this vitest project, where it has one; the cores collect. */
+  readonly kafka?: boolean
 }
 
 /** Starts cores, sidecars and one gateway as processes on a database of their own. */
@@ -95,6 +104,8 @@ async function start(
     coreEnv,
     sidecarEnv,
     rate = true,
+    ownPostgres = false,
+    kafka = false,
   }: GateOptions,
 ): Promise<Omit<Gate, 'stop'>> {
   const own = ownPostgres ? await startOwnPostgres() : null
@@ -110,7 +121,16 @@ async function start(
   stops.push(() => pool.end())
   const ports = (await freePorts(2 * (coreCount + sidecarCount) + 3)).map(String)
   const port = (): string => ports.pop() ?? ''
-  const { redisUrl } = inject('parts')
+  const { redisUrl, kafkaBrokers } = inject('parts')
+  const brokers = kafka ? kafkaBrokers : null
+  const topic = brokers && (await createTopic(4, brokers))
+  const stream = brokers &&
+    topic && {
+      KAFKA_BROKERS: brokers.join(','),
+      KAFKA_TOPIC: topic,
+      KAFKA_GROUP: topic,
+      KAFKA_SESSION_SECONDS: '6',
+    }
   const shared = {
     CORE_TOKEN: secret(),
     WEBHOOK_SECRET: secret(),
@@ -136,7 +156,7 @@ async function start(
       ...(rate ? { RATE_FIXED: String(ethUsd) } : { RATE_URLS: 'http://127.0.0.1:9/' }),
       CORE_PORT: corePort,
       CORE_ADMIN_PORT: port(),
-      COLLECTOR: 'off',
+      ...(stream ?? { COLLECTOR: 'off' }),
       ...coreEnv,
     }
     await add(cores, runProcess({ name: 'core', env }))
@@ -182,10 +202,18 @@ async function start(
     sidecars,
     pool,
     operator,
-    createUser: (usdMicros) => createUser({ operator, url }, usdMicros),
+    createUser: async (usdMicros) => (await createApp({ operator, url }, usdMicros)).addUser('ada'),
+    createUsers: async (count, usdMicros) => {
+      const app = await createApp({ operator, url }, usdMicros)
+      const users: GateUser[] = []
+      for (let i = 0; i < count; i++) users.push(await app.addUser(`user-${i}`))
+      return users
+    },
     startSigner: async (sidecar, settings = {}) => {
       const at = sidecarPorts[sidecar]?.port ?? ''
-      const signer = await startSigner({ url: `http://127.0.0.1:${at}`, ...shared }, settings)
+      const sink = brokers && topic ? kafkaSink(brokers, topic) : null
+      const own = { url: `http://127.0.0.1:${at}`, sink, ...shared }
+      const signer = await startSigner(own, settings)
       stops.push(signer.stop)
       return signer
     },
@@ -227,10 +255,10 @@ const fixedState = () => ({
   AuthID: '',
 })
 
-async function createUser(
+async function createApp(
   { operator, url }: { operator: CoreClient; url: string },
   usdMicros: bigint,
-): Promise<GateUser> {
+) {
   const app = await operator.createApp({
     name: `gate ${usdMicros}`,
     ownerEmail: undefined,
@@ -251,25 +279,30 @@ async function createUser(
     return body
   }
 
-  const externalUserId = 'ada'
-  await call('POST', '/users', { externalUserId })
-  const key = String((await call('POST', `/users/${externalUserId}/keys`))['apiKey'])
-  return {
-    clientId: app.clientId,
-    externalUserId,
-    key,
-    headers: [['Authorization', `Bearer ${key}`]],
-    balance: () => call('GET', `/usage/balance?externalUserId=${externalUserId}`),
+  async function addUser(externalUserId: string): Promise<GateUser> {
+    await call('POST', '/users', { externalUserId })
+    const key = String((await call('POST', `/users/${externalUserId}/keys`))['apiKey'])
+    return {
+      clientId: app.clientId,
+      externalUserId,
+      key,
+      headers: [['Authorization', `Bearer ${key}`]],
+      balance: () => call('GET', `/usage/balance?externalUserId=${externalUserId}`),
+    }
   }
+
+  return { addUser }
 }
 
 async function startSigner(
-  { url, WEBHOOK_SECRET }: { url: string; WEBHOOK_SECRET: string },
+  { url, sink, WEBHOOK_SECRET }: { url: string; sink: Sink | null; WEBHOOK_SECRET: string },
   {
     pricePerUnit = weiOf(10_000n),
     ev = pricePerUnit,
     mode = 'go-livepeer',
     delayMs = 0,
+    faults = {},
+    queueCapacity = 100_000,
   }: SignerSettings,
 ): Promise<GateSigner> {
   let waiting: { bytes: string; due: number }[] = []
@@ -278,14 +311,16 @@ async function startSigner(
     mode,
     // By default a unit's worth, so that no call finds enough credit and ends in 482.
     ev,
-    queueCapacity: 100_000,
+    queueCapacity,
+    faults,
     keepTickets: 100_000,
     orchestrator: { pricePerUnit, pixelsPerUnit: 1n },
     webhook: { url: `${url}/authorize`, headers: [['Authorization', authorization]] },
     sinks: [
-      callbackSink((bytes) => {
-        waiting.push({ bytes, due: performance.now() + (delayMs ?? Infinity) })
-      }),
+      sink ??
+        callbackSink((bytes) => {
+          waiting.push({ bytes, due: performance.now() + (delayMs ?? Infinity) })
+        }),
     ],
   })
 
