@@ -2,6 +2,7 @@ import type { HeaderLine } from './wire/go-headers.ts'
 import type { Mode } from './dialect.ts'
 import type { Faults, Sink } from './events/lossy-queue.ts'
 import type { Orchestrator } from './wire/orchestrator.ts'
+import { type Rational, rational } from './wire/rational.ts'
 import type { Clock } from './wire/time.ts'
 
 export type SignerDoubleOptions = Readonly<{
@@ -19,7 +20,7 @@ export type SignerDoubleOptions = Readonly<{
     budgetMs?: number
   }>
   /** Wei one ticket is expected to be worth. Default 100,000,000,000. */
-  ev?: bigint
+  ev?: bigint | Rational
   /** Members of the orchestrator that `pay` presents. */
   orchestrator?: Partial<Orchestrator>
   /** Nanoseconds since 1970. Default: the machine's clock. */
@@ -46,6 +47,18 @@ export type SignerDoubleOptions = Readonly<{
 
 /** One second, one call: with the default price each of them is worth one ticket. */
 export const DEFAULT_EV = 100_000_000_000n
+
+const MAX_UINT_256 = 2n ** 256n - 1n
+
+/**
+ * The expected value of a ticket as the chain computes it, face value times win probability over 2^256 - 1, a little below
+ * `ev`: with it the states' balances are fractions of 160 digits and more, as a real signer's are.
+ */
+export function chainEv(ev: bigint): Rational {
+  const faceValue = ev * 1000n
+  const winProbability = (ev * MAX_UINT_256) / faceValue
+  return rational(faceValue * winProbability, MAX_UINT_256)
+}
 
 export const DEFAULT_ORCHESTRATOR: Orchestrator = {
   url: 'https://orchestrator.example:8935',

@@ -90,7 +90,8 @@ export function createSigner(options: SignerDoubleOptions, now: Clock, recorder:
   const queue = createQueue(options)
   const box = createStateBox(options.stateKey ?? randomBytes(32), authorizer)
   const refreshes = createCountdown()
-  const ev = rational(options.ev ?? DEFAULT_EV)
+  const { ev: value = DEFAULT_EV } = options
+  const ev = typeof value === 'bigint' ? rational(value) : value
   const rules: PaymentRules = { dialect, box, newHex, ev, refreshDemanded: refreshes.takeOne }
   const source = { dialect, newId, sender: toChecksumAddress(WALLET) }
 

@@ -4,6 +4,7 @@ import { inject } from 'vitest'
 import { formatDecimal18 } from '../../core/lib/money.ts'
 import { type Pool, createPool } from '../../core/lib/sql.ts'
 import { type CoreClient, basic, connectCore } from '../../deploy/cli/client.ts'
+import { chainEv } from '../../deploy/signer-double/options.ts'
 import type { Faults, Sink } from '../../deploy/signer-double/events/lossy-queue.ts'
 import { callbackSink, kafkaSink } from '../../deploy/signer-double/events/sinks.ts'
 import { type SignerDouble, createSignerDouble } from '../../deploy/signer-double/signer-double.ts'
@@ -309,8 +310,8 @@ async function startSigner(
   const authorization = `Bearer ${WEBHOOK_SECRET}`
   const double = createSignerDouble({
     mode,
-    // By default a unit's worth, so that no call finds enough credit and ends in 482.
-    ev,
+    // By default a unit's worth, so that few calls find enough credit and end in 482.
+    ev: chainEv(ev),
     queueCapacity,
     faults,
     keepTickets: 100_000,
