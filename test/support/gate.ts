@@ -97,41 +97,15 @@ export async function startGate(options: GateOptions = {}): Promise<Gate> {
   }
 }
 
-async function start(
-  stops: (() => Promise<unknown>)[],
-  {
-    cores: coreCount = 1,
-    sidecars: sidecarCount = 1,
-    coreEnv,
-    sidecarEnv,
-    rate = true,
-    ownPostgres = false,
-    kafka = false,
-  }: GateOptions,
-): Promise<Omit<Gate, 'stop'>> {
-  const own = ownPostgres ? await startOwnPostgres() : null
-  const database = own ?? (await createDatabase())
-  stops.push(own ? own.stop : async () => 'drop' in database && database.drop())
-  const pool = createPool({
-    url: database.url,
-    max: 4,
-    name: 'tollgate-test',
-    statementTimeoutMs: 60_000,
-  })
-  pool.on('error', () => {})
-  stops.push(() => pool.end())
+type Stops = (() => Promise<unknown>)[]
+type Env = Readonly<Record<string, string>>
+
+async function start(stops: Stops, options: GateOptions): Promise<Omit<Gate, 'stop'>> {
+  const { cores: coreCount = 1, sidecars: sidecarCount = 1, coreEnv, sidecarEnv } = options
+  const data = await openData(stops, options)
   const ports = (await freePorts(2 * (coreCount + sidecarCount) + 3)).map(String)
   const port = (): string => ports.pop() ?? ''
-  const { redisUrl, kafkaBrokers } = inject('parts')
-  const brokers = kafka ? kafkaBrokers : null
-  const topic = brokers && (await createTopic(4, brokers))
-  const stream = brokers &&
-    topic && {
-      KAFKA_BROKERS: brokers.join(','),
-      KAFKA_TOPIC: topic,
-      KAFKA_GROUP: topic,
-      KAFKA_SESSION_SECONDS: '6',
-    }
+  const { redisUrl } = inject('parts')
   const shared = {
     CORE_TOKEN: secret(),
     WEBHOOK_SECRET: secret(),
@@ -140,103 +114,145 @@ async function start(
     ...(redisUrl && { REDIS_URL: redisUrl }),
   }
   const keys = { KEY_ENCRYPTION_KEY: secret(), SECRET_PEPPERS: `p1:${secret()}` }
+  const run = async (name: 'core' | 'gateway' | 'sidecar', env: Env): Promise<RunningProcess> => {
+    const running = await runProcess({ name, env: { ...shared, ...env } })
+    stops.push(running.stop)
+    return running
+  }
   const targets: string[] = []
   const cores: RunningProcess[] = []
-  const add = async (list: RunningProcess[], process: Promise<RunningProcess>): Promise<void> => {
-    const running = await process
-    list.push(running)
-    stops.push(running.stop)
-  }
   for (let i = 0; i < coreCount; i++) {
-    const corePort = port()
-    targets.push(`127.0.0.1:${corePort}`)
-    const env = {
-      ...shared,
-      ...keys,
-      DATABASE_URL: database.url,
-      ...(rate ? { RATE_FIXED: String(ethUsd) } : { RATE_URLS: 'http://127.0.0.1:9/' }),
-      CORE_PORT: corePort,
-      CORE_ADMIN_PORT: port(),
-      ...(stream ?? { COLLECTOR: 'off' }),
-      ...coreEnv,
-    }
-    await add(cores, runProcess({ name: 'core', env }))
+    const CORE_PORT = port()
+    targets.push(`127.0.0.1:${CORE_PORT}`)
+    const own = { CORE_PORT, CORE_ADMIN_PORT: port() }
+    cores.push(await run('core', { ...keys, ...data.env, ...own, ...coreEnv }))
   }
   const targetOf = (i: number): string => targets[i % targets.length] ?? ''
   const platformPort = port()
-  const gateways: RunningProcess[] = []
-  await add(
-    gateways,
-    runProcess({
-      name: 'gateway',
-      env: {
-        ...shared,
-        CORE_TARGET: targetOf(0),
-        PLATFORM_PORT: platformPort,
-        BUILDER_PORT: port(),
-        GATEWAY_ADMIN_PORT: port(),
-        // The gateway's own sidecar is not part of these stories.
-        WEBHOOK_SECRET: '',
-      },
-    }),
-  )
+  await run('gateway', {
+    CORE_TARGET: targetOf(0),
+    PLATFORM_PORT: platformPort,
+    BUILDER_PORT: port(),
+    GATEWAY_ADMIN_PORT: port(),
+    // The gateway's own sidecar is not part of these stories.
+    WEBHOOK_SECRET: '',
+  })
   const sidecars: RunningProcess[] = []
-  const sidecarPorts: { port: string; admin: string }[] = []
+  const places: Place[] = []
   for (let i = 0; i < sidecarCount; i++) {
-    const own = { port: port(), admin: port() }
-    sidecarPorts.push(own)
-    const env = {
-      ...shared,
-      CORE_TARGET: targetOf(i),
-      SIDECAR_ID: `sidecar-${i}`,
-      SIDECAR_PORT: own.port,
-      SIDECAR_ADMIN_PORT: own.admin,
-      ...sidecarEnv,
-    }
-    await add(sidecars, runProcess({ name: 'sidecar', env }))
+    const [SIDECAR_PORT, SIDECAR_ADMIN_PORT] = [port(), port()]
+    places.push({ url: `http://127.0.0.1:${SIDECAR_PORT}`, admin: SIDECAR_ADMIN_PORT })
+    const own = { SIDECAR_ID: `sidecar-${i}`, SIDECAR_PORT, SIDECAR_ADMIN_PORT }
+    sidecars.push(await run('sidecar', { CORE_TARGET: targetOf(i), ...own, ...sidecarEnv }))
   }
   const operator = connectCore({ target: targetOf(0), token: shared.CORE_TOKEN })
   stops.push(async () => operator.close())
-  const url = `http://127.0.0.1:${platformPort}`
   return {
     cores,
     sidecars,
-    pool,
+    pool: data.pool,
     operator,
-    createUser: async (usdMicros) => (await createApp({ operator, url }, usdMicros)).addUser('ada'),
-    createUsers: async (count, usdMicros) => {
-      const app = await createApp({ operator, url }, usdMicros)
-      const users: GateUser[] = []
-      for (let i = 0; i < count; i++) users.push(await app.addUser(`user-${i}`))
-      return users
-    },
-    startSigner: async (sidecar, settings = {}) => {
-      const at = sidecarPorts[sidecar]?.port ?? ''
-      const sink = brokers && topic ? kafkaSink(brokers, topic) : null
-      const own = { url: `http://127.0.0.1:${at}`, sink, ...shared }
-      const signer = await startSigner(own, settings)
-      stops.push(signer.stop)
-      return signer
-    },
-    stopDatabase: async (awayMs) => own?.restart(awayMs),
-    decide: async (sidecar, user) => {
-      const began = performance.now()
-      const response = await fetch(`http://127.0.0.1:${sidecarPorts[sidecar]?.port}/authorize`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${shared.WEBHOOK_SECRET}` },
-        body: JSON.stringify({
-          headers: Object.fromEntries(user.headers.map(([name, value]) => [name, [value]])),
-          state: fixedState(),
-        }),
-      })
-      const { status }: { status: number } = JSON.parse(await response.text())
-      return { status, ms: performance.now() - began }
-    },
-    sidecarMetrics: async (sidecar) => {
-      const page = await fetch(`http://127.0.0.1:${sidecarPorts[sidecar]?.admin}/metrics`)
-      return page.text()
+    stopDatabase: data.stopDatabase,
+    ...userMakers({ operator, url: `http://127.0.0.1:${platformPort}` }),
+    ...sidecarCalls(stops, {
+      places,
+      sink: data.sink,
+      authorization: `Bearer ${shared.WEBHOOK_SECRET}`,
+    }),
+  }
+}
+
+/** Where a sidecar listens. */
+interface Place {
+  readonly url: string
+  readonly admin: string
+}
+
+/** The database, the stream and the rate, as settings of core. */
+async function openData(stops: Stops, { rate = true, ownPostgres, kafka }: GateOptions) {
+  const own = ownPostgres ? await startOwnPostgres() : null
+  const database = own ?? (await createDatabase())
+  stops.push(own ? own.stop : async () => 'drop' in database && database.drop())
+  const settings = { max: 4, name: 'tollgate-test', statementTimeoutMs: 60_000 }
+  const pool = createPool({ url: database.url, ...settings })
+  pool.on('error', () => {})
+  stops.push(() => pool.end())
+  const { kafkaBrokers } = inject('parts')
+  const stream = kafka && kafkaBrokers ? await openStream(kafkaBrokers) : null
+  return {
+    pool,
+    stopDatabase: async (awayMs: number) => own?.restart(awayMs),
+    sink: stream?.sink ?? null,
+    env: {
+      DATABASE_URL: database.url,
+      ...(rate ? { RATE_FIXED: String(ethUsd) } : { RATE_URLS: 'http://127.0.0.1:9/' }),
+      ...(stream?.env ?? { COLLECTOR: 'off' }),
     },
   }
+}
+
+async function openStream(brokers: readonly string[]) {
+  const topic = await createTopic(4, brokers)
+  return {
+    sink: () => kafkaSink(brokers, topic),
+    env: {
+      KAFKA_BROKERS: brokers.join(','),
+      KAFKA_TOPIC: topic,
+      KAFKA_GROUP: topic,
+      KAFKA_SESSION_SECONDS: '6',
+    },
+  }
+}
+
+interface SidecarCalls {
+  readonly places: readonly Place[]
+  readonly sink: (() => Sink) | null
+  readonly authorization: string
+}
+
+function sidecarCalls(stops: Stops, { places, sink, authorization }: SidecarCalls) {
+  const placeOf = (sidecar: number): Place => places[sidecar] ?? { url: '', admin: '' }
+
+  async function open(sidecar: number, settings: SignerSettings = {}): Promise<GateSigner> {
+    const line = { url: placeOf(sidecar).url, sink: sink && sink(), authorization }
+    const signer = await startSigner(line, settings)
+    stops.push(signer.stop)
+    return signer
+  }
+
+  async function decide(sidecar: number, { headers }: GateUser) {
+    const began = performance.now()
+    const response = await fetch(`${placeOf(sidecar).url}/authorize`, {
+      method: 'POST',
+      headers: { authorization },
+      body: JSON.stringify({
+        headers: Object.fromEntries(headers.map(([name, value]) => [name, [value]])),
+        state: fixedState(),
+      }),
+    })
+    const { status }: { status: number } = JSON.parse(await response.text())
+    return { status, ms: performance.now() - began }
+  }
+
+  async function sidecarMetrics(sidecar: number): Promise<string> {
+    return (await fetch(`http://127.0.0.1:${placeOf(sidecar).admin}/metrics`)).text()
+  }
+
+  return { startSigner: open, decide, sidecarMetrics }
+}
+
+function userMakers(at: { operator: CoreClient; url: string }) {
+  async function createUsers(count: number, usdMicros: bigint): Promise<GateUser[]> {
+    const app = await createApp(at, usdMicros)
+    const users: GateUser[] = []
+    for (let i = 0; i < count; i++) users.push(await app.addUser(`user-${i}`))
+    return users
+  }
+
+  const createUser = async (usdMicros: bigint): Promise<GateUser> =>
+    (await createApp(at, usdMicros)).addUser('ada')
+
+  return { createUser, createUsers }
 }
 
 /** The state of a new `fixed` session at a cent a call. */
@@ -296,7 +312,7 @@ async function createApp(
 }
 
 async function startSigner(
-  { url, sink, WEBHOOK_SECRET }: { url: string; sink: Sink | null; WEBHOOK_SECRET: string },
+  { url, sink, authorization }: { url: string; sink: Sink | null; authorization: string },
   {
     pricePerUnit = weiOf(10_000n),
     ev = pricePerUnit,
@@ -307,7 +323,6 @@ async function startSigner(
   }: SignerSettings,
 ): Promise<GateSigner> {
   let waiting: { bytes: string; due: number }[] = []
-  const authorization = `Bearer ${WEBHOOK_SECRET}`
   const double = createSignerDouble({
     mode,
     // By default a unit's worth, so that few calls find enough credit and end in 482.
@@ -345,9 +360,9 @@ async function startSigner(
     }
   }
 
-  let stopped = false
+  const stopping = new AbortController()
   const pump = (async () => {
-    while (!stopped) {
+    while (!stopping.signal.aborted) {
       await deliver(({ due }) => due <= performance.now())
       await sleep(50)
     }
@@ -361,7 +376,7 @@ async function startSigner(
       await deliver(() => true)
     },
     stop: async () => {
-      stopped = true
+      stopping.abort()
       await pump
       await double.stop()
     },
