@@ -1,3 +1,4 @@
+import { divCeil, ethRate, priceOf, wei } from '../../core/lib/money.ts'
 import type { Session } from './session.ts'
 import {
   type FirstCall,
@@ -10,6 +11,8 @@ import {
 export interface CurrentRate {
   /** Nano-dollars for one wei; null while no rate serves. */
   nanosPerWei: number | null
+  /** The same exactly: atto-dollars for one ETH. */
+  attosPerEth: bigint
   /** Unix milliseconds of its observation. */
   observedAt: number
   /** An old one with a margin. */
@@ -25,21 +28,36 @@ const pixelsPerMs = 27_648
 /** The longest time that a call of an unknown session is taken to bill, in seconds. */
 const longestGap = 900
 
-// The product of a cost has at most eight roundings of a double, so it is rounded up, never down.
-const roundingMargin = 1 + 16 * Number.EPSILON
+// The product of a cost has at most eight roundings of a double.
+const roundings = 8 * Number.EPSILON
+const attosPerNano = 1_000_000_000n
 
 /**
  * Nano-dollars that `units` of a session cost at most, rounded up: at least 1, and Infinity for
- * more than a number counts. The signer rounds its fee to whole wei, which adds up to one.
+ * more than a number counts. The signer rounds its fee to whole wei. A cost that doubles cannot
+ * tell from a whole number of nano-dollars is computed exactly, so that the last cent pays for it.
  */
 export function costOf(
+  session: Pick<Session, 'price' | 'units'>,
+  units: number,
+  { nanosPerWei, attosPerEth }: CurrentRate,
+): number {
+  if (nanosPerWei === null) return Infinity
+  const nanos = ((Number(session.price) * units) / Number(session.units)) * nanosPerWei
+  const error = nanos * roundings + nanosPerWei
+  const most = Math.ceil(nanos + error)
+  if (!(most <= Number.MAX_SAFE_INTEGER)) return Infinity
+  const isExact = Math.ceil(nanos - error) === most
+  return Math.max(1, isExact ? most : exactCostOf(session, units, attosPerEth))
+}
+
+function exactCostOf(
   { price, units: per }: Pick<Session, 'price' | 'units'>,
   units: number,
-  nanosPerWei: number,
+  attosPerEth: bigint,
 ): number {
-  const wei = (Number(price) * units) / Number(per) + 1
-  const nanos = Math.max(1, Math.ceil(wei * nanosPerWei * roundingMargin))
-  return nanos <= Number.MAX_SAFE_INTEGER ? nanos : Infinity
+  const fee = divCeil(BigInt(price ?? 0) * BigInt(Math.max(0, units)), BigInt(per ?? 1))
+  return Number(divCeil(priceOf(wei(fee), ethRate(attosPerEth)), attosPerNano))
 }
 
 /** Whole seconds of a `live` call since `from`, rounded up as the signer does. */
@@ -105,9 +123,7 @@ export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions
    * yet may be `leastMs` old.
    */
   function boundSince(session: Session, prior: FirstCall | null, leastMs = 0): number {
-    if (rate.nanosPerWei === null) return Infinity
-    const units = unitsOf(session, prior, Math.max(leastMs, unheardMs()))
-    return costOf(session, units, rate.nanosPerWei)
+    return costOf(session, unitsOf(session, prior, Math.max(leastMs, unheardMs())), rate)
   }
 
   return { boundOf, boundSince }

@@ -42,7 +42,12 @@ export function createEscrow(options: EscrowOptions) {
   const { core, process, versions, settings, clocks, log } = options
   const { mono, sleep } = clocks
   const gather = options.gather ?? { lend: gatherUntilQuiet, reserve: gatherInFlight }
-  const rate: CurrentRate = { nanosPerWei: null, observedAt: 0, isRaised: false }
+  const rate: CurrentRate = {
+    nanosPerWei: null,
+    attosPerEth: 0n,
+    observedAt: 0,
+    isRaised: false,
+  }
   const max = settings.maxEntries
   const accounts = createAccounts({ versions, ttlSeconds: settings.ttlSeconds, max, mono })
   const reports = createReports({ core, process, mono, log })

@@ -63,6 +63,7 @@ export function createLeases(options: LeasesOptions) {
   function setRate(current: Rate | undefined): void {
     const nanos = current ? nanosPerWei(current.usdAttosPerEth) : 0
     rate.nanosPerWei = Number.isFinite(nanos) && nanos > 0 ? nanos : null
+    rate.attosPerEth = current && rate.nanosPerWei !== null ? BigInt(current.usdAttosPerEth) : 0n
     rate.observedAt = Number(current?.observedAt ?? 0n)
     rate.isRaised = current?.raised ?? false
   }

@@ -109,7 +109,7 @@ export function createPayments({ leases, reports, memory, rate, signingTtlSecond
   /** Nano-dollars of the next seconds of a session that has a price. */
   const advanceOf = (session: Session, seconds: number): number =>
     session.type === 'live' || session.type === 'lv2v'
-      ? costOf(session, unitsPerSecond(session.type) * seconds, rate.nanosPerWei ?? Infinity)
+      ? costOf(session, unitsPerSecond(session.type) * seconds, rate)
       : Infinity
 
   return { payFromLease, noteReserved, payOffline }

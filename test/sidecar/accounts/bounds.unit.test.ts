@@ -28,6 +28,7 @@ function world(rate: bigint = 1_000_000n * usd, untyped: number | null = null) {
   const memory = createSessionMemory({ max: 10 })
   const current = {
     nanosPerWei: nanosPerWei(String(rate)) as number | null,
+    attosPerEth: rate,
     observedAt: 0,
     isRaised: false,
   }
@@ -123,6 +124,14 @@ describe('a bound', () => {
     )
   })
 
+  it('is exact where a cost is a whole number of nano-dollars', () => {
+    const cents = (dollars: bigint, price: bigint) =>
+      world(dollars * usd).boundOf(session({ sequence: 0, type: 'fixed', price }))
+    expect(cents(2_500n, 4_000_000_000_000n)).toBe(10_000_000)
+    expect(cents(3_000n, 3_333_333_333_333n)).toBe(10_000_000)
+    expect(cents(3_000n, 3_333_333_333_334n)).toBe(10_000_001)
+  })
+
   it('is at least one nano-dollar, and refuses what no number counts', () => {
     const { boundOf } = world(usd)
     expect(boundOf(session({ sequence: 0, price: 1n, units: int64 }))).toBe(1)
@@ -138,11 +147,11 @@ describe('the bound of a call', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0))
     memory.remember(owner, at(1, 5))
-    expect(boundOf(at(2, 12))).toBe(8)
+    expect(boundOf(at(2, 12))).toBe(7)
     // A replay of number 1 does not shorten it: the client has both states.
     memory.remember(owner, at(1, 9))
-    expect(boundOf(at(2, 12))).toBe(8)
-    expect(boundOf(at(1, 12))).toBe(13)
+    expect(boundOf(at(2, 12))).toBe(7)
+    expect(boundOf(at(1, 12))).toBe(12)
   })
 
   it('counts from the nearest lower number that was seen', () => {
@@ -154,7 +163,7 @@ describe('the bound of a call', () => {
     ] as const)
       memory.remember(owner, at(number, seconds))
     const units = [20, 10, 9, 8, 7, 4].map((number) => boundOf(at(number, 100)))
-    expect(units).toEqual([71, 71, 81, 81, 101, 101])
+    expect(units).toEqual([70, 70, 80, 80, 100, 100])
     expect(boundOf(at(3, 100))).toBe('no_prior_call')
   })
 
@@ -162,15 +171,15 @@ describe('the bound of a call', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 100))
     memory.remember(owner, at(0, 40))
-    expect(boundOf(at(1, 101))).toBe(62)
+    expect(boundOf(at(1, 101))).toBe(61)
   })
 
   it('is separate for sessions and users', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0, { id: 'one' }))
     memory.remember(owner, at(0, 50, { id: 'two' }))
-    expect(boundOf(at(1, 60, { id: 'one' }))).toBe(61)
-    expect(boundOf(at(1, 60, { id: 'two' }))).toBe(11)
+    expect(boundOf(at(1, 60, { id: 'one' }))).toBe(60)
+    expect(boundOf(at(1, 60, { id: 'two' }))).toBe(10)
     const other = { authId: 'other:b', latest: null }
     expect(boundOf(at(1, 60, { id: 'one' }), other)).toBe('no_prior_call')
   })
@@ -178,24 +187,24 @@ describe('the bound of a call', () => {
   it('takes time that was paid in advance once', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0)).paidUntil = start + 11
-    expect(boundOf(at(1, 15))).toBe(5)
+    expect(boundOf(at(1, 15))).toBe(4)
     memory.remember(owner, at(1, 15))
-    expect(boundOf(at(1, 16))).toBe(17)
+    expect(boundOf(at(1, 16))).toBe(16)
   })
 
   it('is at least for the time in which others may have joined the session unheard', () => {
     const { memory, owner, boundOf, unheard } = world(usd)
     memory.remember(owner, at(0, 0))
     unheard.ms = 20_001
-    expect(boundOf(at(1, 7))).toBe(22)
-    expect(boundOf(at(1, 30))).toBe(31)
+    expect(boundOf(at(1, 7))).toBe(21)
+    expect(boundOf(at(1, 30))).toBe(30)
   })
 
   it('of a session that others serve is not known here', () => {
     const { memory, owner, boundOf } = world(usd)
     memory.remember(owner, at(0, 0))
     memory.share('9f86d081')
-    expect([boundOf(at(1, 7)), boundOf(at(0, 7))]).toEqual(['no_prior_call', 11])
+    expect([boundOf(at(1, 7)), boundOf(at(0, 7))]).toEqual(['no_prior_call', 10])
   })
 
   it('of a call without a type or price is the set one, or there is none', () => {

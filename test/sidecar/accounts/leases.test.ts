@@ -30,13 +30,13 @@ describe('a lease', () => {
       sessionId: '9f86d081',
       type: 'fixed',
       app: 'acme/echo',
-      boundUsdAttos: nanos(0.003000001),
+      boundUsdAttos: nanos(0.003),
       authorisedAt: BigInt(vectorNow) * 1000n,
       offline: false,
       priceWei: '1000000000000',
       priceUnits: '1',
     })
-    expect(holds(core)?.pending).toBe(3n * 3_000_001n * 10n ** 9n)
+    expect(holds(core)?.pending).toBe(3n * 3_000_000n * 10n ** 9n)
   })
 
   it('is renewed in the background when half of it is spent', async () => {
@@ -199,7 +199,7 @@ describe('a call that no lease covers', () => {
         return harness ? status(harness, fixed(0, { StateID: `0000${n}` })) : null
       }),
     )
-    // 0.003000001 USD each.
+    // 0.003 USD each.
     expect(replies.filter((reply) => reply === 200)).toHaveLength(33)
   })
 
@@ -285,7 +285,7 @@ describe('a promised window', () => {
     expect(json['expiry']).toBe(vectorNow + 10)
     await sidecar.stop()
     // Ten seconds for the first call, and eleven until the end of the last promised one.
-    expect(core.escrow.authorisations[0]?.boundUsdAttos).toBe(nanos(0.063000002))
+    expect(core.escrow.authorisations[0]?.boundUsdAttos).toBe(nanos(0.063))
   })
 
   it('is not longer than half of the lease pays for', async () => {
