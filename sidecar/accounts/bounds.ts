@@ -19,6 +19,14 @@ export interface CurrentRate {
   isRaised: boolean
 }
 
+/** The rate before core has said one. */
+export const noRate = (): CurrentRate => ({
+  nanosPerWei: null,
+  attosPerEth: 0n,
+  observedAt: 0,
+  isRaised: false,
+})
+
 /** Nano-dollars, or why there is no bound: the call has no type or price, or something is unknown. */
 export type Bound = number | 'untyped' | 'no_rate' | 'no_prior_call'
 

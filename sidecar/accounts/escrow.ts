@@ -3,7 +3,7 @@ import type { SidecarProcess } from '../../proto/gen/ts-proto/tollgate/allowance
 import { type Gather, gatherInFlight, gatherUntilQuiet } from '../batcher.ts'
 import type { Versions } from '../identity/cached-state.ts'
 import { createAccounts } from './accounts.ts'
-import { type CurrentRate, createBounds } from './bounds.ts'
+import { createBounds, noRate } from './bounds.ts'
 import type { Clocks, EscrowCore } from './escrow-core.ts'
 import { type Leases, createLeases } from './leases.ts'
 import { type OfflineBudget, createOfflineBudget } from './offline.ts'
@@ -42,12 +42,7 @@ export function createEscrow(options: EscrowOptions) {
   const { core, process, versions, settings, clocks, log } = options
   const { mono, sleep } = clocks
   const gather = options.gather ?? { lend: gatherUntilQuiet, reserve: gatherInFlight }
-  const rate: CurrentRate = {
-    nanosPerWei: null,
-    attosPerEth: 0n,
-    observedAt: 0,
-    isRaised: false,
-  }
+  const rate = noRate()
   const max = settings.maxEntries
   const accounts = createAccounts({ versions, ttlSeconds: settings.ttlSeconds, max, mono })
   const reports = createReports({ core, process, mono, log })
