@@ -48,7 +48,7 @@ describe('a limit', () => {
     await set(user.path, { usdMicrosPerDay: '700000' })
     const midnight = new Date()
     midnight.setUTCHours(24, 0, 0, 0)
-    expect(await untilOther(200, () => call(user.key))).toEqual({
+    expect(await untilOther(200, () => call(user.key))).toMatchObject({
       status: 429,
       code: 'limit_exceeded',
       reason: `limit usd_per_day: the USD of this day are spent, until ${midnight.toISOString()}`,
