@@ -27,15 +27,10 @@ export interface AllowedCall {
 }
 
 type Entry = { readonly account: Account } & (
-  | { readonly kind: 'call'; readonly call: AllowedCall }
+  | { readonly kind: 'call'; readonly call: AllowedCall; readonly mono: number }
   | { readonly kind: 'refused'; readonly session: Session }
   | { readonly kind: 'returned'; readonly lease: Lease }
 )
-
-interface NumberedReport {
-  readonly entries: readonly Entry[]
-  readonly users: UserReport[]
-}
 
 export interface ReportsOptions {
   readonly core: Pick<EscrowCore, 'report'>
@@ -58,6 +53,8 @@ export interface ReportListener {
 }
 
 const maxEntries = 100_000
+/** What the wire holds. */
+const maxAgeMs = 2 ** 31 - 1
 const maxBatch = 2_000
 const flushAt = 1_000
 const maxRefused = 10_000
@@ -71,7 +68,7 @@ const conflictLogMs = 10_000
 export function createReports({ core, process, mono, log }: ReportsOptions) {
   let listener: ReportListener | null = null
   let queue: Entry[] = []
-  let batch: NumberedReport | null = null
+  let batch: readonly Entry[] | null = null
   let number = 1n
   let standing: 'new' | 'accepted' | 'refused' = 'new'
   let flushing: Promise<void> | null = null
@@ -87,7 +84,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 
   function add(account: Account, call: AllowedCall): void {
     if (call.isOffline) offlineCalls++
-    push({ account, kind: 'call', call })
+    push({ account, kind: 'call', call, mono: mono() })
   }
 
   /** A refusal proves that the call before was signed. Left out while too many wait. */
@@ -103,7 +100,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
     push({ account, kind: 'returned', lease })
   }
 
-  const unreported = (): number => queue.length + (batch ? batch.entries.length : 0)
+  const unreported = (): number => queue.length + (batch ? batch.length : 0)
 
   /**
    * Reports what waits; one run at a time for all callers. A report that fails is logged nowhere
@@ -115,7 +112,8 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
     do {
       batch ??= nextBatch()
       if (!batch) return
-      const { users } = batch
+      // Made again for each try: the calls have become older.
+      const users = usersOf(batch, mono())
       const answer = await send({ number, users, stopped: false })
       if (!answer) return
       if (answer.through >= number) settle(batch, answer)
@@ -125,7 +123,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
     } while (unreported() >= flushAt)
   }
 
-  function settle({ entries }: NumberedReport, { through }: ReportResponse): void {
+  function settle(entries: readonly Entry[], { through }: ReportResponse): void {
     batch = null
     number = through + 1n
     for (const entry of entries) {
@@ -136,11 +134,11 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
     if (offlineCalls === 0) listener?.onReconciled()
   }
 
-  function nextBatch(): NumberedReport | null {
+  function nextBatch(): readonly Entry[] | null {
     if (queue.length === 0) return null
     const entries = queue.length <= maxBatch ? queue : queue.slice(0, maxBatch)
     queue = queue.length <= maxBatch ? [] : queue.slice(maxBatch)
-    return { entries, users: usersOf(entries) }
+    return entries
   }
 
   /**
@@ -226,12 +224,13 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 
 export type Reports = ReturnType<typeof createReports>
 
-function usersOf(entries: readonly Entry[]): UserReport[] {
+function usersOf(entries: readonly Entry[], at: number): UserReport[] {
   const users = new Map<Account, UserReport>()
   for (const entry of entries) {
     const user = users.get(entry.account) ?? newUserReport(entry.account)
     users.set(entry.account, user)
-    if (entry.kind === 'call') user.authorisations.push(authorisationOf(entry.call))
+    if (entry.kind === 'call')
+      user.authorisations.push(authorisationOf(entry.call, at - entry.mono))
     else if (entry.kind === 'refused') user.refused.push(refusedCallOf(entry.session))
     else user.returned.push({ leaseId: entry.lease.id, usedUsdAttos: attosOf(entry.lease.used) })
   }
@@ -248,8 +247,8 @@ const newUserReport = ({ clientId, externalUserId }: Account): UserReport => ({
 
 const refusedCallOf = ({ id, sequence }: Session) => ({ sessionId: id, sequence: BigInt(sequence) })
 
-/** An allowed call as core keeps it. */
-export function authorisationOf(call: AllowedCall): Authorisation {
+/** An allowed call as core keeps it; `ageMs` is how long ago that was. */
+export function authorisationOf(call: AllowedCall, ageMs: number): Authorisation {
   const { session } = call
   return {
     leaseId: call.leaseId,
@@ -261,6 +260,7 @@ export function authorisationOf(call: AllowedCall): Authorisation {
     app: session.app,
     boundUsdAttos: attosOf(call.bound),
     authorisedAt: BigInt(Math.floor(call.at)),
+    ageMillis: Math.min(Math.floor(ageMs), maxAgeMs),
     keyId: call.keyId,
     approximate: session.isApproximate,
     offline: call.isOffline,

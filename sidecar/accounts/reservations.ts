@@ -45,7 +45,7 @@ export function createReservations(options: ReservationsOptions) {
   async function reserve(account: Account, call: AllowedCall): Promise<Reservation> {
     await reports.join()
     const { clientId, externalUserId } = account
-    const authorisation = authorisationOf(call)
+    const authorisation = authorisationOf(call, 0)
     for (let tries = 1; ; tries++) {
       await reports.returned(account)
       const read = { at: mono(), version: versions.current() }

@@ -270,8 +270,9 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
     }
     await save()
     // The row of the clock is the last that a transaction locks, as in ingest.
-    if (early.some((match) => match !== null))
-      await store.advanceClocks(db, new Map([[batch.process.id, at]]))
+    const booked = calls.filter((_, index) => early[index])
+    if (booked.length > 0)
+      await store.advanceClocks(db, new Map([[batch.process.id, latestOf(booked)]]))
     return { calls: calls.length, ...figures }
   }
 
@@ -381,14 +382,18 @@ const toLimited = (call: AuthorisedCall, early?: EarlyMatch | null) => ({
   amount: early?.cost ?? call.bound,
 })
 
+const latestOf = (calls: readonly StampedCall[]): Date =>
+  new Date(Math.max(...calls.map(({ authorisedAt }) => authorisedAt.getTime())))
+
 type StampedCall = AuthorisedCall & NewAuthorisation & { readonly instance: string }
 
-// Core's time for all: those of two sidecars, and of reservations, are then in one order.
+// By core's clock for all: those of two sidecars, and of reservations, are then in one order. A report that waited for core must
+// not carry the stream's clock past calls whose tickets waited, too.
 const stamp = (call: AuthorisedCall, { id, instance }: SidecarProcess, at: Date): StampedCall => ({
   ...call,
   sidecarId: id,
   instance,
-  authorisedAt: at,
+  authorisedAt: new Date(at.getTime() - call.ageMs),
 })
 
 const processKey = ({ id, instance }: SidecarProcess): string => `${instance} ${id}`

@@ -12,7 +12,7 @@ import type { CountChange } from '../limits/enforcement.ts'
 /**
  * What the escrow keeps (docs/escrow.md), as its rules see it. The rules are in `escrow.ts`, `settlement.ts` and
  * `release.ts`; PostgreSQL is behind `escrowStore` of `store.ts`, and a store in memory behind the model checker of
- * `test/core/allowances/escrow/`. Both pass the same contract test.
+ * `test/simulation/`. Both pass the same contract test.
  *
  * Every function runs in the caller's transaction. Whoever changes the holds of a user has locked the user's account
  * first (`lockAccounts`), users in the order of their ids; only a report locks its sidecar's row, before all users.

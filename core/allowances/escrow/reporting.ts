@@ -15,7 +15,7 @@ import { totals } from './session-sums.ts'
 
 /** What a reported or reserved call changes: pure but for the account and the leases. */
 
-/** One allowed call, as its sidecar tells it. Core adds its own time: a clock of a sidecar may jump. */
+/** One allowed call, as its sidecar tells it. Core computes its time from the age: a clock of a sidecar may jump. */
 export interface AuthorisedCall extends Omit<NewAuthorisation, 'sidecarId' | 'authorisedAt'> {
   /** Null when core reserves it, and for one from an offline budget. */
   readonly leaseId: string | null
@@ -23,6 +23,8 @@ export interface AuthorisedCall extends Omit<NewAuthorisation, 'sidecarId' | 'au
   readonly app: string
   /** Wei for so many units; null when it is not known. */
   readonly price: { readonly wei: bigint; readonly units: bigint } | null
+  /** How long ago it was decided when its sidecar said so, in milliseconds. */
+  readonly ageMs: number
   /** The signer's time, to the nanosecond. */
   readonly signed: Omit<PriorCall, 'sequence'>
 }

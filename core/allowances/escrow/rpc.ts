@@ -193,6 +193,11 @@ function parseBound(name: string, text: string): UsdAttos {
   return bound
 }
 
+function parseAge(millis: number): number {
+  if (millis < 0) throw invalid('age_millis must not be negative')
+  return millis
+}
+
 function parseSequence(sequence: bigint): bigint {
   if (sequence < 0n) throw invalid('sequence must not be negative')
   return sequence
@@ -291,6 +296,7 @@ function parseAuthorisation(
     leaseId: parseLeaseId(call.leaseId),
     sessionId: parseText('session_id', call.sessionId, sessionBytes),
     sequence: parseSequence(call.sequence),
+    ageMs: parseAge(call.ageMillis),
     signed: { seconds: signedSeconds, nanos: signedNanos },
     signedMicros: signedSeconds * 1_000_000n + BigInt(Math.floor(signedNanos / 1_000)),
     sessionType: parseOptionalText('type', call.type),

@@ -90,6 +90,7 @@ function requestOf({ sidecar, clientId, n }: Payment): ReserveRequest {
     app: 'acme/echo',
     boundUsdAttos: '1000000000000',
     authorisedAt: BigInt(now),
+    ageMillis: 0,
     keyId: '',
     approximate: false,
     offline: false,

@@ -15,11 +15,11 @@ function world() {
   const accounts = createAccounts({ versions, ttlSeconds: 10, max: 10, mono: () => 0 })
   const account = accounts.accountOf('acme:alice')
   const requests: ReportRequest[] = []
-  const core = { through: 0n, failures: 0, isTaken: false, shared: [] as string[] }
+  const core = { mono: 0, through: 0n, failures: 0, isTaken: false, shared: [] as string[] }
   const heard = { reconciled: 0, conflicts: 0, shared: [] as string[] }
   const reports = createReports({
     process,
-    mono: () => 0,
+    mono: () => core.mono,
     log: silentLog(),
     core: {
       report: async (request) => {
@@ -69,6 +69,18 @@ describe('a report', () => {
     expect(requests.map(({ number }) => Number(number))).toEqual([1, 1, 1, 2])
     expect(requests.map(sequences)).toEqual([[1], [1], [1], [2]])
     expect(reports.unreported()).toBe(0)
+  })
+
+  it('tells the age of its calls, anew with each try', async () => {
+    const { core, reports, requests, add } = world()
+    add(1)
+    core.failures = 1
+    core.mono = 200
+    await reports.flush()
+    core.mono = 30_000
+    await reports.flush()
+    const ages = requests.map(({ users }) => users[0]?.authorisations[0]?.ageMillis)
+    expect(ages).toEqual([200, 30_000])
   })
 
   it('is one at a time', async () => {

@@ -110,6 +110,15 @@ describe('reporting', () => {
     expect(await money()).toEqual({ balance: 5, lent: 0.2, pending: 0.2 })
   })
 
+  it('dates a call by its age, however long the report waited', async () => {
+    await sidecar.report(app, 'ada', { calls: [authorisation({ more: { ageMillis: 30_000 } })] })
+    const { rows } = await core.sql.query<{ authorised_at: Date }>(
+      'select a.authorised_at from authorisations a join clients c on c.app_id = a.app_id and c.client_id = $1',
+      [app.clientId],
+    )
+    expect(rows).toEqual([{ authorised_at: new Date(core.clock.now().getTime() - 30_000) }])
+  })
+
   it('takes back a lease', async () => {
     const { lease } = await lend({ boundUsdAttos: attos(0.1) })
     const leaseId = lease?.id ?? ''
