@@ -1,0 +1,71 @@
+import type { UsdAttos } from '../../../core/lib/money.ts'
+import { createMemoryDatabase } from '../../core/allowances/escrow/memory-database.ts'
+import { createMemoryEscrowStore } from '../../core/allowances/escrow/memory-store.ts'
+import { createMemoryAccountStore } from '../../core/allowances/memory-store.ts'
+import type { TicketEvent } from './broker.ts'
+import type { Mutation } from '../mutations.ts'
+
+/** A ticket in the ledger; its cost is null while it has no price. */
+export interface Ticket extends TicketEvent {
+  readonly cost: UsdAttos | null
+}
+
+/** The one database of a simulation: all cores share it, and no kill takes anything from it. */
+export function createDatabase(mutation: Mutation) {
+  let touched = new Set<string>()
+  const memory = createMemoryDatabase({ onChange: (key) => void touched.add(key) })
+  /** By event id, and how many there are of each call. */
+  const tickets = new Map<string, Ticket>()
+  const ticketCounts = new Map<string, number>()
+
+  const hasTicket = (user: { userId: string }, sessionId: string, sequence: bigint): boolean =>
+    ticketCounts.has(`${user.userId} ${sessionId} ${sequence}`)
+
+  function saveTicket(ticket: Ticket): void {
+    const { userId, session, sequence } = ticket.call
+    const key = `${userId} ${session.id} ${sequence}`
+    if (!tickets.has(ticket.id)) memory.set(ticketCounts, key, (ticketCounts.get(key) ?? 0) + 1)
+    memory.set(tickets, ticket.id, ticket)
+  }
+
+  const escrow = createMemoryEscrowStore({ database: memory, hasTicket })
+  const store = { ...escrow.store, ...mutation.store?.(escrow.store, escrow.tables) }
+  const ledger = createMemoryAccountStore(memory)
+
+  /** Ids of rows that were changed since the last call; a user's id where the row is a user's. */
+  function takeTouched(): Iterable<string> {
+    if (touched.size === 0) return touched
+    const last = touched
+    touched = new Set()
+    return last
+  }
+
+  // Users with limits have no lease; what their limits allow is tested elsewhere.
+  const limited = new Set<string>()
+  const limits = {
+    findLenderLimits: async () => ({
+      isLimited: (userId: string) => limited.has(userId),
+      ceilings: () => [],
+    }),
+    loadTallies: async () => null,
+    saveTallies: async () => {},
+    countCalls: async () => {},
+  }
+
+  return {
+    pool: memory.pool,
+    limited,
+    grantingStore: { ...store, ...limits },
+    tickets: tickets as ReadonlyMap<string, Ticket>,
+    saveTicket,
+    escrowStore: store,
+    tables: escrow.tables,
+    accountStore: ledger.store,
+    accounts: ledger.accounts,
+    terms: ledger.terms,
+    touch: (userId: string): void => void touched.add(userId),
+    takeTouched,
+  }
+}
+
+export type Database = ReturnType<typeof createDatabase>

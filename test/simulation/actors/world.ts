@@ -1,0 +1,121 @@
+import { type EthRate, ethRate, priceOf, wei } from '../../../core/lib/money.ts'
+import { type AppId, type UserId, appId, userId } from '../../../core/platform/ids.ts'
+import type { Plan } from '../plan.ts'
+import type { SignerCall } from './signer.ts'
+import { epochMs } from '../virtual-time.ts'
+
+export interface WorldUser {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly clientId: string
+  readonly externalUserId: string
+}
+
+const app = appId('00000000-0000-7000-8000-000000000001')
+const clientId = 'app_0123456789abcdef01234567'
+const nanosPerMs = 1_000_000n
+const coreSkewMs = 500
+export const attosPerMicro = 10n ** 12n
+const attosPerUsd = 10n ** 18n
+
+/** How often rates are observed, and how old an observation may be that prices a ticket; in milliseconds. */
+export const observeMs = 5_000
+export const rateMaxAgeSeconds = 15
+export const rateGraceSeconds = 30
+export const rateMarginPercent = 10
+
+/** An observation of the rate, at a time in Unix milliseconds. */
+export interface Observation {
+  readonly atMs: number
+  readonly rate: EthRate
+}
+
+/** Users, and the rates that hold, whoever knows of them. */
+export function createWorld({ world }: Plan) {
+  const users = world.users.map((_, index): WorldUser => ({
+    appId: app,
+    userId: userId(`00000000-0000-4000-8000-00000000000${index}`),
+    clientId,
+    externalUserId: `user${index}`,
+  }))
+  /** All observations that are true, and those that core has. */
+  const observations: Observation[] = []
+  const published: Observation[] = []
+  let rate = rateOf(world.usdPerEth)
+  let outageUntil = 0
+  // The clock of a signer may be behind.
+  observe(-2 * observeMs)
+  observe(-observeMs)
+
+  const userOf = (index: number): WorldUser => {
+    const user = users[index]
+    if (!user) throw new Error(`no user ${index}`)
+    return user
+  }
+
+  /** Observes the rate; after an outage its source tells what was missed. */
+  function observe(at: number): void {
+    observations.push({ atMs: epochMs + at, rate })
+    if (at < outageUntil) return
+    published.push(...observations.slice(published.length))
+  }
+
+  /** The observation that prices a ticket which was signed at `ms`; null while there is none. */
+  const priceAt = (ms: number): EthRate | null => {
+    const last = published.findLast(({ atMs }) => atMs <= ms)
+    return last && last.atMs >= ms - rateMaxAgeSeconds * 1_000 ? last.rate : null
+  }
+
+  /** The newest observation at or before `at` that is not before `since`; Unix milliseconds. */
+  function findRate(at: number, since: number) {
+    const last = published.findLast(({ atMs }) => atMs <= at)
+    return last && last.atMs >= since
+      ? { usdAttosPerEth: last.rate, observedAt: new Date(last.atMs) }
+      : null
+  }
+
+  /**
+   * What a call costs, in atto-dollars, by what can be promised: at the rate that its sidecar was told last where that is the
+   * lower one, and for an untyped call what the operator has said at most.
+   */
+  function promisedCost(call: SignerCall, { toldRate }: { toldRate: EthRate | null }): bigint {
+    const ms = Number(call.lastUpdate / nanosPerMs)
+    const last = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
+    const told = toldRate !== null && toldRate < last ? toldRate : last
+    const cost = priceOf(wei(call.feeWei), told)
+    const most = BigInt(world.untypedUsdMicros ?? 0) * attosPerMicro
+    return call.session.plan.type === '' && most < cost ? most : cost
+  }
+
+  /** True when a period of its user ended between the signing of a call and `at`; core's clock may be a little ahead. */
+  function isAcross({ session, lastUpdate }: SignerCall, at: number): boolean {
+    const endsMs = world.users[session.plan.user]?.periodEndsMs ?? Infinity
+    return Number(lastUpdate / nanosPerMs) - epochMs < endsMs && at > endsMs - coreSkewMs
+  }
+
+  /** What a call costs at the rate of its time, in atto-dollars. */
+  function costNow({ lastUpdate, feeWei }: SignerCall): bigint {
+    const ms = Number(lastUpdate / nanosPerMs)
+    return priceOf(wei(feeWei), observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate)
+  }
+
+  return {
+    users,
+    costNow,
+    isAcross,
+    userOf,
+    authIdOf: (index: number) => `${clientId}:${userOf(index).externalUserId}`,
+    observe,
+    published: published as readonly Observation[],
+    priceAt,
+    findRate,
+    promisedCost,
+    changeRate: (usdPerEth: number): void => void (rate = rateOf(usdPerEth)),
+    startOutage: (until: number): void => void (outageUntil = Math.max(outageUntil, until)),
+    endOutage: (): void => void (outageUntil = 0),
+  }
+}
+
+export type World = ReturnType<typeof createWorld>
+
+const rateOf = (usdPerEth: number): EthRate => ethRate(BigInt(usdPerEth) * attosPerUsd)

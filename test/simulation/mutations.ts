@@ -1,0 +1,158 @@
+import { addSeconds } from '../../core/lib/time.ts'
+import type {
+  EscrowStore,
+  StoredAuthorisation,
+  UserKey,
+} from '../../core/allowances/escrow/port.ts'
+import type { EscrowCore } from '../../sidecar/accounts/escrow-core.ts'
+import type { Escrow } from '../../sidecar/accounts/escrow.ts'
+import type { EscrowTables } from '../core/allowances/escrow/memory-store.ts'
+
+/** A defect that is put into the code under test, at its seams, to see that the checker finds it. */
+export interface Mutation {
+  readonly store?: (store: EscrowStore, tables: EscrowTables) => Partial<EscrowStore>
+  /** Core as one process of a sidecar sees it. */
+  readonly client?: (core: EscrowCore) => Partial<EscrowCore>
+  readonly bounds?: (escrow: Escrow) => Partial<Escrow['bounds']>
+  /** The sidecar's clock for leases. */
+  readonly mono?: (now: () => number) => () => number
+}
+
+export const mutations: Readonly<Record<string, Mutation>> = {
+  'releases by the wall clock': {
+    store: (store, { authorisations }) => {
+      const old = (row: StoredAuthorisation, at: Date, lagSeconds: number): boolean =>
+        row.state === 'pending' && !row.isTicketed && addSeconds(row.authorisedAt, lagSeconds) <= at
+      const rowsOf = (userId: string) => authorisations.get(userId) ?? []
+      return {
+        findDueAuthorisations: async (_db, users, { at, lagSeconds }) =>
+          users.flatMap(({ userId }) => rowsOf(userId).filter((row) => old(row, at, lagSeconds))),
+        findDueUsers: async (db, due) => {
+          const users = await store.findDueUsers(db, due)
+          const late = [...authorisations.values()]
+            .flat()
+            .filter((row) => old(row, due.at, due.lagSeconds))
+          return distinct([...users, ...late])
+        },
+      }
+    },
+  },
+  'releases an orphan at once': {
+    store: (store, { leases }) => ({
+      findDueUsers: async (db, due) => {
+        const ended = [...leases.values()].flat().filter(({ endsAt }) => endsAt <= due.at)
+        return distinct([...(await store.findDueUsers(db, due)), ...ended])
+      },
+      findReleasable: async (_db, orphans) => new Set(orphans.map(({ id }) => id)),
+      saveLeases: (db, changes) => {
+        for (const lease of [...changes.opened, ...changes.changed])
+          lease.endsAt = addSeconds(lease.endsAt, -10)
+        return store.saveLeases(db, changes)
+      },
+    }),
+  },
+  'settles by session and number alone': {
+    store: (store, { authorisations }) => ({
+      matchTickets: (db, tickets, step) => {
+        const signedMicros = tickets.session.map((position, index) => {
+          const session = tickets.sessions[position]
+          const same = (authorisations.get(session?.userId ?? '') ?? []).find(
+            (row) =>
+              row.sessionId === session?.sessionId &&
+              row.sequence === BigInt(tickets.sequence[index] ?? -1),
+          )
+          return same ? Number(same.signedMicros) : (tickets.signedMicros[index] ?? 0)
+        })
+        return store.matchTickets(db, { ...tickets, signedMicros }, step)
+      },
+    }),
+  },
+  'moves the stream clock by reports': {
+    store: (store, { clocks }) => ({
+      saveSidecar: async (db, process, state) => {
+        await store.saveSidecar(db, process, state)
+        if (state.lastAuthorisedAt) clocks.set(process.id, state.lastAuthorisedAt)
+      },
+    }),
+  },
+  'adds a renewal to what was lent': {
+    client: ({ lend }) => {
+      const sums = new Map<string, bigint>()
+      return {
+        lend: async (request) => {
+          const response = await lend(request)
+          for (const { lease } of response.answers) {
+            if (!lease) continue
+            const sum = (sums.get(lease.id) ?? 0n) + BigInt(lease.amountUsdAttos)
+            sums.set(lease.id, sum)
+            lease.amountUsdAttos = String(sum)
+          }
+          return response
+        },
+      }
+    },
+  },
+  'applies a report twice': {
+    client: ({ report }) => {
+      let sent = 0n
+      // Its own numbers, so that core takes the second one for the next.
+      return {
+        report: async (request) => {
+          if (request.number === 0n) return report(request)
+          const first = await report({ ...request, number: sent + 1n })
+          const second = await report({ ...request, number: sent + 2n })
+          sent = second.through
+          return second.through === first.through ? second : { ...second, through: request.number }
+        },
+      }
+    },
+  },
+  'forgets calls when it returns their lease': {
+    client: ({ report }) => ({
+      report: (request) =>
+        report({
+          ...request,
+          users: request.users.map((user) =>
+            user.returned.length === 0
+              ? user
+              : {
+                  ...user,
+                  authorisations: [],
+                  returned: user.returned.map((lease) => ({ ...lease, usedUsdAttos: '0' })),
+                },
+          ),
+        }),
+    }),
+  },
+  'does not round a live call up': {
+    bounds: ({ bounds, rate }) => ({
+      boundOf: (owner, session) => {
+        const bound = bounds.boundOf(owner, session)
+        if (typeof bound !== 'number' || session.type !== 'live' || session.sequence === 0)
+          return bound
+        const second = (Number(session.price) / Number(session.units)) * (rate.nanosPerWei ?? 0)
+        return Math.max(1, Math.floor(bound - second))
+      },
+    }),
+  },
+  'does not count a replay': {
+    bounds: ({ bounds }) => {
+      const calls = new Set<string>()
+      return {
+        boundOf: (owner, session) => {
+          const key = `${session.id} ${session.sequence}`
+          const bound = calls.has(key) ? 1 : bounds.boundOf(owner, session)
+          if (typeof bound === 'number') calls.add(key)
+          return bound
+        },
+      }
+    },
+  },
+  'spends after the end of a lease': {
+    mono: (now) => () => now() / 20,
+  },
+}
+
+const distinct = (users: readonly UserKey[]): UserKey[] => [
+  ...new Map(users.map((user) => [user.userId, user])).values(),
+]

@@ -1,0 +1,319 @@
+import { type Random, createRandom } from '../support/random.ts'
+
+/**
+ * What happens in one simulation: the world as it starts, and steps in the order of their times. All that follows from them is
+ * deterministic, so a plan is a history, and a plan with fewer steps a shorter one.
+ */
+export interface Plan {
+  readonly seed: number
+  readonly world: World
+  readonly steps: readonly Step[]
+}
+
+export interface World {
+  /** Nothing goes wrong: then nobody may be refused too early. */
+  readonly isCalm: boolean
+  /** Sessions change their sidecar from call to call. */
+  readonly roams: boolean
+  /** Steps are within this time; then everything heals and comes to rest. */
+  readonly activeMs: number
+  readonly leaseSeconds: number
+  readonly lagSeconds: number
+  readonly holdMaxSeconds: number
+  readonly lostTickets: 'write_off' | 'charge'
+  /** Micro-dollars; null while untyped calls are refused. */
+  readonly untypedUsdMicros: number | null
+  readonly usdPerEth: number
+  /** Wall clocks less true time, in milliseconds; one process for each. */
+  readonly cores: readonly number[]
+  readonly sidecars: readonly number[]
+  readonly signers: readonly number[]
+  readonly users: readonly UserPlan[]
+  readonly sessions: readonly SessionPlan[]
+}
+
+export interface UserPlan {
+  /** Micro-dollars of included usage in each period; 0 for none. */
+  readonly included: number
+  /** The first period ends at this time. */
+  readonly periodEndsMs: number
+  /** With a limit each call is reserved at core. */
+  readonly isLimited: boolean
+  /** Money given at the start. */
+  readonly grants: readonly { readonly micros: number; readonly featureKey: string | null }[]
+}
+
+export interface SessionPlan {
+  readonly user: number
+  readonly signer: number
+  readonly type: 'live' | 'lv2v' | 'fixed' | ''
+  /** Wei for `units`. */
+  readonly price: bigint
+  readonly units: bigint
+  /** Units of each call of an untyped session: its client chooses them, and the operator says what they cost at most. */
+  readonly untypedUnits: bigint
+  /** Signed by v0.8.11: its state has no application, and the event's time is not the state's. */
+  readonly isOld: boolean
+}
+
+export type Step = { readonly at: number } & Action
+
+export type Action =
+  /** `back` is how many states before the newest is presented; null starts the session again. */
+  | {
+      readonly kind: 'call'
+      readonly session: number
+      readonly sidecar: number
+      readonly back: number | null
+    }
+  /** As a call, but the signer fails after it was allowed. */
+  | {
+      readonly kind: 'unsigned call'
+      readonly session: number
+      readonly sidecar: number
+      readonly back: number | null
+    }
+  | {
+      readonly kind: 'kill' | 'freeze'
+      readonly role: Role
+      readonly index: number
+      readonly ms: number
+    }
+  /** A sidecar stops cleanly, and starts again `ms` later. */
+  | { readonly kind: 'stop'; readonly index: number; readonly ms: number }
+  /** Another process with the id of this sidecar starts, and stops `ms` later. */
+  | { readonly kind: 'impostor'; readonly index: number; readonly ms: number }
+  | { readonly kind: 'cut'; readonly sidecar: number; readonly core: number; readonly ms: number }
+  | {
+      readonly kind: 'lossy'
+      readonly sidecar: number
+      readonly percent: number
+      readonly ms: number
+    }
+  | { readonly kind: 'slow'; readonly sidecar: number; readonly byMs: number; readonly ms: number }
+  /** The clock of a process jumps. */
+  | { readonly kind: 'jump'; readonly role: Role; readonly index: number; readonly byMs: number }
+  /** No event comes through, and all of them afterwards. */
+  | { readonly kind: 'stall'; readonly ms: number }
+  | { readonly kind: 'lose events'; readonly percent: number; readonly ms: number }
+  | { readonly kind: 'delay events'; readonly byMs: number; readonly ms: number }
+  /** The broker delivers everything since the start again. */
+  | { readonly kind: 'replay events' }
+  | { readonly kind: 'rate'; readonly usdPerEth: number }
+  | { readonly kind: 'rate outage'; readonly ms: number }
+  | { readonly kind: 'grant'; readonly user: number; readonly micros: number }
+  | { readonly kind: 'debit'; readonly user: number; readonly micros: number }
+
+export type Role = 'core' | 'sidecar' | 'signer'
+
+type Fault =
+  | 'network'
+  | 'processes'
+  | 'events'
+  | 'lateEvents'
+  | 'clocks'
+  | 'rates'
+  | 'operators'
+  | 'replays'
+  | 'unsigned'
+
+type Faults = Readonly<Record<Fault | 'isCalm', boolean>>
+
+/** The plan of a seed. */
+export function planOf(seed: number): Plan {
+  const random = createRandom(seed)
+  const faults = drawFaults(random)
+  const world = drawWorld(random, faults)
+  const steps = [...drawCalls(random, world, faults), ...drawFaultSteps(random, world, faults)]
+  return { seed, world, steps: steps.toSorted((a, b) => a.at - b.at) }
+}
+
+/** A seventh of the seeds has no faults at all: there nobody may be refused too early. */
+function drawFaults(random: Random): Faults {
+  const isCalm = random.chance(1 / 7)
+  const one = (probability: number): boolean => random.chance(probability) && !isCalm
+  return {
+    isCalm,
+    network: one(0.4),
+    processes: one(0.5),
+    events: one(0.5),
+    lateEvents: one(0.15),
+    clocks: one(0.3),
+    rates: one(0.25),
+    operators: one(0.4),
+    replays: one(0.5),
+    unsigned: one(0.4),
+  }
+}
+
+const between = (random: Random, from: number, to: number): number =>
+  from + random.below(to - from + 1)
+
+/** Evenly over the orders of magnitude. */
+const magnitude = (random: Random, from: number, to: number): number =>
+  Math.round(from * (to / from) ** (random.below(1_000_001) / 1_000_000))
+
+const several = <T>(count: number, draw: (index: number) => T): T[] =>
+  Array.from({ length: count }, (_, index) => draw(index))
+
+function drawWorld(random: Random, faults: Faults): World {
+  const skew = (): number => (faults.clocks ? between(random, -2_000, 2_000) : 0)
+  const activeMs = magnitude(random, 3_000, 30_000)
+  const users = several(between(random, 1, 3), () => drawUser(random, activeMs, faults))
+  const signers = several(between(random, 1, 2), skew)
+  const untypedUsdMicros = random.chance(0.8) ? magnitude(random, 1_000, 500_000) : null
+  const owners = { users: users.length, signers: signers.length, untypedUsdMicros }
+  return {
+    isCalm: faults.isCalm,
+    roams: random.chance(0.4),
+    activeMs,
+    leaseSeconds: random.pick([5, 8, 20]),
+    lagSeconds: random.pick([3, 5, 10]),
+    holdMaxSeconds: random.pick([30, 60, 1_200]),
+    lostTickets: random.pick(['write_off', 'charge']),
+    untypedUsdMicros,
+    usdPerEth: between(random, 1_000, 5_000),
+    cores: several(between(random, 1, 2), () => Math.trunc(skew() / 8)),
+    sidecars: several(random.pick([1, 1, 2, 2, 3]), skew),
+    signers,
+    users,
+    sessions: several(between(random, 1, 8), () => drawSession(random, owners)),
+  }
+}
+
+function drawUser(random: Random, activeMs: number, { operators }: Faults): UserPlan {
+  const hasPlan = random.chance(0.5)
+  const micros = (): number => magnitude(random, 1_000, 5_000_000)
+  const grants = several(between(random, hasPlan ? 0 : 1, 2), () => ({
+    micros: micros(),
+    featureKey: random.chance(0.2) ? 'live-video-to-video' : null,
+  }))
+  const endsWithin = operators && random.chance(0.5)
+  return {
+    included: hasPlan ? micros() : 0,
+    periodEndsMs: endsWithin ? between(random, 1_000, activeMs + 20_000) : 20 * 3_600_000,
+    isLimited: random.chance(0.1),
+    grants,
+  }
+}
+
+// At the lowest rate of a world.
+const weiPerMicro = 1_000_000_000n
+
+interface Owners {
+  readonly users: number
+  readonly signers: number
+  readonly untypedUsdMicros: number | null
+}
+
+function drawSession(random: Random, { users, signers, untypedUsdMicros }: Owners): SessionPlan {
+  const type = random.pick(['live', 'live', 'live', 'lv2v', 'fixed', 'fixed', ''] as const)
+  // Micro-dollars for a second, or for a call.
+  const micros = BigInt(magnitude(random, 1, type === 'fixed' ? 400_000 : 40_000))
+  const units = random.chance(0.3) ? BigInt(between(random, 2, 9)) : 1n
+  const pixels = type === 'lv2v' ? 27_648_000n : 1n
+  // Of a pixel, a price in whole wei is seldom exact.
+  const price = (micros * weiPerMicro * units) / pixels + 1n
+  // At the highest rate of a world, five times 1.4 of the lowest.
+  const mostWei = (BigInt(untypedUsdMicros ?? 1_000) * weiPerMicro) / 7n
+  const mostUnits = Number((mostWei * units) / price)
+  const isUntyped = type === '' && mostUnits >= 1
+  return {
+    user: random.below(users),
+    signer: random.below(signers),
+    type: type === '' && !isUntyped ? 'fixed' : type,
+    price,
+    units,
+    untypedUnits: BigInt(1 + random.below(Math.max(1, Math.min(mostUnits, 1_000_000)))),
+    isOld: isUntyped && random.chance(0.3),
+  }
+}
+
+/** Sessions pay at their own pace, some of them in bursts; a replay presents an older state, or starts the session again. */
+function drawCalls(random: Random, world: World, faults: Faults): Step[] {
+  const home = world.sessions.map(() => random.below(world.sidecars.length))
+  const count = magnitude(random, 8, 70)
+  return several(count, (): Step => {
+    const session = random.below(world.sessions.length)
+    const sidecar = world.roams ? random.below(world.sidecars.length) : (home[session] ?? 0)
+    const isReplay = faults.replays && random.chance(0.2)
+    const back = random.chance(0.03) ? null : isReplay ? between(random, 1, 4) : 0
+    const kind = faults.unsigned && random.chance(0.15) ? 'unsigned call' : 'call'
+    return { at: random.below(world.activeMs), kind, session, sidecar, back }
+  }).flatMap((call) => (random.chance(0.1) ? burstOf(random, call) : [call]))
+}
+
+const burstOf = (random: Random, call: Step): Step[] =>
+  several(between(random, 2, 6), () => ({ ...call, at: call.at + random.below(30) }))
+
+function drawFaultSteps(random: Random, world: World, faults: Faults): Step[] {
+  const at = (): number => random.below(world.activeMs)
+  const ms = (from: number, to: number): number => magnitude(random, from, to)
+  const some = (isOn: boolean, most: number, draw: () => Action): Step[] =>
+    isOn ? several(random.below(most + 1), () => ({ at: at(), ...draw() })) : []
+  return [
+    ...some(faults.network, 3, () => drawNetworkFault(random, world, ms)),
+    ...some(faults.processes, 4, () => drawProcessFault(random, world, ms)),
+    ...some(faults.events, 3, () => drawEventFault(random, world, ms)),
+    ...some(faults.lateEvents, 2, () => ({
+      kind: 'delay events',
+      byMs: ms(1_000, 4 * world.lagSeconds * 1_000),
+      ms: ms(100, 20_000),
+    })),
+    ...some(faults.clocks, 2, () => ({
+      kind: 'jump',
+      role: random.pick(['sidecar', 'signer'] as const),
+      index: random.below(2),
+      byMs: between(random, -3_000, 3_000),
+    })),
+    ...some(faults.rates, 3, () => drawRateFault(random, world, ms)),
+    ...some(faults.operators, 3, () => ({
+      kind: random.pick(['grant', 'grant', 'debit'] as const),
+      user: random.below(world.users.length),
+      micros: magnitude(random, 1_000, 2_000_000),
+    })),
+  ]
+}
+
+type Duration = (from: number, to: number) => number
+
+function drawNetworkFault(random: Random, world: World, ms: Duration): Action {
+  const sidecar = random.below(world.sidecars.length)
+  const kind = random.pick(['cut', 'lossy', 'slow'] as const)
+  if (kind === 'cut')
+    return { kind, sidecar, core: random.below(world.cores.length), ms: ms(100, 60_000) }
+  if (kind === 'lossy')
+    return { kind, sidecar, percent: between(random, 5, 90), ms: ms(100, 30_000) }
+  return { kind, sidecar, byMs: ms(50, 6_000), ms: ms(100, 30_000) }
+}
+
+function drawProcessFault(random: Random, world: World, ms: Duration): Action {
+  const role = random.pick(['sidecar', 'sidecar', 'core', 'signer'] as const)
+  const index = random.below(
+    { core: world.cores, sidecar: world.sidecars, signer: world.signers }[role].length,
+  )
+  const kind = random.pick(['kill', 'kill', 'freeze', 'freeze', 'stop', 'impostor'] as const)
+  if (kind === 'stop' || kind === 'impostor')
+    return { kind, index: random.below(world.sidecars.length), ms: ms(100, 20_000) }
+  return { kind, role, index, ms: ms(50, kind === 'kill' ? 60_000 : 40_000) }
+}
+
+function drawEventFault(random: Random, world: World, ms: Duration): Action {
+  const kind = random.pick([
+    'stall',
+    'lose events',
+    'lose events',
+    'delay events',
+    'replay events',
+  ] as const)
+  if (kind === 'replay events') return { kind }
+  if (kind === 'stall') return { kind, ms: ms(1_000, world.holdMaxSeconds * 700) }
+  if (kind === 'lose events') return { kind, percent: between(random, 5, 100), ms: ms(100, 60_000) }
+  // Within the lag, with the second that an event takes at most without a fault.
+  return { kind, byMs: ms(100, world.lagSeconds * 1_000 - 2_000), ms: ms(100, 60_000) }
+}
+
+function drawRateFault(random: Random, world: World, ms: Duration): Action {
+  if (random.chance(0.5)) return { kind: 'rate outage', ms: ms(1_000, 60_000) }
+  return { kind: 'rate', usdPerEth: Math.round((world.usdPerEth * between(random, 70, 140)) / 100) }
+}

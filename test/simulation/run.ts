@@ -1,0 +1,64 @@
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import type { Failure, SeedsAnswer, SeedsRequest } from './worker.ts'
+
+export interface RunOptions {
+  readonly from: number
+  readonly seeds: number
+  readonly workers: number
+  /** The name of a defect to be found (`mutations.ts`). */
+  readonly mutation?: string
+  readonly onProgress?: (run: RunSums) => void
+}
+
+export interface RunSums {
+  readonly seeds: number
+  readonly events: number
+  readonly allowed: number
+}
+
+export interface Run extends RunSums {
+  readonly failures: readonly Failure[]
+}
+
+const chunk = 100
+
+/** Runs seeds in several threads until one of them fails, or all are done. */
+export async function runSeeds({
+  from,
+  seeds,
+  workers,
+  mutation = '',
+  onProgress = () => {},
+}: RunOptions): Promise<Run> {
+  const sums = { seeds: 0, events: 0, allowed: 0 }
+  const failures: Failure[] = []
+  let next = from
+
+  async function work(): Promise<void> {
+    const worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData: mutation })
+    try {
+      while (next < from + seeds && failures.length === 0) {
+        const request: SeedsRequest = { from: next, count: Math.min(chunk, from + seeds - next) }
+        next += request.count
+        worker.postMessage(request, [])
+        const [answer]: SeedsAnswer[] = await once(worker, 'message')
+        if (!answer) throw new Error('a worker answers nothing')
+        sums.seeds += answer.count
+        sums.events += answer.events
+        sums.allowed += answer.allowed
+        if (answer.failure) failures.push(answer.failure)
+        onProgress(sums)
+      }
+    } finally {
+      await worker.terminate()
+    }
+  }
+
+  await Promise.all(Array.from({ length: workers }, work))
+  return { ...sums, failures: failures.toSorted((a, b) => a.seed - b.seed) }
+}
+
+/** A failure as text: the history, and how to see it again. */
+export const failureText = ({ seed, lines }: Failure): string =>
+  [`seed ${seed} (npm run simulate -- --from ${seed} --seeds 1):`, ...lines].join('\n')
