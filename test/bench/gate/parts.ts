@@ -34,6 +34,7 @@ export async function openGate(bench: Bench): Promise<Gate> {
     return helper
   }
   let users = 0
+  let sidecars = 0
 
   function newKey(user: string): string {
     const key = newSecret('svc_ak_')
@@ -46,7 +47,13 @@ export async function openGate(bench: Bench): Promise<Gate> {
     core,
     load: await start('load.ts', [], loadCore),
     sidecar: (settings = {}, processor = serverCore) => {
-      const env = { CORE_TARGET: core.target, WEBHOOK_SECRET: secret, ...settings }
+      const id = `bench-${sidecars++}`
+      const env = {
+        CORE_TARGET: core.target,
+        WEBHOOK_SECRET: secret,
+        SIDECAR_ID: id,
+        ...settings,
+      }
       return start('sidecar-server.ts', [JSON.stringify(env)], processor)
     },
     bare: async (sidecar, credential) =>
