@@ -158,7 +158,7 @@ const several = <T>(count: number, draw: (index: number) => T): T[] =>
 
 function drawWorld(random: Random, faults: Faults): World {
   const skew = (): number => (faults.clocks ? between(random, -2_000, 2_000) : 0)
-  const activeMs = magnitude(random, 3_000, 30_000)
+  const activeMs = magnitude(random, 2_500, 20_000)
   const users = several(between(random, 1, 3), () => drawUser(random, activeMs, faults))
   const signers = several(between(random, 1, 2), skew)
   const untypedUsdMicros = random.chance(0.8) ? magnitude(random, 1_000, 500_000) : null

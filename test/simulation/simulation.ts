@@ -38,7 +38,7 @@ export interface SimulationOptions {
 
 /** Processes start, and accounts are opened, before the first step. */
 const warmUpMs = 500
-const upkeepMs = 1_000
+const upkeepMs = 1_500
 
 /** Runs one plan, and checks the rule after every event. */
 export async function simulate(plan: Plan, options: SimulationOptions): Promise<Outcome> {

@@ -1,3 +1,4 @@
+import type { EthRate } from '../../../core/lib/money.ts'
 import type { Random } from '../../support/random.ts'
 import type { Broker } from './broker.ts'
 import type { History } from '../history.ts'
@@ -111,18 +112,20 @@ export function createClients(deps: ClientsDeps) {
     if (!signer) return
     network.send(signer, replica.process, () => {
       waiting.add(call)
+      const rateThen = replica.toldRate
       void replica.authorize(call.body).then((answer) => {
         waiting.delete(call)
         history.note(scheduler.now(), `${replica.name} ${answerText(call, answer)}`)
         deps.onAnswer(call, answer)
         if (answer.status !== 200) return
-        const allowed = allow(call, replica)
+        const allowed = allow(call, replica, rateThen)
         network.send(replica.process, signer, () => onAllowed(allowed))
       })
     })
   }
 
-  function allow(call: SignerCall, replica: SidecarReplica): AllowedCall {
+  // A bound is computed once: by the rate that was known when the call came, or later.
+  function allow(call: SignerCall, replica: SidecarReplica, rateThen: EthRate | null): AllowedCall {
     const { userId } = world.userOf(call.session.plan.user)
     const allowed: AllowedCall = {
       ...call,
@@ -130,7 +133,7 @@ export function createClients(deps: ClientsDeps) {
       sidecarId: replica.id,
       instance: replica.instance,
       at: scheduler.now(),
-      cost: world.promisedCost(call, replica),
+      cost: world.promisedCost(call, lower(rateThen, replica.toldRate)),
       isAcross: world.isAcross(call, scheduler.now()),
       isSigned: false,
       isReported: false,
@@ -156,3 +159,6 @@ function answerText(call: SignerCall, { status, code }: SidecarAnswer): string {
   const verdict = status === 200 ? 'allows' : `refuses (${status} ${code})`
   return `${verdict} ${describe(call)} (${type || 'untyped'}, user ${user}), ${call.feeWei} wei`
 }
+
+const lower = (a: EthRate | null, b: EthRate | null): EthRate | null =>
+  a !== null && (b === null || a < b) ? a : b

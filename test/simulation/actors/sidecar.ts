@@ -45,7 +45,7 @@ export interface SidecarDeps {
 
 const log = pino({ level: 'silent' })
 // Slower than in life, for there is nothing to do most of the time.
-const reportMs = 300
+const reportMs = 400
 const heartbeatMs = 1_000
 const rpcMs = 800
 const heartbeatTimeoutMs = 250

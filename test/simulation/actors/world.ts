@@ -78,7 +78,7 @@ export function createWorld({ world }: Plan) {
    * What a call costs, in atto-dollars, by what can be promised: at the rate that its sidecar was told last where that is the
    * lower one, and for an untyped call what the operator has said at most.
    */
-  function promisedCost(call: SignerCall, { toldRate }: { toldRate: EthRate | null }): bigint {
+  function promisedCost(call: SignerCall, toldRate: EthRate | null): bigint {
     const ms = Number(call.lastUpdate / nanosPerMs)
     const last = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
     const told = toldRate !== null && toldRate < last ? toldRate : last
