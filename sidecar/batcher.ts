@@ -19,17 +19,20 @@ interface Waiting<Call, Answer> {
 
 const quietMs = 2
 const longestMs = 50
-const maxInFlight = 2
+/** So many requests may be in flight: a cold user does not wait for a slow answer to others. */
+const quietInFlight = 4
 
 /**
  * Sends a call at once while nothing is in flight. While something is, calls are gathered until
  * none comes for two milliseconds, for fifty at most: a thousand cold users cost a few requests,
  * and a single one waits for nobody.
  */
-export const gatherUntilQuiet: Gather = (options) => createBatcher(options, waitUntilQuiet)
+export const gatherUntilQuiet: Gather = (options) =>
+  createBatcher(options, { wait: waitUntilQuiet, inFlightMax: quietInFlight })
 
 /** The same without waiting: what has come while the requests before were in flight goes together. */
-export const gatherInFlight: Gather = (options) => createBatcher(options, () => Promise.resolve())
+export const gatherInFlight: Gather = (options) =>
+  createBatcher(options, { wait: () => Promise.resolve(), inFlightMax: 2 })
 
 async function waitUntilQuiet(count: () => number): Promise<void> {
   for (
@@ -42,9 +45,14 @@ async function waitUntilQuiet(count: () => number): Promise<void> {
   }
 }
 
+interface Pace {
+  readonly wait: (count: () => number) => Promise<void>
+  readonly inFlightMax: number
+}
+
 function createBatcher<Call, Answer>(
   { send, max }: BatchOptions<Call, Answer>,
-  wait: (count: () => number) => Promise<void>,
+  { wait, inFlightMax }: Pace,
 ): (call: Call) => Promise<Answer> {
   let waiting: Waiting<Call, Answer>[] = []
   let inFlight = 0
@@ -67,7 +75,7 @@ function createBatcher<Call, Answer>(
   }
 
   function start(): void {
-    if (waiting.length === 0 || isGathering || inFlight >= maxInFlight) return
+    if (waiting.length === 0 || isGathering || inFlight >= inFlightMax) return
     if (inFlight === 0) return void sendWaiting()
     isGathering = true
     void wait(() => waiting.length).then(() => {

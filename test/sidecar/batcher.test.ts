@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { createCoreClient } from '../../sidecar/core-client.ts'
 import { gatherInFlight, gatherUntilQuiet } from '../../sidecar/batcher.ts'
 import { startCoreDouble } from '../fakes/sidecar-core.ts'
-import { coreToken } from './support.ts'
+import { coreToken, until } from './support.ts'
 
 /** Sends that answer when told to. */
 function recorder() {
@@ -31,6 +31,24 @@ describe('calls that are gathered', () => {
     answer(1)
     answer(2)
     expect(await Promise.all(answers)).toEqual([10, 20, 30, 40, 50, 60])
+  })
+
+  it('do not wait for the slow answer to a few others', async () => {
+    const { batches, send, answer } = recorder()
+    const call = gatherUntilQuiet({ send, max: 3 })
+    const answers = [1, 2, 3, 4].map(async (key, index) => {
+      await until(() => batches.length === index)
+      return call(key)
+    })
+    await until(() => batches.length === 4)
+    expect(batches).toEqual([[1], [2], [3], [4]])
+    answer(3)
+    await expect(answers[3]).resolves.toBe(40)
+    const [later, last] = [call(5), call(6)]
+    answer(0)
+    await until(() => batches.length === 5)
+    answer(4)
+    expect(await Promise.all([later, last])).toEqual([50, 60])
   })
 
   it('fail together, and not those behind them', async () => {
