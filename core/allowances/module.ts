@@ -58,6 +58,6 @@ export function createAllowancesModule(
       ...escrow.services,
     ],
     lifecycle: escrow.lifecycle,
-    upkeep: [expireCredits, limits.forgetOld],
+    upkeep: [expireCredits, limits.forgetOld, ...escrow.upkeep],
   }
 }

@@ -16,6 +16,7 @@ import { createHolds } from './holds.ts'
 import { createLosses } from './losses.ts'
 import { type EscrowFigures, createEscrowMetrics } from './metrics.ts'
 import { createRelease } from './release.ts'
+import { createRetention } from './retention.ts'
 import { createEscrowRpc } from './rpc.ts'
 import { createEscrowService } from './service.ts'
 import { escrowStore as store } from './store.ts'
@@ -56,6 +57,7 @@ export function createEscrowModule(platform: Platform, others: EscrowOthers) {
       log,
       pauseMs: Math.min(releasePauseMs, lagSeconds * 250),
     }),
+    upkeep: [createRetention(platform).forgetUnused],
   }
 }
 

@@ -76,7 +76,9 @@ create table authorisations (
   constraint authorisations_bound_not_negative check (bound_attos >= 0),
   constraint authorisations_state_known check (state in ('pending', 'released', 'lost', 'charged'))
 ) with (fillfactor = 80);
-create index authorisations_pending on authorisations (sidecar_id, authorised_at) where state = 'pending' and not ticketed;
+create index authorisations_pending on authorisations (sidecar_id, authorised_at) include (bound_attos)
+  where state = 'pending' and not ticketed;
+create index authorisations_ticketed on authorisations (bound_attos) where state = 'pending' and ticketed;
 create index authorisations_ended on authorisations (state_at) where state <> 'pending';
 
 -- Tickets of users with money lent that came before the report of their call.
@@ -136,3 +138,4 @@ create index authorised_sessions_shared on authorised_sessions (instance, shared
 create index authorised_sessions_lossy on authorised_sessions (app_id, started_at)
   where lost_count + charged_count + released_count + late_count > 0;
 create index authorised_sessions_by_user on authorised_sessions (app_id, user_id, last_at);
+create index authorised_sessions_by_age on authorised_sessions (last_at) where session_type not in ('live', 'lv2v');

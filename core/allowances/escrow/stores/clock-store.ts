@@ -17,3 +17,16 @@ export async function advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): 
     set booked_through = excluded.booked_through
     where c.booked_through < excluded.booked_through`)
 }
+
+/** Forgets up to `limit` clocks of sidecars that are forgotten, which stand from before `before`. Returns how many. */
+export async function forgetClocks(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`
+    delete from sidecar_clocks
+    where ctid = any(array(
+      select c.ctid
+      from sidecar_clocks c
+      where c.booked_through < ${before} and not exists (select 1 from sidecars s where s.id = c.sidecar_id)
+      limit ${limit}
+      for update of c skip locked))`)
+  return rowCount ?? 0
+}

@@ -14,7 +14,8 @@ export async function heldMoney(db: Db, at: Date) {
     sql`
     select (select coalesce(sum(amount_attos - used_attos), 0) from leases) as lent,
            (select coalesce(sum(amount_attos - used_attos), 0) from leases where ends_at <= ${at}) as orphaned,
-           (select coalesce(sum(bound_attos), 0) from authorisations where state = 'pending') as pending`,
+           (select coalesce(sum(bound_attos), 0) from authorisations where state = 'pending' and not ticketed)
+           + (select coalesce(sum(bound_attos), 0) from authorisations where state = 'pending' and ticketed) as pending`,
   )
   return {
     lent: attos(row.lent),

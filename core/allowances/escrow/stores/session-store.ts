@@ -165,3 +165,23 @@ export async function findShared(db: Db, instance: string, since: Date): Promise
   )
   return rows.map((row) => row.session_id)
 }
+
+/**
+ * Forgets up to `limit` sessions whose last change was before `before` and of whose calls none is kept. Those that are billed
+ * by time stay: who resumes one after months is billed for all of them, and only its prior call tells (docs/escrow.md,
+ * "Bounds"). Returns how many.
+ */
+export async function forgetSessions(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`
+    delete from authorised_sessions
+    where ctid = any(array(
+      select s.ctid
+      from authorised_sessions s
+      where s.session_type not in ('live', 'lv2v') and s.last_at < ${before}
+        and not exists (select 1 from authorisations a
+                        where a.app_id = s.app_id and a.user_id = s.user_id and a.session_id = s.session_id)
+      order by s.last_at
+      limit ${limit}
+      for update of s skip locked))`)
+  return rowCount ?? 0
+}

@@ -111,3 +111,22 @@ export async function noteReservation(db: Db, process: SidecarProcess, at: Date)
   }
   return true
 }
+
+/**
+ * Forgets up to `limit` sidecars that were last heard of before `before`, without those of which something is held: their
+ * calls fall due by their rows. Returns how many.
+ */
+export async function forgetSidecars(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`
+    delete from sidecars
+    where ctid = any(array(
+      select s.ctid
+      from sidecars s
+      where s.seen_at < ${before} and coalesce(s.last_authorised_at, s.seen_at) < ${before}
+        and not exists (select 1 from authorisations a
+                        where a.sidecar_id = s.id and a.state = 'pending' and not a.ticketed)
+        and not exists (select 1 from leases l where l.sidecar_id = s.id)
+      limit ${limit}
+      for update of s skip locked))`)
+  return rowCount ?? 0
+}

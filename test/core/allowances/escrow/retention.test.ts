@@ -1,0 +1,107 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { createRetention } from '../../../../core/allowances/escrow/retention.ts'
+import { heldMoney } from '../../../../core/allowances/escrow/stores/hold-store.ts'
+import { type Pool, createPool } from '../../../../core/lib/sql.ts'
+import { type TestCore, day, second, startTestCore } from '../../support.ts'
+import { escrowUser, usd } from './support.ts'
+
+let core: TestCore
+let pool: Pool
+let ada: Awaited<ReturnType<typeof escrowUser>>
+beforeAll(async () => {
+  // Its own rounds end nothing.
+  core = await startTestCore({ EVENT_LAG_SECONDS: '3600', HOLD_MAX_SECONDS: '86400' })
+  pool = createPool({ url: core.databaseUrl, max: 2, name: 'test', statementTimeoutMs: 10_000 })
+})
+afterAll(async () => {
+  await pool.end()
+  await core.stop()
+})
+beforeEach(async () => {
+  await core.sql.query(
+    'truncate authorisations, leases, sidecars, sidecar_clocks, authorised_sessions',
+  )
+  ada = await escrowUser(core, await core.newApp())
+})
+
+const forget = (afterMs: number) =>
+  createRetention({ pool, now: () => new Date(ada.begin + afterMs) }).forgetUnused()
+async function column(query: string): Promise<unknown[]> {
+  const { rows } = await core.sql.query<{ value: unknown }>(query)
+  return rows.map(({ value }) => value)
+}
+const sidecars = () => column('select id as value from sidecars order by id')
+const clocks = () => column('select sidecar_id as value from sidecar_clocks order by sidecar_id')
+const sessions = () => column('select session_id as value from authorised_sessions order by 1')
+
+/** One call of each session, by a sidecar of its own. */
+const authorise = (name: string, sessionType: string) =>
+  ada.authorise({ session: name, sequence: 0, ms: 0 }, { sidecarId: name, sessionType })
+const end = (name: string) =>
+  core.sql.query('delete from authorisations where session_id = $1', [name])
+const clock = (name: string) =>
+  core.sql.query('insert into sidecar_clocks values ($1, $2)', [name, new Date(ada.begin)])
+
+describe('after thirty days', () => {
+  it('sidecars and their clocks are forgotten, unless something of theirs is held', async () => {
+    for (const name of ['gone', 'lending', 'pending', 'seen']) {
+      await authorise(name, 'fixed')
+      await clock(name)
+      if (name !== 'pending') await end(name)
+    }
+    await ada.lend(0.1, 30 * second, { sidecarId: 'lending' })
+    await core.sql.query('update sidecars set seen_at = $1 where id = $2', [
+      new Date(ada.begin + 2 * second),
+      'seen',
+    ])
+    await forget(30 * day)
+    expect(await sidecars()).toEqual(['gone', 'lending', 'pending', 'seen'])
+    await forget(30 * day + second)
+    expect(await sidecars()).toEqual(['lending', 'pending', 'seen'])
+    expect(await clocks()).toEqual(['lending', 'pending', 'seen'])
+  })
+
+  it('sessions are forgotten that no bound needs and of which no call is kept', async () => {
+    await authorise('fixed', 'fixed')
+    await authorise('untyped', '')
+    await authorise('kept', 'fixed')
+    await authorise('live', 'live')
+    await authorise('lv2v', 'lv2v')
+    for (const name of ['fixed', 'untyped', 'live', 'lv2v']) await end(name)
+    await forget(30 * day)
+    expect(await sessions()).toHaveLength(5)
+    await forget(30 * day + second)
+    expect(await sessions()).toEqual(['kept', 'live', 'lv2v'])
+  })
+
+  it('more than one batch goes at once', async () => {
+    await core.sql.query(
+      `insert into sidecars (id, instance, started_at, seen_at)
+       select 'old-' || n, gen_random_uuid(), $1, $1 from generate_series(1, 2500) n`,
+      [new Date(ada.begin)],
+    )
+    await forget(31 * day)
+    expect(await sidecars()).toEqual([])
+  })
+})
+
+describe('the sum of what is held', () => {
+  it('counts what waits for a ticket or for a price, by indexes alone', async () => {
+    for (const sequence of [0, 1, 2]) await ada.authorise({ sequence, ms: sequence })
+    await core.sql.query('update authorisations set ticketed = true where sequence_number = 1')
+    await core.sql.query(
+      `update authorisations set state = 'lost', state_at = $1 where sequence_number = 2`,
+      [new Date(ada.begin)],
+    )
+    expect(await heldMoney(pool, new Date(ada.begin))).toMatchObject({ pending: usd(0.2) })
+    const plan = async (ticketed: string) => {
+      await core.sql.query('set enable_seqscan = off')
+      const { rows } = await core.sql.query(
+        `explain select sum(bound_attos) from authorisations where state = 'pending' and ${ticketed}`,
+      )
+      return JSON.stringify(rows)
+    }
+    expect(await plan('ticketed')).toContain('authorisations_ticketed')
+    expect(await plan('not ticketed')).toContain('authorisations_pending')
+  })
+})
