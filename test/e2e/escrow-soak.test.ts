@@ -37,7 +37,7 @@ beforeAll(async () => {
     cores: 2,
     sidecars: 3,
     kafka: true,
-    coreEnv: { EVENT_LAG_SECONDS: String(lagSeconds), LEASE_SECONDS: '8', HOLD_MAX_SECONDS: '20' },
+    coreEnv: { EVENT_LAG_SECONDS: String(lagSeconds), LEASE_SECONDS: '8', HOLD_MAX_SECONDS: '30' },
     sidecarEnv: { UNTYPED_CALL_USD: '0.01' },
   })
   users = await gate.createUsers(userCount, grantMicros)
