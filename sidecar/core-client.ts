@@ -140,8 +140,9 @@ function createEscrowCore(
   const lend = whilePresent(unary(client.lend.bind(client)))
   const reserve = whilePresent(unary(client.reserve.bind(client)))
   const report = unary(client.report.bind(client))
-  const callReport = watched(report)
-  const callHeartbeat = watched(repeatMissed(report), 2)
+  // As soon as a heartbeat would tell; a slow report goes on.
+  const callReport = watched(report, { awayAfterMs: 2 * heartbeatMs })
+  const callHeartbeat = watched(repeatMissed(report), { tries: 2 })
   return {
     lend: (request) => lend(request, { deadlineMs: lookupMs, headers }),
     reserve: (request) => reserve(request, { deadlineMs: lookupMs, headers }),

@@ -31,13 +31,18 @@ export function repeatMissed<Request, Response>(
 export function createPresence() {
   let isAway = false
 
-  /** The call, whose outcome tells whether core is there. */
+  /**
+   * The call, whose outcome tells whether core is there. With `awayAfterMs`, core is away while an
+   * answer takes longer than that.
+   */
   function watched<Request, Response>(
     call: Call<Request, Response>,
-    tries = 1,
+    { tries = 1, awayAfterMs }: { readonly tries?: number; readonly awayAfterMs?: number } = {},
   ): Call<Request, Response> {
     return async (request, options) => {
       const sentAt = performance.now()
+      const timer =
+        awayAfterMs === undefined ? undefined : setTimeout(() => (isAway = true), awayAfterMs)
       try {
         const response = await call(request, options)
         isAway = false
@@ -48,6 +53,8 @@ export function createPresence() {
         if (!isOutage(error)) isAway = false
         else if (!isStall) isAway = true
         throw error
+      } finally {
+        clearTimeout(timer)
       }
     }
   }
