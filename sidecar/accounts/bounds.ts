@@ -114,7 +114,7 @@ export interface BoundsOptions {
 export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions) {
   /** The bound of a call by what is known here. */
   function boundOf(owner: SessionOwner, session: Session): Bound {
-    if (!isPriced(session)) return untyped ?? 'untyped'
+    if (!isPriced(session)) return untyped === null ? 'untyped' : Math.max(1, untyped)
     if (rate.nanosPerWei === null) return 'no_rate'
     const { type, sequence } = session
     if (type === 'fixed' || sequence === 0) return boundSince(session, null)

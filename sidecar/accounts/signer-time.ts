@@ -6,9 +6,13 @@ export interface SignerTime {
   readonly nanos: number
 }
 
+// The years 1 to 9999 in UTC, which are all that core keeps: a report with another is refused whole.
+const secondsMin = -62_135_596_800
+const secondsMax = 253_402_300_799
+
 /**
- * Reads a time as Go prints it (RFC 3339, up to nine fraction digits, any offset); null for other
- * text. Reads digit by digit: every decision reads one, and a Date has only milliseconds.
+ * Reads a time as Go prints it (RFC 3339, up to nine fraction digits, any offset, the years 1 to
+ * 9999 in UTC); null for other text. Reads digit by digit: every decision reads one, and a Date has only milliseconds.
  */
 export function parseSignerTime(text: string): SignerTime | null {
   const day = dayOf(text)
@@ -17,7 +21,9 @@ export function parseSignerTime(text: string): SignerTime | null {
   const zone = text.charCodeAt(19) === dot ? endOfDigits(text, 20) : 19
   const offset = offsetOf(text, zone)
   if (offset === null || zone === 20 || zone > 29) return null
-  return { seconds: day * 86_400 + second - offset, nanos: zone === 19 ? 0 : nanosOf(text, zone) }
+  const seconds = day * 86_400 + second - offset
+  if (seconds < secondsMin || seconds > secondsMax) return null
+  return { seconds, nanos: zone === 19 ? 0 : nanosOf(text, zone) }
 }
 
 const zero = 48

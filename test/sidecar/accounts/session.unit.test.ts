@@ -41,7 +41,9 @@ describe('reading a session', () => {
     ['2026-09-14T10:15:30.000000001-05:30', 1_789_400_730, 1],
     ['2024-02-29T23:59:59.999Z', 1_709_251_199, 999_000_000],
     ['1970-01-01T00:00:00Z', 0, 0],
-    ['0000-01-01T00:00:00Z', -62_167_219_200, 0],
+    ['0001-01-01T00:00:00Z', -62_135_596_800, 0],
+    ['0000-12-31T23:00:00-01:00', -62_135_596_800, 0],
+    ['9999-12-31T23:59:59.999999999Z', 253_402_300_799, 999_999_999],
   ])('takes %s as the instant %s and %s', (text, seconds, nanos) => {
     expect(read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))).toMatchObject({
       isReadable: true,
@@ -60,6 +62,9 @@ describe('reading a session', () => {
     '2026-02-29T00:00:00Z',
     '2026-09-14T24:00:00Z',
     '2026-09-14 10:15:30Z',
+    '0000-12-31T23:59:59.999999999Z',
+    '0001-01-01T00:00:00+00:01',
+    '9999-12-31T23:59:59-00:01',
     '',
   ])('takes %s as no instant', (text) => {
     const session = read(JSON.stringify(firstCall({ state: { LastUpdate: text } })))

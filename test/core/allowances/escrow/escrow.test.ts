@@ -110,6 +110,23 @@ describe('reporting', () => {
     expect(await money()).toEqual({ balance: 5, lent: 0.2, pending: 0.2 })
   })
 
+  it('takes the extremes of what a sidecar may allow', async () => {
+    const extreme = {
+      sessionId: '~'.repeat(128),
+      sequence: 2n ** 53n - 1n,
+      app: '\uffff'.repeat(256),
+      boundUsdAttos: `${2n ** 53n - 1n}000000000`,
+      ageMillis: 2 ** 31 - 1,
+    }
+    const times = [-62_135_596_800n, 253_402_300_799n]
+    const calls = times.map((signedSeconds) =>
+      authorisation({ more: { ...extreme, signedSeconds, signedNanos: 999_999_999 } }),
+    )
+    const refused = [{ sessionId: extreme.sessionId, sequence: extreme.sequence }]
+    expect((await sidecar.report(app, 'ada', { calls, refused })).through).toBe(1n)
+    expect((await sidecar.report(app, 'ada', { calls })).through).toBe(2n)
+  })
+
   it('dates a call by its age, however long the report waited', async () => {
     await sidecar.report(app, 'ada', { calls: [authorisation({ more: { ageMillis: 30_000 } })] })
     const { rows } = await core.sql.query<{ authorised_at: Date }>(
