@@ -190,7 +190,7 @@ export function createLeases(options: LeasesOptions) {
     await reports.flush()
   }
 
-  /** Renews leases in use of which half is spent, or a third of the time has passed. */
+  /** Renews leases in use of which half is spent, or whose time to be renewed has come. */
   async function renewDue(): Promise<void> {
     const at = mono()
     const renewals: Promise<unknown>[] = []

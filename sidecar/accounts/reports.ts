@@ -46,7 +46,7 @@ export interface ReportListener {
   onRecalled(userIds: readonly string[]): void
   /** Another process has joined this session. */
   onShared(sessionId: string): void
-  /** Another process has the sidecar's id: what it lent is void. */
+  /** Another process has the sidecar's id: what was lent here is void. */
   onConflict(): void
   /** All offline calls so far are known to core. */
   onReconciled(): void

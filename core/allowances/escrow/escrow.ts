@@ -105,7 +105,7 @@ export interface Report {
 const silentSeconds = 3
 /** A report or heartbeat is older than its arrival by at most this: a sidecar gives up on it then. */
 const transitSeconds = 2
-/** A process that has not heard for so long that a session is shared has no lease any more. */
+/** A process that has missed for so long that a session is shared has no lease any more. */
 const sharedSeconds = 600
 
 /**

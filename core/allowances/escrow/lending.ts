@@ -49,13 +49,13 @@ interface Situation {
 }
 
 /**
- * So much longer than the sidecar, which stops 2 s before, core waits for a lease to end: the signer waits 5 s for an answer,
- * and a sidecar that was frozen between its decision and its answer is covered, too.
+ * Core holds a lease for so long after its end, and the sidecar stops 2 s before it: the signer waits 5 s for an answer, so
+ * that a sidecar which was frozen between its decision and its answer is covered, too.
  */
 export const graceSeconds = 6
 /** A call that core reserves is signed by then: the answer's way to the sidecar, and 5 s that the signer waits. */
 export const reservationSeconds = 10
-/** A lease that cannot be renewed is worth its last so many seconds. */
+/** A lease that cannot be renewed serves until its end, unless less than this is left. */
 const usefulSeconds = 5
 
 /** Opens or renews the lease of a call's user at the sidecar. Recalls money for the call at hand when that is lent elsewhere. */

@@ -19,7 +19,7 @@ export interface LossesDeps {
 /** What ended, by how. */
 export type EndSums = Readonly<Record<EndState, Total>>
 
-/** So long a ticket may come after its call was lost or released, and is told apart from others. */
+/** A ticket that comes within this time after its call was lost or released is told apart from others. */
 export const retentionDays = 30
 const retentionSeconds = retentionDays * 86_400
 

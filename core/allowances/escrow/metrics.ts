@@ -16,7 +16,7 @@ export interface EscrowFigures {
   readonly secondsBehind: () => Promise<number>
 }
 
-/** The metrics of the escrow's granting half. Metrics are floats; no label identifies a tenant. */
+/** The metrics of lending, holding and releasing. Metrics are floats; no label identifies a tenant. */
 export function createEscrowMetrics(registry: Metrics, figures: EscrowFigures) {
   const registers = [registry]
   const counter = (name: string, help: string): Counter => new Counter({ name, help, registers })

@@ -142,7 +142,7 @@ export interface SidecarProcess {
 export interface SidecarState {
   readonly seenAt: Date
   readonly reportedThrough: bigint
-  /** The latest decision of the batch; null in one without calls. */
+  /** When core took a batch with calls; null for one without. */
   readonly lastAuthorisedAt: Date | null
   readonly stopped: boolean
 }

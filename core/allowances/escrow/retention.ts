@@ -16,8 +16,8 @@ const batchesMax = 50
 /** Forgets rows of the escrow that nothing needs any more. Ended authorisations go with the release that ends others. */
 export function createRetention({ pool, now }: RetentionDeps) {
   /**
-   * Forgets sidecars that core has not heard of for 30 days, their stream clocks, and as old sessions, all of them only when
-   * nothing of theirs is held. Some 50,000 rows of each at most; the next minute goes on.
+   * Forgets sidecars that core has not heard of for 30 days, their stream clocks, and sessions as old that are not billed by
+   * time; nothing of which money is held. Takes 50,000 rows of each at most; the next minute goes on.
    */
   async function forgetUnused(): Promise<void> {
     const before = addSeconds(now(), -retentionDays * 86_400)

@@ -74,8 +74,8 @@ export async function hasKey(db: Db, { appId, userId }: UserKey, keyId: string):
 }
 
 /**
- * Sets limits. Where there were none, they begin with what is not settled then: what the user, or the key, has authorised
- * and what is not released of it.
+ * Sets limits. Where there were none, they begin with what the user, or the key, has authorised, and what is neither settled
+ * nor released of it.
  */
 export async function saveLimits(
   db: Db,

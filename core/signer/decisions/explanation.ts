@@ -172,10 +172,10 @@ const rules: Readonly<Record<string, string>> = {
     'The call has no type or price by which it could be bounded. UNTYPED_CALL_USD says what such a call reserves.',
   rate_unavailable:
     'Without a usable rate the last one serves for RATE_GRACE_SECONDS, with a margin; then no call has a bound.',
-  limit_exceeded: 'A ceiling of the user or key is reached.',
+  limit_exceeded: 'A limit of the user or key is reached.',
   billing_unavailable:
     'Core must answer for money that no lease covers, and hear of what was allowed; it does not.',
   authorization_unavailable:
-    'Who it is must be known for certain, and a part of the answer failed.',
+    'The sidecar must know for certain who the user is, and must have its own id at core: one of them failed.',
   overloaded: 'The sidecar had AUTHORIZE_MAX_IN_FLIGHT decisions at work.',
 }

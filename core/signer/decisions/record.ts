@@ -45,7 +45,7 @@ export interface PriorCallRecord {
 }
 
 export interface MoneyRecord {
-  /** lease, core or offline. */
+  /** lease, core, offline or none. */
   readonly source: string
   readonly boundUsdNanos?: string | undefined
   readonly remainingUsdNanos?: string | undefined

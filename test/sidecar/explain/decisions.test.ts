@@ -173,7 +173,7 @@ const refusals: readonly Refused[] = [
     body: firstCall({ key: 'sk_live_alice' }),
     prepare: ({ core: { escrow } }) =>
       void Object.assign(escrow, { limit: 'usd_per_day', lendsNothing: true }),
-    says: ['The limit is usd_per_day.', 'A ceiling of the user or key is reached.'],
+    says: ['The limit is usd_per_day.', 'A limit of the user or key is reached.'],
   },
   {
     code: 'authorization_unavailable',

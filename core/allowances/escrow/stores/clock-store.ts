@@ -18,7 +18,7 @@ export async function advanceClocks(db: Db, clocks: ReadonlyMap<string, Date>): 
     where c.booked_through < excluded.booked_through`)
 }
 
-/** Forgets up to `limit` clocks of sidecars that are forgotten, which stand from before `before`. Returns how many. */
+/** Forgets up to `limit` clocks of forgotten sidecars, those that stand before `before`. Returns how many. */
 export async function forgetClocks(db: Db, before: Date, limit: number): Promise<number> {
   const { rowCount } = await db.query(sql`
     delete from sidecar_clocks
