@@ -27,6 +27,8 @@ export interface Gate {
   startSigner(sidecar: number, options?: SignerSettings): Promise<GateSigner>
   /** What the page of a sidecar's metrics says. */
   sidecarMetrics(sidecar: number): Promise<string>
+  /** True when a sidecar says that it is ready. */
+  isReady(sidecar: number): Promise<boolean>
   /** One decision of a sidecar about a `fixed` call of a cent, with the milliseconds that it took. */
   decide(sidecar: number, user: GateUser): Promise<{ readonly status: number; readonly ms: number }>
   /** Ends the gate's own database as a crash does, and starts it again after `awayMs`. */
@@ -238,7 +240,10 @@ function sidecarCalls(stops: Stops, { places, sink, authorization }: SidecarCall
     return (await fetch(`http://127.0.0.1:${placeOf(sidecar).admin}/metrics`)).text()
   }
 
-  return { startSigner: open, decide, sidecarMetrics }
+  const isReady = async (sidecar: number): Promise<boolean> =>
+    (await fetch(`${placeOf(sidecar).url}/readyz`)).ok
+
+  return { startSigner: open, decide, sidecarMetrics, isReady }
 }
 
 function userMakers(at: { operator: CoreClient; url: string }) {

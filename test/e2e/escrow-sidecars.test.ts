@@ -1,0 +1,74 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
+import { type Gate, type GateUser, startGate } from '../support/gate.ts'
+
+/** Sidecars beside each other: one process for each id, and money that one of them needs and another was lent. */
+
+/** Statuses of calls, one after the other, until one is refused for want of money; 200 calls at most. */
+async function spend(gate: Gate, sidecar: number, user: GateUser) {
+  const allowed: number[] = []
+  for (let i = 0; i < 200; i++) {
+    const { status, ms } = await gate.decide(sidecar, user)
+    if (status === 483) return allowed
+    expect(status).toBe(200)
+    allowed.push(ms)
+  }
+  return allowed
+}
+
+describe('two sidecars with one id', () => {
+  let gate: Gate
+  let user: GateUser
+  beforeAll(async () => {
+    gate = await startGate({ sidecars: 2, sidecarEnv: { SIDECAR_ID: 'twin' } })
+    user = await gate.createUser(1_000_000_000n)
+  }, 120_000)
+  afterAll(() => gate?.stop(), 60_000)
+
+  const conflicts = (sidecar: number): number =>
+    (gate.sidecars[sidecar]?.errors ?? []).filter((line) =>
+      line.includes('another process has the id of this sidecar'),
+    ).length
+
+  it('the second allows nothing and says so, until the first is gone', async () => {
+    for (let i = 0; i < 20; i++) expect((await gate.decide(0, user)).status).toBe(200)
+    for (let i = 0; i < 20; i++) expect((await gate.decide(1, user)).status).toBe(503)
+    expect([await gate.isReady(0), await gate.isReady(1)]).toEqual([true, false])
+    // One line in ten seconds, however often it tries.
+    expect([conflicts(0), conflicts(1)]).toEqual([0, 1])
+    await gate.sidecars[0]?.kill()
+    const killed = performance.now()
+    while ((await gate.decide(1, user)).status !== 200) {
+      expect(performance.now() - killed).toBeLessThan(10_000)
+      await sleep(20)
+    }
+    expect(performance.now() - killed).toBeGreaterThan(2_000)
+    expect(await gate.isReady(1)).toBe(true)
+    // The first comes back as another process, and the id is taken.
+    await gate.sidecars[0]?.start()
+    expect((await gate.decide(0, user)).status).toBe(503)
+    expect((await gate.decide(1, user)).status).toBe(200)
+  }, 60_000)
+})
+
+describe('money that is lent to another sidecar', () => {
+  let gate: Gate
+  beforeAll(async () => {
+    // Several cores tell each other's sidecars through Redis.
+    gate = await startGate({ sidecars: 2, cores: inject('parts').redisUrl ? 2 : 1 })
+  }, 120_000)
+  afterAll(() => gate?.stop(), 60_000)
+
+  it('is returned within a decision, not with the next report', async () => {
+    const slowest: number[] = []
+    for (const user of await gate.createUsers(9, 100_000n)) {
+      expect((await gate.decide(0, user)).status).toBe(200)
+      const allowed = await spend(gate, 1, user)
+      // Ten calls of a cent in all: nothing stays behind at the first.
+      expect(allowed).toHaveLength(9)
+      slowest.push(Math.max(...allowed))
+    }
+    const [median = 0] = slowest.toSorted((a, b) => a - b).slice(4)
+    expect(median).toBeLessThan(300)
+  }, 60_000)
+})
