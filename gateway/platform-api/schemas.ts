@@ -31,10 +31,10 @@ export const required = (description: string) =>
 
 /** The figures of an allowance. */
 export const allowanceAmounts = {
-  balanceUsdMicros: Micros('Remaining entitlement.'),
+  balanceUsdMicros: Micros('What remains of everything in effect, held money included.'),
   consumedUsdMicros: Micros('Consumed this period.'),
   lifetimeGrantedUsdMicros: Micros('Starter and all grants.'),
-  hasAccess: Type.Boolean({ description: 'Whether anything remains.' }),
+  hasAccess: Type.Boolean({ description: 'Whether remainingUsdMicros is above 0.' }),
 }
 
 /** The query parameters of a list that comes in pages. */

@@ -11,7 +11,7 @@ const Balance = named(
   Type.Object({
     externalUserId: Type.String(),
     balanceUsdMicros: allowanceAmounts.balanceUsdMicros,
-    remainingUsdMicros: Micros('The balance less what is in flight.'),
+    remainingUsdMicros: Micros('What may pay for any call, less what is held for calls.'),
     consumedUsdMicros: allowanceAmounts.consumedUsdMicros,
     lifetimeGrantedUsdMicros: allowanceAmounts.lifetimeGrantedUsdMicros,
     hasAccess: allowanceAmounts.hasAccess,

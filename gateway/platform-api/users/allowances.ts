@@ -36,7 +36,7 @@ const allowanceFields = {
   externalUserId: Type.String(),
   ...amounts,
   grants: Type.Array(ref(Credit)),
-  remainingUsdMicros: Micros('The balance less what is in flight.'),
+  remainingUsdMicros: Micros('What may pay for any call, less what is held for calls.'),
   hasAccess,
   allowances: Type.Object({ ...amounts, hasAccess }, { description: 'The same figures again.' }),
 }
