@@ -16,10 +16,7 @@ export function readSidecarConfig(env: EnvReader) {
     listen: readListen(env),
     logLevel,
     core: readCoreAddress(env),
-    sidecarId: env.optional('SIDECAR_ID', {
-      meaning:
-        'Name of this sidecar at core, unlike that of any other: spending is counted by it. Host name and port when unset.',
-    }),
+    sidecarId: readSidecarId(env),
     redisUrl: readRedisUrl(env),
     webhookSecrets: readSecrets(env),
     maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
@@ -110,6 +107,19 @@ function readAccess(env: EnvReader) {
         fallback: '0',
       }) ?? 0,
   } as const
+}
+
+// Core refuses a longer one with every report.
+const idBytes = 200
+
+function readSidecarId(env: EnvReader): string | undefined {
+  const id = env.optional('SIDECAR_ID', {
+    meaning:
+      'Name of this sidecar at core, unlike that of any other: spending is counted by it. Host name and port when unset.',
+  })
+  if (id !== undefined && Buffer.byteLength(id) > idBytes)
+    env.problem(`SIDECAR_ID must be at most ${idBytes} bytes`)
+  return id
 }
 
 const attosPerNano = 1_000_000_000n

@@ -58,7 +58,7 @@ const maxAgeMs = 2 ** 31 - 1
 const maxBatch = 2_000
 const flushAt = 1_000
 const maxRefused = 10_000
-const conflictLogMs = 10_000
+const quietMs = 10_000
 
 /**
  * Tells core what was allowed, in numbered batches: one in flight, repeated until it is answered,
@@ -103,8 +103,8 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
   const unreported = (): number => queue.length + (batch ? batch.length : 0)
 
   /**
-   * Reports what waits; one run at a time for all callers. A report that fails is logged nowhere
-   * and repeated by the next run.
+   * Reports what waits; one run at a time for all callers. A report that fails is repeated by the
+   * next run; only one that core refuses is logged.
    */
   const flush = (): Promise<void> => (flushing ??= flushNow().finally(() => (flushing = null)))
 
@@ -165,20 +165,32 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
       if (answer.recalled.length > 0) listener?.onRecalled(answer.recalled)
       return answer
     } catch (error) {
-      if (error instanceof DomainError && error.reason === 'CONFLICT') onConflict()
+      if (error instanceof DomainError) onRefused(error)
       return null
     }
   }
 
-  function onConflict(): void {
-    standing = 'refused'
-    listener?.onConflict()
+  function onRefused(error: DomainError): void {
+    if (error.reason === 'CONFLICT') {
+      standing = 'refused'
+      listener?.onConflict()
+      complain(
+        {},
+        'another process has the id of this sidecar; nothing is allowed until it is free: set SIDECAR_ID',
+      )
+    }
+    // No repetition changes that, so an operator must know.
+    if (error.reason === 'REQUEST_INVALID')
+      complain(
+        { err: error },
+        'core refuses the reports of this sidecar: what it allowed does not arrive',
+      )
+  }
+
+  function complain(details: object, message: string): void {
     if (mono() < quietUntil) return
-    quietUntil = mono() + conflictLogMs
-    log.error(
-      { sidecarId: process.id },
-      'another process has the id of this sidecar; nothing is allowed until it is free: set SIDECAR_ID',
-    )
+    quietUntil = mono() + quietMs
+    log.error({ sidecarId: process.id, ...details }, message)
   }
 
   /** Resolves once core has accepted this process under its id. Throws when it does not. */

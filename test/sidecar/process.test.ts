@@ -31,9 +31,10 @@ describe('the settings', () => {
       MAX_PRICE_LIVE_WEI: '1.5',
       REDIS_URL: 'http://x',
       WEBHOOK_SECRET: 'x'.repeat(300),
+      SIDECAR_ID: 'é'.repeat(101),
     })
     readSidecarConfig(env)
-    expect(env.problems).toHaveLength(8)
+    expect(env.problems).toHaveLength(9)
     expect(createEnvReader({ IDENTITY_AUTH_MODE: 'trusted_headers' })).toSatisfy(
       (reader: typeof env) => {
         readSidecarConfig(reader)

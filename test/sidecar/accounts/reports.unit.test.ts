@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { silentLog } from '../../../core/lib/log.ts'
+import { createLog } from '../../../core/lib/log.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import type { ReportRequest } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { createAccounts } from '../../../sidecar/accounts/accounts.ts'
@@ -15,16 +15,25 @@ function world() {
   const accounts = createAccounts({ versions, ttlSeconds: 10, max: 10, mono: () => 0 })
   const account = accounts.accountOf('acme:alice')
   const requests: ReportRequest[] = []
-  const core = { mono: 0, through: 0n, failures: 0, isTaken: false, shared: [] as string[] }
+  const core = {
+    mono: 0,
+    through: 0n,
+    failures: 0,
+    isTaken: false,
+    isStrict: false,
+    shared: [] as string[],
+  }
+  const lines: string[] = []
   const heard = { reconciled: 0, conflicts: 0, shared: [] as string[] }
   const reports = createReports({
     process,
     mono: () => core.mono,
-    log: silentLog(),
+    log: createLog({ level: 'error', name: 'sidecar' }, { write: (line) => void lines.push(line) }),
     core: {
       report: async (request) => {
         requests.push(request)
         if (core.isTaken) throw new DomainError('CONFLICT', 'taken')
+        if (core.isStrict) throw new DomainError('REQUEST_INVALID', 'sequence is odd')
         if (request.number === core.through + 1n) core.through = request.number
         if (core.failures-- > 0) throw new DomainError('UNAVAILABLE', 'lost')
         return { through: core.through, rate: undefined, recalled: [], sharedSessions: core.shared }
@@ -53,7 +62,7 @@ function world() {
     reports.add(account, callOf(sequence, isOffline))
   const sequences = ({ users }: ReportRequest) =>
     users.flatMap((user) => user.authorisations.map(({ sequence }) => Number(sequence)))
-  return { accounts, account, core, reports, requests, heard, add, sequences, session }
+  return { accounts, account, core, reports, requests, heard, lines, add, sequences, session }
 }
 
 describe('a report', () => {
@@ -163,6 +172,26 @@ describe('a report', () => {
     expect(heard.reconciled).toBe(0)
     await reports.flush()
     expect(heard.reconciled).toBe(1)
+  })
+
+  it('that core refuses is said once in ten seconds, and kept', async () => {
+    const { core, reports, lines, add } = world()
+    core.isStrict = true
+    add(1)
+    for (core.mono = 0; core.mono < 20_000; core.mono += 1_000) await reports.flush()
+    expect(lines.filter((line) => line.includes('core refuses the reports'))).toHaveLength(2)
+    expect(lines[0]).toContain('sequence is odd')
+    core.isStrict = false
+    await reports.flush()
+    expect(reports.unreported()).toBe(0)
+  })
+
+  it('is not tried at an id that another process has more loudly than once in ten seconds', async () => {
+    const { core, reports, lines, add } = world()
+    core.isTaken = true
+    add(1)
+    for (core.mono = 0; core.mono < 20_000; core.mono += 500) await reports.flush()
+    expect(lines.filter((line) => line.includes('SIDECAR_ID'))).toHaveLength(2)
   })
 
   it('that another process has the id is kept, and sent when the id is free', async () => {
