@@ -1,36 +1,16 @@
 import type { Log } from '../../core/lib/log.ts'
 import { DomainError } from '../../proto/errors.ts'
 import type {
-  Authorisation,
   Rate,
   ReportRequest,
   ReportResponse,
   SidecarProcess,
-  UserReport,
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Account, Lease } from './accounts.ts'
+import { type AllowedCall, createCallPool } from './call-pool.ts'
 import type { EscrowCore } from './escrow-core.ts'
-import { attosOf } from './nanos.ts'
+import { type Entry, usersOf } from './report-entries.ts'
 import type { Session } from './session.ts'
-
-/** A call that was allowed. */
-export interface AllowedCall {
-  /** "" when core reserves it, or when it is paid from the offline budget. */
-  readonly leaseId: string
-  readonly session: Session
-  /** Nano-dollars. */
-  readonly bound: number
-  /** Unix milliseconds of the decision. */
-  readonly at: number
-  readonly keyId: string
-  readonly isOffline: boolean
-}
-
-type Entry = { readonly account: Account } & (
-  | { readonly kind: 'call'; readonly call: AllowedCall; readonly mono: number }
-  | { readonly kind: 'refused'; readonly session: Session }
-  | { readonly kind: 'returned'; readonly lease: Lease }
-)
 
 export interface ReportsOptions {
   readonly core: Pick<EscrowCore, 'report'>
@@ -53,8 +33,6 @@ export interface ReportListener {
 }
 
 const maxEntries = 100_000
-/** What the wire holds. */
-const maxAgeMs = 2 ** 31 - 1
 const maxBatch = 2_000
 const flushAt = 1_000
 const maxRefused = 10_000
@@ -77,6 +55,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
   let offlineCalls = 0
   let quietUntil = 0
   let heardAt = mono()
+  const pool = createCallPool()
 
   function push(entry: Entry): void {
     if (queue.push(entry) === flushAt && standing === 'accepted') void flush()
@@ -84,14 +63,14 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 
   function add(account: Account, call: AllowedCall): void {
     if (call.isOffline) offlineCalls++
-    push({ account, kind: 'call', call, mono: mono() })
+    push(pool.take(account, call, mono()))
   }
 
   /** A refusal proves that the call before was signed. Left out while too many wait. */
   function addRefused(account: Account, session: Session): void {
     if (refusedCalls >= maxRefused) return
     refusedCalls++
-    push({ account, kind: 'refused', session })
+    push({ account, kind: 'refused', sessionId: session.id, sequence: session.sequence })
   }
 
   /** Returns a lease, behind all calls that it paid for. */
@@ -129,7 +108,10 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
     for (const entry of entries) {
       if (entry.kind === 'returned') entry.account.returning--
       else if (entry.kind === 'refused') refusedCalls--
-      else if (entry.call.isOffline) offlineCalls--
+      else {
+        if (entry.isOffline) offlineCalls--
+        pool.giveBack(entry)
+      }
     }
     if (offlineCalls === 0) listener?.onReconciled()
   }
@@ -235,48 +217,3 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 }
 
 export type Reports = ReturnType<typeof createReports>
-
-function usersOf(entries: readonly Entry[], at: number): UserReport[] {
-  const users = new Map<Account, UserReport>()
-  for (const entry of entries) {
-    const user = users.get(entry.account) ?? newUserReport(entry.account)
-    users.set(entry.account, user)
-    if (entry.kind === 'call')
-      user.authorisations.push(authorisationOf(entry.call, at - entry.mono))
-    else if (entry.kind === 'refused') user.refused.push(refusedCallOf(entry.session))
-    else user.returned.push({ leaseId: entry.lease.id, usedUsdAttos: attosOf(entry.lease.used) })
-  }
-  return [...users.values()]
-}
-
-const newUserReport = ({ clientId, externalUserId }: Account): UserReport => ({
-  clientId,
-  externalUserId,
-  authorisations: [],
-  refused: [],
-  returned: [],
-})
-
-const refusedCallOf = ({ id, sequence }: Session) => ({ sessionId: id, sequence: BigInt(sequence) })
-
-/** An allowed call as core keeps it; `ageMs` is how long ago that was. */
-export function authorisationOf(call: AllowedCall, ageMs: number): Authorisation {
-  const { session } = call
-  return {
-    leaseId: call.leaseId,
-    sessionId: session.id,
-    sequence: BigInt(session.sequence),
-    signedSeconds: BigInt(session.seconds),
-    signedNanos: session.nanos,
-    type: session.type,
-    app: session.app,
-    boundUsdAttos: attosOf(call.bound),
-    authorisedAt: BigInt(Math.floor(call.at)),
-    ageMillis: Math.min(Math.floor(ageMs), maxAgeMs),
-    keyId: call.keyId,
-    approximate: session.isApproximate,
-    offline: call.isOffline,
-    priceWei: session.price === null ? '' : String(session.price),
-    priceUnits: session.units === null ? '' : String(session.units),
-  }
-}

@@ -10,7 +10,9 @@ import type { Versions } from '../identity/cached-state.ts'
 import type { Account, Accounts } from './accounts.ts'
 import type { EscrowCore } from './escrow-core.ts'
 import { nanosDown } from './nanos.ts'
-import { type AllowedCall, type Reports, authorisationOf } from './reports.ts'
+import type { AllowedCall } from './call-pool.ts'
+import { authorisationOf } from './report-entries.ts'
+import type { Reports } from './reports.ts'
 
 export interface ReservationsOptions {
   readonly core: Pick<EscrowCore, 'reserve'>

@@ -3,7 +3,9 @@ import { createLog } from '../../../core/lib/log.ts'
 import { DomainError } from '../../../proto/errors.ts'
 import type { ReportRequest } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { createAccounts } from '../../../sidecar/accounts/accounts.ts'
-import { type AllowedCall, createReports } from '../../../sidecar/accounts/reports.ts'
+import type { AllowedCall } from '../../../sidecar/accounts/call-pool.ts'
+import { authorisationOf } from '../../../sidecar/accounts/report-entries.ts'
+import { createReports } from '../../../sidecar/accounts/reports.ts'
 import { readSession } from '../../../sidecar/accounts/session.ts'
 import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 import { firstCall } from '../signer-bodies.ts'
@@ -90,6 +92,49 @@ describe('a report', () => {
     await reports.flush()
     const ages = requests.map(({ users }) => users[0]?.authorisations[0]?.ageMillis)
     expect(ages).toEqual([200, 30_000])
+  })
+
+  it('says of each call nothing of the calls that were reported before', async () => {
+    const { accounts, reports, requests, session } = world()
+    const calls = [
+      { leaseId: 'lease', session, bound: 7, at: 1_000, keyId: 'key', isOffline: false },
+      {
+        leaseId: '',
+        session: {
+          id: 'other',
+          sequence: 3,
+          seconds: 4,
+          nanos: 5,
+          type: '' as const,
+          app: '',
+          isApproximate: !session.isApproximate,
+          price: null,
+          units: null,
+        },
+        bound: 8,
+        at: 2_000,
+        keyId: '',
+        isOffline: true,
+      },
+    ]
+    const users = ['acme:alice', 'acme:bob', 'acme:carol']
+    for (const user of users) {
+      for (const call of calls) {
+        reports.add(accounts.accountOf(user), call)
+        await reports.flush()
+      }
+    }
+    expect(requests.map(({ users: [user] }) => user)).toEqual(
+      users.flatMap((user) =>
+        calls.map((call) => ({
+          clientId: 'acme',
+          externalUserId: user.slice(5),
+          authorisations: [authorisationOf(call, 0)],
+          refused: [],
+          returned: [],
+        })),
+      ),
+    )
   })
 
   it('is one at a time', async () => {
