@@ -52,7 +52,7 @@ export interface EscrowStore {
   ): Promise<readonly (EarlyMatch | null)[]>
   /** Adds to the totals and prior calls of sessions. */
   addSessions(db: Db, changes: readonly SessionChange[]): Promise<void>
-  /** What is known of the session of each query; null for an unknown one. A session that another process began is shared. */
+  /** What is known of the session of each query; null for an unknown one. A session that another process began is shared, and one that only tickets tell of. */
   joinSessions(
     db: Db,
     queries: readonly PriorCallQuery[],

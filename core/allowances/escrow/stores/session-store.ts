@@ -131,16 +131,22 @@ export async function joinSessions(
       where s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
         and s.instance <> ${instance} and s.shared_at is null
     )
-    select q.position, s.shared_at is not null or s.instance <> ${instance} as shared, c.sequence, c.seconds, c.nanos
+    select q.position, s.session_id is null or s.shared_at is not null or s.instance <> ${instance} as shared, c.sequence,
+           c.seconds, c.nanos
     from queries q
-    join authorised_sessions s on s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
+    left join authorised_sessions s on s.app_id = q.app_id and s.user_id = q.user_id and s.session_id = q.session_id
+    -- A sidecar that was killed before its first report leaves tickets of sessions that nobody reported.
+    left join ticket_sessions t
+      on s.session_id is null and t.app_id = q.app_id and t.user_id = q.user_id and t.session_id = q.session_id
     left join lateral (
       select *
-      from (values (s.top_sequence, s.top_seconds, s.top_nanos), (s.start_sequence, s.start_seconds, s.start_nanos))
+      from (values (s.top_sequence, s.top_seconds, s.top_nanos), (s.start_sequence, s.start_seconds, s.start_nanos),
+                   (lower(t.seen), floor(extract(epoch from t.started_at))::bigint, 0))
         as known (sequence, seconds, nanos)
       where sequence < q.sequence_number
       order by sequence desc
-      limit 1) c on true`,
+      limit 1) c on true
+    where s.session_id is not null or t.session_id is not null`,
   )
   const byPosition = new Map(rows.map((row) => [Number(row.position) - 1, row]))
   return queries.map((_, position) => {

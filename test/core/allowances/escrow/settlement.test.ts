@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type TestApp, type TestCore, day, startTestCore } from '../../support.ts'
+import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
+import { type TestApp, type TestCore, begin, day, startTestCore } from '../../support.ts'
 import { attos, authorisation, startSidecar } from './granting.ts'
 import { escrowUser } from './support.ts'
 
@@ -89,6 +91,19 @@ describe('a ticket whose call nobody reported', () => {
     await ada.book({ sequence: 0, ms: 0 })
     expect(await ada.earlyTickets()).toBe(0)
     expect(await ada.account()).toMatchObject({ balance: 0.9, pending: 0.1 })
+  })
+
+  it('bounds the next call of a session that only tickets tell of', async () => {
+    const { sessionId, appId, userId, signedMicros } = ada.authorisation({ sequence: 3, ms: 0 })
+    await ada.book({ sequence: 3, ms: 0 })
+    const join = (sequence: bigint) =>
+      escrowStore.joinSessions(core.sql, [{ appId, userId, sessionId, sequence }], {
+        instance: randomUUID(),
+        at: begin,
+      })
+    const prior = { sequence: 3n, seconds: signedMicros / 1_000_000n, nanos: 0 }
+    expect(await join(4n)).toEqual([{ prior, isShared: true }])
+    expect(await join(3n)).toEqual([{ prior: null, isShared: true }])
   })
 
   it('waits for the report while a lease is open', async () => {

@@ -124,8 +124,8 @@ describe('lost tickets', () => {
       `insert into authorised_sessions (
          app_id, user_id, session_id, session_type, started_at, last_at, start_sequence, start_seconds, start_nanos,
          top_sequence, top_seconds, top_nanos, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
-         lost_count, lost_attos)
-       select app_id, user_id, 'ab12', 'live', started_at, last_at, 0, 0, 0, 3, 0, 0, 5, 5.1e12, 3, 3e12, 2, 2e12
+         lost_count, lost_attos, instance)
+       select app_id, user_id, 'ab12', 'live', started_at, last_at, 0, 0, 0, 3, 0, 0, 5, 5.1e12, 3, 3e12, 2, 2e12, gen_random_uuid()
        from ticket_sessions`,
     )
     const response = await fetch(real.url + path(app.clientId), {
