@@ -57,9 +57,11 @@ export function createBoundRate({
     if (cached && age >= 0 && age < cacheMs) return cached.rate
     const rate = read(at)
     cached = { at: at.getTime(), rate }
-    rate.catch(() => {
+    // The first rate counts at once: without one nobody may spend.
+    const forget = (): void => {
       if (cached?.rate === rate) cached = null
-    })
+    }
+    rate.then((known) => known ?? forget(), forget)
     return rate
   }
 }
