@@ -1,6 +1,6 @@
 import { plainArray, textArray } from '../../../lib/copy-sql.ts'
 import { usdAttos } from '../../../lib/money.ts'
-import { type Db, many, sql } from '../../../lib/sql.ts'
+import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import type { SettlingStep, SettlingTickets } from '../../../metering/ingest/charges.ts'
 import { appId, userId } from '../../../platform/ids.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
@@ -24,7 +24,10 @@ export async function insertAuthorisations(
   const plain = (value: (row: NewAuthorisation) => string | bigint | boolean | null) =>
     plainArray(authorisations.map(value))
   const text = (value: (row: NewAuthorisation) => string) => textArray(authorisations.map(value))
-  await db.query(sql`
+  await db.query(
+    prepared(
+      'insert-authorisations',
+      sql`
     insert into authorisations (app_id, user_id, session_id, sequence_number, signed_micros, sidecar_id, key_id, session_type,
                                 bound_attos, authorised_at, approximate, offline)
     select * from unnest(
@@ -32,7 +35,9 @@ export async function insertAuthorisations(
       ${numbersOf(authorisations)}::bigint[], ${plain((row) => row.signedMicros)}::bigint[],
       ${text((row) => row.sidecarId)}::text[], ${plain((row) => row.keyId)}::uuid[], ${text((row) => row.sessionType)}::text[],
       ${plain((row) => row.bound)}::numeric[], ${plain((row) => row.authorisedAt.toISOString())}::timestamptz[],
-      ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[])`)
+      ${plain((row) => row.isApproximate)}::boolean[], ${plain((row) => row.isOffline)}::boolean[])`,
+    ),
+  )
 }
 
 /** Sets one authorisation for each different proof, however often that proof is repeated. */

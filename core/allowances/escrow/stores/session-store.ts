@@ -33,7 +33,10 @@ async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void
         return prior && value(prior)
       }),
     )
-  await db.query(sql`
+  await db.query(
+    prepared(
+      'add-sessions',
+      sql`
     insert into authorised_sessions as s (
       app_id, user_id, session_id, session_type, started_at, last_at, start_sequence, start_seconds, start_nanos,
       top_sequence, top_seconds, top_nanos, authorised_count, authorised_attos, ticketed_count, ticketed_attos,
@@ -76,7 +79,9 @@ async function upsertSessions(db: Db, sums: readonly SessionSum[]): Promise<void
         charged_attos = s.charged_attos + excluded.charged_attos,
         released_count = s.released_count + excluded.released_count,
         released_attos = s.released_attos + excluded.released_attos,
-        late_count = s.late_count + excluded.late_count, late_attos = s.late_attos + excluded.late_attos`)
+        late_count = s.late_count + excluded.late_count, late_attos = s.late_attos + excluded.late_attos`,
+    ),
+  )
 }
 
 async function updateSessions(db: Db, sums: readonly SessionSum[]): Promise<void> {
