@@ -34,7 +34,8 @@ export interface ReportListener {
 
 const maxEntries = 100_000
 const maxBatch = 2_000
-const flushAt = 1_000
+/** A report of so many holds decisions up for a millisecond at most. */
+const flushAt = 250
 const maxRefused = 10_000
 const quietMs = 10_000
 

@@ -144,13 +144,15 @@ describe('a report', () => {
     expect(requests).toHaveLength(1)
   })
 
-  it('is sent at once when a thousand calls wait, and in parts of two thousand', async () => {
+  it('is sent at once when 250 calls wait, and in parts of two thousand', async () => {
     const { reports, requests, add, sequences } = world()
     await reports.heartbeat()
     for (let n = 0; n < 4_500; n++) add(n)
     await reports.flush()
     await reports.flush()
-    expect(requests.map((request) => sequences(request).length)).toEqual([0, 1_000, 2_000, 1_500])
+    expect(requests.map((request) => sequences(request).length)).toEqual([
+      0, 250, 2_000, 2_000, 250,
+    ])
     expect(requests.flatMap(sequences)).toEqual(Array.from({ length: 4_500 }, (_, n) => n))
   })
 
