@@ -19,6 +19,13 @@ export function readSidecarConfig(env: EnvReader) {
     sidecarId: readSidecarId(env),
     redisUrl: readRedisUrl(env),
     webhookSecrets: readSecrets(env),
+    cacheEntries: env.integer('SIDECAR_CACHE_ENTRIES', {
+      meaning:
+        'Credentials, users and sessions that the sidecar remembers, each; others are asked of Redis or core.',
+      fallback: '30000',
+      min: 1_000,
+      max: 10_000_000,
+    }),
     maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
       meaning: 'Decisions at work at the same time; more are refused with 503 at once.',
       fallback: '1000',

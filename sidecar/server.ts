@@ -75,7 +75,6 @@ interface Context {
   readonly keyShape: KeyShape
 }
 
-const maxEntries = 100_000
 const drainMs = 1_500
 const readyMs = 250
 
@@ -148,7 +147,7 @@ function createConnections({
   const core = createCoreClient(config.core)
   const cache =
     redisUrl === undefined
-      ? createMemoryCache({ max: maxEntries })
+      ? createMemoryCache({ max: config.cacheEntries })
       : createRedisCache({ url: redisUrl, log })
 
   async function ready(): Promise<Readiness> {
@@ -174,12 +173,12 @@ function startEscrow(
   { config, log, now, mono, metrics }: Context,
   core: CoreClient,
 ): Part<{ readonly versions: Versions; readonly escrow: Escrow }> {
-  const versions = createVersions({ max: maxEntries })
+  const versions = createVersions({ max: config.cacheEntries })
   const escrow = createEscrow({
     core: core.escrow,
     process: processOf(config),
     versions,
-    settings: { ...config.access, maxEntries },
+    settings: { ...config.access, maxEntries: config.cacheEntries },
     clocks: { mono, wall: clockOf(now), sleep },
     log,
   })
@@ -233,14 +232,14 @@ interface State {
 
 /** The verifier of the configured mode, and the identities that it verified. */
 async function createIdentityPart(
-  { config: { identity }, log, now, mono, metrics, keyShape }: Context,
+  { config: { identity, cacheEntries: max }, log, now, mono, metrics, keyShape }: Context,
   { core, cache, versions, escrow: { accounts } }: State,
 ): Promise<Part<{ readonly identities: Identities; readonly revokedTokens: RevokedTokens }>> {
   const { ttlSeconds, ownIssuer: issuer } = identity
   const bounds = { ttlSeconds, now }
   const shared = { accounts, versions, mono }
   const lookup = createKeyDirectory({ core, cache, ...shared, metrics, issuer, ...bounds })
-  const revokedTokens = createRevokedTokens({ core, max: maxEntries, ...bounds })
+  const revokedTokens = createRevokedTokens({ core, max, ...bounds })
   const verify = await selectVerifier({
     config: identity,
     core,
@@ -249,7 +248,7 @@ async function createIdentityPart(
     revokedTokens,
     now,
   })
-  const identities = createIdentities({ verify, accounts, versions, max: maxEntries, log, now })
+  const identities = createIdentities({ verify, accounts, versions, max, log, now })
   return { api: { identities, revokedTokens } }
 }
 

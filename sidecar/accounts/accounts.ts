@@ -47,8 +47,6 @@ export interface Account extends SessionOwner {
 /** A slice of the user's money. */
 export interface Lease {
   readonly id: string
-  /** Keys for which core lends it: another key may have limits. */
-  readonly keys: Set<string>
   /** All that was ever lent under it, and all that was debited from it. */
   amount: number
   used: number

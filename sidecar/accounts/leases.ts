@@ -24,6 +24,12 @@ export interface LendQuery {
   readonly session?: { readonly id: string; readonly sequence: number }
 }
 
+/** An amount, in nano-dollars, that is to be paid from a lease at an instant. */
+export interface Debit {
+  readonly bound: number
+  readonly at: number
+}
+
 export interface LeasesOptions {
   readonly core: Pick<EscrowCore, 'lend'>
   readonly process: SidecarProcess
@@ -69,13 +75,13 @@ export function createLeases(options: LeasesOptions) {
   }
 
   /** True when the account's lease pays for `bound` at `at`. */
-  function covers({ lease }: Account, { bound, keyId }: LendQuery, at: number): boolean {
+  function covers({ lease }: Account, { bound, at }: Debit): boolean {
     if (!lease || lease.endsAt <= at) return false
-    return lease.amount - lease.used >= bound && lease.keys.has(keyId)
+    return lease.amount - lease.used >= bound
   }
 
   /** Takes `bound` from a lease that covers it. */
-  function debit({ spending }: Account, lease: Lease, debit: { bound: number; at: number }): void {
+  function debit({ spending }: Account, lease: Lease, debit: Debit): void {
     lease.used += debit.bound
     lease.usedAt = debit.at
     spending.sum += debit.bound
@@ -141,7 +147,7 @@ export function createLeases(options: LeasesOptions) {
     }
   }
 
-  function renew(account: Account, lent: LentLease, by: { keyId: string; at: number }): void {
+  function renew(account: Account, lent: LentLease, by: { at: number }): void {
     const amount = nanosDown(lent.amountUsdAttos)
     if (account.lease && account.lease.id !== lent.id) giveBack(account)
     const lease = (account.lease ??= newLease(lent.id, by.at))
@@ -149,7 +155,6 @@ export function createLeases(options: LeasesOptions) {
     lease.amount = Math.max(lease.amount, amount)
     lease.endsAt = Math.max(lease.endsAt, by.at + lent.seconds * 1000 - marginMs)
     lease.renewedAt = by.at
-    lease.keys.add(by.keyId)
     lease.renewAbove = lease.used + (lease.amount - lease.used) / 2
     lease.renewAt = by.at + Math.min(options.refreshMs, (lent.seconds * 1000) / 3)
     open.set(account.authId, account)
@@ -198,8 +203,7 @@ export function createLeases(options: LeasesOptions) {
       const { lease } = account
       if (!lease || account.lending || lease.usedAt + idleMs <= at) continue
       if (lease.used < lease.renewAbove && lease.renewAt > at) continue
-      const keyId = lease.keys.values().next().value ?? ''
-      renewals.push(lend(account, { keyId, bound: 0 }).catch(() => undefined))
+      renewals.push(lend(account, { keyId: '', bound: 0 }).catch(() => undefined))
     }
     await Promise.all(renewals)
   }
@@ -236,7 +240,6 @@ export type Leases = ReturnType<typeof createLeases>
 
 const newLease = (id: string, at: number): Lease => ({
   id,
-  keys: new Set(),
   amount: 0,
   used: 0,
   endsAt: 0,

@@ -38,6 +38,8 @@ const maxBatch = 2_000
 const flushAt = 250
 const maxRefused = 10_000
 const quietMs = 10_000
+/** Core keeps the id of a process that was killed for three seconds: that is no fault of the next. */
+const conflictMs = 5_000
 
 /**
  * Tells core what was allowed, in numbered batches: one in flight, repeated until it is answered,
@@ -55,6 +57,7 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
   let refusedCalls = 0
   let offlineCalls = 0
   let quietUntil = 0
+  let conflictAt = 0
   let heardAt = mono()
   const pool = createCallPool()
 
@@ -155,8 +158,10 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 
   function onRefused(error: DomainError): void {
     if (error.reason === 'CONFLICT') {
+      if (standing !== 'refused') conflictAt = mono()
       standing = 'refused'
       listener?.onConflict()
+      if (mono() - conflictAt < conflictMs) return
       complain(
         {},
         'another process has the id of this sidecar; nothing is allowed until it is free: set SIDECAR_ID',

@@ -113,7 +113,7 @@ export function createAuthorizer(
     if (bound === 'untyped') return { refusal: refusals.untypedCall }
     if (typeof bound !== 'number' || !isPaid(call)) return null
     const { lease } = account
-    if (lease && leases.covers(account, { bound, keyId: identity.apiKeyId }, at))
+    if (lease && leases.covers(account, { bound, at }))
       return { money: 'lease', expiry: payments.payFromLease(call, lease, { bound, at }) }
     // A client that was refused for money asks again every few seconds.
     return account.spentUntil > at && bound >= account.spentBound

@@ -135,7 +135,7 @@ export function createFunding(deps: FundingDeps) {
     for (let tries = 1; tries <= maxTries; tries++) {
       const at = clocks.mono()
       if (accounts.isCurrent(account, at)) {
-        const payment = payAtHand(call, { bound, keyId, at })
+        const payment = payAtHand(call, { bound, at })
         if (payment) return payment
       }
       if (account.reserveUntil > at && accounts.isUnrevoked(account)) return null
@@ -145,14 +145,11 @@ export function createFunding(deps: FundingDeps) {
   }
 
   /** Pays from the lease at hand; null when it does not cover the call. */
-  function payAtHand(
-    call: PaidCall,
-    { bound, keyId, at }: { bound: number; keyId: string; at: number },
-  ): Payment | null {
+  function payAtHand(call: PaidCall, { bound, at }: { bound: number; at: number }): Payment | null {
     const { account, identity } = call
     const refusal = refusalOf(account, identity)
     if (refusal) return { refusal }
-    if (!account.lease || !leases.covers(account, { bound, keyId }, at)) return null
+    if (!account.lease || !leases.covers(account, { bound, at })) return null
     return { money: 'lease', expiry: payments.payFromLease(call, account.lease, { bound, at }) }
   }
 
@@ -197,7 +194,7 @@ export function createFunding(deps: FundingDeps) {
     const known = bounds.boundOf(account, session)
     if (known === 'untyped') return { refusal: refusals.untypedCall }
     const bound = typeof known === 'number' ? known : bounds.boundSince(session, null)
-    const payment = payAtHand(call, { bound, keyId: identity.apiKeyId, at: clocks.mono() })
+    const payment = payAtHand(call, { bound, at: clocks.mono() })
     if (payment) return payment
     if (!deps.offline.spend(account.authId, bound)) return unavailable
     payments.payOffline(call, bound)

@@ -100,18 +100,17 @@ describe('a lease', () => {
     }
   })
 
-  it('is not spent by a key for which core has not lent it', async () => {
+  it('pays for the calls of all keys of its user: with a limited one core lends nothing', async () => {
     const harness = await startHarness()
     const { core } = harness
-    core.keys.set('sk_live_limited', {
+    core.keys.set('sk_live_second', {
       clientId: 'acme',
       externalUserId: 'alice',
       keyId: randomUUID(),
     })
     await status(harness, fixed(0))
-    core.escrow.lendsNothing = true
-    expect(await status(harness, call({ Type: 'fixed' }, 'sk_live_limited'))).toBe(200)
-    expect(core.calls).toMatchObject({ lend: 2, reserve: 1 })
+    expect(await status(harness, call({ Type: 'fixed' }, 'sk_live_second'))).toBe(200)
+    expect(core.calls).toMatchObject({ lend: 1, reserve: 0 })
   })
 
   it('is dropped when core says that the user was deactivated', async () => {

@@ -161,7 +161,6 @@ describe('a report', () => {
     add(1)
     reports.giveBack(account, {
       id: 'lease',
-      keys: new Set(),
       amount: 20,
       used: 7,
       renewedAt: 0,
