@@ -188,7 +188,7 @@ export function createFunding(deps: FundingDeps) {
 
   /** Only for users of whom core once said that they may spend. */
   function payOffline(call: CallAtHand): Payment {
-    const { account, identity, session } = call
+    const { account, session } = call
     if (!accounts.isUnrevoked(account) || !session || !isPaid(call) || reports.isFull())
       return unavailable
     const known = bounds.boundOf(account, session)
