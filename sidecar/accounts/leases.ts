@@ -17,7 +17,6 @@ import type { Reports } from './reports.ts'
 
 /** What a Lend is for. */
 export interface LendQuery {
-  readonly keyId: string
   /** Nano-dollars of the call at hand; 0 when not known. */
   readonly bound: number
   /** A session whose prior call is asked for: that of the highest number below `sequence`. */
@@ -132,12 +131,11 @@ export function createLeases(options: LeasesOptions) {
     return answer
   }
 
-  function callOf(account: Account, { keyId, bound, session }: LendQuery, at: number): LendCall {
+  function callOf(account: Account, { bound, session }: LendQuery, at: number): LendCall {
     const { clientId, externalUserId, lease } = account
     return {
       clientId,
       externalUserId,
-      keyId,
       leaseId: lease?.id ?? '',
       usedUsdAttos: attosOf(lease?.used ?? 0),
       boundUsdAttos: attosOf(Math.min(bound, Number.MAX_SAFE_INTEGER)),
@@ -203,7 +201,7 @@ export function createLeases(options: LeasesOptions) {
       const { lease } = account
       if (!lease || account.lending || lease.usedAt + idleMs <= at) continue
       if (lease.used < lease.renewAbove && lease.renewAt > at) continue
-      renewals.push(lend(account, { keyId: '', bound: 0 }).catch(() => undefined))
+      renewals.push(lend(account, { bound: 0 }).catch(() => undefined))
     }
     await Promise.all(renewals)
   }

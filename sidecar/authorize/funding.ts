@@ -63,7 +63,7 @@ export function createFunding(deps: FundingDeps) {
 
   /** Without a session nothing is paid, but something must remain. */
   async function checkMoney({ account, identity }: CallAtHand): Promise<Payment> {
-    await leases.lend(account, { keyId: identity.apiKeyId, bound: 0 })
+    await leases.lend(account, { bound: 0 })
     const refusal = refusalOf(account, identity)
     if (refusal) return { refusal }
     return hasMoney(account) ? { money: 'none', expiry: 0 } : spent
@@ -78,10 +78,10 @@ export function createFunding(deps: FundingDeps) {
 
   /** The bound of the call, for which core may have to name a rate or the call before. */
   async function findBound(call: PaidCall): Promise<number | Refusal> {
-    const { account, session, identity } = call
+    const { account, session } = call
     let bound = bounds.boundOf(account, session)
     if (bound === 'no_rate') {
-      await leases.lend(account, { keyId: identity.apiKeyId, bound: 0 })
+      await leases.lend(account, { bound: 0 })
       bound = bounds.boundOf(account, session)
     }
     if (bound === 'no_rate') return refusals.rateUnavailable
@@ -113,10 +113,10 @@ export function createFunding(deps: FundingDeps) {
   }
 
   async function askPriorCall(
-    { account, identity, session: { id } }: PaidCall,
+    { account, session: { id } }: PaidCall,
     sequence: number,
   ): Promise<{ prior: FirstCall | null; isShared: boolean; unheardMs: number }> {
-    const query = { keyId: identity.apiKeyId, bound: 0, session: { id, sequence } }
+    const query = { bound: 0, session: { id, sequence } }
     const answer = await leases.lend(account, query)
     const call = answer?.priorCall
     return {
@@ -130,8 +130,7 @@ export function createFunding(deps: FundingDeps) {
 
   /** Null when core lends too little for the call. */
   async function payFromLease(call: PaidCall, bound: number): Promise<Payment | null> {
-    const { account, identity } = call
-    const keyId = identity.apiKeyId
+    const { account } = call
     for (let tries = 1; tries <= maxTries; tries++) {
       const at = clocks.mono()
       if (accounts.isCurrent(account, at)) {
@@ -139,7 +138,7 @@ export function createFunding(deps: FundingDeps) {
         if (payment) return payment
       }
       if (account.reserveUntil > at && accounts.isUnrevoked(account)) return null
-      if (tries < maxTries) await leases.lend(account, { keyId, bound })
+      if (tries < maxTries) await leases.lend(account, { bound })
     }
     return null
   }

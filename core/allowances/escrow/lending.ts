@@ -11,8 +11,6 @@ import { sliceOf } from './slices.ts'
 export interface LendCall extends UserKey {
   /** An inactive user is lent nothing. */
   readonly isActive: boolean
-  /** The key of the credential. */
-  readonly keyId: string | null
   /** The sidecar's open lease, and all that it has debited from it. */
   readonly leaseId: string | null
   readonly used: UsdAttos

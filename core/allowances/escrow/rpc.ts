@@ -229,7 +229,6 @@ const parseLend = ({ sidecar, calls }: pb.LendRequest): LendMessage => ({
   process: parseProcess(sidecar),
   calls: bounded(calls, callsMax, 'calls').map((call) => ({
     ...subjectOf(call),
-    keyId: parseKeyId(call.keyId),
     leaseId: parseLeaseId(call.leaseId),
     used: parseAttos('used_usd_attos', call.usedUsdAttos),
     bound: parseAttos('bound_usd_attos', call.boundUsdAttos),

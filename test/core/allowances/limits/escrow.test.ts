@@ -129,7 +129,7 @@ describe('a reservation', () => {
     await set({ maxPrices: [live('1500')] }, keyId)
     expect((await reserve()).ceilings).toEqual([live('2000')])
     expect((await reserve({ more: { keyId } })).ceilings).toEqual([live('2000'), live('1500')])
-    expect((await lend({ keyId })).ceilings).toEqual([live('2000')])
+    expect((await lend()).ceilings).toEqual([live('2000')])
   })
 
   it('never passes a limit, 20 at a time through two cores', async () => {
