@@ -129,10 +129,13 @@ export function createReports({ core, process, mono, log }: ReportsOptions) {
 
   /**
    * Tells core that the process is alive, and learns of rates and recalls. A report under way does
-   * the same, and core takes one at a time.
+   * the same, and core takes one at a time. One that did not arrive goes first: of a process that
+   * core has heard, it takes all older calls to be known.
    */
-  const heartbeat = (): Promise<void> =>
-    flushing ?? (beating ??= beat().finally(() => (beating = null)))
+  function heartbeat(): Promise<void> {
+    if (flushing || batch) return flush()
+    return (beating ??= beat().finally(() => (beating = null)))
+  }
 
   async function beat(): Promise<void> {
     await send({ number: 0n, users: [], stopped: false })

@@ -220,6 +220,22 @@ describe('a report', () => {
     expect(heard.reconciled).toBe(1)
   })
 
+  it('that did not arrive goes before any heartbeat: core would take its calls to be known', async () => {
+    const { core, reports, requests, add } = world()
+    core.mono = 1_000
+    await reports.heartbeat()
+    add(1)
+    core.isStrict = true
+    core.mono = 5_000
+    await reports.flush()
+    await reports.heartbeat()
+    expect(requests.map(({ number }) => number)).toEqual([0n, 1n, 1n])
+    expect(reports.unheardMs()).toBe(4_000)
+    core.isStrict = false
+    await reports.heartbeat()
+    expect([reports.unheardMs(), reports.unreported()]).toEqual([0, 0])
+  })
+
   it('that core refuses is said once in ten seconds, and kept', async () => {
     const { core, reports, lines, add } = world()
     core.isStrict = true
