@@ -82,6 +82,8 @@ export function createRecordMaker(sources: RecordSources, shape: KeyShape) {
     if (type !== 'live' && type !== 'lv2v') return undefined
     const nobody = { sequence: undefined, at: undefined }
     if (sequence === 0) return { ...nobody, source: 'none' }
+    // Core is asked for each call of a session that others serve, too.
+    if (memory.isShared(id)) return { ...nobody, source: 'core' }
     const calls = memory.find(account, id)
     const prior = calls && priorCall(calls, sequence)
     if (prior) return { sequence: String(prior.sequence), at: instantOf(prior), source: 'sidecar' }

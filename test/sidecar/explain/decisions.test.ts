@@ -264,6 +264,22 @@ describe('a refusal', () => {
     expect(money?.accessAgeMs).toBeLessThan(6_000)
   })
 
+  it('says that core named the call before, in a session that others serve', async () => {
+    const harness = await startHarness()
+    const { core, authorize } = harness
+    const state = (SequenceNumber: number, LastUpdate: string) =>
+      firstCall({ key: 'sk_live_alice', state: { SequenceNumber, LastUpdate } })
+    await authorize(state(0, at(0)))
+    await until(() => core.escrow.owners.size > 0)
+    for (const owner of core.escrow.owners.values()) owner.isShared = true
+    core.users.set('acme:alice', { micros: 0n })
+    harness.clock.seconds += 60
+    const source = async () =>
+      (await recordOf(harness, await authorize(state(1, at(60))))).session?.priorCall?.source
+    await until(async () => (await source()) === 'core')
+    expect(await source()).toBe('core')
+  })
+
   it('is explained once core is back, when it was made while core was away', async () => {
     const harness = await startHarness()
     const { core, authorize } = harness
