@@ -8,7 +8,7 @@ import { createEnvReader } from '../../core/lib/env.ts'
 import { unary } from '../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { silentLog } from '../../core/lib/log.ts'
-import { createMetrics } from '../../core/lib/metrics.ts'
+import { type Metrics, createMetrics } from '../../core/lib/metrics.ts'
 import { DomainError, type Reason, isReason } from '../../proto/errors.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
@@ -73,6 +73,8 @@ export interface TestCore {
   readonly core: Core
   readonly clock: Clock
   readonly databaseUrl: string
+  /** Of the first core. */
+  readonly metrics: Metrics
   /** The tests' own way into the database. */
   readonly sql: Pool
   /** Every RPC, called with this Authorization value. */
@@ -90,15 +92,16 @@ export async function startTestCore(env: Readonly<Record<string, string>> = {}):
   const database = env['DATABASE_URL'] === undefined ? await createDatabase() : null
   const databaseUrl = database?.url ?? env['DATABASE_URL'] ?? ''
   const clock = createClock()
-  const start = (more: Readonly<Record<string, string>>) =>
+  const start = (more: Readonly<Record<string, string>>, metrics = createMetrics('core')) =>
     startCore(configOf({ ...env, DATABASE_URL: databaseUrl, ...more }), {
       log: silentLog(),
-      metrics: createMetrics('core'),
+      metrics,
       now: clock.now,
     })
   const sql = new Pool({ connectionString: databaseUrl, max: 4 })
   sql.on('error', () => {})
-  const core = await start({})
+  const metrics = createMetrics('core')
+  const core = await start({}, metrics)
   const caller = createCaller(core.target)
   const stops = [core.stop, async () => caller.close()]
 
@@ -119,6 +122,7 @@ export async function startTestCore(env: Readonly<Record<string, string>> = {}):
     core,
     clock,
     databaseUrl,
+    metrics,
     sql,
     as: caller.as,
     startAnother,

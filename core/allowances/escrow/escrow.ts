@@ -15,7 +15,7 @@ import {
   lendTo,
   reservationSeconds,
 } from './lending.ts'
-import type { Losses } from './losses.ts'
+import type { EndSums, Losses } from './losses.ts'
 import type {
   EarlyMatch,
   EscrowStore,
@@ -198,9 +198,9 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
       db,
       allowed.map((call) => sessionChangeOf(call)),
     )
-    await prove(db, { calls: calls.filter(find), find }, at)
+    const ended = await prove(db, { calls: calls.filter(find), find }, at)
     await save()
-    return { answers, recalled: leases.recalledAt(at) }
+    return { answers, recalled: leases.recalledAt(at), ended }
   }
 
   // Sidecars' rows are locked before accounts and in the order of ids.
@@ -263,7 +263,7 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
       calls.map((call, index) => toLimited(call, early[index])),
       at,
     )
-    await prove(db, { calls: [...calls, ...batch.refused.filter(find)], find }, at)
+    const ended = await prove(db, { calls: [...calls, ...batch.refused.filter(find)], find }, at)
     for (const lease of batch.returned) {
       const account = find(lease)
       if (account) figures.returned += takeBack(lease, { account, leases })
@@ -273,7 +273,7 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
     const booked = calls.filter((_, index) => early[index])
     if (booked.length > 0)
       await store.advanceClocks(db, new Map([[batch.process.id, latestOf(booked)]]))
-    return { calls: calls.length, ...figures }
+    return { calls: calls.length, ...figures, ended }
   }
 
   async function insert(
@@ -299,13 +299,14 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
     await save()
   }
 
+  /** What had been released and is lost now; null when nothing is. */
   async function prove(
     db: Db,
     { calls, find }: { calls: readonly RefusedCall[]; find: FindAccount },
     at: Date,
-  ): Promise<void> {
+  ): Promise<EndSums | null> {
     const authorisations = await store.prove(db, calls.map(proofOf))
-    if (authorisations.length > 0) await losses.end(db, { authorisations, find }, at)
+    return authorisations.length > 0 ? losses.end(db, { authorisations, find }, at) : null
   }
 
   /** Locks the users of calls, with their leases. Read after the lock, leases are as new as the accounts. */

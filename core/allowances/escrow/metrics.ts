@@ -71,10 +71,10 @@ function endCounters(registry: Metrics) {
     help: 'Calls whose tickets did not come, and leases that were not returned, by how they ended',
   })
   for (const end of ends) count.inc({ end }, 0)
-  const ended = (sums: ReleaseSums): void => {
+  const ended = (sums: Partial<ReleaseSums>): void => {
     for (const end of ends) {
-      usd.inc({ end }, usdOf(sums[end].amount))
-      count.inc({ end }, sums[end].count)
+      usd.inc({ end }, usdOf(sums[end]?.amount ?? 0n))
+      count.inc({ end }, sums[end]?.count ?? 0)
     }
   }
   return { ended }

@@ -117,7 +117,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
       own.map((call) => ({ ...call, process })),
     )
     const indexed = withUsers(calls, await users.resolveStates(calls))
-    const { answers, recalled } = await tx(pool, (db) =>
+    const { answers, recalled, ended } = await tx(pool, (db) =>
       escrow.reserve(
         db,
         indexed.map(({ call, user }) => ({ ...call, ...activeKey(user) })),
@@ -126,6 +126,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     )
     await publish(recalled)
     indexed.forEach(({ call }, index) => countReservation(call.bound, answers[index] ?? null))
+    if (ended) meters.ended(ended)
     const ordered = inOrder(calls, indexed, answers)
     let from = 0
     return messages.map((message) => ordered.slice(from, (from += message.calls.length)))
@@ -178,6 +179,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
       meters.used(figures.used, figures.calls)
       meters.returned(figures.returned, batch.returned.length)
       meters.late(figures.late.amount, figures.late.count)
+      if (figures.ended) meters.ended(figures.ended)
     }
     return { through, recalled, shared, rate: await rate }
   }

@@ -7,7 +7,7 @@ import type { MemoryDatabase } from './escrow/memory-database.ts'
 /** A user's balance row and open credits. Replaced, never changed. */
 export type StoredAccount = Omit<Account, 'entries'>
 
-/** The ledger's accounts in memory: for the model checker. The contract test holds it to PostgreSQL's. */
+/** The ledger's accounts in memory: for the model checker. */
 export function createMemoryAccountStore({ set }: MemoryDatabase) {
   const accounts = new Map<string, StoredAccount>()
   /** Terms of users' subscriptions; whoever opens an account writes them first. */

@@ -34,6 +34,28 @@ beforeEach(async () => {
 const money = (user = 'ada') => moneyOf(core, app, user)
 const lend = (call: Parameters<TestSidecar['lend']>[2] = {}) => sidecar.lend(app, 'ada', call)
 
+describe('a call that is proven after its release', () => {
+  it.each(['reservation', 'report'])('is counted as lost by the next %s', async (way) => {
+    const lost = async () =>
+      (await core.metrics.metrics()).match(
+        /^tollgate_escrow_ended_total\{end="lost",[^}]*\} (\d+)$/m,
+      )?.[1]
+    const before = Number(await lost())
+    await sidecar.reserve(app, 'ada', { sequence: 0 })
+    await core.sql.query(
+      `with ended as (
+         update authorisations set state = 'released', state_at = now()
+         where app_id = (select app_id from clients where client_id = $1) returning app_id, user_id, bound_attos)
+       update balances b set pending_attos = pending_attos - e.bound_attos
+       from ended e where b.app_id = e.app_id and b.user_id = e.user_id`,
+      [app.clientId],
+    )
+    if (way === 'reservation') await sidecar.reserve(app, 'ada', { sequence: 1 })
+    else await sidecar.report(app, 'ada', { refused: [{ sessionId: 's1', sequence: 1n }] })
+    expect(Number(await lost())).toBe(before + 1)
+  })
+})
+
 describe('lending', () => {
   it('provisions an unknown user and lends a first slice', async () => {
     const { lease, ...answer } = await lend()
