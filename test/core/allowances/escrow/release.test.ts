@@ -6,7 +6,7 @@ import { type ReleaseSums, createRelease } from '../../../../core/allowances/esc
 import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
 import { createPool, type Pool, tx } from '../../../../core/lib/sql.ts'
 import { type TestApp, type TestCore, day, second, startTestCore } from '../../support.ts'
-import { escrowUser } from './support.ts'
+import { emptyEscrow, escrowUser } from './support.ts'
 
 let core: TestCore
 let pool: Pool
@@ -30,7 +30,7 @@ afterAll(async () => {
 })
 beforeEach(async () => {
   // Nothing of another test is due.
-  await core.sql.query('truncate authorisations, leases, sidecars, sidecar_clocks, early_tickets')
+  await emptyEscrow(core)
   core.clock.advance(2 * day)
   const observedAt = new Date(core.clock.now().getTime() - second).toISOString()
   await core.as().recordRate({ usdPerEth: '3000', observedAt })

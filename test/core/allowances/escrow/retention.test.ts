@@ -3,7 +3,7 @@ import { createRetention } from '../../../../core/allowances/escrow/retention.ts
 import { heldMoney } from '../../../../core/allowances/escrow/stores/hold-store.ts'
 import { type Pool, createPool } from '../../../../core/lib/sql.ts'
 import { type TestCore, day, second, startTestCore } from '../../support.ts'
-import { escrowUser, usd } from './support.ts'
+import { emptyEscrow, escrowUser, usd } from './support.ts'
 
 let core: TestCore
 let pool: Pool
@@ -18,9 +18,7 @@ afterAll(async () => {
   await core.stop()
 })
 beforeEach(async () => {
-  await core.sql.query(
-    'truncate authorisations, leases, sidecars, sidecar_clocks, authorised_sessions',
-  )
+  await emptyEscrow(core)
   ada = await escrowUser(core, await core.newApp())
 })
 
