@@ -19,6 +19,7 @@ import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
 import { createMembers } from './members/members.ts'
 import type { CredentialIssuer } from './types.ts'
+import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
 import { createUsers } from './users/users.ts'
 
@@ -40,13 +41,14 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const emitCustomer = backend.emitter?.emitCustomer
   const ending = { invalidations, credentialIssuers }
   const users = createUsers({ ...ending, pool, plans, log, now, emitCustomer })
+  const owners = createOwners({ pool, users })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)
   const { accountService } = createAccountsRpc({ accounts })
   const { appService, managementService } = createAppServices(platform, others, clients)
 
   return {
-    api: { clients, accounts, users },
+    api: { clients, accounts, users, owners },
     services: [
       grpcService(AppServiceService, appService),
       grpcService(CallerServiceService, callerService),

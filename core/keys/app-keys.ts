@@ -10,7 +10,7 @@ import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import type { Context } from '../rpc/serve.ts'
-import { cleanLabel, newKey, parseKey } from './keys.ts'
+import { type Keys, cleanLabel, newKey } from './keys.ts'
 import * as store from './store.ts'
 
 const activeKeysMax = 100
@@ -21,6 +21,7 @@ export interface AppKeysDeps {
   readonly secrets: Secrets
   readonly idempotency: Idempotency
   readonly invalidations: Invalidations
+  readonly keys: Pick<Keys, 'verifySigning'>
   /** The key of the opaque names of subscriptions, which stay the same when peppers are rotated. */
   readonly sealingKey: Buffer
   readonly now: Now
@@ -32,12 +33,13 @@ export interface NewAppKey {
   readonly idempotencyKey: string | undefined
 }
 
-/** Keys of apps, which belong to no user and cannot be exchanged for tokens, and the validation of keys of both kinds. */
+/** Keys of apps, which act for the app's owner, and the validation of keys of both kinds. */
 export function createAppKeys({
   pool,
   secrets,
   idempotency,
   invalidations,
+  keys,
   sealingKey,
   now,
 }: AppKeysDeps) {
@@ -109,22 +111,22 @@ export function createAppKeys({
     return revokedAt
   }
 
-  /** What a key of either kind stands for. TOKEN_INVALID for a key that is not valid, without the cause. */
+  /**
+   * What a key of either kind stands for. TOKEN_INVALID for a key that is not valid, without the cause. The gate asks the
+   * same function, so that both say the same of every key.
+   */
   async function validate(credential: string) {
-    const parsed = parseKey(credential)
-    const key = parsed && (await store.findValidKey(pool, secrets.candidates(parsed.secret), now()))
-    if (!parsed || !key || (parsed.clientId !== null && parsed.clientId !== key.client_id)) {
-      throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
-    }
+    const owner = await keys.verifySigning(credential)
+    if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
+    const subscription = await store.findSubscription(pool, owner)
     return {
-      clientId: key.client_id,
-      userId: key.user_id ?? undefined,
-      externalUserId: key.external_user_id ?? undefined,
-      planId: key.plan_id ?? undefined,
+      clientId: owner.clientId,
+      userId: owner.userId,
+      externalUserId: owner.externalUserId,
+      planId: subscription?.plan_id,
       // Plans name no bundles, so every capability is allowed.
       capabilities: ['*'],
-      subscriptionRef:
-        key.subscription_id === null ? undefined : subscriptionRef(key.subscription_id),
+      subscriptionRef: subscription ? subscriptionRef(subscription.id) : undefined,
     }
   }
 

@@ -1,8 +1,10 @@
 import { DomainError } from '../../proto/errors.ts'
+import { Scope } from '../../proto/scopes.ts'
 import { type Actor, audit } from '../platform/audit.ts'
 import type { M2mCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
+import type { Owners } from '../identity/users/owners.ts'
 import type { Users } from '../identity/users/users.ts'
 import { isUuid, newKeyId } from '../platform/ids.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
@@ -24,6 +26,7 @@ const labelMax = 100
 export interface KeysDeps {
   readonly pool: Pool
   readonly users: Users
+  readonly owners: Owners
   readonly secrets: Secrets
   readonly idempotency: Idempotency
   readonly invalidations: Invalidations
@@ -35,6 +38,7 @@ export interface KeysDeps {
 export function createKeys({
   pool,
   users,
+  owners,
   secrets,
   idempotency,
   invalidations,
@@ -142,27 +146,37 @@ export function createKeys({
     return revokedAt
   }
 
-  const findOwner = createBatchLoader(async (candidates: readonly (readonly Buffer[])[]) => {
-    const rows = await store.findOwners(pool, candidates.flat(), now())
-    const owners = new Map(rows.map(({ hash, owner }) => [hash.toString('latin1'), owner]))
+  const findActiveKey = createBatchLoader(async (candidates: readonly (readonly Buffer[])[]) => {
+    const rows = await store.findActiveKeys(pool, candidates.flat(), now())
+    const keys = new Map(rows.map(({ hash, key }) => [hash.toString('latin1'), key]))
     return (hashes) =>
-      hashes
-        .map((hash) => owners.get(hash.toString('latin1')))
-        .find((owner) => owner !== undefined) ?? null
+      hashes.map((hash) => keys.get(hash.toString('latin1'))).find((key) => key !== undefined) ??
+      null
   })
 
-  /** The owner of a key in any form that `parseKey` reads; null for one that is not valid. */
+  /**
+   * The key in any form that `parseKey` reads, with the user that it acts for: an app-level key acts for the app's owner
+   * (decision 38). Null for one that is not valid.
+   */
   async function verify(credential: string): Promise<store.KeyOwner | null> {
-    const key = parseKey(credential)
-    if (!key) return null
-    const owner = await findOwner(secrets.candidates(key.secret))
-    return owner && (key.clientId === null || key.clientId === owner.clientId) ? owner : null
+    const parsed = parseKey(credential)
+    const stored = parsed && (await findActiveKey(secrets.candidates(parsed.secret)))
+    if (!stored || (parsed.clientId !== null && parsed.clientId !== stored.clientId)) return null
+    const { user, ...key } = stored
+    const actsFor = user ?? (await owners.find(stored))
+    return actsFor && { ...actsFor, ...key }
+  }
+
+  /** As `verify`, for a key that is to sign. Null, too, where the app does not grant the scope sign:job any more. */
+  async function verifySigning(credential: string): Promise<store.KeyOwner | null> {
+    const owner = await verify(credential)
+    return owner?.publicScopes.includes(Scope.signJob) ? owner : null
   }
 
   /** Whether the credential has the form of a key. Says nothing about its validity. */
   const isKey = (credential: string): boolean => parseKey(credential) !== null
 
-  return { create, list, revoke, verify, isKey }
+  return { create, list, revoke, verify, verifySigning, isKey }
 }
 
 export type Keys = ReturnType<typeof createKeys>

@@ -17,12 +17,20 @@ export const keyCredentials: CredentialIssuer = {
 /** API keys of end users, and keys of apps. */
 export function createKeysModule(
   platform: Platform,
-  { identity: { users } }: { readonly identity: IdentityApi },
+  { identity: { users, owners } }: { readonly identity: IdentityApi },
 ) {
   const { pool, log, now, secrets, idempotency, invalidations } = platform
   const { sealingKey, revocationBoundSeconds } = platform.config
-  const keys = createKeys({ pool, users, secrets, idempotency, invalidations, log, now })
-  const appKeys = createAppKeys({ pool, secrets, idempotency, invalidations, sealingKey, now })
+  const keys = createKeys({ pool, users, owners, secrets, idempotency, invalidations, log, now })
+  const appKeys = createAppKeys({
+    pool,
+    secrets,
+    idempotency,
+    invalidations,
+    keys,
+    sealingKey,
+    now,
+  })
   return {
     api: keys,
     services: [

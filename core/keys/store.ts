@@ -29,16 +29,27 @@ export interface Key {
   readonly revokedAt: Date | null
 }
 
-/** The user that a key belongs to. */
-export interface KeyOwner {
+/** The app of an active key, and what the key says about its worth. */
+interface ActiveKey {
   readonly keyId: KeyId
   readonly appId: AppId
   readonly clientId: ClientId
+  readonly publicScopes: readonly string[]
+  /** The subscription that an app-level key was made for. */
+  readonly subscriptionId: string | null
+}
+
+interface KeyUser {
   readonly userId: UserId
   readonly externalUserId: ExternalUserId
   readonly tokensValidAfter: Date | null
-  readonly publicScopes: readonly string[]
 }
+
+/** A key with the user that it acts for. */
+export type KeyOwner = ActiveKey & KeyUser
+
+/** A key as it is stored: one of an app names no user. */
+export type StoredKey = ActiveKey & { readonly user: KeyUser | null }
 
 export interface NewKey {
   readonly appId: AppId
@@ -205,14 +216,15 @@ export async function revokeKeysOfApp(db: Db, app: AppId, at: Date): Promise<str
   return rows.map((row) => row.id)
 }
 
-interface OwnerRow {
+interface StoredKeyRow {
   secret_hash: Buffer
   id: string
   app_id: string
   client_id: string
   scopes: string[]
-  user_id: string
-  external_user_id: string
+  subscription_id: string | null
+  user_id: string | null
+  external_user_id: string | null
   tokens_valid_after: Date | null
   stale: boolean
 }
@@ -220,26 +232,27 @@ interface OwnerRow {
 const useNotedMs = 60_000
 
 /**
- * The owners of the active keys with these hashes, where user and app are active. Records each use of a key, at most once
- * a minute.
+ * The active keys with these hashes, where app and, for a key of a user, user are active. Records each use of a key, at
+ * most once a minute.
  */
-export async function findOwners(
+export async function findActiveKeys(
   db: Db,
   hashes: readonly Buffer[],
   at: Date,
-): Promise<{ hash: Buffer; owner: KeyOwner }[]> {
-  const rows = await many<OwnerRow>(
+): Promise<{ hash: Buffer; key: StoredKey }[]> {
+  const rows = await many<StoredKeyRow>(
     db,
     prepared(
-      'key-owners',
+      'active-keys',
       sql`
-    select k.secret_hash, k.id, k.app_id, c.client_id, c.scopes, k.user_id, u.external_user_id, u.tokens_valid_after,
+    select k.secret_hash, k.id, k.app_id, c.client_id, c.scopes, k.subscription_id, k.user_id, u.external_user_id,
+           u.tokens_valid_after,
            k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - useNotedMs)} as stale
     from api_keys k
-    join end_users u on u.app_id = k.app_id and u.id = k.user_id and u.status = 'active'
     join clients c on c.app_id = k.app_id and c.kind = 'public'
     join apps a on a.id = k.app_id and a.status = 'active'
-    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active'`,
+    left join end_users u on u.app_id = k.app_id and u.id = k.user_id
+    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active' and (k.user_id is null or u.status = 'active')`,
     ),
   )
   await noteUses(
@@ -248,20 +261,24 @@ export async function findOwners(
     at,
   )
   return rows.flatMap((row) =>
-    isClientId(row.client_id)
-      ? [{ hash: row.secret_hash, owner: toOwner(row, row.client_id) }]
-      : [],
+    isClientId(row.client_id) ? [{ hash: row.secret_hash, key: toKey(row, row.client_id) }] : [],
   )
 }
 
-const toOwner = (row: OwnerRow, clientId: ClientId): KeyOwner => ({
+const toKey = (row: StoredKeyRow, clientId: ClientId): StoredKey => ({
   keyId: keyId(row.id),
   appId: appId(row.app_id),
   clientId,
-  userId: userId(row.user_id),
-  externalUserId: externalUserId(row.external_user_id),
-  tokensValidAfter: row.tokens_valid_after,
   publicScopes: row.scopes,
+  subscriptionId: row.subscription_id,
+  user:
+    row.user_id === null || row.external_user_id === null
+      ? null
+      : {
+          userId: userId(row.user_id),
+          externalUserId: externalUserId(row.external_user_id),
+          tokensValidAfter: row.tokens_valid_after,
+        },
 })
 
 // Locks in the order of ids, so that two batches with the same keys cannot deadlock.
@@ -286,39 +303,17 @@ async function noteUses(
   )
 }
 
-export interface ValidKeyRow {
-  app_id: string
-  id: string
-  client_id: string
-  user_id: string | null
-  external_user_id: string | null
-  plan_id: string | null
-  subscription_id: string | null
-  stale: boolean
-}
-
-/**
- * The active key with one of these hashes, of a user or of an app, with the subscription of its user or the one that it
- * was created for. Records the use, at most once a minute.
- */
-export async function findValidKey(
+/** The active subscription that the key was made for, or else that of the user it acts for; null where there is none. */
+export const findSubscription = (
   db: Db,
-  hashes: readonly Buffer[],
-  at: Date,
-): Promise<ValidKeyRow | null> {
-  const row = await maybeOne<ValidKeyRow>(
+  { appId: app, subscriptionId, userId: user }: KeyOwner,
+): Promise<{ id: string; plan_id: string } | null> =>
+  maybeOne<{ id: string; plan_id: string }>(
     db,
     sql`
-    select k.app_id, k.id, c.client_id, k.user_id, u.external_user_id, s.plan_id, s.id as subscription_id,
-           k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - useNotedMs)} as stale
-    from api_keys k
-    join apps a on a.id = k.app_id and a.status = 'active'
-    join clients c on c.app_id = k.app_id and c.kind = 'public'
-    left join end_users u on u.app_id = k.app_id and u.id = k.user_id
-    left join subscriptions s on s.app_id = k.app_id and s.status = 'active'
-      and (s.user_id = k.user_id or (k.user_id is null and s.id = k.subscription_id))
-    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active' and (k.user_id is null or u.status = 'active')`,
+    select id, plan_id
+    from subscriptions
+    where app_id = ${app} and status = 'active' and (id = ${subscriptionId}::uuid or user_id = ${user})
+    order by id is not distinct from ${subscriptionId}::uuid desc
+    limit 1`,
   )
-  if (row?.stale) await noteUses(db, [row], at)
-  return row
-}

@@ -65,3 +65,11 @@ export function parseExternalUserId(text: string): ExternalUserId {
 
 /** `{clientId}:{externalUserId}`, which the signer binds to a session and repeats in its events. */
 export const authId = (client: string, user: string): string => `${client}:${user}`
+
+const ownerPrefix = 'owner:'
+
+/** The external id of an account as the owner of an app (decision 37). Nobody can create such an id by hand. */
+export const ownerSubject = (account: AccountId): ExternalUserId =>
+  externalUserId(ownerPrefix + account)
+
+export const isOwnerSubject = (external: string): boolean => external.startsWith(ownerPrefix)

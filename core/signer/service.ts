@@ -59,7 +59,7 @@ export function createSigner({
   }
 
   async function findOwner(presented: string) {
-    const owner = await keys.verify(presented)
+    const owner = await keys.verifySigning(presented)
     if (!owner) return { identity: undefined, access: undefined }
     const access = await accessOf({ ...owner, id: owner.userId, status: 'active' })
     return { identity: owner, access }

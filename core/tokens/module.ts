@@ -133,11 +133,11 @@ const longestTtl = ({ userTtlSeconds, machineTtlSeconds, login, signer }: Tokens
 /** What several grant types share. */
 function createParts(
   { pool, now, secrets, invalidations, config: { issuer, defaultSignerUrl } }: Platform,
-  { config, identity: { clients, accounts, users }, allowances, keys }: TokensOthers,
+  { config, identity: { clients, accounts, users, owners }, allowances, keys }: TokensOthers,
   jwts: Jwts,
 ) {
   const { signer, login, device, enforceAllowance } = config
-  const shared = { pool, now, invalidations, issuer, jwts, clients, users, keys }
+  const shared = { pool, now, invalidations, issuer, jwts, clients, users, owners, keys }
   const base = { ...shared, subjects: createSubjects(shared) }
   return {
     ...base,

@@ -162,6 +162,7 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
     grants: ({ call }: CallContext) => ({
       exchange: call(grants.exchangeToken),
       mintSigner: call(grants.mintSignerToken),
+      mintOwner: call(grants.mintOwnerToken),
       redeemDevice: call(grants.redeemDeviceCode),
       redeemCode: call(grants.redeemAuthorizationCode),
       redeemRefresh: call(grants.redeemRefreshToken),

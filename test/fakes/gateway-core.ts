@@ -35,6 +35,7 @@ const user: identity.User = {
   createdAt: at,
   updatedAt: at,
   deactivatedAt: undefined,
+  role: 'user',
 }
 const grant: allowances.Grant = {
   id: 'g-1',

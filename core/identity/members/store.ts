@@ -1,4 +1,4 @@
-import type { AppId } from '../../platform/ids.ts'
+import { type AccountId, type AppId, accountId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { Role } from '../../rpc/callers.ts'
 
@@ -55,4 +55,22 @@ export async function putMember(
 
 export async function deleteMember(db: Db, app: AppId, account: string): Promise<void> {
   await db.query(sql`delete from members where app_id = ${app} and account_id = ${account}`)
+}
+
+/**
+ * The account that counts as the app's owner: the first of its owners, or else the first platform admin, who is an owner
+ * everywhere. Null where there is neither.
+ */
+export async function findOwnerAccount(db: Db, app: AppId): Promise<AccountId | null> {
+  const row = await maybeOne<{ id: string }>(
+    db,
+    sql`
+    select id
+    from (select account_id as id, 1 as place, created_at from members where app_id = ${app} and role = 'owner'
+          union all
+          select id, 2, created_at from accounts where is_platform_admin) owners
+    order by place, created_at, id
+    limit 1`,
+  )
+  return row && accountId(row.id)
 }

@@ -3,7 +3,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/ident
 import { Scope } from '../../../proto/scopes.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
-import { type ClientId, parseExternalUserId } from '../../platform/ids.ts'
+import { type ClientId, isOwnerSubject, parseExternalUserId } from '../../platform/ids.ts'
 import { m2m, actorOf } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseEmail } from '../input.ts'
@@ -72,6 +72,7 @@ const render = (user: User, clientId: ClientId) => ({
   externalUserId: user.externalUserId,
   email: user.email ?? undefined,
   status: user.status,
+  role: isOwnerSubject(user.externalUserId) ? 'owner' : 'user',
   createdAt: user.createdAt.toISOString(),
   updatedAt: user.updatedAt.toISOString(),
   deactivatedAt: user.deactivatedAt?.toISOString(),

@@ -2,6 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { Scope, neverOfMachine } from '../../../proto/scopes.ts'
 import { parseExternalUserId } from '../../platform/ids.ts'
 import type { Actor } from '../../platform/audit.ts'
+import type { Owners } from '../../identity/users/owners.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { chooseScopes } from '../scopes.ts'
@@ -13,6 +14,7 @@ import { type SignerTokens, requireTargets, signerTargets } from './signer-token
 export interface ClientCredentialsDeps {
   readonly jwts: Jwts
   readonly subjects: Pick<Subjects, 'provision'>
+  readonly owners: Owners
   readonly signerTokens: SignerTokens
   readonly exchangeAudit: ExchangeAudit
   readonly ttlSeconds: number
@@ -20,7 +22,7 @@ export interface ClientCredentialsDeps {
 
 /** RFC 6749 section 4.4. */
 export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
-  const { jwts, subjects, signerTokens, exchangeAudit, ttlSeconds } = deps
+  const { jwts, subjects, owners, signerTokens, exchangeAudit, ttlSeconds } = deps
 
   /** A machine token. Without a requested scope it has every scope of the client that a machine token may have. */
   async function issueMachineToken(
@@ -64,7 +66,26 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
     })
   }
 
-  return { issueMachineToken, mintSignerToken }
+  /**
+   * A signer JWT of the app's owner, who is an end user of it (decision 37). SCOPE_INVALID when the app's public client
+   * lacks sign:job; GRANT_INVALID for an app without an owner, or whose owner it has ended.
+   */
+  async function mintOwnerToken(
+    caller: M2mCaller,
+    request: { audiences: readonly string[] },
+    actor: Actor,
+  ) {
+    const attempt = { appId: caller.appId, action: 'owner_token_minted', actor }
+    return exchangeAudit.record(attempt, async () => {
+      requireTargets(request.audiences, signerTargets(jwts.issuer))
+      const owner = await owners.find(caller)
+      if (!owner)
+        throw new DomainError('GRANT_INVALID', 'the app has no owner in whose name it could sign')
+      return signerTokens.issue(owner)
+    })
+  }
+
+  return { issueMachineToken, mintSignerToken, mintOwnerToken }
 }
 
 export type ClientCredentialsGrant = ReturnType<typeof createClientCredentialsGrant>

@@ -2,6 +2,8 @@ import { DomainError } from '../../../proto/errors.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import {
+  type M2mCaller,
+  type UserCaller,
   serviceCaller,
   m2m,
   oauthClient,
@@ -11,7 +13,7 @@ import {
 } from '../../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { addSeconds } from '../../lib/time.ts'
-import { type Handlers, rpc } from '../../rpc/serve.ts'
+import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Introspection } from '../revocation/introspection.ts'
 import type { TokenFamilies } from '../login/token-families.ts'
 import type { Revocation } from '../revocation/revocation.ts'
@@ -47,6 +49,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
       async (request: pb.MintSignerTokenRequest, caller, context) =>
         deps.clientCredentials.mintSignerToken(caller, request, actorOf(caller, context)),
     ),
+    mintOwnerToken: rpc(oauthClient(), mintOwner(deps)),
     redeemDeviceCode: rpc(serviceCaller(), async (request: pb.RedeemDeviceCodeRequest) => ({
       tokens: await deps.deviceCode.redeem(request),
     })),
@@ -72,21 +75,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
         return {}
       },
     ),
-    getUserInfo: rpc(endUser(), async (_request: pb.GetUserInfoRequest, caller) => {
-      if (!caller.scopes.includes(Scope.openid))
-        throw new DomainError('SCOPE_MISSING', `the token lacks the scope ${Scope.openid}`)
-      const account = accountOfSubject(caller.externalUserId) ?? null
-      const { email, email_verified, name } = await deps.families.personalClaims(
-        account,
-        caller.scopes,
-      )
-      return {
-        sub: caller.userId,
-        email: typeof email === 'string' ? email : undefined,
-        emailVerified: typeof email_verified === 'boolean' ? email_verified : undefined,
-        name: typeof name === 'string' ? name : undefined,
-      }
-    }),
+    getUserInfo: rpc(endUser(), readUserInfo(deps)),
     exchangeDeviceToken: rpc(
       serviceCaller(),
       async (request: pb.ExchangeDeviceTokenRequest, _caller, context) =>
@@ -128,3 +117,24 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
   }
   return { grantService }
 }
+
+const mintOwner =
+  ({ clientCredentials }: Pick<GrantsRpcDeps, 'clientCredentials'>) =>
+  (request: pb.MintOwnerTokenRequest, caller: M2mCaller, context: Context) =>
+    clientCredentials.mintOwnerToken(caller, request, actorOf(caller, context))
+
+/** OpenID Connect Core section 5.3. */
+const readUserInfo =
+  ({ families }: Pick<GrantsRpcDeps, 'families'>) =>
+  async (_request: pb.GetUserInfoRequest, caller: UserCaller) => {
+    if (!caller.scopes.includes(Scope.openid))
+      throw new DomainError('SCOPE_MISSING', `the token lacks the scope ${Scope.openid}`)
+    const account = accountOfSubject(caller.externalUserId) ?? null
+    const { email, email_verified, name } = await families.personalClaims(account, caller.scopes)
+    return {
+      sub: caller.userId,
+      email: typeof email === 'string' ? email : undefined,
+      emailVerified: typeof email_verified === 'boolean' ? email_verified : undefined,
+      name: typeof name === 'string' ? name : undefined,
+    }
+  }

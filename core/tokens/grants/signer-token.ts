@@ -29,10 +29,10 @@ export function createSignerTokens(deps: SignerTokensDeps) {
   const { clients, jwts, allowances, ttlSeconds, enforceAllowance, defaultSignerUrl } = deps
 
   /**
-   * SCOPE_INVALID when the app's public client lacks sign:job; ALLOWANCE_EXHAUSTED when nothing is left and that is
-   * enforced. `notAfter` (Unix seconds) is the expiry of the token that it is exchanged for.
+   * What an answer with a signer credential says beside it. SCOPE_INVALID when the app's public client lacks sign:job;
+   * ALLOWANCE_EXHAUSTED when nothing is left and that is enforced.
    */
-  async function issue(subject: SignerSubject, notAfter?: number) {
+  async function sessionOf(subject: Omit<SignerSubject, 'tokensValidAfter'>) {
     const client = await clients.findPublic(subject.clientId)
     if (!client?.scopes.includes(Scope.signJob)) {
       throw new DomainError('SCOPE_INVALID', `the app does not grant the scope ${Scope.signJob}`)
@@ -41,6 +41,20 @@ export function createSignerTokens(deps: SignerTokensDeps) {
     if (enforceAllowance && !balance.hasAccess) {
       throw new DomainError('ALLOWANCE_EXHAUSTED', 'the allowance of this user is used up')
     }
+    const signerUrl = client.dmzUrl || defaultSignerUrl
+    return {
+      hasAccess: balance.hasAccess,
+      balanceUsdMicros: balance.balanceUsdMicros,
+      lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
+      signerUrl,
+      discoveryUrl:
+        signerUrl === '' ? '' : `${signerUrl.replace(/\/+$/, '')}/discover-orchestrators`,
+    }
+  }
+
+  /** A signer JWT. Refuses as `sessionOf`. `notAfter` (Unix seconds) is the expiry of the token that it is exchanged for. */
+  async function issue(subject: SignerSubject, notAfter?: number) {
+    const session = await sessionOf(subject)
     const token = await jwts.sign({
       sub: subject.externalUserId,
       clientId: subject.clientId,
@@ -51,21 +65,10 @@ export function createSignerTokens(deps: SignerTokensDeps) {
       voidedBefore: subject.tokensValidAfter,
       ...(notAfter === undefined ? {} : { notAfter }),
     })
-    const signerUrl = client.dmzUrl || defaultSignerUrl
-    return {
-      ...token,
-      session: {
-        hasAccess: balance.hasAccess,
-        balanceUsdMicros: balance.balanceUsdMicros,
-        lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
-        signerUrl,
-        discoveryUrl:
-          signerUrl === '' ? '' : `${signerUrl.replace(/\/+$/, '')}/discover-orchestrators`,
-      },
-    }
+    return { ...token, session }
   }
 
-  return { issue }
+  return { issue, sessionOf }
 }
 
 export type SignerTokens = ReturnType<typeof createSignerTokens>

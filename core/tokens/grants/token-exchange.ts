@@ -104,6 +104,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     requireTargets([...request.resources, ...request.audiences], [issuer])
     const subject = await userOf(request.subjectToken, { app: null, caller })
     requireSigning(subject.jwt.scopes, request.scope)
+    const session = await signerTokens.sessionOf(subject.caller)
     const { token, expiresIn, scope } = await sessions
       .open(subject.user, 'signer_session_token_exchange', attempt.actor)
       .catch(asInvalidGrant)
@@ -113,7 +114,7 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       issuedTokenType: TokenType.accessToken,
       expiresIn,
       scope,
-      session: undefined,
+      session,
     }
   }
 

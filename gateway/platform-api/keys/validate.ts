@@ -27,6 +27,7 @@ const ValidKey = named(
 const ValidKeyV2 = named(
   Type.Object({
     valid: Type.Boolean(),
+    planId: nullable({}),
     user: Type.Object({ sub: Type.String() }),
     billing_account: Type.Object({
       id: Type.String(),
@@ -133,6 +134,7 @@ function validateByPost(app: App, errorHandler: ErrorHandler): void {
       const validKey = await request.core.appKeys.validate({ key })
       return {
         valid: true,
+        planId: validKey.planId ?? null,
         user: { sub: validKey.userId ?? `app:${validKey.clientId}` },
         billing_account: { id: validKey.clientId, providerSlug: 'svc', billingMode: 'delegated' },
         capabilities: validKey.capabilities,

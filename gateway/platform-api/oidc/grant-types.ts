@@ -6,6 +6,8 @@ import { DomainError } from '../../../proto/errors.ts'
 import type {
   ExchangeTokenResponse,
   LoginTokens,
+  MintOwnerTokenResponse,
+  MintSignerTokenResponse,
   SignerSessionFacts,
 } from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import {
@@ -27,6 +29,11 @@ export interface TokenEndpointDeps {
   readonly publicUrl: string
 }
 
+interface Targets {
+  readonly audience?: readonly string[] | undefined
+  readonly resource?: readonly string[] | undefined
+}
+
 interface TokenRequest {
   readonly form: Form
   readonly auth: ClientAuth
@@ -38,10 +45,13 @@ export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
   const issuer = `${publicUrl}/api/v1/oidc`
 
   async function clientCredentials({ form, auth, correlationId }: TokenRequest) {
-    requireIssuer(form)
+    // Core judges the audience of a signer token.
+    requireIssuer(signs(form.scope) ? { resource: form.resource } : form)
     const scopes = (form.scope ?? '').split(' ').filter(Boolean)
     if (scopes.includes(Scope.mintUserToken))
       return mintSignerToken({ form, auth, correlationId }, scopes)
+    if (scopes.length === 1 && scopes[0] === Scope.signJob)
+      return mintOwnerToken({ form, auth, correlationId })
     const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
     return toToken(await calls.tokens.issueMachineToken({ scope: form.scope }), correlationId)
   }
@@ -50,15 +60,25 @@ export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
     { form, auth, correlationId }: TokenRequest,
     scopes: readonly string[],
   ) {
-    const externalUserId = requireParameter(form, 'external_user_id')
-    const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
     if (scopes.some((scope) => scope !== Scope.mintUserToken)) {
       throw new DomainError('SCOPE_INVALID', `${Scope.mintUserToken} goes with no other scope`)
     }
-    return toToken(
-      await calls.grants.mintSigner({ externalUserId, audiences: form.audience ?? [] }),
-      correlationId,
-    )
+    const externalUserId = requireParameter(form, 'external_user_id')
+    const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
+    const token = await calls.grants.mintSigner({ externalUserId, audiences: form.audience ?? [] })
+    return toSignerToken(token, correlationId)
+  }
+
+  async function mintOwnerToken({ form, auth, correlationId }: TokenRequest) {
+    const calls = core.callsFor({ authorization: requireClientSecret(auth), correlationId })
+    if (form.external_user_id !== undefined) {
+      throw new DomainError(
+        'REQUEST_INVALID',
+        `external_user_id goes with the scope ${Scope.mintUserToken}`,
+      )
+    }
+    const token = await calls.grants.mintOwner({ audiences: form.audience ?? [] })
+    return toSignerToken(token, correlationId)
   }
 
   async function tokenExchange({ form, auth, correlationId }: TokenRequest) {
@@ -115,8 +135,8 @@ export function createTokenEndpoint({ core, publicUrl }: TokenEndpointDeps) {
   }
 
   // RFC 8707. The audience of our own tokens is the issuer, with or without these parameters.
-  function requireIssuer({ audience = [], resource = [], scope }: Form): void {
-    const targets = scope?.includes(Scope.mintUserToken) ? resource : [...audience, ...resource]
+  function requireIssuer({ audience = [], resource = [] }: Targets): void {
+    const targets = [...audience, ...resource]
     if (targets.every((target) => target.replace(/\/+$/, '') === issuer)) return
     throw new DomainError('TARGET_INVALID', `audience and resource may only name ${issuer}`)
   }
@@ -177,6 +197,18 @@ function requireParameter(form: Form, name: ParameterName): string {
     throw new DomainError('REQUEST_INVALID', `${name} is required`)
   return value
 }
+
+/** Whether a client asks for a signer token. */
+const signs = (scope = ''): boolean =>
+  scope.trim() === Scope.signJob || scope.includes(Scope.mintUserToken)
+
+const toSignerToken = (
+  token: MintSignerTokenResponse | MintOwnerTokenResponse,
+  correlationId: string,
+) => ({
+  ...toToken(token, correlationId),
+  ...toSession(requireField(token.session, 'session')),
+})
 
 const toExchangedToken = (token: ExchangeTokenResponse, correlationId: string) => ({
   ...toToken(token, correlationId),

@@ -20,6 +20,7 @@ import {
 const url = '/api/v1/apps/:clientId/users'
 const tags = ['users']
 const statuses = ['active', 'inactive'] as const
+const roles = ['user', 'owner'] as const
 
 const userFields = {
   id: Type.String({ format: 'uuid' }),
@@ -27,7 +28,7 @@ const userFields = {
   externalUserId: Type.String(),
   email: nullable({}),
   status: oneOf(statuses, 'Inactive users get no tokens.'),
-  role: Type.String(),
+  role: oneOf(roles, "owner: the app's owner, in whose name app-level keys sign."),
   createdAt: Instant('When the user was first provisioned.'),
   updatedAt: Instant('When an attribute last changed.'),
   deactivatedAt: nullable({ format: 'date-time' }),
@@ -191,13 +192,17 @@ function toUser(user: UserMessage) {
     statuses.find((one) => one === user.status),
     'status',
   )
+  const role = requireField(
+    roles.find((one) => one === user.role),
+    'role',
+  )
   return {
     id: user.id,
     clientId: user.clientId,
     externalUserId: user.externalUserId,
     email: user.email ?? null,
     status,
-    role: 'user',
+    role,
     createdAt: user.createdAt,
     updatedAt: user.updatedAt,
     deactivatedAt: user.deactivatedAt ?? null,

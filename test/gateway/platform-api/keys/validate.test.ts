@@ -42,11 +42,10 @@ describe('the first form', () => {
     })
     expect(valid.headers.get('cache-control')).toBe('no-store')
     expect((await ask(`bearer ${apiKey.slice(app.clientId.length + 1)}`)).body['valid']).toBe(true)
+    // An app-level key acts for the owner, who is on the Starter plan, too.
     expect((await ask(bearerOf(appKey))).body).toEqual({
-      valid: true,
-      planId: null,
-      capabilities: ['*'],
-      subscriptionRef: null,
+      ...valid.body,
+      subscriptionRef: expect.not.stringMatching(String(valid.body['subscriptionRef'])),
     })
   })
 
@@ -93,6 +92,7 @@ describe('the second form', () => {
       expect(status).toBe(200)
       expect(body).toEqual({
         valid: true,
+        planId: expect.stringMatching(/^[0-9a-f-]{36}$/),
         user: { sub: userId },
         billing_account: { id: app.clientId, providerSlug: 'svc', billingMode: 'delegated' },
         capabilities: ['*'],
@@ -102,11 +102,11 @@ describe('the second form', () => {
     }
   })
 
-  it('speaks of no user for an app-level key, and leaks no internal id', async () => {
+  it('speaks of the owner for an app-level key, and leaks no internal id', async () => {
     const { app, appKey, apiKey } = await withKeys(console)
-    expect((await console.ask('POST', url, { json: { key: appKey } })).body['user']).toEqual({
-      sub: `app:${app.clientId}`,
-    })
+    const { body } = await console.ask('POST', url, { json: { key: appKey } })
+    const { users } = await console.as(app.basic).listUsers({ clientId: app.clientId })
+    expect(body['user']).toEqual({ sub: users.find(({ role }) => role === 'owner')?.id })
     const { text } = await console.ask('POST', url, { json: { key: apiKey } })
     expect(text).not.toMatch(/client_id|external_user_id|model_id|openmeter_|keyId/)
     const { rows } = await console.sql.query(

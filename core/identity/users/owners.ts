@@ -1,0 +1,40 @@
+import type { Pool } from '../../lib/sql.ts'
+import {
+  type AppId,
+  type ClientId,
+  type ExternalUserId,
+  type UserId,
+  authId,
+  ownerSubject,
+} from '../../platform/ids.ts'
+import { findOwnerAccount } from '../members/store.ts'
+import type { Users } from './users.ts'
+
+/** The owner of an app as one of its end users (decision 37). */
+export interface Owner {
+  readonly appId: AppId
+  readonly clientId: ClientId
+  readonly userId: UserId
+  readonly externalUserId: ExternalUserId
+  readonly tokensValidAfter: Date | null
+}
+
+/** Owners of apps as end users: they sign in their own name, and app-level keys act for them (decisions 37 and 38). */
+export function createOwners({ pool, users }: { pool: Pool; users: Pick<Users, 'resolveStates'> }) {
+  /** The owner, made on Starter at first need. Null for an app without one, and for one that the app has ended. */
+  async function find(app: { appId: AppId; clientId: ClientId }): Promise<Owner | null> {
+    const account = await findOwnerAccount(pool, app.appId)
+    if (account === null) return null
+    const { clientId } = app
+    const externalUserId = ownerSubject(account)
+    const states = await users.resolveStates([{ clientId, externalUserId }])
+    const user = states.get(authId(clientId, externalUserId))
+    if (user?.status !== 'active') return null
+    const { userId, tokensValidAfter } = user
+    return { appId: app.appId, clientId, userId, externalUserId, tokensValidAfter }
+  }
+
+  return { find }
+}
+
+export type Owners = ReturnType<typeof createOwners>
