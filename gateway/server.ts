@@ -9,6 +9,7 @@ import type { App } from './http/app.ts'
 import { createCors } from './http/cors.ts'
 import { createListener } from './http/listener.ts'
 import { createHttpMetrics } from './http/metrics.ts'
+import { createForwardedCheck } from './limits/address.ts'
 import { createCounters } from './limits/counters.ts'
 import { createLimits } from './limits/limiter.ts'
 import { platformRoutes } from './platform-api/platform.ts'
@@ -57,7 +58,13 @@ function createParts(config: GatewayConfig, { log, metrics, webhook, now }: Gate
   const { publicUrl, edge, tokenAlg, validateV2, loginProvider } = config
   const { ingestSecret, corsOrigins } = edge
   const core = connectCore(config.core)
-  const shared = { core, publicUrl, httpMetrics: createHttpMetrics(log, metrics) }
+  const { trustedProxyHops } = edge
+  const shared = {
+    core,
+    publicUrl,
+    httpMetrics: createHttpMetrics(log, metrics),
+    checkForwarded: createForwardedCheck({ trustedProxyHops, log, metrics }),
+  }
   const limits = createEdgeLimits(config, { log, now })
   const cors = createCors({ core, publicUrl, origins: corsOrigins })
   const platform = createListener({ ...shared, cors, limits })

@@ -4,6 +4,7 @@ import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { DomainError, reasons } from '../../proto/errors.ts'
 import { readCredential, refusalOfCaller } from '../auth/admission.ts'
 import type { Core } from '../core/client.ts'
+import type { ForwardedCheck } from '../limits/address.ts'
 import { type Limits, limitHooks } from '../limits/limiter.ts'
 import type { App } from './app.ts'
 import { isFormType, maxBodyBytes, parseForm, parseJson, usable } from './body.ts'
@@ -25,6 +26,8 @@ export interface ListenerDeps {
   readonly cors?: Cors | undefined
   /** Absent when rate limits are off. */
   readonly limits?: Limits | undefined
+  /** Looks for proxies that nobody told us of. */
+  readonly checkForwarded: ForwardedCheck
 }
 
 const maxConnections = 10_000
@@ -48,7 +51,8 @@ export function createListener(deps: ListenerDeps): App {
   observeReplies(app, deps.httpMetrics)
   app.setErrorHandler<Error>(async (thrown, request, reply) => {
     const refusal = toRefusal(thrown, request.routeOptions.config.rules)
-    const error = (await refusalOfCaller(request, refusal)) ?? refusal
+    const reason = (await refusalOfCaller(request, refusal)) ?? refusal
+    const error = deps.limits?.refusalOf(request, reply, reason) ?? reason
     if (reasons[error.reason].http >= 500) deps.httpMetrics.failed(request, error)
     return sendError(request, reply, { error, publicUrl: deps.publicUrl })
   })
@@ -91,6 +95,7 @@ function decorateRequests(app: App, core: Core): void {
 function addRequestHooks(app: App, deps: ListenerDeps): void {
   const allowed = allowedMethods(app)
   app.addHook('onRequest', async (request, reply) => {
+    deps.checkForwarded(request)
     request.correlationId = correlationIdOf(request.raw)
     request.credential = { correlationId: request.correlationId }
     void reply.headers(securityHeaders).header('x-correlation-id', request.correlationId)

@@ -4,13 +4,26 @@ import type { Log } from '../../core/lib/log.ts'
 import { connectRedis } from '../../core/lib/redis.ts'
 import type { Now } from '../../core/lib/time.ts'
 
-/** Counts of the running window, by name. */
+/** One that was added to a count. */
+export interface Reservation {
+  /** The count with it. */
+  readonly sum: number
+  /** Takes it from the count of the window in which it was added. It is not awaited: nothing depends on it. */
+  takeBack(): void
+}
+
+/** Counts of the running window, by name, and names that were remembered in the last day. */
 export interface Counters {
-  /** Adds one and returns the sum. */
+  /** Adds one and returns the sum. Of calls in parallel, anywhere, each has another sum. */
   add(name: string): Promise<number>
+  /** Adds one that may be taken back. */
+  reserve(name: string): Promise<Reservation>
   read(name: string): Promise<number>
   /** Seconds until the window ends and every count is 0 again. */
   resetSeconds(): number
+  remember(name: string): void
+  forget(name: string): void
+  isRemembered(name: string): Promise<boolean>
   stop(): void
 }
 
@@ -21,6 +34,7 @@ export interface CountersDeps {
 }
 
 const windowSeconds = 60
+const memorySeconds = 86_400
 const commandTimeoutMs = 50
 // After a failure Redis is left alone for a second; otherwise a slow one would cost every request 50 ms.
 const awayMs = 1_000
@@ -33,36 +47,83 @@ export function createCounters({ redisUrl, log, now }: CountersDeps): Counters {
   const windowOf = (): number => Math.floor(now().getTime() / 1000 / windowSeconds)
   const keyOf = (name: string): string => `tollgate:limit:${windowOf()}:${name}`
 
+  const addShared = (key: string, amount: 1 | -1) =>
+    shared?.command((redis) => increment(redis, key, amount))
+
+  async function reserve(name: string): Promise<Reservation> {
+    const key = keyOf(name)
+    const own = local.add(key, 1)
+    const sum = await addShared(key, 1)
+    const takeBack = (): void => {
+      local.add(key, -1)
+      // Redis gets back only what it has got.
+      if (typeof sum === 'number') void addShared(key, -1)
+    }
+    // What Redis missed while it was slow was counted here.
+    return { sum: Math.max(sum ?? 0, own), takeBack }
+  }
+
   return {
-    add: async (name) => {
-      const own = local.add(keyOf(name))
-      return (await shared?.command((redis) => increment(redis, keyOf(name)))) ?? own
-    },
+    add: async (name) => (await reserve(name)).sum,
+    reserve,
     read: async (name) => {
       const count = await shared?.command((redis) => redis.get(keyOf(name)).then(Number))
       return count ?? local.read(keyOf(name))
     },
     resetSeconds: () => (windowOf() + 1) * windowSeconds - Math.floor(now().getTime() / 1000),
+    ...createMemory(shared),
     stop: () => shared?.stop(),
   }
 }
 
 // One key for each command, as a cluster wants it. The name holds its window, so the time to live may be set again.
-async function increment(redis: Redis, key: string): Promise<number> {
-  const [sum] = await Promise.all([redis.incr(key), redis.expire(key, windowSeconds * 2)])
+async function increment(redis: Redis, key: string, amount: number): Promise<number> {
+  const [sum] = await Promise.all([redis.incrby(key, amount), redis.expire(key, windowSeconds * 2)])
   return sum
 }
 
 function createLocal() {
   const counts = new LRUCache<string, number>({ max: localMax, ttl: windowSeconds * 2_000 })
   const read = (key: string): number => counts.get(key) ?? 0
-  const add = (key: string): number => {
-    const sum = read(key) + 1
+  const add = (key: string, amount: number): number => {
+    const sum = read(key) + amount
     counts.set(key, sum)
     return sum
   }
   return { add, read }
 }
+
+/** Names of the last day: each process has its own, and asks Redis for those that another process remembered. */
+function createMemory(
+  shared: Shared | null,
+): Pick<Counters, 'remember' | 'forget' | 'isRemembered'> {
+  const own = new LRUCache<string, true>({ max: localMax, ttl: memorySeconds * 1_000 })
+  const keyOf = (name: string): string => `tollgate:known:${name}`
+
+  function remember(name: string): void {
+    // What was remembered a while ago is written again, so that it stays as long as it is used.
+    const isRecent = own.getRemainingTTL(name) > (memorySeconds * 1_000) / 2
+    if (isRecent) return
+    own.set(name, true)
+    void shared?.command((redis) => redis.set(keyOf(name), '1', 'EX', memorySeconds))
+  }
+
+  function forget(name: string): void {
+    own.delete(name)
+    void shared?.command((redis) => redis.del(keyOf(name)))
+  }
+
+  async function isRemembered(name: string): Promise<boolean> {
+    if (own.has(name)) return true
+    const count = await shared?.command((redis) => redis.exists(keyOf(name)))
+    if (count === 1) own.set(name, true)
+    return count === 1
+  }
+
+  return { remember, forget, isRemembered }
+}
+
+type Shared = ReturnType<typeof createShared>
 
 function createShared(url: string, log: Log) {
   // Without the library's log: the warning below says what the outage means for rate limits.

@@ -1,12 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
-import { DomainError } from '../../proto/errors.ts'
+import { DomainError, reasons } from '../../proto/errors.ts'
 import { parseBasic } from '../auth/credentials.ts'
 import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
 import { addressOf } from './address.ts'
 import type { LimitSettings } from './config.ts'
-import type { Counters } from './counters.ts'
+import type { Counters, Reservation } from './counters.ts'
+import {
+  type CredentialAdmission,
+  createCredentialLimits,
+  slowedRefusal,
+} from './credential-limits.ts'
 
 /** Kinds of limited routes; each has counters of its own. */
 export type LimitKind = 'token' | 'device' | 'exchange' | 'validate' | 'login'
@@ -22,10 +27,26 @@ interface Bucket {
   readonly limit: number
 }
 
+/** What a request has taken of its limits. */
+export interface LimitAdmission {
+  /** Counts of requests, which a request that was refused gives back. */
+  readonly requests: Reservation[]
+  credential: CredentialAdmission | undefined
+  /** The credential was refused, and the caller is told to wait instead. */
+  isWrong: boolean
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set where the route has a limit. */
+    admission: LimitAdmission | undefined
+  }
+}
+
 /**
- * Rate limits of the routes that declare one (decision 24). A client's limit counts only requests that were accepted,
- * and failed authentications count for the address that made them, so that a stranger who knows a client id cannot use
- * up its limits.
+ * Rate limits of the routes that declare one (decision 24). Requests are counted before they are looked at; what is then
+ * refused for its credential counts among the failures instead (credential-limits.ts), so that a stranger who knows a
+ * client id, or shares an address, cannot use up others' limits.
  */
 export function createLimits({ settings, counters, trustedProxyHops }: LimitsDeps) {
   const kindOf = (request: FastifyRequest) => request.routeOptions.config.rules?.limit
@@ -53,12 +74,18 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     limit: settings.perClient,
   })
 
-  /** Counts the request for its address, before any of it is read. RATE_LIMITED when the address has made too many, or failed too often. */
+  /** Counts the request for its address, before any of it is read. RATE_LIMITED when the address has made too many. */
   async function admitAddress(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const kind = kindOf(request)
     if (kind === undefined) return
-    const limit = kind === 'login' ? settings.loginPerAddress : settings.perAddress
-    const bucket = { name: `${kind}:address:${own(request)}`, limit }
+    if (kind === 'login') return admitLoginAddress(request, reply)
+    const bucket = { name: `${kind}:address:${own(request)}`, limit: settings.perAddress }
+    await countRequest(request, reply, bucket)
+  }
+
+  async function admitLoginAddress(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const limit = settings.loginPerAddress
+    const bucket = { name: `login:address:${own(request)}`, limit }
     const failures = failuresOf(request)
     const [used, failed] = await Promise.all([
       counters.add(bucket.name),
@@ -69,34 +96,72 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     if (used > limit) refuse(reply, bucket)
   }
 
+  /** Counts the request in a bucket. RATE_LIMITED when it is full. The headers tell of the bucket with the least left. */
+  async function countRequest(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    bucket: Bucket,
+  ): Promise<void> {
+    const { requests } = (request.admission ??= {
+      requests: [],
+      credential: undefined,
+      isWrong: false,
+    })
+    const count = await counters.reserve(bucket.name)
+    requests.push(count)
+    if (count.sum > bucket.limit) refuse(reply, bucket)
+    const left = reply.getHeader('ratelimit-remaining')
+    if (left === undefined || bucket.limit - count.sum < Number(left))
+      writeHeaders(reply, bucket, count.sum)
+  }
+
   /** Checks the client or account that the request names, once its body is parsed. RATE_LIMITED when it has made too many requests, or failed too often. */
   async function admitClient(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { admission } = request
+    if (kindOf(request) === 'login') return admitLogin(request, reply)
     const kind = kindOf(request)
-    if (kind === undefined) return
+    if (kind === undefined || admission === undefined) return
+    admission.credential = await credentials.admit(request, reply, own(request))
+    const client = clientOf(request)
+    if (client !== undefined) await countRequest(request, reply, clientBucket(kind, client))
+  }
+
+  async function admitLogin(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     await Promise.all(
       namedFailuresOf(request).map(async (failures) => {
         if ((await counters.read(failures.name)) >= failures.limit) refuse(reply, failures)
       }),
     )
-    const client = clientOf(request)
-    if (client === undefined) return
-    const bucket = clientBucket(kind, client)
-    const used = await counters.read(bucket.name)
-    if (used >= bucket.limit) refuse(reply, bucket)
-    if (bucket.limit - used - 1 < Number(reply.getHeader('ratelimit-remaining')))
-      writeHeaders(reply, bucket, used + 1)
   }
 
-  /** Counts the outcome for the client. It is not awaited: commands of one connection keep their order. */
+  /** Counts the outcome. It is not awaited: commands of one connection keep their order. */
   function settle(request: FastifyRequest, status: number): void {
-    const kind = kindOf(request)
-    if (kind === undefined || status === 429) return
-    const client = clientOf(request)
-    if (status === 401)
-      return [failuresOf(request), ...namedFailuresOf(request)].forEach(
-        ({ name }) => void counters.add(name),
-      )
-    if (client !== undefined) void counters.add(clientBucket(kind, client).name)
+    const { admission } = request
+    if (kindOf(request) === 'login') return settleLogin(request, status)
+    if (admission === undefined) return
+    admission.credential?.settle(admission.isWrong ? 401 : status)
+    if (status === 401 || status === 429)
+      for (const request of admission.requests) request.takeBack()
+    request.admission = undefined
+  }
+
+  function settleLogin(request: FastifyRequest, status: number): void {
+    if (status !== 401) return
+    for (const { name } of [failuresOf(request), ...namedFailuresOf(request)])
+      void counters.add(name)
+  }
+
+  /** What the caller is told: where its address has failed too often, a wrong credential is told to wait. */
+  function refusalOf(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    error: DomainError,
+  ): DomainError {
+    const { admission } = request
+    if (admission?.credential?.isSlowed !== true || reasons[error.reason].http !== 401) return error
+    admission.isWrong = true
+    void reply.header('retry-after', String(counters.resetSeconds()))
+    return slowedRefusal()
   }
 
   function writeHeaders(reply: FastifyReply, { limit }: Bucket, used: number): void {
@@ -114,7 +179,9 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     throw new DomainError('RATE_LIMITED', `too many requests; try again in ${seconds} s`)
   }
 
-  return { admitAddress, admitClient, settle, stop: counters.stop }
+  const credentials = createCredentialLimits({ settings, counters, refuse })
+
+  return { admitAddress, admitClient, refusalOf, settle, stop: counters.stop }
 }
 
 export type Limits = ReturnType<typeof createLimits>
@@ -136,6 +203,7 @@ function accountOf({ body }: FastifyRequest): string | undefined {
 
 /** Adds the hooks that run after the body is parsed. `admitAddress` runs in the listener's own hook. */
 export function limitHooks(app: App, limits: Limits): void {
+  app.decorateRequest('admission', undefined)
   app.addHook('preValidation', (request, reply) => limits.admitClient(request, reply))
   app.addHook('onSend', async (request, reply) => limits.settle(request, reply.statusCode))
 }

@@ -369,6 +369,8 @@ interface Refusal {
   readonly reason: Reason | null
   readonly code: number
   readonly details: string
+  /** Which callers it is for; all when absent. */
+  readonly isFor?: (caller: { readonly authorization: string }) => boolean
 }
 
 function trailersOf({ reason }: Refusal): Metadata {
@@ -434,12 +436,18 @@ export async function startCoreDouble() {
   const silent = new Set<Rpc>()
   const replaced = new Map<Rpc, object>()
 
+  function refusalFor(rpc: Rpc, metadata: Metadata): Refusal | undefined {
+    const refusal = refusals.get(rpc)
+    const authorization = String(metadata.get('authorization')[0] ?? '')
+    return refusal?.isFor?.({ authorization }) === false ? undefined : refusal
+  }
+
   const handlers: Record<string, handleUnaryCall<object, object>> = {}
   for (const [name, fallback] of Object.entries(answers)) {
     const rpc = rpcName(name)
     handlers[rpc] = ({ request, metadata }, done) => {
       calls.push({ rpc, request, metadata })
-      const refusal = refusals.get(rpc)
+      const refusal = refusalFor(rpc, metadata)
       if (silent.has(rpc)) return
       if (!refusal) return done(null, replaced.get(rpc) ?? fallback)
       done({ code: refusal.code, details: refusal.details, metadata: trailersOf(refusal) })
@@ -479,6 +487,14 @@ export async function startCoreDouble() {
     names: () => calls.map(({ rpc }) => rpc),
     refuse: (rpc: Rpc, reason: Reason, details = `because of ${reason}`) =>
       void refusals.set(rpc, { reason, code: reasons[reason].grpc, details }),
+    /** Refuses some callers. */
+    refuseWhen: (rpc: Rpc, isFor: NonNullable<Refusal['isFor']>, reason: Reason) =>
+      void refusals.set(rpc, {
+        reason,
+        code: reasons[reason].grpc,
+        details: `because of ${reason}`,
+        isFor,
+      }),
     /** A failure without a reason, as gRPC itself makes them. */
     fail: (rpc: Rpc, code: number) =>
       void refusals.set(rpc, { reason: null, code, details: 'secret detail' }),

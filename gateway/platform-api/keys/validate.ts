@@ -7,6 +7,7 @@ import { textMember } from '../../http/body.ts'
 import { renderError } from '../../http/errors.ts'
 import { toRefusal } from '../../http/refusal.ts'
 import { route } from '../../http/route.ts'
+import type { Limits } from '../../limits/limiter.ts'
 import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
 import { nullable } from '../schemas.ts'
 
@@ -58,6 +59,7 @@ export interface ValidateDeps {
   readonly publicUrl: string
   /** The POST form replaces the GET form. */
   readonly validateV2?: boolean | undefined
+  readonly limits?: Limits | undefined
 }
 
 // Every answer has `valid`, a refusal too, because clients look at nothing else.
@@ -73,9 +75,10 @@ const refusals = {
 }
 
 /** Tells the holder of an API key whether it is valid. */
-export function validateRoutes(app: App, { publicUrl, validateV2 = false }: ValidateDeps): void {
+export function validateRoutes(app: App, deps: ValidateDeps): void {
+  const { validateV2 = false } = deps
   addSchemas(app, [validateV2 ? ValidKeyV2 : ValidKey, InvalidKey])
-  const errorHandler = createErrorHandler(publicUrl)
+  const errorHandler = createErrorHandler(deps)
   if (validateV2) validateByPost(app, errorHandler)
   else validateByGet(app, errorHandler)
   // The other form does not exist here, so it is 404 and not 405.
@@ -159,9 +162,10 @@ function addUnknownRoute(app: App, method: 'GET' | 'POST'): void {
 const bearerOf = ({ raw }: FastifyRequest): string | undefined =>
   bearerToken(readAuthorization(raw.rawHeaders))
 
-function createErrorHandler(publicUrl: string) {
+function createErrorHandler({ publicUrl, limits }: ValidateDeps) {
   return async (thrown: Error, request: FastifyRequest, reply: FastifyReply) => {
-    const error = toRefusal(thrown, request.routeOptions.config.rules)
+    const refusal = toRefusal(thrown, request.routeOptions.config.rules)
+    const error = limits?.refusalOf(request, reply, refusal) ?? refusal
     // A failure of the service says nothing about the key.
     if (reasons[error.reason].http >= 500) throw error
     request.reason = error.reason

@@ -1,8 +1,12 @@
+import { randomUUID } from 'node:crypto'
+import { isIP } from 'node:net'
+import * as fc from 'fast-check'
 import { Redis } from 'ioredis'
-import { afterEach, describe, expect, inject, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
 import { createEnvReader } from '../../../core/lib/env.ts'
-import { silentLog } from '../../../core/lib/log.ts'
-import { addressOf, networkOf } from '../../../gateway/limits/address.ts'
+import { createLog, silentLog } from '../../../core/lib/log.ts'
+import { createMetrics } from '../../../core/lib/metrics.ts'
+import { addressOf, networkOf, parseAddress } from '../../../gateway/limits/address.ts'
 import { createCounters } from '../../../gateway/limits/counters.ts'
 import { type EdgeConfig, readEdgeConfig } from '../../../gateway/http/config.ts'
 import type { LimitSettings } from '../../../gateway/limits/config.ts'
@@ -11,7 +15,11 @@ import { clientId } from '../../fakes/gateway-core.ts'
 import { type Harness, asRecord, publicUrl, startHarness } from '../support.ts'
 
 let harness: Harness
-afterEach(() => harness?.stop())
+/** The one that several tests use. */
+let shared: Harness | undefined
+afterEach(async () => {
+  if (harness !== shared) await harness?.stop()
+})
 
 const wide: LimitSettings = {
   perAddress: 100,
@@ -42,6 +50,8 @@ const token = (more: { headers?: Record<string, string>; id?: string } = {}) =>
     authorization: basicOf(more.id ?? 'm2m_1'),
     headers: more.headers ?? {},
   })
+const from = (address: string, id = 'm2m_1') =>
+  token({ id, headers: { 'x-forwarded-for': address } })
 const limitHeaders = ({ headers }: { headers: Headers }) =>
   ['limit', 'remaining', 'reset'].map((name) => headers.get(`ratelimit-${name}`))
 
@@ -111,20 +121,15 @@ describe('a rate limit', () => {
     expect((await token()).status).toBe(200)
   })
 
-  it('has a tighter bucket for failed authentication, of the address and of the client at this address', async () => {
-    await limited({ failuresPerClient: 2, failuresPerAddress: 3 }, { trustedProxyHops: 1 })
+  it('has a tighter bucket for failures in the name of one client at one address', async () => {
+    await limited({ failuresPerClient: 2 }, { trustedProxyHops: 1 })
     harness.core.refuse('issueMachineToken', 'CREDENTIAL_INVALID')
-    const from = (address: string, id = 'm2m_1') =>
-      token({ id, headers: { 'x-forwarded-for': address } })
-    expect([(await from('203.0.113.9')).status, (await from('203.0.113.9')).status]).toEqual([
-      401, 401,
-    ])
-    expect((await from('203.0.113.9')).status).toBe(429)
+    const statuses: number[] = []
+    for (let i = 0; i < 3; i++) statuses.push((await from('203.0.113.9')).status)
+    expect(statuses).toEqual([401, 401, 429])
     expect((await from('203.0.113.9', 'm2m_2')).status).toBe(401)
-    // The third failure was the last that the address may have: it waits, whichever client it names.
+    // The client that it named is not locked out elsewhere.
     harness.core.reset()
-    expect((await from('203.0.113.9', 'm2m_3')).status).toBe(429)
-    // The client that it named is not locked out.
     expect((await from('203.0.113.8')).status).toBe(200)
   })
 
@@ -180,6 +185,14 @@ describe('the address of a request', () => {
     [3, '198.51.100.1, 203.0.113.1', '198.51.100.1'],
     [1, undefined, '10.0.0.1'],
     [1, 'nonsense', '10.0.0.1'],
+    [1, '203.0.113.1:5678', '203.0.113.1'],
+    [1, '[2001:db8:1:2::5]:443', '2001:db8:1:2::/64'],
+    [1, '"[2001:db8:1:2::5]"', '2001:db8:1:2::/64'],
+    [1, 'fe80::1%eth0', 'fe80:0:0:0::/64'],
+    [1, '203.0.113.1:https', '10.0.0.1'],
+    [1, '[203.0.113.1', '10.0.0.1'],
+    [1, '999.0.113.1:80', '10.0.0.1'],
+    [1, 'unknown', '10.0.0.1'],
     [1, '2001:db8:1:2::5', '2001:db8:1:2::/64'],
   ])('behind %i trusted proxies with X-Forwarded-For %s is %s', (hops, forwarded, expected) => {
     expect(addressOf(request(forwarded), hops)).toBe(expected)
@@ -191,12 +204,168 @@ describe('the address of a request', () => {
     ['::1', '0:0:0:0::/64'],
     ['fe80::1%eth0', 'fe80:0:0:0::/64'],
     ['2001:db8::', '2001:db8:0:0::/64'],
+    ['::ffff:c000:201', '192.0.2.1'],
+    ['0:0:0:0:0:FFFF:192.0.2.1', '192.0.2.1'],
+    ['64:ff9b::192.0.2.1', '64:ff9b:0:0::/64'],
   ])('%s counts as %s', (address, expected) => {
     expect(networkOf(address)).toBe(expected)
   })
 })
 
+describe('an address in X-Forwarded-For', () => {
+  const v4 = fc.ipV4()
+  const port = fc.option(fc.integer({ min: 0, max: 65_535 }), { nil: undefined })
+  const at = (text: string, portNumber: number | undefined): string =>
+    portNumber === undefined ? text : `${text}:${portNumber}`
+
+  it('is read with and without port, brackets and zone', () => {
+    fc.assert(
+      fc.property(v4, port, (address, portNumber) => {
+        expect(parseAddress(at(address, portNumber))).toBe(address)
+      }),
+    )
+    fc.assert(
+      fc.property(fc.ipV6(), port, fc.constantFrom('', '%eth0', '%25eth0'), (address, n, zone) => {
+        expect(parseAddress(at(`[${address}${zone}]`, n))).toBe(address)
+        expect(parseAddress(address + zone)).toBe(address)
+      }),
+    )
+  })
+
+  it('counts an IPv6 address by its first 64 bits, however it is written', () => {
+    fc.assert(
+      fc.property(fc.ipV6(), (address) => {
+        const { hostname } = new URL(`http://[${address}]`)
+        expect(networkOf(hostname.slice(1, -1))).toBe(networkOf(address))
+      }),
+    )
+  })
+
+  it('is no address when it is anything else', () => {
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        const address = parseAddress(text)
+        expect(address === undefined || isIP(address) > 0).toBe(true)
+      }),
+    )
+  })
+
+  it('that nobody reads is said once, and counted', async () => {
+    const lines: string[] = []
+    const log = createLog({ level: 'warn', name: 'gateway' }, { write: (line) => lines.push(line) })
+    const metrics = createMetrics('gateway')
+    harness = await startHarness({ log, metrics })
+    for (let i = 0; i < 3; i++)
+      await harness.ask('GET', '/health', { headers: { 'x-forwarded-for': '203.0.113.9' } })
+    expect(lines.filter((line) => line.includes('TRUSTED_PROXY_HOPS'))).toHaveLength(1)
+    expect(await metrics.metrics()).toMatch(/tollgate_gateway_forwarded_ignored_total\S* 3/)
+  })
+})
+
 const now = () => new Date(at)
+
+/** Every wrong secret is another one; `right` is what core takes. */
+const guess = (id: string, secret: string, address = '203.0.113.9') =>
+  harness.ask('POST', '/api/v1/oidc/token', {
+    form: 'grant_type=client_credentials',
+    authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`,
+    headers: { 'x-forwarded-for': address },
+  })
+const right = 'svc_cs_right'
+const onlyRight = () =>
+  harness.core.refuseWhen(
+    'issueMachineToken',
+    ({ authorization }) => !atob(authorization.replace('Basic ', '')).endsWith(`:${right}`),
+    'CREDENTIAL_INVALID',
+  )
+function countsOf(answers: readonly { status: number }[]): Record<number, number> {
+  const counts: Record<number, number> = {}
+  for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1
+  return counts
+}
+const many = <T>(count: number, run: (i: number) => Promise<T>): Promise<T[]> =>
+  Promise.all(Array.from({ length: count }, (_, i) => run(i)))
+
+// Counters of this process, and where there is Redis also those in it.
+describe.each([undefined, ...[inject('parts').redisUrl ?? []].flat()])(
+  'guesses in parallel, with counters in %s',
+  (redisUrl) => {
+    const few = { failuresPerClient: 20, failuresPerAddress: 60 }
+    const settings = { ...few, perAddress: 100_000, perClient: 100_000 }
+    let id: string
+    beforeAll(async () => {
+      shared = await limited(settings, { trustedProxyHops: 1, redisUrl })
+    })
+    afterAll(async () => {
+      await shared?.stop()
+      shared = undefined
+    })
+    // Counts in Redis outlive a test, so each has a minute and a client of its own.
+    beforeEach(() => {
+      if (shared) harness = shared
+      at += 60_000 * (1 + Math.floor(Math.random() * 1e8))
+      id = `m2m_${randomUUID()}`
+      harness.core.reset()
+      onlyRight()
+    })
+
+    it('count before they are checked: a thousand for one client count as a thousand', async () => {
+      const answers = await many(1_000, (i) => guess(id, `wrong-${i}`))
+      expect(countsOf(answers)).toEqual({ 401: 20, 429: 980 })
+      expect(harness.core.calls).toHaveLength(20)
+      expect(Number(answers.at(-1)?.headers.get('retry-after'))).toBeGreaterThan(0)
+    })
+
+    it('of one wrong secret count like others', async () => {
+      const answers = await many(200, () => guess(id, 'wrong'))
+      expect(countsOf(answers)).toEqual({ 401: 20, 429: 180 })
+    })
+
+    it('in ever other names are told to wait, and lock out nobody at their address', async () => {
+      const [answers, others] = await Promise.all([
+        many(300, (i) => guess(`${id}_${i}`, 'wrong')),
+        many(20, (i) => guess(`${id}_new_${i}`, right)),
+      ])
+      expect(countsOf(others)).toEqual({ 200: 20 })
+      // Those that are checked together with right ones may have to wait as well.
+      expect(countsOf(answers)[401]).toBeLessThanOrEqual(60)
+      expect(countsOf(answers)[429]).toBeGreaterThanOrEqual(240)
+      expect(answers.every(({ status }) => status === 401 || status === 429)).toBe(true)
+      expect((await guess(`${id}_later`, right)).status).toBe(200)
+    })
+
+    it('never refuse a credential that has worked, at that address or in that name', async () => {
+      expect((await guess(id, right)).status).toBe(200)
+      await many(100, (i) => guess(id, `wrong-${i}`))
+      expect(countsOf(await many(50, () => guess(id, right)))).toEqual({ 200: 50 })
+    })
+
+    it('let a right credential through however often it comes at once', async () => {
+      expect(countsOf(await many(200, () => guess(id, right)))).toEqual({ 200: 200 })
+    })
+
+    it('count a credential again once it is refused', async () => {
+      expect((await guess(id, right)).status).toBe(200)
+      harness.core.refuse('issueMachineToken', 'CREDENTIAL_INVALID')
+      const answers = await many(30, () => guess(id, right))
+      expect(answers.every(({ status }) => status === 401 || status === 429)).toBe(true)
+      expect((await guess(id, right)).status).toBe(429)
+    })
+  },
+)
+
+describe('requests in parallel', () => {
+  it('are counted before they are looked at; guesses take nothing of what others may have', async () => {
+    await limited(
+      { perAddress: 150, perClient: 10, failuresPerClient: 20, failuresPerAddress: 60 },
+      { trustedProxyHops: 1 },
+    )
+    onlyRight()
+    await many(200, (i) => guess('m2m_1', `wrong-${i}`))
+    expect((await guess('m2m_2', right)).status).toBe(200)
+    expect(countsOf(await many(100, () => guess('m2m_2', right)))).toEqual({ 200: 9, 429: 91 })
+  })
+})
 
 describe('the settings of the edge', () => {
   it('can switch limits off, and are refused when they are wrong', () => {
