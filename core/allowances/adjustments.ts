@@ -1,4 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
+import { foldEventId } from '../platform/ids.ts'
 import { audit } from '../platform/audit.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
 import type { Users } from '../identity/users/users.ts'
@@ -187,7 +188,7 @@ function parse({ amountUsdMicros, reason, author, eventId, uncovered }: Adjustme
     amount: usdMicros(BigInt(amountUsdMicros)),
     reason: parseText('reason', reason, 500),
     author: parseText('author', author, 100),
-    eventId: eventId === undefined ? null : parseText('eventId', eventId, 200),
+    eventId: eventId === undefined ? null : foldEventId(parseText('eventId', eventId, 200)),
     mayBeOverage: policy === 'overage',
   }
 }

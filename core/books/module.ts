@@ -15,7 +15,11 @@ export interface BooksOthers {
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooksModule(
   { pool, log, now, invalidations }: Platform,
-  { config, metering: { manualIngest, conflictOnPoison, ticketRecords }, ledger }: BooksOthers,
+  {
+    config,
+    metering: { manualIngest, signingLimits, conflictOnPoison, ticketRecords },
+    ledger,
+  }: BooksOthers,
 ) {
   const books = createBooks({
     pool,
@@ -24,6 +28,7 @@ export function createBooksModule(
     config,
     invalidations,
     manualIngest,
+    signingLimits,
     conflictOnPoison,
     ticketRecords,
     rebuildBalance: ledger.rebuildBalance,

@@ -3,6 +3,7 @@ import type { Log } from '../lib/log.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Ledger } from '../allowances/ledger.ts'
+import type { SigningLimits } from '../metering/events/parse.ts'
 import type { ManualIngest, conflictOnPoison } from '../metering/ingest/manual-ingest.ts'
 import type { TicketRecords } from '../metering/records.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
@@ -21,6 +22,7 @@ export interface BooksDeps {
   readonly config: BooksConfig
   readonly invalidations: Invalidations
   readonly manualIngest: ManualIngest
+  readonly signingLimits: SigningLimits
   readonly conflictOnPoison: typeof conflictOnPoison
   readonly ticketRecords: TicketRecords
   readonly rebuildBalance: Ledger['rebuildBalance']

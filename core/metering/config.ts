@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { EnvReader } from '../lib/env.ts'
 import type { EthRate } from '../lib/money.ts'
+import { type SigningLimits, usualLimits } from './events/parse.ts'
 import { parseRate } from './rates/sources.ts'
 
 export interface KafkaConfig {
@@ -26,6 +27,7 @@ export interface MeteringConfig {
     readonly graceSeconds: number
     readonly marginPercent: number
   }
+  readonly tickets: SigningLimits
   /** How long a ticket may be missing from its session before it is lost. */
   readonly lossGraceSeconds: number
 }
@@ -44,6 +46,7 @@ export function readMeteringConfig(env: EnvReader): MeteringConfig {
   return {
     kafka: collector === 'on' ? kafka : null,
     rates: readRates(env),
+    tickets: readSigningLimits(env),
     lossGraceSeconds: readLossGrace(env),
   }
 }
@@ -53,8 +56,30 @@ export function readCollectingConfig(env: EnvReader): MeteringConfig {
   const kafka = readKafka(env)
   if (kafka === null)
     env.problem('KAFKA_BROKERS is required: a collector reads its events from Kafka')
-  return { kafka, rates: readRates(env), lossGraceSeconds: readLossGrace(env) }
+  return {
+    kafka,
+    rates: readRates(env),
+    tickets: readSigningLimits(env),
+    lossGraceSeconds: readLossGrace(env),
+  }
 }
+
+const readSigningLimits = (env: EnvReader): SigningLimits => ({
+  maxAgeDays: env.integer('TICKET_MAX_AGE_DAYS', {
+    fallback: String(usualLimits.maxAgeDays),
+    min: 1,
+    max: 3_650,
+    meaning:
+      'How many days ago a ticket may have been signed; an older one goes to quarantine. Prices can be recorded for 35 days more.',
+  }),
+  maxAheadSeconds: env.integer('TICKET_MAX_AHEAD_SECONDS', {
+    fallback: String(usualLimits.maxAheadSeconds),
+    min: 1,
+    max: 86_400,
+    meaning:
+      "How far ahead of core's clock a ticket may be signed, in seconds; one further ahead goes to quarantine.",
+  }),
+})
 
 const readLossGrace = (env: EnvReader): number =>
   env.integer('LOSS_GRACE_SECONDS', {

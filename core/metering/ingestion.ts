@@ -15,6 +15,7 @@ import { createPipelinedWriter } from './ingest/pipelined-writer.ts'
 import * as positions from './ingest/position-store.ts'
 import { createRetryingIngest } from './ingest/retry.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
+import { createRateLookup } from './rates/lookup.ts'
 
 export interface IngestionDeps {
   readonly pool: Pool
@@ -38,12 +39,12 @@ const directAttempts = 4
 export function createIngestion(deps: IngestionDeps) {
   const { pool, now, log, config, lean } = deps
   const stopping = new AbortController()
-  const parsePool = createParsePool({ log, threads: !lean })
+  const parsePool = createParsePool({ log, threads: !lean, limits: config.tickets })
   const ingest = createIngest({
     ...deps,
     parsePool,
     resolveSubjects: cacheSubjects(deps.resolveSubjects),
-    rateMaxAgeSeconds: config.rates.maxAgeSeconds,
+    findRates: createRateLookup({ ...config.rates, now }),
     holdingRate: createHoldingRate(config.rates.marginPercent),
   })
   const retryingIngest = createRetryingIngest({ ...deps, ingest })

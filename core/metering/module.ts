@@ -15,6 +15,7 @@ import { createQuarantine } from './quarantine/quarantine.ts'
 import { createQuarantineRpc } from './quarantine/rpc.ts'
 import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
+import { createRateLookup } from './rates/lookup.ts'
 import { countUnpricedOf, rateAt } from './rates/store.ts'
 import { ticketRecords } from './records.ts'
 import { createMeteringRpc } from './rpc.ts'
@@ -42,10 +43,12 @@ export function createMeteringModule(
     emit: emitter?.emitPriced,
     resolveSubjects: users.resolveSubjects,
     partitions: createPartitions(pool, now),
-    rateMaxAgeSeconds: config.rates.maxAgeSeconds,
+    findRates: createRateLookup({ ...config.rates, now }),
     holdingRate: createHoldingRate(config.rates.marginPercent),
   })
-  const quarantine = createQuarantine({ pool, now, log, manualIngest, invalidations })
+  const limits = config.tickets
+  const quarantine = createQuarantine({ pool, now, log, manualIngest, limits, invalidations })
+  const lossRpc = createLossRpc({ losses: metering.losses, requireMetering })
 
   return {
     api: {
@@ -58,16 +61,14 @@ export function createMeteringModule(
       /** How many tickets of a user wait for their price. */
       countUnpriced: (app: AppId, user: UserId) => countUnpricedOf(pool, app, user),
       manualIngest,
+      signingLimits: limits,
       conflictOnPoison,
       ticketRecords,
     },
     services: [
       grpcService(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
       grpcService(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
-      grpcService(
-        LossServiceService,
-        createLossRpc({ losses: metering.losses, requireMetering }).lossService,
-      ),
+      grpcService(LossServiceService, lossRpc.lossService),
     ],
     lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },
   }

@@ -19,6 +19,7 @@ import { createLossWatch } from './loss/watch.ts'
 import { createMeteringMetrics } from './metrics.ts'
 import { createQuarantineMetrics } from './quarantine/metrics.ts'
 import { countQuarantined, waiting } from './quarantine/store.ts'
+import { createRateLookup, ensureFixedRate, waitingAgeSeconds } from './rates/lookup.ts'
 import { createPricing } from './rates/pricing.ts'
 import { type ManualRate, createRates } from './rates/rates.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rates/sources.ts'
@@ -104,6 +105,8 @@ export function createMetering(deps: MeteringDeps) {
   /** Ensures that tickets can be written and, when a source answers, that there is a rate; then runs by itself. */
   async function start(): Promise<void> {
     await partitions.prepare()
+    const { fixed } = deps.config.rates
+    if (fixed !== null) await ensureFixedRate(pool, fixed, now())
     // Unpriced tickets are left to the pricing loop: with a million of them the start would take long.
     await rates
       .observe()
@@ -203,13 +206,15 @@ function createRateKeeping(
     log,
     sources: rateSources(config),
     maxAgeSeconds,
+    maxTicketDays: config.tickets.maxAgeDays,
     onRejected: rateRejected,
   })
   const pricing = createPricing({
     pool,
     now,
     charge: ledger.charge,
-    rateMaxAgeSeconds: maxAgeSeconds,
+    findRates: createRateLookup({ ...config.rates, now }),
+    waitingAgeSeconds: waitingAgeSeconds(config.rates),
     emit: emitter?.emitPriced,
     onPriced: (count, settlement) => {
       latePriced(count)

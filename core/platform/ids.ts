@@ -21,6 +21,14 @@ export const newM2mClientId = (): M2mClientId =>
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 export const isUuid = (text: string): boolean => uuid.test(text)
+
+const anyUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+const upperCase = /[A-F]/
+
+/** An event id as it is stored and compared: a UUID is the same in upper case (RFC 9562 section 4); other ids stay. */
+export const foldEventId = (id: string): string =>
+  upperCase.test(id) && anyUuid.test(id) ? id.toLowerCase() : id
+
 export const isClientId = (text: string): text is ClientId => /^app_[0-9a-f]{24}$/.test(text)
 export const isM2mClientId = (text: string): text is M2mClientId => /^m2m_[0-9a-f]{24}$/.test(text)
 

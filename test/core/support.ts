@@ -69,6 +69,9 @@ export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
   return config
 }
 
+/** For a core whose tickets may have to wait: 3000 USD were observed as it began, and nothing else is. */
+export const observedRate = { RATE_FIXED: '', RATE_URLS: 'http://127.0.0.1:9' }
+
 export interface TestCore {
   readonly core: Core
   readonly clock: Clock
@@ -102,6 +105,11 @@ export async function startTestCore(env: Readonly<Record<string, string>> = {}):
   sql.on('error', () => {})
   const metrics = createMetrics('core')
   const core = await start({}, metrics)
+  if (env['RATE_FIXED'] === '')
+    await sql.query(
+      `insert into rates (usd_attos_per_eth, source, observed_at, created_at) values (3000 * 10::numeric ^ 18, 'test', $1, $1)`,
+      [begin],
+    )
   const caller = createCaller(core.target)
   const stops = [core.stop, async () => caller.close()]
 

@@ -4,7 +4,7 @@ import { authId, isClientId } from '../../platform/ids.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import type { SignedTicket } from '../../metering/events/parse.ts'
+import type { SignedTicket, SigningLimits } from '../../metering/events/parse.ts'
 import type { ManualIngest, ManualTicket } from '../../metering/ingest/manual-ingest.ts'
 import type { TicketRecords } from '../../metering/records.ts'
 import { type ArchivedPart, archiveOf, lockArchive, subtractRestored } from '../archive/store.ts'
@@ -17,6 +17,7 @@ export interface ImportDeps {
   readonly now: Now
   readonly log: Log
   readonly manualIngest: ManualIngest
+  readonly signingLimits: SigningLimits
   readonly conflictOnPoison: <T>(work: () => Promise<T>) => Promise<T>
   readonly restoreTickets: TicketRecords['restoreTickets']
   readonly invalidations: {
@@ -48,6 +49,7 @@ export function createImport({
   now,
   log,
   manualIngest,
+  signingLimits: limits,
   conflictOnPoison,
   restoreTickets,
   invalidations,
@@ -121,6 +123,11 @@ export function createImport({
     if (record.signedAt < earliest || record.signedAt > addSeconds(now(), 86_400).toISOString()) {
       throw invalid(`line ${index + 1} is no ticket: signedAt is out of range`)
     }
+    const oldest = addSeconds(now(), -limits.maxAgeDays * 86_400).toISOString()
+    if (record.price === null && record.signedAt < oldest)
+      throw invalid(
+        `line ${index + 1} has no price and is older than TICKET_MAX_AGE_DAYS=${limits.maxAgeDays}: nothing would price it`,
+      )
     return record
   }
 

@@ -7,7 +7,7 @@ import {
   usdAttos,
   wei,
 } from '../../lib/money.ts'
-import { isUuid, subjectProblem } from '../../platform/ids.ts'
+import { foldEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
 
 /** A line of a ticket file: a ticket of any deployment, with its price. */
 export interface TicketRecord {
@@ -73,7 +73,7 @@ function readTicket(fields: Fields): TicketRecord {
   if (problem !== null || externalUserId !== externalUserId.trim())
     throw fault('user', 'an external user id')
   return {
-    eventId: matching(fields, 'id', /^[^]{1,200}$/),
+    eventId: foldEventId(matching(fields, 'id', /^[^]{1,200}$/)),
     digest: matching(fields, 'digest', /^[0-9a-f]{32}$/),
     externalUserId,
     signedAt: time(fields, 'signedAt'),

@@ -2,8 +2,10 @@ import { setImmediate as yieldToOthers } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { createRowBuffer } from '../../lib/copy-sql.ts'
 import type { Log } from '../../lib/log.ts'
+import type { SigningLimits } from '../events/parse.ts'
 import {
   type Feature,
+  type ParsedAt,
   type ParsedBatch,
   type Payer,
   type RecordProblem,
@@ -42,14 +44,20 @@ const maxIdleBytes = 32 * 1024 * 1024
 /** The worker's garbage is young and its batches are bounded, so that more memory would gain nothing. */
 const workerLimits = { maxYoungGenerationSizeMb: 32, maxOldGenerationSizeMb: 192 }
 
-/** `threads: false` is for a process that has little memory and does nothing else. */
-export function createParsePool({ log, threads }: { log: Log; threads: boolean }) {
+export interface ParsePoolOptions {
+  readonly log: Log
+  /** False for a process that has little memory and does nothing else. */
+  readonly threads: boolean
+  readonly limits: SigningLimits
+}
+
+export function createParsePool({ log, threads, limits }: ParsePoolOptions) {
   let worker: Worker | null = null
   let queue: Promise<unknown> = Promise.resolve()
   let stopped = false
   const idle: ArrayBuffer[] = []
 
-  /** Parses records; `at` bounds their signing times. */
+  /** Parses records; `at` and the limits bound their signing times. */
   async function parse(records: readonly RecordBytes[], at: Date): Promise<EncodedBatch> {
     if (!threads || stopped || records.length < minThreadedRecords) return parseHere(records, at)
     const parsed = queue.then(() => parseInWorker(records, at))
@@ -62,7 +70,7 @@ export function createParsePool({ log, threads }: { log: Log; threads: boolean }
 
   async function parseHere(records: readonly RecordBytes[], at: Date): Promise<EncodedBatch> {
     const rows = createRowBuffer(idle.pop())
-    const parser = createBatchParser(rows, at, records.length)
+    const parser = createBatchParser(rows, { at, limits }, records.length)
     for (const [index, { bytes }] of records.entries()) {
       parser.add(index, bytes)
       if (index % yieldEvery === yieldEvery - 1) await yieldToOthers()
@@ -92,7 +100,7 @@ export function createParsePool({ log, threads }: { log: Log; threads: boolean }
     records.forEach((record, index) =>
       target.set(record.bytes, (ends[index] ?? 0) - record.bytes.length),
     )
-    return { bytes, ends, at, memory: idle.pop() ?? null }
+    return { bytes, ends, window: { at, limits }, memory: idle.pop() ?? null }
   }
 
   function takeMemory(length: number): ArrayBuffer {
@@ -158,7 +166,7 @@ export interface ParseRequest {
   readonly bytes: ArrayBuffer
   /** Where each record ends in `bytes`. */
   readonly ends: Float64Array<ArrayBuffer>
-  readonly at: Date
+  readonly window: ParsedAt
   /** Memory for the rows, from an earlier batch. */
   readonly memory: ArrayBuffer | null
 }

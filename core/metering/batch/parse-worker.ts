@@ -4,9 +4,9 @@ import { type ParseRequest, packBatch } from './parse-pool.ts'
 import { createBatchParser } from './parsed-batch.ts'
 
 /** The thread of a parse pool: parses one batch for each message. */
-parentPort?.on('message', ({ bytes, ends, at, memory }: ParseRequest) => {
+parentPort?.on('message', ({ bytes, ends, window, memory }: ParseRequest) => {
   const rows = createRowBuffer(memory ?? undefined)
-  const parser = createBatchParser(rows, at, ends.length)
+  const parser = createBatchParser(rows, window, ends.length)
   let from = 0
   ends.forEach((end, index) => {
     parser.add(index, Buffer.from(bytes, from, end - from))

@@ -4,7 +4,13 @@ import { quickBillionths, quickInteger } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
 import { type Wei, wei } from '../../lib/money.ts'
 import { authId } from '../../platform/ids.ts'
-import { type EventProblem, type SignedTicket, parseEvent } from '../events/parse.ts'
+import {
+  type EventProblem,
+  type SignedTicket,
+  type SigningLimits,
+  foldEvent,
+  parseEvent,
+} from '../events/parse.ts'
 import type { NamedUser, Subject } from './subjects.ts'
 import { writeTicket } from './ticket-row.ts'
 
@@ -59,11 +65,17 @@ export interface ParsedBatch {
   readonly payers: ReadonlyMap<string, Payer>
 }
 
+/** When events are parsed, and which signing times are taken then. */
+export interface ParsedAt {
+  readonly at: Date
+  readonly limits: SigningLimits
+}
+
 /**
- * Parses at most `size` records, one by one, and writes the first parts of their tickets' rows to `rows`. `at` bounds
- * the signing times.
+ * Parses at most `size` records, one by one, and writes the first parts of their tickets' rows to `rows`. `at` and
+ * the limits bound the signing times.
  */
-export function createBatchParser(rows: RowBuffer, at: Date, size: number) {
+export function createBatchParser(rows: RowBuffer, { at, limits }: ParsedAt, size: number) {
   const columns = createColumns(size)
   const sessions: Session[] = []
   const features: Feature[] = []
@@ -74,10 +86,14 @@ export function createBatchParser(rows: RowBuffer, at: Date, size: number) {
   const byPipeline = new Map<string, Map<string, number>>()
 
   function add(index: number, bytes: Buffer): void {
-    const parsed = parseEvent(bytes, at)
+    const parsed = parseEvent(bytes, at, limits)
     if (parsed.kind === 'ignored') ignored.push(index)
     else if (parsed.kind === 'problem') problems.push({ index, problem: parsed.problem })
-    else addTicket(index, parsed.ticket, digestOfBytes(bytes))
+    else {
+      const { ticket, isFolded } = parsed
+      const compared = isFolded ? foldEvent(bytes, ticket.eventId) : bytes
+      addTicket(index, ticket, digestOfBytes(compared))
+    }
   }
 
   /** Adds a ticket that is parsed already; `digest` is that of its event's bytes. */
@@ -309,8 +325,8 @@ const [dash, uuidLength] = [45, 36]
 const dashes = new Set([8, 13, 18, 23])
 
 /**
- * Writes the 16 bytes of an event's key. A UUID in lower case, as the signer sends it, is its own key; any other id,
- * also one that differs only in case, is hashed.
+ * Writes the 16 bytes of an event's key. A UUID is its own key, and in lower case already (`foldEventId`); any other id
+ * is hashed.
  */
 function writeEventKey(target: Uint8Array, at: number, id: string): void {
   if (!writeUuid(target, at, id)) writeBytes(target, at, digestOfBytes(id))

@@ -9,7 +9,7 @@ import {
   readExactJson,
 } from '../../lib/exact-json.ts'
 import { type Wei, wei } from '../../lib/money.ts'
-import { subjectProblem } from '../../platform/ids.ts'
+import { foldEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
 import { createShapeCache } from './shape-cache.ts'
 
 /**
@@ -84,52 +84,77 @@ export interface EventProblem {
 }
 
 export type ParsedEvent =
-  | { readonly kind: 'ticket'; readonly ticket: SignedTicket }
+  | {
+      readonly kind: 'ticket'
+      readonly ticket: SignedTicket
+      /** Its id came as a UUID with upper-case letters. */
+      readonly isFolded: boolean
+    }
   | { readonly kind: 'ignored' }
   | { readonly kind: 'problem'; readonly problem: EventProblem }
 
 /** The one event type that is billed; every other on the topic is ignored (docs/signer-protocol.md). */
 const ticketType = 'create_signed_ticket'
 
+/** How far back, and how far ahead of now, a ticket may be signed (TICKET_MAX_AGE_DAYS, TICKET_MAX_AHEAD_SECONDS). */
+export interface SigningLimits {
+  readonly maxAgeDays: number
+  readonly maxAheadSeconds: number
+}
+
+/** What the settings are when nothing sets them. */
+export const usualLimits: SigningLimits = { maxAgeDays: 365, maxAheadSeconds: 86_400 }
+
+/** For an event whose signing time was judged before. */
+export const noLimits: SigningLimits = { maxAgeDays: Infinity, maxAheadSeconds: Infinity }
+
 export const maxEventBytes = 1024 * 1024
 const maxIdLength = 200
 const maxSessionIdLength = 128
 /** More than all the ether there is (1.2e26 wei), and small enough that a cost fits its column. */
 const maxFee = 10n ** 27n
-const earliest = Date.UTC(2020, 0, 1)
 const dayMs = 86_400_000
 
 /**
  * Parses the bytes of one event into a ticket, an event of another type, or a problem with its reason. No input
- * throws, no number passes through a float, and the result depends on nothing but the arguments; `now` bounds the
- * signing time.
+ * throws, no number passes through a float, and the result depends on nothing but the arguments; `now` and `limits` bound
+ * the signing time.
  */
-export function parseEvent(bytes: Buffer, now: Date): ParsedEvent {
+export function parseEvent(
+  bytes: Buffer,
+  now: Date,
+  limits: SigningLimits = usualLimits,
+): ParsedEvent {
   if (bytes.length > maxEventBytes)
     return problem({ reason: 'too_large', detail: `${bytes.length} bytes` })
   const members = shapes.read(bytes)
-  if (members) return parseEnvelope(members, now)
+  if (members) return parseEnvelope(members, { now, ...limits })
   if (!isUtf8(bytes)) return problem({ reason: 'not_utf8', detail: 'the bytes are not UTF-8' })
   const read = readExactJson(bytes.toString('utf8'))
   if ('fault' in read) return problem({ reason: read.fault, detail: `at character ${read.at}` })
   if (!isObject(read.value))
     return problem({ reason: 'not_an_object', detail: 'an envelope is a JSON object' })
   shapes.learn(read.value)
-  return parseEnvelope(read.value, now)
+  return parseEnvelope(read.value, { now, ...limits })
 }
 
 const shapes = createShapeCache()
 
-function parseEnvelope(envelope: JsonMembers, now: Date): ParsedEvent {
+interface SigningWindow extends SigningLimits {
+  readonly now: Date
+}
+
+function parseEnvelope(envelope: JsonMembers, window: SigningWindow): ParsedEvent {
   const type = envelope.get('type')
   if (typeof type === 'string' && type !== ticketType) return { kind: 'ignored' }
   const data = envelope.get('data')
   const ticket =
     checkEnvelope(envelope) ??
     (hasMembers(data)
-      ? parseTicket(envelope, data, now)
+      ? parseTicket(envelope, data, window)
       : ['invalid_data', 'data is not an object'])
-  if (!Array.isArray(ticket)) return { kind: 'ticket', ticket }
+  if (!Array.isArray(ticket))
+    return { kind: 'ticket', ticket, isFolded: ticket.eventId !== envelope.get('id') }
   const [reason, detail] = ticket
   return problem({ ...readableParts(envelope, data), reason, detail })
 }
@@ -151,6 +176,16 @@ const isEventId = (id: JsonValue | undefined): id is string =>
   !id.includes('\u0000') &&
   id.isWellFormed()
 
+/**
+ * The bytes of an event as they are compared with those of its repeats: `eventId`, which is folded, in lower case where
+ * the bytes have it in upper case. The same object where they have not, which is nearly always.
+ */
+export function foldEvent(bytes: Buffer, eventId: string): Buffer {
+  if (!isUuid(eventId) || bytes.includes(`"${eventId}"`)) return bytes
+  const text = bytes.toString('latin1')
+  return Buffer.from(text.replace(new RegExp(eventId, 'gi'), eventId), 'latin1')
+}
+
 // Helps an operator to judge the event: its id, its user and its fee, as far as they can be read.
 function readableParts(
   envelope: JsonMembers,
@@ -159,7 +194,7 @@ function readableParts(
   const id = envelope.get('id')
   const fee = hasMembers(data) ? feeOf(data.get('computed_fee')) : null
   return {
-    eventId: isEventId(id) ? id : null,
+    eventId: isEventId(id) ? foldEventId(id) : null,
     authId: hasMembers(data) ? labelText(authIdOf(data)) : null,
     fee: typeof fee === 'bigint' && fee < 10n ** 78n ? fee : null,
   }
@@ -171,21 +206,35 @@ function problem(
   return { kind: 'problem', problem: { eventId: null, authId: null, fee: null, ...known } }
 }
 
-function parseTicket(envelope: JsonMembers, data: JsonMembers, now: Date): SignedTicket | Fault {
+function parseTicket(
+  envelope: JsonMembers,
+  data: JsonMembers,
+  window: SigningWindow,
+): SignedTicket | Fault {
   const fee = feeOf(data.get('computed_fee'))
   if (fee === null)
     return ['invalid_fee', 'computed_fee is not a whole number of wei in decimal text']
   if (fee > maxFee) return ['fee_out_of_range', 'computed_fee is more ether than there is']
   const signed = instantOf(data.get('current_time'))
   if (!signed) return ['invalid_time', 'current_time is not an RFC 3339 instant']
-  if (signed.ms < earliest || signed.ms > now.getTime() + dayMs)
-    return ['time_out_of_range', signed.text]
+  const tooFar = outsideWindow(signed, window)
+  if (tooFar !== null) return ['time_out_of_range', tooFar]
   const sessionId = data.get('session_id')
   if (!isSessionId(sessionId))
     return ['invalid_session', `session_id is not text of 1 to ${maxSessionIdLength} characters`]
   const subject = subjectOf(authIdOf(data))
   if (Array.isArray(subject)) return subject
   return assemble({ envelope, data, fee, signed, sessionId, subject })
+}
+
+/** Names the bound that a signing time is beyond; null when it is within. */
+function outsideWindow({ text, ms }: Instant, window: SigningWindow): string | null {
+  const { now, maxAgeDays, maxAheadSeconds } = window
+  if (ms < now.getTime() - maxAgeDays * dayMs)
+    return `signed ${text}, further back than TICKET_MAX_AGE_DAYS=${maxAgeDays} allows`
+  if (ms > now.getTime() + maxAheadSeconds * 1000)
+    return `signed ${text}, further ahead than TICKET_MAX_AHEAD_SECONDS=${maxAheadSeconds} allows`
+  return null
 }
 
 interface TicketParts {
@@ -217,7 +266,7 @@ function assemble({
   return {
     ...subject,
     ...pipelineOf(data),
-    eventId: String(envelope.get('id')),
+    eventId: foldEventId(String(envelope.get('id'))),
     signedAt: signed.text,
     signedAtMs: signed.ms,
     signedAtMicros: signed.micros,

@@ -33,7 +33,7 @@ import {
   unknownClient,
 } from '../quarantine/intake.ts'
 import { type HoldingRate, noRate } from '../rates/holding-rate.ts'
-import { ratesAt } from '../rates/store.ts'
+import type { RateLookup } from '../rates/lookup.ts'
 import type { Charge, SettlementSums } from './charges.ts'
 import type { Partitions } from './partition-store.ts'
 import {
@@ -67,7 +67,7 @@ export interface IngestDeps {
   readonly parsePool: Pick<ParsePool, 'parse'>
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
-  readonly rateMaxAgeSeconds: number
+  readonly findRates: RateLookup
   readonly holdingRate: HoldingRate
 }
 
@@ -267,10 +267,9 @@ export function createIngest(deps: IngestDeps) {
     tickets: TicketColumns,
     places: Uint32Array,
   ): Promise<(TicketPrice | null)[]> {
-    const rates = await ratesAt(
+    const rates = await deps.findRates(
       db,
       Array.from(places, (place) => microsOf(tickets, place)),
-      deps.rateMaxAgeSeconds,
     )
     const priceOf = createPrices()
     return rates.map((rate, i) => (rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0)) : null))

@@ -8,9 +8,10 @@ import { createDeduplicator, encodeEventIds } from '../batch/deduplicate.ts'
 import { createBatchParser, digestOfHex, feeOf, microsOf } from '../batch/parsed-batch.ts'
 import type { ResolveSubjects, Subject } from '../batch/subjects.ts'
 import type { TicketPrice } from '../batch/ticket-row.ts'
-import type { SignedTicket } from '../events/parse.ts'
+import { type SignedTicket, noLimits } from '../events/parse.ts'
 import { type HoldingRate, noRate } from '../rates/holding-rate.ts'
-import { type ObservedRate, ensureRates, ratesAt } from '../rates/store.ts'
+import type { RateLookup } from '../rates/lookup.ts'
+import { type ObservedRate, ensureRates } from '../rates/store.ts'
 import type { Charge } from './charges.ts'
 import type { Partitions } from './partition-store.ts'
 import { isPoison } from './retry.ts'
@@ -45,7 +46,7 @@ export interface ManualIngestDeps {
   readonly emit?: EmitPriced | undefined
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions
-  readonly rateMaxAgeSeconds: number
+  readonly findRates: RateLookup
   readonly holdingRate: HoldingRate
 }
 
@@ -54,7 +55,7 @@ export function createManualIngest({
   emit,
   resolveSubjects,
   partitions,
-  rateMaxAgeSeconds,
+  findRates,
   holdingRate,
 }: ManualIngestDeps) {
   const deduplicator = createDeduplicator()
@@ -66,7 +67,7 @@ export function createManualIngest({
     at: Date,
   ): Promise<ManualIngestOutcome> {
     const [rows, out] = [createRowBuffer(), createRowBuffer()]
-    const parser = createBatchParser(rows, at, tickets.length)
+    const parser = createBatchParser(rows, { at, limits: noLimits }, tickets.length)
     tickets.forEach(({ ticket, digest }, index) =>
       parser.addTicket(index, ticket, digestOfHex(digest)),
     )
@@ -78,7 +79,7 @@ export function createManualIngest({
     const ids = encodeEventIds(batch.tickets, Uint32Array.from(tickets.keys()), out)
     const { newTickets: places, duplicates, conflicts } = await deduplicator.insert(db, ids, out)
     const buffers = { firstParts: rows.slice(0, rows.end()), out, at }
-    const prices = await price(db, { batch, places }, tickets)
+    const prices = await price(db, { batch, places, at }, tickets)
     const rate = prices.includes(null) ? await holdingRate(db) : noRate
     const plan = await planWrite({ batch, places, prices, holdingRate: rate }, buffers)
     const options = { ...buffers, charge, emit, ticketsWritten: false }
@@ -89,17 +90,17 @@ export function createManualIngest({
   // A fixed price stays; its rate is recorded here if it is not yet. A ticket's place is its position in the request.
   async function price(
     db: Db,
-    { batch, places }: Pick<NewTickets, 'batch' | 'places'>,
+    { batch, places, at }: Pick<NewTickets, 'batch' | 'places'> & { readonly at: Date },
     tickets: readonly ManualTicket[],
   ): Promise<(TicketPrice | null)[]> {
-    const rates = await ratesAt(
+    const rates = await findRates(
       db,
       Array.from(places, (place) => microsOf(batch.tickets, place)),
-      rateMaxAgeSeconds,
     )
     const rateId = await ensureRates(
       db,
       Array.from(places).flatMap((place) => tickets[place]?.price?.rate ?? []),
+      at,
     )
     return Array.from(places, (place, i) => {
       const fixed = tickets[place]?.price

@@ -6,7 +6,9 @@ import type { RecordProblem } from '../batch/parsed-batch.ts'
 import {
   type EventProblem,
   type QuarantineReason,
+  foldEvent,
   maxEventBytes,
+  noLimits,
   parseEvent,
 } from '../events/parse.ts'
 import type { StreamRecord } from '../ingest/position-store.ts'
@@ -26,7 +28,7 @@ export function ticketProblem(
   of: Pick<EventProblem, 'reason' | 'detail'>,
 ): RecordProblem {
   const record = records[index]
-  const parsed = record && parseEvent(record.bytes, at)
+  const parsed = record && parseEvent(record.bytes, at, noLimits)
   if (parsed?.kind !== 'ticket')
     return { index, problem: { ...of, eventId: null, authId: null, fee: null } }
   const { eventId, clientId, externalUserId, fee } = parsed.ticket
@@ -59,7 +61,7 @@ export async function quarantine(db: Db, { records, problems, at }: Quarantining
       {
         ...problem,
         id: uuidV7(at.getTime()),
-        digest: hash('sha256', bytes, 'hex'),
+        digest: hash('sha256', foldEvent(bytes, problem.eventId ?? ''), 'hex'),
         source,
         partition,
         offset,

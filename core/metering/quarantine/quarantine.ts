@@ -6,7 +6,12 @@ import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, parseInstant } from '../../lib/time.ts'
 import type { Subject } from '../batch/subjects.ts'
-import { type SignedTicket, parseEvent, quarantineReasons } from '../events/parse.ts'
+import {
+  type SignedTicket,
+  type SigningLimits,
+  parseEvent,
+  quarantineReasons,
+} from '../events/parse.ts'
 import { type ManualIngest, conflictOnPoison } from '../ingest/manual-ingest.ts'
 import * as store from './store.ts'
 import { type Decision, rewritten } from './rewrite.ts'
@@ -16,6 +21,7 @@ export interface QuarantineDeps {
   readonly now: Now
   readonly log: Log
   readonly manualIngest: ManualIngest
+  readonly limits: SigningLimits
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
@@ -41,7 +47,14 @@ const conflict = (message: string): DomainError => new DomainError('CONFLICT', m
  * Decisions about events that could not become tickets. An event leaves quarantine once, as a ticket or discarded. A
  * redriven event is deduplicated, priced and charged like any other; its stored bytes never change.
  */
-export function createQuarantine({ pool, now, log, manualIngest, invalidations }: QuarantineDeps) {
+export function createQuarantine({
+  pool,
+  now,
+  log,
+  manualIngest,
+  limits,
+  invalidations,
+}: QuarantineDeps) {
   /** REQUEST_INVALID for an invalid status, reason, instant or cursor. */
   async function list(query: ListQuery) {
     const limit = parseLimit(query.limit)
@@ -188,7 +201,7 @@ export function createQuarantine({ pool, now, log, manualIngest, invalidations }
       decision.authId === undefined && decision.eventId === undefined
         ? event.bytes
         : rewritten(event.bytes, decision)
-    const parsed = bytes && parseEvent(bytes, now())
+    const parsed = bytes && parseEvent(bytes, now(), limits)
     if (!parsed || parsed.kind === 'ignored') throw conflict('it is no event that is billed')
     if (parsed.kind === 'problem')
       throw conflict(`it is still no ticket: ${parsed.problem.reason}, ${parsed.problem.detail}`)

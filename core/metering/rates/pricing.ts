@@ -15,13 +15,16 @@ import {
 import { priceHours } from '../ingest/hour-store.ts'
 import { priceSessions } from '../ingest/session-store.ts'
 import { priceTickets } from '../ingest/store.ts'
+import type { RateLookup } from './lookup.ts'
 import * as store from './store.ts'
 
 export interface PricingDeps {
   readonly pool: Pool
   readonly now: Now
   readonly charge: Charge
-  readonly rateMaxAgeSeconds: number
+  readonly findRates: RateLookup
+  /** How long an observation may serve a ticket that waits. */
+  readonly waitingAgeSeconds: number
   /** Called, in the transaction, with the tickets that have got their price. */
   readonly emit?: EmitPriced | undefined
   readonly onPriced: (count: number, settlement: SettlementSums | null) => void
@@ -37,7 +40,8 @@ export function createPricing({
   pool,
   now,
   charge,
-  rateMaxAgeSeconds,
+  findRates,
+  waitingAgeSeconds,
   emit,
   onPriced,
   onExhausted,
@@ -46,7 +50,7 @@ export function createPricing({
 
   /** Prices all that observations since the last pass allow; the first pass goes by all observations. */
   async function pass(signal?: AbortSignal): Promise<number> {
-    const span = await store.pricedSpan(pool, newestSeen - lateObservations, rateMaxAgeSeconds)
+    const span = await store.pricedSpan(pool, newestSeen - lateObservations, waitingAgeSeconds)
     if (!span) return 0
     let total = 0
     for (;;) {
@@ -62,14 +66,13 @@ export function createPricing({
   async function priceBatch(span: store.Window): Promise<number> {
     const { count, exhausted, settlement } = await tx(pool, async (db) => {
       const waiting = await store.lockWaiting(db, span, {
-        maxAgeSeconds: rateMaxAgeSeconds,
+        maxAgeSeconds: waitingAgeSeconds,
         limit: batchSize,
       })
       if (waiting.length === 0) return { count: 0, exhausted: [], settlement: null }
-      const rates = await store.ratesAt(
+      const rates = await findRates(
         db,
         waiting.map((ticket) => ticket.signedAtMicros),
-        rateMaxAgeSeconds,
       )
       const priced = waiting.flatMap((ticket, i) => {
         const rate = rates[i]

@@ -13,6 +13,8 @@ export interface RatesDeps {
   /** Read in order until one gives a usable rate. */
   readonly sources: readonly RateSource[]
   readonly maxAgeSeconds: number
+  /** How old a ticket may be (TICKET_MAX_AGE_DAYS). */
+  readonly maxTicketDays: number
   readonly onRejected: (why: 'unusable' | 'jump') => void
 }
 
@@ -22,12 +24,20 @@ export interface ManualRate {
   readonly observedAt?: string | undefined
 }
 
-// Older tickets are no longer billed.
-const oldestDays = 400
-const oldestSeconds = oldestDays * 86_400
+/** A ticket that was taken at the last moment can be priced by hand for so long. */
+const daysToPrice = 35
 
 /** Observations of the price of one ETH: append-only, each valid from its instant on (decision 31). */
-export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected }: RatesDeps) {
+export function createRates({
+  pool,
+  now,
+  log,
+  sources,
+  maxAgeSeconds,
+  maxTicketDays,
+  onRejected,
+}: RatesDeps) {
+  const oldestDays = maxTicketDays + daysToPrice
   let unconfirmed: EthRate | null = null
 
   /** The newest observation that may still price a ticket signed now. */
@@ -53,7 +63,7 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
         continue
       }
       unconfirmed = null
-      return insertRate(pool, { usdAttosPerEth: rate, source: source.name }, now())
+      return insertRate(pool, { usdAttosPerEth: rate, source: source.name }, { at: now() })
     }
     return null
   }
@@ -75,7 +85,7 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
 
   /**
    * An operator's own observation, valid from `observedAt` (ISO 8601, now when absent) on. REQUEST_INVALID unless the
-   * rate is a positive decimal and the instant neither in the future nor more than 400 days back.
+   * rate is a positive decimal and the instant neither in the future nor further back than any ticket that waits.
    */
   async function record({ usdPerEth, source, observedAt }: ManualRate): Promise<Rate> {
     const rate = parseRate(usdPerEth)
@@ -92,7 +102,11 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
       )
     }
     const at = observedAt === undefined ? now() : instantOf(observedAt)
-    return insertRate(pool, { usdAttosPerEth: rate, source: `manual:${name}` }, at)
+    return insertRate(
+      pool,
+      { usdAttosPerEth: rate, source: `manual:${name}` },
+      { at: now(), observedAt: at },
+    )
   }
 
   function instantOf(text: string): Date {
@@ -105,7 +119,7 @@ export function createRates({ pool, now, log, sources, maxAgeSeconds, onRejected
     }
     if (instant > now())
       throw new DomainError('REQUEST_INVALID', 'observedAt must not be in the future')
-    if (instant < addSeconds(now(), -oldestSeconds)) {
+    if (instant < addSeconds(now(), -oldestDays * 86_400)) {
       throw new DomainError('REQUEST_INVALID', `observedAt must be at most ${oldestDays} days back`)
     }
     return instant

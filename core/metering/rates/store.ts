@@ -30,14 +30,18 @@ const fromRow = (row: RateRow): Rate => ({
   observedAt: row.observed_at,
 })
 
-/** Records an observation. */
-export async function insertRate(db: Db, rate: NewRate, observedAt: Date): Promise<Rate> {
+/** Records an observation at `at`; it was made then, or at `observedAt` before. */
+export async function insertRate(
+  db: Db,
+  rate: NewRate,
+  { at, observedAt = at }: { at: Date; observedAt?: Date },
+): Promise<Rate> {
   return fromRow(
     await one<RateRow>(
       db,
       sql`
-    insert into rates (usd_attos_per_eth, source, observed_at)
-    values (${rate.usdAttosPerEth}, ${rate.source}, ${observedAt})
+    insert into rates (usd_attos_per_eth, source, observed_at, created_at)
+    values (${rate.usdAttosPerEth}, ${rate.source}, ${observedAt}, ${at})
     returning id, usd_attos_per_eth, source, observed_at`,
     ),
   )
@@ -161,10 +165,11 @@ export interface ObservedRate {
 const factsOf = ({ usdAttosPerEth, source, observedAt }: ObservedRate): string =>
   `${usdAttosPerEth} ${observedAt} ${source}`
 
-/** Records observations that are missing; returns a function from an observation to its id. */
+/** Records, at `at`, observations that are missing; returns a function from an observation to its id. */
 export async function ensureRates(
   db: Db,
   rates: readonly ObservedRate[],
+  at: Date,
 ): Promise<(rate: ObservedRate) => bigint> {
   const distinct = [...new Map(rates.map((rate) => [factsOf(rate), rate])).values()]
   const ids = new Map<string, bigint>()
@@ -175,8 +180,8 @@ export async function ensureRates(
       distinct.map((rate) => rate.observedAt),
     ]
     await db.query(sql`
-      insert into rates (usd_attos_per_eth, source, observed_at)
-      select value, source, at
+      insert into rates (usd_attos_per_eth, source, observed_at, created_at)
+      select value, source, at, ${at}
       from unnest(${values}::numeric[], ${sources}::text[], ${times}::timestamptz[]) as t (value, source, at)
       where not exists (
         select 1

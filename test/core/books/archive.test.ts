@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readBooksConfig } from '../../../core/books/config.ts'
 import { createEnvReader } from '../../../core/lib/env.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { begin, serviceToken } from '../support.ts'
+import { begin, observedRate, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
 // It is March 2026; February and March stay.
@@ -24,7 +24,7 @@ const tables = [
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tollgate-archive-'))
-  world = await startBooks({ RETENTION_MONTHS: '1', ARCHIVE_DIR: folder })
+  world = await startBooks({ ...observedRate, RETENTION_MONTHS: '1', ARCHIVE_DIR: folder })
   core = connectCore({ target: world.core.target, token: serviceToken })
   for (const month of ['12', '01', '02']) {
     const year = month === '12' ? 2025 : 2026

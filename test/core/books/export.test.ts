@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { gunzipSync, gzipSync, zstdDecompressSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { begin, outcome, refusal, serviceToken } from '../support.ts'
+import { begin, observedRate, outcome, refusal, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
 
 let from: BooksWorld
@@ -24,7 +24,7 @@ const ticketsOf = (world: BooksWorld) =>
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'tollgate-export-'))
-  from = await startBooks()
+  from = await startBooks(observedRate)
   core = connectCore({ target: from.core.target, token: serviceToken })
   const many = Array.from({ length: 1_203 }, (_, i) => ({
     auth_id: `${from.app.clientId}:user-${i % 7}`,
@@ -62,7 +62,7 @@ const exportTo = (name: string, ...more: string[]) =>
 
 /** Another deployment, with an app of its own; the command line points at it until it is stopped. */
 async function elsewhere(work: (to: BooksWorld) => Promise<void>): Promise<void> {
-  const to = await startBooks({ RATE_FIXED: '9999' })
+  const to = await startBooks(observedRate)
   try {
     await work(to)
   } finally {
@@ -212,7 +212,7 @@ describe('tollgate import', () => {
     })
   })
 
-  it('continues after an interruption, and prices tickets that had no price', async () => {
+  it('continues after an interruption, and leaves tickets that had no price to wait', async () => {
     await from.ingest({
       id: 'waiting',
       auth_id: `${from.app.clientId}:user-1`,

@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { usualLimits } from '../../../core/metering/events/parse.ts'
 import { createLedger, type Ledger } from '../../../core/allowances/ledger.ts'
 import { createApps } from '../../../core/identity/apps/apps.ts'
 import { createUsers } from '../../../core/identity/users/users.ts'
@@ -93,6 +94,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
           graceSeconds: 3600,
           marginPercent: 10,
         },
+        tickets: { ...usualLimits, maxAgeDays: 3_650 },
         lossGraceSeconds,
       },
       ...(eventSource && { eventSource }),

@@ -20,7 +20,7 @@ beforeAll(async () => {
   world = await createWorld('2026-04-10T10:02:00Z')
   await recordRate(world.pool, '2026-04-10T08:59:00Z')
   await recordRate(world.pool, '2026-04-10T09:50:00Z', 2000)
-  await world.metering().ingestEvents([
+  await world.metering({ fixed: false }).ingestEvents([
     ...Array.from({ length: count }, (_, i) =>
       envelope(
         {

@@ -33,7 +33,7 @@ beforeAll(async () => {
     '2026-04-15T10:55:00Z',
   ])
     await recordRate(world.pool, at)
-  const metering = world.metering()
+  const metering = world.metering({ fixed: false })
   await metering.ingestEvents(
     events.map(([user, current_time, computed_fee, pipeline, session_id], sequence_number) =>
       envelope({

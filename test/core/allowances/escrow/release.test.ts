@@ -5,7 +5,14 @@ import { createLosses } from '../../../../core/allowances/escrow/losses.ts'
 import { type ReleaseSums, createRelease } from '../../../../core/allowances/escrow/release.ts'
 import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
 import { createPool, type Pool, tx } from '../../../../core/lib/sql.ts'
-import { type TestApp, type TestCore, day, second, startTestCore } from '../../support.ts'
+import {
+  type TestApp,
+  type TestCore,
+  day,
+  observedRate,
+  second,
+  startTestCore,
+} from '../../support.ts'
 import { emptyEscrow, escrowUser } from './support.ts'
 
 let core: TestCore
@@ -17,6 +24,7 @@ let sidecars = 0
 beforeAll(async () => {
   // Its own rounds have nothing to end.
   core = await startTestCore({
+    ...observedRate,
     RATE_MAX_AGE_SECONDS: '86400',
     EVENT_LAG_SECONDS: '3600',
     HOLD_MAX_SECONDS: '86400',

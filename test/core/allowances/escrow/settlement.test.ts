@@ -1,7 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { escrowStore } from '../../../../core/allowances/escrow/store.ts'
-import { type TestApp, type TestCore, begin, day, startTestCore } from '../../support.ts'
+import {
+  type TestApp,
+  type TestCore,
+  begin,
+  day,
+  observedRate,
+  startTestCore,
+} from '../../support.ts'
 import { attos, authorisation, startSidecar } from './granting.ts'
 import { escrowUser } from './support.ts'
 
@@ -9,7 +16,7 @@ let core: TestCore
 let app: TestApp
 let ada: Awaited<ReturnType<typeof escrowUser>>
 beforeAll(async () => {
-  core = await startTestCore()
+  core = await startTestCore(observedRate)
 })
 afterAll(() => core.stop())
 beforeEach(async () => {

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { usualLimits } from '../../../../core/metering/events/parse.ts'
 import { silentLog } from '../../../../core/lib/log.ts'
 import {
   billionthsOf,
@@ -25,7 +26,7 @@ afterEach(async () => {
 })
 
 function parsePool(threads: boolean) {
-  const pool = createParsePool({ log: silentLog(), threads })
+  const pool = createParsePool({ log: silentLog(), threads, limits: usualLimits })
   stops.push(pool.stop)
   return pool
 }

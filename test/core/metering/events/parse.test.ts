@@ -4,6 +4,7 @@ import {
   type EventProblem,
   type ParsedEvent,
   type SignedTicket,
+  foldEvent,
   parseEvent,
   quarantineReasons,
 } from '../../../../core/metering/events/parse.ts'
@@ -206,12 +207,35 @@ describe('a create_signed_ticket event', () => {
     ]) {
       expect(problem(envelope({ current_time })).reason).toBe('invalid_time')
     }
-    expect(problem(envelope({ current_time: '2019-12-31T23:59:59Z' })).reason).toBe(
-      'time_out_of_range',
-    )
-    expect(problem(envelope({ current_time: '2026-09-15T10:20:01Z' })).reason).toBe(
-      'time_out_of_range',
-    )
+  })
+
+  it('names the bound that a ticket from too far back or ahead is beyond', () => {
+    expect(problem(envelope({ current_time: '2019-12-31T23:59:59Z' }))).toMatchObject({
+      reason: 'time_out_of_range',
+      detail:
+        'signed 2019-12-31T23:59:59.000000Z, further back than TICKET_MAX_AGE_DAYS=365 allows',
+    })
+    expect(problem(envelope({ current_time: '2026-09-15T10:20:01Z' }))).toMatchObject({
+      reason: 'time_out_of_range',
+      detail: expect.stringContaining('further ahead than TICKET_MAX_AHEAD_SECONDS=86400 allows'),
+    })
+    const at = (current_time: string, maxAgeDays: number, maxAheadSeconds: number) =>
+      parseEvent(Buffer.from(envelope({ current_time })), now, { maxAgeDays, maxAheadSeconds }).kind
+    const ms = (offset: number) => new Date(now.getTime() + offset).toISOString()
+    expect([at(ms(-7 * 86_400_000), 7, 1), at(ms(-7 * 86_400_000 - 1), 7, 1)]).toEqual([
+      'ticket',
+      'problem',
+    ])
+    expect([at(ms(37_000), 7, 37), at(ms(37_001), 7, 37)]).toEqual(['ticket', 'problem'])
+  })
+
+  it('takes a UUID in upper case for the same id, and leaves other ids as they are', () => {
+    const id = '0198C0DE-0000-4000-8000-00000000ABCD'
+    const bytes = (of: string) => Buffer.from(envelope({}, { id: of }))
+    expect(ticket(bytes(id)).eventId).toBe(id.toLowerCase())
+    expect(ticket(bytes('Event-1')).eventId).toBe('Event-1')
+    expect(foldEvent(bytes(id), id.toLowerCase())).toEqual(bytes(id.toLowerCase()))
+    expect(problem(envelope({ computed_fee: 'x' }, { id })).eventId).toBe(id.toLowerCase())
   })
 
   it('bounds what describes it: a long manifest id keeps its beginning and the hash of all of it', () => {

@@ -5,7 +5,7 @@ import { createRowBuffer } from '../../../../core/lib/copy-sql.ts'
 import { addDecimal, decimalText, newDecimalSum } from '../../../../core/lib/decimal.ts'
 import { usdAttos, wei } from '../../../../core/lib/money.ts'
 import { createBatchParser } from '../../../../core/metering/batch/parsed-batch.ts'
-import type { SignedTicket } from '../../../../core/metering/events/parse.ts'
+import { type SignedTicket, usualLimits } from '../../../../core/metering/events/parse.ts'
 import type { Sums } from '../../../../core/metering/ingest/hour-store.ts'
 import { multirange, rangesOf } from '../../../../core/metering/ingest/session-store.ts'
 import { createSums } from '../../../../core/metering/ingest/write-plan.ts'
@@ -142,7 +142,7 @@ const plainOf = ({ tickets, unpriced, fee, cost, billableSecs, pixels }: Sums) =
 })
 
 function sumsOf(samples: readonly Sample[]) {
-  const parser = createBatchParser(createRowBuffer(), at, samples.length)
+  const parser = createBatchParser(createRowBuffer(), { at, limits: usualLimits }, samples.length)
   samples.forEach(({ ticket }, index) => parser.addTicket(index, ticket, 'x'.repeat(16)))
   const batch = parser.read()
   const app = appId('00000000-0000-4000-8000-000000000001')

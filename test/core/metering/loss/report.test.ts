@@ -12,7 +12,7 @@ let metering: ReturnType<World['metering']>
 beforeEach(async () => {
   world = await createWorld()
   await recordRate(world.pool, '2026-09-14T10:15:00Z')
-  metering = world.metering()
+  metering = world.metering({ fixed: false })
 })
 afterEach(() => world.stop())
 

@@ -123,6 +123,7 @@ describe('observing the rate', () => {
       log: silentLog(),
       sources,
       maxAgeSeconds: 600,
+      maxTicketDays: 365,
       onRejected: (why) => rejected.push(why),
     })
     const observe = async () => {
