@@ -56,14 +56,26 @@ export interface RouteRules {
   readonly gone?: boolean
 }
 
+/** The refusals of a route that its document describes by their reasons. */
+export interface Refusals {
+  readonly wire: Wire
+  readonly reasons: readonly Reason[]
+}
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     rules?: RouteRules
+    refusals?: Refusals
   }
 }
 
 export interface RouteSchema {
+  /** The operation's name in generated clients: a verb and a noun, unique in the document. */
+  readonly operationId: string
+  /** A few words for the list of operations. */
   readonly summary: string
+  /** What it does, what to send, and what the caller should know: complete sentences. */
+  readonly description: string
   readonly tags: readonly string[]
   readonly params?: TSchema
   readonly querystring?: TSchema
@@ -78,17 +90,24 @@ export interface RouteSchema {
  */
 export function route<const S extends RouteSchema>(rules: RouteRules, schema: S) {
   const { guard, wire = 'problem', body = 'json' } = rules
+  const reasons = refusalReasons(rules, schema)
   return {
-    config: { rules },
+    config: { rules, refusals: { wire, reasons: reasons.filter(isNotIn(schema.response)) } },
     schema: {
       ...schema,
       ...(guard.kind in security ? { security: security[guard.kind] } : {}),
       ...(rules.successor === undefined && !rules.deprecated ? {} : { deprecated: true }),
       ...(schema.body && body !== 'json' ? { consumes: bodyTypes[body] } : {}),
-      response: { ...refusalSchemas(refusalReasons(rules, schema), wire), ...schema.response },
+      response: { ...refusalSchemas(reasons, wire), ...schema.response },
     },
   }
 }
+
+// A status that the route describes itself keeps its own body.
+const isNotIn =
+  (response: RouteSchema['response']) =>
+  (reason: Reason): boolean =>
+    response[reasons[reason].http] === undefined
 
 /** Whether a session cookie can satisfy the guard. */
 export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)
@@ -124,14 +143,21 @@ function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
   if (rules.gone) return ['ROUTE_GONE']
   if (rules.unmanaged) return ['INTERNAL']
   return [
-    'INTERNAL',
-    'UNAVAILABLE',
-    ...(rules.refuses ?? []),
-    ...(rules.limit ? (['RATE_LIMITED'] as const) : []),
-    ...requestReasons(rules, schema),
-    ...guardReasons(rules),
+    ...new Set<Reason>([
+      ...requestReasons(rules, schema),
+      ...guardReasons[rules.guard.kind],
+      ...(rules.limit ? (['RATE_LIMITED'] as const) : []),
+      ...(rules.metered ? meteringReasons : []),
+      ...(rules.refuses ?? []),
+      'INTERNAL',
+      'UNAVAILABLE',
+      'SERVICE_TOKEN_INVALID',
+    ]),
   ]
 }
+
+/** What routes about figures of the metering backend refuse besides. */
+export const meteringReasons = ['METERING_NOT_CONFIGURED', 'METERING_UNREACHABLE'] as const
 
 /** What can be wrong with the parts of the request. */
 function requestReasons({ guard, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
@@ -146,13 +172,23 @@ function requestReasons({ guard, body, amounts }: RouteRules, schema: RouteSchem
   return reasons
 }
 
-/** What can be wrong with the caller. SCOPE_MISSING stands for EDIT_FORBIDDEN as well: both are 403. */
-function guardReasons({ guard, wire }: RouteRules): Reason[] {
-  if (guard.kind === 'none') return []
-  const unauthenticated = wire === 'oauth' ? 'CREDENTIAL_INVALID' : 'TOKEN_INVALID'
-  return guard.kind === 'client'
-    ? [unauthenticated]
-    : [unauthenticated, 'SCOPE_MISSING', 'NOT_FOUND']
+/**
+ * What can be wrong with the caller. CREDENTIAL_INVALID is there for the header itself, such as two of it (credentials.ts);
+ * a key route has one answer for whatever is wrong (errors.ts).
+ */
+const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
+  none: [],
+  key: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
+  client: ['CREDENTIAL_INVALID'],
+  secret: ['CREDENTIAL_INVALID', 'TOKEN_INVALID'],
+  user: ['CREDENTIAL_INVALID', 'TOKEN_INVALID'],
+  m2m: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'SCOPE_MISSING'],
+  m2m_basic: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
+  m2m_or_member: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
+  session: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
+  member_read: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
+  member_edit: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
+  member_own: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
 }
 
 function refusalSchemas(refusals: readonly Reason[], wire: Wire) {
@@ -163,6 +199,7 @@ function refusalSchemas(refusals: readonly Reason[], wire: Wire) {
   const rows = refusals.map((reason) => reasons[reason])
   return {
     ...Object.fromEntries(rows.map(({ http, title }) => [http, { description: title, content }])),
+    // For the serializer and the types of handlers; the document lists every refusal by its reason.
     default: { description: 'Another refusal', content },
   }
 }

@@ -24,7 +24,13 @@ export function errorPages(app: App): void {
 function listErrors(app: App): void {
   app.get(
     '/errors',
-    route(rules, { summary: 'Every error code, as a page', tags, response }),
+    route(rules, {
+      operationId: 'listErrorPages',
+      summary: 'Every error code, as a page',
+      description: 'A page for people: every code that this service answers with.',
+      tags,
+      response,
+    }),
     async (_, reply) =>
       sendPage(reply, {
         title: 'Errors',
@@ -45,7 +51,10 @@ function showError(app: App): void {
   app.get(
     '/errors/:code',
     route(rules, {
+      operationId: 'getErrorPage',
       summary: 'What an error code means and what to do about it, as a page',
+      description:
+        "A page for people about one code: what happened, and what to do. A problem document's type leads here.",
       tags,
       params: Type.Object({ code: Type.String({ description: 'As in a problem document.' }) }),
       response,

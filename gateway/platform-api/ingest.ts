@@ -39,9 +39,12 @@ export function ingestRoutes(
     '/api/v1/ingest/events',
     {
       ...route(
-        { guard: { kind: 'secret' } },
+        { guard: { kind: 'secret' }, refuses: ['NOT_FOUND'] },
         {
+          operationId: 'diagnoseEvent',
           summary: 'Diagnose a metering event; nothing is metered here',
+          description:
+            'Reads an event as the collector would and says what it is about. Nothing is stored: use it to check how a signer is set up.',
           tags: ['service'],
           body: AnyEvent,
           response: { 200: ref(IngestDiagnosis) },

@@ -104,7 +104,10 @@ function healthRoute(app: App): void {
     route(
       { guard: { kind: 'none' } },
       {
+        operationId: 'getHealth',
         summary: 'Whether the process answers',
+        description:
+          'Answers as soon as the process serves requests, without a look at what is behind it. /readyz of the admin listener looks further.',
         tags: ['service'],
         response: { 200: Type.Object({ status: Type.String() }) },
       },

@@ -152,7 +152,10 @@ function createApp(app: App): void {
     route(
       { guard: { kind: 'session' } },
       {
+        operationId: 'createApp',
         summary: 'Create an app with both its clients',
+        description:
+          "Creates an app of the session's account, its public client (app_…) and its M2M client (m2m_…). The M2M client's secret is shown only here.",
         tags,
         body: CreateBody,
         response: { 201: ref(CreatedApp) },
@@ -179,7 +182,10 @@ function listApps(app: App): void {
     route(
       { guard: { kind: 'session' } },
       {
+        operationId: 'listApps',
         summary: 'List the apps that the session may see',
+        description:
+          'The apps of which the account is a member, in pages; every app with all=true, for platform admins.',
         tags,
         querystring: Type.Object({
           ...pageQuery,
@@ -205,7 +211,10 @@ function readApp(app: App): void {
     route(
       { guard: { kind: 'm2m_or_member' } },
       {
+        operationId: 'getApp',
         summary: "The app's metadata; to a session also its settings",
+        description:
+          'Name, status and scopes of the app. A member of the app also gets its settings and what the own role allows.',
         tags,
         params: AppParams,
         response: { 200: ref(AppDetail) },
@@ -224,7 +233,10 @@ function updateApp(app: App): void {
     route(
       { guard: { kind: 'member_edit' } },
       {
+        operationId: 'updateApp',
         summary: 'Change the app and its public client',
+        description:
+          'Changes the settings that the body names; the others stay as they are. null or an empty text clears a setting that may be empty.',
         tags,
         params: AppParams,
         body: UpdateBody,
@@ -247,7 +259,10 @@ function deleteApp(app: App): void {
     route(
       { guard: { kind: 'member_own' } },
       {
+        operationId: 'deleteApp',
         summary: 'End the app and every credential of it; its records stay',
+        description:
+          'Ends the app, its clients, keys, sessions and tokens. Its tickets, ledger and audit log stay.',
         tags,
         params: AppParams,
         response: { 200: ref(Success) },

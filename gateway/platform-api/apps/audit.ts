@@ -31,7 +31,10 @@ export function auditRoutes(app: App): void {
     route(
       { guard: { kind: 'member_edit' } },
       {
+        operationId: 'listAudit',
         summary: 'What was done to the app, newest first',
+        description:
+          'Changes of the app and its users with their author, the newest first, in pages.',
         tags: ['apps'],
         params: AppParams,
         querystring: Type.Object({ ...pageQuery, action: Type.Optional(text('only this action')) }),

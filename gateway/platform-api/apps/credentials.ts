@@ -26,7 +26,10 @@ export function credentialRoutes(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
+        operationId: 'rotateClientSecret',
         summary: 'Make a new secret of the M2M client',
+        description:
+          'Makes a new secret of the M2M client and shows it this once. Older secrets work until oldSecretsExpireAt, so that the app can change over; with revokeOld=true they end at once.',
         tags: ['apps'],
         params: AppParams,
         headers: IdempotencyHeader,

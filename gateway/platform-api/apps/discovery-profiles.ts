@@ -98,7 +98,9 @@ function listProfiles(app: App): void {
     route(
       { guard: { kind: 'm2m_or_member' } },
       {
+        operationId: 'listDiscoveryProfiles',
         summary: 'List discovery profiles',
+        description: 'Every discovery profile of the app, the oldest first; at most 100.',
         tags,
         params: AppParams,
         response: { 200: ref(ProfileList) },
@@ -117,7 +119,10 @@ function createProfile(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
+        operationId: 'createDiscoveryProfile',
         summary: 'Create a discovery profile',
+        description:
+          'Adds a named discovery policy. The name is unique in the app, in any case of its letters.',
         tags,
         params: AppParams,
         body: CreateBody,
@@ -142,7 +147,9 @@ function readProfile(app: App): void {
     route(
       { guard: { kind: 'm2m_or_member' } },
       {
+        operationId: 'getDiscoveryProfile',
         summary: 'One discovery profile',
+        description: 'One discovery policy with its capabilities.',
         tags,
         params: ProfileParams,
         response: { 200: ref(ProfileDetail) },
@@ -160,7 +167,9 @@ function updateProfile(app: App): void {
     route(
       { guard: { kind: 'member_edit' } },
       {
+        operationId: 'updateDiscoveryProfile',
         summary: 'Change what is named',
+        description: 'Changes the members that the body names; the others stay as they are.',
         tags,
         params: ProfileParams,
         body: UpdateBody,
@@ -186,7 +195,9 @@ function deleteProfile(app: App): void {
     route(
       { guard: { kind: 'member_edit' } },
       {
+        operationId: 'deleteDiscoveryProfile',
         summary: 'Delete a discovery profile',
+        description: 'Deletes a discovery policy. Nothing else refers to it.',
         tags,
         params: ProfileParams,
         response: { 200: ref(Success) },

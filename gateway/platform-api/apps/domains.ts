@@ -34,7 +34,10 @@ function listDomains(app: App): void {
     route(
       { guard: { kind: 'member_read' } },
       {
+        operationId: 'listDomains',
         summary: 'List the origins that browsers may call from',
+        description:
+          "The origins of web pages that may call this app's routes from a browser (CORS).",
         tags,
         params: AppParams,
         response: { 200: ref(DomainList) },
@@ -53,7 +56,9 @@ function addDomain(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
+        operationId: 'addDomain',
         summary: 'Add an origin',
+        description: 'Lets browsers call from one more origin. A bare host means its https origin.',
         tags,
         params: AppParams,
         body: Type.Object(
@@ -76,7 +81,9 @@ function removeDomain(app: App): void {
     route(
       { guard: { kind: 'member_edit' } },
       {
+        operationId: 'removeDomain',
         summary: 'Remove an origin',
+        description: 'Takes an origin away; browsers refuse its calls within minutes.',
         tags,
         params: AppParams,
         querystring: Type.Object({ domainId: required('Which one.') }),

@@ -48,7 +48,10 @@ function readManifest(app: App): void {
     route(
       { guard: { kind: 'm2m_or_member' }, deprecated: true },
       {
+        operationId: 'getManifest',
         summary: 'What the app excludes; nothing means no restriction',
+        description:
+          'The pipelines and models that the app does not offer, with an ETag for If-None-Match. Kept for older integrators.',
         tags,
         params: AppParams,
         response: { 200: ref(Manifest), 304: NotModified },
@@ -71,7 +74,10 @@ function replaceManifest(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, deprecated: true },
       {
+        operationId: 'replaceManifest',
         summary: 'Replace what the app excludes',
+        description:
+          'Replaces the whole list of pipelines and models that the app does not offer; * as modelId is every model of the pipeline.',
         tags,
         params: AppParams,
         body: ManifestBody,

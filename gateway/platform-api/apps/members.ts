@@ -44,7 +44,9 @@ function listMembers(app: App): void {
     route(
       { guard: { kind: 'member_read' } },
       {
+        operationId: 'listMembers',
         summary: "List the app's people",
+        description: 'The accounts that may see or change the app, with their roles.',
         tags,
         params: AppParams,
         response: { 200: ref(MemberList) },
@@ -63,7 +65,10 @@ function putMember(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
+        operationId: 'putMember',
         summary: 'Add someone with an account, or change a role',
+        description:
+          'Makes the account with this e-mail address a member, or changes its role. Only an owner makes, changes or removes an owner, and an app is never without one.',
         tags,
         params: AppParams,
         body: MemberBody,
@@ -83,7 +88,9 @@ function removeMember(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
+        operationId: 'removeMember',
         summary: 'Take someone out',
+        description: 'Ends the membership of an account. The account itself stays.',
         tags,
         params: AppParams,
         querystring: Type.Object({ accountId: required('Whom.') }),

@@ -5,8 +5,8 @@ import { Type } from 'typebox'
 import { sessionOf } from '../../auth/session.ts'
 import type { App } from '../../http/app.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
-import { route } from '../../http/route.ts'
-import { documentOptions } from './openapi.ts'
+import { type Refusals, route } from '../../http/route.ts'
+import { type RefusalsByOperation, documentOptions } from './openapi.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -22,9 +22,20 @@ const Document = Type.Object({}, { additionalProperties: true, description: 'Ope
 
 /** Collects the documents. Must run before the routes are added: earlier routes are in neither document. */
 export async function collectDocuments(app: App, publicUrl: string): Promise<void> {
-  await app.register(swagger, { ...documentOptions(publicUrl), hiddenTag: internalTag })
-  const internal = { ...documentOptions(publicUrl), decorator: 'internalSwagger' as const }
-  await app.register(swagger, internal)
+  const options = documentOptions(publicUrl, collectRefusals(app))
+  await app.register(swagger, { ...options, hiddenTag: internalTag })
+  await app.register(swagger, { ...options, decorator: 'internalSwagger' })
+}
+
+function collectRefusals(app: App): RefusalsByOperation {
+  const refusals = new Map<string, Refusals>()
+  app.addHook('onRoute', ({ method, url, config }) => {
+    if (config?.refusals === undefined) return
+    const path = url.replace(/:([A-Za-z]+)/g, '{$1}')
+    for (const each of [method].flat())
+      refusals.set(`${each.toLowerCase()} ${path}`, config.refusals)
+  })
+  return refusals
 }
 
 /** The documents and their pages. Every script and style comes from this server. */
@@ -49,7 +60,10 @@ function readDocument(app: App): void {
     route(
       { guard: { kind: 'none' } },
       {
+        operationId: 'getOpenApi',
         summary: 'This document',
+        description:
+          'The OpenAPI 3.0 document of this service. Its code enumerations and addresses are those of the running version.',
         tags: ['service'],
         response: { 200: Document },
       },
@@ -68,7 +82,10 @@ function readInternalDocument(app: App): void {
     route(
       { guard: { kind: 'session' } },
       {
+        operationId: 'getInternalOpenApi',
         summary: 'This document, with the routes that are not for integrators',
+        description:
+          'The same document for people who operate the service: it also lists the routes that are not for integrators.',
         tags: [internalTag],
         response: { 200: Document },
       },

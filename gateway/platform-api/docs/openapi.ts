@@ -1,5 +1,8 @@
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
+import type { Refusals } from '../../http/route.ts'
+import { OAuthError, Problem } from '../../http/schemas.ts'
 import exampleFile from './examples.json' with { type: 'json' }
+import { describeRefusals } from './refusals.ts'
 
 /** The example of an operation: a body that is accepted, and the answers by status. */
 export interface Example {
@@ -17,8 +20,14 @@ const description = [
   'Errors are problem documents (RFC 9457), on token routes OAuth errors (RFC 6749).',
 ].join(' ')
 
-/** How the OpenAPI 3.0 document of the platform API is made from the routes' schemas. */
-export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions {
+/** What each operation refuses, by method and path as in `examples`; complete once every route is added. */
+export type RefusalsByOperation = ReadonlyMap<string, Refusals>
+
+/** How the OpenAPI 3.0 document of the platform API is made from the routes' schemas and their refusals. */
+export function documentOptions(
+  publicUrl: string,
+  refusals: RefusalsByOperation,
+): FastifyDynamicSwaggerOptions {
   return {
     openapi: {
       openapi: '3.0.3',
@@ -49,7 +58,9 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
       },
     },
     transformObject: (document) =>
-      'openapiObject' in document ? withExamples(document.openapiObject) : document.swaggerObject,
+      'openapiObject' in document
+        ? complete(document.openapiObject, { publicUrl, refusals })
+        : document.swaggerObject,
     refResolver: {
       buildLocalReference: (json, ...[, , index]) =>
         typeof json.$id === 'string' ? json.$id : `def-${index}`,
@@ -60,17 +71,40 @@ export function documentOptions(publicUrl: string): FastifyDynamicSwaggerOptions
 type Transform = NonNullable<FastifyDynamicSwaggerOptions['transformObject']>
 type Document = Extract<Parameters<Transform>[0], { openapiObject: unknown }>['openapiObject']
 
-// Examples are put at the media types, because Fastify's validator refuses unknown words in schemas.
-function withExamples(document: Document): Document {
+interface Additions {
+  readonly publicUrl: string
+  readonly refusals: RefusalsByOperation
+}
+
+/**
+ * Adds what the routes' schemas do not hold. Examples, because Fastify's validator refuses unknown words in schemas; the
+ * reasons of refusals, because one serializer for every kind of problem is enough (http/serializers.ts).
+ */
+function complete(document: Document, { publicUrl, refusals }: Additions): Document {
+  const schemas = (document.components ??= {}).schemas ?? {}
   for (const [path, item] of Object.entries(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(item ?? {})) {
-      const { body, answers = {} } = examples[`${method} ${path}`] ?? {}
-      addExample(member(operation, 'requestBody'), body)
-      for (const [status, response] of Object.entries(Object(member(operation, 'responses'))))
-        addExample(response, answers[status])
+      const name = `${method} ${path}`
+      addExamples(operation, examples[name])
+      const described = refusals.get(name)
+      if (described === undefined) continue
+      const { responses, schemas: reasons } = describeRefusals(described, publicUrl)
+      const answers = Object(member(operation, 'responses'))
+      delete answers.default
+      Object.assign(answers, responses)
+      Object.assign(schemas, reasons)
     }
   }
+  // Their place is taken by the schemas of the reasons.
+  for (const { $id } of [Problem, OAuthError]) delete schemas[$id]
+  document.components.schemas = schemas
   return document
+}
+
+function addExamples(operation: unknown, { body, answers = {} }: Partial<Example> = {}): void {
+  addExample(member(operation, 'requestBody'), body)
+  for (const [status, response] of Object.entries(Object(member(operation, 'responses'))))
+    addExample(response, answers[status])
 }
 
 function member(value: unknown, name: string): unknown {

@@ -64,7 +64,9 @@ function listAppKeys(app: App): void {
     route(
       { guard: { kind: 'member_read' }, deprecated: true },
       {
+        operationId: 'listAppKeys',
         summary: 'List app-level keys',
+        description: 'The keys that belong to the app instead of to one of its users, in pages.',
         tags,
         params: AppParams,
         querystring: Type.Object(pageQuery),
@@ -91,7 +93,9 @@ function createAppKey(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, deprecated: true, refuses: ['CONFLICT'] },
       {
+        operationId: 'createAppKey',
         summary: 'Create an app-level key',
+        description: 'Makes a key of the app and shows its secret this once.',
         tags,
         params: AppParams,
         headers: IdempotencyHeader,
@@ -125,7 +129,9 @@ function revokeAppKey(app: App): void {
     route(
       { guard: { kind: 'member_edit' }, deprecated: true },
       {
+        operationId: 'revokeAppKey',
         summary: 'Revoke an app-level key',
+        description: 'Ends a key of the app. Until effectiveBy a cache may still honour it.',
         tags,
         params: AppParams,
         querystring: Type.Object({ keyId: required('Which key.') }),

@@ -75,7 +75,10 @@ function listKeys(app: App): void {
   app.get(
     url,
     route(rules, {
+      operationId: 'listKeys',
       summary: "List a user's keys",
+      description:
+        'The keys of the user, revoked ones too, in pages. Secrets are never shown again.',
       tags,
       params: UserParams,
       querystring: Type.Object(pageQuery),
@@ -99,14 +102,20 @@ function listKeys(app: App): void {
 function createKey(app: App): void {
   app.post(
     url,
-    route(rules, {
-      summary: 'Create a key',
-      tags,
-      params: UserParams,
-      headers: IdempotencyHeader,
-      body: KeyBody,
-      response: { 201: ref(CreatedKey) },
-    }),
+    route(
+      { ...rules, refuses: ['CONFLICT'] },
+      {
+        operationId: 'createKey',
+        summary: 'Create a key',
+        description:
+          "Makes an API key of the user and shows its secret this once. The user's program exchanges it for tokens.",
+        tags,
+        params: UserParams,
+        headers: IdempotencyHeader,
+        body: KeyBody,
+        response: { 201: ref(CreatedKey) },
+      },
+    ),
     async ({ params, headers, body, core, correlationId }, reply) => {
       const key = await core.keys.create({
         ...params,
@@ -132,7 +141,10 @@ function revokeKey(app: App): void {
   app.delete(
     url,
     route(rules, {
+      operationId: 'revokeKey',
       summary: 'Revoke a key',
+      description:
+        'Ends a key with every token that came of it. Until effectiveBy a cache may still honour it.',
       tags,
       params: UserParams,
       querystring: Type.Object({ keyId: required('Which key.') }),

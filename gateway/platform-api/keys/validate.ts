@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import { DomainError, reasons } from '../../../proto/errors.ts'
+import { DomainError, type Reason, reasons } from '../../../proto/errors.ts'
 import { bearerToken, readAuthorization } from '../../auth/credentials.ts'
 import type { App } from '../../http/app.ts'
 import { textMember } from '../../http/body.ts'
@@ -9,7 +9,7 @@ import { toRefusal } from '../../http/refusal.ts'
 import { route } from '../../http/route.ts'
 import type { Limits } from '../../limits/limiter.ts'
 import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
-import { nullable } from '../schemas.ts'
+import { nullable, oneOf } from '../schemas.ts'
 
 const url = '/api/v1/auth/validate'
 const tags = ['keys']
@@ -41,6 +41,8 @@ const ValidKeyV2 = named(
   }),
   'ValidatedKey',
 )
+const codes = ['request_invalid', 'credential_invalid', 'token_invalid', 'rate_limited'] as const
+
 const InvalidKey = named(
   Type.Object({
     valid: Type.Boolean({ description: 'false' }),
@@ -48,8 +50,8 @@ const InvalidKey = named(
     title: Type.String(),
     status: Type.Integer(),
     detail: Type.String(),
-    code: Type.String(),
-    error: Type.String(),
+    code: oneOf(codes, 'Why.'),
+    error: oneOf(codes, 'The same word as code.'),
     correlation_id: CorrelationId,
   }),
   'InvalidKey',
@@ -63,40 +65,59 @@ export interface ValidateDeps {
 }
 
 // Every answer has `valid`, a refusal too, because clients look at nothing else.
-const invalidKey = (description: string) =>
-  Type.Unsafe<object>({
-    description,
-    content: { 'application/problem+json': { schema: ref(InvalidKey) } },
+function invalidKey(
+  reason: Reason,
+  { message, publicUrl }: { message: string; publicUrl: string },
+) {
+  const error = new DomainError(reason, message)
+  const { body } = renderError({ error, wire: 'problem', correlationId: 'c-1', publicUrl })
+  const value = { valid: false, ...body }
+  const content = {
+    schema: ref(InvalidKey),
+    examples: { [reason.toLowerCase()]: { value } },
+  }
+  return Type.Unsafe<object>({
+    description: message,
+    content: { 'application/problem+json': content },
   })
-const refusals = {
-  400: invalidKey('No key'),
-  401: invalidKey('The key does not work'),
-  429: invalidKey('Too many requests'),
 }
+const refusals = (publicUrl: string) => ({
+  400: invalidKey('REQUEST_INVALID', { message: 'key is required', publicUrl }),
+  401: invalidKey('TOKEN_INVALID', { message: 'the API key is not valid', publicUrl }),
+  429: invalidKey('RATE_LIMITED', { message: 'too many requests; try again in 12 s', publicUrl }),
+})
 
 /** Tells the holder of an API key whether it is valid. */
 export function validateRoutes(app: App, deps: ValidateDeps): void {
   const { validateV2 = false } = deps
   addSchemas(app, [validateV2 ? ValidKeyV2 : ValidKey, InvalidKey])
-  const errorHandler = createErrorHandler(deps)
-  if (validateV2) validateByPost(app, errorHandler)
-  else validateByGet(app, errorHandler)
+  const refusing = { errorHandler: createErrorHandler(deps), publicUrl: deps.publicUrl }
+  if (validateV2) validateByPost(app, refusing)
+  else validateByGet(app, refusing)
   // The other form does not exist here, so it is 404 and not 405.
   addUnknownRoute(app, validateV2 ? 'GET' : 'POST')
 }
 
 type ErrorHandler = ReturnType<typeof createErrorHandler>
 
-function validateByGet(app: App, errorHandler: ErrorHandler): void {
+interface Refusing {
+  readonly errorHandler: ErrorHandler
+  readonly publicUrl: string
+}
+
+function validateByGet(app: App, { errorHandler, publicUrl }: Refusing): void {
   app.get(
     url,
     {
       ...route(
         { guard: { kind: 'none' }, limit: 'validate' },
         {
+          operationId: 'validateKey',
           summary: 'Validate an API key, sent as Bearer',
+          description:
+            'Says whether an API key works now, and what it is good for. Every answer has the member valid, a refusal too.',
           tags,
-          response: { 200: ref(ValidKey), ...refusals },
+          response: { 200: ref(ValidKey), ...refusals(publicUrl) },
         },
       ),
       errorHandler,
@@ -115,17 +136,20 @@ function validateByGet(app: App, errorHandler: ErrorHandler): void {
   )
 }
 
-function validateByPost(app: App, errorHandler: ErrorHandler): void {
+function validateByPost(app: App, { errorHandler, publicUrl }: Refusing): void {
   app.post(
     url,
     {
       ...route(
         { guard: { kind: 'none' }, limit: 'validate', body: 'either' },
         {
+          operationId: 'validateKey',
           summary: 'Validate an API key, in JSON, in a form, or sent as Bearer',
+          description:
+            'Says whether an API key works now, and what it is good for. Every answer has the member valid, a refusal too.',
           tags,
           body: Type.Object({ key: Type.Optional(Type.Unknown({ description: 'The API key.' })) }),
-          response: { 200: ref(ValidKeyV2), ...refusals },
+          response: { 200: ref(ValidKeyV2), ...refusals(publicUrl) },
         },
       ),
       errorHandler,

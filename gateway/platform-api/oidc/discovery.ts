@@ -40,22 +40,25 @@ export interface DiscoveryDeps {
 }
 
 // RFC 8414 section 3.1 puts the well-known part before the issuer's path, OpenID Connect Discovery after it.
-const paths = [
-  '/api/v1/oidc/.well-known/openid-configuration',
-  '/.well-known/openid-configuration',
-  '/.well-known/oauth-authorization-server/api/v1/oidc',
-]
+const addresses = [
+  ['/api/v1/oidc/.well-known/openid-configuration', 'getOpenIdConfiguration'],
+  ['/.well-known/openid-configuration', 'getOpenIdConfigurationAtRoot'],
+  ['/.well-known/oauth-authorization-server/api/v1/oidc', 'getAuthorizationServerMetadata'],
+] as const
 
 /** OpenID Connect Discovery, at the issuer and at the origin's root, and RFC 8414. */
 export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
   const document = documentOf(deps)
-  for (const path of paths) {
+  for (const [path, operationId] of addresses) {
     app.get(
       path,
       route(
         { guard: { kind: 'none' } },
         {
+          operationId,
           summary: 'Discovery document',
+          description:
+            'The endpoints and abilities of the issuer, as OpenID Connect Discovery and RFC 8414 describe them. The three addresses answer the same document.',
           tags: ['oidc'],
           response: { 200: Discovery },
         },

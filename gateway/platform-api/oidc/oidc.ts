@@ -29,6 +29,22 @@ import {
 
 const tags = ['oidc']
 const base = '/api/v1/oidc'
+/** What only one grant type or another refuses (RFC 6749 section 5.2, RFC 8628 section 3.5, RFC 8693 section 2.2.2). */
+const everyGrantRefuses = [
+  'GRANT_INVALID',
+  'GRANT_TYPE_UNSUPPORTED',
+  'CLIENT_UNAUTHORIZED',
+  'SCOPE_INVALID',
+  'TARGET_INVALID',
+  'TOKEN_TYPE_UNSUPPORTED',
+  'AUTHORIZATION_PENDING',
+  'SLOW_DOWN',
+  'DEVICE_CODE_EXPIRED',
+  'ACCESS_DENIED',
+  'CLIENT_SCOPE_MISSING',
+  'NOT_FOUND',
+  'ALLOWANCE_EXHAUSTED',
+] as const
 const form = { guard: { kind: 'client' }, wire: 'oauth', body: 'form', repeatable } as const
 
 export interface OidcDeps {
@@ -57,7 +73,10 @@ function readKeys(app: App): void {
     route(
       { guard: { kind: 'none' } },
       {
+        operationId: 'getJwks',
         summary: 'Keys that tokens are signed with',
+        description:
+          'The public keys of the issuer as a JWK set (RFC 7517). Cache them as long as Cache-Control says and fetch them again when a token names a key that you do not know.',
         tags,
         response: { 200: ref(Jwks), 304: Type.Null({ description: 'Not changed' }) },
       },
@@ -76,9 +95,12 @@ function issueToken(app: App, endpoint: TokenEndpoint): void {
   app.post(
     `${base}/token`,
     route(
-      { ...form, limit: 'token' },
+      { ...form, limit: 'token', refuses: everyGrantRefuses },
       {
+        operationId: 'issueToken',
         summary: 'Token endpoint',
+        description:
+          'The token endpoint of OAuth 2.0. The form field grant_type chooses: client_credentials (a machine token for the M2M client, or a signer credential), authorization_code, refresh_token, the device code of RFC 8628, or a token exchange (RFC 8693).',
         tags,
         body: TokenForm,
         response: { 200: AnyToken },
@@ -88,14 +110,22 @@ function issueToken(app: App, endpoint: TokenEndpoint): void {
   )
 }
 
+const deviceAddresses = [
+  ['/device/auth', 'startDevice'],
+  ['/device_authorization', 'startDeviceAlias'],
+] as const
+
 function startDevice(app: App, { publicUrl }: OidcDeps): void {
-  for (const path of ['/device/auth', '/device_authorization']) {
+  for (const [path, operationId] of deviceAddresses) {
     app.post(
       base + path,
       route(
-        { ...form, limit: 'device' },
+        { ...form, limit: 'device', refuses: ['CLIENT_UNAUTHORIZED', 'SCOPE_INVALID'] },
         {
+          operationId,
           summary: 'Start a device (RFC 8628)',
+          description:
+            'Starts the login of a device that has no browser. Show the person user_code and verification_uri, then poll the token endpoint with device_code, no faster than interval.',
           tags,
           body: DeviceForm,
           response: { 200: DeviceAuthorization },
@@ -129,7 +159,10 @@ function introspectToken(app: App, { core }: OidcDeps): void {
     route(
       { ...form, limit: 'token' },
       {
+        operationId: 'introspectToken',
         summary: 'What a token is worth (RFC 7662)',
+        description:
+          'Tells an M2M client whether a token of its own app works now, and about whom it is. A token of another app, an expired or an unknown one is answered with active: false.',
         tags,
         body: PresentedToken,
         response: { 200: Introspection },
@@ -167,7 +200,10 @@ function revokeToken(app: App, { core }: OidcDeps): void {
     route(
       { ...form, limit: 'token' },
       {
+        operationId: 'revokeToken',
         summary: 'End a token (RFC 7009)',
+        description:
+          'Ends a token or a refresh token with everything that came of it. The answer is 200 also when the token was unknown or had ended before.',
         tags,
         body: PresentedToken,
         response: { 200: Type.Object({}) },
@@ -186,29 +222,37 @@ function revokeToken(app: App, { core }: OidcDeps): void {
   )
 }
 
+const userInfoAddresses = [
+  ['GET', '/me', 'getUserInfo'],
+  ['POST', '/me', 'postUserInfo'],
+  ['GET', '/userinfo', 'getUserInfoAlias'],
+  ['POST', '/userinfo', 'postUserInfoAlias'],
+] as const
+
 function userInfo(app: App): void {
-  for (const path of ['/me', '/userinfo']) {
-    for (const method of ['GET', 'POST'] as const) {
-      app.route({
-        method,
-        url: base + path,
-        ...route(
-          { guard: { kind: 'user' }, wire: 'oauth' },
-          {
-            summary: 'Who the token is about (OpenID Connect)',
-            tags,
-            response: { 200: UserInfo },
-          },
-        ),
-        handler: async ({ core }) => {
-          const { sub, email, emailVerified, name } = await core.grants.userInfo({})
-          return {
-            sub,
-            ...(email === undefined ? {} : { email, email_verified: emailVerified ?? false }),
-            ...(name === undefined ? {} : { name }),
-          }
+  for (const [method, path, operationId] of userInfoAddresses) {
+    app.route({
+      method,
+      url: base + path,
+      ...route(
+        { guard: { kind: 'user' }, wire: 'oauth', refuses: ['SCOPE_MISSING'] },
+        {
+          operationId,
+          summary: 'Who the token is about (OpenID Connect)',
+          description:
+            'Claims about the person of a token with the scope openid: sub always, email with the scope email, name with the scope profile.',
+          tags,
+          response: { 200: UserInfo },
         },
-      })
-    }
+      ),
+      handler: async ({ core }) => {
+        const { sub, email, emailVerified, name } = await core.grants.userInfo({})
+        return {
+          sub,
+          ...(email === undefined ? {} : { email, email_verified: emailVerified ?? false }),
+          ...(name === undefined ? {} : { name }),
+        }
+      },
+    })
   }
 }

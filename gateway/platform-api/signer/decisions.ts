@@ -116,7 +116,10 @@ export function decisionRoutes(app: App): void {
     route(
       { guard: { kind: 'm2m_or_member' } },
       {
+        operationId: 'listDecisions',
         summary: 'Recorded decisions about users of the app, the newest first',
+        description:
+          'Decisions of the signer webhook that were recorded: every refusal, and permissions that were asked for or sampled.',
         tags: ['apps'],
         params: AppParams,
         querystring: DecisionQuery,
@@ -133,7 +136,10 @@ export function decisionRoutes(app: App): void {
     route(
       { guard: { kind: 'm2m_or_member' } },
       {
+        operationId: 'getDecision',
         summary: 'Why a call was allowed or refused',
+        description:
+          'One decision with all that it rested on, and the same in sentences. The id stands in the answer to the signer.',
         tags: ['apps'],
         params: DecisionParams,
         response: { 200: ref(DecisionAnswer) },

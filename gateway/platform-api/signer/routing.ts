@@ -37,7 +37,10 @@ export function routingRoutes(app: App): void {
     route(
       { guard: { kind: 'm2m_or_member' } },
       {
+        operationId: 'getSignerRouting',
         summary: 'Where to sign and how the signer is set up',
+        description:
+          "The remote signer's address for the app, and what its operator sets there. meteringMode is stream where events come by Kafka and direct where the signer's side pushes them; an app that names its own signer says it itself.",
         tags: ['apps'],
         params: AppParams,
         response: { 200: ref(SignerRouting) },

@@ -13,6 +13,16 @@ const tags = ['signer']
 const url = '/api/v1/apps/:clientId/users/:externalUserId/signer-sessions'
 const rules = { guard: { kind: 'm2m', scope: Scope.usersWrite } } as const
 
+const exchangeRefuses = [
+  'GRANT_INVALID',
+  'GRANT_TYPE_UNSUPPORTED',
+  'SCOPE_INVALID',
+  'TARGET_INVALID',
+  'TOKEN_TYPE_UNSUPPORTED',
+  'CLIENT_SCOPE_MISSING',
+  'ALLOWANCE_EXHAUSTED',
+] as const
+
 const DeviceToken = Type.Object({
   deviceToken: Type.String({
     minLength: 1,
@@ -68,9 +78,19 @@ function exchangeForApp(app: App, endpoint: TokenEndpoint): void {
   app.post(
     '/api/v1/apps/:clientId/oidc/token',
     route(
-      { guard: { kind: 'client' }, wire: 'oauth', body: 'form', repeatable, limit: 'exchange' },
       {
+        guard: { kind: 'client' },
+        wire: 'oauth',
+        body: 'form',
+        repeatable,
+        limit: 'exchange',
+        refuses: exchangeRefuses,
+      },
+      {
+        operationId: 'exchangeForSignerSession',
         summary: 'Exchange a user token or key for a signer session',
+        description:
+          'A token exchange (RFC 8693) at the address of the app: the user JWT or API key in subject_token becomes a signer credential, with what the user may spend beside it.',
         tags,
         params: AppParams,
         body: ExchangeForm,
@@ -85,9 +105,17 @@ function exchangeDeviceToken(app: App): void {
   app.post(
     '/api/signer/device/exchange',
     route(
-      { guard: { kind: 'none' }, wire: 'oauth', limit: 'exchange' },
       {
+        guard: { kind: 'none' },
+        wire: 'oauth',
+        limit: 'exchange',
+        refuses: ['GRANT_INVALID', 'ALLOWANCE_EXHAUSTED', 'NOT_FOUND'],
+      },
+      {
+        operationId: 'exchangeDeviceToken',
         summary: 'Exchange a device token for a signer token',
+        description:
+          'Turns the access token of a device login into a signer credential. The device needs no client authentication.',
         tags,
         body: DeviceToken,
         response: { 200: SignerSession },
@@ -108,7 +136,9 @@ function listSessions(app: App): void {
   app.get(
     url,
     route(rules, {
+      operationId: 'listSignerSessions',
       summary: "List a user's signer sessions",
+      description: 'The signer sessions of the user, the newest first, in pages; ended ones too.',
       tags,
       params: UserParams,
       querystring: Type.Object(pageQuery),
@@ -129,7 +159,9 @@ function revokeSession(app: App): void {
   app.delete(
     url,
     route(rules, {
+      operationId: 'revokeSignerSession',
       summary: 'End a signer session',
+      description: 'Ends one signer session. Until effectiveBy a cache may still honour it.',
       tags,
       params: UserParams,
       querystring: Type.Object({ sessionId: required('Which session.') }),

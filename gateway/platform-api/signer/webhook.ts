@@ -58,7 +58,10 @@ export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): v
       ...route(
         { guard: { kind: 'none' }, unmanaged: true },
         {
+          operationId: 'authorizeCall',
           summary: 'Identity webhook of the remote signer',
+          description:
+            'Asked by the remote signer before it signs: who is this, and may it spend? The decision is in the body, the HTTP status is 200 either way. Only where the sidecar runs in this process.',
           tags: ['signer'],
           body: Question,
           response: {

@@ -23,18 +23,28 @@ const Balance = named(
   'Balance',
 )
 
+interface Address {
+  readonly url: string
+  readonly operationId: string
+  readonly successor?: string
+}
+
 const BalanceQuery = Type.Object({ externalUserId: required('Whose balance.'), asOf })
 
 /** Balances: of an app's user, at the app's address and at the deprecated one, and of the token's user. */
 export function balanceRoutes(app: App): void {
   addSchemas(app, [Balance])
   const url = '/api/v1/builder/apps/:clientId/usage/balance'
-  readBalance(app, url)
-  readBalance(app, '/api/v1/apps/:clientId/usage/balance', url)
+  readBalance(app, { url, operationId: 'getBalance' })
+  readBalance(app, {
+    url: '/api/v1/apps/:clientId/usage/balance',
+    operationId: 'getBalanceAlias',
+    successor: url,
+  })
   readOwnBalance(app)
 }
 
-function readBalance(app: App, url: string, successor?: string): void {
+function readBalance(app: App, { url, operationId, successor }: Address): void {
   app.get(
     url,
     route(
@@ -44,7 +54,10 @@ function readBalance(app: App, url: string, successor?: string): void {
         ...(successor === undefined ? {} : { successor }),
       },
       {
+        operationId,
         summary: "A user's balance",
+        description:
+          'What one user may still spend, now or with asOf at an instant of the past. remainingUsdMicros is the balance less what is held for running calls, and hasAccess says whether it is above 0.',
         tags: ['usage'],
         params: AppParams,
         querystring: BalanceQuery,
@@ -64,7 +77,10 @@ function readOwnBalance(app: App): void {
     route(
       { guard: { kind: 'user' }, metered: true },
       {
+        operationId: 'getOwnBalance',
         summary: 'Own balance',
+        description:
+          'What the user of the token may still spend, now or with asOf at an instant of the past.',
         tags: ['end user'],
         querystring: Type.Object({ asOf }),
         response: { 200: ref(Balance) },

@@ -46,7 +46,10 @@ function readOwnHistory(app: App): void {
     route(
       { guard: { kind: 'user' }, metered: true },
       {
+        operationId: 'listOwnUsageRequests',
         summary: `Own tickets or sessions, ${summary}`,
+        description:
+          "The user's own tickets one by one, or with groupBy=session its signer sessions, in pages of at most 50.",
         tags: ['end user'],
         querystring: Type.Object(historyQuery),
         response: { 200: ref(UsageHistory) },
@@ -81,7 +84,10 @@ function readHistory(app: App): void {
     route(
       { guard: { kind: 'm2m_basic' }, metered: true },
       {
+        operationId: 'listUsageRequests',
         summary: `Tickets or sessions of the app, ${summary}`,
+        description:
+          'Tickets of the app one by one, or with groupBy=session its signer sessions, in pages of at most 50; of one user where the query names it.',
         tags: ['usage'],
         params: AppParams,
         querystring: AppQuery,

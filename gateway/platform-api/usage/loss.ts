@@ -132,7 +132,10 @@ export function usageLossRoutes(app: App): void {
     route(
       { guard: { kind: 'm2m_basic' }, metered: true },
       {
+        operationId: 'listUsageLoss',
         summary: 'Tickets that were lost, forked or late',
+        description:
+          'Signer sessions with tickets that were signed and never arrived, and calls that were authorised and not charged, with an estimate of their cost. Sessions come newest first, in pages.',
         tags: ['usage'],
         params: AppParams,
         querystring: LossQuery,

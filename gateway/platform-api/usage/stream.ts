@@ -62,7 +62,10 @@ function streamUsage(app: App, stopping: AbortSignal): void {
       ...route(
         { guard: { kind: 'm2m_basic' }, metered: true, refuses },
         {
+          operationId: 'streamUsage',
           summary: 'Live spend of the app',
+          description:
+            "Server-sent events about the spend of the app's users as their tickets are booked. See the answer for the kinds of events and how to go on after a disconnection.",
           tags: ['usage'],
           params: AppParams,
           querystring: AppQuery,
@@ -89,7 +92,10 @@ function streamOwnUsage(app: App, stopping: AbortSignal): void {
       ...route(
         { guard: { kind: 'user' }, metered: true, refuses },
         {
+          operationId: 'streamOwnUsage',
           summary: 'Own live spend',
+          description:
+            "Server-sent events about the spend of the token's user as its tickets are booked. The stream ends when the token does.",
           tags: ['end user'],
           querystring: Type.Object({}),
           headers: StreamHeaders,

@@ -28,12 +28,22 @@ const currency = 'USD'
 export function usageRoutes(app: App): void {
   addSchemas(app, [Usage])
   const url = '/api/v1/builder/apps/:clientId/usage'
-  readUsage(app, url)
-  readUsage(app, '/api/v1/apps/:clientId/usage', url)
+  readUsage(app, { url, operationId: 'getUsage' })
+  readUsage(app, {
+    url: '/api/v1/apps/:clientId/usage',
+    operationId: 'getUsageAlias',
+    successor: url,
+  })
   readOwnUsage(app)
 }
 
-function readUsage(app: App, url: string, successor?: string): void {
+interface Address {
+  readonly url: string
+  readonly operationId: string
+  readonly successor?: string
+}
+
+function readUsage(app: App, { url, operationId, successor }: Address): void {
   app.get(
     url,
     route(
@@ -43,7 +53,10 @@ function readUsage(app: App, url: string, successor?: string): void {
         ...(successor === undefined ? {} : { successor }),
       },
       {
+        operationId,
         summary: 'Aggregated usage of the app',
+        description:
+          'Totals of a range of time, and beside them the rows of the grouping that groupBy names. Rows add up to the totals. Without dates the range is everything.',
         tags: ['usage'],
         params: AppParams,
         querystring: UsageQuery,
@@ -63,7 +76,9 @@ function readOwnUsage(app: App): void {
     route(
       { guard: { kind: 'user' }, metered: true },
       {
+        operationId: 'getOwnUsage',
         summary: 'Own usage',
+        description: 'Totals and rows about the user of the token.',
         tags: ['end user'],
         querystring: Type.Object(usageQuery),
         response: { 200: ref(Usage) },

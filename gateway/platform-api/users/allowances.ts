@@ -6,7 +6,7 @@ import type {
 } from '../../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { meteringReasons, route } from '../../http/route.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
 import { Instant, Micros, UserParams, allowanceAmounts, nullable, oneOf } from '../schemas.ts'
 
@@ -14,6 +14,7 @@ const url = '/api/v1/apps/:clientId/users/:externalUserId/allowances'
 // The old name, for reading only.
 const creditsUrl = '/api/v1/apps/:clientId/users/:externalUserId/credits'
 const tags = ['allowances']
+const refuses = meteringReasons
 
 const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
 
@@ -75,14 +76,17 @@ export function allowanceRoutes(app: App): void {
 
 function readAllowance(app: App): void {
   const guard = { kind: 'm2m', scope: Scope.usersRead } as const
-  for (const [address, rules] of [
-    [url, { guard }],
-    [creditsUrl, { guard, successor: url }],
+  for (const [address, operationId, rules] of [
+    [url, 'getAllowance', { guard, refuses }],
+    [creditsUrl, 'getCredits', { guard, refuses, successor: url }],
   ] as const) {
     app.get(
       address,
       route(rules, {
+        operationId,
         summary: 'Allowance detail',
+        description:
+          'What the user may spend, and the grants in effect with what is left of each. The figures count money that can pay for any call; money bound to a feature is listed in featureBalances.',
         tags,
         params: UserParams,
         response: { 200: ref(Allowance) },
@@ -99,9 +103,12 @@ function createCredit(app: App): void {
   app.post(
     url,
     route(
-      { guard: { kind: 'm2m', scope: Scope.usersWrite }, amounts: ['amountUsdMicros'] },
+      { guard: { kind: 'm2m', scope: Scope.usersWrite }, amounts: ['amountUsdMicros'], refuses },
       {
+        operationId: 'createGrant',
         summary: 'Grant an amount on top of what is there',
+        description:
+          'Adds credit to the Starter allowance; nothing is replaced or reset. With featureKey the credit pays only for calls of that feature. Send an Idempotency-Key, so that a repeated request grants once.',
         tags,
         params: UserParams,
         headers: IdempotencyHeader,

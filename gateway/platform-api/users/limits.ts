@@ -99,31 +99,53 @@ const LimitsBody = Type.Object(
 /** Limits that owners set for a user, or for one of its keys. */
 export function limitRoutes(app: App): void {
   addSchemas(app, [Limits])
-  limitsAt(app, { url: userUrl, params: UserParams, whose: "a user's" })
-  limitsAt(app, { url: keyUrl, params: KeyParams, whose: "a key's" })
+  limitsAt(app, { url: userUrl, params: UserParams, whose: "a user's", noun: 'UserLimits' })
+  limitsAt(app, { url: keyUrl, params: KeyParams, whose: "a key's", noun: 'KeyLimits' })
 }
 
 interface Address {
   readonly url: string
   readonly params: typeof UserParams | typeof KeyParams
   readonly whose: string
+  /** What its operations are named after. */
+  readonly noun: string
 }
 
-function limitsAt(app: App, { url, params, whose }: Address): void {
+function limitsAt(app: App, at: Address): void {
+  readLimits(app, at)
+  replaceLimits(app, at)
+  removeLimits(app, at)
+}
+
+function readLimits(app: App, { url, params, whose, noun }: Address): void {
   app.get(
     url,
     route(
       { guard: guards.read },
-      { summary: `Read ${whose} limits`, tags, params, response: { 200: ref(Limits) } },
+      {
+        operationId: `get${noun}`,
+        summary: `Read ${whose} limits`,
+        description:
+          'The limits that are set; null where there is none. Limits of a key hold beside those of its user.',
+        tags,
+        params,
+        response: { 200: ref(Limits) },
+      },
     ),
     async ({ params: subject, core }) => toLimits((await core.limits.get(subject)).limits),
   )
+}
+
+function replaceLimits(app: App, { url, params, whose, noun }: Address): void {
   app.put(
     url,
     route(
       { guard: guards.write, amounts },
       {
+        operationId: `put${noun}`,
         summary: `Replace ${whose} limits`,
+        description:
+          'Replaces all limits: what the body does not name is unlimited from then on. The signer webhook refuses calls beyond them.',
         tags,
         params,
         body: LimitsBody,
@@ -133,11 +155,21 @@ function limitsAt(app: App, { url, params, whose }: Address): void {
     async ({ params: subject, body, core }) =>
       toLimits((await core.limits.set({ ...subject, limits: fromBody(body) })).limits),
   )
+}
+
+function removeLimits(app: App, { url, params, whose, noun }: Address): void {
   app.delete(
     url,
     route(
       { guard: guards.write },
-      { summary: `Remove ${whose} limits`, tags, params, response: { 200: ref(Success) } },
+      {
+        operationId: `delete${noun}`,
+        summary: `Remove ${whose} limits`,
+        description: 'Takes all limits away. It succeeds where none was set, too.',
+        tags,
+        params,
+        response: { 200: ref(Success) },
+      },
     ),
     async ({ params: subject, core, correlationId }) => {
       await core.limits.clear(subject)

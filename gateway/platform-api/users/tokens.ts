@@ -33,9 +33,17 @@ function mintUserToken(app: App): void {
   app.post(
     '/api/v1/apps/:clientId/users/:externalUserId/token',
     route(
-      { guard: { kind: 'm2m', scope: Scope.usersToken }, wire: 'oauth', limit: 'token' },
       {
+        guard: { kind: 'm2m', scope: Scope.usersToken },
+        wire: 'oauth',
+        limit: 'token',
+        refuses: ['SCOPE_INVALID'],
+      },
+      {
+        operationId: 'mintUserToken',
         summary: 'Mint a user token',
+        description:
+          'A user JWT for calls in the name of this user, usually to its own usage and to the signer. It lives for minutes; mint a new one instead of refreshing it.',
         tags,
         params: UserParams,
         body: ScopeBody,
@@ -53,9 +61,12 @@ function exchangeApiKey(app: App): void {
   app.post(
     '/api/v1/apps/:clientId/auth/api-key/token',
     route(
-      { guard: { kind: 'key' }, wire: 'oauth', limit: 'exchange' },
+      { guard: { kind: 'key' }, wire: 'oauth', limit: 'exchange', refuses: ['SCOPE_INVALID'] },
       {
+        operationId: 'exchangeApiKey',
         summary: 'Exchange an API key for a user token',
+        description:
+          'A user JWT for the user of the API key. Whatever is wrong with the key has one answer, 401 invalid_client.',
         tags,
         params: AppParams,
         body: ScopeBody,

@@ -87,7 +87,10 @@ function listUsers(app: App): void {
     route(
       { guard: { kind: 'm2m', scope: Scope.usersRead } },
       {
+        operationId: 'listUsers',
         summary: 'List provisioned users',
+        description:
+          'Users of the app, the oldest first, in pages. An app without users answers an empty list.',
         tags,
         params: AppParams,
         querystring: UsersQuery,
@@ -111,7 +114,10 @@ function upsertUser(app: App): void {
     route(
       { guard: { kind: 'm2m', scope: Scope.usersWrite } },
       {
+        operationId: 'upsertUser',
         summary: 'Create a user or update the named attributes',
+        description:
+          "Creates the user with the Starter allowance (201), or updates the attributes that the body names (200). It is safe to send before every use: externalUserId is the user's identity.",
         tags,
         params: AppParams,
         body: UserBody,
@@ -131,7 +137,10 @@ function updateUser(app: App): void {
     route(
       { guard: { kind: 'm2m', scope: Scope.usersWrite } },
       {
+        operationId: 'updateUser',
         summary: 'Update a user',
+        description:
+          'Changes the attributes that the body names. status: inactive deactivates the user, active lets it in again; keys that were revoked stay revoked.',
         tags,
         params: AppParams,
         body: UserBody,
@@ -151,7 +160,10 @@ function deactivateUser(app: App): void {
     route(
       { guard: { kind: 'm2m', scope: Scope.usersWrite } },
       {
+        operationId: 'deactivateUser',
         summary: 'Deactivate a user',
+        description:
+          'Ends every key, session and token of the user and refuses new ones. Until effectiveBy a cache may still honour an older permission. The ledger and the tickets stay.',
         tags,
         params: AppParams,
         querystring: Type.Object({ externalUserId: required('Whom to deactivate.') }),

@@ -83,13 +83,15 @@ describe('the OpenAPI document', () => {
   })
 
   it('uses no word of JSON Schema that OpenAPI 3.0 lacks', () => {
-    for (const each of objects(harness.document)) {
-      expect(Object.keys(each)).not.toEqual(expect.arrayContaining(['$id']))
-      for (const word of ['const', '$schema', 'patternProperties', 'if', 'examples', '~kind'])
-        expect(each).not.toHaveProperty(word)
-      expect(each['type']).not.toBe('null')
-      expect(Array.isArray(each['type'])).toBe(false)
-    }
+    const all = objects(harness.document)
+    const words = new Set(all.flatMap(Object.keys))
+    for (const word of ['$id', 'const', '$schema', 'patternProperties', 'if', '~kind'])
+      expect(words).not.toContain(word)
+    // A media type may have them, beside its schema; a schema may not.
+    expect(all.filter((each) => 'examples' in each && !('schema' in each))).toEqual([])
+    const types = all.map(({ type }) => type)
+    expect(types).not.toContain('null')
+    expect(types.filter(Array.isArray)).toEqual([])
   })
 
   it('declares each path parameter, describes each response, and names only known security schemes', () => {
@@ -128,5 +130,97 @@ describe('the OpenAPI document', () => {
     expect(Object.keys(asRecord(asRecord(token['requestBody'])['content']))).toEqual([
       'application/x-www-form-urlencoded',
     ])
+  })
+})
+
+/** The schemas that a schema stands for: itself, or those that it refers to. */
+function alternatives(schema: unknown): Record<string, unknown>[] {
+  const components = asRecord(asRecord(harness.document['components'])['schemas'])
+  const { oneOf, $ref } = asRecord(schema)
+  if (Array.isArray(oneOf)) return oneOf.flatMap(alternatives)
+  return typeof $ref === 'string'
+    ? [asRecord(components[$ref.replace('#/components/schemas/', '')])]
+    : [asRecord(schema)]
+}
+
+const contentsOf = (operation: Record<string, unknown>, isWanted: (status: number) => boolean) =>
+  Object.entries(asRecord(operation['responses']))
+    .filter(([status]) => isWanted(Number(status)))
+    .flatMap(([status, response]) =>
+      Object.entries(asRecord(asRecord(response)['content'] ?? {})).map(([type, media]) => ({
+        status,
+        type,
+        media: asRecord(media),
+      })),
+    )
+
+describe('every operation', () => {
+  it('has an operationId of its own, a verb and a noun in camel case', () => {
+    const ids = operations().map(({ operation }) => String(operation['operationId']))
+    const odd = operations().flatMap(({ name, operation }) =>
+      /^[a-z]+([A-Z][a-z0-9]*)+$/.test(String(operation['operationId'])) ? [] : [name],
+    )
+    expect(odd, 'give these routes an operationId such as listUsers').toEqual([])
+    expect(
+      ids.filter((id, i) => ids.indexOf(id) !== i),
+      'an operationId names one operation',
+    ).toEqual([])
+  })
+
+  it('is described in sentences, and so is each of its parameters', () => {
+    const sentence = /^.{20,}\.$/s
+    const vague = operations().flatMap(({ name, operation }) => [
+      ...(sentence.test(String(operation['description'])) ? [] : [name]),
+      ...objects(operation['parameters'] ?? [])
+        .filter((each) => 'in' in each && !each['description'])
+        .map((each) => `${name}: parameter ${String(each['name'])}`),
+    ])
+    expect(vague, 'describe these (RouteSchema.description, and Type.X({ description }))').toEqual(
+      [],
+    )
+  })
+
+  it('names the codes of each refusal, with an example of each', () => {
+    // The signer's own contract has other words (docs/signer-protocol.md).
+    const ours = operations().filter(({ name }) => name !== 'post /webhooks/remote-signer')
+    const vague = ours.flatMap(({ name, operation }) =>
+      contentsOf(operation, (status) => status >= 400)
+        .filter(({ type }) => type !== 'text/html')
+        .flatMap(({ status, type, media }) => {
+          const word = type === 'application/problem+json' ? 'code' : 'error'
+          const codes = alternatives(media['schema']).flatMap(
+            (schema) => asRecord(asRecord(schema['properties'])[word] ?? {})['enum'] ?? [],
+          )
+          const shown = Object.keys(asRecord(media['examples'] ?? {}))
+          return codes.length > 0 && shown.length > 0 ? [] : [`${name} ${status}`]
+        }),
+    )
+    expect(vague, 'state the reasons: `refuses` of the route (http/route.ts)').toEqual([])
+    expect(operations().flatMap(({ operation }) => Object.keys(asRecord(operation['responses']))))
+      // A default would say that anything may come.
+      .not.toContain('default')
+  })
+
+  it('leads from each problem to a page about it', async () => {
+    const types = new Set(
+      operations().flatMap(({ operation }) =>
+        contentsOf(operation, (status) => status >= 400).flatMap(({ media }) =>
+          Object.values(asRecord(media['examples'] ?? {})).flatMap(
+            (example) => asRecord(asRecord(example)['value'])['type'] ?? [],
+          ),
+        ),
+      ),
+    )
+    expect(types.size).toBeGreaterThan(10)
+    for (const type of types) {
+      const { pathname, origin } = new URL(String(type))
+      expect(origin).toBe(publicUrl)
+      const page = await harness.ask('GET', pathname, { authorization: null })
+      expect([type, page.status]).toEqual([type, 301])
+      const { status, headers } = await harness.ask('GET', page.headers.get('location') ?? '', {
+        authorization: null,
+      })
+      expect([status, headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8'])
+    }
   })
 })
