@@ -3,6 +3,8 @@ import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { type Now, systemNow } from '../core/lib/time.ts'
 import { builderRoutes } from './builder-api/builder.ts'
+import { type DeviceCookies, createDeviceCookies } from './auth/device-cookies.ts'
+import { createSignedValues } from './auth/signed-values.ts'
 import type { GatewayConfig } from './config.ts'
 import { type Core, connectCore } from './core/client.ts'
 import type { App } from './http/app.ts'
@@ -65,13 +67,18 @@ function createParts(config: GatewayConfig, { log, metrics, webhook, now }: Gate
     httpMetrics: createHttpMetrics(log, metrics),
     checkForwarded: createForwardedCheck({ trustedProxyHops, log, metrics }),
   }
-  const limits = createEdgeLimits(config, { log, now })
+  // Every gateway of the deployment has this token, so that each knows what another one signed.
+  const signedFor = (purpose: string) =>
+    createSignedValues({ secret: config.core.token, purpose, now })
+  const devices = createDeviceCookies({ values: signedFor('device cookie'), publicUrl })
+  const limits = createEdgeLimits(config, { log, now, devices })
   const cors = createCors({ core, publicUrl, origins: corsOrigins })
   const platform = createListener({ ...shared, cors, limits })
   const builder = createListener(shared)
 
   async function addRoutes(): Promise<void> {
-    const settings = { tokenAlg, validateV2, loginProvider, ingestSecret }
+    const logins = { loginProvider, devices, loginStates: signedFor('login state') }
+    const settings = { tokenAlg, validateV2, ingestSecret, ...logins }
     await platformRoutes(platform, { ...shared, ...settings, webhook })
     builderRoutes(builder)
   }
@@ -81,12 +88,12 @@ function createParts(config: GatewayConfig, { log, metrics, webhook, now }: Gate
 
 function createEdgeLimits(
   { edge }: GatewayConfig,
-  { log, now = systemNow }: { log: Log; now: Now | undefined },
+  { log, now = systemNow, devices }: { log: Log; now: Now | undefined; devices: DeviceCookies },
 ) {
   const { limits: settings, trustedProxyHops, redisUrl } = edge
   if (settings === null) return undefined
   const counters = createCounters({ redisUrl, log, now })
-  return createLimits({ settings, trustedProxyHops, counters })
+  return createLimits({ settings, trustedProxyHops, counters, devices })
 }
 
 async function open(

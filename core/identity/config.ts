@@ -1,5 +1,6 @@
 import type { EnvReader } from '../lib/env.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
+import { type AllowedLogins, readAllowedLogins } from '../lib/settings.ts'
 
 export interface IdentityConfig {
   /** Included usage of a new app's Starter plan. */
@@ -8,6 +9,8 @@ export interface IdentityConfig {
   readonly sessionIdleSeconds: number
   /** How long a client's older secrets work beside a new one. */
   readonly secretOverlapSeconds: number
+  /** Who may sign in through the outside provider. */
+  readonly allowedLogins: AllowedLogins
 }
 
 /** Declares and reads the settings of apps, users and accounts. */
@@ -25,6 +28,7 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
     max: 2_592_000,
     meaning: "How long an M2M client's older secrets work after a new one was made.",
   }),
+  allowedLogins: readAllowedLogins(env),
 })
 
 function readStarter(env: EnvReader): UsdMicros {

@@ -2,36 +2,32 @@ import { isIP } from 'node:net'
 import { DomainError } from '../../proto/errors.ts'
 import { publicGrantTypes } from '../../proto/oauth.ts'
 import { publicVocabulary } from '../../proto/scopes.ts'
+import { type Email, normalizeEmail } from '../lib/text/email.ts'
+import { isReadable, parseReadable } from '../platform/text.ts'
 import { type Role, roles } from '../rpc/callers.ts'
 
 /** Parsers of what people type in. All throw REQUEST_INVALID with the reason. */
 
 const uriMax = 2_000
 const urisMax = 20
-const controls = /\p{Cc}|\p{Cs}/u
 const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
 
-/** 1 to 100 characters after trimming. */
-export function parseName(text: string, field = 'name'): string {
-  const name = text.trim()
-  if (name === '' || name.length > 100 || controls.test(name)) {
-    throw invalid(`${field} must have 1 to 100 characters, none of them a control character`)
-  }
-  return name
-}
+/** 1 to 100 readable characters after trimming. */
+export const parseName = (text: string, field = 'name'): string => parseReadable(text, { field })
 
 /** As `parseName`; empty text clears the name. */
 export const parseOptionalName = (text: string, field: string): string =>
   text.trim() === '' ? '' : parseName(text, field)
 
-const emailSyntax = /^[^\s@\p{Cc}]{1,64}@[^\s@\p{Cc}]{1,255}$/u
-
-export function parseEmail(text: string): string {
-  const email = text.trim()
-  if (!emailSyntax.test(email)) throw invalid('email must be an e-mail address')
-  return email
+/** The address in its one normal form. */
+export function parseEmail(text: string, field = 'email'): Email {
+  const email = normalizeEmail(text)
+  if (email !== null) return email
+  throw invalid(
+    `${field} must be an e-mail address; before the @ it has ASCII letters, digits and .!#$%&'*+/=?^_\`{|}~- only`,
+  )
 }
 
 export function parseColor(text: string): string {
@@ -134,7 +130,7 @@ const isWholeHost = (host: string): boolean =>
   host.includes('.') || loopbackHosts.has(host) || isIP(host.replace(/[[\]]/g, '')) > 0
 
 function parseUrl(text: string, field: string): URL {
-  if (text.length > uriMax || controls.test(text) || /\s/.test(text) || !URL.canParse(text)) {
+  if (text.length > uriMax || !isReadable(text) || /\s/.test(text) || !URL.canParse(text)) {
     throw invalid(`${field} must be absolute and at most ${uriMax} characters`)
   }
   const url = new URL(text)

@@ -10,7 +10,10 @@ import type { Plans } from '../plans/service.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAccounts } from './accounts/accounts.ts'
+import { createIdentities } from './accounts/identities.ts'
+import { createLoginRecords } from './accounts/log-in-records.ts'
 import { createAccountsRpc } from './accounts/rpc.ts'
+import { restoreSetAside } from './accounts/set-aside.ts'
 import { createApps } from './apps/apps.ts'
 import { type Clients, createClients } from './apps/clients.ts'
 import { createManagement } from './apps/management.ts'
@@ -37,14 +40,17 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const { pool, now, log, secrets, invalidations } = platform
   const { revocationBoundSeconds } = platform.config
   const clients = createClients({ ...config, pool, secrets, now })
-  const accounts = createAccounts({ pool, now, idleSeconds: config.sessionIdleSeconds })
+  const records = createLoginRecords(platform)
+  const idleSeconds = config.sessionIdleSeconds
+  const accounts = createAccounts({ pool, now, idleSeconds, records })
+  const identities = createIdentities({ ...config, pool, now, accounts, records })
   const emitCustomer = backend.emitter?.emitCustomer
   const ending = { invalidations, credentialIssuers }
   const users = createUsers({ ...ending, pool, plans, log, now, emitCustomer })
   const owners = createOwners({ pool, users })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)
-  const { accountService } = createAccountsRpc({ accounts })
+  const { accountService } = createAccountsRpc({ accounts, identities })
   const { appService, managementService } = createAppServices(platform, others, clients)
 
   return {
@@ -56,6 +62,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
       grpcService(AccountServiceService, accountService),
       grpcService(ManagementServiceService, managementService),
     ],
+    lifecycle: { prepare: () => restoreSetAside(pool, log) },
     upkeep: [accounts.deleteExpired],
   }
 }

@@ -1,3 +1,4 @@
+import { normalizeDomain, normalizeEmail } from './text/email.ts'
 import type { EnvReader } from './env.ts'
 
 /** Settings that several processes share, each declared once. */
@@ -52,3 +53,46 @@ export const readRedisUrl = (env: EnvReader): string | undefined =>
     secret: true,
     meaning: 'Redis for shared caches and invalidations; in process when not set.',
   })
+
+/** Who may sign in through the outside provider, by the address that it has verified. */
+export interface AllowedLogins {
+  readonly anybody: boolean
+  readonly domains: ReadonlySet<string>
+  readonly emails: ReadonlySet<string>
+}
+
+/** Reads who may sign in through the provider; nobody when neither setting is there. Core enforces it, and the gateway refuses to start without it. */
+export function readAllowedLogins(env: EnvReader): AllowedLogins {
+  const domains = env.list('LOGIN_OIDC_ALLOWED_DOMAINS', {
+    meaning:
+      'Domains of the e-mail addresses that may sign in through LOGIN_OIDC_ISSUER; * means anybody whom it knows.',
+  })
+  const emails = env.list('LOGIN_OIDC_ALLOWED_EMAILS', {
+    meaning: 'Single e-mail addresses that may sign in through LOGIN_OIDC_ISSUER; * as above.',
+  })
+  return {
+    anybody: [...domains, ...emails].includes('*'),
+    domains: namesOf(env, 'LOGIN_OIDC_ALLOWED_DOMAINS', {
+      values: domains,
+      normalize: normalizeDomain,
+    }),
+    emails: namesOf(env, 'LOGIN_OIDC_ALLOWED_EMAILS', {
+      values: emails,
+      normalize: normalizeEmail,
+    }),
+  }
+}
+
+function namesOf(
+  env: EnvReader,
+  setting: string,
+  { values, normalize }: { values: readonly string[]; normalize: (text: string) => string | null },
+): ReadonlySet<string> {
+  const names = values.filter((value) => value !== '*').map((value) => normalize(value))
+  if (names.includes(null))
+    env.problem(`${setting} must hold ${nounOf(setting)}, separated by commas, or *`)
+  return new Set(names.filter((name) => name !== null))
+}
+
+const nounOf = (setting: string): string =>
+  setting.endsWith('DOMAINS') ? 'domains such as example.com' : 'e-mail addresses'

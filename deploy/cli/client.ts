@@ -79,8 +79,7 @@ export function connectCore({ target, token }: { target: string; token: string }
   return {
     createApp: bound(unary(apps.createApp.bind(apps)), operator),
     listApps: bound(unary(apps.listApps.bind(apps)), operator),
-    createAccount: bound(unary(accounts.createAccount.bind(accounts)), operator),
-    startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), operator),
+    ...accountCalls(accounts, operator),
     checkCaller: (request: CheckCallerRequest, authorization: string) =>
       unary(callers.checkCaller.bind(callers))(request, {
         deadlineMs,
@@ -113,6 +112,13 @@ export function connectCore({ target, token }: { target: string; token: string }
 }
 
 export type CoreClient = ReturnType<typeof connectCore>
+
+const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => ({
+  createAccount: bound(unary(accounts.createAccount.bind(accounts)), options),
+  changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),
+  listSetAsideAddresses: () => unary(accounts.listSetAsideAddresses.bind(accounts))({}, options),
+  startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
+})
 
 const limitCalls = (limits: OperatorLimitServiceClient, options: CallOptions) => ({
   readLimits: bound(unary(limits.readLimits.bind(limits)), options),

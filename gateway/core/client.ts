@@ -144,7 +144,9 @@ export function connectCore({ target, token, deadlineMs }: CoreAddress) {
     accounts: ({ call }: CallContext) => ({
       logIn: call(accounts.logIn),
       logInWithIdentity: call(accounts.logInWithIdentity),
+      linkIdentity: call(accounts.linkIdentity),
       logOut: call(accounts.logOut),
+      logOutEverywhere: call(accounts.logOutEverywhere),
       session: call(accounts.getSession),
       resetPassword: call(accounts.resetPassword),
     }),

@@ -41,12 +41,12 @@ function readSettings(env: EnvReader): LimitSettings {
     ),
     failuresPerAddress: perMinute(
       'RATE_LIMIT_FAILURES',
-      'Failed authentications a minute after which an address, or an account from everywhere, waits.',
+      'Failed authentications a minute after which an address waits, and attempts of strangers to log in to one account after which they wait longer and longer.',
       '60',
     ),
     failuresPerClient: perMinute(
       'RATE_LIMIT_CLIENT_FAILURES',
-      'Failed authentications a minute as one client or account after which an address waits with it.',
+      'Failed authentications a minute as one client after which an address waits with it, and attempts to log in to one account from one address or known browser.',
       '20',
     ),
   }

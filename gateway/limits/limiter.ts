@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError, reasons } from '../../proto/errors.ts'
 import { parseBasic } from '../auth/credentials.ts'
+import type { DeviceCookies } from '../auth/device-cookies.ts'
 import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
 import { addressOf } from './address.ts'
@@ -12,6 +13,7 @@ import {
   createCredentialLimits,
   slowedRefusal,
 } from './credential-limits.ts'
+import { createLoginLimits } from './login-limits.ts'
 
 /** Kinds of limited routes; each has counters of its own. */
 export type LimitKind = 'token' | 'device' | 'exchange' | 'validate' | 'login'
@@ -20,6 +22,8 @@ export interface LimitsDeps {
   readonly settings: LimitSettings
   readonly counters: Counters
   readonly trustedProxyHops: number
+  /** The browsers in which people have logged in before. */
+  readonly devices: DeviceCookies
 }
 
 interface Bucket {
@@ -48,26 +52,9 @@ declare module 'fastify' {
  * refused for its credential counts among the failures instead (credential-limits.ts), so that a stranger who knows a
  * client id, or shares an address, cannot use up others' limits.
  */
-export function createLimits({ settings, counters, trustedProxyHops }: LimitsDeps) {
+export function createLimits({ settings, counters, trustedProxyHops, devices }: LimitsDeps) {
   const kindOf = (request: FastifyRequest) => request.routeOptions.config.rules?.limit
   const own = (request: FastifyRequest): string => addressOf(request, trustedProxyHops)
-
-  const failuresOf = (request: FastifyRequest): Bucket => ({
-    name: `failed:${own(request)}`,
-    limit: settings.failuresPerAddress,
-  })
-  // Failed logins into one account also count from everywhere: a password may be guessed from many addresses.
-  function namedFailuresOf(request: FastifyRequest): Bucket[] {
-    const account = kindOf(request) === 'login' ? accountOf(request) : undefined
-    const name = account ?? clientOf(request)
-    const here =
-      name === undefined
-        ? []
-        : [{ name: `failed:${name}:${own(request)}`, limit: settings.failuresPerClient }]
-    return account === undefined
-      ? here
-      : [...here, { name: `failed:${account}`, limit: settings.failuresPerAddress }]
-  }
 
   const clientBucket = (kind: LimitKind, client: string): Bucket => ({
     name: `${kind}:client:${client}`,
@@ -78,22 +65,9 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
   async function admitAddress(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const kind = kindOf(request)
     if (kind === undefined) return
-    if (kind === 'login') return admitLoginAddress(request, reply)
+    if (kind === 'login') return logins.admitSource(request, reply)
     const bucket = { name: `${kind}:address:${own(request)}`, limit: settings.perAddress }
     await countRequest(request, reply, bucket)
-  }
-
-  async function admitLoginAddress(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const limit = settings.loginPerAddress
-    const bucket = { name: `login:address:${own(request)}`, limit }
-    const failures = failuresOf(request)
-    const [used, failed] = await Promise.all([
-      counters.add(bucket.name),
-      counters.read(failures.name),
-    ])
-    writeHeaders(reply, bucket, used)
-    if (failed >= failures.limit) refuse(reply, failures)
-    if (used > limit) refuse(reply, bucket)
   }
 
   /** Counts the request in a bucket. RATE_LIMITED when it is full. The headers tell of the bucket with the least left. */
@@ -118,7 +92,7 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
   /** Checks the client or account that the request names, once its body is parsed. RATE_LIMITED when it has made too many requests, or failed too often. */
   async function admitClient(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     const { admission } = request
-    if (kindOf(request) === 'login') return admitLogin(request, reply)
+    if (kindOf(request) === 'login') return logins.admit(request, reply)
     const kind = kindOf(request)
     if (kind === undefined || admission === undefined) return
     admission.credential = await credentials.admit(request, reply, own(request))
@@ -126,29 +100,15 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
     if (client !== undefined) await countRequest(request, reply, clientBucket(kind, client))
   }
 
-  async function admitLogin(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    await Promise.all(
-      namedFailuresOf(request).map(async (failures) => {
-        if ((await counters.read(failures.name)) >= failures.limit) refuse(reply, failures)
-      }),
-    )
-  }
-
   /** Counts the outcome. It is not awaited: commands of one connection keep their order. */
   function settle(request: FastifyRequest, status: number): void {
     const { admission } = request
-    if (kindOf(request) === 'login') return settleLogin(request, status)
+    if (kindOf(request) === 'login') return logins.settle(request, status)
     if (admission === undefined) return
     admission.credential?.settle(admission.isWrong ? 401 : status)
     if (status === 401 || status === 429)
       for (const request of admission.requests) request.takeBack()
     request.admission = undefined
-  }
-
-  function settleLogin(request: FastifyRequest, status: number): void {
-    if (status !== 401) return
-    for (const { name } of [failuresOf(request), ...namedFailuresOf(request)])
-      void counters.add(name)
   }
 
   /** What the caller is told: where its address has failed too often, a wrong credential is told to wait. */
@@ -180,6 +140,8 @@ export function createLimits({ settings, counters, trustedProxyHops }: LimitsDep
   }
 
   const credentials = createCredentialLimits({ settings, counters, refuse })
+  const shared = { settings, counters, devices, writeHeaders, refuse }
+  const logins = createLoginLimits({ ...shared, addressOf: own })
 
   return { admitAddress, admitClient, refusalOf, settle, stop: counters.stop }
 }
@@ -193,12 +155,6 @@ function clientOf({ headers, body, params }: FastifyRequest): string | undefined
     (Buffer.isBuffer(body) ? undefined : textMember(body, 'client_id')) ??
     textMember(params, 'clientId')
   return clientId === undefined ? undefined : fingerprint(clientId)
-}
-
-/** The account that a login names. E-mail addresses are compared without regard to case. */
-function accountOf({ body }: FastifyRequest): string | undefined {
-  const email = textMember(body, 'email')?.trim().toLowerCase()
-  return email === undefined || email === '' ? undefined : fingerprint(email)
 }
 
 /** Adds the hooks that run after the body is parsed. `admitAddress` runs in the listener's own hook. */

@@ -1,4 +1,5 @@
 import type { EnvReader } from '../../core/lib/env.ts'
+import { readAllowedLogins } from '../../core/lib/settings.ts'
 
 const loopbackHosts = new Set(['localhost', '127.0.0.1', '[::1]'])
 
@@ -11,7 +12,7 @@ export interface LoginProviderConfig {
   readonly name: string
 }
 
-/** The provider's settings; undefined when none is set, a problem when some are missing. */
+/** The provider's settings; undefined when none is set, a problem when some are missing or nobody may sign in through it. */
 export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefined {
   const issuer = env.url('LOGIN_OIDC_ISSUER', {
     meaning:
@@ -33,6 +34,7 @@ export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefin
     meaning: 'What the login page calls that provider.',
     fallback: 'single sign-on',
   })
+  const allowed = readAllowedLogins(env)
   if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined
   if (issuer === undefined || clientId === undefined || clientSecret === undefined) {
     env.problem(
@@ -40,6 +42,10 @@ export function readLoginProvider(env: EnvReader): LoginProviderConfig | undefin
     )
     return undefined
   }
+  if (!allowed.anybody && allowed.domains.size + allowed.emails.size === 0)
+    env.problem(
+      'LOGIN_OIDC_ALLOWED_DOMAINS or LOGIN_OIDC_ALLOWED_EMAILS must say who may sign in through LOGIN_OIDC_ISSUER, such as example.com; * means anybody whom it knows',
+    )
   return { issuer, clientId, clientSecret, name }
 }
 

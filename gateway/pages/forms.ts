@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError } from '../../proto/errors.ts'
 import { Type } from 'typebox'
+import type { DeviceCookies } from '../auth/device-cookies.ts'
 import { readCookie, requireSameOrigin, setCookie } from '../auth/session.ts'
+import type { SignedValues } from '../auth/signed-values.ts'
 import { textMember } from '../http/body.ts'
 import type { RouteRules } from '../http/route.ts'
 import type { LoginProviderConfig } from './config.ts'
@@ -12,6 +14,9 @@ import type { LoginProviderConfig } from './config.ts'
 export interface PagesDeps {
   readonly publicUrl: string
   readonly loginProvider?: LoginProviderConfig | undefined
+  readonly devices: DeviceCookies
+  /** Logins through the provider that a browser has begun. */
+  readonly loginStates: SignedValues
 }
 
 const none = { kind: 'none' } as const

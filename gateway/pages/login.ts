@@ -17,7 +17,7 @@ import { hidden, html, problem, sendPage } from './page.ts'
 import { senderOf, startSession, visitorOf } from './visitor.ts'
 
 /** Login with a password, and logout. */
-export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): void {
+export function loginPages(app: App, { publicUrl, loginProvider, devices }: PagesDeps): void {
   app.get('/login', pageRoute(), async (request, reply) => {
     const returnTo = ownPath(parameter(request, 'return_to'), publicUrl)
     const visitor = returnTo === undefined ? await visitorOf(request, publicUrl) : null
@@ -35,6 +35,7 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
         password: field(request, 'password') ?? '',
       })
       await startSession(request, reply, { sessionToken, publicUrl })
+      devices.remember(request, reply, email)
       return reply.redirect(returnTo ?? '/login', 303)
     } catch (error) {
       if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
@@ -55,6 +56,16 @@ export function loginPages(app: App, { publicUrl, loginProvider }: PagesDeps): v
     return sendPage(reply, {
       title: 'Logged out',
       content: html`<h1>You are logged out</h1><p>You can close this page.</p><a class="button quiet" href="/login">Log in again</a>`,
+    })
+  })
+
+  app.post('/logout/everywhere', formRoute(), async (request, reply) => {
+    const { token } = await senderOf(request, publicUrl)
+    await request.core.accounts.logOutEverywhere({ sessionToken: token })
+    void reply.header('set-cookie', endedSessionCookie(publicUrl))
+    return sendPage(reply, {
+      title: 'Logged out everywhere',
+      content: html`<h1>You are logged out everywhere</h1><p>In every browser, and on every device that you logged in with your account.</p><a class="button quiet" href="/login">Log in again</a>`,
     })
   })
 
@@ -110,4 +121,5 @@ ${
 const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) => html`
 <h1>You are logged in</h1>
 <p>as ${email}</p>
-<form method="post" action="/logout">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button></form>`
+<form method="post" action="/logout">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button></form>
+<form method="post" action="/logout/everywhere">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out everywhere</button></form>`

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import type { FastifyRequest } from 'fastify'
 import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { readCookie, setCookie } from '../auth/session.ts'
+import type { SignedValues } from '../auth/signed-values.ts'
 import type { App } from '../http/app.ts'
 import { textMember } from '../http/body.ts'
 import { type PagesDeps, ownPath, pageRoute, parameter } from './forms.ts'
+import { linkPages } from './link-identity.ts'
 import { type LoginSecrets, createProvider } from './provider.ts'
 import { startSession } from './visitor.ts'
 
@@ -13,10 +14,15 @@ const stateCookie = 'tollgate_login'
 const stateSeconds = 600
 const newToken = (): string => randomBytes(32).toString('base64url')
 
-/** Login through an outside OpenID provider. A cookie keeps what ties the provider's answer to this browser. */
-export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps): void {
+/**
+ * Login through an outside OpenID provider. A signed cookie keeps what ties the provider's answer to this browser; core
+ * takes each state once.
+ */
+export function providerPages(app: App, deps: PagesDeps): void {
+  const { publicUrl, loginProvider, loginStates } = deps
   if (!loginProvider) return
   const provider = createProvider(loginProvider, `${publicUrl}/login/provider/callback`)
+  const links = linkPages(app, deps, loginProvider.name)
 
   app.get('/login/provider', pageRoute(), async (request, reply) => {
     const login: PendingLogin = {
@@ -26,7 +32,7 @@ export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps)
       returnTo: ownPath(parameter(request, 'return_to'), publicUrl),
     }
     const url = await provider.authorizationUrl(login)
-    const value = Buffer.from(JSON.stringify(login)).toString('base64url')
+    const value = loginStates.sign(JSON.stringify(login), stateSeconds)
     void reply.header(
       'set-cookie',
       setCookie(stateCookie, value, { publicUrl, maxAge: stateSeconds }),
@@ -35,7 +41,7 @@ export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps)
   })
 
   app.get('/login/provider/callback', pageRoute(), async (request, reply) => {
-    const login = pendingLogin(request, publicUrl)
+    const login = pendingLogin(readCookie(request, stateCookie, publicUrl), loginStates)
     void reply.header('set-cookie', setCookie(stateCookie, '', { publicUrl, maxAge: 0 }))
     const iss = parameter(request, 'iss')
     const isOurs = login !== null && equalSecrets(parameter(request, 'state') ?? '', login.state)
@@ -51,9 +57,16 @@ export function providerPages(app: App, { publicUrl, loginProvider }: PagesDeps)
       throw new DomainError('ACCESS_DENIED', 'the login provider did not log you in')
     const answer = { code, state: login.state, ...(iss === undefined ? {} : { iss }) }
     const identity = await provider.identify(new URLSearchParams(answer), login)
-    const { sessionToken } = await request.core.accounts.logInWithIdentity({ ...identity })
+    const outcome = await request.core.accounts.logInWithIdentity({
+      ...identity,
+      state: login.state,
+    })
+    const { sessionToken, linkToken, linkEmail = '' } = outcome
+    const returnTo = ownPath(login.returnTo, publicUrl)
+    if (linkToken !== undefined)
+      return links.ask(request, reply, { linkToken, email: linkEmail, returnTo })
     await startSession(request, reply, { sessionToken, publicUrl })
-    return reply.redirect(ownPath(login.returnTo, publicUrl) ?? '/login', 303)
+    return reply.redirect(returnTo ?? '/login', 303)
   })
 }
 
@@ -61,11 +74,9 @@ interface PendingLogin extends LoginSecrets {
   readonly returnTo: string | undefined
 }
 
-/** The login that this browser began; null when its cookie is absent or holds anything else. */
-function pendingLogin(request: FastifyRequest, publicUrl: string): PendingLogin | null {
-  const value = readCookie(request, stateCookie, publicUrl)
-  const login =
-    value === undefined ? null : parseJson(Buffer.from(value, 'base64url').toString('utf8'))
+/** The login that this browser began; null when its cookie is absent, too old, or not one of ours. */
+function pendingLogin(cookie: string | undefined, loginStates: SignedValues): PendingLogin | null {
+  const login = parseJson(loginStates.open(cookie ?? '') ?? '')
   const [state, nonce, verifier] = ['state', 'nonce', 'verifier'].map((name) =>
     textMember(login, name),
   )

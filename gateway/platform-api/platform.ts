@@ -4,8 +4,8 @@ import { textMember } from '../http/body.ts'
 import type { ListenerDeps } from '../http/listener.ts'
 import { route } from '../http/route.ts'
 import { addSchemas } from '../http/schemas.ts'
-import type { LoginProviderConfig } from '../pages/config.ts'
 import { errorPages } from '../pages/errors.ts'
+import type { PagesDeps } from '../pages/forms.ts'
 import { pageRoutes } from '../pages/pages.ts'
 import { appRoutes } from './apps/apps.ts'
 import { auditRoutes } from './apps/audit.ts'
@@ -35,11 +35,10 @@ import { limitRoutes } from './users/limits.ts'
 import { tokenRoutes } from './users/tokens.ts'
 import { userRoutes } from './users/users.ts'
 
-export interface PlatformDeps extends ListenerDeps {
+export interface PlatformDeps extends ListenerDeps, PagesDeps {
   /** The algorithm of the tokens that core signs. */
   readonly tokenAlg: string
   readonly webhook?: Webhook | undefined
-  readonly loginProvider?: LoginProviderConfig | undefined
   readonly validateV2?: boolean | undefined
   readonly ingestSecret?: string | undefined
 }

@@ -1,13 +1,15 @@
 import { hash, randomBytes } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
-import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
-import { type ClientId, accountId } from '../../platform/ids.ts'
-import { newSecret, uuidV7 } from '../../lib/crypto.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
-import { type Now, addSeconds } from '../../lib/time.ts'
-import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
 import { limitConcurrency } from '../../lib/concurrency.ts'
-import { parseEmail } from '../input.ts'
+import { newSecret, uuidV7 } from '../../lib/crypto.ts'
+import { normalizeEmail } from '../../lib/text/email.ts'
+import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import { type AccountId, type ClientId, accountId, isUuid } from '../../platform/ids.ts'
+import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
+import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
+import { parseEmail, parseOptionalName } from '../input.ts'
+import type { LoginMethod, LoginRecords } from './log-in-records.ts'
 import * as store from './store.ts'
 
 export interface AccountsDeps {
@@ -15,6 +17,19 @@ export interface AccountsDeps {
   readonly now: Now
   /** A session that is not used for so long has ended. */
   readonly idleSeconds: number
+  readonly records: LoginRecords
+}
+
+/** What of a call an entry in the audit log names. */
+export interface CallOrigin {
+  readonly correlationId?: string | undefined
+}
+
+export interface AccountChange {
+  readonly email?: string | undefined
+  readonly id?: string | undefined
+  readonly newEmail?: string | undefined
+  readonly isPlatformAdmin?: boolean | undefined
 }
 
 const daySeconds = 86_400
@@ -36,72 +51,49 @@ const tooManyLogins = (): DomainError =>
   new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
 
 /** Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens are stored as SHA-256 hashes. */
-export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
+export function createAccounts({ pool, now, idleSeconds, records }: AccountsDeps) {
   // argon2 takes 19 MiB and one of four threads: many logins must neither fill the memory nor starve other work.
   const runLimited = limitConcurrency({ running: 2, waiting: 64, refusal: tooManyLogins })
 
   /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
-  async function logIn(email: string, password: string) {
-    const account = email.length > 320 ? null : await store.findByEmail(pool, email.trim())
+  async function logIn(email: string, password: string, origin: CallOrigin = {}) {
+    const account = await authenticate(email, password, { method: 'password', ...origin })
+    return tx(pool, (db) => begin(db, account, { method: 'password', ...origin }))
+  }
+
+  /** The account whose address and password these are. CREDENTIAL_INVALID as `logIn`; a failure is recorded. */
+  async function authenticate(
+    email: string,
+    password: string,
+    { method, correlationId }: CallOrigin & { method: LoginMethod },
+  ): Promise<store.Account> {
+    const address = normalizeEmail(email)
+    const account = address === null ? null : await store.findByEmail(pool, address)
     // No password is longer than the maximum, so only that much is hashed.
     const stored = password.length > passwordMax ? null : (account?.passwordHash ?? null)
     const matches = await runLimited(() => passwordMatches(password.slice(0, passwordMax), stored))
-    if (!account || !matches)
-      throw new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
-    return begin(account)
+    if (account && matches) return account
+    records.failed(method, account?.id ?? null, correlationId)
+    throw new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
   }
 
-  /**
-   * Logs in the account of an outside provider's subject. A new subject is linked to the account with its e-mail address,
-   * which is created when there is none. ACCESS_DENIED when the provider has not verified that address.
-   */
-  async function logInWithIdentity(identity: {
-    issuer: string
-    subject: string
-    email: string
-    emailVerified: boolean
-    name: string
-  }) {
-    const known = await store.findByIdentity(pool, identity.issuer, identity.subject)
-    if (known) return begin(known)
-    if (!identity.emailVerified)
-      throw new DomainError('ACCESS_DENIED', 'the provider has not verified your e-mail address')
-    const email = parseEmail(identity.email)
-    const at = now()
-    const id = await tx(pool, async (db) => {
-      const inserted = await store.insertAccount(db, {
-        id: accountId(uuidV7(at.getTime())),
-        email,
-        name: identity.name.slice(0, 100),
-        isPlatformAdmin: false,
-        passwordHash: null,
-        at,
-      })
-      const account = inserted ?? (await store.findByEmail(db, email))
-      if (!account) throw new Error('an account that exists cannot be found')
-      return store.linkIdentity(db, {
-        issuer: identity.issuer,
-        subject: identity.subject,
-        accountId: account.id,
-        at,
-      })
-    })
-    const account = await store.findByIdentity(pool, identity.issuer, identity.subject)
-    if (account?.id !== id) throw new Error('an identity that was linked cannot be found')
-    return begin(account)
-  }
-
-  async function begin(account: store.Account): Promise<{ token: string; session: LiveSession }> {
+  /** Begins a session of an account that has shown who it is. */
+  async function begin(
+    db: Db,
+    account: store.Account,
+    { method, correlationId }: CallOrigin & { method: LoginMethod },
+  ): Promise<{ token: string; session: LiveSession }> {
     const at = now()
     const token = newToken()
     const csrfToken = newToken()
-    await store.insertSession(pool, {
+    await store.insertSession(db, {
       tokenHash: hashOf(token),
       accountId: account.id,
       csrfToken,
       at,
       expiresAt: addSeconds(at, absoluteSeconds),
     })
+    await records.loggedIn(db, method, { account: account.id, correlationId })
     return {
       token,
       session: { account, csrfToken, authTime: at, expiresAt: addSeconds(at, idleSeconds) },
@@ -109,6 +101,34 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
   }
 
   const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashOf(token))
+
+  /** Ends every session of the session's account. TOKEN_INVALID when the session is over. */
+  async function logOutEverywhere(token: string, { correlationId }: CallOrigin): Promise<void> {
+    const { account } = await session(token)
+    await tx(pool, async (db) => {
+      await endLogins(db, account.id)
+      const action = 'account_logged_out_everywhere'
+      await records.note(db, { account: account.id, action, correlationId })
+    })
+  }
+
+  /** The one place where all logins of an account end, with everything that they led to. */
+  async function endLogins(db: Db, account: AccountId): Promise<void> {
+    await store.deleteSessionsOf(db, account)
+  }
+
+  /** The one place where a password changes: whoever knew the old one is logged out, and no older link works. */
+  async function changePassword(
+    db: Db,
+    account: AccountId,
+    password: { readonly hash: string; readonly correlationId?: string | undefined },
+  ): Promise<void> {
+    await store.setPassword(db, account, password.hash)
+    await store.endResets(db, account, now())
+    await endLogins(db, account)
+    const { correlationId } = password
+    await records.note(db, { account, action: 'account_password_changed', correlationId })
+  }
 
   /** The session of that token, whose idle time starts again. TOKEN_INVALID when it has ended. */
   async function session(token: string): Promise<LiveSession> {
@@ -153,82 +173,146 @@ export function createAccounts({ pool, now, idleSeconds }: AccountsDeps) {
   const find = (id: string): Promise<store.Account | null> => store.findById(pool, id)
 
   /** CONFLICT when another account has the address. Without a password one is chosen, and returned this once. */
-  async function create(request: {
-    email: string
-    password: string | undefined
-    name: string
-    isPlatformAdmin: boolean
-  }) {
+  async function create(
+    request: {
+      email: string
+      password: string | undefined
+      name: string
+      isPlatformAdmin: boolean
+    },
+    { correlationId }: CallOrigin = {},
+  ) {
     const at = now()
     const email = parseEmail(request.email)
-    const name = parseName(request.name)
+    const name = parseOptionalName(request.name, 'name')
+    const { isPlatformAdmin } = request
     const password =
       request.password === undefined ? newSecret('').slice(0, 20) : parsePassword(request.password)
     const passwordHash = await runLimited(() => hashPassword(password))
-    const account = await store.insertAccount(pool, {
-      id: accountId(uuidV7(at.getTime())),
-      email,
-      name,
-      isPlatformAdmin: request.isPlatformAdmin,
-      passwordHash,
-      at,
+    const id = accountId(uuidV7(at.getTime()))
+    const account = await tx(pool, async (db) => {
+      const inserted = await store.insertAccount(db, {
+        id,
+        email,
+        name,
+        isPlatformAdmin,
+        passwordHash,
+        at,
+      })
+      if (!inserted) throw takenAddress()
+      const action = 'account_created'
+      const act = { account: id, actor: 'operator', action, correlationId }
+      await records.note(db, { ...act, details: { isPlatformAdmin } })
+      return inserted
     })
-    if (!account)
-      throw new DomainError('CONFLICT', 'there is an account with this e-mail address already')
     return { account, password: request.password === undefined ? password : undefined }
   }
 
+  /**
+   * Gives an account another address, or makes it a platform admin or no longer one. The account is named by its address or
+   * by its id. NOT_FOUND when there is none, CONFLICT when another account has the new address.
+   */
+  async function change(
+    request: AccountChange,
+    { correlationId }: CallOrigin = {},
+  ): Promise<store.Account> {
+    const newEmail =
+      request.newEmail === undefined ? null : parseEmail(request.newEmail, 'newEmail')
+    return tx(pool, async (db) => {
+      const account = await findNamed(db, request)
+      if (!account) throw new DomainError('NOT_FOUND', 'there is no such account')
+      const next = {
+        ...account,
+        email: newEmail ?? account.email,
+        isPlatformAdmin: request.isPlatformAdmin ?? account.isPlatformAdmin,
+      }
+      const isSame =
+        next.email === account.email && next.isPlatformAdmin === account.isPlatformAdmin
+      if (isSame) return account
+      await store.updateAccount(db, next).catch((error: unknown) => {
+        throw isUniqueViolation(error) ? takenAddress() : error
+      })
+      const { isPlatformAdmin } = next
+      const details = { isPlatformAdmin, addressChanged: next.email !== account.email }
+      const act = { account: account.id, actor: 'operator', action: 'account_changed', details }
+      await records.note(db, { ...act, correlationId })
+      return next
+    })
+  }
+
+  async function findNamed(db: Db, { email, id }: AccountChange): Promise<store.Account | null> {
+    if (id !== undefined) return isUuid(id) ? store.findById(db, id) : null
+    return store.findByEmail(db, parseEmail(email ?? ''))
+  }
+
   /** A token that sets a new password once, within an hour. NOT_FOUND for an unknown address: for operators only. */
-  async function startReset(email: string): Promise<{ token: string; expiresAt: Date }> {
-    const account = await store.findByEmail(pool, email.trim())
+  async function startReset(
+    email: string,
+    { correlationId }: CallOrigin = {},
+  ): Promise<{ token: string; expiresAt: Date }> {
+    const account = await store.findByEmail(pool, parseEmail(email))
     if (!account) throw new DomainError('NOT_FOUND', 'there is no account with this e-mail address')
     const at = now()
     const token = newToken()
     const expiresAt = addSeconds(at, resetSeconds)
-    await store.insertReset(pool, {
-      tokenHash: hashOf(token),
-      accountId: account.id,
-      at,
-      expiresAt,
+    await tx(pool, async (db) => {
+      await store.insertReset(db, {
+        tokenHash: hashOf(token),
+        accountId: account.id,
+        at,
+        expiresAt,
+      })
+      const act = { account: account.id, actor: 'operator', correlationId }
+      await records.note(db, { ...act, action: 'account_password_reset_started' })
     })
     return { token, expiresAt }
   }
 
   /** Sets the password and ends every session of the account. GRANT_INVALID for a token that is used or too old. */
-  async function reset(token: string, password: string): Promise<void> {
+  async function reset(
+    token: string,
+    password: string,
+    { correlationId }: CallOrigin = {},
+  ): Promise<void> {
     const passwordHash = await runLimited(() => hashPassword(parsePassword(password)))
     await tx(pool, async (db) => {
-      const at = now()
-      const account = await store.useReset(db, hashOf(token), at)
+      const account = await store.useReset(db, hashOf(token), now())
       if (!account)
         throw new DomainError(
           'GRANT_INVALID',
           'this link was used already, or is too old; ask for a new one',
         )
-      await store.setPassword(db, account, passwordHash)
-      await store.endResets(db, account, at)
-      await store.deleteSessionsOf(db, account)
+      await changePassword(db, account, { hash: passwordHash, correlationId })
     })
   }
+
+  const listSetAside = (): Promise<store.SetAsideAddress[]> => store.listSetAside(pool)
 
   const deleteExpired = (): Promise<void> => store.deleteExpired(pool, now())
 
   return {
     logIn,
-    logInWithIdentity,
+    authenticate,
+    begin,
     logOut,
+    logOutEverywhere,
     session,
     bySession,
     memberOf,
     find,
     create,
+    change,
     startReset,
     reset,
+    listSetAside,
     deleteExpired,
   }
 }
 
 export type Accounts = ReturnType<typeof createAccounts>
+
+const takenAddress = (): DomainError =>
+  new DomainError('CONFLICT', 'there is an account with this e-mail address already')
 
 const passwordMin = 12
 const passwordMax = 200
@@ -238,14 +322,5 @@ function parsePassword(password: string): string {
   throw new DomainError(
     'REQUEST_INVALID',
     `the password must have ${passwordMin} to ${passwordMax} characters`,
-  )
-}
-
-function parseName(text: string): string {
-  const name = text.trim()
-  if (name.length <= 100 && !/\p{Cc}/u.test(name)) return name
-  throw new DomainError(
-    'REQUEST_INVALID',
-    'name must have at most 100 characters, none of them a control character',
   )
 }

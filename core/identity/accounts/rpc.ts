@@ -2,41 +2,81 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accou
 import { operator, serviceCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Accounts, LiveSession } from './accounts.ts'
+import type { Identities } from './identities.ts'
 
-export function createAccountsRpc({ accounts }: { accounts: Accounts }) {
+export interface AccountsRpcDeps {
+  readonly accounts: Accounts
+  readonly identities: Identities
+}
+
+export function createAccountsRpc({ accounts, identities }: AccountsRpcDeps) {
   const accountService: Handlers<pb.AccountServiceServer> = {
-    logIn: rpc(serviceCaller(), async (request: pb.LogInRequest) =>
-      renderLogin(await accounts.logIn(request.email, request.password)),
+    ...createLoginHandlers({ accounts, identities }),
+    createAccount: rpc(operator(), async (request: pb.CreateAccountRequest, _, context) =>
+      accounts.create(
+        {
+          email: request.email,
+          password: request.password,
+          name: request.name,
+          isPlatformAdmin: request.isPlatformAdmin,
+        },
+        context,
+      ),
     ),
-    logInWithIdentity: rpc(serviceCaller(), async (request: pb.LogInWithIdentityRequest) =>
-      renderLogin(await accounts.logInWithIdentity(request)),
-    ),
-    logOut: rpc(serviceCaller(), async (request: pb.LogOutRequest) => {
-      await accounts.logOut(request.sessionToken)
-      return {}
-    }),
-    getSession: rpc(serviceCaller(), async (request: pb.GetSessionRequest) => ({
-      session: render(await accounts.session(request.sessionToken)),
+    changeAccount: rpc(operator(), async (request: pb.ChangeAccountRequest, _, context) => ({
+      account: await accounts.change(request, context),
     })),
-    createAccount: rpc(operator(), async (request: pb.CreateAccountRequest) =>
-      accounts.create({
-        email: request.email,
-        password: request.password,
-        name: request.name,
-        isPlatformAdmin: request.isPlatformAdmin,
-      }),
+    listSetAsideAddresses: rpc(operator(), async () => ({
+      addresses: await accounts.listSetAside(),
+    })),
+    startPasswordReset: rpc(
+      operator(),
+      async ({ email }: pb.StartPasswordResetRequest, _, context) => {
+        const { token, expiresAt } = await accounts.startReset(email, context)
+        return { token, expiresAt: expiresAt.toISOString() }
+      },
     ),
-    startPasswordReset: rpc(operator(), async (request: pb.StartPasswordResetRequest) => {
-      const { token, expiresAt } = await accounts.startReset(request.email)
-      return { token, expiresAt: expiresAt.toISOString() }
-    }),
-    resetPassword: rpc(serviceCaller(), async (request: pb.ResetPasswordRequest) => {
-      await accounts.reset(request.token, request.password)
+    resetPassword: rpc(serviceCaller(), async (request: pb.ResetPasswordRequest, _, context) => {
+      await accounts.reset(request.token, request.password, context)
       return {}
     }),
   }
   return { accountService }
 }
+
+const createLoginHandlers = ({ accounts, identities }: AccountsRpcDeps) => ({
+  logIn: rpc(serviceCaller(), async (request: pb.LogInRequest, _, context) =>
+    renderLogin(await accounts.logIn(request.email, request.password, context)),
+  ),
+  logInWithIdentity: rpc(
+    serviceCaller(),
+    async (request: pb.LogInWithIdentityRequest, _, context) => {
+      const { session, link } = await identities.logIn(request, context)
+      return session
+        ? renderLogin(session)
+        : { sessionToken: '', session: undefined, linkToken: link?.token, linkEmail: link?.email }
+    },
+  ),
+  linkIdentity: rpc(
+    serviceCaller(),
+    async ({ linkToken, email, password }: pb.LinkIdentityRequest, _, context) =>
+      renderLogin(await identities.link({ token: linkToken, email, password }, context)),
+  ),
+  logOut: rpc(serviceCaller(), async (request: pb.LogOutRequest) => {
+    await accounts.logOut(request.sessionToken)
+    return {}
+  }),
+  logOutEverywhere: rpc(
+    serviceCaller(),
+    async ({ sessionToken }: pb.LogOutEverywhereRequest, _, context) => {
+      await accounts.logOutEverywhere(sessionToken, context)
+      return {}
+    },
+  ),
+  getSession: rpc(serviceCaller(), async (request: pb.GetSessionRequest) => ({
+    session: render(await accounts.session(request.sessionToken)),
+  })),
+})
 
 const renderLogin = ({ token, session }: { token: string; session: LiveSession }) => ({
   sessionToken: token,

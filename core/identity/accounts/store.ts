@@ -1,5 +1,6 @@
 import { type AccountId, type AppId, accountId, appId } from '../../platform/ids.ts'
-import { type Db, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { Email } from '../../lib/text/email.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 
 export interface Account {
   readonly id: AccountId
@@ -23,6 +24,7 @@ const fromRow = (row: AccountRow): Account => ({
 })
 
 export interface NewAccount extends Account {
+  readonly email: Email
   /** Null when it signs in through an outside provider only. */
   readonly passwordHash: string | null
   readonly at: Date
@@ -35,7 +37,7 @@ export async function insertAccount(db: Db, account: NewAccount): Promise<Accoun
     sql`
     insert into accounts (id, email, name, is_platform_admin, password_hash, created_at)
     values (${account.id}, ${account.email}, ${account.name}, ${account.isPlatformAdmin}, ${account.passwordHash}, ${account.at})
-    on conflict (lower(email)) do nothing
+    on conflict (email) do nothing
     returning id, email, name, is_platform_admin`,
   )
   return row && fromRow(row)
@@ -44,13 +46,13 @@ export async function insertAccount(db: Db, account: NewAccount): Promise<Accoun
 /** The id of the account with that e-mail address, which is created when there is none. */
 export async function getOrInsertAccount(
   db: Db,
-  account: { id: AccountId; email: string; passwordHash: string; at: Date },
+  account: { id: AccountId; email: Email; passwordHash: string; at: Date },
 ): Promise<{ id: AccountId; created: boolean }> {
   const inserted = await insertAccount(db, { ...account, name: '', isPlatformAdmin: false })
   if (inserted) return { id: inserted.id, created: true }
   const { id } = await one<{ id: string }>(
     db,
-    sql`select id from accounts where lower(email) = lower(${account.email})`,
+    sql`select id from accounts where email = ${account.email}`,
   )
   return { id: accountId(id), created: false }
 }
@@ -65,12 +67,12 @@ export async function findById(db: Db, id: string): Promise<Account | null> {
 
 export async function findByEmail(
   db: Db,
-  email: string,
+  email: Email,
 ): Promise<(Account & { passwordHash: string | null }) | null> {
   const row = await maybeOne<AccountRow & { password_hash: string | null }>(
     db,
     sql`
-    select id, email, name, is_platform_admin, password_hash from accounts where lower(email) = lower(${email})`,
+    select id, email, name, is_platform_admin, password_hash from accounts where email = ${email}`,
   )
   return row && { ...fromRow(row), passwordHash: row.password_hash }
 }
@@ -105,6 +107,88 @@ export async function linkIdentity(
     returning account_id`,
   )
   return accountId(row.account_id)
+}
+
+/** Writes the address and the rights of an account. An address that was set aside is replaced by it. */
+export async function updateAccount(db: Db, account: Account): Promise<void> {
+  await db.query(sql`
+    update accounts set email = ${account.email}, is_platform_admin = ${account.isPlatformAdmin} where id = ${account.id}`)
+  await db.query(sql`
+    delete from set_aside_addresses s using accounts a
+    where s.account_id = ${account.id} and a.id = s.account_id and a.email not like '%@set-aside.invalid'`)
+}
+
+export interface SetAsideAddress {
+  readonly accountId: AccountId
+  readonly email: string
+  readonly reason: string
+}
+
+/** Addresses that accounts had before the rule of docs/decisions/41.md, and could not keep; the oldest account first. */
+export async function listSetAside(db: Db): Promise<SetAsideAddress[]> {
+  const rows = await many<{ account_id: string; email: string; reason: string }>(
+    db,
+    sql`select account_id, email, reason from set_aside_addresses order by account_id`,
+  )
+  return rows.map(({ account_id, ...row }) => ({ accountId: accountId(account_id), ...row }))
+}
+
+/** Gives an account its address back in normal form. False when another account has it. */
+export async function restoreAddress(db: Db, account: AccountId, email: Email): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    with restored as (
+      update accounts set email = ${email}
+      where id = ${account} and not exists (select from accounts where email = ${email})
+      returning id)
+    delete from set_aside_addresses where account_id in (select id from restored)`)
+  return rowCount === 1
+}
+
+/** Notes that a login through the provider was used. False when it was before. */
+export async function useProviderLogin(
+  db: Db,
+  login: { stateHash: Buffer; expiresAt: Date },
+): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    insert into used_provider_logins (state_hash, expires_at) values (${login.stateHash}, ${login.expiresAt})
+    on conflict (state_hash) do nothing`)
+  return rowCount === 1
+}
+
+export interface PendingLink {
+  readonly accountId: AccountId
+  readonly issuer: string
+  readonly subject: string
+}
+
+export async function insertLink(
+  db: Db,
+  link: PendingLink & { tokenHash: Buffer; at: Date; expiresAt: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into identity_links (token_hash, account_id, issuer, subject, created_at, expires_at)
+    values (${link.tokenHash}, ${link.accountId}, ${link.issuer}, ${link.subject}, ${link.at}, ${link.expiresAt})`)
+}
+
+/** Counts an attempt to confirm the link. Null when it is unknown or too old, or was tried `attemptsMax` times. */
+export async function tryLink(
+  db: Db,
+  tokenHash: Buffer,
+  { at, attemptsMax }: { at: Date; attemptsMax: number },
+): Promise<PendingLink | null> {
+  const row = await maybeOne<{ account_id: string; issuer: string; subject: string }>(
+    db,
+    sql`
+    update identity_links
+    set attempts = attempts + 1
+    where token_hash = ${tokenHash} and expires_at > ${at} and attempts < ${attemptsMax}
+    returning account_id, issuer, subject`,
+  )
+  return row && { accountId: accountId(row.account_id), issuer: row.issuer, subject: row.subject }
+}
+
+export async function deleteLink(db: Db, tokenHash: Buffer): Promise<void> {
+  await db.query(sql`delete from identity_links where token_hash = ${tokenHash}`)
 }
 
 export async function setPassword(db: Db, account: AccountId, passwordHash: string): Promise<void> {
@@ -204,10 +288,12 @@ export async function endResets(db: Db, account: AccountId, at: Date): Promise<v
   )
 }
 
-/** Deletes expired sessions and reset tokens. */
+/** Deletes expired sessions, reset tokens and logins through the provider. */
 export async function deleteExpired(db: Db, at: Date): Promise<void> {
   await db.query(sql`delete from web_sessions where expires_at <= ${at}`)
   await db.query(sql`delete from password_resets where expires_at <= ${at}`)
+  await db.query(sql`delete from identity_links where expires_at <= ${at}`)
+  await db.query(sql`delete from used_provider_logins where expires_at <= ${at}`)
 }
 
 /** The app of a public client and the account's role in it. Null when there is no such app; a null role when it is no member. */

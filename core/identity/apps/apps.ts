@@ -14,6 +14,7 @@ import {
   newM2mClientId,
 } from '../../platform/ids.ts'
 import { newSecret, uuidV7 } from '../../lib/crypto.ts'
+import type { Email } from '../../lib/text/email.ts'
 import type { UsdMicros } from '../../lib/money.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
@@ -36,7 +37,7 @@ export interface NewApp {
   /** What the Starter plan includes. */
   readonly included: UsdMicros
   /** The owner by e-mail address, when an operator creates the app. */
-  readonly owner?: { readonly email: string; readonly password?: string }
+  readonly owner?: { readonly email: Email; readonly password?: string }
   /** The owner by account, when a person creates the app in the dashboard. */
   readonly createdBy?: { readonly accountId: AccountId; readonly correlationId: string }
   readonly developerName?: string
@@ -57,7 +58,7 @@ export interface CreatedApp {
 }
 
 interface Owner {
-  readonly email: string
+  readonly email: Email
   readonly password: string
   readonly passwordHash: string
   readonly isPasswordNew: boolean
@@ -131,7 +132,7 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
 export type Apps = ReturnType<typeof createApps>
 
 /** The owner with a password, which is chosen here when the operator gave none. */
-async function prepareOwner(owner: { email: string; password?: string }): Promise<Owner> {
+async function prepareOwner(owner: { email: Email; password?: string }): Promise<Owner> {
   const password = owner.password ?? newSecret('').slice(0, 20)
   return {
     email: owner.email,

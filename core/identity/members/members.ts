@@ -7,6 +7,7 @@ import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
 import { findByEmail } from '../accounts/store.ts'
 import { lockApp } from '../apps/store.ts'
+import { parseEmail } from '../input.ts'
 import * as store from './store.ts'
 
 const membersMax = 100
@@ -24,7 +25,7 @@ export function createMembers({ pool, now }: { pool: Pool; now: Now }) {
   ) {
     return tx(pool, async (db) => {
       await lock(db, caller)
-      const account = await findByEmail(db, request.email.trim())
+      const account = await findByEmail(db, parseEmail(request.email))
       if (!account)
         throw new DomainError(
           'NOT_FOUND',

@@ -3,7 +3,7 @@ import { type Command, UsageError, parse, withCore } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
 
 export const account: Command = {
-  summary: 'creates accounts of people and lets them set a new password',
+  summary: 'creates and changes accounts of people and lets them set a new password',
   help: {
     usages: [
       {
@@ -17,13 +17,26 @@ export const account: Command = {
           'of the account. It begins with PUBLIC_URL, or with the address of the service in the data directory. No ' +
           'mail is sent.',
       },
+      {
+        syntax:
+          'tollgate account change (--email EMAIL | --id ID) [--new-email EMAIL] [--platform-admin yes|no] [--json]',
+        text: 'Gives an account another address, or makes it a platform admin or no longer one. Its sessions go on.',
+      },
+      {
+        syntax: 'tollgate account set-aside [--json]',
+        text:
+          'Lists accounts that lost their e-mail address in an upgrade, because it cannot be used any more or belongs to ' +
+          'an older account, too. Nobody can log in to them until account change gives them another one.',
+      },
     ],
   },
   run: async (argv) => {
     const [verb, ...rest] = argv
     if (verb === 'create') return create(rest)
     if (verb === 'reset-password') return resetPassword(rest)
-    throw new UsageError('account takes "create" or "reset-password"')
+    if (verb === 'change') return change(rest)
+    if (verb === 'set-aside') return listSetAside(rest)
+    throw new UsageError('account takes "create", "change", "reset-password" or "set-aside"')
   },
 }
 
@@ -50,6 +63,41 @@ async function create(argv: readonly string[]): Promise<number> {
       `Account ${created.account?.email ?? email}`,
       `  password  ${created.password ?? ''}   (shown once)`,
     ])
+  return 0
+}
+
+async function change(argv: readonly string[]): Promise<number> {
+  const { values } = parse(argv, {
+    email: { type: 'string' },
+    id: { type: 'string' },
+    'new-email': { type: 'string' },
+    'platform-admin': { type: 'string' },
+    json: { type: 'boolean' },
+  })
+  const { email, id, 'new-email': newEmail, 'platform-admin': admin } = values
+  if ((email === undefined) === (id === undefined))
+    throw new UsageError('account change needs --email or --id')
+  if (newEmail === undefined && admin === undefined)
+    throw new UsageError('account change needs --new-email or --platform-admin')
+  if (admin !== undefined && admin !== 'yes' && admin !== 'no')
+    throw new UsageError('--platform-admin takes yes or no')
+  const isPlatformAdmin = admin === undefined ? undefined : admin === 'yes'
+  const { account } = await withCore((core) =>
+    core.changeAccount({ email, id, newEmail, isPlatformAdmin }),
+  )
+  if (values.json) printJson(account)
+  else
+    printLines([`Account ${account?.email}${account?.isPlatformAdmin ? ', platform admin' : ''}`])
+  return 0
+}
+
+async function listSetAside(argv: readonly string[]): Promise<number> {
+  const { values } = parse(argv, { json: { type: 'boolean' } })
+  const { addresses } = await withCore((core) => core.listSetAsideAddresses())
+  if (values.json) printJson(addresses)
+  else if (addresses.length === 0) printLines(['Every account has its address'])
+  else
+    printLines(addresses.map(({ accountId, email, reason }) => `${accountId}  ${email}  ${reason}`))
   return 0
 }
 

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { unary } from '../../../core/lib/grpc.ts'
@@ -21,7 +22,7 @@ let callers: identity.CallerServiceClient
 const password = 'a long enough password'
 
 beforeAll(async () => {
-  test = await startTestCore()
+  test = await startTestCore({ LOGIN_OIDC_ALLOWED_DOMAINS: '*' })
   app = await test.newApp()
   client = new pb.AccountServiceClient(test.core.target, credentials.createInsecure())
   callers = new identity.CallerServiceClient(test.core.target, credentials.createInsecure())
@@ -42,7 +43,11 @@ const logIn = (email: string, secret = password) =>
   unary(client.logIn.bind(client))({ email, password: secret }, options())
 const withIdentity = (request: Partial<pb.LogInWithIdentityRequest>) =>
   unary(client.logInWithIdentity.bind(client))(
-    pb.LogInWithIdentityRequest.fromPartial({ issuer: 'https://idp.example', ...request }),
+    pb.LogInWithIdentityRequest.fromPartial({
+      issuer: 'https://idp.example',
+      state: randomUUID(),
+      ...request,
+    }),
     options(),
   )
 const check = (
@@ -139,19 +144,68 @@ describe('an outside identity', () => {
     expect(await outcome(logIn('new@example.com', ''))).toBe('CREDENTIAL_INVALID')
   })
 
-  it('logs in the account with its address only when the address is verified', async () => {
+  const link = (request: { linkToken?: string | undefined; email?: string; password?: string }) =>
+    unary(client.linkIdentity.bind(client))(
+      { email: 'owner@example.com', password, ...request, linkToken: request.linkToken ?? '' },
+      options(),
+    )
+
+  it('opens an account that has its address only with the password of that account, once', async () => {
     const { account } = await create({ email: 'owner@example.com', password })
-    expect(
-      await outcome(
-        withIdentity({ subject: 's2', email: 'owner@example.com', emailVerified: false }),
-      ),
-    ).toBe('ACCESS_DENIED')
-    const session = await withIdentity({
-      subject: 's2',
-      email: 'OWNER@example.com',
-      emailVerified: true,
-    })
-    expect(session.session?.account?.id).toBe(account?.id)
+    await create({ email: 'other@example.com', password })
+    const identity = { subject: 's2', email: 'OWNER@example.com', emailVerified: true }
+    expect(await outcome(withIdentity({ ...identity, emailVerified: false }))).toBe('ACCESS_DENIED')
+    const { sessionToken, linkToken, linkEmail } = await withIdentity(identity)
+    expect([sessionToken, linkEmail]).toEqual(['', 'owner@example.com'])
+    expect(await outcome(link({ linkToken, password: 'not the password' }))).toBe(
+      'CREDENTIAL_INVALID',
+    )
+    expect(await outcome(link({ linkToken, email: 'other@example.com' }))).toBe(
+      'CREDENTIAL_INVALID',
+    )
+    expect((await withIdentity(identity)).sessionToken).toBe('')
+    expect((await link({ linkToken })).session?.account?.id).toBe(account?.id)
+    expect(await outcome(link({ linkToken }))).toBe('GRANT_INVALID')
+    expect((await withIdentity(identity)).session?.account?.id).toBe(account?.id)
+  })
+
+  it('cannot guess the password of the account with its address', async () => {
+    const identity = { subject: 's6', email: 'other@example.com', emailVerified: true }
+    const { linkToken } = await withIdentity(identity)
+    for (let i = 0; i < 5; i++)
+      expect(await outcome(link({ linkToken, email: 'other@example.com', password: 'no' }))).toBe(
+        'CREDENTIAL_INVALID',
+      )
+    expect(await outcome(link({ linkToken, email: 'other@example.com' }))).toBe('GRANT_INVALID')
+  })
+
+  it.each(['İda@example.com', 'ida@exämple.com@x', 'ıda@example.com', '\u212Aim@example.com'])(
+    'whose address is %s opens no account with another one',
+    async (email) => {
+      for (const known of ['ida@example.com', 'kim@example.com'])
+        await outcome(create({ email: known }))
+      expect(await outcome(withIdentity({ subject: email, email, emailVerified: true }))).toBe(
+        'ACCESS_DENIED',
+      )
+    },
+  )
+
+  it('never leads to a platform admin, nor by a link that was there before', async () => {
+    const { account } = await create({ email: 'root@example.com', password, isPlatformAdmin: true })
+    const identity = { subject: 's7', email: 'root@example.com', emailVerified: true }
+    expect(await outcome(withIdentity(identity))).toBe('ACCESS_DENIED')
+    await test.sql.query(
+      "insert into account_identities (issuer, subject, account_id, created_at) values ('https://idp.example', 's7', $1, now())",
+      [account?.id],
+    )
+    expect(await outcome(withIdentity(identity))).toBe('ACCESS_DENIED')
+  })
+
+  it('is told by each answer of the provider once', async () => {
+    const identity = { subject: 's8', email: 's8@example.com', emailVerified: true, state: 'one' }
+    expect(await outcome(withIdentity(identity))).toBe('OK')
+    expect(await outcome(withIdentity(identity))).toBe('REQUEST_INVALID')
+    expect(await outcome(withIdentity({ ...identity, state: '' }))).toBe('REQUEST_INVALID')
   })
 
   it('creates one account when it arrives twice at the same time', async () => {
@@ -236,5 +290,105 @@ describe('a member', () => {
   it('needs a session', async () => {
     expect(await check('member_read', undefined)).toBe('TOKEN_INVALID')
     expect(await check('session', 'x'.repeat(43))).toBe('TOKEN_INVALID')
+  })
+})
+
+describe('who may sign in through the provider', () => {
+  it('is decided by domain and address, at each login', async () => {
+    const { core } = await test.startAnother({
+      LOGIN_OIDC_ALLOWED_DOMAINS: 'Example.org, bücher.example',
+      LOGIN_OIDC_ALLOWED_EMAILS: 'guest@else.example',
+    })
+    const other = new pb.AccountServiceClient(core.target, credentials.createInsecure())
+    const comes = (email: string, more: Partial<pb.LogInWithIdentityRequest> = {}) =>
+      outcome(
+        unary(other.logInWithIdentity.bind(other))(
+          pb.LogInWithIdentityRequest.fromPartial({
+            issuer: 'https://strict.example',
+            subject: email,
+            email,
+            emailVerified: true,
+            state: randomUUID(),
+            ...more,
+          }),
+          options(),
+        ),
+      )
+    expect([
+      await comes('a@example.org'),
+      await comes('a@xn--bcher-kva.example'),
+      await comes('Guest@else.example'),
+      await comes('b@else.example'),
+      await comes('a@sub.example.org'),
+      await comes('left@else.example', { subject: 'a@example.org' }),
+    ]).toEqual(['OK', 'OK', 'OK', 'ACCESS_DENIED', 'ACCESS_DENIED', 'ACCESS_DENIED'])
+    other.close()
+  })
+})
+
+describe('what is written down about accounts', () => {
+  const entriesOf = async (account: string | undefined) =>
+    (
+      await test.sql.query<{ action: string; actor: string; details: Record<string, unknown> }>(
+        "select action, actor, details from audit_log where details ->> 'accountId' = $1 order by created_at, id",
+        [account],
+      )
+    ).rows
+
+  it('names creation, logins, resets, password changes and logging out everywhere', async () => {
+    const email = 'noted@example.com'
+    const { account } = await create({ email, password, isPlatformAdmin: true })
+    const { sessionToken } = await logIn(email)
+    const { token } = await unary(client.startPasswordReset.bind(client))({ email }, options())
+    await unary(client.resetPassword.bind(client))({ token, password: `${password}!` }, options())
+    expect(await check('session', sessionToken)).toBe('TOKEN_INVALID')
+    const next = await logIn(email, `${password}!`)
+    await unary(client.logOutEverywhere.bind(client))(
+      { sessionToken: next.sessionToken },
+      options(),
+    )
+    expect(await check('session', next.sessionToken)).toBe('TOKEN_INVALID')
+    expect((await entriesOf(account?.id)).map(({ action }) => action).toSorted()).toEqual([
+      'account_created',
+      'account_logged_in',
+      'account_logged_in',
+      'account_logged_out_everywhere',
+      'account_password_changed',
+      'account_password_reset_started',
+    ])
+  })
+
+  it('counts failures of an account in one entry a minute, and leaves no row of strangers', async () => {
+    const { account } = await create({ email: 'guessed@example.com', password })
+    const before = await test.sql.query('select count(*)::int as rows from audit_log')
+    await atOnce(12, () => outcome(logIn('guessed@example.com', 'wrong')))
+    await atOnce(12, () => outcome(logIn('nobody-at-all@example.com', 'wrong')))
+    await expect.poll(async () => (await entriesOf(account?.id)).at(-1)?.details['count']).toBe(12)
+    const after = await test.sql.query('select count(*)::int as rows from audit_log')
+    expect(after.rows[0].rows - before.rows[0].rows).toBe(1)
+    const text = await test.metrics.getSingleMetricAsString('tollgate_core_logins_total')
+    expect(text).toMatch(/outcome="unknown"[^\n]*\} \d+/)
+  })
+
+  it('says who became a platform admin, and changes an address for an operator', async () => {
+    const { account } = await create({ email: 'rise@example.com', password })
+    const change = (request: Partial<pb.ChangeAccountRequest>) =>
+      unary(client.changeAccount.bind(client))(
+        pb.ChangeAccountRequest.fromPartial(request),
+        options(),
+      )
+    await change({ email: 'rise@example.com', isPlatformAdmin: true })
+    test.clock.advance(1_000)
+    await change({ id: account?.id, newEmail: 'Risen@Example.com' })
+    expect(await outcome(logIn('risen@example.com'))).toBe('OK')
+    expect(await outcome(change({ email: 'rise@example.com' }))).toBe('NOT_FOUND')
+    expect(await outcome(change({ id: account?.id, newEmail: 'ada@example.com' }))).toBe('CONFLICT')
+    const changes = (await entriesOf(account?.id)).filter(
+      ({ action }) => action === 'account_changed',
+    )
+    expect(changes.map(({ actor, details }) => [actor, details])).toEqual([
+      ['operator', { accountId: account?.id, isPlatformAdmin: true, addressChanged: false }],
+      ['operator', { accountId: account?.id, isPlatformAdmin: true, addressChanged: true }],
+    ])
   })
 })

@@ -163,6 +163,90 @@ describe('a rate limit', () => {
     expect(await logIn('203.0.113.3', 'bob@example.com')).toBe(401)
   })
 
+  describe('of logins into one account', () => {
+    const page = () => `${harness.gateway.platformUrl}/login`
+    const formCookie = async () =>
+      (await fetch(page())).headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const send = (form: string, more: { address?: string; email?: string; cookie?: string } = {}) =>
+      fetch(page(), {
+        method: 'POST',
+        redirect: 'manual',
+        body: new URLSearchParams({
+          email: more.email ?? 'ada@example.com',
+          password: 'x',
+          csrf_token: form.split('=')[1] ?? '',
+        }),
+        headers: {
+          cookie: [form, more.cookie ?? ''].filter(Boolean).join('; '),
+          origin: publicUrl,
+          'x-forwarded-for': more.address ?? '203.0.113.1',
+        },
+      })
+    const deviceCookie = (answer: Response) =>
+      answer.headers
+        .getSetCookie()
+        .find((line) => line.startsWith('__Host-tollgate_device='))
+        ?.split(';')[0] ?? ''
+    const noOther = { loginPerAddress: 100_000, failuresPerAddress: 100_000 }
+
+    it('counts parallel attempts before they are checked', async () => {
+      await limited({ ...noOther, failuresPerClient: 20 }, { trustedProxyHops: 1 })
+      harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
+      const form = await formCookie()
+      const answers = await Promise.all(Array.from({ length: 200 }, () => send(form)))
+      const statuses = Map.groupBy(answers, ({ status }) => status)
+      expect([statuses.get(401)?.length, statuses.get(429)?.length]).toEqual([20, 180])
+      expect(harness.core.names().filter((name) => name === 'logIn')).toHaveLength(20)
+    })
+
+    it('lets strangers wait longer and longer, and never for good', async () => {
+      await limited({ ...noOther, failuresPerClient: 2 }, { trustedProxyHops: 1 })
+      at = Date.parse('2026-03-10T12:00:00.000Z')
+      harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
+      const form = await formCookie()
+      const admitted: number[] = []
+      const waits: number[] = []
+      for (let second = 0; second < 60; second++) {
+        const answer = await send(form)
+        if (answer.status === 401) admitted.push(second)
+        waits.push(Number(answer.headers.get('retry-after')))
+        at += 1_000
+      }
+      expect(Math.max(...waits)).toBe(29)
+      expect(admitted).toEqual([0, 1, 2, 4, 5, 10, 20, 30])
+      expect((await send(form)).status).toBe(401)
+    })
+
+    it('does not keep out a person from a browser that has logged in before', async () => {
+      await limited(
+        { loginPerAddress: 12, failuresPerAddress: 6, failuresPerClient: 3 },
+        { trustedProxyHops: 1 },
+      )
+      const form = await formCookie()
+      const cookie = deviceCookie(await send(form, { email: 'ADA@example.com' }))
+      expect(cookie).not.toBe('')
+      harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
+      for (const address of ['203.0.113.1', '203.0.113.2', '203.0.113.3'])
+        for (let i = 0; i < 12; i++) await send(form, { address })
+      expect((await send(form)).status).toBe(429)
+      expect((await send(form, { address: '203.0.113.9' })).status).toBe(429)
+      harness.core.reset()
+      expect((await send(form, { cookie })).status).toBe(303)
+      expect((await send(form, { cookie, email: 'bob@example.com' })).status).toBe(429)
+      expect((await send(form, { cookie: `${cookie}x` })).status).toBe(429)
+    })
+
+    it('holds for a browser that has logged in before, too', async () => {
+      await limited({ ...noOther, failuresPerClient: 3 }, { trustedProxyHops: 1 })
+      const form = await formCookie()
+      const cookie = deviceCookie(await send(form))
+      harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
+      const statuses: number[] = []
+      for (let i = 0; i < 5; i++) statuses.push((await send(form, { cookie })).status)
+      expect(statuses).toEqual([401, 401, 401, 429, 429])
+    })
+  })
+
   it('is documented where it holds, and nowhere else', async () => {
     await limited({})
     const paths = asRecord(harness.document['paths'])

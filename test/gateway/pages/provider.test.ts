@@ -100,6 +100,7 @@ describe('the settings of an outside provider', () => {
       LOGIN_OIDC_ISSUER: address,
       LOGIN_OIDC_CLIENT_ID: 'us',
       LOGIN_OIDC_CLIENT_SECRET: 's',
+      LOGIN_OIDC_ALLOWED_DOMAINS: 'example.com',
     })
     return { provider: readLoginProvider(env), problems: env.problems }
   }
@@ -122,6 +123,38 @@ describe('the settings of an outside provider', () => {
       ])
     },
   )
+})
+
+describe('the people of an outside provider', () => {
+  const problemsOf = (more: Record<string, string>) => {
+    const env = createEnvReader({
+      LOGIN_OIDC_ISSUER: 'https://login.example',
+      LOGIN_OIDC_CLIENT_ID: 'us',
+      LOGIN_OIDC_CLIENT_SECRET: 's',
+      ...more,
+    })
+    readLoginProvider(env)
+    return env.problems
+  }
+
+  it('must be named, be it with *', () => {
+    expect(problemsOf({})).toEqual([
+      'LOGIN_OIDC_ALLOWED_DOMAINS or LOGIN_OIDC_ALLOWED_EMAILS must say who may sign in through LOGIN_OIDC_ISSUER, such as example.com; * means anybody whom it knows',
+    ])
+    for (const value of ['*', 'example.com', 'bücher.example, *'])
+      expect(problemsOf({ LOGIN_OIDC_ALLOWED_DOMAINS: value })).toEqual([])
+    expect(problemsOf({ LOGIN_OIDC_ALLOWED_EMAILS: 'ada@example.com' })).toEqual([])
+  })
+
+  it('are named by domains and addresses and by nothing else', () => {
+    expect(
+      problemsOf({ LOGIN_OIDC_ALLOWED_DOMAINS: 'a@b', LOGIN_OIDC_ALLOWED_EMAILS: 'b' }),
+    ).toEqual([
+      expect.stringContaining('LOGIN_OIDC_ALLOWED_DOMAINS must hold domains such as example.com'),
+      expect.stringContaining('LOGIN_OIDC_ALLOWED_EMAILS must hold e-mail addresses'),
+      expect.stringContaining('must say who may sign in'),
+    ])
+  })
 })
 
 describe('logging in through an outside provider', () => {
@@ -223,12 +256,52 @@ describe('logging in through an outside provider', () => {
     expect(seen.location?.href).toBe('https://svc.example/login')
   })
 
-  it('leads to the account that already has the verified address', async () => {
-    const { account } = await pages.createAccount({ email: 'bob@example.com', password })
-    await comeBack({ sub: 's2', email: 'Bob@example.com' })
+  it('leads to an account that is there only with its password, once for all', async () => {
+    const email = 'bob@example.com'
+    const { account } = await pages.createAccount({ email, password })
+    const identity = { sub: 's2', email: 'Bob@example.com' }
+    const { browser, seen } = await comeBack(identity)
+    expect([seen.status, seen.text]).toEqual([
+      200,
+      expect.stringContaining('Is this account yours?'),
+    ])
+    expect(browser.jar.has('__Host-tollgate_session')).toBe(false)
+    const confirm = (fields: Record<string, string>) =>
+      browser.post('/login/provider/link', { ...seen.fields, password, ...fields })
+    expect((await confirm({ password: 'something else' })).status).toBe(401)
+    expect(
+      (await browser.post('/login/provider/link', { ...seen.fields, password }, null)).status,
+    ).toBe(403)
+    const confirmed = await confirm({})
+    expect([confirmed.status, confirmed.location?.pathname]).toEqual([303, '/oidc/device'])
+    expect((await browser.get('/login')).text).toContain(email)
     const { rows } = await pages.sql.query(
       "select account_id from account_identities where subject = 's2'",
     )
     expect(rows[0].account_id).toBe(account?.id)
+    expect((await comeBack(identity)).seen.status).toBe(303)
   })
+
+  it('takes no cookie that it did not sign, and an answer once in any browser', async () => {
+    const { browser, sent } = await begin()
+    const cookie = browser.jar.get('__Host-tollgate_login') ?? ''
+    const [payload = '', ...rest] = cookie.split('.')
+    const login = JSON.parse(Buffer.from(payload, 'base64url').toString('utf8')) as object
+    const forged = Buffer.from(JSON.stringify({ ...login, returnTo: '/forged' })).toString(
+      'base64url',
+    )
+    browser.jar.set('__Host-tollgate_login', [forged, ...rest].join('.'))
+    claims = { nonce: sent.get('nonce') }
+    const answer = `/login/provider/callback?code=c1&state=${sent.get('state') ?? ''}`
+    expect((await browser.get(answer)).status).toBe(400)
+    const [one, two] = [pages.browser(), pages.browser()]
+    for (const each of [one, two]) each.jar.set('__Host-tollgate_login', cookie)
+    expect([(await one.get(answer)).status, (await two.get(answer)).status]).toEqual([303, 400])
+  })
+
+  async function begin() {
+    const browser = pages.browser()
+    const { location } = await browser.get('/login/provider')
+    return { browser, sent: location?.searchParams ?? new URLSearchParams() }
+  }
 })

@@ -18,8 +18,11 @@ export const verifier = 'v'.repeat(43)
 export const challenge = createHash('sha256').update(verifier).digest('base64url')
 
 /** The gateway before a real core, on a clock that the test moves. */
-export async function startPages(loginProvider?: LoginProviderConfig) {
-  const test: TestCore = await startTestCore()
+export async function startPages(
+  loginProvider?: LoginProviderConfig,
+  env: Readonly<Record<string, string>> = {},
+) {
+  const test: TestCore = await startTestCore({ LOGIN_OIDC_ALLOWED_DOMAINS: '*', ...env })
   const gateway = await startGateway(
     {
       host: '127.0.0.1',

@@ -1,0 +1,196 @@
+import { hash, randomBytes } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import { type Email, domainOf, normalizeEmail } from '../../lib/text/email.ts'
+import type { AllowedLogins } from '../../lib/settings.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import { accountId } from '../../platform/ids.ts'
+import { isReadable } from '../../platform/text.ts'
+import type { Accounts, CallOrigin } from './accounts.ts'
+import type { LoginRecords } from './log-in-records.ts'
+import * as store from './store.ts'
+
+/** A person as an outside provider knows them, in its answer to one login. */
+export interface ProviderIdentity {
+  readonly issuer: string
+  readonly subject: string
+  readonly email: string
+  readonly emailVerified: boolean
+  readonly name: string
+  /** What the login began with. */
+  readonly state: string
+}
+
+export interface IdentitiesDeps {
+  readonly pool: Pool
+  readonly accounts: Pick<Accounts, 'authenticate' | 'begin'>
+  readonly records: LoginRecords
+  readonly allowedLogins: AllowedLogins
+  readonly now: Now
+}
+
+/** As long as the provider's answer may take. */
+const loginSeconds = 600
+const linkAttemptsMax = 5
+const method = 'provider'
+
+/**
+ * Logins through an outside provider (docs/decisions/41.md, 42). A provider never leads into an account that somebody else
+ * made: its verified address creates a new account, or waits until a person confirms with the password of the account that
+ * has the address. No provider leads to a platform admin.
+ */
+export function createIdentities(deps: IdentitiesDeps) {
+  const { pool, accounts, records, allowedLogins, now } = deps
+
+  /** A session of the account behind the identity, or the token with which `link` goes on. ACCESS_DENIED as below. */
+  async function logIn(identity: ProviderIdentity, { correlationId }: CallOrigin) {
+    await useState(identity.state)
+    const address = identity.emailVerified ? normalizeEmail(identity.email) : null
+    try {
+      const known = await store.findByIdentity(pool, identity.issuer, identity.subject)
+      if (known) return { session: await beginKnown(known, { address, correlationId }) }
+      return await logInNew(identity, { address: requireAddress(identity, address), correlationId })
+    } catch (error) {
+      if (error instanceof DomainError) records.failed(method, null, correlationId)
+      throw error
+    }
+  }
+
+  async function useState(state: string): Promise<void> {
+    const stateHash = hash('sha256', state, 'buffer')
+    const isFirst =
+      state !== '' &&
+      (await store.useProviderLogin(pool, {
+        stateHash,
+        expiresAt: addSeconds(now(), loginSeconds),
+      }))
+    if (!isFirst)
+      throw new DomainError('REQUEST_INVALID', 'this login was used already; begin again')
+  }
+
+  async function beginKnown(
+    account: store.Account,
+    { address, correlationId }: CallOrigin & { address: Email | null },
+  ) {
+    refuseAdmin(account)
+    requireAllowed(address ?? normalizeEmail(account.email))
+    return tx(pool, (db) => accounts.begin(db, account, { method, correlationId }))
+  }
+
+  function requireAddress({ emailVerified }: ProviderIdentity, address: Email | null): Email {
+    if (!emailVerified)
+      throw new DomainError('ACCESS_DENIED', 'the provider has not verified your e-mail address')
+    if (address === null)
+      throw new DomainError(
+        'ACCESS_DENIED',
+        'the provider knows you by an e-mail address that cannot be used here: before the @ only ASCII letters, digits and punctuation are possible',
+      )
+    return address
+  }
+
+  async function logInNew(
+    identity: ProviderIdentity,
+    { address, correlationId }: CallOrigin & { address: Email },
+  ) {
+    requireAllowed(address)
+    const created = await tx(pool, (db) => createFor(db, identity, { address, correlationId }))
+    if (created) return { session: created }
+    // Of two logins at the same time the other one may have made the account.
+    const known = await store.findByIdentity(pool, identity.issuer, identity.subject)
+    if (known) return { session: await beginKnown(known, { address, correlationId }) }
+    const account = await store.findByEmail(pool, address)
+    if (!account) throw new Error('an account that exists cannot be found')
+    refuseAdmin(account)
+    return { link: { token: await startLink(account, identity), email: account.email } }
+  }
+
+  /** Null when an account has the address. */
+  async function createFor(
+    db: Db,
+    { issuer, subject, name }: ProviderIdentity,
+    { address, correlationId }: CallOrigin & { address: Email },
+  ) {
+    const at = now()
+    const id = accountId(uuidV7(at.getTime()))
+    const account = await store.insertAccount(db, {
+      id,
+      email: address,
+      name: isReadable(name) ? name.trim().slice(0, 100) : '',
+      isPlatformAdmin: false,
+      passwordHash: null,
+      at,
+    })
+    if (!account) return null
+    await store.linkIdentity(db, { issuer, subject, accountId: id, at })
+    const details = { issuer, isPlatformAdmin: false }
+    await records.note(db, { account: id, action: 'account_created', details, correlationId })
+    return accounts.begin(db, account, { method, correlationId })
+  }
+
+  async function startLink(
+    account: store.Account,
+    { issuer, subject }: ProviderIdentity,
+  ): Promise<string> {
+    const at = now()
+    const token = randomBytes(32).toString('base64url')
+    await store.insertLink(pool, {
+      tokenHash: hash('sha256', token, 'buffer'),
+      accountId: account.id,
+      issuer,
+      subject,
+      at,
+      expiresAt: addSeconds(at, loginSeconds),
+    })
+    return token
+  }
+
+  /**
+   * Links the identity that waits under the token, confirmed with the password of the account that has its address, and logs
+   * in. CREDENTIAL_INVALID for a wrong password, GRANT_INVALID when the token is over.
+   */
+  async function link(
+    { token, email, password }: { token: string; email: string; password: string },
+    { correlationId }: CallOrigin,
+  ) {
+    const tokenHash = hash('sha256', token, 'buffer')
+    const attempt = { at: now(), attemptsMax: linkAttemptsMax }
+    const pending = await store.tryLink(pool, tokenHash, attempt)
+    if (!pending) throw new DomainError('GRANT_INVALID', 'this login is too old; begin again')
+    const account = await accounts.authenticate(email, password, { method, correlationId })
+    if (account.id !== pending.accountId)
+      throw new DomainError('CREDENTIAL_INVALID', 'this is the password of another account')
+    refuseAdmin(account)
+    return tx(pool, async (db) => {
+      const { issuer, subject } = pending
+      const owner = await store.linkIdentity(db, { ...pending, at: now() })
+      if (owner !== account.id)
+        throw new DomainError('GRANT_INVALID', 'this login belongs to another account by now')
+      await store.deleteLink(db, tokenHash)
+      const act = { account: account.id, action: 'identity_linked', correlationId }
+      await records.note(db, { ...act, details: { issuer, subject } })
+      return accounts.begin(db, account, { method, correlationId })
+    })
+  }
+
+  function requireAllowed(address: Email | null): void {
+    const { anybody, domains, emails } = allowedLogins
+    const isAllowed =
+      anybody || (address !== null && (emails.has(address) || domains.has(domainOf(address))))
+    if (!isAllowed)
+      throw new DomainError(
+        'ACCESS_DENIED',
+        'your e-mail address may not sign in here; whoever runs this service decides that',
+      )
+  }
+
+  return { logIn, link }
+}
+
+export type Identities = ReturnType<typeof createIdentities>
+
+// Whoever controls the provider would control the deployment.
+function refuseAdmin({ isPlatformAdmin }: store.Account): void {
+  if (isPlatformAdmin)
+    throw new DomainError('ACCESS_DENIED', 'a platform admin logs in with the password')
+}

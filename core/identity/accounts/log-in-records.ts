@@ -1,0 +1,80 @@
+import { Counter } from 'prom-client'
+import type { Log } from '../../lib/log.ts'
+import type { Metrics } from '../../lib/metrics.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import { audit, auditRepeated } from '../../platform/audit.ts'
+import type { AccountId } from '../../platform/ids.ts'
+
+export type LoginMethod = 'password' | 'provider'
+export type AuditDetails = Readonly<Record<string, string | number | boolean | null>>
+
+/** An act by or upon an account. */
+export interface AccountAct {
+  readonly account: AccountId
+  /** The account itself when absent. */
+  readonly actor?: string
+  readonly action: string
+  readonly details?: AuditDetails
+  readonly correlationId?: string | undefined
+}
+
+export interface LoginRecordsDeps {
+  readonly pool: Pool
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly now: Now
+}
+
+/**
+ * What is written down about accounts. Failures of known accounts make one entry a minute; those without an account are
+ * counted in a metric and leave no row, because a stranger can cause any number of them.
+ */
+export function createLoginRecords({ pool, log, metrics, now }: LoginRecordsDeps) {
+  const logins = new Counter({
+    name: 'tollgate_core_logins_total',
+    help: 'Logins of people by method and outcome; unknown: no account has the address.',
+    labelNames: ['method', 'outcome'] as const,
+    registers: [metrics],
+  })
+
+  async function note(db: Db, act: AccountAct): Promise<void> {
+    await audit(db, {
+      appId: null,
+      actor: act.actor ?? act.account,
+      action: act.action,
+      status: 'success',
+      correlationId: act.correlationId,
+      details: { accountId: act.account, ...act.details },
+      at: now(),
+    })
+  }
+
+  const loggedIn = async (db: Db, method: LoginMethod, act: Omit<AccountAct, 'action'>) => {
+    logins.inc({ method, outcome: 'success' })
+    await note(db, { ...act, action: 'account_logged_in', details: { method, ...act.details } })
+  }
+
+  /** Does not wait for the entry, so that a failure takes the same time whether the account exists or not. */
+  function failed(
+    method: LoginMethod,
+    account: AccountId | null,
+    correlationId: string | undefined,
+  ): void {
+    logins.inc({ method, outcome: account === null ? 'unknown' : 'refused' })
+    if (account === null) return
+    void auditRepeated(pool, {
+      appId: null,
+      actor: account,
+      action: 'account_login_failed',
+      status: 'refused',
+      correlationId,
+      details: { accountId: account, method },
+      at: now(),
+    }).catch((error: unknown) => log.warn({ err: error }, 'audit entry of a failed login lost'))
+  }
+
+  return { note, loggedIn, failed }
+}
+
+export type LoginRecords = ReturnType<typeof createLoginRecords>

@@ -1,0 +1,26 @@
+import { normalizeEmail } from '../../lib/text/email.ts'
+import type { Log } from '../../lib/log.ts'
+import type { Pool } from '../../lib/sql.ts'
+import * as store from './store.ts'
+
+/**
+ * Addresses that the migration to one form (docs/decisions/41.md) took from their accounts, because SQL could not bring them
+ * into that form or an older account had the same. Those whose domain only IDNA can normalise come back here; the log names
+ * the others, with what to do, at every start until somebody has done it.
+ */
+export async function restoreSetAside(pool: Pool, log: Log): Promise<void> {
+  for (const { accountId, email: stored, reason } of await store.listSetAside(pool)) {
+    const email = normalizeEmail(stored)
+    if (email !== null && (await store.restoreAddress(pool, accountId, email))) continue
+    const why =
+      email === null
+        ? 'is no address that can be used'
+        : reason === 'taken'
+          ? 'belongs to an older account, too'
+          : 'belongs to another account, too'
+    log.warn(
+      { accountId, email: stored },
+      `nobody can log in to this account: its e-mail address ${why}; give it another one with: npx tollgate account change --id ${accountId} --new-email EMAIL`,
+    )
+  }
+}

@@ -1,0 +1,74 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { DomainError } from '../../proto/errors.ts'
+import type { App } from '../http/app.ts'
+import { type PagesDeps, field, formRoute, formToken, ownPath, requireOwnForm } from './forms.ts'
+import { hidden, html, problem, sendPage } from './page.ts'
+import { startSession } from './visitor.ts'
+
+/** A login through the provider that waits for the password of the account that has its address. */
+export interface WaitingLink {
+  readonly linkToken: string
+  readonly email: string
+  readonly returnTo: string | undefined
+  readonly wrong?: string | undefined
+}
+
+/**
+ * A provider's word about an address opens no account that is there already (docs/decisions/41.md): the person confirms with
+ * the password of that account, once. From then on the provider's login leads there.
+ */
+export function linkPages(app: App, { publicUrl, devices }: PagesDeps, provider: string) {
+  app.post('/login/provider/link', formRoute(), async (request, reply) => {
+    requireOwnForm(request, publicUrl)
+    const [linkToken, email, password] = ['link_token', 'email', 'password'].map(
+      (name) => field(request, name) ?? '',
+    )
+    const form = { linkToken: linkToken ?? '', email: email ?? '', password: password ?? '' }
+    const returnTo = ownPath(field(request, 'return_to'), publicUrl)
+    try {
+      const { sessionToken } = await request.core.accounts.linkIdentity(form)
+      await startSession(request, reply, { sessionToken, publicUrl })
+      devices.remember(request, reply, form.email)
+      return reply.redirect(returnTo ?? '/login', 303)
+    } catch (error) {
+      if (!(error instanceof DomainError) || error.reason !== 'CREDENTIAL_INVALID') throw error
+      request.reason = error.reason
+      void reply.header('www-authenticate', 'Cookie realm="tollgate"')
+      const { linkToken: token, email: address } = form
+      const wrong = 'The password is wrong.'
+      return ask(request, reply, { linkToken: token, email: address, returnTo, wrong })
+    }
+  })
+
+  /** Sends the page that asks for the password. */
+  function ask(request: FastifyRequest, reply: FastifyReply, link: WaitingLink): FastifyReply {
+    const csrfToken = formToken(request, reply, publicUrl)
+    return sendPage(reply, {
+      title: 'Connect your login',
+      content: linkForm({ ...link, csrfToken, provider }),
+      status: link.wrong === undefined ? 200 : 401,
+    })
+  }
+
+  return { ask }
+}
+
+const linkForm = ({
+  linkToken,
+  email,
+  returnTo,
+  wrong,
+  csrfToken,
+  provider,
+}: WaitingLink & { csrfToken: string; provider: string }) => html`
+<h1>Is this account yours?</h1>
+<p>There is an account with the address ${email} already. To log in to it through ${provider} from now on, confirm with the password of the account.</p>
+${problem(wrong)}
+<form method="post" action="/login/provider/link">
+${hidden({ csrf_token: csrfToken, link_token: linkToken, email, return_to: returnTo })}
+<label for="password">Password of ${email}</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required maxlength="200">
+<button>Connect and log in</button>
+</form>
+<a class="button quiet" href="/login">Do not connect</a>
+<p class="small">No password, or forgotten? Whoever runs this service can give you a link to set one.</p>`
