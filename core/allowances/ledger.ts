@@ -1,6 +1,6 @@
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
-import { periodAt } from '../lib/time.ts'
+import { type Period, periodAt } from '../lib/time.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
@@ -8,6 +8,7 @@ import type { Account, Credit, CreditSource } from './account.ts'
 import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
+import type { Terms } from './store.ts'
 import * as sqlAccounts from './store.ts'
 
 export interface NewCredit {
@@ -20,7 +21,7 @@ export interface NewCredit {
 export type AccountStore = Pick<
   typeof sqlAccounts,
   | 'currentTerms'
-  | 'insertBalance'
+  | 'insertBalances'
   | 'lockAccounts'
   | 'readAccounts'
   | 'saveAccounts'
@@ -55,33 +56,41 @@ export function createLedger(
 ) {
   const { settle } = createSettlement(escrow)
 
-  /** Opens the account of a newly subscribed user and adds the included usage of the first period. */
-  async function open(db: Db, user: User, at: Date): Promise<void> {
-    const [terms] = await store.currentTerms(db, [user])
-    if (!terms) throw new Error(`user ${user.userId} has no subscription`)
-    const period = periodAt(terms.anchorAt, terms.cycle, at)
-    await store.insertBalance(db, { ...user, ...period, at })
-    const [account] = await store.lockAccounts(db, [user])
-    if (!account || account.seq > 0n) return
-    accounts.enterPeriod(account, period, beginning)
-    creditIncluded(account, terms.includedAttos, at)
-    await store.saveAccounts(db, [account], at)
+  /** Opens the accounts of newly subscribed users and adds the included usage of their first periods. */
+  async function open(db: Db, users: readonly User[], at: Date): Promise<void> {
+    if (users.length === 0) return
+    const terms = new Map((await store.currentTerms(db, users)).map((term) => [term.userId, term]))
+    const termsOf = ({ userId }: User): Terms => {
+      const term = terms.get(userId)
+      if (!term) throw new Error(`user ${userId} has no subscription`)
+      return term
+    }
+    const periodOf = (user: User): Period => {
+      const { anchorAt, cycle } = termsOf(user)
+      return periodAt(anchorAt, cycle, at)
+    }
+    await store.insertBalances(
+      db,
+      users.map((user) => ({ ...user, ...periodOf(user) })),
+      at,
+    )
+    const opened = (await store.lockAccounts(db, users)).filter(({ seq }) => seq === 0n)
+    for (const account of opened) {
+      accounts.enterPeriod(account, periodOf(account), beginning)
+      creditIncluded(account, termsOf(account).includedAttos, at)
+    }
+    await store.saveAccounts(db, opened, at)
   }
 
-  /** Adds a credit to what is there. Returns it, and the account as it stands then. */
-  async function credit(
-    db: Db,
-    request: User & NewCredit,
-    at: Date,
-  ): Promise<{ account: Account; credit: Credit }> {
-    const account = await lockCurrent(db, request, at)
+  /** Adds a credit to a locked account, which the caller saves. Returns the credit. */
+  function credit(account: Account, { amount, source, featureKey }: NewCredit, at: Date): Credit {
     const credit: Credit = {
       id: uuidV7(at.getTime()),
       kind: 'grant',
-      source: request.source,
-      featureKey: request.featureKey,
-      amount: request.amount,
-      remaining: request.amount,
+      source,
+      featureKey,
+      amount,
+      remaining: amount,
       priority: defaultPriority,
       effectiveAt: at,
       expiresAt: null,
@@ -90,8 +99,7 @@ export function createLedger(
       state: 'new',
     }
     accounts.addCredit(account, credit, at)
-    await store.saveAccounts(db, [account], at)
-    return { account, credit }
+    return credit
   }
 
   /** Corrects a balance. Returns the part of a debit that no credit covered, which the ledger now holds as overage. */

@@ -1,12 +1,14 @@
 import { DomainError } from '../../proto/errors.ts'
-import { audit } from '../platform/audit.ts'
+import { type AuditEntry, auditAll } from '../platform/audit.ts'
+import { createBatchWriter } from '../platform/batch-writer.ts'
 import type { M2mCaller } from '../rpc/callers.ts'
-import type { Idempotency } from '../platform/idempotency.ts'
+import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Actor } from '../platform/audit.ts'
 import type { User } from '../identity/types.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
+import { createBatchLoader } from '../lib/concurrency.ts'
 import type { Log } from '../lib/log.ts'
 import {
   type UsdMicros,
@@ -17,7 +19,7 @@ import {
   usdAttos,
   usdMicros,
 } from '../lib/money.ts'
-import type { Pool } from '../lib/sql.ts'
+import type { Db, Pool } from '../lib/sql.ts'
 import { type Now, parseInstant, periodAt } from '../lib/time.ts'
 import {
   type Account,
@@ -41,14 +43,18 @@ export interface AllowancesDeps {
   readonly users: Users
   readonly idempotency: Idempotency
   readonly invalidations: Invalidations
-  readonly countUnpriced: (app: AppId, user: UserId) => Promise<bigint>
+  /** How many tickets of the user wait for a rate. */
+  readonly countUnpriced: (user: UserKey) => Promise<bigint>
   readonly log: Log
   readonly now: Now
 }
 
-interface BalanceUser {
+interface UserKey {
   readonly appId: AppId
   readonly userId: UserId
+}
+
+interface BalanceUser extends UserKey {
   readonly externalUserId: string
 }
 
@@ -58,6 +64,19 @@ export interface CreditRequest {
   readonly source: string
   readonly featureKey: string | undefined
   readonly idempotencyKey: string | undefined
+}
+
+interface NewGrant extends Repeatable {
+  readonly user: User
+  readonly amount: UsdMicros
+  readonly source: CreditSource
+  readonly featureKey: string | null
+  readonly actor: Actor
+}
+
+interface GrantReply {
+  readonly allowance: ReturnType<typeof renderAllowance>
+  readonly grant: ReturnType<typeof renderCredit>
 }
 
 /** What users may still spend, in USD micros as the API shows it. Only credits add to it. */
@@ -71,15 +90,24 @@ export function createAllowances({
   log,
   now,
 }: AllowancesDeps) {
+  const accountOf = createBatchLoader(async (keys: readonly UserKey[]) =>
+    ledger.readMany(pool, keys, now()),
+  )
+  const readAccount = async (key: UserKey): Promise<Account> => accountOf(key)
+
   async function read(caller: M2mCaller, externalUserId: string) {
     return detail(await users.get(caller.appId, externalUserId))
   }
 
   async function detail(user: User) {
     const at = now()
-    const account = await ledger.read(pool, { appId: user.appId, userId: user.id }, at)
+    const account = await readAccount(keyOf(user))
     return renderAllowance(user, account, at)
   }
+
+  const creditInBatch = createBatchWriter<NewGrant, GrantReply>(pool, (db, requests) =>
+    idempotency.each(db, requests, (fresh) => creditAll(db, fresh)),
+  )
 
   /** Adds to an allowance. Credits are immutable: a mistake is corrected by another entry. */
   async function credit(caller: M2mCaller, request: CreditRequest, actor: Actor) {
@@ -87,45 +115,18 @@ export function createAllowances({
     const source = parseSource(request.source)
     const featureKey = parseFeatureKey(request.featureKey)
     const user = await users.get(caller.appId, request.externalUserId)
-    const result = await idempotency.once(
-      {
+    const result = await creditInBatch({
+      idempotency: {
         scope: `${caller.m2mClientId}:grants`,
         key: request.idempotencyKey,
         body: { user: user.id, amount: amount.toString(), source, featureKey },
       },
-      async (db) => {
-        const at = now()
-        const added = await ledger.credit(
-          db,
-          {
-            appId: user.appId,
-            userId: user.id,
-            amount: microsToAttos(amount),
-            source,
-            featureKey,
-          },
-          at,
-        )
-        await audit(db, {
-          appId: user.appId,
-          actor: actor.name,
-          action: 'allowance_granted',
-          status: 'success',
-          at,
-          correlationId: actor.context?.correlationId,
-          details: {
-            grantId: added.credit.id,
-            userId: user.id,
-            amountUsdMicros: amount.toString(),
-            source,
-          },
-        })
-        return {
-          allowance: renderAllowance(user, added.account, at),
-          grant: renderCredit(added.credit),
-        }
-      },
-    )
+      user,
+      amount,
+      source,
+      featureKey,
+      actor,
+    })
     log.info(
       {
         appId: user.appId,
@@ -139,11 +140,34 @@ export function createAllowances({
     return result
   }
 
+  async function creditAll(db: Db, requests: readonly NewGrant[]): Promise<GrantReply[]> {
+    const at = now()
+    const keys = new Map(requests.map(({ user }) => [user.id, keyOf(user)]))
+    const locked = await ledger.lock(db, [...keys.values()], at)
+    const accounts = new Map(locked.map((account) => [account.userId, account]))
+    const replies = requests.map(({ user, amount, source, featureKey }) => {
+      const account = accounts.get(user.id)
+      if (!account) throw new Error(`user ${user.id} has no account`)
+      const added = ledger.credit(
+        account,
+        { amount: microsToAttos(amount), source, featureKey },
+        at,
+      )
+      return { allowance: renderAllowance(user, account, at), grant: renderCredit(added) }
+    })
+    await ledger.save(db, locked, at)
+    await auditAll(
+      db,
+      requests.map((request, index) => entryOf(request, replies[index]?.grant.id ?? '', at)),
+    )
+    return replies
+  }
+
   /** The balance now or, with `asOf`, in the past: see `balanceAsOf`. */
   async function balance(user: BalanceUser, asOf?: string) {
     if (asOf !== undefined) return balanceAsOf(user, asOf)
     const at = now()
-    const account = await ledger.read(pool, user, at)
+    const [account, unpriced] = await Promise.all([readAccount(user), countUnpriced(user)])
     const { balance: left, remaining } = figuresOf(account, at)
     return {
       externalUserId: user.externalUserId,
@@ -152,7 +176,7 @@ export function createAllowances({
       consumedUsdMicros: microsUp(account.periodConsumed).toString(),
       lifetimeGrantedUsdMicros: lifetimeGranted(account, at).toString(),
       hasAccess: remaining > 0n,
-      unpricedTickets: (await countUnpriced(user.appId, user.userId)).toString(),
+      unpricedTickets: unpriced.toString(),
     }
   }
 
@@ -201,6 +225,25 @@ export function createAllowances({
 }
 
 export type Allowances = ReturnType<typeof createAllowances>
+
+const keyOf = (user: User): UserKey => ({
+  appId: user.appId,
+  userId: user.id,
+})
+
+const entryOf = (
+  { user, amount, source, actor }: NewGrant,
+  grantId: string,
+  at: Date,
+): AuditEntry => ({
+  appId: user.appId,
+  actor: actor.name,
+  action: 'allowance_granted',
+  status: 'success',
+  at,
+  correlationId: actor.context?.correlationId,
+  details: { grantId, userId: user.id, amountUsdMicros: amount.toString(), source },
+})
 
 /** Included usage of the running period plus every other credit that was ever granted (docs/money.md). */
 function lifetimeGranted(account: Account, at: Date): UsdMicros {

@@ -186,14 +186,24 @@ async function openCredits(db: Db, users: readonly UserKey[]): Promise<CreditRow
   )
 }
 
-export async function insertBalance(
+export async function insertBalances(
   db: Db,
-  user: UserKey & { start: Date; end: Date; at: Date },
+  users: readonly (UserKey & Period)[],
+  at: Date,
 ): Promise<void> {
-  await db.query(sql`
+  await db.query(
+    prepared(
+      'insert-balances',
+      sql`
     insert into balances (app_id, user_id, period_start, period_end, period_counts_from, updated_at)
-    values (${user.appId}, ${user.userId}, ${user.start}, ${user.end}, ${user.start}, ${user.at})
-    on conflict do nothing`)
+    select app_id, user_id, period_start, period_end, period_start, ${at}::timestamptz
+    from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[],
+                ${plainArray(users.map((user) => iso(user.start)))}::timestamptz[],
+                ${plainArray(users.map((user) => iso(user.end)))}::timestamptz[])
+      as u (app_id, user_id, period_start, period_end)
+    on conflict do nothing`,
+    ),
+  )
 }
 
 /** Writes the changes of locked accounts, in a number of statements that does not depend on the number of accounts. */

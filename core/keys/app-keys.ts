@@ -64,15 +64,8 @@ export function createAppKeys({
         }
         const at = now()
         const { secret, ...key } = newKey()
-        await store.insertKey(db, {
-          ...key,
-          appId: caller.appId,
-          userId: null,
-          ...secrets.store(secret),
-          label,
-          subscriptionId,
-          at,
-        })
+        const row = { ...key, ...secrets.store(secret), appId: caller.appId, userId: null }
+        await store.insertKeys(db, [{ ...row, label, subscriptionId, at }])
         await note(db, { caller, context, action: 'api_key_created' }, key.id)
         return {
           keyId: key.id,

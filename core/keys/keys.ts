@@ -1,16 +1,18 @@
 import { DomainError } from '../../proto/errors.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { type Actor, audit } from '../platform/audit.ts'
+import { type Actor, type AuditEntry, audit, auditAll } from '../platform/audit.ts'
+import { type Reply, createBatchWriter } from '../platform/batch-writer.ts'
 import type { M2mCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
-import type { Idempotency } from '../platform/idempotency.ts'
+import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
+import type { User } from '../identity/types.ts'
 import type { Owners } from '../identity/users/owners.ts'
 import type { Users } from '../identity/users/users.ts'
-import { isUuid, newKeyId } from '../platform/ids.ts'
+import { type ClientId, isUuid, newKeyId } from '../platform/ids.ts'
 import type { Invalidations } from '../platform/invalidations.ts'
 import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
-import { type Pool, tx } from '../lib/sql.ts'
+import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { createBatchLoader } from '../lib/concurrency.ts'
 import type { Secrets } from '../platform/secrets.ts'
@@ -34,6 +36,23 @@ export interface KeysDeps {
   readonly now: Now
 }
 
+interface NewKeyRequest extends Repeatable {
+  readonly user: User
+  readonly label: string | null
+  readonly clientId: ClientId
+  readonly actor: Actor
+}
+
+/** A new key with its secret, which is shown this once. */
+export interface IssuedKey {
+  readonly keyId: string
+  readonly apiKey: string
+  readonly createdAt: string
+  readonly label: string | undefined
+  readonly externalUserId: string
+  readonly clientId: string
+}
+
 /** API keys of end users: stored as hashes, shown once, revoked for good. */
 export function createKeys({
   pool,
@@ -45,6 +64,10 @@ export function createKeys({
   log,
   now,
 }: KeysDeps) {
+  const createInBatch = createBatchWriter<NewKeyRequest, IssuedKey>(pool, (db, requests) =>
+    idempotency.each(db, requests, (fresh) => createAll(db, fresh)),
+  )
+
   /**
    * Creates a key for an active user. Its secret has the form `app_<24hex>_svc_ak_…`, which names the app (decision 7).
    * NOT_FOUND for an inactive user, CONFLICT when the user has too many keys.
@@ -53,54 +76,70 @@ export function createKeys({
     caller: M2mCaller,
     request: { externalUserId: string; label: string | null; idempotencyKey: string | undefined },
     actor: Actor,
-  ) {
+  ): Promise<IssuedKey> {
     const user = await users.getActive(caller.appId, request.externalUserId)
     const label = request.label === null ? null : cleanLabel(request.label)
-    return idempotency.once(
-      {
+    return createInBatch({
+      idempotency: {
         scope: `${caller.m2mClientId}:keys`,
         key: request.idempotencyKey,
         body: { user: user.id, label },
       },
-      async (db) => {
-        // The lock makes the count exact, and a concurrent deactivation revokes this key too.
-        await users.lockActive(db, caller.appId, user.externalUserId)
-        if ((await store.countUserKeys(db, caller.appId, user.id)) >= activeKeysMax) {
-          throw new DomainError(
-            'CONFLICT',
-            `a user may have ${activeKeysMax} active keys; revoke one first`,
-          )
-        }
-        const at = now()
-        const { secret, ...key } = newKey()
-        await store.insertKey(db, {
-          ...key,
-          appId: caller.appId,
-          userId: user.id,
-          subscriptionId: null,
-          ...secrets.store(secret),
-          label,
-          at,
-        })
-        await audit(db, {
-          appId: caller.appId,
-          actor: actor.name,
-          action: 'api_key_created',
-          status: 'success',
-          at,
-          correlationId: actor.context?.correlationId,
-          details: { keyId: key.id, userId: user.id },
-        })
-        return {
-          keyId: key.id,
-          apiKey: `${caller.clientId}_${secret}`,
-          createdAt: at.toISOString(),
-          label: label ?? undefined,
-          externalUserId: user.externalUserId,
-          clientId: caller.clientId,
-        }
-      },
-    )
+      user,
+      label,
+      clientId: caller.clientId,
+      actor,
+    })
+  }
+
+  async function createAll(
+    db: Db,
+    requests: readonly NewKeyRequest[],
+  ): Promise<Reply<IssuedKey>[]> {
+    const keyUsers = requests.map(({ user }) => user)
+    // The locks make the counts exact, and a concurrent deactivation revokes these keys too.
+    const lockedUser = await users.lockEachActive(db, keyUsers)
+    const counts = await store.countUserKeys(db, keyUsers)
+    const at = now()
+    const rows: store.NewKey[] = []
+    const entries: AuditEntry[] = []
+    const issue = (request: NewKeyRequest): Reply<IssuedKey> => {
+      const user = lockedUser(request.user)
+      if (user instanceof Error) return user
+      const count = counts.get(user.id) ?? 0
+      if (count >= activeKeysMax) return tooManyKeys()
+      counts.set(user.id, count + 1)
+      const { row, issued } = newUserKey(request, at)
+      rows.push(row)
+      entries.push(entryOf(request, row.id, at))
+      return issued
+    }
+    const replies = requests.map(issue)
+    await store.insertKeys(db, rows)
+    await auditAll(db, entries)
+    return replies
+  }
+
+  function newUserKey({ user, label, clientId }: NewKeyRequest, at: Date) {
+    const { secret, ...key } = newKey()
+    const row: store.NewKey = {
+      ...key,
+      ...secrets.store(secret),
+      appId: user.appId,
+      userId: user.id,
+      subscriptionId: null,
+      label,
+      at,
+    }
+    const issued: IssuedKey = {
+      keyId: key.id,
+      apiKey: `${clientId}_${secret}`,
+      createdAt: at.toISOString(),
+      label: label ?? undefined,
+      externalUserId: user.externalUserId,
+      clientId,
+    }
+    return { row, issued }
   }
 
   async function list(
@@ -180,6 +219,19 @@ export function createKeys({
 }
 
 export type Keys = ReturnType<typeof createKeys>
+
+const tooManyKeys = (): DomainError =>
+  new DomainError('CONFLICT', `a user may have ${activeKeysMax} active keys; revoke one first`)
+
+const entryOf = ({ user, actor }: NewKeyRequest, keyId: string, at: Date): AuditEntry => ({
+  appId: user.appId,
+  actor: actor.name,
+  action: 'api_key_created',
+  status: 'success',
+  at,
+  correlationId: actor.context?.correlationId,
+  details: { keyId, userId: user.id },
+})
 
 /** A new key: its id, its secret, and the start of the secret by which people recognise it. */
 export function newKey() {

@@ -64,21 +64,43 @@ export interface NewKey {
   readonly at: Date
 }
 
-export async function insertKey(db: Db, key: NewKey): Promise<void> {
-  await db.query(sql`
+export async function insertKeys(db: Db, keys: readonly NewKey[]): Promise<void> {
+  if (keys.length === 0) return
+  const column = <T>(value: (key: NewKey) => T): T[] => keys.map(value)
+  await db.query(
+    prepared(
+      'insert-keys',
+      sql`
     insert into api_keys (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, status, created_at)
-    values (${key.appId}, ${key.id}, ${key.userId}, ${key.subscriptionId}, ${key.hash}, ${key.pepperId}, ${key.label},
-            ${key.prefix}, 'active', ${key.at})`)
+    select app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, 'active', created_at
+    from unnest(
+      ${column((key) => key.appId)}::uuid[], ${column((key) => key.id)}::uuid[], ${column((key) => key.userId)}::uuid[],
+      ${column((key) => key.subscriptionId)}::uuid[], ${column((key) => key.hash)}::bytea[],
+      ${column((key) => key.pepperId)}::text[], ${column((key) => key.label)}::text[],
+      ${column((key) => key.prefix)}::text[], ${column((key) => key.at.toISOString())}::timestamptz[])
+      as k (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, created_at)`,
+    ),
+  )
 }
 
-/** How many active keys a user has. Exact only while the user's row is locked. */
-export async function countUserKeys(db: Db, app: AppId, user: UserId): Promise<number> {
-  const { count } = await one<{ count: number }>(
+/** How many active keys each of the users has; a user without one is left out. Exact only while the users' rows are locked. */
+export async function countUserKeys(
+  db: Db,
+  users: readonly { appId: AppId; id: UserId }[],
+): Promise<Map<UserId, number>> {
+  const rows = await many<{ user_id: string; count: number }>(
     db,
-    sql`
-    select count(*)::int as count from api_keys where app_id = ${app} and user_id = ${user} and status = 'active'`,
+    prepared(
+      'count-user-keys',
+      sql`
+    select k.user_id, count(*)::int as count
+    from (select distinct app_id, id
+          from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.id)}::uuid[]) as w (app_id, id)) u
+    join api_keys k on k.app_id = u.app_id and k.user_id = u.id and k.status = 'active'
+    group by k.user_id`,
+    ),
   )
-  return count
+  return new Map(rows.map((row) => [userId(row.user_id), row.count]))
 }
 
 /** Until the transaction ends, no other transaction counts and adds keys of the app itself. */

@@ -1,7 +1,6 @@
 import { LossServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { QuarantineServiceService } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
-import type { AppId, UserId } from '../platform/ids.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { BackendApi } from './backend/module.ts'
@@ -16,7 +15,8 @@ import { createQuarantineRpc } from './quarantine/rpc.ts'
 import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { createRateLookup } from './rates/lookup.ts'
-import { countUnpricedOf, rateAt } from './rates/store.ts'
+import { rateAt } from './rates/store.ts'
+import { createUnpricedCount } from './rates/unpriced.ts'
 import { ticketRecords } from './records.ts'
 import { createMeteringRpc } from './rpc.ts'
 import { createMetering } from './service.ts'
@@ -59,7 +59,7 @@ export function createMeteringModule(
         ...config.rates,
       }),
       /** How many tickets of a user wait for their price. */
-      countUnpriced: (app: AppId, user: UserId) => countUnpricedOf(pool, app, user),
+      countUnpriced: createUnpricedCount(pool),
       manualIngest,
       signingLimits: limits,
       conflictOnPoison,

@@ -3,12 +3,12 @@ import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createCatalog } from './catalog/catalog.ts'
 import { createCatalogRpc } from './catalog/rpc.ts'
-import { type OpenAccount, createPlans } from './service.ts'
+import { type OpenAccounts, createPlans } from './service.ts'
 
 /** What may be bought: the catalog of an app, and which plan a user is on. */
 export function createPlansModule(
   { pool, now }: Platform,
-  { ledger }: { readonly ledger: { readonly open: OpenAccount } },
+  { ledger }: { readonly ledger: { readonly open: OpenAccounts } },
 ) {
   const catalog = createCatalog({ pool, now })
   return {

@@ -4,17 +4,17 @@ import { type UsdMicros, microsToAttos } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'
 import * as store from './store.ts'
 
-/** Opens the account of a newly subscribed user, inside the caller's transaction. */
-export type OpenAccount = (
+/** Opens the accounts of newly subscribed users, inside the caller's transaction. */
+export type OpenAccounts = (
   db: Db,
-  user: { appId: AppId; userId: UserId },
+  users: readonly { appId: AppId; userId: UserId }[],
   at: Date,
 ) => Promise<void>
 
 const starterName = 'Starter'
 
 /** Plans and subscriptions. An app has one Starter plan, a user one subscription. */
-export function createPlans({ ledger }: { ledger: { open: OpenAccount } }) {
+export function createPlans({ ledger }: { ledger: { open: OpenAccounts } }) {
   /** Gives a new app its Starter plan, inside the caller's transaction. */
   async function createStarter(
     db: Db,
@@ -29,14 +29,19 @@ export function createPlans({ ledger }: { ledger: { open: OpenAccount } }) {
     })
   }
 
-  /** Subscribes a new user to Starter and opens the account, inside the transaction that creates the user. */
+  /** Subscribes new users to Starter and opens their accounts, inside the transaction that creates them. */
   async function startOnStarter(
     db: Db,
-    user: { appId: AppId; userId: UserId },
+    users: readonly { appId: AppId; userId: UserId }[],
     at: Date,
   ): Promise<void> {
-    const isNew = await store.subscribeToStarter(db, { ...user, id: uuidV7(at.getTime()), at })
-    if (isNew) await ledger.open(db, user, at)
+    const subscriptions = users.map((user) => ({ ...user, id: uuidV7(at.getTime()) }))
+    const subscribed = await store.subscribeToStarter(db, subscriptions, at)
+    await ledger.open(
+      db,
+      users.filter(({ userId }) => subscribed.has(userId)),
+      at,
+    )
   }
 
   return { createStarter, startOnStarter }

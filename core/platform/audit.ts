@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { AppId } from './ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import { type Db, sql } from '../lib/sql.ts'
+import { type Db, prepared, sql } from '../lib/sql.ts'
 
 /** Who acts, and in which request. */
 export interface Actor {
@@ -21,11 +21,25 @@ export interface AuditEntry {
 }
 
 /** Writes the entry. `db` is the transaction of the action, where it has one. */
-export async function audit(db: Db, entry: AuditEntry): Promise<void> {
-  await db.query(sql`
+export const audit = (db: Db, entry: AuditEntry): Promise<void> => auditAll(db, [entry])
+
+/** Writes the entries in one statement. */
+export async function auditAll(db: Db, entries: readonly AuditEntry[]): Promise<void> {
+  if (entries.length === 0) return
+  const column = <T>(value: (entry: AuditEntry) => T): T[] => entries.map(value)
+  await db.query(
+    prepared(
+      'audit',
+      sql`
     insert into audit_log (app_id, id, actor, action, status, correlation_id, details, created_at)
-    values (${entry.appId}, ${uuidV7(entry.at.getTime())}, ${entry.actor}, ${entry.action}, ${entry.status},
-            ${entry.correlationId ?? null}, ${JSON.stringify(entry.details ?? {})}, ${entry.at})`)
+    select * from unnest(
+      ${column((entry) => entry.appId)}::uuid[], ${column((entry) => uuidV7(entry.at.getTime()))}::uuid[],
+      ${column((entry) => entry.actor)}::text[], ${column((entry) => entry.action)}::text[],
+      ${column((entry) => entry.status)}::text[], ${column((entry) => entry.correlationId ?? null)}::text[],
+      ${column((entry) => JSON.stringify(entry.details ?? {}))}::jsonb[],
+      ${column((entry) => entry.at.toISOString())}::timestamptz[])`,
+    ),
+  )
 }
 
 const minuteMs = 60_000

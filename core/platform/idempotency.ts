@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
 import { seal, unseal } from '../lib/crypto.ts'
-import { type Db, type Pool, maybeOne, sql, tx } from '../lib/sql.ts'
+import { type Db, type Pool, many, prepared, sql, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
+import type { Reply } from './batch-writer.ts'
 
 export interface IdempotentRequest {
   /** Caller and operation: equal keys of other callers or operations do not collide. */
@@ -27,6 +28,11 @@ export function parseIdempotencyKey(text: string | undefined): string | undefine
   return text
 }
 
+/** A request with what makes its repetition recognisable. */
+export interface Repeatable {
+  readonly idempotency: IdempotentRequest
+}
+
 /**
  * Runs `work` once for a key and stores its answer, in one transaction. A repetition gets the same answer.
  * IDEMPOTENCY_CONFLICT for another body, and while the first request is running. Answers may hold secrets, so they are
@@ -42,18 +48,81 @@ export function createIdempotency({
   now: Now
 }) {
   async function once<T>(request: IdempotentRequest, work: (db: Db) => Promise<T>): Promise<T> {
-    const { scope, key } = request
-    if (key === undefined) return tx(pool, work)
-    const digest = createHash('sha256').update(JSON.stringify(request.body)).digest()
     return tx(pool, async (db) => {
-      await refuseWhileInFlight(db, scope, key)
-      const stored = await find(db, scope, key)
-      if (stored) return replay<T>(stored, digest, { sealingKey, context: contextOf(scope, key) })
-      const reply = await work(db)
-      const sealed = seal(Buffer.from(JSON.stringify(reply)), sealingKey, contextOf(scope, key))
-      await insert(db, { scope, key, digest, sealed, at: now() })
+      const [reply] = await each<Repeatable, T>(db, [{ idempotency: request }], async (requests) =>
+        requests.length === 0 ? [] : [await work(db)],
+      )
+      if (reply === undefined) throw new Error('a request has no reply')
+      if (reply instanceof Error) throw reply
       return reply
     })
+  }
+
+  /**
+   * As `once`, for the requests of a batch inside its transaction: `work` gets those that are no repetitions, and
+   * answers them in their order. A reply that is an error is not stored.
+   */
+  async function each<Request extends Repeatable, T>(
+    db: Db,
+    requests: readonly Request[],
+    work: (requests: readonly Request[]) => Promise<readonly Reply<T>[]>,
+  ): Promise<Reply<T>[]> {
+    const replies = await earlierReplies<Request, T>(db, requests)
+    const fresh = requests.filter((request) => !replies.has(request))
+    const answers = fresh.length === 0 ? [] : await work(fresh)
+    for (const [index, request] of fresh.entries())
+      replies.set(request, answers[index] ?? new Error('a request has no reply'))
+    await insert(
+      db,
+      fresh.flatMap((request) => rowOf(request.idempotency, replies.get(request))),
+      now(),
+    )
+    return requests.map((request) => replies.get(request) ?? new Error('a request has no reply'))
+  }
+
+  /** The replies to repetitions, and the refusals of those whose first request is still running. */
+  async function earlierReplies<Request extends Repeatable, T>(
+    db: Db,
+    requests: readonly Request[],
+  ): Promise<Map<Request, Reply<T>>> {
+    const replies = new Map<Request, Reply<T>>()
+    const claims = new Map<string, { request: Request; scope: string; key: string }>()
+    for (const request of requests) {
+      const { scope, key } = request.idempotency
+      if (key === undefined) continue
+      const name = `${scope} ${key}`
+      if (claims.has(name)) replies.set(request, inFlight())
+      else claims.set(name, { request, scope, key })
+    }
+    if (claims.size === 0) return replies
+    const locked = await lockNames(db, [...claims.keys()])
+    const own = [...claims].flatMap(([name, claim]) => (locked.has(name) ? [claim] : []))
+    for (const [name, { request }] of claims)
+      if (!locked.has(name)) replies.set(request, inFlight())
+    for (const stored of await find(db, own)) {
+      const claim = claims.get(`${stored.scope} ${stored.key}`)
+      if (claim) replies.set(claim.request, replay<T>(stored, claim.request.idempotency))
+    }
+    return replies
+  }
+
+  // `each` wrote the reply with the same T, under a context that no other operation has.
+  function replay<T>(stored: StoredReply, request: IdempotentRequest): Reply<T> {
+    if (!stored.request_hash.equals(digestOf(request))) {
+      return new DomainError(
+        'IDEMPOTENCY_CONFLICT',
+        'this Idempotency-Key was used with another body; use a new key',
+      )
+    }
+    const context = contextOf(stored.scope, stored.key)
+    return JSON.parse(unseal(stored.sealed_reply, sealingKey, context).toString('utf8'))
+  }
+
+  function rowOf(request: IdempotentRequest, reply: unknown): NewReply[] {
+    const { scope, key } = request
+    if (key === undefined || reply instanceof Error) return []
+    const sealed = seal(Buffer.from(JSON.stringify(reply)), sealingKey, contextOf(scope, key))
+    return [{ scope, key, digest: digestOf(request), sealed }]
   }
 
   /** Deletes answers older than 32 days. Returns how many. */
@@ -63,59 +132,75 @@ export function createIdempotency({
     return rowCount ?? 0
   }
 
-  return { once, forgetOld }
+  return { once, each, forgetOld }
 }
 
 export type Idempotency = ReturnType<typeof createIdempotency>
 
 const contextOf = (scope: string, key: string): string => `idempotency:${scope}:${key}`
 
-async function refuseWhileInFlight(db: Db, scope: string, key: string): Promise<void> {
-  const lock = await maybeOne<{ free: boolean }>(
-    db,
-    sql`
-    select pg_try_advisory_xact_lock(hashtextextended(${`${scope} ${key}`}, 0)) as free`,
+const digestOf = ({ body }: IdempotentRequest): Buffer =>
+  createHash('sha256').update(JSON.stringify(body)).digest()
+
+const inFlight = (): DomainError =>
+  new DomainError(
+    'IDEMPOTENCY_CONFLICT',
+    'a request with this Idempotency-Key is still running; try again',
   )
-  if (!lock?.free) {
-    throw new DomainError(
-      'IDEMPOTENCY_CONFLICT',
-      'a request with this Idempotency-Key is still running; try again',
-    )
-  }
+
+/** Locks the names that no other transaction has locked, until this one ends. Returns them. */
+async function lockNames(db: Db, names: readonly string[]): Promise<Set<string>> {
+  const rows = await many<{ name: string }>(
+    db,
+    prepared(
+      'idempotency-locks',
+      sql`
+    select name
+    from unnest(${names}::text[]) as name
+    where pg_try_advisory_xact_lock(hashtextextended(name, 0))`,
+    ),
+  )
+  return new Set(rows.map(({ name }) => name))
 }
 
 interface StoredReply {
+  readonly scope: string
+  readonly key: string
   readonly request_hash: Buffer
   readonly sealed_reply: Buffer
 }
 
-const find = (db: Db, scope: string, key: string): Promise<StoredReply | null> =>
-  maybeOne<StoredReply>(
+// A statement of its own, because it must see what was committed before the locks were free.
+const find = (db: Db, claims: readonly { scope: string; key: string }[]): Promise<StoredReply[]> =>
+  many<StoredReply>(
     db,
-    sql`
-    select request_hash, sealed_reply from idempotency_keys where scope = ${scope} and key = ${key}`,
+    prepared(
+      'idempotency-replies',
+      sql`
+    select k.scope, k.key, k.request_hash, k.sealed_reply
+    from unnest(${claims.map(({ scope }) => scope)}::text[], ${claims.map(({ key }) => key)}::text[]) as c (scope, key)
+    join idempotency_keys k on k.scope = c.scope and k.key = c.key`,
+    ),
   )
 
-async function insert(
-  db: Db,
-  row: { scope: string; key: string; digest: Buffer; sealed: Buffer; at: Date },
-): Promise<void> {
-  await db.query(sql`
-    insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at)
-    values (${row.scope}, ${row.key}, ${row.digest}, ${row.sealed}, ${row.at})`)
+interface NewReply {
+  readonly scope: string
+  readonly key: string
+  readonly digest: Buffer
+  readonly sealed: Buffer
 }
 
-// `once` wrote the reply with the same T, under a context that no other operation has.
-function replay<T>(
-  stored: StoredReply,
-  digest: Buffer,
-  open: { sealingKey: Buffer; context: string },
-): T {
-  if (!stored.request_hash.equals(digest)) {
-    throw new DomainError(
-      'IDEMPOTENCY_CONFLICT',
-      'this Idempotency-Key was used with another body; use a new key',
-    )
-  }
-  return JSON.parse(unseal(stored.sealed_reply, open.sealingKey, open.context).toString('utf8'))
+async function insert(db: Db, rows: readonly NewReply[], at: Date): Promise<void> {
+  if (rows.length === 0) return
+  await db.query(
+    prepared(
+      'idempotency-insert',
+      sql`
+    insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at)
+    select scope, key, request_hash, sealed_reply, ${at}::timestamptz
+    from unnest(${rows.map(({ scope }) => scope)}::text[], ${rows.map(({ key }) => key)}::text[],
+                ${rows.map(({ digest }) => digest)}::bytea[], ${rows.map(({ sealed }) => sealed)}::bytea[])
+      as r (scope, key, request_hash, sealed_reply)`,
+    ),
+  )
 }

@@ -15,6 +15,14 @@ import { idleMemory } from './memory.ts'
 import { collectorMemory } from './memory-collector.ts'
 import { type Million, collectMillion } from './million.ts'
 import { userTokenMint } from './mint.ts'
+import {
+  restBalance,
+  restCredits,
+  restDiscovery,
+  restKeys,
+  restStatic,
+  restUsers,
+} from './rest/rows.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
 import { spool } from './spool.ts'
@@ -40,6 +48,12 @@ const rows: Readonly<Record<string, Row>> = {
   spool,
   latency,
   'balance-read': balanceRead,
+  'rest-balance': restBalance,
+  'rest-users': restUsers,
+  'rest-credits': restCredits,
+  'rest-keys': restKeys,
+  'rest-static': restStatic,
+  'rest-discovery': restDiscovery,
   'user-token-mint': userTokenMint,
   'api-key-verify': apiKeyVerify,
   'usage-month': usageMonth,

@@ -13,7 +13,7 @@ import { usdMicros } from '../../core/lib/money.ts'
 import { createPool } from '../../core/lib/sql.ts'
 import { systemNow as now } from '../../core/lib/time.ts'
 import { readMeteringConfig } from '../../core/metering/config.ts'
-import { countUnpricedOf } from '../../core/metering/rates/store.ts'
+import { createUnpricedCount } from '../../core/metering/rates/unpriced.ts'
 import { createMetering } from '../../core/metering/service.ts'
 import type { EventSource } from '../../core/metering/collector/collector.ts'
 import { createPlans } from '../../core/plans/service.ts'
@@ -51,7 +51,7 @@ export function wireCore(url: string) {
     users,
     idempotency,
     invalidations,
-    countUnpriced: (app, user) => countUnpricedOf(pool, app, user),
+    countUnpriced: createUnpricedCount(pool),
     log,
     now,
   })

@@ -50,13 +50,14 @@ export async function startDeployed(bench: Bench): Promise<Deployed> {
     platformPort: platform,
     coreTarget,
     coreToken: shared.CORE_TOKEN,
-    coreCpuMs: () => cpuMs(coreAdmin),
-    gatewayCpuMs: () => cpuMs(gatewayAdmin),
+    coreCpuMs: () => cpuMsOf(`http://127.0.0.1:${coreAdmin}`),
+    gatewayCpuMs: () => cpuMsOf(`http://127.0.0.1:${gatewayAdmin}`),
   }
 }
 
-async function cpuMs(adminPort: number): Promise<number> {
-  const response = await fetch(`http://127.0.0.1:${adminPort}/metrics`, {
+/** Processor time so far of the process whose metrics are at `adminUrl`, in milliseconds. */
+export async function cpuMsOf(adminUrl: string): Promise<number> {
+  const response = await fetch(`${adminUrl}/metrics`, {
     signal: AbortSignal.timeout(5_000),
   })
   const seconds = /^process_cpu_seconds_total\{[^}]*\} ([\d.e-]+)/m.exec(await response.text())?.[1]

@@ -9,13 +9,13 @@ export interface Drive {
   readonly connections: number
 }
 
-const found200 = 'HTTP/1.1 200 '
+const success = /^HTTP\/1\.1 20[01] /
 const lengthHeader = /\r\ncontent-length: (\d+)\r\n/i
 
 /**
  * Requests a second over raw keep-alive connections, one request at a time on each. Only the status
  * and the length of an answer are read, because what this costs is taken from the service, which
- * shares the machine with it. Rejects at the first answer that is not 200.
+ * shares the machine with it. Rejects at the first answer that is neither 200 nor 201.
  */
 export async function drive({ port, requests, count, connections }: Drive): Promise<number> {
   const sockets = await Promise.all(Array.from({ length: connections }, () => open(port)))
@@ -39,7 +39,7 @@ export async function drive({ port, requests, count, connections }: Drive): Prom
       text += chunk
       const end = text.indexOf('\r\n\r\n')
       if (end < 0 || text.length < end + 4 + Number(lengthHeader.exec(text)?.[1])) return
-      if (!text.startsWith(found200)) finished.reject(new Error(`refused: ${text}`))
+      if (!success.test(text)) finished.reject(new Error(`refused: ${text}`))
       text = ''
       answer(socket)
     })

@@ -8,11 +8,9 @@ const idleMs = 5_000
 
 /** What all in one holds when nothing happens, its database's processes not counted. */
 export async function idleMemory(bench: Bench): Promise<Finding[]> {
-  const service = await startService(
-    bench,
-    [process.execPath, ...(await startArguments())],
-    await newDataDir(bench),
-  )
+  const service = await startService(bench, [process.execPath, ...(await startArguments())], {
+    dataDir: await newDataDir(bench),
+  })
   await sleep(idleMs)
   const rss = residentMiB(service.pid)
   await service.stop()

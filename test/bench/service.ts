@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { readQuickstart } from '../../deploy/all-in-one/data-dir.ts'
+import { type Quickstart, readQuickstart } from '../../deploy/all-in-one/data-dir.ts'
 import type { Bench } from './row.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -15,6 +15,7 @@ export interface Running {
   readonly pid: number
   /** Seconds from the command to the moment at which every part was ready. */
   readonly readySeconds: number
+  readonly quickstart: Quickstart
   stop(): Promise<void>
 }
 
@@ -25,39 +26,50 @@ export async function newDataDir(bench: Bench): Promise<string> {
   return dataDir
 }
 
+/** What a service runs on. */
+export interface ServiceParts {
+  readonly dataDir: string
+  /** An embedded PostgreSQL when absent. */
+  readonly databaseUrl?: string
+}
+
 /** Runs `command` in the project on free ports and embedded parts, and waits until it is ready. */
 export async function startService(
   bench: Bench,
   command: readonly string[],
-  dataDir: string,
+  { dataDir, databaseUrl }: ServiceParts,
 ): Promise<Running> {
   const started = performance.now()
   const [program = '', ...args] = command
   // A group of its own, so that a signal reaches what npm has started as well.
   const child = spawn(program, args, {
     cwd: root,
-    env: environment(dataDir),
+    env: environment(dataDir, databaseUrl),
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
   })
   const stop = stopper(child)
   bench.defer(stop)
   await greeted(child)
-  const admin = (await readQuickstart(dataDir))?.adminUrl
+  const quickstart = await readQuickstart(dataDir)
+  if (!quickstart) throw new Error('the service left no quickstart file')
+  const admin = quickstart.adminUrl
   for (;;) {
     const response = await fetch(`${admin}/readyz`, { signal: AbortSignal.timeout(readyMs) })
     if (response.ok) break
     await sleep(10)
   }
-  return { pid: child.pid ?? 0, readySeconds: (performance.now() - started) / 1000, stop }
+  const readySeconds = (performance.now() - started) / 1000
+  return { pid: child.pid ?? 0, readySeconds, quickstart, stop }
 }
 
-function environment(dataDir: string): Record<string, string> {
+function environment(dataDir: string, databaseUrl: string | undefined): Record<string, string> {
   const { PATH = '', HOME = '' } = process.env
   return {
     PATH,
     HOME,
     TOLLGATE_DATA_DIR: dataDir,
+    ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }),
     RATE_FIXED: '3000',
     RATE_LIMITS: 'off',
     CORE_PORT: '0',

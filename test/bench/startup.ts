@@ -11,7 +11,7 @@ export async function startup(bench: Bench): Promise<Finding[]> {
   for (let round = 0; round < rounds; round++) {
     const dataDir = await newDataDir(bench)
     for (const kind of ['empty', 'old'] as const) {
-      const service = await startService(bench, command, dataDir)
+      const service = await startService(bench, command, { dataDir })
       await service.stop()
       times[kind].push(service.readySeconds)
     }

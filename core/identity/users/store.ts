@@ -42,17 +42,31 @@ export interface NewUser {
   readonly at: Date
 }
 
-/** The new user, or null when the app has one with that external id: of two concurrent calls one creates it. */
-export async function insertUser(db: Db, user: NewUser): Promise<User | null> {
-  const row = await maybeOne<UserRow>(
+/**
+ * The users that are new. One whose app has a user with that external id is left out: of two concurrent calls one creates
+ * it. Inserts in the order of the external ids, so that two batches with the same users cannot deadlock.
+ */
+export async function insertUsers(db: Db, users: readonly NewUser[]): Promise<User[]> {
+  if (users.length === 0) return []
+  const column = <T>(value: (user: NewUser) => T): T[] => users.map(value)
+  const rows = await many<UserRow>(
     db,
-    sql`
+    prepared(
+      'insert-users',
+      sql`
     insert into end_users (app_id, id, external_user_id, email, status, created_at, updated_at)
-    values (${user.appId}, ${user.id}, ${user.externalUserId}, ${user.email}, 'active', ${user.at}, ${user.at})
+    select app_id, id, external_user_id, email, 'active', created_at, created_at
+    from unnest(
+      ${column((user) => user.appId)}::uuid[], ${column((user) => user.id)}::uuid[],
+      ${column((user) => user.externalUserId)}::text[], ${column((user) => user.email)}::text[],
+      ${column((user) => user.at.toISOString())}::timestamptz[])
+      as u (app_id, id, external_user_id, email, created_at)
+    order by app_id, external_user_id
     on conflict (app_id, external_user_id) do nothing
     returning app_id, id, external_user_id, email, status, tokens_valid_after, created_at, updated_at, deactivated_at`,
+    ),
   )
-  return row && fromRow(row)
+  return rows.map(fromRow)
 }
 
 /** The users of many (app, external id) pairs. A pair without a user has no row in the result. */
@@ -100,6 +114,28 @@ export async function lockUser(db: Db, app: AppId, external: string): Promise<Us
     for no key update`,
   )
   return row && fromRow(row)
+}
+
+/** Locks users until the transaction ends, in the order of their ids so that two callers cannot deadlock. */
+export async function lockUsers(
+  db: Db,
+  users: readonly { appId: AppId; id: UserId }[],
+): Promise<User[]> {
+  const rows = await many<UserRow>(
+    db,
+    prepared(
+      'lock-users',
+      sql`
+    select u.app_id, u.id, u.external_user_id, u.email, u.status, u.tokens_valid_after, u.created_at, u.updated_at,
+           u.deactivated_at
+    from (select distinct app_id, id
+          from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.id)}::uuid[]) as w (app_id, id)) w
+    join end_users u on u.app_id = w.app_id and u.id = w.id
+    order by u.id
+    for no key update of u`,
+    ),
+  )
+  return rows.map(fromRow)
 }
 
 export async function updateUser(db: Db, user: User): Promise<User> {

@@ -1,5 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { type Actor, audit } from '../../platform/audit.ts'
+import { type Actor, type AuditEntry, audit, auditAll } from '../../platform/audit.ts'
+import { type Reply, createBatchWriter } from '../../platform/batch-writer.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import {
   type AppId,
@@ -32,6 +33,28 @@ export interface UsersDeps {
   readonly emitCustomer?: EmitCustomer | undefined
 }
 
+interface UpsertRequest {
+  readonly app: AppId
+  readonly change: UserChange
+  readonly actor: Actor
+}
+
+interface Upserted {
+  readonly user: User
+  readonly created: boolean
+  /** Ids of the credentials that ended with the user. */
+  readonly revoked: string[] | null
+}
+
+interface UserAction {
+  readonly user: User
+  readonly actor: Actor
+  readonly action: string
+}
+
+const nameOf = ({ app, change }: Pick<UpsertRequest, 'app' | 'change'>): string =>
+  `${app} ${change.externalUserId}`
+
 /** End users of apps: provisioned, changed, deactivated; never deleted. */
 export function createUsers({
   pool,
@@ -42,30 +65,49 @@ export function createUsers({
   now,
   emitCustomer,
 }: UsersDeps) {
+  const upsertInBatch = createBatchWriter<UpsertRequest, Upserted>(pool, upsertAll)
+
   /** Creates the user with a Starter subscription, or changes it. Of two concurrent calls one creates. */
   async function upsert(
     app: AppId,
     change: UserChange,
     actor: Actor,
   ): Promise<{ user: User; created: boolean }> {
-    const result = await tx(pool, async (db) => {
-      const created = await create(db, app, change)
+    const { user, created, revoked } = await upsertInBatch({ app, change, actor })
+    await invalidate(user, revoked)
+    return { user, created }
+  }
+
+  // In the order of the external ids, as `insertUsers`: the rows that exist are locked one after the other.
+  async function upsertAll(db: Db, requests: readonly UpsertRequest[]): Promise<Upserted[]> {
+    const inOrder = requests.toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1))
+    const firsts = new Map(inOrder.toReversed().map((request) => [nameOf(request), request]))
+    const created = await createAll(db, [...firsts.values()])
+    const upserted = new Map<UpsertRequest, Upserted>()
+    for (const request of inOrder) {
+      const { app, change } = request
       const user =
-        created && change.status !== 'inactive'
-          ? { user: created, revoked: [] }
-          : await alter(db, app, change)
-      await note(db, { app, actor, action: 'app_user_upserted', user: user.user })
-      return { ...user, created: created !== null }
-    })
-    await invalidate(result.user, result.revoked)
-    return { user: result.user, created: result.created }
+        firsts.get(nameOf(request)) === request ? created.get(nameOf(request)) : undefined
+      const isDone = user !== undefined && change.status !== 'inactive'
+      const result = isDone ? { user, revoked: [] } : await alter(db, app, change)
+      upserted.set(request, { ...result, created: user !== undefined })
+    }
+    await auditAll(
+      db,
+      requests.flatMap((request) => {
+        const { user } = upserted.get(request) ?? {}
+        const { actor } = request
+        return user ? [entryOf({ user, actor, action: 'app_user_upserted' })] : []
+      }),
+    )
+    return requests.flatMap((request) => upserted.get(request) ?? [])
   }
 
   /** Changes the user. NOT_FOUND when the app has no such user. */
   async function update(app: AppId, change: UserChange, actor: Actor): Promise<User> {
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, change)
-      await note(db, { app, actor, action: 'app_user_updated', user: altered.user })
+      await audit(db, entryOf({ user: altered.user, actor, action: 'app_user_updated' }))
       return altered
     })
     await invalidate(user, revoked)
@@ -76,30 +118,34 @@ export function createUsers({
   async function deactivate(app: AppId, external: ExternalUserId, actor: Actor): Promise<User> {
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, { externalUserId: external, status: 'inactive' })
-      await note(db, { app, actor, action: 'app_user_deactivated', user: altered.user })
+      await audit(db, entryOf({ user: altered.user, actor, action: 'app_user_deactivated' }))
       return altered
     })
     await invalidate(user, revoked)
     return user
   }
 
-  async function create(db: Db, app: AppId, change: UserChange): Promise<User | null> {
+  /** Creates the users that are new, and returns them by `nameOf`. */
+  async function createAll(
+    db: Db,
+    requests: readonly Pick<UpsertRequest, 'app' | 'change'>[],
+  ): Promise<Map<string, User>> {
     const at = now()
-    const user = await store.insertUser(db, {
-      appId: app,
-      id: newUserId(),
-      externalUserId: change.externalUserId,
-      email: change.email ?? null,
-      at,
-    })
-    if (!user) return null
-    await plans.startOnStarter(db, { appId: app, userId: user.id }, at)
-    await emitCustomer?.(
+    const users = await store.insertUsers(
       db,
-      { appId: app, userId: user.id, externalUserId: user.externalUserId },
-      at,
+      requests.map(({ app, change }) => ({
+        appId: app,
+        id: newUserId(),
+        externalUserId: change.externalUserId,
+        email: change.email ?? null,
+        at,
+      })),
     )
-    return user
+    const keys = users.map(({ appId, id }) => ({ appId, userId: id }))
+    if (users.length > 0) await plans.startOnStarter(db, keys, at)
+    for (const { appId, id, externalUserId } of users)
+      await emitCustomer?.(db, { appId, userId: id, externalUserId }, at)
+    return new Map(users.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
   }
 
   async function alter(
@@ -133,20 +179,15 @@ export function createUsers({
     ])
   }
 
-  async function note(
-    db: Db,
-    entry: { app: AppId; actor: Actor; action: string; user: User },
-  ): Promise<void> {
-    await audit(db, {
-      appId: entry.app,
-      actor: entry.actor.name,
-      action: entry.action,
-      status: 'success',
-      at: now(),
-      correlationId: entry.actor.context?.correlationId,
-      details: { userId: entry.user.id, status: entry.user.status },
-    })
-  }
+  const entryOf = ({ user, actor, action }: UserAction): AuditEntry => ({
+    appId: user.appId,
+    actor: actor.name,
+    action,
+    status: 'success',
+    at: now(),
+    correlationId: actor.context?.correlationId,
+    details: { userId: user.id, status: user.status },
+  })
 
   const findByExternal = createBatchLoader(
     async (pairs: readonly { app: AppId; external: string }[]) => {
@@ -191,6 +232,18 @@ export function createUsers({
     const user = await store.lockUser(db, app, external)
     if (user?.status !== 'active') throw unknownUser()
     return user
+  }
+
+  /** Locks the rows of users until the transaction ends. Returns who they are now: NOT_FOUND for one who is inactive. */
+  async function lockEachActive(
+    db: Db,
+    users: readonly User[],
+  ): Promise<(user: User) => Reply<User>> {
+    const locked = await store.lockUsers(db, users)
+    const active = new Map(
+      locked.filter(({ status }) => status === 'active').map((user) => [user.id, user]),
+    )
+    return ({ id }) => active.get(id) ?? unknownUser()
   }
 
   async function list(filter: {
@@ -251,10 +304,10 @@ export function createUsers({
     if (subjectProblem(external) !== null || external.trim() !== external) return null
     const change = { externalUserId: externalUserId(external) }
     const { user, created } = await tx(pool, async (db) => {
-      const inserted = await create(db, app, change)
+      const inserted = (await createAll(db, [{ app, change }])).get(nameOf({ app, change }))
       const existing = inserted ?? (await store.lockUser(db, app, change.externalUserId))
       if (!existing) throw new Error('a user that exists cannot be found')
-      return { user: existing, created: inserted !== null }
+      return { user: existing, created: inserted !== undefined }
     })
     if (created) log.info({ appId: app, userId: user.id }, 'user provisioned by signing')
     return user.id
@@ -267,6 +320,7 @@ export function createUsers({
     get,
     getActive,
     lockActive,
+    lockEachActive,
     findById,
     findActive,
     list,

@@ -1,6 +1,6 @@
 import { type EthRate, type Wei, ethRate, wei } from '../../lib/money.ts'
 import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
-import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import { type Db, many, maybeOne, one, sql, prepared } from '../../lib/sql.ts'
 import { plainArray } from '../../lib/copy-sql.ts'
 
 /** One observation of the price of one ETH. */
@@ -307,17 +307,30 @@ export async function countUnpriced(db: Db): Promise<bigint> {
   return row.count
 }
 
-/** How many tickets of a user wait for a rate. Costs the same however many tickets the user has. Bounded at a million. */
-export async function countUnpricedOf(db: Db, app: AppId, user: UserId): Promise<bigint> {
-  const row = await one<{ count: bigint }>(
+/**
+ * How many tickets of each user wait for a rate; a user without one is left out. Costs the same however many tickets a
+ * user has. Bounded at a million for each.
+ */
+export async function countUnpricedOf(
+  db: Db,
+  users: readonly { appId: AppId; userId: UserId }[],
+): Promise<Map<UserId, bigint>> {
+  const rows = await many<{ user_id: string; count: bigint }>(
     db,
-    sql`
-    select count(*) as count
-    from (
-      select 1
-      from tickets
-      where cost_attos is null and app_id = ${app} and user_id = ${user}
-      limit ${countBound}) waiting`,
+    prepared(
+      'unpriced-of-users',
+      sql`
+    select w.user_id, t.count
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[]) as w (app_id, user_id)
+    cross join lateral (
+      select count(*) as count
+      from (
+        select 1
+        from tickets
+        where cost_attos is null and app_id = w.app_id and user_id = w.user_id
+        limit ${countBound}::int) waiting) t
+    where t.count > 0`,
+    ),
   )
-  return row.count
+  return new Map(rows.map((row) => [userId(row.user_id), row.count]))
 }

@@ -353,6 +353,25 @@ describe('granting with an Idempotency-Key', () => {
     expect(await balance()).toMatchObject({ lifetimeGrantedUsdMicros: '5250000' })
   })
 
+  it('answers each of many that come at once with its own figures', async () => {
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
+    const answers = await Promise.all([
+      grant({ amountUsdMicros: '1', idempotencyKey: 'a' }),
+      grant({ amountUsdMicros: '2', externalUserId: 'bob' }),
+      grant({ amountUsdMicros: '3' }),
+      outcome(grant({ amountUsdMicros: '4', externalUserId: 'nobody' })),
+      grant({ amountUsdMicros: '5', idempotencyKey: 'b' }),
+    ])
+    expect(answers[3]).toBe('NOT_FOUND')
+    const figures = answers.flatMap((answer) => (typeof answer === 'string' ? [] : [answer]))
+    expect(figures.map((answer) => answer.grant?.amountUsdMicros)).toEqual(['1', '2', '3', '5'])
+    for (const { allowance, grant: own } of figures)
+      expect(allowance?.grants.map(({ id }) => id)).toContain(own?.id)
+    expect(await balance()).toMatchObject({ lifetimeGrantedUsdMicros: '5000009' })
+    expect(await balance('bob')).toMatchObject({ lifetimeGrantedUsdMicros: '5000002' })
+    expect(await grant({ amountUsdMicros: '5', idempotencyKey: 'b' })).toEqual(answers[4])
+  })
+
   it('grants twice without one', async () => {
     await Promise.all([grant(), grant()])
     expect(await balance()).toMatchObject({ lifetimeGrantedUsdMicros: '5500000' })

@@ -19,20 +19,19 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
       .toSorted((a, b) => (a.userId < b.userId ? -1 : 1))
       .map((account) => ({ ...account, credits: account.credits.map(copyOf), entries: [] }))
 
-  const insertBalance: AccountStore['insertBalance'] = async (
-    _db,
-    { appId, userId, start, end },
-  ) => {
-    if (accounts.has(userId)) return
-    set(accounts, userId, {
-      ...nothing,
-      appId,
-      userId,
-      periodStart: start,
-      periodEnd: end,
-      periodCountsFrom: start,
-      credits: [],
-    })
+  const insertBalances: AccountStore['insertBalances'] = async (_db, users) => {
+    for (const { appId, userId, start, end } of users) {
+      if (accounts.has(userId)) continue
+      set(accounts, userId, {
+        ...nothing,
+        appId,
+        userId,
+        periodStart: start,
+        periodEnd: end,
+        periodCountsFrom: start,
+        credits: [],
+      })
+    }
   }
 
   const saveAccounts: AccountStore['saveAccounts'] = async (_db, changed) => {
@@ -55,7 +54,7 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
 
   const store: AccountStore = {
     currentTerms: async (_db, users) => users.flatMap(({ userId }) => terms.get(userId) ?? []),
-    insertBalance,
+    insertBalances,
     lockAccounts: async (_db, users) => read(users),
     readAccounts: async (_db, users) => read(users),
     saveAccounts,

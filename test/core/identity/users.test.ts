@@ -61,6 +61,40 @@ describe('upserting a user', () => {
     expect(user.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
   })
 
+  it('creates and changes users of several apps that come at once, each by its own request', async () => {
+    const other = await core.newApp()
+    await upsert({ externalUserId: 'old-1', email: 'before@example.com' })
+    await upsert({ externalUserId: 'old-2' })
+    const asked = [
+      { externalUserId: 'old-1', email: 'after@example.com' },
+      { externalUserId: 'new-1', email: 'new@example.com' },
+      { externalUserId: 'old-2', status: 'inactive' },
+      { externalUserId: 'new-2', status: 'inactive' },
+      { externalUserId: 'new-3' },
+    ]
+    const [mine, theirs] = await Promise.all([
+      Promise.all(asked.map(upsert)),
+      core.as(other.basic).upsertUser({ clientId: other.clientId, externalUserId: 'old-1' }),
+    ])
+    expect(mine).toMatchObject([
+      { externalUserId: 'old-1', created: false, email: 'after@example.com', status: 'active' },
+      { externalUserId: 'new-1', created: true, email: 'new@example.com', status: 'active' },
+      { externalUserId: 'old-2', created: false, status: 'inactive' },
+      { externalUserId: 'new-2', created: true, status: 'inactive' },
+      { externalUserId: 'new-3', created: true, email: undefined, status: 'active' },
+    ])
+    expect(theirs).toMatchObject({ created: true, user: { clientId: other.clientId } })
+    for (const { id } of mine)
+      expect([await countOf('subscriptions', id), await countOf('balances', id)]).toEqual([1, 1])
+    const { rows } = await core.sql.query<{ details: { userId: string } }>(
+      `select details from audit_log where action = 'app_user_upserted' and actor = $1`,
+      [app.m2mClientId],
+    )
+    expect(rows.map(({ details }) => details.userId).toSorted()).toEqual(
+      [...mine, mine[0], mine[2]].map((user) => user?.id).toSorted(),
+    )
+  })
+
   it('creates once when twenty callers come at once', async () => {
     const users = await atOnce(20, () => upsert({ externalUserId: 'ada' }))
     expect(users.filter(({ created }) => created)).toHaveLength(1)

@@ -37,6 +37,17 @@ const verify = (apiKey: string) => outcome(core.as().verifyApiKey({ apiKey }))
 const secretOf = (apiKey: string): string => apiKey.slice(app.clientId.length + 1)
 
 describe('a key', () => {
+  it('is refused beyond a hundred, also when many come at once, and to no one else', async () => {
+    await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
+    const [ada, bob] = await Promise.all([
+      atOnce(110, () => outcome(createKey())),
+      atOnce(5, () => outcome(createKey({ externalUserId: 'bob' }))),
+    ])
+    expect(ada.filter((one) => one === 'OK')).toHaveLength(100)
+    expect(ada.filter((one) => one === 'CONFLICT')).toHaveLength(10)
+    expect(bob).toEqual(bob.map(() => 'OK'))
+  })
+
   it('names its app and is shown once', async () => {
     const created = await createKey({ label: 'laptop' })
     expect(created.apiKey).toMatch(new RegExp(`^${app.clientId}_svc_ak_[0-9A-Za-z]{49}$`))

@@ -118,11 +118,17 @@ export function createCores(deps: CoresDeps) {
 
   /** What operators do, and the opening of accounts. */
   function createDesk(ledger: Ledger, now: () => Date) {
-    const open = (user: WorldUser): Promise<void> => tx(pool, (db) => ledger.open(db, user, now()))
+    const open = (user: WorldUser): Promise<void> =>
+      tx(pool, (db) => ledger.open(db, [user], now()))
 
     async function grant(user: WorldUser, amount: UsdAttos, featureKey: string | null) {
-      const credit = { ...user, amount, featureKey, source: 'promo' as const }
-      await tx(pool, (db) => ledger.credit(db, credit, now()))
+      const at = now()
+      await tx(pool, async (db) => {
+        const locked = await ledger.lock(db, [user], at)
+        for (const account of locked)
+          ledger.credit(account, { amount, featureKey, source: 'promo' }, at)
+        await ledger.save(db, locked, at)
+      })
     }
 
     async function debit(user: WorldUser, amount: UsdAttos): Promise<void> {
