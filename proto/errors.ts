@@ -175,6 +175,27 @@ export const reasons = {
     title: 'Gone',
     help: 'The route was removed. The message names its replacement.',
   },
+  SIGNER_PROXY_DEPRECATED: {
+    grpc: grpc.UNIMPLEMENTED,
+    http: 410,
+    oauth: 'invalid_request',
+    title: 'Signing proxy removed',
+    help: 'This service signs nothing on behalf of its callers any more. Read the signer routing, call the remote signer itself, and let it ask the identity webhook; `migration` names the routes.',
+  },
+  SIGNED_TICKET_HTTP_INGEST_DEPRECATED: {
+    grpc: grpc.UNIMPLEMENTED,
+    http: 410,
+    oauth: 'invalid_request',
+    title: 'Ticket ingest removed',
+    help: "Send nothing: usage is metered from the signer's own events. `migration` names the routes that read it.",
+  },
+  LOCAL_SUBSCRIPTION_API_DEPRECATED: {
+    grpc: grpc.UNIMPLEMENTED,
+    http: 410,
+    oauth: 'invalid_request',
+    title: 'Subscription routes removed',
+    help: 'A user is subscribed when it is created. `migration` names the routes that create users and read what they have.',
+  },
   GRANT_TYPE_UNSUPPORTED: {
     grpc: grpc.UNIMPLEMENTED,
     http: 400,

@@ -103,7 +103,12 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
       grpcService(DeviceServiceService, deviceService),
       grpcService(AuthorizationServiceService, authorizationService),
     ],
-    lifecycle: { prepare: signingKeys.prepare },
+    lifecycle: {
+      prepare: async () => {
+        await signingKeys.prepare()
+        await rotation.adoptAlgorithm()
+      },
+    },
     upkeep: [...deletions(platform), rotation.tend],
   }
 }

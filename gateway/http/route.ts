@@ -140,7 +140,7 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
 }
 
 function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
-  if (rules.gone) return ['ROUTE_GONE']
+  if (rules.gone) return [...(rules.refuses ?? ['ROUTE_GONE'])]
   if (rules.unmanaged) return ['INTERNAL']
   return [
     ...new Set<Reason>([

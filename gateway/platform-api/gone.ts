@@ -1,9 +1,10 @@
 import { Type } from 'typebox'
-import { DomainError } from '../../proto/errors.ts'
+import { DomainError, type Reason } from '../../proto/errors.ts'
 import type { App } from '../http/app.ts'
+import { renderError } from '../http/errors.ts'
 import { route } from '../http/route.ts'
-import { addSchemas, named, ref } from '../http/schemas.ts'
-import { UserParams } from './schemas.ts'
+import { CorrelationId, addSchemas, named, ref } from '../http/schemas.ts'
+import { UserParams, oneOf } from './schemas.ts'
 
 const tags = ['removed']
 
@@ -17,96 +18,193 @@ const LegacySubscriptions = named(
   'LegacySubscriptions',
 )
 
-interface RemovedRoute {
+const codes = [
+  'signer_proxy_deprecated',
+  'signed_ticket_http_ingest_deprecated',
+  'local_subscription_api_deprecated',
+  'route_gone',
+] as const
+
+const RemovedRoute = named(
+  Type.Object({
+    type: Type.String(),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String(),
+    code: oneOf(codes, 'Why.'),
+    error: oneOf(codes, 'The same word as code.'),
+    error_description: Type.String({ description: 'The same as detail.' }),
+    migration: Type.Record(Type.String(), Type.String(), {
+      description: 'The routes to use instead, as `METHOD /path`, by what they are for.',
+    }),
+    correlation_id: CorrelationId,
+  }),
+  'RemovedRoute',
+)
+
+/** Why a route was removed, and the routes to use instead by what they are for. */
+interface Removal {
+  readonly reason: Reason
+  readonly instead: string
+  readonly migration: Readonly<Record<string, string>>
+}
+
+const signingProxy: Removal = {
+  reason: 'SIGNER_PROXY_DEPRECATED',
+  instead:
+    'read GET /api/v1/apps/{clientId}/signer/routing, call the remote signer itself, and let it ask the identity webhook',
+  migration: {
+    routing: 'GET /api/v1/apps/{clientId}/signer/routing',
+    token: 'POST /api/v1/apps/{clientId}/oidc/token',
+  },
+}
+const ticketIngest: Removal = {
+  reason: 'SIGNED_TICKET_HTTP_INGEST_DEPRECATED',
+  instead: "send nothing: usage is metered from the signer's event stream",
+  migration: {
+    usage: 'GET /api/v1/builder/apps/{clientId}/usage',
+    requests: 'GET /api/v1/builder/apps/{clientId}/usage/requests',
+  },
+}
+const subscriptions: Removal = {
+  reason: 'LOCAL_SUBSCRIPTION_API_DEPRECATED',
+  instead:
+    'POST /api/v1/apps/{clientId}/users subscribes a new user; read GET /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+  migration: {
+    provision: 'POST /api/v1/apps/{clientId}/users',
+    allowances: 'GET /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+    balance: 'GET /api/v1/builder/apps/{clientId}/usage/balance',
+  },
+}
+const credits: Removal = {
+  reason: 'ROUTE_GONE',
+  instead: 'use POST /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+  migration: { allowances: 'POST /api/v1/apps/{clientId}/users/{externalUserId}/allowances' },
+}
+
+interface RemovedAddress {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly url: string
   readonly operationId: string
-  readonly instead: string
+  readonly removal: Removal
 }
 
-const signer =
-  'read GET /api/v1/apps/{clientId}/signer/routing, call the remote signer itself, and let it ask the identity webhook'
-const plans =
-  'use /api/v1/apps/{clientId}/plans and GET /api/v1/apps/{clientId}/users/{externalUserId}/subscription'
-
-const removedRoutes: readonly RemovedRoute[] = [
+const removedRoutes: readonly RemovedAddress[] = [
   {
     method: 'POST',
     url: '/api/signer/generate-live-payment',
     operationId: 'generateLivePayment',
-    instead: signer,
+    removal: signingProxy,
   },
   {
     method: 'POST',
     url: '/api/signer/sign-orchestrator-info',
     operationId: 'signOrchestratorInfo',
-    instead: signer,
+    removal: signingProxy,
   },
-  { method: 'POST', url: '/api/signer/sign-byoc-job', operationId: 'signByocJob', instead: signer },
+  {
+    method: 'POST',
+    url: '/api/signer/sign-byoc-job',
+    operationId: 'signByocJob',
+    removal: signingProxy,
+  },
   {
     method: 'GET',
     url: '/api/signer/discover-orchestrators',
     operationId: 'discoverOrchestrators',
-    instead: signer,
+    removal: signingProxy,
   },
   {
     method: 'POST',
     url: '/api/v1/apps/:clientId/usage/signed-tickets',
     operationId: 'reportSignedTickets',
-    instead: "send nothing: usage is metered from the signer's event stream",
+    removal: ticketIngest,
   },
   {
     method: 'POST',
     url: '/api/v1/apps/:clientId/users/:externalUserId/credits',
     operationId: 'createCredits',
-    instead: 'use POST /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+    removal: credits,
   },
   {
     method: 'POST',
     url: '/api/v1/subscriptions',
     operationId: 'createLegacySubscription',
-    instead: plans,
+    removal: subscriptions,
   },
   {
     method: 'DELETE',
     url: '/api/v1/subscriptions',
     operationId: 'deleteLegacySubscription',
-    instead: plans,
+    removal: subscriptions,
   },
 ]
 
 /** Routes that were removed, and the one that remains only to say so. */
-export function goneRoutes(app: App): void {
-  addSchemas(app, [LegacySubscriptions])
-  refuseRemovedRoutes(app)
+export function goneRoutes(app: App, { publicUrl }: { readonly publicUrl: string }): void {
+  addSchemas(app, [LegacySubscriptions, RemovedRoute])
+  for (const address of removedRoutes) refuseRemovedRoute(app, address, publicUrl)
   listSubscriptions(app)
 }
 
-/** Answers 410 to everyone, before any credential or body is read. */
-function refuseRemovedRoutes(app: App): void {
-  for (const { method, url, operationId, instead } of removedRoutes) {
-    app.route({
-      ...route(
-        { guard: { kind: 'none' }, gone: true },
-        {
-          operationId,
-          summary: `Removed: ${instead}`,
-          description:
-            'This route was removed and answers 410 to every request, before any credential or body is read.',
-          tags,
-          ...(url.includes(':') ? { params: paramsOf(url) } : {}),
-          response: {},
+/** Answers 410 to everyone, before any credential or body is read, with the codes that older clients know. */
+function refuseRemovedRoute(
+  app: App,
+  { method, url, operationId, removal }: RemovedAddress,
+  publicUrl: string,
+): void {
+  const {
+    status,
+    type,
+    body: example,
+  } = describeRemoval(removal, { correlationId: 'c-1', publicUrl })
+  app.route({
+    ...route(
+      { guard: { kind: 'none' }, gone: true, refuses: [removal.reason] },
+      {
+        operationId,
+        summary: `Removed: ${removal.instead}`,
+        description:
+          'This route was removed and answers 410 to every request, before any credential or body is read.',
+        tags,
+        ...(url.includes(':') ? { params: paramsOf(url) } : {}),
+        response: {
+          [status]: Type.Unsafe<object>({
+            description: 'Gone',
+            content: {
+              [type]: {
+                schema: ref(RemovedRoute),
+                examples: { [example.code]: { value: example } },
+              },
+            },
+          }),
         },
-      ),
-      method,
-      url,
-      onRequest: async (_, reply) => {
-        void reply.header('deprecation', 'true')
-        throw new DomainError('ROUTE_GONE', `this route was removed; ${instead}`)
       },
-      handler: async () => undefined,
-    })
-  }
+    ),
+    method,
+    url,
+    onRequest: async (request, reply) => {
+      const { correlationId } = request
+      request.reason = removal.reason
+      return reply
+        .code(status)
+        .type(type)
+        .headers({ deprecation: 'true', 'cache-control': 'no-store' })
+        .send(describeRemoval(removal, { correlationId, publicUrl }).body)
+    },
+    handler: async () => undefined,
+  })
+}
+
+/** Status, content type and body of the answer. */
+function describeRemoval(
+  { reason, instead, migration }: Removal,
+  context: { readonly correlationId: string; readonly publicUrl: string },
+) {
+  const error = new DomainError(reason, `this route was removed; ${instead}`)
+  const { status, type, body } = renderError({ error, wire: 'problem', ...context })
+  const code = reason.toLowerCase()
+  return { status, type, body: { ...body, code, error_description: error.message, migration } }
 }
 
 function listSubscriptions(app: App): void {
@@ -127,7 +225,7 @@ function listSubscriptions(app: App): void {
       void reply.header('deprecation', 'true')
       return {
         subscriptions: [],
-        deprecation: `Subscriptions are not kept here any more; ${plans}.`,
+        deprecation: `Subscriptions are not kept here any more; ${subscriptions.instead}.`,
       }
     },
   )

@@ -52,6 +52,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   await documentRoutes(app, deps)
   oidcRoutes(app, deps)
   for (const addRoutes of nouns) addRoutes(app)
+  goneRoutes(app, deps)
   validateRoutes(app, deps)
   ingestRoutes(app, deps)
   errorPages(app)
@@ -80,7 +81,6 @@ const nouns = [
   manifestRoutes,
   discoveryProfileRoutes,
   appKeyRoutes,
-  goneRoutes,
 ]
 
 /** Answers of deprecated routes say so, and name the route that replaces them (RFC 8594, RFC 9745). */

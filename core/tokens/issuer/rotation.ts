@@ -56,6 +56,24 @@ export function createKeyRotation(deps: KeyRotationDeps) {
     return (await rotateWhenDue({ actor: 'schedule', force: false, isDue })) !== null
   }
 
+  /**
+   * Lets a key of the configured algorithm sign from now on, when the active one has another: TOKEN_ALG was changed.
+   * Tokens of before stay valid. Verifiers that know the key set by heart look again at a key id that is new to them.
+   */
+  async function adoptAlgorithm(): Promise<void> {
+    const isForeign = ({ alg }: store.KeyState): boolean => alg !== signingKeys.alg
+    const states = await store.keyStates(pool, now())
+    if (!states.some((key) => key.status !== 'retired' && isForeign(key))) return
+    const newKey = await signingKeys.generate('next')
+    await tx(pool, async (db) => {
+      await store.lockRotation(db)
+      const next = (await store.keyStates(db, now())).find(({ status }) => status === 'next')
+      if (next && isForeign(next)) await store.replaceNext(db, next.kid, newKey)
+    })
+    await rotateWhenDue({ actor: 'TOKEN_ALG', force: true, isDue: isForeign })
+    await signingKeys.refresh()
+  }
+
   async function rotateWhenDue({ actor, force, isDue }: RotationRequest) {
     // Generated before the lock, because it is slow.
     const newKey = await signingKeys.generate('next')
@@ -94,7 +112,7 @@ export function createKeyRotation(deps: KeyRotationDeps) {
     await store.deleteRetired(pool, now())
   }
 
-  return { rotate, rotateIfDue, list, tend }
+  return { rotate, rotateIfDue, adoptAlgorithm, list, tend }
 }
 
 export type KeyRotation = ReturnType<typeof createKeyRotation>

@@ -149,7 +149,7 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
     await reload()
   }
 
-  return { prepare, generate, active, jwks, findPublicKey, refresh }
+  return { alg, prepare, generate, active, jwks, findPublicKey, refresh }
 }
 
 export type SigningKeys = ReturnType<typeof createSigningKeys>

@@ -41,6 +41,12 @@ export async function insertSigningKey(db: Db, key: NewSigningKey): Promise<void
     on conflict do nothing`)
 }
 
+/** Takes another key as the next one. The one that it replaces has signed nothing. */
+export async function replaceNext(db: Db, kid: string, key: NewSigningKey): Promise<void> {
+  await db.query(sql`delete from signing_keys where kid = ${kid} and status = 'next'`)
+  await insertSigningKey(db, key)
+}
+
 export interface KeyState {
   readonly kid: string
   readonly alg: SigningAlgorithm

@@ -96,7 +96,7 @@ function listProfiles(app: App): void {
   app.get(
     url,
     route(
-      { guard: { kind: 'm2m_or_member' } },
+      { guard: { kind: 'm2m_or_member' }, deprecated: true },
       {
         operationId: 'listDiscoveryProfiles',
         summary: 'List discovery profiles',
@@ -117,7 +117,7 @@ function createProfile(app: App): void {
   app.post(
     url,
     route(
-      { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
+      { guard: { kind: 'member_edit' }, deprecated: true, refuses: ['CONFLICT'] },
       {
         operationId: 'createDiscoveryProfile',
         summary: 'Create a discovery profile',
@@ -145,7 +145,7 @@ function readProfile(app: App): void {
   app.get(
     `${url}/:id`,
     route(
-      { guard: { kind: 'm2m_or_member' } },
+      { guard: { kind: 'm2m_or_member' }, deprecated: true },
       {
         operationId: 'getDiscoveryProfile',
         summary: 'One discovery profile',
@@ -165,7 +165,7 @@ function updateProfile(app: App): void {
   app.put(
     `${url}/:id`,
     route(
-      { guard: { kind: 'member_edit' } },
+      { guard: { kind: 'member_edit' }, deprecated: true },
       {
         operationId: 'updateDiscoveryProfile',
         summary: 'Change what is named',
@@ -193,7 +193,7 @@ function deleteProfile(app: App): void {
   app.delete(
     `${url}/:id`,
     route(
-      { guard: { kind: 'member_edit' } },
+      { guard: { kind: 'member_edit' }, deprecated: true },
       {
         operationId: 'deleteDiscoveryProfile',
         summary: 'Delete a discovery profile',

@@ -1,7 +1,9 @@
 import { Type } from 'typebox'
 import { m2mScopes, publicVocabulary } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
+import type { CoreCalls } from '../../core/client.ts'
 import { route } from '../../http/route.ts'
+import type { KeySet } from './key-set.ts'
 
 const strings = Type.Array(Type.String())
 
@@ -22,6 +24,10 @@ const Discovery = Type.Object({
   scopes_supported: strings,
   subject_types_supported: strings,
   id_token_signing_alg_values_supported: strings,
+  claims_parameter_supported: Type.Boolean(),
+  request_parameter_supported: Type.Boolean(),
+  request_uri_parameter_supported: Type.Boolean(),
+  prompt_values_supported: strings,
   token_endpoint_auth_methods_supported: strings,
   introspection_endpoint_auth_methods_supported: strings,
   revocation_endpoint_auth_methods_supported: strings,
@@ -35,7 +41,9 @@ const secretMethods = ['client_secret_basic', 'client_secret_post']
 
 export interface DiscoveryDeps {
   readonly publicUrl: string
+  /** What tokens are signed with while core, which knows, does not answer. */
   readonly tokenAlg: string
+  readonly keySet: KeySet
   readonly grantTypes: string[]
 }
 
@@ -49,6 +57,11 @@ const addresses = [
 /** OpenID Connect Discovery, at the issuer and at the origin's root, and RFC 8414. */
 export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
   const document = documentOf(deps)
+  const signingAlg = (core: CoreCalls): Promise<string> =>
+    deps.keySet.read(core).then(
+      ([active]) => active?.alg ?? deps.tokenAlg,
+      () => deps.tokenAlg,
+    )
   for (const [path, operationId] of addresses) {
     app.get(
       path,
@@ -63,16 +76,17 @@ export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
           response: { 200: Discovery },
         },
       ),
-      async (_, reply) => {
+      async ({ core }, reply) => {
         void reply.header('cache-control', 'public, max-age=3600')
-        return document
+        // Of the key that signs now: TOKEN_ALG may have been changed since the first start.
+        return { ...document, id_token_signing_alg_values_supported: [await signingAlg(core)] }
       },
     )
   }
 }
 
 /** The document lists only what works now. */
-function documentOf({ publicUrl, tokenAlg, grantTypes }: DiscoveryDeps) {
+function documentOf({ publicUrl, grantTypes }: Pick<DiscoveryDeps, 'publicUrl' | 'grantTypes'>) {
   const issuer = `${publicUrl}/api/v1/oidc`
   return {
     issuer,
@@ -91,7 +105,11 @@ function documentOf({ publicUrl, tokenAlg, grantTypes }: DiscoveryDeps) {
     grant_types_supported: grantTypes,
     scopes_supported: scopes,
     subject_types_supported: ['public'],
-    id_token_signing_alg_values_supported: [tokenAlg],
+    // OpenID Connect Discovery section 3: request_uri counts as supported where a document says nothing.
+    claims_parameter_supported: false,
+    request_parameter_supported: false,
+    request_uri_parameter_supported: false,
+    prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
     token_endpoint_auth_methods_supported: ['none', ...secretMethods],
     introspection_endpoint_auth_methods_supported: secretMethods,
     revocation_endpoint_auth_methods_supported: ['none', ...secretMethods],

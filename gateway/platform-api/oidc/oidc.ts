@@ -15,6 +15,7 @@ import { addSchemas, ref } from '../../http/schemas.ts'
 import { signerSessionRoutes } from '../signer/sessions.ts'
 import { discoveryRoutes } from './discovery.ts'
 import { type TokenEndpoint, createTokenEndpoint } from './grant-types.ts'
+import { type KeySet, createKeySet } from './key-set.ts'
 import {
   AnyToken,
   DeviceAuthorization,
@@ -56,18 +57,19 @@ export interface OidcDeps {
 /** The issuer: discovery, keys, the token endpoint, devices, introspection, revocation and user info. */
 export function oidcRoutes(app: App, deps: OidcDeps): void {
   const endpoint = createTokenEndpoint(deps)
+  const keySet = createKeySet()
   addSchemas(app, [Jwks])
-  discoveryRoutes(app, { ...deps, grantTypes: endpoint.grantTypes })
+  discoveryRoutes(app, { ...deps, keySet, grantTypes: endpoint.grantTypes })
   signerSessionRoutes(app, endpoint)
   startDevice(app, deps)
   introspectToken(app, deps)
   revokeToken(app, deps)
   userInfo(app)
-  readKeys(app)
+  readKeys(app, keySet)
   issueToken(app, endpoint)
 }
 
-function readKeys(app: App): void {
+function readKeys(app: App, keySet: KeySet): void {
   app.get(
     `${base}/jwks`,
     route(
@@ -82,11 +84,11 @@ function readKeys(app: App): void {
       },
     ),
     async (request, reply) => {
-      const { keys } = await request.core.tokens.jwks({})
+      const keys = await keySet.read(request.core)
       const etag = `"${hash('sha256', JSON.stringify(keys), 'base64url')}"`
       void reply.header('cache-control', 'public, max-age=300').header('etag', etag)
       if (matchesEtag(request.headers['if-none-match'], etag)) return reply.code(304).send(null)
-      return { keys }
+      return { keys: [...keys] }
     },
   )
 }

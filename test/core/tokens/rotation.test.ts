@@ -196,3 +196,52 @@ describe('the schedule', () => {
     expect((await states()).map(({ status }) => status)).toEqual(['active', 'next'])
   })
 })
+
+describe('another TOKEN_ALG on a database that has keys', () => {
+  it('lets a key of that algorithm sign at once, and keeps the tokens of before valid', async () => {
+    const before = await mint(core.as(app.basic))
+    const old = await states()
+    const changed = await core.startAnother({ TOKEN_ALG: 'ES256' })
+    const after = await mint(changed.as(app.basic))
+    const { keys } = await changed.as().listSigningKeys()
+    expect(keys.map(({ alg, status }) => [status, alg]).toSorted()).toEqual([
+      ['active', 'ES256'],
+      ['next', 'ES256'],
+      ['retired', 'RS256'],
+    ])
+    const published = await changed.as().getJwks()
+    expect(published.keys.map(({ alg, kty }) => [alg, kty]).toSorted()).toEqual([
+      ['ES256', 'EC'],
+      ['ES256', 'EC'],
+      ['RS256', 'RSA'],
+    ])
+    expect(decodeProtectedHeader(after.accessToken)).toMatchObject({
+      alg: 'ES256',
+      kid: keys[0]?.kid,
+    })
+    expect(kidOf(before.accessToken)).toBe(old.find(({ status }) => status === 'active')?.kid)
+    const jwks: JSONWebKeySet = JSON.parse(JSON.stringify(published))
+    for (const { accessToken } of [before, after]) {
+      await jwtVerify(accessToken, createLocalJWKSet(jwks), {
+        issuer,
+        currentDate: core.clock.now(),
+      })
+      // Both cores take both: each looks again at a key id that it does not know.
+      for (const rpcs of [changed.as(bearerOf(accessToken)), core.as(bearerOf(accessToken))])
+        expect(await outcome(rpcs.checkCaller({ kind: 'user' }))).toBe('OK')
+      core.clock.advance(6 * second)
+    }
+    const { rows } = await core.sql.query(
+      "select actor from audit_log where action = 'signing_keys_rotated'",
+    )
+    expect(rows).toEqual([{ actor: 'TOKEN_ALG' }])
+  })
+
+  it('changes nothing at the next start, and once where two cores start together', async () => {
+    const [one] = await atOnce(2, () => core.startAnother({ TOKEN_ALG: 'ES256' }))
+    const kids = (await one?.as().listSigningKeys())?.keys.map(({ kid }) => kid)
+    const later = await core.startAnother({ TOKEN_ALG: 'ES256' })
+    expect((await later.as().listSigningKeys()).keys.map(({ kid }) => kid)).toEqual(kids)
+    expect(kids).toHaveLength(3)
+  })
+})

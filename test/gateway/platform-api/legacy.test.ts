@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { clientId } from '../../fakes/gateway-core.ts'
-import { type Harness, publicUrl, startHarness } from '../support.ts'
+import { type Harness, asRecord, publicUrl, startHarness } from '../support.ts'
 
 const secret = 'ingest-secret-of-at-least-32-characters'
 let harness: Harness
@@ -12,22 +12,30 @@ beforeAll(async () => {
 afterAll(() => Promise.all([harness.stop(), closed.stop()]))
 beforeEach(() => harness.core.reset())
 
+/** Every operation that the document has, as `METHOD /path`. */
+const operationsOf = (document: Record<string, unknown>): string[] =>
+  Object.entries(asRecord(document['paths'])).flatMap(([path, item]) =>
+    Object.entries(asRecord(item))
+      .filter(([, operation]) => !asRecord(operation)['deprecated'])
+      .map(([method]) => `${method.toUpperCase()} ${path}`),
+  )
+
 const app = `/api/v1/apps/${clientId}`
 const session = { cookie: `__Host-tollgate_session=${'s'.repeat(43)}` }
 
 describe('a removed route', () => {
   it.each([
-    ['POST', '/api/signer/generate-live-payment', 'signer/routing'],
-    ['POST', '/api/signer/sign-orchestrator-info', 'signer/routing'],
-    ['POST', '/api/signer/sign-byoc-job', 'signer/routing'],
-    ['GET', '/api/signer/discover-orchestrators', 'signer/routing'],
-    ['POST', `${app}/usage/signed-tickets`, 'event stream'],
-    ['POST', `${app}/users/ada/credits`, 'allowances'],
-    ['POST', '/api/v1/subscriptions', 'plans'],
-    ['DELETE', '/api/v1/subscriptions', 'plans'],
+    ['POST', '/api/signer/generate-live-payment', 'signer_proxy_deprecated', 'signer/routing'],
+    ['POST', '/api/signer/sign-orchestrator-info', 'signer_proxy_deprecated', 'signer/routing'],
+    ['POST', '/api/signer/sign-byoc-job', 'signer_proxy_deprecated', 'signer/routing'],
+    ['GET', '/api/signer/discover-orchestrators', 'signer_proxy_deprecated', 'signer/routing'],
+    ['POST', `${app}/usage/signed-tickets`, 'signed_ticket_http_ingest_deprecated', 'event stream'],
+    ['POST', `${app}/users/ada/credits`, 'route_gone', 'allowances'],
+    ['POST', '/api/v1/subscriptions', 'local_subscription_api_deprecated', 'users'],
+    ['DELETE', '/api/v1/subscriptions', 'local_subscription_api_deprecated', 'users'],
   ])(
     '%s %s is 410 to everyone, whatever they send, and names what to use instead',
-    async (method, path, instead) => {
+    async (...[method, path, code, instead]) => {
       for (const input of [
         { authorization: null },
         { authorization: 'Basic broken' },
@@ -40,11 +48,15 @@ describe('a removed route', () => {
           'application/problem+json; charset=utf-8',
         ])
         expect(body).toMatchObject({
-          code: 'route_gone',
-          error: 'route_gone',
+          code,
+          error: code,
           status: 410,
-          type: `${publicUrl}/problems/route-gone`,
+          type: `${publicUrl}/problems/${code.replaceAll('_', '-')}`,
+          error_description: body['detail'],
         })
+        const operations = operationsOf(harness.document)
+        for (const operation of Object.values(asRecord(body['migration'])))
+          expect(operations).toContain(operation)
         expect(body['detail']).toContain(instead)
       }
       expect(harness.core.calls).toEqual([])
@@ -59,7 +71,7 @@ describe('GET /api/v1/subscriptions', () => {
       headers: session,
     })
     expect([status, headers.get('deprecation')]).toEqual([200, 'true'])
-    expect(body).toEqual({ subscriptions: [], deprecation: expect.stringContaining('plans') })
+    expect(body).toEqual({ subscriptions: [], deprecation: expect.stringContaining('allowances') })
   })
 
   it('is 401 to everyone else', async () => {

@@ -44,6 +44,10 @@ describe('the discovery document', () => {
       subject_types_supported: ['public'],
       id_token_signing_alg_values_supported: ['RS256'],
       code_challenge_methods_supported: ['S256'],
+      claims_parameter_supported: false,
+      request_parameter_supported: false,
+      request_uri_parameter_supported: false,
+      prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
       authorization_response_iss_parameter_supported: true,
       token_endpoint_auth_methods_supported: ['none', 'client_secret_basic', 'client_secret_post'],
       introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post'],
@@ -102,9 +106,27 @@ describe('the key set', () => {
     ).toBe(200)
   })
 
-  it('is not cached when core is away', async () => {
-    harness.core.refuse('getJwks', 'UNAVAILABLE')
-    const { status, headers } = await harness.ask('GET', '/api/v1/oidc/jwks')
+  it('is asked for at core once, however many want it, and decides what discovery says', async () => {
+    const es256 = await startHarness()
+    es256.core.answer('getJwks', {
+      keys: [{ kty: 'EC', kid: 'two', alg: 'ES256', use: 'sig', crv: 'P-256', x: 'AQ', y: 'AQ' }],
+    })
+    const paths = ['/api/v1/oidc/jwks', '/.well-known/openid-configuration']
+    const answers = await Promise.all(
+      [...paths, ...paths].map((path) => es256.ask('GET', path, { authorization: null })),
+    )
+    expect(answers[1]?.body['id_token_signing_alg_values_supported']).toEqual(['ES256'])
+    expect(es256.core.names()).toEqual(['getJwks'])
+    await es256.stop()
+  })
+
+  it('is not cached when core is away, and discovery says what is configured', async () => {
+    const away = await startHarness()
+    away.core.refuse('getJwks', 'UNAVAILABLE')
+    const { status, headers } = await away.ask('GET', '/api/v1/oidc/jwks')
+    const { body } = await away.ask('GET', '/.well-known/openid-configuration')
+    expect(body['id_token_signing_alg_values_supported']).toEqual(['RS256'])
+    await away.stop()
     expect([status, headers.get('retry-after'), headers.get('cache-control')]).toEqual([
       503,
       '1',
