@@ -31,6 +31,17 @@ export interface CoreOptions {
   readonly token: string
 }
 
+/** What a JWT of ours descends from, and when it was issued. */
+export interface TokenIds {
+  readonly jti: string
+  /** The login's id (`sid`); null for a token of no login. */
+  readonly loginId: string | null
+  /** All of them, these two included: the end of each ends the token. */
+  readonly grants: readonly string[]
+  /** Unix seconds. */
+  readonly issuedAt: number
+}
+
 // Two calls in a row stay below two seconds, our promise to the signer.
 const lookupMs = 800
 const maxKeys = 200
@@ -79,9 +90,12 @@ export function createCoreClient({ target, token }: CoreOptions) {
   const verifySignerSession = (session: string): Promise<VerifySignerSessionResponse> =>
     callSession({ token: session }, lookup)
 
-  /** True when the JWT or its login was revoked. */
-  const checkToken = async (jti: string, loginId: string): Promise<boolean> =>
-    (await callToken({ jti, loginId }, lookup)).revoked
+  /** True when something that the JWT descends from has ended. */
+  const checkToken = async ({ jti, loginId, grants, issuedAt }: TokenIds): Promise<boolean> => {
+    const ids = grants.filter((id) => id !== jti && id !== loginId)
+    const token = { jti, loginId: loginId ?? '', grants: ids, issuedAt: BigInt(issuedAt) }
+    return (await callToken(token, lookup)).revoked
+  }
 
   async function getJwks(): Promise<JSONWebKeySet> {
     const { keys } = await callJwks({}, lookup)

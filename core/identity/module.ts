@@ -37,15 +37,15 @@ export interface IdentityOthers {
 /** Apps with their clients, end users, and the accounts and members of the dashboard. */
 export function createIdentityModule(platform: Platform, others: IdentityOthers) {
   const { config, plans, backend, credentialIssuers } = others
-  const { pool, now, log, secrets, invalidations } = platform
+  const { pool, now, log, secrets, invalidations, grants } = platform
   const { revocationBoundSeconds } = platform.config
   const clients = createClients({ ...config, pool, secrets, now })
   const records = createLoginRecords(platform)
   const idleSeconds = config.sessionIdleSeconds
-  const accounts = createAccounts({ pool, now, idleSeconds, records })
+  const accounts = createAccounts({ pool, grants, now, idleSeconds, records })
   const identities = createIdentities({ ...config, pool, now, accounts, records })
   const emitCustomer = backend.emitter?.emitCustomer
-  const ending = { invalidations, credentialIssuers }
+  const ending = { invalidations, grants, credentialIssuers }
   const users = createUsers({ ...ending, pool, plans, log, now, emitCustomer })
   const owners = createOwners({ pool, users })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
@@ -74,9 +74,9 @@ function createAppServices(
   { config: { starterUsdMicros }, plans, credentialIssuers }: IdentityOthers,
   clients: Clients,
 ) {
-  const { pool, now, secrets, idempotency, invalidations, config } = platform
+  const { pool, now, secrets, idempotency, grants, config } = platform
   const { publicUrl, issuer, defaultSignerUrl } = config
-  const ending = { invalidations, credentialIssuers }
+  const ending = { grants, credentialIssuers }
   const apps = createApps({ pool, plans, secrets, now })
   return {
     ...createAppsRpc({ apps, clients, starterUsdMicros }),

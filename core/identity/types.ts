@@ -32,4 +32,9 @@ export interface UserChange {
 export interface CredentialIssuer {
   readonly endOfUser: (db: Db, user: { appId: AppId; id: UserId }, at: Date) => Promise<string[]>
   readonly endOfApp: (db: Db, app: AppId, at: Date) => Promise<string[]>
+  /** Marks those that descend from ended grants, or with `keep` lets them go on without these. Returns how many ended. */
+  readonly endOfGrants?: (
+    db: Db,
+    ends: { appId: AppId; grants: readonly string[]; at: Date; keep?: boolean },
+  ) => Promise<number>
 }

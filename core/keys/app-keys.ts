@@ -2,9 +2,9 @@ import { DomainError } from '../../proto/errors.ts'
 import { audit } from '../platform/audit.ts'
 import type { MemberCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
+import { type Grants, keyGrant } from '../platform/grants/grants.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
 import { type AppId, isUuid } from '../platform/ids.ts'
-import type { Invalidations } from '../platform/invalidations.ts'
 import { pepperedHash } from '../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
@@ -20,7 +20,7 @@ export interface AppKeysDeps {
   readonly pool: Pool
   readonly secrets: Secrets
   readonly idempotency: Idempotency
-  readonly invalidations: Invalidations
+  readonly grants: Pick<Grants, 'end'>
   readonly keys: Pick<Keys, 'verifySigning'>
   /** The key of the opaque names of subscriptions, which stay the same when peppers are rotated. */
   readonly sealingKey: Buffer
@@ -38,7 +38,7 @@ export function createAppKeys({
   pool,
   secrets,
   idempotency,
-  invalidations,
+  grants,
   keys,
   sealingKey,
   now,
@@ -65,7 +65,8 @@ export function createAppKeys({
         const at = now()
         const { secret, ...key } = newKey()
         const row = { ...key, ...secrets.store(secret), appId: caller.appId, userId: null }
-        await store.insertKeys(db, [{ ...row, label, subscriptionId, at }])
+        // It belongs to the app, and outlives the session of the member who made it.
+        await store.insertKeys(db, [{ ...row, label, subscriptionId, grants: [], at }])
         await note(db, { caller, context, action: 'api_key_created' }, key.id)
         return {
           keyId: key.id,
@@ -92,16 +93,16 @@ export function createAppKeys({
 
   /** Revokes a key. NOT_FOUND for a key that is not the app's own. Returns the instant of its first revocation. */
   async function revoke(caller: MemberCaller, id: string, context: Context): Promise<Date> {
-    const revokedAt = await tx(pool, async (db) => {
+    return tx(pool, async (db) => {
+      const at = now()
       const instant = isUuid(id)
-        ? await store.revokeKey(db, { appId: caller.appId, userId: null, id, at: now() })
+        ? await store.revokeKey(db, { appId: caller.appId, userId: null, id, at })
         : null
       if (!instant) throw new DomainError('NOT_FOUND', 'the app has no such key')
+      await grants.end(db, [{ id: keyGrant(id), cause: 'key_revoked', at }])
       await note(db, { caller, context, action: 'api_key_revoked' }, id)
       return instant
     })
-    await invalidations.publish({ kind: 'key', id })
-    return revokedAt
   }
 
   /**

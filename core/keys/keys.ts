@@ -4,12 +4,12 @@ import { type Actor, type AuditEntry, audit, auditAll } from '../platform/audit.
 import { type Reply, createBatchWriter } from '../platform/batch-writer.ts'
 import type { M2mCaller } from '../rpc/callers.ts'
 import { type Cursor, page } from '../platform/cursor.ts'
+import { type Grants, keyGrant } from '../platform/grants/grants.ts'
 import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
 import type { User } from '../identity/types.ts'
 import type { Owners } from '../identity/users/owners.ts'
 import type { Users } from '../identity/users/users.ts'
 import { type ClientId, isUuid, newKeyId } from '../platform/ids.ts'
-import type { Invalidations } from '../platform/invalidations.ts'
 import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
@@ -31,7 +31,7 @@ export interface KeysDeps {
   readonly owners: Owners
   readonly secrets: Secrets
   readonly idempotency: Idempotency
-  readonly invalidations: Invalidations
+  readonly grants: Pick<Grants, 'end'>
   readonly log: Log
   readonly now: Now
 }
@@ -40,6 +40,8 @@ interface NewKeyRequest extends Repeatable {
   readonly user: User
   readonly label: string | null
   readonly clientId: ClientId
+  /** What the key descends from. */
+  readonly grants: readonly string[]
   readonly actor: Actor
 }
 
@@ -60,7 +62,7 @@ export function createKeys({
   owners,
   secrets,
   idempotency,
-  invalidations,
+  grants,
   log,
   now,
 }: KeysDeps) {
@@ -88,6 +90,7 @@ export function createKeys({
       user,
       label,
       clientId: caller.clientId,
+      grants: caller.grants,
       actor,
     })
   }
@@ -120,7 +123,7 @@ export function createKeys({
     return replies
   }
 
-  function newUserKey({ user, label, clientId }: NewKeyRequest, at: Date) {
+  function newUserKey({ user, label, clientId, grants: lineage }: NewKeyRequest, at: Date) {
     const { secret, ...key } = newKey()
     const row: store.NewKey = {
       ...key,
@@ -129,6 +132,7 @@ export function createKeys({
       userId: user.id,
       subscriptionId: null,
       label,
+      grants: lineage,
       at,
     }
     const issued: IssuedKey = {
@@ -169,6 +173,7 @@ export function createKeys({
         ? await store.revokeKey(db, { appId: caller.appId, userId: user.id, id: request.keyId, at })
         : null
       if (!instant) throw new DomainError('NOT_FOUND', 'the user has no such key')
+      await grants.end(db, [{ id: keyGrant(request.keyId), cause: 'key_revoked', at }])
       await audit(db, {
         appId: caller.appId,
         actor: actor.name,
@@ -181,7 +186,6 @@ export function createKeys({
       return instant
     })
     log.info({ appId: caller.appId, userId: user.id, keyId: request.keyId }, 'key revoked')
-    await invalidations.publish({ kind: 'key', id: request.keyId })
     return revokedAt
   }
 
@@ -215,7 +219,8 @@ export function createKeys({
   /** Whether the credential has the form of a key. Says nothing about its validity. */
   const isKey = (credential: string): boolean => parseKey(credential) !== null
 
-  return { create, list, revoke, verify, verifySigning, isKey }
+  const { revokeKeysOfGrants: endOfGrants } = store
+  return { create, list, revoke, verify, verifySigning, isKey, endOfGrants }
 }
 
 export type Keys = ReturnType<typeof createKeys>

@@ -6,12 +6,13 @@ import { grpcService } from '../rpc/serve.ts'
 import { createAppKeys } from './app-keys.ts'
 import { createKeys } from './keys.ts'
 import { createKeysRpc } from './rpc.ts'
-import { revokeKeysOfApp, revokeKeysOfUser } from './store.ts'
+import { revokeKeysOfApp, revokeKeysOfGrants, revokeKeysOfUser } from './store.ts'
 
 /** Ends keys with their user or app. Identity is created before keys, so this stands on its own. */
 export const keyCredentials: CredentialIssuer = {
   endOfUser: revokeKeysOfUser,
   endOfApp: revokeKeysOfApp,
+  endOfGrants: revokeKeysOfGrants,
 }
 
 /** API keys of end users, and keys of apps. */
@@ -19,18 +20,10 @@ export function createKeysModule(
   platform: Platform,
   { identity: { users, owners } }: { readonly identity: IdentityApi },
 ) {
-  const { pool, log, now, secrets, idempotency, invalidations } = platform
+  const { pool, log, now, secrets, idempotency, grants } = platform
   const { sealingKey, revocationBoundSeconds } = platform.config
-  const keys = createKeys({ pool, users, owners, secrets, idempotency, invalidations, log, now })
-  const appKeys = createAppKeys({
-    pool,
-    secrets,
-    idempotency,
-    invalidations,
-    keys,
-    sealingKey,
-    now,
-  })
+  const keys = createKeys({ pool, users, owners, secrets, idempotency, grants, log, now })
+  const appKeys = createAppKeys({ pool, secrets, idempotency, grants, keys, sealingKey, now })
   return {
     api: keys,
     services: [

@@ -37,6 +37,8 @@ interface ActiveKey {
   readonly publicScopes: readonly string[]
   /** The subscription that an app-level key was made for. */
   readonly subscriptionId: string | null
+  /** What the key descends from. */
+  readonly grants: string[]
 }
 
 interface KeyUser {
@@ -61,6 +63,7 @@ export interface NewKey {
   readonly pepperId: string
   readonly label: string | null
   readonly prefix: string
+  readonly grants: readonly string[]
   readonly at: Date
 }
 
@@ -71,14 +74,17 @@ export async function insertKeys(db: Db, keys: readonly NewKey[]): Promise<void>
     prepared(
       'insert-keys',
       sql`
-    insert into api_keys (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, status, created_at)
-    select app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, 'active', created_at
+    insert into api_keys (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, status, grants,
+                          created_at)
+    select app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, 'active',
+           string_to_array(grants, ' '), created_at
     from unnest(
       ${column((key) => key.appId)}::uuid[], ${column((key) => key.id)}::uuid[], ${column((key) => key.userId)}::uuid[],
       ${column((key) => key.subscriptionId)}::uuid[], ${column((key) => key.hash)}::bytea[],
       ${column((key) => key.pepperId)}::text[], ${column((key) => key.label)}::text[],
-      ${column((key) => key.prefix)}::text[], ${column((key) => key.at.toISOString())}::timestamptz[])
-      as k (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, created_at)`,
+      ${column((key) => key.prefix)}::text[], ${column((key) => key.grants.join(' '))}::text[],
+      ${column((key) => key.at.toISOString())}::timestamptz[])
+      as k (app_id, id, user_id, subscription_id, secret_hash, pepper_id, label, prefix, grants, created_at)`,
     ),
   )
 }
@@ -238,6 +244,28 @@ export async function revokeKeysOfApp(db: Db, app: AppId, at: Date): Promise<str
   return rows.map((row) => row.id)
 }
 
+/**
+ * Revokes every active key of an app that descends from one of `grants`, or with `keep` lets them descend from them no
+ * longer. Returns how many were revoked.
+ */
+export async function revokeKeysOfGrants(
+  db: Db,
+  ends: { appId: AppId; grants: readonly string[]; at: Date; keep?: boolean },
+): Promise<number> {
+  const { rowCount } = await db.query(
+    ends.keep === true
+      ? sql`
+    update api_keys
+    set grants = array(select unnest(grants) except select unnest(${ends.grants}::text[]))
+    where app_id = ${ends.appId} and grants && ${ends.grants}::text[] and status = 'active'`
+      : sql`
+    update api_keys
+    set status = 'revoked', revoked_at = ${ends.at}, revoked_reason = 'grant_ended'
+    where app_id = ${ends.appId} and grants && ${ends.grants}::text[] and status = 'active'`,
+  )
+  return ends.keep === true ? 0 : (rowCount ?? 0)
+}
+
 interface StoredKeyRow {
   secret_hash: Buffer
   id: string
@@ -248,14 +276,15 @@ interface StoredKeyRow {
   user_id: string | null
   external_user_id: string | null
   tokens_valid_after: Date | null
+  grants: string[]
   stale: boolean
 }
 
 const useNotedMs = 60_000
 
 /**
- * The active keys with these hashes, where app and, for a key of a user, user are active. Records each use of a key, at
- * most once a minute.
+ * The active keys with these hashes, where app and, for a key of a user, user are active, and nothing that the key
+ * descends from has ended. Records each use of a key, at most once a minute.
  */
 export async function findActiveKeys(
   db: Db,
@@ -268,13 +297,14 @@ export async function findActiveKeys(
       'active-keys',
       sql`
     select k.secret_hash, k.id, k.app_id, c.client_id, c.scopes, k.subscription_id, k.user_id, u.external_user_id,
-           u.tokens_valid_after,
+           u.tokens_valid_after, k.grants,
            k.last_used_at is null or k.last_used_at < ${new Date(at.getTime() - useNotedMs)} as stale
     from api_keys k
     join clients c on c.app_id = k.app_id and c.kind = 'public'
     join apps a on a.id = k.app_id and a.status = 'active'
     left join end_users u on u.app_id = k.app_id and u.id = k.user_id
-    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active' and (k.user_id is null or u.status = 'active')`,
+    where k.secret_hash = any(${hashes}::bytea[]) and k.status = 'active' and (k.user_id is null or u.status = 'active')
+      and ended_grants(k.grants, k.created_at) = '{}'`,
     ),
   )
   await noteUses(
@@ -292,6 +322,7 @@ const toKey = (row: StoredKeyRow, clientId: ClientId): StoredKey => ({
   appId: appId(row.app_id),
   clientId,
   publicScopes: row.scopes,
+  grants: row.grants,
   subscriptionId: row.subscription_id,
   user:
     row.user_id === null || row.external_user_id === null

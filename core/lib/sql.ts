@@ -53,8 +53,29 @@ export function sql(parts: TemplateStringsArray, ...values: unknown[]): Statemen
 /** The statement under a unique name, which makes it prepared: for the few that every request runs. */
 export const prepared = (name: string, statement: Statement): Statement => ({ ...statement, name })
 
-/** Runs `work` in one transaction, which is rolled back when it throws. */
+// The steps that wait for the commit of each running transaction.
+const afterCommits = new WeakMap<Db, (() => Promise<void>)[]>()
+
+/** Runs `step` once the transaction `db` is committed, and never when it is not; at once when `db` is no transaction. */
+export async function afterCommit(db: Db, step: () => Promise<void>): Promise<void> {
+  const steps = afterCommits.get(db)
+  if (steps) steps.push(step)
+  else await step()
+}
+
+/** Runs `work` in one transaction, which is rolled back when it throws. Resolves after the steps of `afterCommit`. */
 export async function tx<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
+  const steps: (() => Promise<void>)[] = []
+  const result = await commit(pool, (db) => {
+    afterCommits.set(db, steps)
+    return work(db).finally(() => void afterCommits.delete(db))
+  })
+  // Concurrently: where each waits for a Redis that hangs, they wait once.
+  await Promise.all(steps.map((step) => step()))
+  return result
+}
+
+async function commit<T>(pool: Pool, work: (db: Db) => Promise<T>): Promise<T> {
   const client = await pool.connect()
   // A broken connection also emits 'error', which would end the process without a listener. The next query rejects anyway.
   const ignore = (): void => {}

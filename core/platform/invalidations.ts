@@ -5,12 +5,14 @@ import type { Log } from '../lib/log.ts'
 const kinds = ['key', 'user', 'access', 'lease', 'token'] as const
 
 /**
- * What caches elsewhere must forget: a key, a user (identity and access), the access of a user, or tokens: one JWT by
- * its `jti`, or all JWTs of a login by their `sid`. A `lease` is the id of a user whose leases are to be returned.
+ * What caches elsewhere must forget: a key, a user (identity and access), the access of a user, or a `token`, which is
+ * any other grant that ended, by its id. A `lease` is the id of a user whose leases are to be returned.
  */
 export interface Invalidation {
   readonly kind: (typeof kinds)[number]
   readonly id: string
+  /** Unix milliseconds: only what was issued before it has ended; everything when absent. */
+  readonly endsBefore?: number
 }
 
 const channel = 'tollgate:invalidations'
@@ -46,8 +48,8 @@ export function createInvalidations({ redis, tombstoneSeconds, log }: Invalidati
     if (!redis) return
     const { kind, id } = invalidation
     try {
-      // A tombstone outlives a lost message. Tokens need none: a sidecar that missed messages asks core about them.
-      if (kind === 'key' || kind === 'user') {
+      // A tombstone outlives a lost message. It also drops what was cached after an instant, which core then verifies.
+      if (kind === 'key' || kind === 'user' || kind === 'token') {
         await redis.publisher.set(`tollgate:revoked:${id}`, '1', 'EX', tombstoneSeconds)
       }
       await redis.publisher.publish(channel, JSON.stringify(invalidation))
@@ -88,7 +90,9 @@ function parseInvalidation(text: string): Invalidation | null {
       return null
     const { id } = value
     const kind = kinds.find((known) => known === value.kind)
-    return kind === undefined || typeof id !== 'string' ? null : { kind, id }
+    if (kind === undefined || typeof id !== 'string') return null
+    const endsBefore = 'endsBefore' in value ? value.endsBefore : undefined
+    return typeof endsBefore === 'number' ? { kind, id, endsBefore } : { kind, id }
   } catch {
     return null
   }

@@ -5,6 +5,7 @@ import type { Metrics } from '../lib/metrics.ts'
 import { type Pool, createPool, databaseAnswers } from '../lib/sql.ts'
 import { type Now, systemNow } from '../lib/time.ts'
 import type { PlatformConfig, SharedConfig } from './config.ts'
+import { type Grants, createGrants } from './grants/grants.ts'
 import { type Idempotency, createIdempotency } from './idempotency.ts'
 import { type Invalidations, createInvalidations } from './invalidations.ts'
 import { type Secrets, createSecrets } from './secrets.ts'
@@ -16,6 +17,7 @@ export interface SharedPlatform {
   readonly metrics: Metrics
   readonly now: Now
   readonly invalidations: Invalidations
+  readonly grants: Grants
   /** Aborts when the process begins to drain. */
   readonly stopping: AbortSignal
 }
@@ -51,6 +53,7 @@ export async function openSharedPlatform(
     metrics,
     now,
     invalidations,
+    grants: createGrants({ pool, invalidations, now }),
     stopping: stopping.signal,
   }
 

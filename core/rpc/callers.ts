@@ -24,6 +24,8 @@ export interface M2mCaller {
   readonly scopes: readonly string[]
   /** Scopes of the app's public client: the bound of the tokens that this client mints (decision 14). */
   readonly publicScopes: readonly string[]
+  /** What ends with the credential of this caller, and so do credentials that it gets (docs/identity.md). */
+  readonly grants: readonly string[]
 }
 /** An end user. */
 export interface UserCaller {

@@ -26,8 +26,8 @@ export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDe
     getAccess: rpc(serviceCaller(), async (request: pb.GetAccessRequest) => ({
       access: await signer.access(request.clientId, request.externalUserId),
     })),
-    checkToken: rpc(serviceCaller(), async ({ jti, loginId }: pb.CheckTokenRequest) => ({
-      revoked: await signer.isRevoked(jti, loginId),
+    checkToken: rpc(serviceCaller(), async (request: pb.CheckTokenRequest) => ({
+      revoked: await signer.isRevoked(request),
     })),
     watchInvalidations: streamRpc(
       serviceCaller(),
@@ -36,7 +36,9 @@ export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDe
         emit: (message: pb.WatchInvalidationsResponse) => void,
         context,
       ) => {
-        const unwatch = invalidations.watch(emit)
+        const unwatch = invalidations.watch(({ endsBefore = 0, ...invalidation }) =>
+          emit({ ...invalidation, endsBefore: BigInt(endsBefore) }),
+        )
         const ended = AbortSignal.any([context.signal, stopping])
         if (!ended.aborted) await once(ended, 'abort')
         unwatch()

@@ -8,6 +8,7 @@ import type { EthRate } from '../lib/money.ts'
 import type { Pool } from '../lib/sql.ts'
 import { type Now, secondsOf } from '../lib/time.ts'
 import { createBatchLoader } from '../lib/concurrency.ts'
+import type { TokensApi } from '../tokens/module.ts'
 import type { SignerSessions } from '../tokens/sessions/signer-sessions.ts'
 
 export interface SignerDeps {
@@ -18,14 +19,26 @@ export interface SignerDeps {
   readonly sessions: SignerSessions
   /** The newest observation that may still price a ticket now. */
   readonly usableRate: () => Promise<EthRate | null>
-  /** True for a JWT that was revoked, or whose login has ended. */
-  readonly isVoidToken: (token: { jti: string; familyId: string | null }) => Promise<boolean>
+  /** True for a JWT of which something that it descends from has ended. */
+  readonly isVoidToken: TokensApi['isVoidToken']
   readonly now: Now
 }
 
 const keysMax = 200
 const rateMs = 1_000
 const noRate = { at: -Infinity, value: Promise.resolve<EthRate | null>(null) }
+
+/** What a sidecar knows of a JWT. */
+interface TokenIds {
+  readonly jti: string
+  readonly loginId: string
+  readonly grants: readonly string[]
+  /** Unix seconds. */
+  readonly issuedAt: bigint
+}
+
+// More than any token of ours has.
+const tokenGrantsMax = 32
 
 interface Subject {
   readonly appId: AppId
@@ -118,10 +131,14 @@ export function createSigner({
   }
 
   // A token whose ids are no UUIDs was not issued by us.
-  const isRevoked = async (jti: string, loginId: string): Promise<boolean> =>
-    !isUuid(jti) ||
-    (loginId !== '' && !isUuid(loginId)) ||
-    isVoidToken({ jti, familyId: loginId === '' ? null : loginId })
+  const isRevoked = async (token: TokenIds): Promise<boolean> =>
+    !isUuid(token.jti) ||
+    (token.loginId !== '' && !isUuid(token.loginId)) ||
+    isVoidToken({
+      ids: [token.jti, token.loginId, ...token.grants.slice(0, tokenGrantsMax)],
+      familyId: token.loginId === '' ? null : token.loginId,
+      issuedAt: new Date(Number(token.issuedAt) * 1000),
+    })
 
   return { verifyApiKey, verifyApiKeys, verifySession, access, isRevoked }
 }

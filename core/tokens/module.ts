@@ -38,7 +38,6 @@ import {
 import { createTokenFamilies } from './login/token-families.ts'
 import { createIntrospection } from './revocation/introspection.ts'
 import { createRevocation } from './revocation/revocation.ts'
-import { deleteExpiredRevocations } from './revocation/store.ts'
 import { createTokensRpc } from './rpc.ts'
 import { createSignerSessions } from './sessions/signer-sessions.ts'
 import {
@@ -137,12 +136,12 @@ const longestTtl = ({ userTtlSeconds, machineTtlSeconds, login, signer }: Tokens
 
 /** What several grant types share. */
 function createParts(
-  { pool, now, secrets, invalidations, config: { issuer, defaultSignerUrl } }: Platform,
+  { pool, now, secrets, grants, config: { issuer, defaultSignerUrl } }: Platform,
   { config, identity: { clients, accounts, users, owners }, allowances, keys }: TokensOthers,
   jwts: Jwts,
 ) {
   const { signer, login, device, enforceAllowance } = config
-  const shared = { pool, now, invalidations, issuer, jwts, clients, users, owners, keys }
+  const shared = { pool, now, grants, issuer, jwts, clients, users, owners, keys }
   const base = { ...shared, subjects: createSubjects(shared) }
   return {
     ...base,
@@ -190,7 +189,6 @@ function deletions({ pool, now }: Platform) {
     deleteExpiredCodes,
     deleteExpiredDevices,
     deleteExpiredFamilies,
-    deleteExpiredRevocations,
     deleteExpiredSessions,
   ]
   return stores.map((deleteExpired) => () => deleteExpired(pool, addSeconds(now(), -keptSeconds)))

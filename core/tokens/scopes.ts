@@ -6,6 +6,12 @@ const maxLength = 1_000
 /** The scopes of a space-separated text, each once. */
 export const splitScopes = (text: string): string[] => [...new Set(text.split(' ').filter(Boolean))]
 
+/** The scopes of `text` that the client still has: an owner may have taken some since. */
+export const stillAllowed = (text: string, allowed: readonly string[]): string =>
+  splitScopes(text)
+    .filter((scope) => allowed.includes(scope))
+    .join(' ')
+
 /**
  * The scopes of a new token (RFC 6749 section 3.3): all that are requested, or SCOPE_INVALID. Without a request those of
  * `fallback` that are grantable.

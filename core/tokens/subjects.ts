@@ -1,16 +1,19 @@
+import { DomainError } from '../../proto/errors.ts'
 import type { Clients } from '../identity/apps/clients.ts'
 import type { User } from '../identity/types.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Db } from '../lib/sql.ts'
 import { secondsOf } from '../lib/time.ts'
+import { type Grants, joinGrants } from '../platform/grants/grants.ts'
 import { type AccountId, appId, authId, isUuid, userId } from '../platform/ids.ts'
 import type { M2mCaller, UserCaller } from '../rpc/callers.ts'
-import { type Jwts, type VerifiedJwt, invalidToken } from './issuer/jwt.ts'
+import { type Jwts, type VerifiedJwt, invalidToken, lineageOf } from './issuer/jwt.ts'
 
 export interface SubjectsDeps {
   readonly jwts: Jwts
   readonly clients: Pick<Clients, 'findM2m' | 'findPublic'>
   readonly users: Users
+  readonly grants: Pick<Grants, 'findEnds'>
 }
 
 /** A valid token together with the active user that it was issued for. */
@@ -21,7 +24,7 @@ export interface UserToken {
 }
 
 /** The users and clients that tokens stand for, as they are now: they may have been deactivated since the token was issued. */
-export function createSubjects({ jwts, clients, users }: SubjectsDeps) {
+export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
   /** TOKEN_INVALID unless `token` is a valid user JWT of an active user. */
   const userToken = async (token: string): Promise<UserToken> =>
     ofJwt(await jwts.verify(token, ['user']))
@@ -49,21 +52,24 @@ export function createSubjects({ jwts, clients, users }: SubjectsDeps) {
 
   // The subject of a signer JWT is the integrator's id, that of a user JWT is ours (decision 9).
   async function userOf(jwt: VerifiedJwt, app: User['appId']): Promise<User | null> {
-    if (jwt.use === 'signer') return users.get(app, jwt.sub).catch(() => null)
+    if (jwt.use === 'signer') return users.get(app, jwt.sub).catch(noneIfUnknown)
     return isUuid(jwt.sub) ? users.findById(app, userId(jwt.sub)) : null
   }
 
   /**
-   * The active user of a code or an opaque token that was issued at `issuedAt`; null when a deactivation has voided it.
-   * Reads inside the transaction `db`.
+   * The active user of a code or an opaque token that was issued at `issuedAt`; null when a deactivation, or the end of
+   * one of `grants`, has voided it. Its tokens are valid after all of those. Reads inside the transaction `db`.
    */
   async function findUser(
     db: Db,
-    subject: { appId: string; userId: string; issuedAt: Date },
+    subject: { appId: string; userId: string; issuedAt: Date; grants: readonly string[] },
   ): Promise<User | null> {
     const user = await users.findActive(db, appId(subject.appId), userId(subject.userId))
-    const isVoided = user?.tokensValidAfter && user.tokensValidAfter > subject.issuedAt
-    return isVoided ? null : user
+    if (!user || (user.tokensValidAfter && user.tokensValidAfter > subject.issuedAt)) return null
+    const { ended, last } = await grants.findEnds(db, subject.grants, subject.issuedAt)
+    return ended.length > 0
+      ? null
+      : { ...user, tokensValidAfter: later(user.tokensValidAfter, last) }
   }
 
   /** The active user of that external id, created when the app does not have it yet; null when it is not active. */
@@ -85,13 +91,27 @@ export function createSubjects({ jwts, clients, users }: SubjectsDeps) {
     const jwt = await jwts.verify(token, ['machine'])
     const caller = await clients.findM2m(jwt.clientId)
     if (!caller) throw invalidToken()
-    return { ...caller, scopes: caller.scopes.filter((scope) => jwt.scopes.includes(scope)) }
+    return {
+      ...caller,
+      scopes: caller.scopes.filter((scope) => jwt.scopes.includes(scope)),
+      grants: joinGrants(lineageOf(jwt)),
+    }
   }
 
   return { userToken, ofJwt, findUser, provision, userByToken, m2mByToken }
 }
 
 export type Subjects = ReturnType<typeof createSubjects>
+
+// What is not there is no user; a database that does not answer says nothing about it.
+function noneIfUnknown(error: unknown): null {
+  if (error instanceof DomainError && ['NOT_FOUND', 'REQUEST_INVALID'].includes(error.reason))
+    return null
+  throw error
+}
+
+const later = (one: Date | null, other: Date | null): Date | null =>
+  one && other ? (one > other ? one : other) : (one ?? other)
 
 /** The external id of a dashboard account as an end user of an app. Integrators cannot provision such ids (decision 8). */
 export const accountSubject = (account: AccountId): string => `user:${account}`

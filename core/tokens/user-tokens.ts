@@ -2,6 +2,7 @@ import { DomainError } from '../../proto/errors.ts'
 import { Scope } from '../../proto/scopes.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Keys } from '../keys/keys.ts'
+import { joinGrants, keyGrant } from '../platform/grants/grants.ts'
 import type { M2mCaller } from '../rpc/callers.ts'
 import type { Jwts } from './issuer/jwt.ts'
 import { chooseScopes } from './scopes.ts'
@@ -26,7 +27,7 @@ export function createUserTokens({ ttlSeconds, jwts, users, keys }: UserTokensDe
     const user = await users.getActive(caller.appId, externalUserId)
     return sign(
       { userId: user.id, clientId: caller.clientId, externalUserId: user.externalUserId },
-      { scope, voidedBefore: user.tokensValidAfter },
+      { scope, voidedBefore: user.tokensValidAfter, grants: caller.grants },
     )
   }
 
@@ -37,13 +38,17 @@ export function createUserTokens({ ttlSeconds, jwts, users, keys }: UserTokensDe
     if (owner.clientId !== clientId)
       throw new DomainError('NOT_FOUND', 'no such app for this credential')
     const scope = userScope(owner.publicScopes, requestedScope)
-    const token = await sign(owner, { scope, voidedBefore: owner.tokensValidAfter })
+    const token = await sign(owner, {
+      scope,
+      voidedBefore: owner.tokensValidAfter,
+      grants: joinGrants(owner.grants, [keyGrant(owner.keyId)]),
+    })
     return { ...token, externalUserId: owner.externalUserId }
   }
 
   const sign = (
     subject: TokenSubject,
-    options: { scope: string; voidedBefore: Date | null },
+    options: { scope: string; voidedBefore: Date | null; grants: readonly string[] },
   ): Promise<IssuedToken> =>
     jwts.sign({
       sub: subject.userId,
@@ -52,6 +57,7 @@ export function createUserTokens({ ttlSeconds, jwts, users, keys }: UserTokensDe
       scope: options.scope,
       use: 'user',
       voidedBefore: options.voidedBefore,
+      grants: options.grants,
       ttlSeconds,
     })
 

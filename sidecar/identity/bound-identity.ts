@@ -5,10 +5,10 @@ export interface VerifiedIdentity {
   readonly issuer: string
   readonly clientId: string
   readonly externalUserId: string
-  /** Our id of the user, or of a token's login, when known: its invalidation ends this identity. */
-  readonly userId: string | null
-  /** The id of the key, session or token, whose invalidation ends this; null for a foreign token. */
+  /** The id of the key, session or token; null for a foreign token. */
   readonly keyId: string | null
+  /** The ids of all that can end it: itself, and what it descends from (docs/identity.md). `keyId` alone when absent. */
+  readonly grants?: readonly string[]
   /** Unix seconds of a token's `iat` and `exp`; null for other credentials. */
   readonly issuedAt: number | null
   readonly expiresAt: number | null
@@ -20,9 +20,10 @@ export interface VerifiedIdentity {
 
 /** An identity with its `auth_id`, and what every call of it repeats. */
 export interface BoundIdentity extends VerifiedIdentity {
+  readonly grants: readonly string[]
   readonly verifiedAt: number
   readonly authId: string
-  /** The API key of the credential; "" for tokens and signer sessions, whose ids are not those of keys. */
+  /** The API key that is the credential, or that it was got with; "" for none. */
   readonly apiKeyId: string
   /** The answer that allows a call and promises nothing: expiry 0, no `maxPrice`. */
   readonly answer: string
@@ -47,6 +48,8 @@ export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdent
   if (clientId === '' || externalUserId === '' || unprintable.test(authId))
     return refusals.invalidIdentity
   if (Buffer.byteLength(authId) > maxAuthIdBytes) return refusals.invalidIdentity
+  // An operator's own verifier may know nothing of descent.
+  const grants = identity.grants ?? (identity.keyId === null ? [] : [identity.keyId])
   const parts = {
     issuer,
     client_id: clientId,
@@ -60,7 +63,8 @@ export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdent
     ...identity,
     verifiedAt: identity.verifiedAt ?? at,
     authId,
-    apiKeyId: apiKeyIdOf(identity),
+    grants,
+    apiKeyId: apiKeyIdOf(grants),
     // A concatenated string stays a tree of pieces in V8, which every answer would have to flatten.
     answer: bytes.toString(),
     expiryAt: head.length,
@@ -68,11 +72,14 @@ export function bindIdentity(identity: VerifiedIdentity, at: number): BoundIdent
   }
 }
 
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+const keyGrant = /^key:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
 
-function apiKeyIdOf({ keyId, issuedAt, expiresAt }: VerifiedIdentity): string {
-  if (keyId === null || issuedAt !== null || expiresAt !== null) return ''
-  return uuid.test(keyId) ? keyId : ''
+function apiKeyIdOf(grants: readonly string[]): string {
+  for (const grant of grants) {
+    const id = keyGrant.exec(grant)?.[1]
+    if (id !== undefined) return id
+  }
+  return ''
 }
 
 /** The answer that allows a call until `expiry`, with the `maxPrice` member and its leading comma. */

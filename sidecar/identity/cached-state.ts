@@ -84,7 +84,15 @@ export function createVersions({ max }: { max: number }) {
     return id !== null && (invalidations.peek(id) ?? 0) > version
   }
 
-  return { current, invalidate, invalidateAll, isStale }
+  /** As `isStale`, for whichever of `ids`. */
+  function isAnyStale(ids: readonly string[], version: number): boolean {
+    if (version < oldestValid) return true
+    if (version === latest) return false
+    for (const id of ids) if ((invalidations.peek(id) ?? 0) > version) return true
+    return false
+  }
+
+  return { current, invalidate, invalidateAll, isStale, isAnyStale }
 }
 
 export type Versions = ReturnType<typeof createVersions>

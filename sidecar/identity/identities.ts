@@ -20,8 +20,8 @@ export type Resolution =
 
 type Entry = Resolution & {
   readonly until: number
-  /** The version of cached state at which its read began. */
-  readonly version: number
+  /** The version of cached state at which its read began, or at which it was last found to be fresh. */
+  version: number
 }
 
 export interface IdentitiesOptions {
@@ -58,9 +58,11 @@ export function createIdentities({ verify, accounts, versions, max, log, now }: 
   function isValid(entry: Entry, at: number): boolean {
     if (entry.until <= at) return false
     if ('refusal' in entry) return true
-    const { identity, account, version } = entry
-    if (account.evicted) return false
-    return !versions.isStale(identity.keyId, version) && !versions.isStale(identity.userId, version)
+    if (entry.account.evicted || versions.isAnyStale(entry.identity.grants, entry.version))
+      return false
+    // It is as fresh as one read now, so that an invalidation of others is looked up once and not with each call.
+    entry.version = versions.current()
+    return true
   }
 
   async function verifyNow(presentation: Presentation, key: string | null): Promise<Resolution> {
@@ -75,7 +77,7 @@ export function createIdentities({ verify, accounts, versions, max, log, now }: 
       )
     }
     if (key === null || !verdict) return resolution
-    const entry = { ...resolution, source: 'memory', version } as const
+    const entry = { ...resolution, source: 'memory' as const, version }
     if (verdict.kind === 'no') {
       if (verdict.remember) refused.set(key, { ...entry, until: now().getTime() + refusedMs })
     } else if (verdict.identity.keepUntil > now().getTime()) {

@@ -1,5 +1,6 @@
 import { fingerprint } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
+import { Scope } from '../../proto/scopes.ts'
 import { parseObject, textOf } from '../../core/lib/json.ts'
 import type { Now } from '../../core/lib/time.ts'
 import type { Accounts } from '../accounts/accounts.ts'
@@ -29,6 +30,8 @@ interface CachedKey {
   readonly externalUserId: string
   readonly userId: string
   readonly keyId: string
+  /** What it descends from, without the ids above. */
+  readonly grants: readonly string[]
   /** Unix milliseconds, fixed when core verified it. */
   readonly until: number
   readonly verifiedAt: number
@@ -38,8 +41,17 @@ interface CachedKey {
 
 const refusalReasons = new Set(['TOKEN_INVALID', 'NOT_FOUND', 'REQUEST_INVALID'])
 
-/** The shared cache's key for an id that was revoked. */
-export const tombstone = (id: string): string => `tollgate:revoked:${id}`
+/** The shared cache's key for an id that was revoked. A key is known by its bare id there. */
+export const tombstone = (id: string): string => `tollgate:revoked:${id.replace(/^key:/, '')}`
+
+/** The ids of all that can end a key, or a signer session, which has an end. */
+const grantsOf = ({ clientId, userId, keyId, grants, expiresAt }: CachedKey): string[] => [
+  expiresAt === null ? `key:${keyId}` : keyId,
+  userId,
+  clientId,
+  `${clientId}:${Scope.signJob}`,
+  ...grants,
+]
 
 /**
  * Looks a key, or an opaque signer session, up in the shared cache, then at core. Without the cache
@@ -49,17 +61,16 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
   const { core, cache, accounts, versions, metrics, issuer, ttlSeconds, now, mono } = options
 
   function identityOf(cached: CachedKey): VerifiedIdentity {
-    const { until, ...ids } = cached
-    return { ...ids, issuer, issuedAt: null, keepUntil: until }
+    const { clientId, externalUserId, keyId, until, verifiedAt, expiresAt } = cached
+    const ids = { issuer, clientId, externalUserId, keyId, grants: grantsOf(cached) }
+    return { ...ids, issuedAt: null, expiresAt, verifiedAt, keepUntil: until }
   }
 
   async function readCache(name: string): Promise<CachedKey | null> {
     try {
       const entry = parseCachedKey(await cache.get(name))
       if (!entry || entry.until <= now().getTime()) return null
-      const tombstones = await Promise.all(
-        [entry.keyId, entry.userId].map((id) => cache.get(tombstone(id))),
-      )
+      const tombstones = await Promise.all(grantsOf(entry).map((id) => cache.get(tombstone(id))))
       return tombstones.every((stone) => stone === null) ? entry : null
     } catch {
       metrics.countFailure('cache')
@@ -79,11 +90,11 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
       const { response, expiresAt } = await verifyAtCore(key)
       if (!response.identity) return null
       if (!response.access) throw new Error('core answered without an access')
-      const { clientId, externalUserId, userId, keyId } = response.identity
+      const { clientId, externalUserId, userId, keyId, grants } = response.identity
       accounts.learn(accounts.accountOf(`${clientId}:${externalUserId}`), response.access, read)
       const verifiedAt = now().getTime()
       const until = Math.min(verifiedAt + ttlSeconds * 1000, (expiresAt ?? Infinity) * 1000)
-      return { clientId, externalUserId, userId, keyId, until, verifiedAt, expiresAt }
+      return { clientId, externalUserId, userId, keyId, grants, until, verifiedAt, expiresAt }
     } catch (error) {
       if (error instanceof DomainError && refusalReasons.has(error.reason)) return null
       throw error
@@ -110,5 +121,6 @@ function parseCachedKey(text: string | null): CachedKey | null {
   if (!clientId || !externalUserId || !userId || !keyId || typeof until !== 'number') return null
   const expiresAt = typeof entry['expiresAt'] === 'number' ? entry['expiresAt'] : null
   const verifiedAt = typeof entry['verifiedAt'] === 'number' ? entry['verifiedAt'] : until
-  return { clientId, externalUserId, userId, keyId, until, verifiedAt, expiresAt }
+  const grants = Array.isArray(entry['grants']) ? entry['grants'].map(textOf) : []
+  return { clientId, externalUserId, userId, keyId, grants, until, verifiedAt, expiresAt }
 }

@@ -1,15 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Now } from '../../core/lib/time.ts'
-import type { CoreClient } from '../core-client.ts'
-
-/** The ids by which a JWT of ours can be revoked: its own, and that of the login it came from. */
-export interface TokenIds {
-  readonly jti: string
-  /** The login's id (`sid`); null for a token of no login. */
-  readonly loginId: string | null
-  /** Unix seconds. */
-  readonly issuedAt: number
-}
+import type { CoreClient, TokenIds } from '../core-client.ts'
 
 export interface RevokedTokensOptions {
   readonly core: Pick<CoreClient, 'checkToken'>
@@ -23,14 +14,14 @@ export interface RevokedTokensOptions {
 const marginSeconds = 60
 
 /**
- * The tokens and logins that were revoked lately. A token that was issued while the invalidations
- * were received is judged here alone, because its revocation would have been received. Core is
- * asked about a token that was issued before, or is so old that its revocation may have been
- * evicted; the caller remembers the answer for a minute at most.
+ * What ended lately of all that JWTs descend from. A token that was issued while the invalidations were received is judged
+ * here alone, because the end of what it descends from would have been received. Core is asked about a token that was
+ * issued before, or is so old that an end may have been evicted; the caller remembers the answer for a minute at most.
  */
 export function createRevokedTokens({ core, ttlSeconds, max, now }: RevokedTokensOptions) {
   let completeSince = Infinity
-  const revoked = new LRUCache<string, true>({
+  // By id the instant in Unix milliseconds before which it ended, for things that go on.
+  const ends = new LRUCache<string, number>({
     max,
     ttl: (ttlSeconds + 2 * marginSeconds) * 1000,
     // After an eviction the list is no longer complete.
@@ -44,15 +35,16 @@ export function createRevokedTokens({ core, ttlSeconds, max, now }: RevokedToken
     completeSince = now().getTime() / 1000
   }
 
-  const revoke = (id: string): void => void revoked.set(id, true)
+  const revoke = (id: string, endsBefore = Infinity): void =>
+    void ends.set(id, Math.max(endsBefore, ends.get(id) ?? 0))
 
   /** Throws when core must be asked and does not answer. */
-  async function isRevoked({ jti, loginId, issuedAt }: TokenIds): Promise<boolean> {
-    if (revoked.size > 0 && (revoked.has(jti) || (loginId !== null && revoked.has(loginId))))
-      return true
+  async function isRevoked(token: TokenIds): Promise<boolean> {
+    const { grants, issuedAt } = token
+    if (ends.size > 0 && grants.some((id) => (ends.get(id) ?? 0) > issuedAt * 1000)) return true
     const age = now().getTime() / 1000 - issuedAt
     if (issuedAt >= completeSince + marginSeconds && age <= ttlSeconds) return false
-    return core.checkToken(jti, loginId ?? '')
+    return core.checkToken(token)
   }
 
   return { restart, revoke, isRevoked }

@@ -56,15 +56,21 @@ export function createInvalidations({
     up.add(link)
   }
 
-  function apply(kind: string, id: string): void {
+  function apply(kind: string, id: string, endsBefore: number): void {
     if (!kinds.has(kind) || id === '') return
     if (kind === 'lease') return recall([id])
-    // First, so that the verification that follows a stale identity sees the revocation.
-    if (kind === 'token') revokedTokens.revoke(id)
-    versions.invalidate(id)
-    if (kind === 'access' || kind === 'token') return
+    if (kind === 'access') return versions.invalidate(id)
+    if (kind === 'key') end(`key:${id}`, endsBefore)
+    // Cores of earlier releases call a signer session a key.
+    end(id, endsBefore)
     // Core writes the tombstone too; this one also works when core cannot reach the cache.
     cache.set(tombstone(id), '1', tombstoneSeconds).catch(() => undefined)
+  }
+
+  function end(id: string, endsBefore: number): void {
+    // First, so that the verification that follows a stale identity sees the end.
+    revokedTokens.revoke(id, endsBefore > 0 ? endsBefore : Infinity)
+    versions.invalidate(id)
   }
 
   const redis =
@@ -92,7 +98,8 @@ export function createInvalidations({
 interface Link {
   onUp(): void
   onDown(): void
-  apply(kind: string, id: string): void
+  /** `endsBefore` in Unix milliseconds; 0 when everything has ended. */
+  apply(kind: string, id: string, endsBefore: number): void
 }
 
 function subscribe(url: string, log: Log, link: Link): Redis {
@@ -106,7 +113,9 @@ function subscribe(url: string, log: Log, link: Link): Redis {
   redis.on('close', () => link.onDown())
   redis.on('message', (_channel: string, text: string) => {
     const message = parseObject(text)
-    if (message) link.apply(textOf(message['kind']), textOf(message['id']))
+    if (!message) return
+    const { kind, id, endsBefore } = message
+    link.apply(textOf(kind), textOf(id), typeof endsBefore === 'number' ? endsBefore : 0)
   })
   return redis
 }
@@ -126,7 +135,9 @@ function watch(core: InvalidationsOptions['core'], log: Log, link: Link): { stop
     }
     timer = setTimeout(onUp, settledMs)
     call.on('metadata', onUp)
-    call.on('data', ({ kind, id }: WatchInvalidationsResponse) => link.apply(kind, id))
+    call.on('data', ({ kind, id, endsBefore }: WatchInvalidationsResponse) =>
+      link.apply(kind, id, Number(endsBefore)),
+    )
     call.on('error', (error: ServiceError) => reopen(error))
     call.on('end', () => reopen(null))
   }

@@ -5,6 +5,7 @@ import { createIdempotency } from '../../core/platform/idempotency.ts'
 import { createApps } from '../../core/identity/apps/apps.ts'
 import { createUsers } from '../../core/identity/users/users.ts'
 import { type UserId, externalUserId, isClientId, isM2mClientId } from '../../core/platform/ids.ts'
+import { createGrants } from '../../core/platform/grants/grants.ts'
 import { createInvalidations } from '../../core/platform/invalidations.ts'
 import { createEnvReader } from '../../core/lib/env.ts'
 import { silentLog } from '../../core/lib/log.ts'
@@ -42,7 +43,16 @@ export function wireCore(url: string) {
     byId: new Map([['bench', Buffer.alloc(32, 1)]]),
   })
   const apps = createApps({ pool, plans, secrets, now })
-  const users = createUsers({ pool, plans, invalidations, credentialIssuers: [], log, now })
+  const grants = createGrants({ pool, invalidations, now })
+  const users = createUsers({
+    pool,
+    plans,
+    invalidations,
+    grants,
+    credentialIssuers: [],
+    log,
+    now,
+  })
   const usage = createUsage({ pool, users, now })
   const idempotency = createIdempotency({ pool, sealingKey: Buffer.alloc(32, 1), now })
   const allowances = createAllowances({
@@ -60,7 +70,15 @@ export function wireCore(url: string) {
   async function createApp(): Promise<M2mCaller> {
     const { id, clientId, m2mClientId } = await apps.create({ name: 'Bench', included })
     if (!isClientId(clientId) || !isM2mClientId(m2mClientId)) throw new Error('malformed client id')
-    return { kind: 'm2m', appId: id, clientId, m2mClientId, scopes: m2mScopes, publicScopes }
+    return {
+      kind: 'm2m',
+      appId: id,
+      clientId,
+      m2mClientId,
+      scopes: m2mScopes,
+      publicScopes,
+      grants: [],
+    }
   }
 
   /** The collector as it runs in production, at a fixed rate and on another stream. */

@@ -53,7 +53,7 @@ function createState() {
     revoked: new Set<string>(),
     users: new Map<string, Partial<Access> & { micros: bigint }>(),
     escrow: createEscrowState(),
-    invalidate: (_kind: string, _id: string): void => undefined,
+    invalidate: (_kind: string, _id: string, _endsBefore?: number): void => undefined,
     calls: {
       /** Keys, and the calls in which they came. */
       verifyApiKey: 0,
@@ -142,7 +142,10 @@ function signerService(state: State, answer: Answers, watchers: Set<Watcher>): S
     const key = keys.get(apiKey) ?? script.owner(apiKey)
     if (!key) return { identity: undefined, access: undefined }
     const name = `${key.clientId}:${key.externalUserId}`
-    return { identity: { ...key, userId: `user-of-${name}` }, access: accessOf(state, name) }
+    return {
+      identity: { grants: [], ...key, userId: `user-of-${name}` },
+      access: accessOf(state, name),
+    }
   }
 
   return {
@@ -156,7 +159,7 @@ function signerService(state: State, answer: Answers, watchers: Set<Watcher>): S
       if (!session) throw refuse('TOKEN_INVALID')
       const name = `${session.clientId}:${session.externalUserId}`
       return {
-        identity: { ...session, userId: `user-of-${name}` },
+        identity: { grants: [], ...session, userId: `user-of-${name}` },
         access: accessOf(state, name),
         expiresAt: session.expiresAt,
         scope: 'sign:job',
@@ -165,8 +168,8 @@ function signerService(state: State, answer: Answers, watchers: Set<Watcher>): S
     getAccess: answer('getAccess', ({ clientId, externalUserId }) => ({
       access: accessOf(state, `${clientId}:${externalUserId}`),
     })),
-    checkToken: answer('checkToken', ({ jti, loginId }) => ({
-      revoked: revoked.has(jti) || revoked.has(loginId),
+    checkToken: answer('checkToken', ({ jti, loginId, grants }) => ({
+      revoked: [jti, loginId, ...grants].some((id) => revoked.has(id)),
     })),
     watchInvalidations: (call) => {
       call.sendMetadata(new Metadata())
@@ -254,8 +257,8 @@ export async function startCoreDouble(port = 0) {
   )
   const bound = await promise
 
-  state.invalidate = (kind, id) => {
-    for (const watcher of watchers) watcher.write({ kind, id })
+  state.invalidate = (kind, id, endsBefore = 0) => {
+    for (const watcher of watchers) watcher.write({ kind, id, endsBefore: BigInt(endsBefore) })
   }
 
   return {

@@ -5,6 +5,7 @@ import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { normalizeEmail } from '../../lib/text/email.ts'
 import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
+import type { EndCause, Grants } from '../../platform/grants/grants.ts'
 import { type AccountId, type ClientId, accountId, isUuid } from '../../platform/ids.ts'
 import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
 import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
@@ -14,6 +15,7 @@ import * as store from './store.ts'
 
 export interface AccountsDeps {
   readonly pool: Pool
+  readonly grants: Pick<Grants, 'end'>
   readonly now: Now
   /** A session that is not used for so long has ended. */
   readonly idleSeconds: number
@@ -51,7 +53,7 @@ const tooManyLogins = (): DomainError =>
   new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
 
 /** Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens are stored as SHA-256 hashes. */
-export function createAccounts({ pool, now, idleSeconds, records }: AccountsDeps) {
+export function createAccounts({ pool, grants, now, idleSeconds, records }: AccountsDeps) {
   // argon2 takes 19 MiB and one of four threads: many logins must neither fill the memory nor starve other work.
   const runLimited = limitConcurrency({ running: 2, waiting: 64, refusal: tooManyLogins })
 
@@ -102,19 +104,21 @@ export function createAccounts({ pool, now, idleSeconds, records }: AccountsDeps
 
   const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashOf(token))
 
-  /** Ends every session of the session's account. TOKEN_INVALID when the session is over. */
+  /** Ends every session of the session's account, and its logins to apps. TOKEN_INVALID when the session is over. */
   async function logOutEverywhere(token: string, { correlationId }: CallOrigin): Promise<void> {
     const { account } = await session(token)
     await tx(pool, async (db) => {
-      await endLogins(db, account.id)
+      await endLogins(db, account.id, 'logged_out_everywhere')
       const action = 'account_logged_out_everywhere'
       await records.note(db, { account: account.id, action, correlationId })
     })
   }
 
   /** The one place where all logins of an account end, with everything that they led to. */
-  async function endLogins(db: Db, account: AccountId): Promise<void> {
+  async function endLogins(db: Db, account: AccountId, cause: EndCause): Promise<void> {
+    const at = now()
     await store.deleteSessionsOf(db, account)
+    await grants.end(db, [{ id: account, cause, at, endsBefore: at }])
   }
 
   /** The one place where a password changes: whoever knew the old one is logged out, and no older link works. */
@@ -125,7 +129,7 @@ export function createAccounts({ pool, now, idleSeconds, records }: AccountsDeps
   ): Promise<void> {
     await store.setPassword(db, account, password.hash)
     await store.endResets(db, account, now())
-    await endLogins(db, account)
+    await endLogins(db, account, 'password_reset')
     const { correlationId } = password
     await records.note(db, { account, action: 'account_password_changed', correlationId })
   }

@@ -59,15 +59,15 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
           secrets.matches(secret, { hash: row.secret_hash, pepperId: row.pepper_id }),
       )
       if (rows.length === 0) secrets.store(secret)
-      if (match) return toCaller(match)
+      if (match) return toCaller(match, match.secret_id)
     }
     throw new DomainError('CREDENTIAL_INVALID', 'the client id or secret is wrong')
   }
 
-  /** The M2M client of that id as it is now; null when there is none or its app is not active. */
+  /** The M2M client of that id as it is now, with no credential; null when there is none or its app is not active. */
   async function findM2m(clientId: string): Promise<M2mCaller | null> {
     const [row] = await findM2mRows(clientId)
-    return row ? toCaller(row) : null
+    return row ? toCaller(row, null) : null
   }
 
   /** The public client of that id; null when there is none or its app is not active. */
@@ -84,14 +84,14 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
   }
 
   /**
-   * A new secret of the app's M2M client. Older secrets expire after the overlap, or now. CONFLICT when too many secrets
-   * are valid. The app's row must be locked.
+   * A new secret of the app's M2M client. Older secrets expire after the overlap, or now: then their ids are the
+   * `endedIds`. CONFLICT when too many secrets are valid. The app's row must be locked.
    */
   async function rotateSecret(db: Db, app: AppId, request: { revokeOld: boolean }) {
     const at = now()
     const client = pickClient(await store.findClients(db, app, at), 'm2m')
     const end = request.revokeOld ? at : addSeconds(at, secretOverlapSeconds)
-    await store.endSecrets(db, client.client_id, { at, end })
+    const olderIds = await store.endSecrets(db, client.client_id, { at, end })
     if ((await store.countValidSecrets(db, client.client_id, at)) >= validSecretsMax) {
       throw new DomainError(
         'CONFLICT',
@@ -110,6 +110,7 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
       clientSecret,
       createdAt: at.toISOString(),
       oldSecretsExpireAt: end.toISOString(),
+      endedIds: request.revokeOld ? olderIds : [],
     }
   }
 
@@ -128,7 +129,7 @@ export function pickClient(
   return client
 }
 
-function toCaller(row: store.M2mClientRow): M2mCaller {
+function toCaller(row: store.M2mClientRow, secretId: string | null): M2mCaller {
   if (!isClientId(row.public_client_id) || !isM2mClientId(row.client_id))
     throw new Error('malformed client id in clients')
   return {
@@ -138,6 +139,7 @@ function toCaller(row: store.M2mClientRow): M2mCaller {
     m2mClientId: row.client_id,
     scopes: row.scopes,
     publicScopes: row.public_scopes,
+    grants: secretId === null ? [] : [secretId],
   }
 }
 

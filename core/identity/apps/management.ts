@@ -3,9 +3,9 @@ import { GrantType } from '../../../proto/oauth.ts'
 import { audit } from '../../platform/audit.ts'
 import type { AccountCaller, M2mCaller, MemberCaller } from '../../rpc/callers.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
+import { type Grants, scopeGrant } from '../../platform/grants/grants.ts'
 import type { Idempotency } from '../../platform/idempotency.ts'
 import { type AppId, isUuid } from '../../platform/ids.ts'
-import type { Invalidations } from '../../platform/invalidations.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
@@ -15,14 +15,12 @@ import { type Clients, pickClient } from './clients.ts'
 import * as store from './store.ts'
 
 const domainsMax = 50
-/** The most credentials that one deletion invalidates in caches elsewhere. Others end with the caches' own time limit. */
-const invalidationsMax = 1_000
 
 export interface ManagementDeps {
   readonly pool: Pool
   readonly clients: Pick<Clients, 'rotateSecret'>
   readonly idempotency: Idempotency
-  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly grants: Pick<Grants, 'end'>
   readonly credentialIssuers: readonly CredentialIssuer[]
   readonly now: Now
 }
@@ -43,7 +41,7 @@ export function createManagement({
   pool,
   clients,
   idempotency,
-  invalidations,
+  grants,
   credentialIssuers,
   now,
 }: ManagementDeps) {
@@ -78,13 +76,13 @@ export function createManagement({
   ): Promise<AppView> {
     return tx(pool, async (db) => {
       const app = await lock(db, caller.appId)
-      const client = {
-        ...pickClient(await store.findClients(db, caller.appId, now()), 'public'),
-        ...change.client,
-      }
+      const before = pickClient(await store.findClients(db, caller.appId, now()), 'public')
+      const client = { ...before, ...change.client }
       checkClient(client)
       await store.updateApp(db, { ...app, ...change.app }, now())
       await store.updateClient(db, client)
+      const takenScopes = before.scopes.filter((scope) => !client.scopes.includes(scope))
+      await endScopes(db, { caller, context }, takenScopes)
       const changed = [...Object.keys(change.app), ...Object.keys(change.client)]
         .toSorted()
         .join(' ')
@@ -93,46 +91,88 @@ export function createManagement({
     })
   }
 
+  /** Ends what lives on scopes that the public client has lost. What is issued when it has them again goes on. */
+  async function endScopes(
+    db: Db,
+    { caller, context }: { caller: MemberCaller; context: Context },
+    scopes: readonly string[],
+  ): Promise<void> {
+    const at = now()
+    await grants.end(
+      db,
+      scopes.map((scope) => ({
+        id: scopeGrant(caller.clientId, scope),
+        cause: 'scope_taken',
+        at,
+        endsBefore: at,
+      })),
+    )
+    const entry = { caller, context, action: 'client_scope_taken' }
+    for (const scope of scopes) await note(db, entry, { scope, cause: 'scope_taken' })
+  }
+
   /** Deletes the app and ends every credential of it. Its tickets, ledger and audit log stay. */
   async function remove(caller: MemberCaller, context: Context): Promise<void> {
     const { appId } = caller
-    const ids = await tx(pool, async (db) => {
+    await tx(pool, async (db) => {
       const app = await lock(db, appId)
       const at = now()
       await note(db, { caller, context, action: 'app_deleted' }, { name: app.name })
+      const rows = await store.findClients(db, appId, at)
       await store.deleteApp(db, appId, at)
-      const endedIds: string[] = []
-      for (const { endOfApp } of credentialIssuers)
-        endedIds.push(...(await endOfApp(db, appId, at)))
-      return endedIds
+      for (const { endOfApp } of credentialIssuers) await endOfApp(db, appId, at)
+      // Every credential of the app descends from one of its clients.
+      const ends = rows.map(({ client_id }) => ({ id: client_id, forever: true }))
+      await grants.end(
+        db,
+        ends.map((client) => ({ ...client, cause: 'app_deleted', at })),
+      )
     })
-    await Promise.all(
-      ids.slice(0, invalidationsMax).map((id) => invalidations.publish({ kind: 'key', id })),
-    )
   }
 
-  /** A new secret of the M2M client; older ones expire after the overlap, or now. */
+  /**
+   * A new secret of the M2M client; older ones expire after the overlap, or with `revokeOld` now, with all that was got
+   * with them. `keepKeys` lets API keys go on.
+   */
   async function rotateSecret(
     caller: MemberCaller,
-    request: { revokeOld: boolean; idempotencyKey: string | undefined },
+    request: { revokeOld: boolean; keepKeys: boolean; idempotencyKey: string | undefined },
     context: Context,
   ) {
-    const { revokeOld } = request
+    const { revokeOld, keepKeys } = request
     return idempotency.once(
       {
         scope: `${caller.clientId}:${caller.accountId}:secrets`,
         key: request.idempotencyKey,
-        body: { revokeOld },
+        body: keepKeys ? { revokeOld, keepKeys } : { revokeOld },
       },
       async (db) => {
         await lock(db, caller.appId)
-        const secret = await clients.rotateSecret(db, caller.appId, { revokeOld })
+        const { endedIds, ...secret } = await clients.rotateSecret(db, caller.appId, { revokeOld })
+        const revokedKeys = await endSecrets(db, { appId: caller.appId, ids: endedIds, keepKeys })
         const { m2mClientId } = secret
         const entry = { caller, context, action: 'client_secret_rotated' }
-        await note(db, entry, { m2mClientId, revokeOld })
-        return secret
+        await note(db, entry, { m2mClientId, revokeOld, keepKeys, revokedKeys })
+        return { ...secret, revokedKeys }
       },
     )
+  }
+
+  /** Ends what descends from secrets. Returns how many API keys ended. */
+  async function endSecrets(
+    db: Db,
+    { appId, ids, keepKeys }: { appId: AppId; ids: readonly string[]; keepKeys: boolean },
+  ): Promise<number> {
+    if (ids.length === 0) return 0
+    const at = now()
+    await grants.end(
+      db,
+      ids.map((id) => ({ id, cause: 'secret_revoked', at, forever: true })),
+    )
+    let count = 0
+    for (const { endOfGrants } of credentialIssuers)
+      count += (await endOfGrants?.(db, { appId, grants: ids, at, keep: keepKeys })) ?? 0
+    return count
   }
 
   const listDomains = (caller: MemberCaller): Promise<store.DomainRow[]> =>
@@ -192,7 +232,7 @@ export function createManagement({
   async function note(
     db: Db,
     { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
-    details: Readonly<Record<string, string | boolean>>,
+    details: Readonly<Record<string, string | boolean | number>>,
   ): Promise<void> {
     await audit(db, {
       appId: caller.appId,

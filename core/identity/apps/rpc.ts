@@ -159,15 +159,17 @@ function createSettingHandlers(management: Management) {
   return {
     rotateClientSecret: rpc(
       member('edit'),
-      async (request: pb.RotateClientSecretRequest, caller, context) =>
-        management.rotateSecret(
+      async (request: pb.RotateClientSecretRequest, caller, context) => ({
+        ...(await management.rotateSecret(
           caller,
           {
             revokeOld: request.revokeOld,
+            keepKeys: request.keepKeys,
             idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
           },
           context,
-        ),
+        )),
+      }),
     ),
     listDomains: rpc(member('read'), async (_: pb.ListDomainsRequest, caller) => ({
       domains: (await management.listDomains(caller)).map(render.domain),

@@ -48,6 +48,7 @@ export interface M2mClientRow {
   public_client_id: string
   scopes: string[]
   public_scopes: string[]
+  secret_id: string | null
   secret_hash: Buffer | null
   pepper_id: string | null
 }
@@ -64,7 +65,7 @@ export async function findM2mClients(
       'm2m-clients',
       sql`
     select m.app_id, m.client_id, p.client_id as public_client_id, m.scopes, p.scopes as public_scopes,
-           s.secret_hash, s.pepper_id
+           s.id as secret_id, s.secret_hash, s.pepper_id
     from clients m
     join clients p on p.app_id = m.app_id and p.kind = 'public'
     join apps a on a.id = m.app_id and a.status = 'active'
@@ -244,15 +245,20 @@ export async function countValidSecrets(db: Db, clientId: string, at: Date): Pro
   return count
 }
 
-/** Lets the secrets that are valid at `at` expire at `end`. A secret that expires sooner keeps its time. */
+/** Lets the secrets that are valid at `at` expire at `end`, and returns their ids. A secret that expires sooner keeps its time. */
 export async function endSecrets(
   db: Db,
   clientId: string,
   { at, end }: { at: Date; end: Date },
-): Promise<void> {
-  await db.query(sql`
+): Promise<string[]> {
+  const rows = await many<{ id: string }>(
+    db,
+    sql`
     update client_secrets set expires_at = least(coalesce(expires_at, ${end}), ${end})
-    where client_id = ${clientId} and (expires_at is null or expires_at > ${at})`)
+    where client_id = ${clientId} and (expires_at is null or expires_at > ${at})
+    returning id`,
+  )
+  return rows.map(({ id }) => id)
 }
 
 export interface DomainRow {

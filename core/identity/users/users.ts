@@ -12,6 +12,7 @@ import {
   newUserId,
   subjectProblem,
 } from '../../platform/ids.ts'
+import type { Grants } from '../../platform/grants/grants.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
@@ -26,6 +27,7 @@ export interface UsersDeps {
   readonly pool: Pool
   readonly plans: Plans
   readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly grants: Pick<Grants, 'end'>
   readonly log: Log
   readonly now: Now
   readonly credentialIssuers: readonly CredentialIssuer[]
@@ -60,6 +62,7 @@ export function createUsers({
   pool,
   plans,
   invalidations,
+  grants,
   credentialIssuers,
   log,
   now,
@@ -164,6 +167,8 @@ export function createUsers({
   }
 
   async function endCredentials(db: Db, user: User, at: Date): Promise<string[]> {
+    const cause = 'user_deactivated'
+    await grants.end(db, [{ id: user.id, cause, at, endsBefore: at }])
     const ids: string[] = []
     for (const { endOfUser } of credentialIssuers) ids.push(...(await endOfUser(db, user, at)))
     return ids

@@ -108,17 +108,15 @@ export function createDevices(deps: DevicesDeps) {
     if (request.action === 'deny') {
       await bind(
         device,
-        { client, status: 'denied', userId: null, accountId: account.accountId },
+        { client, status: 'denied', userId: null, accountId: account.accountId, grants: [] },
         actor,
       )
       return 'denied'
     }
     const user = await userOfAccount(client, account)
-    await bind(
-      device,
-      { client, status: 'approved', userId: user.id, accountId: account.accountId },
-      actor,
-    )
+    const { accountId } = account
+    const grants = [accountId]
+    await bind(device, { client, status: 'approved', userId: user.id, accountId, grants }, actor)
     return 'authorized'
   }
 
@@ -129,15 +127,17 @@ export function createDevices(deps: DevicesDeps) {
     return user
   }
 
-  /** Approval by the app's own backend, for a user whose token it holds. */
+  /** Approval by the app's own backend, for a user whose token it holds. The login descends from `grants`. */
   async function approveFor(
     user: User,
-    request: { userCode: string; clientId: string },
+    request: { userCode: string; clientId: string; grants: readonly string[] },
     actor: Actor,
   ): Promise<void> {
     const { device, client } = await getOpen(request.userCode)
     if (client.clientId !== request.clientId) throw unknownCode()
-    await bind(device, { client, status: 'approved', userId: user.id, accountId: null }, actor)
+    const { grants } = request
+    const to = { client, status: 'approved', userId: user.id, accountId: null, grants } as const
+    await bind(device, to, actor)
   }
 
   interface Binding {
@@ -145,6 +145,7 @@ export function createDevices(deps: DevicesDeps) {
     status: 'approved' | 'denied'
     userId: string | null
     accountId: string | null
+    grants: readonly string[]
   }
 
   async function bind(device: store.DeviceCodeRow, to: Binding, actor: Actor): Promise<void> {

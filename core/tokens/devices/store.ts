@@ -35,6 +35,7 @@ export interface DeviceCodeRow {
   status: DeviceState
   user_id: string | null
   account_id: string | null
+  grants: string[]
   family_id: string | null
   decided_at: Date | null
   interval_seconds: number
@@ -47,8 +48,8 @@ export const findDevice = (db: Db, userCode: string): Promise<DeviceCodeRow | nu
   maybeOne<DeviceCodeRow>(
     db,
     sql`
-    select code_hash, user_code, client_id, scope, status, user_id, account_id, family_id, decided_at, interval_seconds,
-           last_polled_at, expires_at
+    select code_hash, user_code, client_id, scope, status, user_id, account_id, grants, family_id, decided_at,
+           interval_seconds, last_polled_at, expires_at
     from device_codes
     where user_code = ${userCode}`,
   )
@@ -58,8 +59,8 @@ export const lockDevice = (db: Db, hash: Buffer): Promise<DeviceCodeRow | null> 
   maybeOne<DeviceCodeRow>(
     db,
     sql`
-    select code_hash, user_code, client_id, scope, status, user_id, account_id, family_id, decided_at, interval_seconds,
-           last_polled_at, expires_at
+    select code_hash, user_code, client_id, scope, status, user_id, account_id, grants, family_id, decided_at,
+           interval_seconds, last_polled_at, expires_at
     from device_codes
     where code_hash = ${hash}
     for update`,
@@ -70,6 +71,7 @@ export interface DeviceDecision {
   readonly status: 'approved' | 'denied'
   readonly userId: string | null
   readonly accountId: string | null
+  readonly grants: readonly string[]
   readonly at: Date
 }
 
@@ -79,7 +81,8 @@ export async function decideDevice(db: Db, decision: DeviceDecision): Promise<bo
     db,
     sql`
     update device_codes
-    set status = ${decision.status}, user_id = ${decision.userId}, account_id = ${decision.accountId}, decided_at = ${decision.at}
+    set status = ${decision.status}, user_id = ${decision.userId}, account_id = ${decision.accountId},
+        grants = ${decision.grants}, decided_at = ${decision.at}
     where code_hash = ${decision.hash} and status = 'pending' and expires_at > ${decision.at}
     returning user_code`,
   )

@@ -7,6 +7,7 @@ import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import * as store from '../login/store.ts'
 import type { Redemption, TokenFamilies } from '../login/token-families.ts'
+import { stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
 
 export interface AuthorizationCodeRequest {
@@ -47,40 +48,48 @@ export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
     const codeHash = hash('sha256', request.code, 'buffer')
     const code = await store.lockCode(db, codeHash)
     if (!code || code.client_id !== client.clientId) return { refusal: invalidCode() }
-    if (code.consumed_at !== null) return families.end(db, code.family_id, invalidCode())
-    if (
-      code.expires_at <= now() ||
-      code.redirect_uri !== request.redirectUri ||
-      !proves(request.codeVerifier, code.code_challenge)
-    ) {
-      return { refusal: invalidCode() }
-    }
+    if (code.consumed_at !== null) return endReused(db, client, code)
+    if (code.expires_at <= now() || !fits(code, request)) return { refusal: invalidCode() }
+    const grants = [code.account_id]
     const user = await subjects.findUser(db, {
       appId: client.appId,
       userId: code.user_id,
       issuedAt: code.auth_time,
+      grants,
     })
-    if (!user) return { refusal: invalidCode() }
+    const scope = stillAllowed(code.scope, client.scopes)
+    if (!user || scope === '') return { refusal: invalidCode() }
     await store.consumeCode(db, codeHash, now())
-    const expiresAt = await families.begin(db, { id: code.family_id, user })
+    const expiresAt = await families.begin(db, { id: code.family_id, user, grants })
     const family = {
       id: code.family_id,
       user,
       clientId: client.clientId,
       accountId: code.account_id,
-      scope: code.scope,
+      scope,
       authTime: code.auth_time,
       nonce: code.nonce,
+      grants,
     }
     const isRefreshable = client.grantTypes.includes(GrantType.refreshToken)
     if (!isRefreshable) return { family, refreshToken: undefined }
     return { family, refreshToken: await families.addRefreshToken(db, family, expiresAt) }
   }
 
+  const endReused = (db: Db, client: PublicClient, code: store.CodeRow): Promise<Redemption> =>
+    families.endReused(
+      db,
+      { id: code.family_id, cause: 'code_reused', actor: client.clientId },
+      invalidCode(),
+    )
+
   return { redeem }
 }
 
 export type AuthorizationCodeGrant = ReturnType<typeof createAuthorizationCodeGrant>
+
+const fits = (code: store.CodeRow, { redirectUri, codeVerifier }: AuthorizationCodeRequest) =>
+  code.redirect_uri === redirectUri && proves(codeVerifier, code.code_challenge)
 
 const proves = (verifier: string, challenge: string): boolean =>
   verifierSyntax.test(verifier) && equalSecrets(hash('sha256', verifier, 'base64url'), challenge)

@@ -37,6 +37,7 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
       scope,
       use: 'machine',
       ttlSeconds,
+      grants: caller.grants,
     })
   }
 
@@ -62,7 +63,8 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
       const name = { clientId: caller.clientId, externalUserId }
       const user = await subjects.provision(name)
       if (!user) throw new DomainError('GRANT_INVALID', 'the user is inactive')
-      return signerTokens.issue({ ...user, ...name, userId: user.id })
+      const { grants } = caller
+      return signerTokens.issue({ ...user, ...name, userId: user.id, grants })
     })
   }
 
@@ -81,7 +83,7 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
       const owner = await owners.find(caller)
       if (!owner)
         throw new DomainError('GRANT_INVALID', 'the app has no owner in whose name it could sign')
-      return signerTokens.issue(owner)
+      return signerTokens.issue({ ...owner, grants: caller.grants })
     })
   }
 

@@ -1,12 +1,14 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
+import type { User } from '../../identity/types.ts'
 import { isSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { deviceHash, devicePrefix } from '../devices/devices.ts'
 import * as store from '../devices/store.ts'
 import type { Redemption, TokenFamilies } from '../login/token-families.ts'
+import { stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
 
 /** RFC 8628 section 3.5. */
@@ -35,9 +37,10 @@ export function createDeviceCodeGrant({ clients, subjects, families, now }: Devi
     if (!device || device.client_id !== client.clientId) return { refusal: unknownCode() }
     if (device.status === 'consumed') {
       // The code is in a second pair of hands, so its login ends, as RFC 6749 section 10.5 demands for codes.
-      return device.family_id === null
+      const { family_id: id, client_id: actor } = device
+      return id === null
         ? { refusal: unknownCode() }
-        : families.end(db, device.family_id, unknownCode())
+        : families.endReused(db, { id, cause: 'code_reused', actor }, unknownCode())
     }
     if (device.expires_at <= now()) {
       return {
@@ -71,17 +74,13 @@ export function createDeviceCodeGrant({ clients, subjects, families, now }: Devi
     device: store.DeviceCodeRow,
   ): Promise<Redemption> {
     const decidedAt = device.decided_at ?? now()
-    const user =
-      device.user_id === null
-        ? null
-        : await subjects.findUser(db, {
-            appId: client.appId,
-            userId: device.user_id,
-            issuedAt: decidedAt,
-          })
-    if (!user) return { refusal: new DomainError('GRANT_INVALID', 'the user is inactive') }
+    const user = await userOf(db, client, { ...device, decidedAt })
+    const scope = stillAllowed(device.scope, client.scopes)
+    if (!user || scope === '')
+      return { refusal: new DomainError('GRANT_INVALID', 'the user is inactive') }
+    const { grants } = device
     const id = uuidV7(now().getTime())
-    const expiresAt = await families.begin(db, { id, user })
+    const expiresAt = await families.begin(db, { id, user, grants })
     if (!(await store.consumeDevice(db, { hash: device.code_hash, familyId: id })))
       return { refusal: unknownCode() }
     const family = {
@@ -89,9 +88,10 @@ export function createDeviceCodeGrant({ clients, subjects, families, now }: Devi
       user,
       clientId: client.clientId,
       accountId: device.account_id,
-      scope: device.scope,
+      scope,
       authTime: decidedAt,
       nonce: null,
+      grants,
     }
     const { accountId } = family
     const isRefreshable = accountId !== null && client.grantTypes.includes(GrantType.refreshToken)
@@ -101,6 +101,15 @@ export function createDeviceCodeGrant({ clients, subjects, families, now }: Devi
         ? await families.addRefreshToken(db, { ...family, accountId }, expiresAt)
         : undefined,
     }
+  }
+
+  const userOf = async (
+    db: Db,
+    { appId }: PublicClient,
+    device: store.DeviceCodeRow & { decidedAt: Date },
+  ): Promise<User | null> => {
+    const { user_id: userId, decidedAt: issuedAt, grants } = device
+    return userId === null ? null : subjects.findUser(db, { appId, userId, issuedAt, grants })
   }
 
   return { redeem }

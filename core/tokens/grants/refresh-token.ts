@@ -1,11 +1,11 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
-import type { Clients } from '../../identity/apps/clients.ts'
+import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import { isSecret } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Redemption, type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
-import { chooseScopes, splitScopes } from '../scopes.ts'
+import { chooseScopes, splitScopes, stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
 
 export interface RefreshRequest {
@@ -29,21 +29,25 @@ export function createRefreshTokenGrant({ clients, subjects, families, now }: Re
     if (!client.grantTypes.includes(GrantType.refreshToken))
       throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not refresh')
     if (!isSecret(request.refreshToken, refreshPrefix)) throw invalidRefresh()
-    return families.redeem((db) => step(db, request))
+    return families.redeem((db) => step(db, client, request))
   }
 
-  async function step(db: Db, request: RefreshRequest): Promise<Redemption> {
+  async function step(db: Db, client: PublicClient, request: RefreshRequest): Promise<Redemption> {
     const token = await families.lockRefreshToken(db, request.refreshToken)
     if (!token || token.client_id !== request.clientId) return { refusal: invalidRefresh() }
-    if (token.rotated_at !== null) return families.end(db, token.family_id, invalidRefresh())
+    if (token.rotated_at !== null) {
+      const { family_id: id, client_id: actor } = token
+      return families.endReused(db, { id, cause: 'refresh_token_reused', actor }, invalidRefresh())
+    }
     if (token.ended_at !== null || token.expires_at <= now()) return { refusal: invalidRefresh() }
     const user = await subjects.findUser(db, {
       appId: token.app_id,
       userId: token.user_id,
-      issuedAt: token.created_at,
+      issuedAt: token.begun_at,
+      grants: token.grants,
     })
-    if (!user) return { refusal: invalidRefresh() }
-    const grantable = splitScopes(token.scope)
+    const grantable = splitScopes(stillAllowed(token.scope, client.scopes))
+    if (!user || grantable.length === 0) return { refusal: invalidRefresh() }
     const scope = chooseScopes(request.scope, { grantable, fallback: grantable })
     await families.rotateRefreshToken(db, request.refreshToken)
     const family = {
@@ -54,6 +58,7 @@ export function createRefreshTokenGrant({ clients, subjects, families, now }: Re
       scope: token.scope,
       authTime: token.auth_time,
       nonce: null,
+      grants: token.grants,
     }
     const refreshToken = await families.addRefreshToken(db, family, token.expires_at)
     return { family: { ...family, scope }, refreshToken }

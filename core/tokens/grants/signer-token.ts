@@ -22,6 +22,8 @@ export interface SignerSubject {
   readonly clientId: ClientId
   readonly externalUserId: ExternalUserId
   readonly tokensValidAfter: Date | null
+  /** What the token descends from. */
+  readonly grants: readonly string[]
 }
 
 /** Signer JWTs, with the balance and the signer that a signer session names (docs/identity.md). */
@@ -32,7 +34,7 @@ export function createSignerTokens(deps: SignerTokensDeps) {
    * What an answer with a signer credential says beside it. SCOPE_INVALID when the app's public client lacks sign:job;
    * ALLOWANCE_EXHAUSTED when nothing is left and that is enforced.
    */
-  async function sessionOf(subject: Omit<SignerSubject, 'tokensValidAfter'>) {
+  async function sessionOf(subject: Omit<SignerSubject, 'tokensValidAfter' | 'grants'>) {
     const client = await clients.findPublic(subject.clientId)
     if (!client?.scopes.includes(Scope.signJob)) {
       throw new DomainError('SCOPE_INVALID', `the app does not grant the scope ${Scope.signJob}`)
@@ -63,6 +65,7 @@ export function createSignerTokens(deps: SignerTokensDeps) {
       use: 'signer',
       ttlSeconds,
       voidedBefore: subject.tokensValidAfter,
+      grants: subject.grants,
       ...(notAfter === undefined ? {} : { notAfter }),
     })
     return { ...token, session }

@@ -8,9 +8,11 @@ import { Scope } from '../../../proto/scopes.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
 import type { Keys } from '../../keys/keys.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
+import { joinGrants, keyGrant } from '../../platform/grants/grants.ts'
 import type { ClientCaller, M2mCaller } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { Devices } from '../devices/devices.ts'
+import { lineageOf } from '../issuer/jwt.ts'
 import type { SignerSessions } from '../sessions/signer-sessions.ts'
 import type { Subjects, UserToken } from '../subjects.ts'
 import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
@@ -106,7 +108,14 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     requireSigning(subject.jwt.scopes, request.scope)
     const session = await signerTokens.sessionOf(subject.caller)
     const { token, expiresIn, scope } = await sessions
-      .open(subject.user, 'signer_session_token_exchange', attempt.actor)
+      .open(
+        subject.user,
+        {
+          label: 'signer_session_token_exchange',
+          grants: joinGrants(lineageOf(subject.jwt), caller.grants),
+        },
+        attempt.actor,
+      )
       .catch(asInvalidGrant)
     return {
       accessToken: token,
@@ -144,13 +153,16 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     const owner = key.includes('cs_') ? null : await keys.verify(key)
     if (!owner) throw invalidSubject()
     requireApp(owner.clientId, parties)
-    return { subject: owner, notAfter: undefined }
+    const grants = joinGrants(owner.grants, [keyGrant(owner.keyId)], parties.caller?.grants ?? [])
+    return { subject: { ...owner, grants }, notAfter: undefined }
   }
 
   async function tokenOwner(request: ExchangeTokenRequest, parties: Parties) {
     const { jwt, user, caller } = await userOf(request.subjectToken, parties)
     requireSigning(jwt.scopes, undefined)
-    return { subject: { ...caller, tokensValidAfter: user.tokensValidAfter }, notAfter: jwt.exp }
+    const grants = joinGrants(lineageOf(jwt), parties.caller?.grants ?? [])
+    const { tokensValidAfter } = user
+    return { subject: { ...caller, tokensValidAfter, grants }, notAfter: jwt.exp }
   }
 
   /** GRANT_INVALID unless it is a valid user JWT of that app. A signer JWT is refused: it would renew itself. */
@@ -179,7 +191,9 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       throw new DomainError('TARGET_INVALID', 'resource must name one device code')
     }
     const { jwt, user } = await userOf(request.subjectToken, { app: null, caller })
-    await devices.approveFor(user, { userCode: code, clientId: caller.clientId }, attempt.actor)
+    const grants = joinGrants(lineageOf(jwt), caller.grants)
+    const approval = { userCode: code, clientId: caller.clientId, grants }
+    await devices.approveFor(user, approval, attempt.actor)
     return {
       accessToken: request.subjectToken,
       tokenType: 'Bearer',

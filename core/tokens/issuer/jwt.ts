@@ -1,11 +1,12 @@
 import { randomUUID, sign as signBytes } from 'node:crypto'
 import { promisify } from 'node:util'
-import { errors, jwtVerify } from 'jose'
+import { type JWTPayload, errors, jwtVerify } from 'jose'
 import { DomainError } from '../../../proto/errors.ts'
 import { isUuid } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
-import { isVoid } from '../revocation/store.ts'
+import { scopeGrant } from '../../platform/grants/grants.ts'
+import { type TokenEnds, findEnds } from '../revocation/store.ts'
 import { splitScopes } from '../scopes.ts'
 import type { SigningKey, SigningKeys } from './signing-keys.ts'
 import { type IssuedToken, type TokenUse, signingAlgorithms } from '../types.ts'
@@ -26,10 +27,12 @@ export interface NewToken {
   readonly ttlSeconds: number
   /** The latest expiry, in Unix seconds. */
   readonly notAfter?: number
-  /** The user's `tokensValidAfter`. The token is dated no earlier, or it would count as voided by a deactivation. */
+  /** The user's `tokensValidAfter`. The token is dated no earlier, or it would count as voided by what came before it. */
   readonly voidedBefore?: Date | null
   /** The login that the token comes from. */
   readonly familyId?: string
+  /** What else it descends from: ids of which each can end it. */
+  readonly grants?: readonly string[]
 }
 
 export interface NewIdToken {
@@ -52,7 +55,16 @@ export interface VerifiedJwt {
   readonly iat: number
   readonly exp: number
   readonly familyId: string | null
+  /** What it descends from, beside its login. */
+  readonly grants: readonly string[]
 }
+
+/** What descends from a JWT descends from these. */
+export const lineageOf = ({ grants, familyId, jti }: VerifiedJwt): readonly string[] => [
+  ...grants,
+  ...(familyId === null ? [] : [familyId]),
+  jti,
+]
 
 /** Signs and verifies the issuer's JWTs (decision 9, RFC 9068). */
 export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
@@ -66,6 +78,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
       token_use: token.use,
       ...(token.externalUserId === undefined ? {} : { external_user_id: token.externalUserId }),
       ...(token.familyId === undefined ? {} : { sid: token.familyId }),
+      ...(token.grants?.length ? { descends_from: token.grants } : {}),
     }
     const accessToken = await signJws(await signingKeys.active(), 'at+jwt', {
       ...claims,
@@ -73,7 +86,7 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
       aud: issuer,
       sub: token.sub,
       jti: randomUUID(),
-      iat: Math.max(at, token.voidedBefore ? secondsOf(token.voidedBefore) : 0),
+      iat: Math.max(at, Math.ceil((token.voidedBefore?.getTime() ?? 0) / 1000)),
       nbf: at,
       exp,
     })
@@ -122,31 +135,35 @@ export function createJwts({ issuer, signingKeys, pool, now }: JwtsDeps) {
         },
       )
       const use = uses.find((known) => known === payload['token_use'])
-      const sid = payload['sid']
-      const external = payload['external_user_id']
-      const familyId = typeof sid === 'string' && isUuid(sid) ? sid : null
-      if (use === undefined || (await isVoid(pool, { jti: String(payload.jti), familyId })))
-        throw invalidToken()
-      return {
-        use,
-        familyId,
-        sub: String(payload.sub),
-        clientId: String(payload['client_id']),
-        jti: String(payload.jti),
-        externalUserId: typeof external === 'string' ? external : null,
-        scopes: splitScopes(String(payload['scope'] ?? '')),
-        iat: payload.iat ?? 0,
-        exp: payload.exp ?? 0,
-      }
+      if (use === undefined) throw invalidToken()
+      return await withoutEnded(readClaims(payload, use))
     } catch (error) {
       if (error instanceof errors.JOSEError) throw invalidToken(error)
       throw error
     }
   }
 
-  /** Whether the JWT was revoked, or its login has ended. */
-  const isVoidToken = (token: { jti: string; familyId: string | null }): Promise<boolean> =>
-    isVoid(pool, token)
+  /** The token without scopes that its client has lost. TOKEN_INVALID when something that it descends from has ended. */
+  async function withoutEnded(jwt: VerifiedJwt): Promise<VerifiedJwt> {
+    const { clientId, familyId } = jwt
+    const ofScopes = jwt.scopes.map((scope) => scopeGrant(clientId, scope))
+    const { ended, isLoginLive } = await findEnds(pool, {
+      ids: [...lineageOf(jwt), clientId, ...ofScopes],
+      familyId,
+      issuedAt: new Date(jwt.iat * 1000),
+    })
+    const scopes = jwt.scopes.filter((scope) => !ended.includes(scopeGrant(clientId, scope)))
+    const lostScopes = jwt.scopes.length - scopes.length
+    const isOver = ended.length > lostScopes || (lostScopes > 0 && scopes.length === 0)
+    if (isOver || !isLoginLive) throw invalidToken()
+    return { ...jwt, scopes }
+  }
+
+  /** Whether something that a JWT descends from has ended. */
+  async function isVoidToken(token: TokenEnds): Promise<boolean> {
+    const { ended, isLoginLive } = await findEnds(pool, token)
+    return ended.length > 0 || !isLoginLive
+  }
 
   return { issuer, sign, signIdToken, verify, isVoidToken }
 }
@@ -155,6 +172,23 @@ export type Jwts = ReturnType<typeof createJwts>
 
 export const invalidToken = (cause?: unknown): DomainError =>
   new DomainError('TOKEN_INVALID', 'the token is not valid, or has expired', { cause })
+
+const readClaims = (payload: JWTPayload, use: TokenUse): VerifiedJwt => ({
+  use,
+  familyId: typeof payload['sid'] === 'string' && isUuid(payload['sid']) ? payload['sid'] : null,
+  grants: textsOf(payload['descends_from']),
+  sub: String(payload.sub),
+  clientId: String(payload['client_id']),
+  jti: String(payload.jti),
+  externalUserId:
+    typeof payload['external_user_id'] === 'string' ? payload['external_user_id'] : null,
+  scopes: splitScopes(String(payload['scope'] ?? '')),
+  iat: payload.iat ?? 0,
+  exp: payload.exp ?? 0,
+})
+
+const textsOf = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((item) => typeof item === 'string') : []
 
 const signAsync = promisify(signBytes)
 const dsaEncoding = 'ieee-p1363'

@@ -1,4 +1,10 @@
-import type { AccountId, AppId, ClientId, UserId } from '../../platform/ids.ts'
+import {
+  type AccountId,
+  type AppId,
+  type ClientId,
+  type UserId,
+  appId,
+} from '../../platform/ids.ts'
 import { type Db, maybeOne, sql } from '../../lib/sql.ts'
 
 /** The scopes that the account has consented to for that client. */
@@ -91,21 +97,26 @@ export interface NewFamily {
   readonly id: string
   readonly appId: AppId
   readonly userId: UserId
+  readonly grants: readonly string[]
   readonly at: Date
   readonly expiresAt: Date
 }
 
 export async function insertFamily(db: Db, family: NewFamily): Promise<void> {
   await db.query(sql`
-    insert into token_families (id, app_id, user_id, created_at, expires_at)
-    values (${family.id}, ${family.appId}, ${family.userId}, ${family.at}, ${family.expiresAt})`)
+    insert into token_families (id, app_id, user_id, grants, created_at, expires_at)
+    values (${family.id}, ${family.appId}, ${family.userId}, ${family.grants}, ${family.at}, ${family.expiresAt})`)
 }
 
-/** Ends all tokens of one login. An end that was recorded before stays. */
-export async function endFamily(db: Db, id: string, at: Date): Promise<void> {
-  await db.query(
-    sql`update token_families set ended_at = ${at} where id = ${id} and ended_at is null`,
+/** Ends one login. Returns its app; null when it does not go on. */
+export async function endFamily(db: Db, id: string, at: Date): Promise<AppId | null> {
+  const row = await maybeOne<{ app_id: string }>(
+    db,
+    sql`
+    update token_families set ended_at = ${at} where id = ${id} and ended_at is null
+    returning app_id`,
   )
+  return row && appId(row.app_id)
 }
 
 /** Ends every login of a user that is deactivated. */
@@ -160,6 +171,9 @@ export interface RefreshTokenRow {
   rotated_at: Date | null
   app_id: string
   user_id: string
+  /** What the login descends from, and when it began. */
+  grants: string[]
+  begun_at: Date
   ended_at: Date | null
 }
 
@@ -169,7 +183,7 @@ export const lockRefreshToken = (db: Db, hash: Buffer): Promise<RefreshTokenRow 
     db,
     sql`
     select r.family_id, r.client_id, r.account_id, r.scope, r.auth_time, r.created_at, r.expires_at, r.rotated_at,
-           f.app_id, f.user_id, f.ended_at
+           f.app_id, f.user_id, f.grants, f.created_at as begun_at, f.ended_at
     from refresh_tokens r
     join token_families f on f.id = r.family_id
     where r.token_hash = ${hash}
@@ -181,7 +195,7 @@ export const findRefreshToken = (db: Db, hash: Buffer): Promise<RefreshTokenRow 
     db,
     sql`
     select r.family_id, r.client_id, r.account_id, r.scope, r.auth_time, r.created_at, r.expires_at, r.rotated_at,
-           f.app_id, f.user_id, f.ended_at
+           f.app_id, f.user_id, f.grants, f.created_at as begun_at, f.ended_at
     from refresh_tokens r
     join token_families f on f.id = r.family_id
     where r.token_hash = ${hash}`,

@@ -5,7 +5,8 @@ import type { User } from '../../identity/types.ts'
 import { isSecret, newSecret } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import type { Invalidations } from '../../platform/invalidations.ts'
+import { audit } from '../../platform/audit.ts'
+import type { EndCause, Grants } from '../../platform/grants/grants.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { splitScopes } from '../scopes.ts'
 import * as store from './store.ts'
@@ -16,7 +17,7 @@ const refreshHash = (token: string): Buffer => hash('sha256', token, 'buffer')
 export interface TokenFamiliesDeps {
   readonly pool: Pool
   readonly jwts: Jwts
-  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly grants: Pick<Grants, 'end'>
   readonly findAccount: (id: string) => Promise<{ email: string; name: string } | null>
   readonly ttlSeconds: number
   readonly refreshTtlSeconds: number
@@ -33,40 +34,61 @@ export interface TokenFamily {
   readonly scope: string
   readonly authTime: Date
   readonly nonce: string | null
+  /** What the login descends from. */
+  readonly grants: readonly string[]
 }
 
 /** How the redemption of a code or a refresh token ends: with tokens, or with a refusal that may also end a login. */
 export type Redemption =
   | { readonly family: TokenFamily; readonly refreshToken: string | undefined }
-  | { readonly refusal: DomainError; readonly endedFamilyId?: string }
+  | { readonly refusal: DomainError }
 
 /** The tokens of interactive logins. Those of one login form a family, which ends as a whole (RFC 9700 section 4.14.2). */
 export function createTokenFamilies(deps: TokenFamiliesDeps) {
-  const { pool, jwts, invalidations, findAccount, ttlSeconds, refreshTtlSeconds, now } = deps
+  const { pool, jwts, grants, findAccount, ttlSeconds, refreshTtlSeconds, now } = deps
 
   /**
    * Redeems in one transaction, and signs the tokens after it. A refusal changes rows too, so it is thrown after the
-   * commit. The end of a family is published to those who accept its JWTs without asking core.
+   * commit.
    */
   async function redeem(step: (db: Db) => Promise<Redemption>) {
     const redemption = await tx(pool, step)
     if ('family' in redemption) return signTokens(redemption.family, redemption.refreshToken)
-    if (redemption.endedFamilyId !== undefined)
-      await invalidations.publish({ kind: 'token', id: redemption.endedFamilyId })
     throw redemption.refusal
   }
 
-  /** Ends the family, because its code or refresh token was used a second time. */
-  async function end(db: Db, id: string, refusal: DomainError): Promise<Redemption> {
-    await store.endFamily(db, id, now())
-    return { refusal, endedFamilyId: id }
+  /** Ends a login, with everything that descends from it, and says so in the audit log. Twice is once. */
+  async function end(
+    db: Db,
+    { id, cause, actor }: { id: string; cause: EndCause; actor: string },
+  ): Promise<void> {
+    const at = now()
+    const appId = await store.endFamily(db, id, at)
+    if (appId === null) return
+    await grants.end(db, [{ id, cause, at }])
+    const entry = { appId, actor, action: 'login_ended', status: 'success', at } as const
+    await audit(db, { ...entry, details: { loginId: id, cause } })
+  }
+
+  /** As `end`, for a code or a refresh token that was used a second time, and answers with `refusal`. */
+  async function endReused(
+    db: Db,
+    reuse: { id: string; cause: 'code_reused' | 'refresh_token_reused'; actor: string },
+    refusal: DomainError,
+  ): Promise<Redemption> {
+    await end(db, reuse)
+    return { refusal }
   }
 
   /** Begins a family, in the transaction that consumes its code. Returns its expiry. */
-  async function begin(db: Db, { id, user }: { id: string; user: User }): Promise<Date> {
+  async function begin(
+    db: Db,
+    { id, user, grants: lineage }: { id: string; user: User; grants: readonly string[] },
+  ): Promise<Date> {
     const at = now()
     const expiresAt = addSeconds(at, refreshTtlSeconds)
-    await store.insertFamily(db, { id, appId: user.appId, userId: user.id, at, expiresAt })
+    const { appId, id: userId } = user
+    await store.insertFamily(db, { id, appId, userId, grants: lineage, at, expiresAt })
     return expiresAt
   }
 
@@ -112,6 +134,7 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
       use: 'user',
       ttlSeconds,
       familyId: family.id,
+      grants: family.grants,
       voidedBefore: user.tokensValidAfter,
     })
     const scopes = splitScopes(scope)
@@ -147,6 +170,7 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
   return {
     redeem,
     end,
+    endReused,
     begin,
     addRefreshToken,
     findRefreshToken,

@@ -99,7 +99,8 @@ export function createIntrospection(deps: IntrospectionDeps) {
     const user = await subjects.findUser(pool, {
       appId: row.app_id,
       userId: row.user_id,
-      issuedAt: row.created_at,
+      issuedAt: row.begun_at,
+      grants: row.grants,
     })
     if (!user) return inactive
     return {

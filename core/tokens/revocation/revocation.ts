@@ -1,25 +1,25 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { ClientCaller } from '../../rpc/callers.ts'
-import type { Actor } from '../../platform/audit.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
+import type { Grants } from '../../platform/grants/grants.ts'
 import type { AppId } from '../../platform/ids.ts'
-import type { Invalidations } from '../../platform/invalidations.ts'
-import type { Pool } from '../../lib/sql.ts'
+import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { Clients } from '../../identity/apps/clients.ts'
-import { endFamily } from '../login/store.ts'
+import type { Keys } from '../../keys/keys.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { type SignerSessions, sessionPrefix } from '../sessions/signer-sessions.ts'
-import { revokeJwt } from './store.ts'
 
 export interface RevocationDeps {
   readonly pool: Pool
   readonly jwts: Jwts
   readonly clients: Pick<Clients, 'findPublic'>
   readonly sessions: SignerSessions
-  readonly families: Pick<TokenFamilies, 'findRefreshToken'>
-  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly families: Pick<TokenFamilies, 'findRefreshToken' | 'end'>
+  readonly keys: Pick<Keys, 'endOfGrants'>
+  readonly grants: Pick<Grants, 'end'>
   readonly now: Now
 }
 
@@ -32,7 +32,7 @@ interface Revoker {
 
 /** RFC 7009. The answer is the same for every token; only tokens of the client's own app end. */
 export function createRevocation(deps: RevocationDeps) {
-  const { pool, jwts, clients, sessions, families, invalidations, now } = deps
+  const { pool, jwts, clients, sessions, families, keys, grants, now } = deps
 
   async function revoke(
     request: { token: string; clientId: string | undefined },
@@ -73,14 +73,15 @@ export function createRevocation(deps: RevocationDeps) {
       await sessions.end({ appId, id: session.userId }, session.id, actor)
   }
 
-  async function endLogin({ appId }: Revoker, token: string): Promise<void> {
+  async function endLogin({ appId, actor }: Revoker, token: string): Promise<void> {
     const row = await families.findRefreshToken(token)
     if (row?.app_id !== appId) return
-    await endFamily(pool, row.family_id, now())
-    await invalidations.publish({ kind: 'token', id: row.family_id })
+    const end = { id: row.family_id, cause: 'refresh_token_revoked', actor: actor.name } as const
+    await tx(pool, (db) => families.end(db, end))
   }
 
-  async function endJwt({ clientIds }: Revoker, token: string): Promise<void> {
+  /** Ends a JWT and what was got with it; with a machine token also the keys that were made with it. */
+  async function endJwt({ appId, clientIds, actor }: Revoker, token: string): Promise<void> {
     const claims = await jwts
       .verify(token, ['user', 'signer', 'machine'])
       .catch((error: unknown) => {
@@ -88,8 +89,22 @@ export function createRevocation(deps: RevocationDeps) {
         throw error
       })
     if (!claims || !clientIds.includes(claims.clientId)) return
-    await revokeJwt(pool, { jti: claims.jti, expiresAt: new Date(claims.exp * 1000) })
-    await invalidations.publish({ kind: 'token', id: claims.jti })
+    const { jti, use } = claims
+    const at = now()
+    await tx(pool, async (db) => {
+      await grants.end(db, [{ id: jti, cause: 'token_revoked', at, forever: use === 'machine' }])
+      const revokedKeys =
+        use === 'machine' ? await keys.endOfGrants(db, { appId, grants: [jti], at }) : 0
+      await audit(db, {
+        appId,
+        actor: actor.name,
+        action: 'token_revoked',
+        status: 'success',
+        at,
+        correlationId: actor.context?.correlationId,
+        details: { jti, use, revokedKeys },
+      })
+    })
   }
 
   return { revoke }

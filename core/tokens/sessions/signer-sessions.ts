@@ -6,7 +6,7 @@ import { type Cursor, page } from '../../platform/cursor.ts'
 import type { Users } from '../../identity/users/users.ts'
 import type { User } from '../../identity/types.ts'
 import { isUuid } from '../../platform/ids.ts'
-import type { Invalidations } from '../../platform/invalidations.ts'
+import type { Grants } from '../../platform/grants/grants.ts'
 import { isSecret, newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
@@ -20,7 +20,7 @@ export interface SignerSessionsDeps {
   readonly pool: Pool
   readonly users: Users
   readonly secrets: Secrets
-  readonly invalidations: Invalidations
+  readonly grants: Pick<Grants, 'end'>
   readonly ttlSeconds: number
   readonly now: Now
 }
@@ -30,12 +30,16 @@ export function createSignerSessions({
   pool,
   users,
   secrets,
-  invalidations,
+  grants,
   ttlSeconds,
   now,
 }: SignerSessionsDeps) {
   /** Opens a session for an active user, whose row is locked: a concurrent deactivation ends this session too. */
-  async function open(user: User, label: string, actor: Actor) {
+  async function open(
+    user: User,
+    { label, grants: lineage }: { label: string; grants: readonly string[] },
+    actor: Actor,
+  ) {
     const token = newSecret(sessionPrefix)
     const at = now()
     await tx(pool, async (db) => {
@@ -48,6 +52,7 @@ export function createSignerSessions({
         ...secrets.store(token),
         scope,
         label,
+        grants: lineage,
         at,
         expiresAt: addSeconds(at, ttlSeconds),
       })
@@ -103,9 +108,10 @@ export function createSignerSessions({
   ): Promise<Date | null> {
     if (!isUuid(id)) return null
     const at = now()
-    const revokedAt = await tx(pool, async (db) => {
+    return tx(pool, async (db) => {
       const instant = await store.revokeSession(db, { appId: user.appId, userId: user.id, id, at })
       if (instant) {
+        await grants.end(db, [{ id, cause: 'session_revoked', at }])
         await audit(db, {
           appId: user.appId,
           actor: actor.name,
@@ -118,9 +124,6 @@ export function createSignerSessions({
       }
       return instant
     })
-    // Caches name a session like a key: by the id of the credential that proved the identity.
-    if (revokedAt) await invalidations.publish({ kind: 'key', id })
-    return revokedAt
   }
 
   /** The session of that token with its user; null when it is not valid. A wrong checksum costs no look-up. */

@@ -17,15 +17,17 @@ export interface NewSignerSession {
   readonly pepperId: string
   readonly scope: string
   readonly label: string
+  /** What the session descends from. */
+  readonly grants: readonly string[]
   readonly at: Date
   readonly expiresAt: Date
 }
 
 export async function insertSession(db: Db, session: NewSignerSession): Promise<void> {
   await db.query(sql`
-    insert into signer_sessions (app_id, id, user_id, token_hash, pepper_id, scope, label, created_at, expires_at)
+    insert into signer_sessions (app_id, id, user_id, token_hash, pepper_id, scope, label, grants, created_at, expires_at)
     values (${session.appId}, ${session.id}, ${session.userId}, ${session.hash}, ${session.pepperId}, ${session.scope},
-            ${session.label}, ${session.at}, ${session.expiresAt})`)
+            ${session.label}, ${session.grants}, ${session.at}, ${session.expiresAt})`)
 }
 
 export interface SessionRow {
@@ -50,7 +52,9 @@ export const listSessions = (db: Db, filter: SessionFilter): Promise<SessionRow[
   many<SessionRow>(
     db,
     sql`
-    select id, label, scope, created_at, expires_at, last_used_at, revoked_at
+    select id, label, scope, created_at, expires_at, last_used_at,
+           coalesce(revoked_at, (select min(ended_at) from grant_ends
+                                 where id = any(ended_grants(signer_sessions.grants, created_at)))) as revoked_at
     from signer_sessions
     where app_id = ${filter.appId} and user_id = ${filter.userId}
       and (${filter.after?.id ?? null}::uuid is null
@@ -104,7 +108,7 @@ export async function deleteExpiredSessions(db: Db, before: Date): Promise<void>
     (select app_id, id from signer_sessions where expires_at < ${before} limit 1000)`)
 }
 
-/** The session with one of these hashes, unless it has ended or its user or app is not active. Records the use, at most once a minute. */
+/** The session with one of these hashes, unless it has ended, its user or app is not active, or the app lost its scope. Records the use, at most once a minute. */
 export async function findSession(db: Db, hashes: readonly Buffer[], at: Date) {
   const row = await maybeOne<{
     id: string
@@ -113,19 +117,21 @@ export async function findSession(db: Db, hashes: readonly Buffer[], at: Date) {
     user_id: string
     external_user_id: string
     scope: string
+    grants: string[]
     created_at: Date
     expires_at: Date
     stale: boolean
   }>(
     db,
     sql`
-    select s.id, s.app_id, c.client_id, s.user_id, u.external_user_id, s.scope, s.created_at, s.expires_at,
+    select s.id, s.app_id, c.client_id, s.user_id, u.external_user_id, s.scope, s.grants, s.created_at, s.expires_at,
            s.last_used_at is null or s.last_used_at < ${new Date(at.getTime() - 60_000)} as stale
     from signer_sessions s
     join end_users u on u.app_id = s.app_id and u.id = s.user_id and u.status = 'active'
     join apps a on a.id = s.app_id and a.status = 'active'
-    join clients c on c.app_id = s.app_id and c.kind = 'public'
-    where s.token_hash = any(${hashes}::bytea[]) and s.revoked_at is null and s.expires_at > ${at}`,
+    join clients c on c.app_id = s.app_id and c.kind = 'public' and s.scope = any(c.scopes)
+    where s.token_hash = any(${hashes}::bytea[]) and s.revoked_at is null and s.expires_at > ${at}
+      and ended_grants(s.grants || s.id::text, s.created_at) = '{}'`,
   )
   if (!row || !isClientId(row.client_id)) return null
   if (row.stale) {
@@ -140,6 +146,7 @@ export async function findSession(db: Db, hashes: readonly Buffer[], at: Date) {
     userId: userId(row.user_id),
     externalUserId: externalUserId(row.external_user_id),
     scope: row.scope,
+    grants: row.grants,
     createdAt: row.created_at,
     expiresAt: row.expires_at,
   }

@@ -12,6 +12,7 @@ const ClientSecret = named(
     target: Type.String(),
     createdAt: Instant('When it was made.'),
     oldSecretsExpireAt: Instant('From then on no older secret works.'),
+    revokedKeys: Type.Integer({ description: 'API keys that ended with the older secrets.' }),
     message: Type.String(),
     correlation_id: CorrelationId,
   }),
@@ -37,12 +38,20 @@ export function credentialRoutes(app: App): void {
           target: Type.Optional(
             oneOf(['m2m', 'public'], 'm2m; the public client never has a secret'),
           ),
-          revokeOld: Type.Optional(oneOf(['true', 'false'], 'true ends the older secrets at once')),
+          revokeOld: Type.Optional(
+            oneOf(
+              ['true', 'false'],
+              'true ends the older secrets at once, with the tokens, signer sessions and API keys that were made with them',
+            ),
+          ),
+          keepKeys: Type.Optional(
+            oneOf(['true', 'false'], 'true lets API keys that were made with older secrets go on'),
+          ),
         }),
         response: { 200: ref(ClientSecret) },
       },
     ),
-    async ({ params, query: { target, revokeOld }, headers, core, correlationId }) => {
+    async ({ params, query: { target, revokeOld, keepKeys }, headers, core, correlationId }) => {
       if (target !== 'm2m')
         throw new DomainError(
           'REQUEST_INVALID',
@@ -51,6 +60,7 @@ export function credentialRoutes(app: App): void {
       const secret = await core.management.rotateSecret({
         ...params,
         revokeOld: revokeOld === 'true',
+        keepKeys: keepKeys === 'true',
         idempotencyKey: headers['idempotency-key'],
       })
       return {
@@ -59,6 +69,7 @@ export function credentialRoutes(app: App): void {
         target,
         createdAt: secret.createdAt,
         oldSecretsExpireAt: secret.oldSecretsExpireAt,
+        revokedKeys: secret.revokedKeys,
         message: 'Store the secret now; it is not shown again.',
         correlation_id: correlationId,
       }

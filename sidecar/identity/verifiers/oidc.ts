@@ -55,7 +55,8 @@ export function oidcVerifier(options: OidcOptions): Verifier {
     const identity = claims && identityOf(claims, trusted, options)
     if (fault !== null || !claims) return no(refusals.invalidToken, fault ?? 'token_form', identity)
     const verdict = judgeClaims(claims, identity, trusted)
-    const revoked = trusted.own && verdict.kind === 'yes' && (await isRevoked(claims, options))
+    if (!trusted.own || verdict.kind === 'no') return verdict
+    const revoked = await isRevoked(claims, verdict.identity, options)
     return revoked ? no(refusals.invalidToken, 'token_revoked', identity) : verdict
   }
 }
@@ -71,12 +72,25 @@ function issuerOf(token: string, issuers: readonly TrustedIssuer[]): TrustedIssu
 
 const loginOf = (claims: JWTPayload): string | null => textOf(claims['sid']) || null
 
-const isRevoked = (claims: JWTPayload, { revokedTokens }: OidcOptions): Promise<boolean> =>
+const isRevoked = (
+  claims: JWTPayload,
+  { grants = [] }: VerifiedIdentity,
+  { revokedTokens }: OidcOptions,
+): Promise<boolean> =>
   revokedTokens.isRevoked({
     jti: textOf(claims.jti),
     loginId: loginOf(claims),
-    issuedAt: claims.iat ?? 0,
+    grants,
+    issuedAt: Math.floor(claims.iat ?? 0),
   })
+
+/** The ids of all that can end a token: of ours what it descends from, of a foreign one its app. */
+function grantsOf(claims: JWTPayload, clientId: string, trusted: TrustedIssuer): string[] {
+  if (!trusted.own) return [clientId]
+  const lineage = claims['descends_from']
+  const ids = [claims.jti, claims['sid'], ...(Array.isArray(lineage) ? lineage : [])]
+  return [...ids.map(textOf).filter(Boolean), clientId, `${clientId}:${Scope.signJob}`]
+}
 
 const tokenErrors = [
   errors.JWTExpired,
@@ -161,15 +175,15 @@ function identityOf(
     issuer: trimSlashes(trusted.issuer),
     clientId,
     externalUserId,
+    grants: grantsOf(claims, clientId, trusted),
     ...endsOf(claims, trusted, options),
   }
 }
 
-/** The ids and times that end the identity of a token. */
+/** The id and the times of a token. */
 function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { now }: OidcOptions) {
   const expiresAt = Math.floor(claims.exp ?? 0)
   return {
-    userId: trusted.own ? loginOf(claims) : null,
     keyId: trusted.own ? textOf(claims.jti) || null : null,
     // A token that does not say when it was issued is older than any revocation.
     issuedAt: typeof claims.iat === 'number' ? Math.floor(claims.iat) : 0,

@@ -4,6 +4,7 @@ import { createLedger, type Ledger } from '../../../core/allowances/ledger.ts'
 import { createApps } from '../../../core/identity/apps/apps.ts'
 import { createUsers } from '../../../core/identity/users/users.ts'
 import type { AppId } from '../../../core/platform/ids.ts'
+import { createGrants } from '../../../core/platform/grants/grants.ts'
 import { createInvalidations } from '../../../core/platform/invalidations.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
@@ -64,7 +65,9 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
     name: 'acme',
     included: usdMicros(5_000_000n),
   })
-  const users = createUsers({ pool, plans, invalidations, credentialIssuers: [], log, now })
+  const grants = createGrants({ pool, invalidations, now })
+  const ending = { invalidations, grants, credentialIssuers: [] }
+  const users = createUsers({ ...ending, pool, plans, log, now })
   let registry = createMetrics('test')
 
   function metering({

@@ -755,7 +755,7 @@ describe('a stream whose reader does not keep up', () => {
         context,
       ) => {
         for (; !context.signal.aborted && sent.count < 200_000; sent.count++) {
-          emit({ kind: 'key', id: 'x'.repeat(36) })
+          emit({ kind: 'key', id: 'x'.repeat(36), endsBefore: 0n })
           if (sent.count % 100 === 0) await new Promise(setImmediate)
         }
         done.resolve()
@@ -802,7 +802,7 @@ describe('a stream whose reader does not keep up', () => {
         emit: (message: WatchInvalidationsResponse) => void,
       ) => {
         for (let i = 0; i < all; i++) {
-          emit({ kind: 'key', id: String(i) })
+          emit({ kind: 'key', id: String(i), endsBefore: 0n })
           if (i % 1_000 === 0) await new Promise((resolve) => setTimeout(resolve, 20))
         }
       },

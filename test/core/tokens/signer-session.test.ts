@@ -101,7 +101,7 @@ describe('an opaque signer session', () => {
     expect(await outcome(core.as().verifySignerSession({ token: ended }))).toBe('OK')
     await core.as(app.basic).deactivateUser(nameOf('bob'))
     expect(await outcome(core.as().verifySignerSession({ token: ended }))).toBe('TOKEN_INVALID')
-    await until(() => ids.every((id) => heard.includes(`key ${id}`)))
+    await until(() => heard.includes(`token ${ids[0]}`) && heard.includes(`key ${ids[1]}`))
 
     const late = await open('carl')
     core.clock.advance(day)
@@ -128,9 +128,14 @@ describe('an opaque signer session', () => {
       resources: [],
     }
     expect(await outcome(core.as(app.basic).exchangeToken(wrong))).toBe('GRANT_INVALID')
-    const { rows } = await core.sql.query<{ action: string; status: string }>(`
+    const entries = async () => {
+      const { rows } = await core.sql.query<{ action: string; status: string }>(`
       select distinct action, status from audit_log where action like 'signer_session%' order by action, status`)
-    expect(rows.map(({ action, status }) => `${action} ${status}`)).toEqual([
+      return rows.map(({ action, status }) => `${action} ${status}`)
+    }
+    // The entry of a refusal is written after the answer.
+    await until(async () => (await entries()).length === 3)
+    expect(await entries()).toEqual([
       'signer_session_revoked success',
       'signer_session_token_exchange refused',
       'signer_session_token_exchange success',

@@ -10,8 +10,8 @@ const key: VerifiedIdentity = {
   issuer: 'http://localhost:8080/api/v1/oidc',
   clientId: 'acme',
   externalUserId: 'alice',
-  userId: 'user-alice',
   keyId: '01a2b3c4-0000-7000-8000-000000000001',
+  grants: ['key:01a2b3c4-0000-7000-8000-000000000001', 'user-alice', 'acme'],
   issuedAt: null,
   expiresAt: null,
   keepUntil: 0,
@@ -51,14 +51,17 @@ describe('the answer of an identity', () => {
 })
 
 describe('the API key of an identity', () => {
-  it('is that of a key, and none for a token, a signer session or a foreign id', () => {
+  it('is that of a key and of what was got with it, and none for what only looks like one', () => {
     expect(bind(key).apiKeyId).toBe(key.keyId)
-    for (const other of [
-      { issuedAt: 1 },
-      { expiresAt: 1 },
-      { keyId: 'session-1' },
-      { keyId: null },
-    ])
-      expect(bind({ ...key, ...other }).apiKeyId).toBe('')
+    const exchanged = { keyId: 'a-jti', issuedAt: 1, grants: ['a-jti', 'key:' + key.keyId] }
+    expect(bind({ ...key, ...exchanged }).apiKeyId).toBe(key.keyId)
+    for (const grants of [[], ['a-jti', String(key.keyId)], ['key:session-1'], ['monkey:1']])
+      expect(bind({ ...key, grants }).apiKeyId).toBe('')
+  })
+
+  it('ends with its own id where a verifier of the operator names no other', () => {
+    const { grants: _, ...own } = key
+    expect(bind(own).grants).toEqual([key.keyId])
+    expect(bind({ ...own, keyId: null }).grants).toEqual([])
   })
 })

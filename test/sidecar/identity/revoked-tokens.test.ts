@@ -30,12 +30,13 @@ async function listening(env: Record<string, string> = {}): Promise<Harness> {
 }
 
 describe('a token that was revoked', () => {
-  it.each(['jti', 'sid'])(
+  it.each(['jti', 'sid', 'descends_from'])(
     'is refused at once when core says so of its %s, and no other is',
     async (claim) => {
       const harness = await withKey()
       const id = randomUUID()
-      const token = await sign(key, { jti: randomUUID(), [claim]: id })
+      const value = claim === 'descends_from' ? [randomUUID(), id] : id
+      const token = await sign(key, { jti: randomUUID(), [claim]: value })
       const other = await sign(key, { jti: randomUUID(), sid: randomUUID() })
       expect([await status(harness, token), await status(harness, other)]).toEqual([200, 200])
       harness.core.invalidate('token', id)
@@ -52,6 +53,20 @@ describe('a token that was revoked', () => {
     expect(await status(harness, await sign(key, { jti }))).toBe(200)
     expect(harness.core.calls.checkToken).toBe(2)
   })
+
+  it.each(['the client', 'the scope'])(
+    'is refused when %s ended after it was issued, and a later one is not',
+    async (what) => {
+      const harness = await listening()
+      const older = await sign(key, { jti: randomUUID(), iat: vectorNow - 10 })
+      const later = await sign(key, { jti: randomUUID(), iat: vectorNow })
+      expect([await status(harness, older), await status(harness, later)]).toEqual([200, 200])
+      const id = what === 'the client' ? 'tenant_a' : 'tenant_a:sign:job'
+      harness.core.invalidate('token', id, (vectorNow - 1) * 1000)
+      await until(async () => (await status(harness, older)) === 401)
+      expect(await status(harness, later)).toBe(200)
+    },
+  )
 
   it('is a fault, not a refusal, when core must be asked and does not answer', async () => {
     const harness = await withKey()
@@ -87,14 +102,14 @@ describe('a token that was issued while invalidations are received', () => {
 describe('the list of revoked tokens', () => {
   it('is kept in bounded memory; core is asked about what was evicted', async () => {
     const lookups: string[] = []
-    const core = { checkToken: async (jti: string) => lookups.push(jti) > 0 }
+    const core = { checkToken: async ({ jti }: { jti: string }) => lookups.push(jti) > 0 }
     let at = vectorNow
     const now = () => new Date(at * 1000)
     const tokens = createRevokedTokens({ core, ttlSeconds: 300, max: 2, now })
     tokens.restart()
     at += 100
     const token = (jti: string) =>
-      tokens.isRevoked({ jti, loginId: null, issuedAt: vectorNow + 90 })
+      tokens.isRevoked({ jti, loginId: null, grants: [jti], issuedAt: vectorNow + 90 })
     for (const id of ['a', 'b']) tokens.revoke(id)
     expect([await token('a'), await token('b'), await token('c'), lookups.length]).toEqual([
       true,

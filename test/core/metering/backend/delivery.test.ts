@@ -355,6 +355,7 @@ describe('customers', () => {
       now,
       emitCustomer,
       credentialIssuers: [],
+      grants: { end: async () => undefined },
       invalidations: createInvalidations({
         redis: null,
         tombstoneSeconds: 60,

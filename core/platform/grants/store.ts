@@ -1,0 +1,49 @@
+import { type Db, one, prepared, sql } from '../../lib/sql.ts'
+
+export interface NewEnd {
+  readonly id: string
+  readonly cause: string
+  readonly at: Date
+  readonly endsBefore?: Date
+  readonly expiresAt: Date | null
+}
+
+/** Inserts ends. Of two ends of one grant the earlier stays, unless the later one ends more. */
+export async function insertEnds(db: Db, ends: readonly NewEnd[]): Promise<void> {
+  await db.query(sql`
+    insert into grant_ends (id, ends_before, cause, ended_at, expires_at)
+    select distinct on (id) id, coalesce(ends_before, 'infinity'), cause, ended_at, expires_at
+    from unnest(${ends.map(({ id }) => id)}::text[], ${ends.map(({ endsBefore }) => endsBefore ?? null)}::timestamptz[],
+                ${ends.map(({ cause }) => cause)}::text[], ${ends.map(({ at }) => at)}::timestamptz[],
+                ${ends.map(({ expiresAt }) => expiresAt)}::timestamptz[])
+      as new (id, ends_before, cause, ended_at, expires_at)
+    order by id
+    on conflict (id) do update
+    set ends_before = excluded.ends_before, cause = excluded.cause, ended_at = excluded.ended_at, expires_at = excluded.expires_at
+    where grant_ends.ends_before < excluded.ends_before`)
+}
+
+export interface Ends {
+  /** Those that have ended for the credential. */
+  readonly ended: readonly string[]
+  /** The last instant before which one of them ended, for those that go on; null when there is none. */
+  readonly last: Date | null
+}
+
+export async function findEnds(db: Db, ids: readonly string[], issuedAt: Date): Promise<Ends> {
+  return one<{ ended: string[]; last: Date | null }>(
+    db,
+    prepared(
+      'grant-ends',
+      sql`
+    select ended_grants(${ids}::text[], ${issuedAt}) as ended,
+           (select max(ends_before) from grant_ends where id = any(${ids}::text[]) and ends_before < 'infinity') as last`,
+    ),
+  )
+}
+
+/** Deletes a bounded number of ends that nothing alive descends from. */
+export async function deleteExpiredEnds(db: Db, at: Date): Promise<void> {
+  await db.query(sql`delete from grant_ends where id in
+    (select id from grant_ends where expires_at < ${at} limit 1000)`)
+}
