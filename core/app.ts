@@ -29,10 +29,7 @@ export async function startCore(config: CoreConfig, deps: ProcessDeps) {
   const services = modules.flatMap((module) => module.services)
   const server = await startGrpcServer(services, { ...platform, ...config.server, authenticator })
   const steps = modules.flatMap((module) => module.upkeep ?? [])
-  const upkeep = startUpkeep(
-    [platform.idempotency.forgetOld, platform.grants.deleteExpired, ...steps],
-    platform.log,
-  )
+  const upkeep = startUpkeep([...opened.upkeep, ...steps], platform.log)
   for (const { start } of lifecycles) await start?.()
   server.setServing(true)
 

@@ -81,7 +81,9 @@ export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
     secrets: createSecrets(config.peppers),
     idempotency: createIdempotency({ pool, sealingKey: config.sealingKey, now }),
   }
-  return { platform, ...rest }
+  /** Periodic work, as that of a module. */
+  const upkeep = [platform.idempotency.forgetOld, platform.grants.deleteExpired]
+  return { platform, upkeep, ...rest }
 }
 
 const redisCommandTimeoutMs = 1_000
