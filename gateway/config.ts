@@ -1,6 +1,7 @@
 import type { EnvReader } from '../core/lib/env.ts'
-import { readCoreAddress, readHost, readPlatformPort, readPublicUrl } from '../core/lib/settings.ts'
-import type { CoreAddress } from './core/call-context.ts'
+import { readCoreAddress } from '../core/lib/core-link/address.ts'
+import { readHost, readPlatformPort, readPublicUrl } from '../core/lib/settings.ts'
+import type { CoreOptions } from './core/call-context.ts'
 import { type EdgeConfig, readEdgeConfig } from './http/config.ts'
 import { type LoginProviderConfig, readLoginProvider } from './pages/config.ts'
 
@@ -11,7 +12,7 @@ export interface GatewayConfig {
   /** Begins every URL that we hand out; no trailing slash. */
   readonly publicUrl: string
   readonly tokenAlg: string
-  readonly core: CoreAddress
+  readonly core: CoreOptions
   /** The POST form of key validation replaces the GET form. */
   readonly validateV2?: boolean
   readonly edge: EdgeConfig
@@ -43,7 +44,7 @@ export function readGatewayConfig(env: EnvReader): GatewayConfig {
     ),
     loginProvider: readLoginProvider(env),
     core: {
-      ...readCoreAddress(env),
+      ...readCoreAddress(env, 'gateway'),
       deadlineMs: env.integer('GATEWAY_DEADLINE_MS', {
         meaning: 'How long the gateway waits for core, in milliseconds.',
         fallback: '5000',

@@ -13,12 +13,15 @@ const headStartMs = 1_000
 await runProcess({
   name: 'gateway',
   adminPort: { setting: 'GATEWAY_ADMIN_PORT', fallback: '9091' },
-  read: (env: EnvReader) => ({ gateway: readGatewayConfig(env), sidecar: readSidecarConfig(env) }),
-  start: async ({ gateway: config, sidecar: { listen, ...settings } }, deps) => {
+  read: (env: EnvReader) => ({
+    gateway: readGatewayConfig(env),
+    // Without it a gateway needs neither the settings of a sidecar nor its token.
+    sidecar: process.env['WEBHOOK_SECRET'] ? readSidecarConfig(env) : undefined,
+  }),
+  start: async ({ gateway: config, sidecar: settings }, deps) => {
     const sidecar =
-      settings.webhookSecrets.length > 0
-        ? await startSidecar({ ...settings, listen: { ...listen, ...loopback } }, deps)
-        : undefined
+      settings &&
+      (await startSidecar({ ...settings, listen: { ...settings.listen, ...loopback } }, deps))
     const gateway = await startGateway(config, { ...deps, webhook: sidecar?.webhook })
     return {
       ready: async () => ({ ...(await gateway.ready()), ...(await sidecar?.ready()) }),

@@ -258,7 +258,14 @@ export const reasons = {
     http: 503,
     oauth: 'temporarily_unavailable',
     title: 'Service unavailable',
-    help: 'Two processes of the deployment do not share the same `CORE_TOKEN`. Only the operator can correct this.',
+    help: 'Core does not know the token of one of its own callers: `CORE_TOKEN`, or `CORE_TOKEN_` and its role. Only the operator can correct this.',
+  },
+  SERVICE_ROLE_FORBIDDEN: {
+    grpc: grpc.PERMISSION_DENIED,
+    http: 503,
+    oauth: 'temporarily_unavailable',
+    title: 'Service unavailable',
+    help: 'A process of the deployment called an RPC that is not for its role, with the token of another role. Only the operator can correct this.',
   },
   // The sidecar acknowledges no events while it cannot store them.
   SPOOL_UNAVAILABLE: {

@@ -1,6 +1,7 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { parseDecimal18 } from '../core/lib/money.ts'
-import { readCoreAddress, readHost, readRedisUrl } from '../core/lib/settings.ts'
+import { readCoreAddress } from '../core/lib/core-link/address.ts'
+import { readHost, readRedisUrl } from '../core/lib/settings.ts'
 import { readIdentity } from './identity/config.ts'
 import { maxSecretBytes } from './http/caller.ts'
 
@@ -15,7 +16,7 @@ export function readSidecarConfig(env: EnvReader) {
   return {
     listen: readListen(env),
     logLevel,
-    core: readCoreAddress(env),
+    core: readCoreAddress(env, 'sidecar'),
     sidecarId: readSidecarId(env),
     redisUrl: readRedisUrl(env),
     webhookSecrets: readSecrets(env),

@@ -1,6 +1,7 @@
-import { ChannelCredentials, type ClientReadableStream, Metadata } from '@grpc/grpc-js'
+import { type ClientReadableStream, Metadata } from '@grpc/grpc-js'
 import type { JSONWebKeySet } from 'jose'
-import { unary } from '../core/lib/grpc.ts'
+import { channelTo, unary } from '../core/lib/grpc.ts'
+import type { CoreAddress } from '../core/lib/core-link/address.ts'
 import { serviceTokenHeader } from '../proto/headers.ts'
 import { EscrowServiceClient } from '../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import {
@@ -25,12 +26,6 @@ import type { EscrowCore } from './accounts/escrow-core.ts'
 import { gatherUntilQuiet } from './batcher.ts'
 import { type Presence, createPresence, repeatMissed } from './core-presence.ts'
 
-export interface CoreOptions {
-  /** host:port of core. */
-  readonly target: string
-  readonly token: string
-}
-
 /** What a JWT of ours descends from, and when it was issued. */
 export interface TokenIds {
   readonly jti: string
@@ -50,7 +45,7 @@ const heartbeatMs = 250
 const recordMs = 1_000
 const ingestMs = 8_000
 
-const channel = {
+const keepAlive = {
   'grpc.keepalive_time_ms': 10_000,
   'grpc.keepalive_timeout_ms': 5_000,
   'grpc.keepalive_permit_without_calls': 1,
@@ -63,8 +58,9 @@ const channel = {
  * DomainError, an outage one with UNAVAILABLE. While core is away, what a decision waits for fails
  * at once; reports and heartbeats try on.
  */
-export function createCoreClient({ target, token }: CoreOptions) {
-  const credentials = ChannelCredentials.createInsecure()
+export function createCoreClient({ target, token, tls }: CoreAddress) {
+  const { credentials, options } = channelTo(tls)
+  const channel = { ...keepAlive, ...options }
   const signer = new SignerServiceClient(target, credentials, channel)
   const tokens = new TokenServiceClient(target, credentials, channel)
   const metering = new MeteringServiceClient(target, credentials, channel)

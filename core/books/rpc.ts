@@ -15,6 +15,9 @@ export interface BooksRpcDeps {
   readonly archive: Archive
 }
 
+// A page of 8 MiB, and what frames it.
+const messageMaxBytes = 9 * 1024 * 1024
+
 export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDeps) {
   const booksService: Handlers<pb.BooksServiceServer> = {
     verifyBooks: streamRpc(
@@ -74,10 +77,14 @@ export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDe
         }),
     ),
 
-    importTickets: rpc(operator(), async (request: pb.ImportTicketsRequest) => {
-      const imported = await tickets.importLines(request)
-      return { ...imported, conflictingEventIds: [...imported.conflictingEventIds] }
-    }),
+    importTickets: rpc(
+      operator(),
+      async (request: pb.ImportTicketsRequest) => {
+        const imported = await tickets.importLines(request)
+        return { ...imported, conflictingEventIds: [...imported.conflictingEventIds] }
+      },
+      { messageMaxBytes },
+    ),
   }
   return { booksService }
 }

@@ -1,6 +1,6 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { m2m, member, serviceCaller, actorOf } from '../rpc/callers.ts'
+import { m2m, member, gatewayCaller, actorOf } from '../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../platform/cursor.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { addSeconds } from '../lib/time.ts'
@@ -66,7 +66,7 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
     revokeAppKey: rpc(member('edit'), async (request: pb.RevokeAppKeyRequest, caller, context) =>
       toRevocation(await appKeys.revoke(caller, request.keyId, context)),
     ),
-    validateKey: rpc(serviceCaller(), async (request: pb.ValidateKeyRequest) =>
+    validateKey: rpc(gatewayCaller(), async (request: pb.ValidateKeyRequest) =>
       appKeys.validate(request.key),
     ),
   }

@@ -18,14 +18,23 @@ interface Spec {
   readonly secret?: boolean
 }
 
-/** Reads settings, and records each setting and each problem. */
-export function createEnvReader(env: Env) {
+/**
+ * Reads settings, and records each setting, each problem and each warning. `isEmbedded` says that all processes run in
+ * this one, with secrets that it made for itself (decision 3).
+ */
+export function createEnvReader(env: Env, { isEmbedded = false } = {}) {
   const settings: Setting[] = []
   const problems: string[] = []
+  const warnings: string[] = []
 
   // Several readers of one process declare the same setting; each problem is reported once.
   function problem(line: string): void {
     if (!problems.includes(line)) problems.push(line)
+  }
+
+  /** Records what works and should not stay as it is. */
+  function warning(line: string): void {
+    if (!warnings.includes(line)) warnings.push(line)
   }
 
   function raw(name: string, spec: Spec): string | undefined {
@@ -87,7 +96,8 @@ export function createEnvReader(env: Env) {
       .filter(Boolean)
   }
 
-  return { text, optional, integer, port, choice, url, list, problem, settings, problems }
+  const readers = { text, optional, integer, port, choice, url, list }
+  return { ...readers, problem, warning, isEmbedded, settings, problems, warnings }
 }
 
 export type EnvReader = ReturnType<typeof createEnvReader>

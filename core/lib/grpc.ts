@@ -1,4 +1,6 @@
 import {
+  ChannelCredentials,
+  type ChannelOptions,
   type ClientReadableStream,
   type ClientUnaryCall,
   Metadata,
@@ -6,6 +8,28 @@ import {
   status,
 } from '@grpc/grpc-js'
 import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
+import { type ClientTls, loadTls, tlsAdvice } from './core-link/tls.ts'
+
+/**
+ * How grpc-js reaches core: in plain text, or by TLS with the files as they are now. Throws one clear line for a file
+ * that cannot be read.
+ */
+export function channelTo(tls: ClientTls | undefined): {
+  readonly credentials: ChannelCredentials
+  readonly options: ChannelOptions
+} {
+  if (!tls) return { credentials: ChannelCredentials.createInsecure(), options: {} }
+  const { ca, key, cert } = loadTls(tls.files)
+  const credentials = ChannelCredentials.createSsl(ca ?? null, key ?? null, cert ?? null)
+  const { serverName } = tls
+  return {
+    credentials,
+    options:
+      serverName === undefined
+        ? {}
+        : { 'grpc.ssl_target_name_override': serverName, 'grpc.default_authority': serverName },
+  }
+}
 
 type Unary<Request, Response> = (
   ...call: [
@@ -81,11 +105,16 @@ const lost = new Set<number>([
   status.RESOURCE_EXHAUSTED,
 ])
 
+const coreAway = 'core does not answer'
+
 /** Rebuilds the DomainError from the trailer. Without one the call did not reach a handler. */
 export function fromServiceError(error: ServiceError): DomainError {
   const reason = error.metadata?.get(reasonTrailer)[0]
   if (isReason(reason)) return new DomainError(reason, error.details, { cause: error })
-  if (lost.has(error.code))
-    return new DomainError('UNAVAILABLE', 'core does not answer', { cause: error })
+  if (lost.has(error.code)) {
+    const advice = tlsAdvice(error.details)
+    const message = advice === undefined ? coreAway : `${coreAway}: ${advice}`
+    return new DomainError('UNAVAILABLE', message, { cause: error })
+  }
   return new DomainError('INTERNAL', 'core failed', { cause: error })
 }

@@ -42,6 +42,7 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   const level = readLogLevel(env)
   if (env.problems.length > 0) fail(env.problems)
   const log = createLog({ level, name: spec.name })
+  for (const line of env.warnings) log.warn(line)
   const metrics = createMetrics(spec.name)
   const running = await spec
     .start(config, { log, metrics })

@@ -24,21 +24,22 @@ export function readPublicUrl(env: EnvReader): string {
   )
 }
 
-/** Where core answers gRPC, and the token that proves that a call comes from one of our own processes. */
-export function readCoreAddress(env: EnvReader): {
-  readonly target: string
-  readonly token: string
-} {
-  const target = env.text('CORE_TARGET', {
-    fallback: '127.0.0.1:50051',
-    meaning: 'Where core answers gRPC, as host:port.',
-  })
-  if (!/^[^\s/@]+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
-  return { target, token: readCoreToken(env) }
-}
+/** Fewest characters of a secret that a machine makes. */
+export const secretCharacters = 32
 
-export const readCoreToken = (env: EnvReader): string =>
-  readSecret(env, 'CORE_TOKEN', 'Shared by core, gateway, sidecar and CLI; at least 32 characters.')
+/** Secrets separated by commas, of at least 32 characters each. */
+export function readSecrets(
+  env: EnvReader,
+  name: string,
+  { meaning }: { readonly meaning: string },
+): string[] {
+  const secrets = env.list(name, { secret: true, meaning })
+  if (secrets.some(({ length }) => length < secretCharacters))
+    env.problem(
+      `${name} must have at least ${secretCharacters} characters; make one with: openssl rand -base64 32`,
+    )
+  return secrets
+}
 
 /** A secret without a default; a problem when it is shorter than 32 characters. */
 export function readSecret(env: EnvReader, name: string, meaning: string): string {

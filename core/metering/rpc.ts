@@ -7,21 +7,27 @@ import type { Metering } from './service.ts'
 import type { Rate } from './rates/store.ts'
 
 const maxEnvelopes = 1_000
+// Sidecars send 2 MiB at once, or one envelope, which may be as large.
+const messageMaxBytes = 4 * 1024 * 1024
 
 export function createMeteringRpc({ metering }: { metering: Metering }) {
   const meteringService: Handlers<pb.MeteringServiceServer> = {
-    ingestEvents: rpc(serviceCaller(), async ({ envelopes }: pb.IngestEventsRequest) => {
-      if (envelopes.length > maxEnvelopes) {
-        throw new DomainError('REQUEST_INVALID', `send at most ${maxEnvelopes} envelopes at once`)
-      }
-      const counts = await metering.ingestEvents(envelopes)
-      return {
-        tickets: counts.ticket,
-        duplicates: counts.duplicate,
-        ignored: counts.ignored,
-        quarantined: counts.quarantined,
-      }
-    }),
+    ingestEvents: rpc(
+      serviceCaller('sidecar', 'collector'),
+      async ({ envelopes }: pb.IngestEventsRequest) => {
+        if (envelopes.length > maxEnvelopes) {
+          throw new DomainError('REQUEST_INVALID', `send at most ${maxEnvelopes} envelopes at once`)
+        }
+        const counts = await metering.ingestEvents(envelopes)
+        return {
+          tickets: counts.ticket,
+          duplicates: counts.duplicate,
+          ignored: counts.ignored,
+          quarantined: counts.quarantined,
+        }
+      },
+      { messageMaxBytes },
+    ),
 
     recordRate: rpc(operator(), async (request: pb.RecordRateRequest) => ({
       rate: toRate(await metering.recordRate(request)),

@@ -1,7 +1,7 @@
 import { DomainError } from '../../proto/errors.ts'
 import { correlationIdFrom } from '../../proto/headers.ts'
 import type { Caller, Guard } from './callers.ts'
-import { type Context, type Rpc, clientIdOf, requireServiceToken, runGuard } from './serve.ts'
+import { type Context, type Rpc, clientIdOf, runGuard } from './serve.ts'
 
 const callsMax = 200
 
@@ -18,8 +18,8 @@ export function batchedRpc<Request, Response, C extends Caller>(
   handler: (request: Request, caller: C, context: Context) => Promise<Response>,
 ): Rpc<BatchRequest<Request>, BatchResponse<Response>> {
   return {
+    roles: guard.roles,
     unary: async ({ request: { calls }, credentials, context: { signal } }, runtime) => {
-      requireServiceToken(credentials, runtime)
       if (calls.length > callsMax)
         throw new DomainError('REQUEST_INVALID', `at most ${callsMax} calls at once`)
       const callers = new Map<string, Promise<C>>()

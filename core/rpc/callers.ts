@@ -10,6 +10,7 @@ import {
 } from '../platform/ids.ts'
 import type { Actor } from '../platform/audit.ts'
 import { type BasicPair, basicPairs } from '../lib/http.ts'
+import type { ServiceRole } from '../lib/core-link/address.ts'
 
 /** One of our own processes, or an operator's command. */
 export interface ServiceCaller {
@@ -103,10 +104,16 @@ export interface GuardedRequest {
 }
 
 /** Lets a request through as a caller of kind `C`, or throws the first refusal in the order of decision 13. */
-export type Guard<C extends Caller> = (
+export type Admit<C extends Caller> = (
   request: GuardedRequest,
   authenticator: Authenticator,
 ) => Promise<C>
+
+/** Who may call an RPC: processes of these roles, and of their calls those that `admit` lets through. */
+export interface Guard<C extends Caller> {
+  readonly roles: readonly ServiceRole[]
+  readonly admit: Admit<C>
+}
 
 const bearerSyntax = /^[A-Za-z0-9\-._~+/]+=*$/
 
@@ -130,23 +137,33 @@ function requireOwnApp(caller: M2mCaller | UserCaller, clientId: string | undefi
   if (!isClientId(clientId) || caller.clientId !== clientId) throw noSuchApp()
 }
 
-/** One of our own processes. The service token, which every call needs, is enough. */
-export const serviceCaller = (): Guard<ServiceCaller> => async () => ({ kind: 'service' })
+/** One of our own processes, of one of these roles: its service token is enough. */
+export const serviceCaller = (
+  ...roles: readonly [ServiceRole, ...ServiceRole[]]
+): Guard<ServiceCaller> => ({ roles, admit: async () => ({ kind: 'service' }) })
 
-/** An operator's command: needs what `serviceCaller` needs, and marks the RPCs that only operators call. */
-export const operator = serviceCaller
+/** The gateway, on behalf of somebody who needs no credential or whose credential is in the request. */
+export const gatewayCaller = (): Guard<ServiceCaller> => serviceCaller('gateway')
+
+/** An operator's command. */
+export const operator = (): Guard<ServiceCaller> => serviceCaller('operator')
+
+/** Somebody whose credential the gateway forwards. */
+const throughGateway = <C extends Caller>(admit: Admit<C>): Guard<C> => ({
+  roles: ['gateway'],
+  admit,
+})
 
 /** An M2M client by Basic or machine token, of the named app, with `scope`: 401, then 404, then 403. */
-export const m2m =
-  (scope: string): Guard<M2mCaller> =>
-  async (request, authenticator) => {
+export const m2m = (scope: string): Guard<M2mCaller> =>
+  throughGateway(async (request, authenticator) => {
     const caller = await m2mCaller(request.credential, authenticator)
     requireOwnApp(caller, request.clientId)
     if (!caller.scopes.includes(scope)) {
       throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)
     }
     return caller
-  }
+  })
 
 async function m2mCaller(credential: Credential, authenticator: Authenticator): Promise<M2mCaller> {
   if (credential.scheme === 'basic') return authenticator.m2mByBasic(credential.pairs)
@@ -158,42 +175,47 @@ async function m2mCaller(credential: Credential, authenticator: Authenticator): 
 }
 
 /** The named app's M2M client by Basic only. No credential, or Bearer, is answered 404 like another app (decision 13). */
-export const m2mBasic = (): Guard<M2mCaller> => async (request, authenticator) => {
-  if (request.credential.scheme !== 'basic') throw noSuchApp()
-  const caller = await authenticator.m2mByBasic(request.credential.pairs)
-  requireOwnApp(caller, request.clientId)
-  return caller
-}
+export const m2mBasic = (): Guard<M2mCaller> =>
+  throughGateway(async (request, authenticator) => {
+    if (request.credential.scheme !== 'basic') throw noSuchApp()
+    const caller = await authenticator.m2mByBasic(request.credential.pairs)
+    requireOwnApp(caller, request.clientId)
+    return caller
+  })
 
 /** An M2M client by Basic, of whichever app: at the token endpoint the credential itself names the client. */
-export const oauthClient = (): Guard<M2mCaller> => async (request, authenticator) => {
-  if (request.credential.scheme === 'basic')
-    return authenticator.m2mByBasic(request.credential.pairs)
-  throw new DomainError('CREDENTIAL_INVALID', 'client authentication failed')
-}
+export const oauthClient = (): Guard<M2mCaller> =>
+  throughGateway(async (request, authenticator) => {
+    if (request.credential.scheme === 'basic')
+      return authenticator.m2mByBasic(request.credential.pairs)
+    throw new DomainError('CREDENTIAL_INVALID', 'client authentication failed')
+  })
 
 /** Client credentials are optional, and the handler checks other things first. */
-export const optionalOauthClient = (): Guard<ClientCaller> => async (request, authenticator) => ({
-  kind: 'client',
-  authenticate: async () =>
-    request.credential.scheme === 'none' ? null : oauthClient()(request, authenticator),
-})
+export const optionalOauthClient = (): Guard<ClientCaller> =>
+  throughGateway(async (request, authenticator) => ({
+    kind: 'client',
+    authenticate: async () =>
+      request.credential.scheme === 'none' ? null : oauthClient().admit(request, authenticator),
+  }))
 
 /** An end user by user JWT, of the named app when one is named. */
-export const endUser = (): Guard<UserCaller> => async (request, authenticator) => {
-  if (request.credential.scheme !== 'bearer') {
-    throw new DomainError('TOKEN_INVALID', 'send a user token as Bearer')
-  }
-  const caller = await authenticator.userByToken(request.credential.token)
-  requireOwnApp(caller, request.clientId)
-  return caller
-}
+export const endUser = (): Guard<UserCaller> =>
+  throughGateway(async (request, authenticator) => {
+    if (request.credential.scheme !== 'bearer') {
+      throw new DomainError('TOKEN_INVALID', 'send a user token as Bearer')
+    }
+    const caller = await authenticator.userByToken(request.credential.token)
+    requireOwnApp(caller, request.clientId)
+    return caller
+  })
 
 /** A person with a dashboard session: 401 without one. */
-export const session = (): Guard<AccountCaller> => async (request, authenticator) => {
-  if (request.session === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
-  return authenticator.accountBySession(request.session)
-}
+export const session = (): Guard<AccountCaller> =>
+  throughGateway(async (request, authenticator) => {
+    if (request.session === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
+    return authenticator.accountBySession(request.session)
+  })
 
 /** What a session may do with an app: any member reads; owner and admin edit; the owner, and a platform admin, own. */
 export type Rights = 'read' | 'edit' | 'own'
@@ -205,10 +227,9 @@ const holders: Readonly<Record<Rights, readonly Role[]>> = {
 }
 
 /** A member of the named app with those rights: 401 without a session, 404 for an app one may not see, 403. */
-export const member =
-  (rights: Rights): Guard<MemberCaller> =>
-  async (request, authenticator) => {
-    const account = await session()(request, authenticator)
+export const member = (rights: Rights): Guard<MemberCaller> =>
+  throughGateway(async (request, authenticator) => {
+    const account = await session().admit(request, authenticator)
     const caller =
       request.clientId !== undefined && isClientId(request.clientId)
         ? await authenticator.memberOf(account, request.clientId)
@@ -221,19 +242,19 @@ export const member =
       )
     }
     return caller
-  }
+  })
 
 /** The app's M2M client, whatever its scopes, or a member who may read. No credential at all is 404 (decision 13). */
-export const m2mOrMember =
-  (): Guard<M2mCaller | MemberCaller> => async (request, authenticator) => {
+export const m2mOrMember = (): Guard<M2mCaller | MemberCaller> =>
+  throughGateway(async (request, authenticator) => {
     if (request.credential.scheme === 'none') {
       if (request.session === undefined) throw noSuchApp()
-      return member('read')(request, authenticator)
+      return member('read').admit(request, authenticator)
     }
     const caller = await m2mCaller(request.credential, authenticator)
     requireOwnApp(caller, request.clientId)
     return caller
-  }
+  })
 
 /** Adds to a guard that the metering backend is configured and answers. */
 export type RequireMetering = <C extends Caller>(guard: Guard<C>) => Guard<C>
@@ -244,19 +265,22 @@ export type RequireMetering = <C extends Caller>(guard: Guard<C>) => Guard<C>
  */
 export const createRequireMetering =
   (requireAnswers: () => Promise<void>): RequireMetering =>
-  (guard) =>
-  async (request, authenticator) => {
-    const caller = await guard(request, authenticator)
-    await requireAnswers()
-    return caller
-  }
+  ({ roles, admit }) => ({
+    roles,
+    admit: async (request, authenticator) => {
+      const caller = await admit(request, authenticator)
+      await requireAnswers()
+      return caller
+    },
+  })
 
 /** Any Bearer credential; the handler verifies it. */
-export const bearer = (): Guard<BearerCaller> => async (request) => {
-  if (request.credential.scheme !== 'bearer')
-    throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
-  return { kind: 'bearer', token: request.credential.token }
-}
+export const bearer = (): Guard<BearerCaller> =>
+  throughGateway(async (request) => {
+    if (request.credential.scheme !== 'bearer')
+      throw new DomainError('CREDENTIAL_INVALID', 'send the API key as Bearer')
+    return { kind: 'bearer', token: request.credential.token }
+  })
 
 /** Names an M2M client in the audit log. */
 export const actorOf = (caller: M2mCaller, context: { readonly correlationId: string }): Actor => ({

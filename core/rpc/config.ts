@@ -1,15 +1,21 @@
 import type { EnvReader } from '../lib/env.ts'
-import { readCoreToken, readHost } from '../lib/settings.ts'
+import { type ServiceTokens, readServiceTokens } from '../lib/core-link/address.ts'
+import { type ServerTls, readServerTls } from '../lib/core-link/tls.ts'
 
 export interface ServerConfig {
   readonly host: string
   readonly port: number
-  /** Shared by our own processes: proves that a call to core comes from one of them. */
-  readonly serviceToken: string
+  readonly serviceTokens: ServiceTokens
+  /** Plain text without it. */
+  readonly tls: ServerTls | undefined
 }
 
 export const readServerConfig = (env: EnvReader): ServerConfig => ({
-  host: readHost(env),
+  host: env.text('CORE_HOST', {
+    fallback: '127.0.0.1',
+    meaning: 'Address that core binds for gRPC; never one that the public reaches.',
+  }),
   port: env.port('CORE_PORT', { fallback: '50051', meaning: 'gRPC port of core.' }),
-  serviceToken: readCoreToken(env),
+  serviceTokens: readServiceTokens(env),
+  tls: readServerTls(env),
 })

@@ -12,15 +12,10 @@ import { once } from 'node:events'
 import { Histogram } from 'prom-client'
 import { DomainError, type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import { type Authenticator, type Caller, type Guard, parseCredential } from './callers.ts'
-import {
-  correlationIdFrom,
-  correlationHeader,
-  serviceTokenHeader,
-  sessionHeader,
-} from '../../proto/headers.ts'
-import { equalSecrets } from '../lib/crypto.ts'
+import { correlationIdFrom, correlationHeader, sessionHeader } from '../../proto/headers.ts'
 import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
+import type { ServiceRole } from '../lib/core-link/address.ts'
 import { isUnavailable } from '../lib/sql.ts'
 
 /** What a handler may know of a call besides its request and caller. */
@@ -32,7 +27,6 @@ export interface Context {
 
 /** The credentials of a call, as they were sent. */
 export interface CallCredentials {
-  readonly serviceToken: string | undefined
   readonly authorization: string | undefined
   /** The token of a dashboard session. */
   readonly session: string | undefined
@@ -42,11 +36,18 @@ export interface Call<Request> {
   readonly credentials: CallCredentials
   readonly context: Context
 }
+/** What is decided of a call by its metadata, before its message is read. */
+export interface Admission {
+  /** Who may call; nobody else's message is read. */
+  readonly roles: readonly ServiceRole[]
+  /** Longest request message in bytes; `smallMessageBytes` where it is not given. */
+  readonly messageMaxBytes?: number
+}
 // Method syntax, so that handlers of many request types fit into one map.
-export interface Rpc<Request, Response> {
+export interface Rpc<Request, Response> extends Admission {
   unary(call: Call<Request>, runtime: Runtime): Promise<Response>
 }
-export interface StreamRpc<Request, Response> {
+export interface StreamRpc<Request, Response> extends Admission {
   stream(
     call: Call<Request> & FlowControl,
     deps: ServeDeps,
@@ -66,12 +67,11 @@ export interface StreamContext<C extends Caller> extends Context, FlowControl {
 
 export interface ServeDeps {
   readonly authenticator: Authenticator
-  readonly serviceToken: string
   readonly log: Log
   readonly metrics: Metrics
 }
 
-interface Refusal {
+export interface Refusal {
   readonly reason: Reason
   readonly reply: { readonly code: number; readonly details: string; readonly metadata: Metadata }
 }
@@ -89,10 +89,13 @@ interface Runtime extends ServeDeps {
 export function rpc<Request, Response, C extends Caller>(
   guard: Guard<C>,
   handler: (request: Request, caller: C, context: Context) => Promise<Response>,
+  options: Pick<Admission, 'messageMaxBytes'> = {},
 ): Rpc<Request, Response> {
   return {
+    ...options,
+    roles: guard.roles,
     unary: async ({ request, credentials, context }, deps) =>
-      handler(request, await authorize(guard, { request, credentials }, deps), context),
+      handler(request, await runGuard(guard, { request, credentials }, deps), context),
   }
 }
 
@@ -106,8 +109,9 @@ export function streamRpc<Request, Response, C extends Caller>(
   ) => Promise<void>,
 ): StreamRpc<Request, Response> {
   return {
+    roles: guard.roles,
     stream: async ({ request, credentials, context, writable }, deps, emit) => {
-      const run = (): Promise<C> => authorize(guard, { request, credentials }, deps)
+      const run = (): Promise<C> => runGuard(guard, { request, credentials }, deps)
       const caller = await run()
       await handler(request, emit, {
         ...context,
@@ -124,33 +128,12 @@ interface GuardedCall {
   readonly credentials: CallCredentials
 }
 
-/** The caller, once the call has shown that it comes from one of our processes and that the guard lets it through. */
-async function authorize<C extends Caller>(
-  guard: Guard<C>,
-  call: GuardedCall,
-  deps: ServeDeps,
-): Promise<C> {
-  requireServiceToken(call.credentials, deps)
-  return runGuard(guard, call, deps)
-}
-
-/** SERVICE_TOKEN_INVALID unless the call comes from one of our own processes. */
-export function requireServiceToken(credentials: CallCredentials, deps: ServeDeps): void {
-  const { serviceToken } = credentials
-  if (serviceToken === undefined || !equalSecrets(serviceToken, deps.serviceToken)) {
-    throw new DomainError(
-      'SERVICE_TOKEN_INVALID',
-      'the service token (CORE_TOKEN) is missing or wrong',
-    )
-  }
-}
-
 export const runGuard = <C extends Caller>(
   guard: Guard<C>,
   { request, credentials: { authorization, session } }: GuardedCall,
   { authenticator }: ServeDeps,
 ): Promise<C> =>
-  guard(
+  guard.admit(
     { credential: parseCredential(authorization), clientId: clientIdOf(request), session },
     authenticator,
   )
@@ -203,12 +186,11 @@ const correlationIdOf = (metadata: Metadata): string =>
   correlationIdFrom(metadata.get(correlationHeader)[0])
 
 const credentialsOf = (metadata: Metadata): CallCredentials => ({
-  serviceToken: textOf(metadata, serviceTokenHeader),
   authorization: textOf(metadata, 'authorization'),
   session: textOf(metadata, sessionHeader),
 })
 
-function textOf(metadata: Metadata, name: string): string | undefined {
+export function textOf(metadata: Metadata, name: string): string | undefined {
   const value = metadata.get(name)[0]
   return typeof value === 'string' ? value : undefined
 }
@@ -224,7 +206,14 @@ export function createBinder(deps: ServeDeps) {
   })
   const runtime: Runtime = { ...deps, settle }
 
-  function refuse(error: unknown, path: string, context: Context): Refusal {
+  /** Counts a call whose message is not read. */
+  function refuseUnread(error: unknown, path: string, metadata: Metadata): Refusal {
+    const refusal = refuse(error, path, { correlationId: correlationIdOf(metadata) })
+    seconds.observe({ rpc: path, reason: refusal.reason }, 0)
+    return refusal
+  }
+
+  function refuse(error: unknown, path: string, context: Pick<Context, 'correlationId'>): Refusal {
     const { reason, message } = error instanceof DomainError ? error : domainErrorOf(error)
     const row = reasons[reason]
     const level = row.http >= 500 ? 'error' : 'debug'
@@ -333,15 +322,19 @@ export function createBinder(deps: ServeDeps) {
   ): UntypedServiceImplementation {
     const implementation: UntypedServiceImplementation = {}
     for (const [name, handler] of Object.entries(handlers)) {
-      const path = definition[name]?.path.replace(/^\//, '') ?? name
+      const path = pathOf(definition, name)
       implementation[name] =
         'unary' in handler ? unaryHandler(path, handler) : streamHandler(path, handler)
     }
     return implementation
   }
 
-  return { bind }
+  return { bind, refuseUnread }
 }
+
+/** The path of an RPC by the name of its handler, as logs and metrics say it. */
+export const pathOf = (definition: ServiceDefinition, name: string): string =>
+  definition[name]?.path.replace(/^\//, '') ?? name
 
 const tooSlow = (): DomainError =>
   new DomainError('UNAVAILABLE', 'the stream was not read fast enough; open it again')

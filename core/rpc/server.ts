@@ -1,9 +1,15 @@
 import { Server, ServerCredentials } from '@grpc/grpc-js'
-import { listenError } from '../lib/http.ts'
+import type { ServiceTokens } from '../lib/core-link/address.ts'
+import type { ServerTls } from '../lib/core-link/tls.ts'
+import { createAdmission } from './admission.ts'
 import { addHealthAndReflection } from './health.ts'
-import { type ServeDeps, type Service, createBinder } from './serve.ts'
+import { openListener } from './listener.ts'
+import { type Admission, type ServeDeps, type Service, createBinder, pathOf } from './serve.ts'
 
+// Importing takes the largest messages. Each RPC has a bound of its own below this one.
 const messageMaxBytes = 16 * 1024 * 1024
+const maxConnections = 1_000
+const maxStreams = 1_000
 
 export interface GrpcServer {
   readonly port: number
@@ -13,32 +19,46 @@ export interface GrpcServer {
   stop(graceMs: number): Promise<void>
 }
 
+export interface ServerDeps extends ServeDeps {
+  readonly host: string
+  readonly port: number
+  readonly serviceTokens: ServiceTokens
+  /** Plain text without it. */
+  readonly tls?: ServerTls | undefined
+}
+
 /** Serves `services`, health and reflection on one port. A taken port is one clear error that names CORE_PORT. */
 export async function startGrpcServer(
   services: readonly Service[],
-  deps: ServeDeps & { readonly host: string; readonly port: number },
+  deps: ServerDeps,
 ): Promise<GrpcServer> {
-  const binder = createBinder(deps)
+  const { refuseUnread, bind } = createBinder(deps)
+  const { serviceTokens } = deps
+  const admissions = admissionsOf(services)
   const server = new Server({
     'grpc.max_receive_message_length': messageMaxBytes,
-    'grpc.max_concurrent_streams': 1_000,
+    'grpc.max_concurrent_streams': maxStreams,
+    interceptors: [createAdmission({ serviceTokens, admissions, refuseUnread })],
   })
   for (const { definition, handlers } of services)
-    server.addService(definition, binder.bind(definition, handlers))
+    server.addService(definition, bind(definition, handlers))
   const health = addHealthAndReflection(server)
-  const port = await listen(server, deps)
-  return { port, setServing: health.set, stop: (graceMs) => stop(server, graceMs) }
+  // grpc-js would bind a port itself, but bounds no connections and says nothing of failed handshakes.
+  const { injectConnection } = server.createConnectionInjector(ServerCredentials.createInsecure())
+  const listener = await openListener({ ...deps, maxConnections, onConnection: injectConnection })
+  const stopAll = (graceMs: number): Promise<void> => {
+    listener.close()
+    return stop(server, graceMs)
+  }
+  return { port: listener.port, setServing: health.set, stop: stopAll }
 }
 
-function listen(server: Server, at: { host: string; port: number }): Promise<number> {
-  const { promise, resolve, reject } = Promise.withResolvers<number>()
-  server.bindAsync(`${at.host}:${at.port}`, ServerCredentials.createInsecure(), (error, port) => {
-    if (!error) return resolve(port)
-    const isTaken = /EADDRINUSE|address already in use/i.test(error.message)
-    const withCode = Object.assign(error, { code: isTaken ? 'EADDRINUSE' : undefined })
-    reject(listenError(withCode, { ...at, setting: 'CORE_PORT' }))
-  })
-  return promise
+/** What each RPC demands of its callers, by its path. */
+export function admissionsOf(services: readonly Service[]): Map<string, Admission> {
+  const admissions = services.flatMap(({ definition, handlers }) =>
+    Object.entries(handlers).map(([name, handler]) => [pathOf(definition, name), handler] as const),
+  )
+  return new Map<string, Admission>(admissions)
 }
 
 function stop(server: Server, graceMs: number): Promise<void> {

@@ -14,23 +14,24 @@ export interface SignerRpcDeps {
 
 export function createSignerRpc({ signer, invalidations, stopping }: SignerRpcDeps) {
   const signerService: Handlers<pb.SignerServiceServer> = {
-    verifyApiKey: rpc(serviceCaller(), async (request: pb.VerifyApiKeyRequest) =>
+    verifyApiKey: rpc(serviceCaller('sidecar'), async (request: pb.VerifyApiKeyRequest) =>
       signer.verifyApiKey(request.apiKey),
     ),
-    verifyApiKeys: rpc(serviceCaller(), async ({ apiKeys }: pb.VerifyApiKeysRequest) => ({
+    verifyApiKeys: rpc(serviceCaller('sidecar'), async ({ apiKeys }: pb.VerifyApiKeysRequest) => ({
       answers: await signer.verifyApiKeys(apiKeys),
     })),
-    verifySignerSession: rpc(serviceCaller(), async (request: pb.VerifySignerSessionRequest) =>
-      signer.verifySession(request.token),
+    verifySignerSession: rpc(
+      serviceCaller('sidecar'),
+      async (request: pb.VerifySignerSessionRequest) => signer.verifySession(request.token),
     ),
-    getAccess: rpc(serviceCaller(), async (request: pb.GetAccessRequest) => ({
+    getAccess: rpc(serviceCaller('sidecar'), async (request: pb.GetAccessRequest) => ({
       access: await signer.access(request.clientId, request.externalUserId),
     })),
-    checkToken: rpc(serviceCaller(), async (request: pb.CheckTokenRequest) => ({
+    checkToken: rpc(serviceCaller('sidecar'), async (request: pb.CheckTokenRequest) => ({
       revoked: await signer.isRevoked(request),
     })),
     watchInvalidations: streamRpc(
-      serviceCaller(),
+      serviceCaller('sidecar'),
       async (
         _request: pb.WatchInvalidationsRequest,
         emit: (message: pb.WatchInvalidationsResponse) => void,

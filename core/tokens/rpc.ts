@@ -40,7 +40,7 @@ export function createTokensRpc({
     exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller) =>
       userTokens.exchangeApiKey(caller.token, request.clientId, request.scope),
     ),
-    getJwks: rpc(serviceCaller(), async (_request: pb.GetJwksRequest) => ({
+    getJwks: rpc(serviceCaller('gateway', 'sidecar'), async (_request: pb.GetJwksRequest) => ({
       keys: (await signingKeys.jwks()).map((jwk) => ({
         kty: jwk['kty'] ?? '',
         kid: jwk['kid'] ?? '',

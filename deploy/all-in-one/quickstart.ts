@@ -1,3 +1,4 @@
+import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { basic, type CoreClient, connectCore } from '../cli/client.ts'
 import { type Quickstart, readQuickstart, writeQuickstart } from './data-dir.ts'
@@ -9,7 +10,8 @@ export type Addresses = Pick<
 
 export interface QuickstartRequest {
   readonly dataDir: string
-  readonly serviceToken: string
+  /** How an operator's command reaches core; its target is that of `addresses`. */
+  readonly operator: CoreAddress
   readonly webhookSecret: string
   readonly addresses: Addresses
 }
@@ -25,11 +27,11 @@ type DemoApp = Pick<
  */
 export async function ensureQuickstart({
   dataDir,
-  serviceToken,
+  operator,
   webhookSecret,
   addresses,
 }: QuickstartRequest): Promise<Quickstart> {
-  const core = connectCore({ target: addresses.coreTarget, token: serviceToken })
+  const core = connectCore({ ...operator, target: addresses.coreTarget })
   try {
     const previous = await readQuickstart(dataDir)
     const isUsable = previous !== null && (await works(core, previous))

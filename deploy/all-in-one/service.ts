@@ -48,7 +48,7 @@ export async function startService(environment: Env): Promise<Service> {
     )
     const quickstart = await ensureQuickstart({
       dataDir,
-      serviceToken: core.server.serviceToken,
+      operator: settings.operator,
       webhookSecret: firstOf(env['WEBHOOK_SECRET']),
       addresses: { ...addresses, issuer: core.platform.issuer },
     })

@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import { readCoreConfig } from '../../core/config.ts'
 import { type Env, createEnvReader } from '../../core/lib/env.ts'
 import { readLogLevel } from '../../core/lib/process.ts'
+import { readCoreAddress } from '../../core/lib/core-link/address.ts'
 import { readGatewayConfig } from '../../gateway/config.ts'
 import { readSidecarConfig } from '../../sidecar/config.ts'
 
@@ -19,11 +20,15 @@ export type Settings = ReturnType<typeof readSettings>
  * the embedded one replaces `postgres://embedded` later.
  */
 export function readSettings(env: Env) {
-  const reader = createEnvReader({ DATABASE_URL: 'postgres://embedded', ...env })
+  const reader = createEnvReader(
+    { DATABASE_URL: 'postgres://embedded', ...env },
+    { isEmbedded: true },
+  )
   const settings = {
     core: readCoreConfig(reader),
     sidecar: readSidecarConfig(reader),
     gateway: readGatewayConfig(reader),
+    operator: readCoreAddress(reader, 'operator'),
     adminPort: reader.port('ADMIN_PORT', {
       fallback: '9090',
       meaning: 'Loopback port of metrics and health, all in one process.',

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type ChannelOptions, type ChannelCredentials, credentials } from '@grpc/grpc-js'
+import type { ChannelOptions, ChannelCredentials } from '@grpc/grpc-js'
 import { backoffMs } from '../../core/lib/loop.ts'
-import { type CallOptions, streaming, unary } from '../../core/lib/grpc.ts'
+import { type CallOptions, channelTo, streaming, unary } from '../../core/lib/grpc.ts'
+import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
@@ -40,9 +41,10 @@ type ClientClass<C extends Client> = new (
 ) => C
 
 /** One client for each service of core. */
-function openClients(target: string) {
+function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
+  const channel = channelTo(tls)
   const open = <C extends Client>(Service: ClientClass<C>, options: ChannelOptions = {}): C =>
-    new Service(target, credentials.createInsecure(), options)
+    new Service(target, channel.credentials, { ...options, ...channel.options })
   return {
     accounts: open(AccountServiceClient),
     allowances: open(AllowanceServiceClient),
@@ -65,8 +67,8 @@ function openClients(target: string) {
  * An operator's connection to a running core, which proves itself with the service token. Each
  * function is an RPC and rejects with the DomainError of core. Close it when done.
  */
-export function connectCore({ target, token }: { target: string; token: string }) {
-  const clients = openClients(target)
+export function connectCore({ token, ...address }: CoreAddress) {
+  const clients = openClients(address)
   const { accounts, allowances, apps, books, callers, decisions } = clients
   const { limits, losses, metering } = clients
   const { outbox, quarantine, reconciliation, tokens } = clients

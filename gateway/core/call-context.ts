@@ -1,4 +1,5 @@
 import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
+import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
 import type { BatchedCall } from './batched-calls.ts'
@@ -12,11 +13,8 @@ export interface CallerCredential {
   readonly correlationId: string
 }
 
-export interface CoreAddress {
-  /** host:port of core's gRPC listener. */
-  readonly target: string
-  /** Proves to core that one of our own processes calls. */
-  readonly token: string
+/** Where core is, and how long its answers may take. */
+export interface CoreOptions extends CoreAddress {
   readonly deadlineMs: number
 }
 
@@ -39,7 +37,7 @@ export interface CallContext {
 
 export function createCallContext(
   { authorization, session, correlationId }: CallerCredential,
-  { token, deadlineMs }: Pick<CoreAddress, 'token' | 'deadlineMs'>,
+  { token, deadlineMs }: Pick<CoreOptions, 'token' | 'deadlineMs'>,
 ): CallContext {
   const headers = (): Record<string, string> => ({
     [serviceTokenHeader]: token,
@@ -102,8 +100,8 @@ const isBroken = ({ cause }: ConnectError): boolean =>
 export function rethrow(thrown: unknown): never {
   const error = ConnectError.from(thrown)
   const reason = error.metadata.get(reasonTrailer)
-  // A wrong CORE_TOKEN is a fault of the deployment; the public learns only that the service is down.
-  if (reason === 'SERVICE_TOKEN_INVALID') {
+  // A wrong token is a fault of the deployment; the public learns only that the service is down.
+  if (reason === 'SERVICE_TOKEN_INVALID' || reason === 'SERVICE_ROLE_FORBIDDEN') {
     throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
   }
   if (isReason(reason)) throw new DomainError(reason, error.rawMessage, { cause: error })

@@ -1,6 +1,6 @@
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { createClient } from '@connectrpc/connect'
-import { Http2SessionManager, createGrpcTransport } from '@connectrpc/connect-node'
+import { createGrpcTransport } from '@connectrpc/connect-node'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceService } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
@@ -29,11 +29,12 @@ import { batchCalls } from './batched-calls.ts'
 import {
   type CallContext,
   type CallerCredential,
-  type CoreAddress,
+  type CoreOptions,
   createCallContext,
   lazyGroups,
   rethrow,
 } from './call-context.ts'
+import { openSessions } from './sessions.ts'
 
 const maxAnswerBytes = 16 * 1024 * 1024
 
@@ -41,9 +42,9 @@ const maxAnswerBytes = 16 * 1024 * 1024
  * One connection to core for this process. `callsFor` gives the calls on behalf of one request; each has a
  * deadline and throws only DomainErrors: the reason that core gave, UNAVAILABLE when it does not answer.
  */
-export function connectCore({ target, token, deadlineMs }: CoreAddress) {
-  const baseUrl = `http://${target}`
-  const sessionManager = new Http2SessionManager(baseUrl, { pingIntervalMs: 30_000 })
+export function connectCore({ deadlineMs, ...address }: CoreOptions) {
+  const { token } = address
+  const { baseUrl, sessionManager } = openSessions(address)
   const transport = createGrpcTransport({ baseUrl, sessionManager, readMaxBytes: maxAnswerBytes })
   const callers = createClient(CallerService, transport)
   const users = createClient(UserService, transport)

@@ -26,6 +26,13 @@ import { createDatabase } from '../support/postgres.ts'
 import { secretly } from '../support/secrecy.ts'
 
 export const serviceToken = secretly('service-token-of-the-core-tests-0123456789')
+/** One token for all roles, as CORE_TOKEN alone means it. */
+export const serviceTokens = {
+  gateway: [serviceToken],
+  sidecar: [serviceToken],
+  collector: [serviceToken],
+  operator: [serviceToken],
+}
 export const issuer = 'https://svc.example/api/v1/oidc'
 export const pepper = secretly('pepper-of-the-core-tests-0123456789-abcdef')
 /** Not on a whole second, so that what is rounded shows. */

@@ -50,7 +50,7 @@ describe('the sidecar alone', () => {
     expect((await exit)[0]).toBe(1)
     expect(output.stderr).toBe(
       'tollgate: SIDECAR_PORT must be a whole number from 0 to 65535\n' +
-        'tollgate: CORE_TOKEN must have at least 32 characters\n',
+        'tollgate: CORE_TOKEN must have at least 32 characters; make one with: openssl rand -base64 32\n',
     )
   })
 

@@ -24,19 +24,26 @@ export interface EscrowRpcDeps {
   readonly holds: Holds
 }
 
+// A report names up to 2,000 calls.
+const messageMaxBytes = 4 * 1024 * 1024
+
 export function createEscrowRpc({ escrow, holds }: EscrowRpcDeps) {
   const escrowService: Handlers<pb.EscrowServiceServer> = {
-    lend: rpc(serviceCaller(), async (request: pb.LendRequest) => {
+    lend: rpc(serviceCaller('sidecar'), async (request: pb.LendRequest) => {
       const { answers, rate } = await escrow.lend(parseLend(request))
       return { answers: answers.map(toLendAnswer), rate: toRate(rate) }
     }),
-    reserve: rpc(serviceCaller(), async (request: pb.ReserveRequest) => ({
+    reserve: rpc(serviceCaller('sidecar'), async (request: pb.ReserveRequest) => ({
       answers: (await escrow.reserve(parseReserve(request))).map(toReserveAnswer),
     })),
-    report: rpc(serviceCaller(), async (request: pb.ReportRequest) => {
-      const { through, recalled, shared, rate } = await escrow.report(parseReport(request))
-      return { through, recalled, sharedSessions: shared, rate: toRate(rate) }
-    }),
+    report: rpc(
+      serviceCaller('sidecar'),
+      async (request: pb.ReportRequest) => {
+        const { through, recalled, shared, rate } = await escrow.report(parseReport(request))
+        return { through, recalled, sharedSessions: shared, rate: toRate(rate) }
+      },
+      { messageMaxBytes },
+    ),
   }
   const holdService: Handlers<pb.HoldServiceServer> = {
     listHolds: rpc(operator(), async (request: pb.ListHoldsRequest) => {

@@ -1,5 +1,5 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
-import { operator, serviceCaller } from '../../rpc/callers.ts'
+import { operator, gatewayCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Accounts, LiveSession } from './accounts.ts'
 import type { Identities } from './identities.ts'
@@ -36,7 +36,7 @@ export function createAccountsRpc({ accounts, identities }: AccountsRpcDeps) {
         return { token, expiresAt: expiresAt.toISOString() }
       },
     ),
-    resetPassword: rpc(serviceCaller(), async (request: pb.ResetPasswordRequest, _, context) => {
+    resetPassword: rpc(gatewayCaller(), async (request: pb.ResetPasswordRequest, _, context) => {
       await accounts.reset(request.token, request.password, context)
       return {}
     }),
@@ -45,11 +45,11 @@ export function createAccountsRpc({ accounts, identities }: AccountsRpcDeps) {
 }
 
 const createLoginHandlers = ({ accounts, identities }: AccountsRpcDeps) => ({
-  logIn: rpc(serviceCaller(), async (request: pb.LogInRequest, _, context) =>
+  logIn: rpc(gatewayCaller(), async (request: pb.LogInRequest, _, context) =>
     renderLogin(await accounts.logIn(request.email, request.password, context)),
   ),
   logInWithIdentity: rpc(
-    serviceCaller(),
+    gatewayCaller(),
     async (request: pb.LogInWithIdentityRequest, _, context) => {
       const { session, link } = await identities.logIn(request, context)
       return session
@@ -58,22 +58,22 @@ const createLoginHandlers = ({ accounts, identities }: AccountsRpcDeps) => ({
     },
   ),
   linkIdentity: rpc(
-    serviceCaller(),
+    gatewayCaller(),
     async ({ linkToken, email, password }: pb.LinkIdentityRequest, _, context) =>
       renderLogin(await identities.link({ token: linkToken, email, password }, context)),
   ),
-  logOut: rpc(serviceCaller(), async (request: pb.LogOutRequest) => {
+  logOut: rpc(gatewayCaller(), async (request: pb.LogOutRequest) => {
     await accounts.logOut(request.sessionToken)
     return {}
   }),
   logOutEverywhere: rpc(
-    serviceCaller(),
+    gatewayCaller(),
     async ({ sessionToken }: pb.LogOutEverywhereRequest, _, context) => {
       await accounts.logOutEverywhere(sessionToken, context)
       return {}
     },
   ),
-  getSession: rpc(serviceCaller(), async (request: pb.GetSessionRequest) => ({
+  getSession: rpc(gatewayCaller(), async (request: pb.GetSessionRequest) => ({
     session: render(await accounts.session(request.sessionToken)),
   })),
 })

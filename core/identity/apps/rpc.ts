@@ -5,7 +5,7 @@ import { type UsdMicros, parseInteger, usdMicros } from '../../lib/money.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
 import { isClientId } from '../../platform/ids.ts'
-import { m2mOrMember, member, operator, serviceCaller, session } from '../../rpc/callers.ts'
+import { m2mOrMember, member, operator, gatewayCaller, session } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import {
   parseColor,
@@ -62,7 +62,7 @@ export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) 
         createdAt: created.createdAt.toISOString(),
       }
     }),
-    findApp: rpc(serviceCaller(), async ({ clientId }: identity.FindAppRequest) => {
+    findApp: rpc(gatewayCaller(), async ({ clientId }: identity.FindAppRequest) => {
       if (!(await clients.findPublic(clientId)))
         throw new DomainError('NOT_FOUND', 'there is no such app')
       return { clientId }
@@ -183,7 +183,7 @@ function createSettingHandlers(management: Management) {
       await management.removeDomain(caller, request.id, context)
       return {}
     }),
-    checkOrigin: rpc(serviceCaller(), async (request: pb.CheckOriginRequest) => {
+    checkOrigin: rpc(gatewayCaller(), async (request: pb.CheckOriginRequest) => {
       const { clientId, origin } = request
       if (clientId !== undefined && !isClientId(clientId)) return { allowed: false }
       return { allowed: await management.knowsOrigin(origin, clientId ?? null) }

@@ -24,11 +24,15 @@ const guards: Readonly<Record<string, () => Guard<Caller>>> = {
   m2m_or_member: m2mOrMember,
 }
 
+// The quickstart command asks whether its credentials still work.
+const roles = ['gateway', 'operator'] as const
+
 /** Checks the caller of a route that the gateway answers without another RPC. */
 export function createCallersRpc({ requireMetering }: { requireMetering: RequireMetering }) {
   const callerService: Handlers<pb.CallerServiceServer> = {
     // The guard depends on the request, so there is one handler for each kind. Its body is empty: the guard throws or not.
     checkCaller: {
+      roles,
       unary: (call, deps) => checkFor(call.request, requireMetering).unary(call, deps),
     },
   }
@@ -40,7 +44,7 @@ function checkFor(request: pb.CheckCallerRequest, requireMetering: RequireMeteri
     return rpc(m2m(request.scope), async () => ({}))
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
   if (guard) return rpc(request.metered ? requireMetering(guard()) : guard(), async () => ({}))
-  return rpc(serviceCaller(), async (): Promise<pb.CheckCallerResponse> => {
+  return rpc(serviceCaller(...roles), async (): Promise<pb.CheckCallerResponse> => {
     throw new DomainError(
       'REQUEST_INVALID',
       `kind must be m2m (with a scope) or one of: ${Object.keys(guards).join(', ')}`,

@@ -6,12 +6,19 @@ import { explain } from './explanation.ts'
 import type { DecisionRecord } from './record.ts'
 import type { Decisions } from './service.ts'
 
+// A sidecar sends up to 500 records at once.
+const messageMaxBytes = 4 * 1024 * 1024
+
 export function createDecisionRpc({ decisions }: { decisions: Decisions }) {
   const decisionService: Handlers<pb.DecisionServiceServer> = {
-    recordDecisions: rpc(serviceCaller(), async (request: pb.RecordDecisionsRequest) => {
-      await decisions.record(request.decisions.map(toRecord))
-      return {}
-    }),
+    recordDecisions: rpc(
+      serviceCaller('sidecar'),
+      async (request: pb.RecordDecisionsRequest) => {
+        await decisions.record(request.decisions.map(toRecord))
+        return {}
+      },
+      { messageMaxBytes },
+    ),
     getDecision: rpc(operator(), async ({ decisionId }: pb.GetDecisionRequest) =>
       toAnswer(await decisions.find(decisionId, null)),
     ),

@@ -1,5 +1,5 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
-import { type AccountCaller, serviceCaller } from '../../rpc/callers.ts'
+import { type AccountCaller, gatewayCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Devices } from './devices.ts'
 
@@ -11,15 +11,15 @@ export interface DevicesRpcDeps {
 
 export function createDevicesRpc({ devices, accountBySession }: DevicesRpcDeps) {
   const deviceService: Handlers<pb.DeviceServiceServer> = {
-    startDevice: rpc(serviceCaller(), async ({ clientId, scope }: pb.StartDeviceRequest) =>
+    startDevice: rpc(gatewayCaller(), async ({ clientId, scope }: pb.StartDeviceRequest) =>
       devices.start(clientId, scope),
     ),
-    getDevice: rpc(serviceCaller(), async ({ sessionToken, userCode }: pb.GetDeviceRequest) => {
+    getDevice: rpc(gatewayCaller(), async ({ sessionToken, userCode }: pb.GetDeviceRequest) => {
       await accountBySession(sessionToken)
       return devices.describe(userCode)
     }),
     decideDevice: rpc(
-      serviceCaller(),
+      gatewayCaller(),
       async ({ sessionToken, ...request }: pb.DecideDeviceRequest, _caller, context) => {
         const account = await accountBySession(sessionToken)
         return {

@@ -4,7 +4,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.
 import {
   type M2mCaller,
   type UserCaller,
-  serviceCaller,
+  gatewayCaller,
   m2m,
   oauthClient,
   optionalOauthClient,
@@ -50,17 +50,17 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
         deps.clientCredentials.mintSignerToken(caller, request, actorOf(caller, context)),
     ),
     mintOwnerToken: rpc(oauthClient(), mintOwner(deps)),
-    redeemDeviceCode: rpc(serviceCaller(), async (request: pb.RedeemDeviceCodeRequest) => ({
+    redeemDeviceCode: rpc(gatewayCaller(), async (request: pb.RedeemDeviceCodeRequest) => ({
       tokens: await deps.deviceCode.redeem(request),
     })),
     redeemAuthorizationCode: rpc(
-      serviceCaller(),
+      gatewayCaller(),
       async (request: pb.RedeemAuthorizationCodeRequest) => ({
         tokens: await deps.authorizationCode.redeem(request),
       }),
     ),
     redeemRefreshToken: rpc(
-      serviceCaller(),
+      gatewayCaller(),
       async ({ clientId, refreshToken, scope }: pb.RedeemRefreshTokenRequest) => ({
         tokens: await deps.refreshToken.redeem({ clientId, refreshToken, scope }),
       }),
@@ -77,7 +77,7 @@ export function createGrantsRpc(deps: GrantsRpcDeps) {
     ),
     getUserInfo: rpc(endUser(), readUserInfo(deps)),
     exchangeDeviceToken: rpc(
-      serviceCaller(),
+      gatewayCaller(),
       async (request: pb.ExchangeDeviceTokenRequest, _caller, context) =>
         deps.deviceToken.exchange(request, context),
     ),

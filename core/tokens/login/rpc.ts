@@ -1,6 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
-import { serviceCaller } from '../../rpc/callers.ts'
+import { gatewayCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Authorizations } from './authorization.ts'
 import type { Logouts } from './logout.ts'
@@ -13,7 +13,7 @@ export function createAuthorizationRpc({
   logouts: Logouts
 }) {
   const authorizationService: Handlers<pb.AuthorizationServiceServer> = {
-    checkAuthorization: rpc(serviceCaller(), async (request: pb.CheckAuthorizationRequest) => {
+    checkAuthorization: rpc(gatewayCaller(), async (request: pb.CheckAuthorizationRequest) => {
       const { client, scopes, needsConsent, refusal } = await authorizations.check(request)
       return {
         clientId: client.clientId,
@@ -26,16 +26,16 @@ export function createAuthorizationRpc({
       }
     }),
     grantAuthorization: rpc(
-      serviceCaller(),
+      gatewayCaller(),
       async ({ sessionToken, request }: pb.GrantAuthorizationRequest) => {
         if (!request) throw new DomainError('REQUEST_INVALID', 'request is required')
         return { code: await authorizations.authorize({ ...request, sessionToken }) }
       },
     ),
-    checkLogout: rpc(serviceCaller(), async (request: pb.CheckLogoutRequest) =>
+    checkLogout: rpc(gatewayCaller(), async (request: pb.CheckLogoutRequest) =>
       logouts.check(request),
     ),
-    getInitiateLogin: rpc(serviceCaller(), async (request: pb.GetInitiateLoginRequest) => ({
+    getInitiateLogin: rpc(gatewayCaller(), async (request: pb.GetInitiateLoginRequest) => ({
       initiateLoginUri: await authorizations.initiateLoginUri(request.clientId),
     })),
   }

@@ -6,7 +6,6 @@ import { createMeteringRpc } from '../../../core/metering/rpc.ts'
 import type { Rpc } from '../../../core/rpc/serve.ts'
 import { createWorld, envelope, type World } from './harness.ts'
 
-const serviceToken = 't'.repeat(32)
 const nobody = async (): Promise<never> => {
   throw new DomainError('CREDENTIAL_INVALID', 'nobody')
 }
@@ -18,7 +17,6 @@ const deps = {
     accountBySession: nobody,
     memberOf: nobody,
   },
-  serviceToken,
   log: silentLog(),
   metrics: createMetrics('test'),
   settle: () => Promise.reject(new Error('not one of many')),
@@ -27,9 +25,8 @@ const deps = {
 function call<Request, Response>(
   handler: Rpc<Request, Response>,
   request: Request,
-  token = serviceToken,
 ): Promise<Response> {
-  const credentials = { serviceToken: token, authorization: undefined, session: undefined }
+  const credentials = { authorization: undefined, session: undefined }
   return handler.unary(
     { request, credentials, context: { correlationId: 'c', signal: AbortSignal.timeout(10_000) } },
     deps,
@@ -141,15 +138,12 @@ describe('the metering service', () => {
     ).toBe('REQUEST_INVALID')
   })
 
-  it('refuses more than 1000 envelopes, malformed rates, and callers without the service token', async () => {
+  it('refuses more than 1000 envelopes, and malformed rates', async () => {
     await expect(
       call(rpc.ingestEvents, { envelopes: Array.from({ length: 1_001 }, () => Buffer.from('{}')) }),
     ).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
     await expect(call(rpc.recordRate, { usdPerEth: '0', source: 'desk' })).rejects.toMatchObject({
       reason: 'REQUEST_INVALID',
-    })
-    await expect(call(rpc.getMeteringStatus, {}, 'wrong')).rejects.toMatchObject({
-      reason: 'SERVICE_TOKEN_INVALID',
     })
   })
 })

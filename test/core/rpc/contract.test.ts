@@ -1,19 +1,10 @@
 import { join } from 'node:path'
-import {
-  type Client,
-  credentials,
-  loadPackageDefinition,
-  makeGenericClientConstructor,
-  Metadata,
-  type ServiceDefinition,
-  type ServiceError,
-} from '@grpc/grpc-js'
+import { type ServiceDefinition, loadPackageDefinition } from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
-import { globSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { protoFiles } from '../../../core/rpc/health.ts'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
-import { isReason, reasons, reasonTrailer } from '../../../proto/errors.ts'
+import { isReason, reasons } from '../../../proto/errors.ts'
 import {
   type TestApp,
   type TestCore,
@@ -23,30 +14,18 @@ import {
   serviceToken,
   startTestCore,
 } from '../support.ts'
-
-const protoRoot = join(import.meta.dirname, '../../../proto')
-const files = globSync('tollgate/*/v1/*.proto', { cwd: protoRoot }).toSorted()
-const loaded = loadSync(files, { includeDirs: [protoRoot], longs: String, defaults: true })
-
-/** Every service of the contract, as proto-loader sees it. */
-const services = Object.entries(loaded).flatMap(([name, definition]) =>
-  'format' in definition ? [] : [{ name, definition: definition satisfies ServiceDefinition }],
-)
-const methods = services.flatMap(({ name, definition }) =>
-  Object.entries(definition).map(([method, spec]) => ({
-    name: `${name}/${method}`,
-    service: definition,
-    method,
-    streams: spec.responseStream,
-  })),
-)
-const unaryMethods = methods.filter(({ streams }) => !streams)
-
-interface Answer {
-  readonly code: number
-  readonly reason: string | undefined
-  readonly details: string
-}
+import {
+  type Answer,
+  type Method,
+  callEmpty,
+  connectTo,
+  files,
+  methods,
+  services,
+  specOf,
+  streamEmpty,
+  unaryMethods,
+} from './contract.ts'
 
 let core: TestCore
 let app: TestApp
@@ -55,6 +34,12 @@ beforeAll(async () => {
   app = await core.newApp()
 })
 afterAll(() => core.stop())
+
+const at = (service: ServiceDefinition, method: string): Method => ({
+  target: core.core.target,
+  service,
+  method,
+})
 
 describe('the contract', () => {
   it('is loaded by proto-loader, every file of it', () => {
@@ -66,7 +51,7 @@ describe('the contract', () => {
     '$name answers an empty request or refuses it with a known reason',
     async ({ service, method }) => {
       for (const authorization of [undefined, app.basic, bearerOf('x'), 'Basic !', '']) {
-        const answer = await callEmpty(service, method, {
+        const answer = await callEmpty(at(service, method), {
           [serviceTokenHeader]: serviceToken,
           ...(authorization === undefined ? {} : { authorization }),
         })
@@ -85,7 +70,7 @@ describe('the contract', () => {
         { [serviceTokenHeader]: '' },
         { [serviceTokenHeader]: `${serviceToken}x` },
       ]) {
-        const answer = await ask(service, method, { ...headers, authorization: app.basic })
+        const answer = await ask(at(service, method), { ...headers, authorization: app.basic })
         expectKnown(answer)
         expect(answer.reason).toBe('SERVICE_TOKEN_INVALID')
       }
@@ -132,69 +117,8 @@ function expectKnown({ code, reason, details }: Answer): void {
   expect(code).toBe(reasons[reason].grpc)
 }
 
-function connectTo(
-  service: ServiceDefinition,
-  headers: Readonly<Record<string, string>>,
-): { client: Client; metadata: Metadata } {
-  const client = new (makeGenericClientConstructor(service, 'service'))(
-    core.core.target,
-    credentials.createInsecure(),
-  )
-  const metadata = new Metadata()
-  for (const [name, value] of Object.entries(headers)) metadata.set(name, value)
-  return { client, metadata }
-}
-
-const answerOf = (error: ServiceError | null): Answer => ({
-  code: error?.code ?? 0,
-  reason: error?.metadata?.get(reasonTrailer)[0]?.toString(),
-  details: error?.details ?? '',
-})
-
-async function callEmpty(
-  service: ServiceDefinition,
-  method: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<Answer> {
-  const { client, metadata } = connectTo(service, headers)
-  const spec = specOf(service, method)
-  const { promise, resolve } = Promise.withResolvers<Answer>()
-  client.makeUnaryRequest(
-    spec.path,
-    spec.requestSerialize,
-    spec.responseDeserialize,
-    {},
-    metadata,
-    { deadline: Date.now() + 10_000 },
-    (error) => resolve(answerOf(error)),
-  )
-  return promise.finally(() => client.close())
-}
-
-async function streamEmpty(
-  service: ServiceDefinition,
-  method: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<Answer> {
-  const { client, metadata } = connectTo(service, headers)
-  const spec = specOf(service, method)
-  const { promise, resolve } = Promise.withResolvers<Answer>()
-  const stream = client.makeServerStreamRequest(
-    spec.path,
-    spec.requestSerialize,
-    spec.responseDeserialize,
-    {},
-    metadata,
-    { deadline: Date.now() + 10_000 },
-  )
-  stream.on('error', (error: ServiceError) => resolve(answerOf(error)))
-  stream.on('end', () => resolve(answerOf(null)))
-  stream.resume()
-  return promise.finally(() => client.close())
-}
-
 async function callForMessage(service: ServiceDefinition, method: string): Promise<unknown> {
-  const { client, metadata } = connectTo(service, {})
+  const { client, metadata } = connectTo(core.core.target, service, {})
   const spec = specOf(service, method)
   const { promise, resolve, reject } = Promise.withResolvers<unknown>()
   client.makeUnaryRequest(
@@ -215,12 +139,6 @@ const enumNames = (message: unknown): unknown =>
     ? { status: 'SERVING' }
     : message
 
-function specOf(service: ServiceDefinition, method: string) {
-  const spec = service[method]
-  if (!spec) throw new Error(`no method ${method}`)
-  return spec
-}
-
 async function listByReflection(): Promise<string[]> {
   const file = join(
     import.meta.dirname,
@@ -230,7 +148,7 @@ async function listByReflection(): Promise<string[]> {
   expect(loadPackageDefinition(reflection)).toBeDefined()
   const definition = reflection['grpc.reflection.v1.ServerReflection']
   if (!definition || 'format' in definition) throw new Error('no reflection service')
-  const { client, metadata } = connectTo(definition, {})
+  const { client, metadata } = connectTo(core.core.target, definition, {})
   const spec = specOf(definition, 'ServerReflectionInfo')
   const { promise, resolve, reject } = Promise.withResolvers<unknown>()
   const stream = client.makeBidiStreamRequest(

@@ -26,6 +26,7 @@ import {
   outcome,
   refusal,
   serviceToken,
+  serviceTokens,
   startProxy,
   startTestCore,
   storedHash,
@@ -743,12 +744,12 @@ describe('a stream whose reader does not keep up', () => {
       host: '127.0.0.1',
       port: 0,
       authenticator: unused,
-      serviceToken,
+      serviceTokens,
       log: silentLog(),
       metrics: createMetrics('core'),
     }
     const watchInvalidations = streamRpc(
-      serviceCaller(),
+      serviceCaller('sidecar'),
       async (
         _request: WatchInvalidationsRequest,
         emit: (message: WatchInvalidationsResponse) => void,
@@ -761,7 +762,7 @@ describe('a stream whose reader does not keep up', () => {
         done.resolve()
       },
     )
-    const never = rpc(serviceCaller(), async () => {
+    const never = rpc(serviceCaller('sidecar'), async () => {
       throw new Error('not asked for')
     })
     const signer = grpcService(SignerServiceService, {
@@ -791,12 +792,12 @@ describe('a stream whose reader does not keep up', () => {
       host: '127.0.0.1',
       port: 0,
       authenticator: unused,
-      serviceToken,
+      serviceTokens,
       log: silentLog(),
       metrics: createMetrics('core'),
     }
     const watchInvalidations = streamRpc(
-      serviceCaller(),
+      serviceCaller('sidecar'),
       async (
         _request: WatchInvalidationsRequest,
         emit: (message: WatchInvalidationsResponse) => void,
@@ -807,7 +808,7 @@ describe('a stream whose reader does not keep up', () => {
         }
       },
     )
-    const never = rpc(serviceCaller(), async () => {
+    const never = rpc(serviceCaller('sidecar'), async () => {
       throw new Error('not asked for')
     })
     const signer = grpcService(SignerServiceService, {

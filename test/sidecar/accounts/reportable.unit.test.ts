@@ -29,7 +29,6 @@ function world() {
     } as never,
     holds: undefined as never,
   })
-  const credentials = { serviceToken: 'token' }
   const { unary } = escrowService.report as unknown as {
     unary: (call: object, deps: object) => Promise<never>
   }
@@ -37,10 +36,10 @@ function world() {
     unary(
       {
         request: ReportRequest.decode(ReportRequest.encode(request).finish()),
-        credentials,
+        credentials: {},
         context: {},
       },
-      { serviceToken: 'token' },
+      {},
     )
   const versions = createVersions({ max: 10 })
   const account = createAccounts({

@@ -163,10 +163,9 @@ export function createCores(deps: CoresDeps) {
   return { start }
 }
 
-const serviceToken = 'a-service-token-of-the-simulation'
-const credentials = { serviceToken, authorization: undefined, session: undefined }
+const credentials = { authorization: undefined, session: undefined }
 const context = { correlationId: 'simulation', signal: new AbortController().signal }
-const runtime = { serviceToken, log } as never
+const runtime = { log } as never
 
 const caller =
   <Request, Response>(handler: unknown) =>

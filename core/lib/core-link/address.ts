@@ -1,0 +1,89 @@
+import type { EnvReader } from '../env.ts'
+import { readSecrets, secretCharacters } from '../settings.ts'
+import { type ClientTls, readClientTls } from './tls.ts'
+
+/** Who calls core: the processes of a deployment and its operator, each with tokens of its own (docs/decisions/54.md). */
+export const serviceRoles = ['gateway', 'sidecar', 'collector', 'operator'] as const
+export type ServiceRole = (typeof serviceRoles)[number]
+
+export interface CoreAddress {
+  /** host:port. */
+  readonly target: string
+  /** Proves to core that a process of that role calls. */
+  readonly token: string
+  /** Plain text without it. */
+  readonly tls?: ClientTls | undefined
+}
+
+/** Where core answers gRPC, and the token of the process that calls it. */
+export function readCoreAddress(env: EnvReader, role: ServiceRole): CoreAddress {
+  const target = env.text('CORE_TARGET', {
+    fallback: '127.0.0.1:50051',
+    meaning: 'Where core answers gRPC, as host:port.',
+  })
+  if (!/^[^\s/@]+:\d{1,5}$/.test(target)) env.problem('CORE_TARGET must be host:port')
+  return { target, token: readOwnToken(env, role), tls: readClientTls(env) }
+}
+
+/** The token that a process of this role sends: the first of its own, or of those that stand for all roles. */
+function readOwnToken(env: EnvReader, role: ServiceRole): string {
+  const [token = ''] = [...readRoleTokens(env, role), ...readCommonTokens(env)]
+  if (token === '') env.problem(noToken(tokenSetting(role)))
+  return token
+}
+
+export type ServiceTokens = Readonly<Record<ServiceRole, readonly string[]>>
+
+/** The tokens that core accepts, by role: those of the role, or those that stand for all where it has none. */
+export function readServiceTokens(env: EnvReader): ServiceTokens {
+  const common = readCommonTokens(env)
+  const own = serviceRoles.map((role) => [role, readRoleTokens(env, role)] as const)
+  if (own.every(([, tokens]) => tokens.length === 0)) {
+    if (common.length === 0) env.problem(noToken('CORE_TOKEN_GATEWAY and the like'))
+    else if (!env.isEmbedded)
+      env.warning(
+        'CORE_TOKEN opens every RPC of core to every process; set CORE_TOKEN_GATEWAY, CORE_TOKEN_SIDECAR and CORE_TOKEN_OPERATOR (docs/operations.md)',
+      )
+  }
+  requireDistinct(env, own)
+  const tokensOf = ([role, tokens]: (typeof own)[number]) => [
+    role,
+    tokens.length > 0 ? tokens : common,
+  ]
+  return Object.fromEntries(own.map(tokensOf))
+}
+
+// A token in two roles would open the RPCs of both, and nobody would see it.
+function requireDistinct(
+  env: EnvReader,
+  own: readonly (readonly [ServiceRole, readonly string[]])[],
+): void {
+  const holders = new Map<string, ServiceRole>()
+  for (const [role, tokens] of own)
+    for (const token of tokens) {
+      const holder = holders.get(token)
+      if (holder !== undefined && holder !== role)
+        env.problem(`${tokenSetting(holder)} and ${tokenSetting(role)} must differ`)
+      holders.set(token, role)
+    }
+}
+
+const tokenSetting = (role: ServiceRole): string => `CORE_TOKEN_${role.toUpperCase()}`
+const noToken = (name: string): string =>
+  `CORE_TOKEN must have at least ${secretCharacters} characters, or set ${name} (openssl rand -base64 32)`
+
+const readCommonTokens = (env: EnvReader): string[] =>
+  readSecrets(env, 'CORE_TOKEN', {
+    meaning:
+      'Stands for the token of each role that has none of its own; at least 32 characters. Several, separated by commas, while one is replaced: core accepts all, the others send the first.',
+  })
+
+const readRoleTokens = (env: EnvReader, role: ServiceRole): string[] =>
+  readSecrets(env, tokenSetting(role), { meaning: `${senders[role]}, and core; like CORE_TOKEN.` })
+
+const senders: Readonly<Record<ServiceRole, string>> = {
+  gateway: 'Token that the gateway sends to core, for its RPCs only. Gateway',
+  sidecar: 'Token that sidecars send to core, for their RPCs only. Sidecar',
+  collector: 'Token for programs that only deliver events to core. Collector',
+  operator: "Token of operators' commands, for their RPCs only. CLI",
+}

@@ -1,0 +1,140 @@
+import { readFileSync, statSync } from 'node:fs'
+import { setInterval } from 'node:timers'
+import type { EnvReader } from '../env.ts'
+
+/** Paths of PEM files. */
+export interface TlsFiles {
+  readonly cert?: string | undefined
+  readonly key?: string | undefined
+  /** The certificates of the authorities that the other side's certificate must come from. */
+  readonly ca?: string | undefined
+}
+
+/** What the files hold. */
+export type TlsMaterial = { readonly [Name in keyof TlsFiles]?: Buffer }
+
+/** Core's own certificate, and whether a caller needs one. */
+export interface ServerTls {
+  readonly files: TlsFiles
+  readonly clientAuth: 'none' | 'require'
+}
+
+/** How a process reaches core by TLS. */
+export interface ClientTls {
+  readonly files: TlsFiles
+  /** The name in core's certificate, where it is not the host of CORE_TARGET. */
+  readonly serverName?: string | undefined
+}
+
+const meanings = {
+  cert: 'File with the certificate chain of this process, PEM: of core itself, or that a process shows to core.',
+  key: 'File with the private key of CORE_TLS_CERT, PEM.',
+  ca: 'File with the authorities, PEM, from which the other side must have its certificate: turns TLS on where core is called, and lets core check its callers.',
+} as const
+
+/** `CORE_TLS_CERT`, `CORE_TLS_KEY` and `CORE_TLS_CA`, which core and its callers share. */
+function readTlsFiles(env: EnvReader): TlsFiles {
+  const cert = env.optional('CORE_TLS_CERT', { meaning: meanings.cert })
+  const key = env.optional('CORE_TLS_KEY', { meaning: meanings.key })
+  const ca = env.optional('CORE_TLS_CA', { meaning: meanings.ca })
+  if ((cert === undefined) !== (key === undefined))
+    env.problem('CORE_TLS_CERT and CORE_TLS_KEY belong together; set both or none')
+  return { cert, key, ca }
+}
+
+/** Undefined without a certificate: core then serves plain text. */
+export function readServerTls(env: EnvReader): ServerTls | undefined {
+  const files = readTlsFiles(env)
+  const clientAuth = env.choice('CORE_TLS_CLIENT_AUTH', {
+    fallback: 'none',
+    of: ['none', 'require'],
+    meaning: 'require: core serves only callers with a certificate that CORE_TLS_CA vouches for.',
+  })
+  if (clientAuth === 'require' && files.ca === undefined)
+    env.problem('CORE_TLS_CLIENT_AUTH=require needs CORE_TLS_CA')
+  if (files.cert !== undefined) return { files, clientAuth }
+  if (clientAuth === 'require')
+    env.problem('CORE_TLS_CLIENT_AUTH=require needs CORE_TLS_CERT and CORE_TLS_KEY')
+  return undefined
+}
+
+/** Undefined without CORE_TLS_CA: core is then called in plain text. */
+export function readClientTls(env: EnvReader): ClientTls | undefined {
+  const files = readTlsFiles(env)
+  const serverName = env.optional('CORE_TLS_SERVER_NAME', {
+    meaning: "Name in core's certificate, where it is not the host of CORE_TARGET.",
+  })
+  if (files.ca !== undefined) return { files, serverName }
+  if (files.cert !== undefined)
+    env.problem(
+      'CORE_TLS_CERT needs CORE_TLS_CA, which core is checked with; without it nothing is encrypted',
+    )
+  return undefined
+}
+
+/** Reads the files. Throws one clear line when one cannot be read. */
+export function loadTls(files: TlsFiles): TlsMaterial {
+  const read = (setting: string, path: string | undefined): Buffer | undefined => {
+    if (path === undefined) return undefined
+    try {
+      const text = readFileSync(path)
+      if (!text.includes('-----BEGIN ')) throw new Error('it is not PEM')
+      return text
+    } catch (error) {
+      const why = error instanceof Error ? error.message.split(',')[0] : String(error)
+      throw new Error(`${setting}: cannot use ${path} (${why})`, { cause: error })
+    }
+  }
+  const [cert, key] = [read('CORE_TLS_CERT', files.cert), read('CORE_TLS_KEY', files.key)]
+  const ca = read('CORE_TLS_CA', files.ca)
+  return { ...(cert && { cert }), ...(key && { key }), ...(ca && { ca }) }
+}
+
+const checkEveryMs = 10_000
+
+/** Calls `onChange` within ten seconds after one of the files was replaced, until the function that it returns is called. */
+export function watchTls(files: TlsFiles, onChange: () => void): () => void {
+  let version = versionOf(files)
+  const timer = setInterval(() => {
+    const next = versionOf(files)
+    if (next === version) return
+    version = next
+    onChange()
+  }, checkEveryMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+const versionOf = ({ cert, key, ca }: TlsFiles): string =>
+  [cert, key, ca]
+    .map((path) => path && statSync(path, { throwIfNoEntry: false })?.mtimeMs)
+    .join(' ')
+
+/** What the operator can do about a failed handshake, by the code or text of its error; undefined for other errors. */
+export function tlsAdvice(text: string): string | undefined {
+  return advice.find(([pattern]) => pattern.test(text))?.[1]
+}
+
+const advice: readonly (readonly [RegExp, string])[] = [
+  [
+    /CERTIFICATE_REQUIRED|DID_NOT_RETURN_A_CERTIFICATE|certificate required/i,
+    'core demands a client certificate: set CORE_TLS_CERT and CORE_TLS_KEY where core is called',
+  ],
+  [
+    /CERT_HAS_EXPIRED|CERTIFICATE_EXPIRED|certificate (has )?expired/i,
+    'a certificate has expired: renew it',
+  ],
+  [/CERT_NOT_YET_VALID/i, 'a certificate is not valid yet: check the clocks'],
+  [
+    /ERR_TLS_CERT_ALTNAME_INVALID|does not match certificate/i,
+    "core's certificate names another host: set CORE_TLS_SERVER_NAME to a name in it",
+  ],
+  [
+    /UNKNOWN_CA|unknown ca|UNABLE_TO_VERIFY|UNABLE_TO_GET_ISSUER|SELF_SIGNED|unable to (verify|get)|self[- ]signed/i,
+    'the certificate comes from no authority of CORE_TLS_CA',
+  ],
+  [
+    /HTTP_REQUEST|WRONG_VERSION_NUMBER|wrong version number|PACKET_LENGTH|BAD_RECORD|UNSUPPORTED_PROTOCOL/i,
+    'one side speaks plain text and the other TLS: set CORE_TLS_CERT at core and CORE_TLS_CA where it is called',
+  ],
+]

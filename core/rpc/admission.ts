@@ -1,0 +1,79 @@
+import { hash } from 'node:crypto'
+import {
+  type Metadata,
+  type ServerInterceptor,
+  ServerInterceptingCall,
+  type ServerMethodDefinition,
+} from '@grpc/grpc-js'
+import { serviceTokenHeader } from '../../proto/headers.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { type ServiceRole, type ServiceTokens, serviceRoles } from '../lib/core-link/address.ts'
+import { limitMessages } from './message-limit.ts'
+import { type Admission, type Refusal, textOf } from './serve.ts'
+
+/** Longest message of an RPC that names no limit of its own: a body of the REST API, which ends at 1 MiB, and its frame. */
+export const smallMessageBytes = 1024 * 1024 + 64 * 1024
+
+export interface AdmissionDeps {
+  readonly serviceTokens: ServiceTokens
+  /** By path, without the first slash. What is not here is open to anyone who reaches the port. */
+  readonly admissions: ReadonlyMap<string, Admission>
+  refuseUnread(error: unknown, path: string, metadata: Metadata): Refusal
+}
+
+/**
+ * Judges each call by its metadata, and bounds its message, before a byte of the message is kept: who has no token, or
+ * that of a role without the RPC, cannot make core hold megabytes for them.
+ */
+export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
+  const { admissions, refuseUnread } = deps
+  const rolesOf = createRoleCheck(deps.serviceTokens)
+
+  function requireRole(admission: Admission, metadata: Metadata): void {
+    const token = textOf(metadata, serviceTokenHeader)
+    const roles = token === undefined ? undefined : rolesOf(token)
+    if (!roles)
+      throw new DomainError(
+        'SERVICE_TOKEN_INVALID',
+        'the service token (CORE_TOKEN or CORE_TOKEN_<ROLE>) is missing or wrong',
+      )
+    if (admission.roles.some((role) => roles.has(role))) return
+    throw new DomainError(
+      'SERVICE_ROLE_FORBIDDEN',
+      `this RPC is for ${admission.roles.join(' and ')}, and the token is that of ${[...roles].join(' and ')}`,
+    )
+  }
+
+  return ({ path }: ServerMethodDefinition<unknown, unknown>, call) => {
+    const name = path.slice(1)
+    const admission = admissions.get(name)
+    limitMessages(call, admission?.messageMaxBytes ?? smallMessageBytes)
+    if (!admission) return new ServerInterceptingCall(call)
+    return new ServerInterceptingCall(call, {
+      start: (next) =>
+        next({
+          onReceiveMetadata: (metadata, proceed) => {
+            try {
+              requireRole(admission, metadata)
+            } catch (error) {
+              return call.sendStatus(refuseUnread(error, name, metadata).reply)
+            }
+            proceed(metadata)
+          },
+        }),
+    })
+  }
+}
+
+/** The roles that a token opens; undefined for a wrong one. Compares hashes, so that time tells nothing of a token. */
+function createRoleCheck(tokens: ServiceTokens) {
+  const roles = new Map<string, Set<ServiceRole>>()
+  for (const role of serviceRoles)
+    for (const token of tokens[role]) {
+      const digest = digestOf(token)
+      roles.set(digest, (roles.get(digest) ?? new Set()).add(role))
+    }
+  return (token: string): ReadonlySet<ServiceRole> | undefined => roles.get(digestOf(token))
+}
+
+const digestOf = (token: string): string => hash('sha256', token, 'base64')

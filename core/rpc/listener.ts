@@ -1,0 +1,118 @@
+import { type AddressInfo, type Server, type Socket, createServer } from 'node:net'
+import { type TLSSocket, createServer as createTlsServer } from 'node:tls'
+import { listenError } from '../lib/http.ts'
+import type { Log } from '../lib/log.ts'
+import { type ServerTls, loadTls, tlsAdvice, watchTls } from '../lib/core-link/tls.ts'
+
+export interface ListenerOptions {
+  readonly host: string
+  readonly port: number
+  readonly tls?: ServerTls | undefined
+  /** Connections at the same time; more are closed. */
+  readonly maxConnections: number
+  readonly log: Log
+  /** Takes a connection, after its TLS handshake where there is one. */
+  readonly onConnection: (socket: Socket) => void
+}
+
+export interface Listener {
+  readonly port: number
+  close(): void
+}
+
+const handshakeMs = 10_000
+/** The first frame of HTTP/2 has at least this many bytes (RFC 9113 section 3.4). */
+const prefaceBytes = 24
+
+/**
+ * Listens for connections to core. A connection that does not begin to speak within ten seconds is closed. Rejects with
+ * one clear error for a taken port and for certificates that cannot be used.
+ */
+export async function openListener(options: ListenerOptions): Promise<Listener> {
+  const { host, port, tls } = options
+  const { server, unwatch } = tls ? createSecureServer(options, tls) : createPlainServer(options)
+  server.maxConnections = options.maxConnections
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  server.once('error', (error: NodeJS.ErrnoException) =>
+    reject(listenError(error, { host, port, setting: 'CORE_PORT' })),
+  )
+  server.listen(port, host, resolve)
+  await promise
+  server.removeAllListeners('error')
+  const address = server.address()
+  return {
+    port: isAddress(address) ? address.port : port,
+    close: () => {
+      unwatch()
+      server.close()
+    },
+  }
+}
+
+const isAddress = (address: AddressInfo | string | null): address is AddressInfo =>
+  typeof address === 'object' && address !== null
+
+function createPlainServer({ onConnection }: ListenerOptions) {
+  const server: Server = createServer({ noDelay: true }, (socket) => {
+    closeIfSilent(socket)
+    onConnection(socket)
+  })
+  return { server, unwatch: () => {} }
+}
+
+function createSecureServer({ onConnection, log }: ListenerOptions, tls: ServerTls) {
+  const { files, clientAuth } = tls
+  const isRequired = clientAuth === 'require'
+  const protocol = {
+    requestCert: isRequired,
+    rejectUnauthorized: isRequired,
+    ALPNProtocols: ['h2'],
+    handshakeTimeout: handshakeMs,
+    noDelay: true,
+  }
+  const server = createTlsServer({ ...loadTls(files), ...protocol }, (socket) => {
+    closeIfSilent(socket)
+    onConnection(socket)
+  })
+  server.on('tlsClientError', createFailureLog(log))
+  const unwatch = watchTls(files, () => {
+    try {
+      server.setSecureContext(loadTls(files))
+      log.info('the certificates of core were read again')
+    } catch (error) {
+      log.error({ err: error }, 'the new certificates of core cannot be used; the old ones stay')
+    }
+  })
+  return { server, unwatch }
+}
+
+/** Otherwise strangers who say nothing could take every connection. */
+function closeIfSilent(socket: Socket): void {
+  const timer = setTimeout(() => {
+    if (socket.bytesRead < prefaceBytes) socket.destroy()
+  }, handshakeMs)
+  timer.unref()
+  socket.once('close', () => clearTimeout(timer))
+}
+
+const quietMs = 1_000
+
+/** Logs failed handshakes with what to do about them, at most one a second: strangers can cause them. */
+function createFailureLog(log: Log) {
+  let quietUntil = 0
+  let suppressed = 0
+  return (error: NodeJS.ErrnoException, socket: TLSSocket): void => {
+    const at = performance.now()
+    if (at < quietUntil) {
+      suppressed++
+      return
+    }
+    // Set when the caller's certificate was refused, which Node says nowhere else.
+    const refusal = socket.authorizationError ? String(socket.authorizationError) : ''
+    const code = refusal === '' ? (error.code ?? error.message) : refusal
+    const address = socket.remoteAddress
+    log.warn({ code, address, suppressed }, `TLS handshake failed: ${tlsAdvice(code) ?? code}`)
+    quietUntil = at + quietMs
+    suppressed = 0
+  }
+}

@@ -1,0 +1,37 @@
+import type { SecureClientSessionOptions } from 'node:http2'
+import { Http2SessionManager } from '@connectrpc/connect-node'
+import type { CoreAddress } from '../../core/lib/core-link/address.ts'
+import { type ClientTls, loadTls } from '../../core/lib/core-link/tls.ts'
+
+/** Connections to core, by TLS where `tls` is given. Throws one clear line for a file that cannot be read. */
+export function openSessions({ target, tls }: Pick<CoreAddress, 'target' | 'tls'>) {
+  const baseUrl = `${tls ? 'https' : 'http'}://${target}`
+  const pings = { pingIntervalMs: 30_000 }
+  const sessionManager = new Http2SessionManager(baseUrl, pings, tls && sessionOptions(tls))
+  return { baseUrl, sessionManager }
+}
+
+/** Node copies the options for each connection, so that a getter gives it the files as they are then. */
+function sessionOptions({ files, serverName }: ClientTls): SecureClientSessionOptions {
+  let material = loadTls(files)
+  function read(): typeof material {
+    try {
+      material = loadTls(files)
+    } catch {
+      // A file that is just being replaced: the last one that was whole serves on.
+    }
+    return material
+  }
+  return {
+    get ca() {
+      return read().ca
+    },
+    get cert() {
+      return material.cert
+    },
+    get key() {
+      return material.key
+    },
+    ...(serverName !== undefined && { servername: serverName }),
+  }
+}

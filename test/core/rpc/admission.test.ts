@@ -1,0 +1,149 @@
+import { once } from 'node:events'
+import { connect as connectSocket } from 'node:net'
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { serviceTokenHeader } from '../../../proto/headers.ts'
+import { smallMessageBytes } from '../../../core/rpc/admission.ts'
+import { type TestCore, outcome, serviceToken, startTestCore, until } from '../support.ts'
+
+let core: TestCore
+let session: ClientHttp2Session
+beforeAll(async () => {
+  core = await startTestCore()
+  session = connect(`http://${core.core.target}`)
+})
+afterAll(async () => {
+  session.destroy()
+  await core.stop()
+})
+
+const listUsers = '/tollgate.identity.v1.UserService/ListUsers'
+const healthCheck = '/grpc.health.v1.Health/Check'
+const ingest = '/tollgate.metering.v1.MeteringService/IngestEvents'
+const importTickets = '/tollgate.books.v1.BooksService/ImportTickets'
+const mebibyte = 1024 * 1024
+
+interface Exchange {
+  readonly status: string
+  readonly reason: string
+}
+
+/** Announces a message of so many bytes and sends none of them; resolves with the refusal. */
+async function announce(
+  path: string,
+  { bytes, token }: { bytes: number; token?: string },
+): Promise<Exchange> {
+  const stream = session.request({
+    [constants.HTTP2_HEADER_METHOD]: 'POST',
+    [constants.HTTP2_HEADER_PATH]: path,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+    ...(token !== undefined && { [serviceTokenHeader]: token }),
+  })
+  const { promise, resolve, reject } = Promise.withResolvers<Exchange>()
+  const take = (headers: Record<string, unknown>): void => {
+    if (headers['grpc-status'] === undefined) return
+    resolve({
+      status: String(headers['grpc-status']),
+      reason: String(headers['tollgate-reason'] ?? ''),
+    })
+  }
+  stream.on('response', take)
+  stream.on('trailers', take)
+  stream.on('error', reject)
+  stream.resume()
+  const prefix = Buffer.alloc(5)
+  prefix.writeUInt32BE(bytes, 1)
+  stream.write(prefix)
+  return promise.finally(() => stream.destroy())
+}
+
+describe('a call without a token', () => {
+  it('is refused by its metadata, before any of its message', async () => {
+    expect(await announce(listUsers, { bytes: 32 * mebibyte })).toEqual({
+      status: '16',
+      reason: 'SERVICE_TOKEN_INVALID',
+    })
+    expect(await announce(ingest, { bytes: 100, token: 'x'.repeat(40) })).toEqual({
+      status: '16',
+      reason: 'SERVICE_TOKEN_INVALID',
+    })
+  })
+
+  it('takes no memory, 24 of them with 32 MiB each', { timeout: 60_000 }, async () => {
+    const before = process.memoryUsage().rss
+    let highest = before
+    const timer = setInterval(() => {
+      highest = Math.max(highest, process.memoryUsage().rss)
+    }, 5)
+    const calls = Array.from({ length: 24 }, () => sendAll(listUsers, 32 * mebibyte))
+    expect(new Set(await Promise.all(calls))).toEqual(new Set(['SERVICE_TOKEN_INVALID']))
+    clearInterval(timer)
+    expect(highest - before).toBeLessThan(200 * mebibyte)
+  })
+})
+
+const piece = Buffer.alloc(64 * 1024, 1)
+
+const drained = (stream: ClientHttp2Stream): Promise<void> =>
+  new Promise((resolve) => void stream.once('drain', resolve))
+
+/** Sends a message of so many bytes from one small buffer, to the end; resolves with the reason of the refusal. */
+async function sendAll(path: string, bytes: number): Promise<string> {
+  const stream = session.request({
+    [constants.HTTP2_HEADER_METHOD]: 'POST',
+    [constants.HTTP2_HEADER_PATH]: path,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+  })
+  let reason = ''
+  stream.on('response', (headers) => {
+    reason = String(headers['tollgate-reason'])
+  })
+  stream.on('error', () => {})
+  const closed = once(stream, 'close')
+  stream.resume()
+  const prefix = Buffer.alloc(5)
+  prefix.writeUInt32BE(bytes, 1)
+  stream.write(prefix)
+  for (let sent = 0; sent < bytes && !stream.closed; sent += piece.length) {
+    if (!stream.write(piece)) await Promise.race([drained(stream), closed])
+  }
+  if (!stream.closed) stream.end()
+  await until(() => reason !== '')
+  return reason
+}
+
+describe('a message', () => {
+  it('of an RPC is refused by its announced length, when it is longer than 1 MiB and its frame', async () => {
+    const refusal = await announce(listUsers, { bytes: smallMessageBytes + 1, token: serviceToken })
+    expect(refusal.status).toBe('8')
+  })
+
+  it('to the health check is small, too, though it needs no token', async () => {
+    expect((await announce(healthCheck, { bytes: 2 * mebibyte })).status).toBe('8')
+  })
+
+  it('may be larger where events and tickets come in, and ends there, too', async () => {
+    const token = serviceToken
+    const ends = [
+      await announce(ingest, { bytes: 5 * mebibyte, token }),
+      await announce(importTickets, { bytes: 10 * mebibyte, token }),
+    ]
+    expect(ends.map(({ status }) => status)).toEqual(['8', '8'])
+    const lines = `${'x'.repeat(3 * mebibyte)}\n`
+    expect(await outcome(core.as().ingestEvents({ envelopes: [Buffer.from(lines)] }))).toBe('OK')
+  })
+})
+
+describe('a connection', () => {
+  it('of a caller that says nothing is closed', { timeout: 30_000 }, async () => {
+    const [, port = ''] = core.core.target.split(':')
+    const socket = connectSocket(Number(port), '127.0.0.1')
+    const { promise, resolve } = Promise.withResolvers<void>()
+    socket.resume()
+    socket.on('close', () => resolve()).on('error', () => resolve())
+    await promise
+    expect(await outcome(core.as().getJwks())).toBe('OK')
+  })
+})

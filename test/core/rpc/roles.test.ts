@@ -1,0 +1,118 @@
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createEnvReader } from '../../../core/lib/env.ts'
+import {
+  type ServiceRole,
+  readCoreAddress,
+  readServiceTokens,
+  serviceRoles,
+} from '../../../core/lib/core-link/address.ts'
+import { serviceTokenHeader } from '../../../proto/headers.ts'
+import { secretly } from '../../support/secrecy.ts'
+import { type TestCore, startTestCore } from '../support.ts'
+import { callEmpty, methods, streamEmpty } from './contract.ts'
+
+const tokenOf = (role: ServiceRole): string =>
+  secretly(`token-of-the-${role}-0123456789-abcdefghij`)
+const settings = Object.fromEntries(
+  serviceRoles.map((role) => [`CORE_TOKEN_${role.toUpperCase()}`, tokenOf(role)]),
+)
+const page = join(import.meta.dirname, '../../../docs/rpc-roles.md')
+
+let core: TestCore
+beforeAll(async () => {
+  core = await startTestCore({ CORE_TOKEN: '', ...settings })
+})
+afterAll(() => core.stop())
+
+async function rolesOf({ service, method, streams }: (typeof methods)[number]): Promise<string[]> {
+  const call = streams ? streamEmpty : callEmpty
+  const roles: string[] = []
+  for (const role of serviceRoles) {
+    const { reason } = await call(
+      { target: core.core.target, service, method },
+      // Ends a stream that would go on.
+      { [serviceTokenHeader]: tokenOf(role), 'grpc-timeout': '1S' },
+    )
+    expect(reason).not.toBe('SERVICE_TOKEN_INVALID')
+    if (reason !== 'SERVICE_ROLE_FORBIDDEN') roles.push(role)
+  }
+  return roles
+}
+
+describe('a role', () => {
+  it(
+    'calls its own RPCs and no others, as docs/rpc-roles.md says',
+    { timeout: 60_000 },
+    async () => {
+      const rows: string[] = []
+      for (const method of methods) {
+        const roles = await rolesOf(method)
+        expect(roles).not.toEqual([])
+        const marks = serviceRoles.map((role) => (roles.includes(role) ? 'yes' : ''))
+        rows.push(`| ${method.name.replace('tollgate.', '')} | ${marks.join(' | ')} |`)
+      }
+      await expect(pageOf(rows.toSorted())).toMatchFileSnapshot(page)
+    },
+  )
+})
+
+const pageOf = (rows: readonly string[]): string => `# Which role calls which RPC
+
+<!-- Compared with a running core by test/core/rpc/roles.test.ts; \`vitest -u\` writes it. -->
+
+Every call to core carries the token of a role ([decision 54](decisions/54.md)); core refuses it before it reads the message
+when the role has no mark here. Health checks (\`grpc.health.v1.Health\`) and reflection need no token: they tell what this
+repository tells.
+
+| RPC | ${serviceRoles.join(' | ')} |
+|---|---|---|---|---|
+${rows.join('\n')}
+`
+
+describe('the tokens', () => {
+  const read = (env: Readonly<Record<string, string>>) => {
+    const reader = createEnvReader(env)
+    return { tokens: readServiceTokens(reader), ...reader }
+  }
+  const [one, other] = ['1'.repeat(32), '2'.repeat(32)]
+
+  it('of CORE_TOKEN alone stand for all roles, with a warning outside embedded mode', () => {
+    const { tokens, problems, warnings } = read({ CORE_TOKEN: one })
+    expect(tokens).toEqual({ gateway: [one], sidecar: [one], collector: [one], operator: [one] })
+    expect([problems, warnings]).toEqual([[], [expect.stringContaining('CORE_TOKEN_GATEWAY')]])
+    const embedded = createEnvReader({ CORE_TOKEN: one }, { isEmbedded: true })
+    readServiceTokens(embedded)
+    expect(embedded.warnings).toEqual([])
+  })
+
+  it('of a role open nothing else, and CORE_TOKEN no longer opens that role', () => {
+    const { tokens, problems } = read({ CORE_TOKEN: one, CORE_TOKEN_SIDECAR: other })
+    expect(tokens).toEqual({ gateway: [one], sidecar: [other], collector: [one], operator: [one] })
+    expect(problems).toEqual([])
+  })
+
+  it('may be several while one is replaced: core takes all, a process sends the first', () => {
+    const env = { CORE_TOKEN_SIDECAR: `${one},${other}` }
+    expect(read(env).tokens.sidecar).toEqual([one, other])
+    expect(readCoreAddress(createEnvReader(env), 'sidecar').token).toBe(one)
+  })
+
+  it.each([
+    [{}, /^CORE_TOKEN must have at least 32 characters/],
+    [{ CORE_TOKEN: 'short' }, /^CORE_TOKEN must have at least 32 characters/],
+    [{ CORE_TOKEN_GATEWAY: 'short' }, /^CORE_TOKEN_GATEWAY must have at least 32/],
+    [
+      { CORE_TOKEN_GATEWAY: one, CORE_TOKEN_SIDECAR: one },
+      /^CORE_TOKEN_GATEWAY and CORE_TOKEN_SIDECAR must differ/,
+    ],
+  ])('are refused in %o', (env, problem) => {
+    expect(read(env).problems).toEqual([expect.stringMatching(problem)])
+  })
+
+  it('of a process without one of its own are a problem that names both settings', () => {
+    const reader = createEnvReader({ CORE_TOKEN_GATEWAY: one })
+    readCoreAddress(reader, 'sidecar')
+    expect(reader.problems).toEqual([expect.stringMatching(/CORE_TOKEN .*CORE_TOKEN_SIDECAR/)])
+  })
+})
