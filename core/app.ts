@@ -68,15 +68,14 @@ function createModules(platform: Platform, config: CoreConfig) {
   // Made first: metering and plans, which stand before allowances, write to it in their own transactions.
   const ledger = createLedger()
   const backend = add(createBackendModule(platform, { config: config.backend }))
-  const plans = add(createPlansModule(platform, { ledger }))
+  const plans = add(createPlansModule(platform, { config: config.plans, ledger }))
   const credentialIssuers = [keyCredentials, tokenCredentials]
-  const identity = add(
-    createIdentityModule(platform, { config: config.identity, plans, backend, credentialIssuers }),
-  )
+  const people = { config: config.identity, meteringMode: config.metering.mode, plans, backend }
+  const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))
   const { users } = identity
   const tickets = { config: config.metering, backend, ledger, users }
   const metering = add(createMeteringModule(platform, tickets))
-  const spending = { config: config.escrow, ledger, backend, identity, metering }
+  const spending = { config: config.escrow, ledger, backend, plans, identity, metering }
   const allowances = add(createAllowancesModule(platform, spending))
   const keys = add(createKeysModule(platform, { identity }))
   const tokens = add(

@@ -4,6 +4,7 @@ import { type IdentityConfig, readIdentityConfig } from './identity/config.ts'
 import type { EnvReader } from './lib/env.ts'
 import { type BackendConfig, readBackendConfig } from './metering/backend/config.ts'
 import { type MeteringConfig, readMeteringConfig } from './metering/config.ts'
+import { type PlansConfig, readPlansConfig } from './plans/config.ts'
 import { type PlatformConfig, readPlatformConfig } from './platform/config.ts'
 import { type ServerConfig, readServerConfig } from './rpc/config.ts'
 import { type TokensConfig, readTokensConfig } from './tokens/config.ts'
@@ -13,6 +14,7 @@ export interface CoreConfig {
   readonly platform: PlatformConfig
   readonly backend: BackendConfig
   readonly metering: MeteringConfig
+  readonly plans: PlansConfig
   readonly identity: IdentityConfig
   readonly tokens: TokensConfig
   readonly escrow: EscrowConfig
@@ -28,6 +30,7 @@ export const readCoreConfig = (env: EnvReader): CoreConfig => ({
   platform: readPlatformConfig(env),
   backend: readBackendConfig(env),
   metering: readMeteringConfig(env),
+  plans: readPlansConfig(env),
   identity: readIdentityConfig(env),
   tokens: readTokensConfig(env),
   escrow: readEscrowConfig(env),

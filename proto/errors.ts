@@ -43,6 +43,13 @@ export const reasons = {
     title: 'Invalid amount',
     help: 'The amount is not a positive whole number in a decimal string, or is too large. Send USD micros as digits without sign and leading zeros.',
   },
+  FEATURE_UNKNOWN: {
+    grpc: grpc.INVALID_ARGUMENT,
+    http: 422,
+    oauth: 'invalid_request',
+    title: 'Unknown feature',
+    help: 'The catalogue has no such feature. Use `network_spend`, a pipeline, or `pipeline:modelId`; the message lists those that are known.',
+  },
   CREDENTIAL_INVALID: {
     grpc: grpc.UNAUTHENTICATED,
     http: 401,

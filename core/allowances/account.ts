@@ -278,6 +278,18 @@ export function spendableAt(credits: readonly Credit[], at: Date): UsdAttos {
   )
 }
 
+/** What is left at `at` of the money that pays for one feature only, by feature key in order; in atto-dollars. */
+export function boundAt(
+  credits: readonly Credit[],
+  at: Date,
+): readonly { readonly featureKey: string; readonly remaining: UsdAttos }[] {
+  const bound = activeAt(credits, at).filter(({ featureKey }) => !paysForAnything(featureKey))
+  const byKey = Map.groupBy(bound, ({ featureKey }) => featureKey ?? '')
+  return [...byKey]
+    .map(([featureKey, same]) => ({ featureKey, remaining: remainingAt(same, at) }))
+    .toSorted((a, b) => (a.featureKey < b.featureKey ? -1 : 1))
+}
+
 // How far the clock of a signer, which dates the tickets, may be ahead of core's.
 const clockMarginMs = 5_000
 

@@ -17,7 +17,7 @@ import {
 } from '../lib/money.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import { type Account, remainingAt } from './account.ts'
+import { type Account, spendableAt } from './account.ts'
 import type { Ledger } from './ledger.ts'
 import * as store from './store.ts'
 
@@ -144,7 +144,7 @@ export function createAdjustments({
       id: adjustment.id,
       amountUsdMicros: amount.toString(),
       overageUsdMicros: microsUp(overage).toString(),
-      balanceUsdMicros: microsDown(remainingAt(account.credits, at)).toString(),
+      balanceUsdMicros: microsDown(spendableAt(account.credits, at)).toString(),
       createdAt: at.toISOString(),
     }
   }

@@ -6,6 +6,7 @@ import {
 import type { IdentityApi } from '../identity/module.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
 import type { MeteringApi } from '../metering/module.ts'
+import type { PlansApi } from '../plans/module.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createAdjustments } from './adjustments.ts'
@@ -22,6 +23,7 @@ export interface AllowancesOthers {
   /** Made before all modules: metering and plans write to it, too. */
   readonly ledger: Ledger
   readonly backend: BackendApi
+  readonly plans: PlansApi
   readonly identity: IdentityApi
   readonly metering: MeteringApi
 }
@@ -31,11 +33,15 @@ const sweepsMax = 100
 /** What users may spend, what they have spent, and how operators correct it. */
 export function createAllowancesModule(
   platform: Platform,
-  { config, ledger, backend, identity: { users }, metering }: AllowancesOthers,
+  { config, ledger, backend, plans, identity: { users }, metering }: AllowancesOthers,
 ) {
   const { pool, log, now, idempotency, invalidations } = platform
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
-  const allowances = createAllowances({ ...deps, countUnpriced: metering.countUnpriced })
+  const allowances = createAllowances({
+    ...deps,
+    countUnpriced: metering.countUnpriced,
+    requireFeature: plans.requireFeature,
+  })
   const adjustments = createAdjustments(deps)
   const { requireMetering } = backend
   const escrow = createEscrowModule(platform, { config, ledger, users, metering })

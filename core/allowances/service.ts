@@ -27,7 +27,8 @@ import {
   type CreditSource,
   activeAt,
   creditSources,
-  remainingAt,
+  boundAt,
+  spendableAt,
   unheldAt,
 } from './account.ts'
 import type { Ledger } from './ledger.ts'
@@ -35,7 +36,6 @@ import * as store from './store.ts'
 
 /** A billion dollars: far above any allowance, far below what a column holds. */
 const amountMax = 10n ** 15n
-const featureKeySyntax = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$/
 
 export interface AllowancesDeps {
   readonly pool: Pool
@@ -45,6 +45,8 @@ export interface AllowancesDeps {
   readonly invalidations: Invalidations
   /** How many tickets of the user wait for a rate. */
   readonly countUnpriced: (user: UserKey) => Promise<bigint>
+  /** FEATURE_UNKNOWN unless the app's catalogue has the feature. */
+  readonly requireFeature: (app: AppId, featureKey: string) => Promise<void>
   readonly log: Log
   readonly now: Now
 }
@@ -86,6 +88,7 @@ export function createAllowances({
   users,
   idempotency,
   invalidations,
+  requireFeature,
   countUnpriced,
   log,
   now,
@@ -113,7 +116,8 @@ export function createAllowances({
   async function credit(caller: M2mCaller, request: CreditRequest, actor: Actor) {
     const amount = parseAmount(request.amountUsdMicros)
     const source = parseSource(request.source)
-    const featureKey = parseFeatureKey(request.featureKey)
+    const featureKey = request.featureKey?.trim() || null
+    if (featureKey !== null) await requireFeature(caller.appId, featureKey)
     const user = await users.get(caller.appId, request.externalUserId)
     const result = await creditInBatch({
       idempotency: {
@@ -168,7 +172,7 @@ export function createAllowances({
     if (asOf !== undefined) return balanceAsOf(user, asOf)
     const at = now()
     const [account, unpriced] = await Promise.all([readAccount(user), countUnpriced(user)])
-    const { balance: left, remaining } = figuresOf(account, at)
+    const { balance: left, remaining, featureBalances } = figuresOf(account, at)
     return {
       externalUserId: user.externalUserId,
       balanceUsdMicros: left.toString(),
@@ -177,6 +181,7 @@ export function createAllowances({
       lifetimeGrantedUsdMicros: lifetimeGranted(account, at).toString(),
       hasAccess: remaining > 0n,
       unpricedTickets: unpriced.toString(),
+      featureBalances,
     }
   }
 
@@ -209,6 +214,7 @@ export function createAllowances({
       lifetimeGrantedUsdMicros: microsDown(granted).toString(),
       hasAccess: micros > 0n,
       unpricedTickets: unpriced.toString(),
+      featureBalances: [],
       asOf: at.toISOString(),
     }
   }
@@ -255,7 +261,7 @@ function lifetimeGranted(account: Account, at: Date): UsdMicros {
 
 function renderAllowance(user: { externalUserId: string }, account: Account, at: Date) {
   const active = activeAt(account.credits, at)
-  const { balance, remaining } = figuresOf(account, at)
+  const { balance, remaining, featureBalances } = figuresOf(account, at)
   return {
     externalUserId: user.externalUserId,
     balanceUsdMicros: balance.toString(),
@@ -266,13 +272,21 @@ function renderAllowance(user: { externalUserId: string }, account: Account, at:
       .map(renderCredit),
     remainingUsdMicros: remaining.toString(),
     hasAccess: remaining > 0n,
+    featureBalances,
   }
 }
 
-/** What is left of everything in effect; and what of it may pay for any call and is not held (decisions 34, 45, 57). */
+/**
+ * What is left of the money that may pay for any call, what of it is not held, and beside it the money that is bound to
+ * features (decisions 34, 45, 57).
+ */
 const figuresOf = (account: Account, at: Date) => ({
-  balance: microsDown(remainingAt(account.credits, at)),
+  balance: microsDown(spendableAt(account.credits, at)),
   remaining: microsDown(unheldAt(account, at)),
+  featureBalances: boundAt(account.credits, at).map(({ featureKey, remaining }) => ({
+    featureKey,
+    balanceUsdMicros: microsDown(remaining).toString(),
+  })),
 })
 
 const renderCredit = (credit: Credit) => ({
@@ -303,15 +317,4 @@ function parseSource(text: string): CreditSource {
   if (!source)
     throw new DomainError('REQUEST_INVALID', `source must be one of: ${creditSources.join(', ')}`)
   return source
-}
-
-function parseFeatureKey(text: string | undefined): string | null {
-  if (text === undefined || text.trim() === '') return null
-  if (!featureKeySyntax.test(text)) {
-    throw new DomainError(
-      'REQUEST_INVALID',
-      'featureKey must be 1 to 128 letters, digits, dots, colons, slashes, dashes or underscores',
-    )
-  }
-  return text
 }

@@ -16,6 +16,7 @@ import { createAccountsRpc } from './accounts/rpc.ts'
 import { restoreSetAside } from './accounts/set-aside.ts'
 import { createApps } from './apps/apps.ts'
 import { type Clients, createClients } from './apps/clients.ts'
+import type { MeteringMode } from './apps/store.ts'
 import { createManagement } from './apps/management.ts'
 import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
@@ -27,6 +28,8 @@ import { createUsersRpc } from './users/rpc.ts'
 import { createUsers } from './users/users.ts'
 
 export interface IdentityOthers {
+  /** How tickets reach this deployment. */
+  readonly meteringMode: MeteringMode
   readonly config: IdentityConfig
   readonly plans: Plans
   readonly backend: BackendApi
@@ -71,7 +74,7 @@ export type IdentityApi = ReturnType<typeof createIdentityModule>['api']
 
 function createAppServices(
   platform: Platform,
-  { config: { starterUsdMicros }, plans, credentialIssuers }: IdentityOthers,
+  { config: { starterUsdMicros }, meteringMode, plans, credentialIssuers }: IdentityOthers,
   clients: Clients,
 ) {
   const { pool, now, secrets, idempotency, grants, config } = platform
@@ -82,10 +85,10 @@ function createAppServices(
     ...createAppsRpc({ apps, clients, starterUsdMicros }),
     ...createManagementRpc({
       apps,
-      management: createManagement({ ...ending, pool, clients, idempotency, now }),
+      management: createManagement({ ...ending, pool, clients, idempotency, meteringMode, now }),
       members: createMembers({ pool, now }),
       starterUsdMicros,
-      routing: { publicUrl, issuer, defaultDmzUrl: defaultSignerUrl },
+      routing: { publicUrl, issuer, defaultDmzUrl: defaultSignerUrl, meteringMode },
     }),
   }
 }

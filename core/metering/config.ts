@@ -16,6 +16,8 @@ export interface KafkaConfig {
 }
 
 export interface MeteringConfig {
+  /** How tickets reach the deployment, whichever of its processes collects them (docs/decisions/46.md). */
+  readonly mode: 'stream' | 'direct'
   /** Null: events come by direct mode only. */
   readonly kafka: KafkaConfig | null
   readonly rates: {
@@ -44,6 +46,7 @@ export function readMeteringConfig(env: EnvReader): MeteringConfig {
     meaning: 'Whether core collects from Kafka itself; off where tollgate collector does.',
   })
   return {
+    mode: kafka === null ? 'direct' : 'stream',
     kafka: collector === 'on' ? kafka : null,
     rates: readRates(env),
     tickets: readSigningLimits(env),
@@ -57,6 +60,7 @@ export function readCollectingConfig(env: EnvReader): MeteringConfig {
   if (kafka === null)
     env.problem('KAFKA_BROKERS is required: a collector reads its events from Kafka')
   return {
+    mode: 'stream',
     kafka,
     rates: readRates(env),
     tickets: readSigningLimits(env),

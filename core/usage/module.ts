@@ -19,7 +19,7 @@ export interface UsageOthers {
 /** What was used: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
   platform: Platform,
-  { backend: { requireMetering }, identity: { users } }: UsageOthers,
+  { backend: { requireMetering, isOpenMeter }, identity: { users } }: UsageOthers,
 ) {
   const { pool, log, metrics, now, invalidations, stopping } = platform
   const { sealingKey } = platform.config
@@ -40,6 +40,7 @@ export function createUsageModule(
     follow,
     findUser: createUserFinder(users),
     requireMetering,
+    openmeterConfigured: isOpenMeter,
   })
   return { api: {}, services: [grpcService(UsageServiceService, usageService)] }
 }

@@ -20,6 +20,8 @@ export interface UsageRpcDeps {
   readonly follow: Follow
   readonly findUser: UserFinder
   readonly requireMetering: RequireMetering
+  /** Whether OpenMeter reports usage besides the ledger. */
+  readonly openmeterConfigured: boolean
 }
 
 export function createUsageRpc({
@@ -28,6 +30,7 @@ export function createUsageRpc({
   follow,
   findUser,
   requireMetering,
+  openmeterConfigured,
 }: UsageRpcDeps) {
   const app = requireMetering(m2mBasic())
   const own = requireMetering(endUser())
@@ -55,7 +58,7 @@ export function createUsageRpc({
         historyOf(request),
         request.userId,
       )
-      return { requests: items.map(toRequest), nextCursor }
+      return { requests: items.map(toRequest), nextCursor, openmeterConfigured }
     }),
 
     listOwnUsageRequests: rpc(own, async (request: pb.ListOwnUsageRequestsRequest, caller) => {
@@ -63,6 +66,7 @@ export function createUsageRpc({
       return {
         requests: items.map(toRequest),
         nextCursor,
+        openmeterConfigured,
         clientId: caller.clientId,
         externalUserId: caller.externalUserId,
       }
@@ -74,7 +78,11 @@ export function createUsageRpc({
         historyOf(request),
         request.userId,
       )
-      return { sessions: items.map((item) => toSession(item, history.endOf(item))), nextCursor }
+      return {
+        sessions: items.map((item) => toSession(item, history.endOf(item))),
+        nextCursor,
+        openmeterConfigured,
+      }
     }),
 
     listOwnUsageSessions: rpc(own, async (request: pb.ListOwnUsageSessionsRequest, caller) => {
@@ -82,6 +90,7 @@ export function createUsageRpc({
       return {
         sessions: items.map((item) => toSession(item, history.endOf(item))),
         nextCursor,
+        openmeterConfigured,
         clientId: caller.clientId,
         externalUserId: caller.externalUserId,
       }

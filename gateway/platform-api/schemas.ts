@@ -29,9 +29,23 @@ export const text = (description: string) => Type.String({ maxLength: maxText, d
 export const required = (description: string) =>
   Type.String({ minLength: 1, maxLength: maxText, pattern: '\\S', description })
 
+/** Money that pays for one feature only. */
+export const FeatureBalances = Type.Array(
+  Type.Object({
+    featureKey: Type.String({ description: 'A pipeline, or pipeline:modelId.' }),
+    balanceUsdMicros: Micros('What is left of it.'),
+  }),
+  {
+    description:
+      'Money that is bound to a feature, in no other figure: it pays for calls of its feature and gives no access.',
+  },
+)
+
 /** The figures of an allowance. */
 export const allowanceAmounts = {
-  balanceUsdMicros: Micros('What remains of everything in effect, held money included.'),
+  balanceUsdMicros: Micros(
+    'What is left of the money that may pay for any call, held money included.',
+  ),
   consumedUsdMicros: Micros('Consumed this period.'),
   lifetimeGrantedUsdMicros: Micros('Starter and all grants.'),
   hasAccess: Type.Boolean({ description: 'Whether remainingUsdMicros is above 0.' }),

@@ -62,6 +62,7 @@ export function wireCore(url: string) {
     idempotency,
     invalidations,
     countUnpriced: createUnpricedCount(pool),
+    requireFeature: async () => {},
     log,
     now,
   })

@@ -54,6 +54,7 @@ const allowance: allowances.Allowance = {
   grants: [grant],
   remainingUsdMicros: '4999980',
   hasAccess: true,
+  featureBalances: [{ featureKey: 'live', balanceUsdMicros: '7' }],
 }
 const balance: allowances.Balance = {
   externalUserId: 'ada',
@@ -63,6 +64,7 @@ const balance: allowances.Balance = {
   lifetimeGrantedUsdMicros: '5000000',
   hasAccess: true,
   unpricedTickets: '2',
+  featureBalances: [],
 }
 const sums = {
   pipeline: 'text-to-image',
@@ -338,20 +340,24 @@ const answers = {
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
   listUsageRequests: {
     requests: [ticket, unpriced],
+    openmeterConfigured: true,
     nextCursor: 'next',
   } satisfies usage.ListUsageRequestsResponse,
   listOwnUsageRequests: {
     requests: [ticket],
+    openmeterConfigured: true,
     nextCursor: undefined,
     clientId,
     externalUserId: 'ada',
   } satisfies usage.ListOwnUsageRequestsResponse,
   listUsageSessions: {
     sessions: [session],
+    openmeterConfigured: true,
     nextCursor: undefined,
   } satisfies usage.ListUsageSessionsResponse,
   listOwnUsageSessions: {
     sessions: [{ ...session, endedAt: undefined }],
+    openmeterConfigured: true,
     nextCursor: 'next',
     clientId,
     externalUserId: 'ada',

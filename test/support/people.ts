@@ -64,7 +64,10 @@ export async function logInTo(
 export type Managing = ReturnType<typeof manage>
 
 /** Every RPC that an app's people call, as this person, as this client, or without a credential. */
-export function manage(core: TestCore, as: { session?: string; authorization?: string } = {}) {
+export function manage(
+  core: Pick<TestCore, 'core'>,
+  as: { session?: string; authorization?: string } = {},
+) {
   const insecure = credentials.createInsecure()
   const apps = new management.ManagementServiceClient(core.core.target, insecure)
   const profiles = new catalog.CatalogServiceClient(core.core.target, insecure)

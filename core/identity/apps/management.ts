@@ -20,6 +20,8 @@ export interface ManagementDeps {
   readonly pool: Pool
   readonly clients: Pick<Clients, 'rotateSecret'>
   readonly idempotency: Idempotency
+  /** How tickets reach this deployment. */
+  readonly meteringMode: store.MeteringMode
   readonly grants: Pick<Grants, 'end'>
   readonly credentialIssuers: readonly CredentialIssuer[]
   readonly now: Now
@@ -41,6 +43,7 @@ export function createManagement({
   pool,
   clients,
   idempotency,
+  meteringMode,
   grants,
   credentialIssuers,
   now,
@@ -79,7 +82,7 @@ export function createManagement({
       const before = pickClient(await store.findClients(db, caller.appId, now()), 'public')
       const client = { ...before, ...change.client }
       checkClient(client)
-      await store.updateApp(db, { ...app, ...change.app }, now())
+      await store.updateApp(db, withMeteringMode(app, change.app, meteringMode), now())
       await store.updateClient(db, client)
       const takenScopes = before.scopes.filter((scope) => !client.scopes.includes(scope))
       await endScopes(db, { caller, context }, takenScopes)
@@ -262,6 +265,23 @@ export function createManagement({
 export type Management = ReturnType<typeof createManagement>
 
 const noSuchApp = (): DomainError => new DomainError('NOT_FOUND', 'no such app for this credential')
+
+/** An app without a signer of its own has its tickets where the deployment does (docs/decisions/46.md). */
+function withMeteringMode(
+  before: store.AppRow,
+  change: AppChange,
+  deployment: store.MeteringMode,
+): store.AppRow {
+  const app = { ...before, ...change }
+  if (app.dmz_url !== '') return app
+  const { signer_metering_mode: mode = null } = change
+  if (mode !== null && mode !== deployment)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `meteringMode is ${deployment} in this deployment; an app sets it together with a signer of its own (dmzUrl)`,
+    )
+  return { ...app, signer_metering_mode: null }
+}
 
 /** Rules between fields: third-party initiated logins of devices need an address and the device grant type. */
 function checkClient(client: store.ClientRow): void {

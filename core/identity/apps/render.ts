@@ -1,5 +1,5 @@
 import type { AppView } from './management.ts'
-import type { AuditRow, ClientRow, DomainRow, OwnAppRow } from './store.ts'
+import type { AppRow, AuditRow, ClientRow, DomainRow, MeteringMode, OwnAppRow } from './store.ts'
 
 export const ownApp = (row: OwnAppRow) => ({
   clientId: row.client_id,
@@ -10,9 +10,21 @@ export const ownApp = (row: OwnAppRow) => ({
   createdAt: row.created_at.toISOString(),
 })
 
+/** What the deployment does for apps that name no signer of their own. */
+export interface Deployment {
+  readonly defaultDmzUrl: string
+  readonly meteringMode: MeteringMode
+}
+
+/** An app's signer and how its tickets reach us. Only an app with a signer of its own says the latter for itself. */
+export const signerOf = (row: AppRow, { defaultDmzUrl, meteringMode }: Deployment) =>
+  row.dmz_url === ''
+    ? { dmzUrl: defaultDmzUrl, meteringMode }
+    : { dmzUrl: row.dmz_url, meteringMode: row.signer_metering_mode ?? meteringMode }
+
 export const app = (
   { app: row, publicClient, m2mClient, domains }: AppView,
-  { role, defaultDmzUrl }: { role: string; defaultDmzUrl: string },
+  { role, ...deployment }: Deployment & { role: string },
 ) => ({
   clientId: publicClient.client_id,
   name: row.name,
@@ -24,8 +36,7 @@ export const app = (
   oidcClient: client(publicClient),
   m2mOidcClient: client(m2mClient),
   domains: domains.map(domain),
-  dmzUrl: row.dmz_url || defaultDmzUrl,
-  meteringMode: row.metering_mode,
+  ...signerOf(row, deployment),
   role,
 })
 

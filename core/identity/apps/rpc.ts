@@ -28,10 +28,9 @@ import type { AppChange, AppView, ClientChange, Management } from './management.
 import * as render from './render.ts'
 
 /** Addresses that an app's routing is made of. */
-export interface Routing {
+export interface Routing extends render.Deployment {
   readonly publicUrl: string
   readonly issuer: string
-  readonly defaultDmzUrl: string
 }
 
 export interface AppsRpcDeps {
@@ -106,8 +105,7 @@ export function createManagementRpc(deps: ManagementRpcDeps) {
 
 function createOwnAppHandlers({ apps, management, starterUsdMicros, routing }: ManagementRpcDeps) {
   // An app without an address of its own is served by the deployment's signer.
-  const renderView = (view: AppView, role: string) =>
-    render.app(view, { role, defaultDmzUrl: routing.defaultDmzUrl })
+  const renderView = (view: AppView, role: string) => render.app(view, { role, ...routing })
 
   return {
     createOwnApp: rpc(
@@ -146,8 +144,7 @@ function createOwnAppHandlers({ apps, management, starterUsdMicros, routing }: M
     getRouting: rpc(m2mOrMember(), async (_: pb.GetRoutingRequest, caller) => {
       const { app } = await management.view(caller)
       return {
-        dmzUrl: app.dmz_url || routing.defaultDmzUrl,
-        meteringMode: app.metering_mode,
+        ...render.signerOf(app, routing),
         jwksUrl: `${routing.issuer}/jwks`,
         webhookUrl: `${routing.publicUrl}/webhooks/remote-signer`,
       }
@@ -217,7 +214,9 @@ function parseAppChange(request: pb.UpdateAppRequest): AppChange {
       : { developer_name: parseOptionalName(developerName, 'developerName') }),
     ...(websiteUrl === undefined ? {} : { website_url: parseWebUrl(websiteUrl, 'websiteUrl') }),
     ...(dmzUrl === undefined ? {} : { dmz_url: parseWebUrl(dmzUrl, 'dmzUrl') }),
-    ...(meteringMode === undefined ? {} : { metering_mode: parseMeteringMode(meteringMode) }),
+    ...(meteringMode === undefined
+      ? {}
+      : { signer_metering_mode: parseMeteringMode(meteringMode) }),
   }
 }
 

@@ -125,6 +125,9 @@ export async function listApps(db: Db, after: Cursor | null, limit: number) {
   )
 }
 
+/** How tickets reach us: from the event stream, or pushed by the signer's side. */
+export type MeteringMode = 'stream' | 'direct'
+
 export interface AppRow {
   id: string
   name: string
@@ -133,7 +136,8 @@ export interface AppRow {
   developer_name: string
   website_url: string
   dmz_url: string
-  metering_mode: string
+  /** Of the app's own signer; null is as the deployment does. */
+  signer_metering_mode: MeteringMode | null
   created_at: Date
 }
 
@@ -153,7 +157,7 @@ export const findApp = (db: Db, app: AppId): Promise<AppRow | null> =>
   maybeOne<AppRow>(
     db,
     sql`
-    select id, name, status, color, developer_name, website_url, dmz_url, metering_mode, created_at
+    select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, created_at
     from apps
     where id = ${app} and status <> 'deleted'`,
   )
@@ -163,7 +167,7 @@ export const lockApp = (db: Db, app: AppId): Promise<AppRow | null> =>
   maybeOne<AppRow>(
     db,
     sql`
-    select id, name, status, color, developer_name, website_url, dmz_url, metering_mode, created_at
+    select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, created_at
     from apps
     where id = ${app} and status <> 'deleted'
     for no key update`,
@@ -185,7 +189,8 @@ export async function updateApp(db: Db, app: AppRow, at: Date): Promise<void> {
   await db.query(sql`
     update apps
     set name = ${app.name}, color = ${app.color}, developer_name = ${app.developer_name}, website_url = ${app.website_url},
-        dmz_url = ${app.dmz_url}, metering_mode = ${app.metering_mode}, updated_at = ${at}
+        dmz_url = ${app.dmz_url}, signer_metering_mode = ${app.signer_metering_mode},
+        updated_at = ${at}
     where id = ${app.id}`)
 }
 

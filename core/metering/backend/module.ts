@@ -37,7 +37,11 @@ export function createBackendModule(
   }
 
   return {
-    api: { emitter, requireMetering: createRequireMetering(backend.requireAnswers) },
+    api: {
+      emitter,
+      requireMetering: createRequireMetering(backend.requireAnswers),
+      isOpenMeter: backend.name === 'openmeter',
+    },
     services: [
       grpcService(OutboxServiceService, createOutboxRpc({ pool, now }).outboxService),
       grpcService(

@@ -4,7 +4,15 @@ import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams, Instant, Micros, allowanceAmounts, required } from '../schemas.ts'
+import {
+  AppParams,
+  FeatureBalances,
+  Instant,
+  Micros,
+  allowanceAmounts,
+  required,
+} from '../schemas.ts'
+import { toFeatureBalance } from '../users/allowances.ts'
 import { asOf, refuseOtherUser, toCount } from './query.ts'
 
 const Balance = named(
@@ -15,6 +23,7 @@ const Balance = named(
     consumedUsdMicros: allowanceAmounts.consumedUsdMicros,
     lifetimeGrantedUsdMicros: allowanceAmounts.lifetimeGrantedUsdMicros,
     hasAccess: allowanceAmounts.hasAccess,
+    featureBalances: FeatureBalances,
     unpricedCount: Type.Integer({
       description: 'Tickets that wait for a rate, not in the figures yet.',
     }),
@@ -101,6 +110,7 @@ const toBalance = (balance: BalanceMessage) => ({
   consumedUsdMicros: balance.consumedUsdMicros,
   lifetimeGrantedUsdMicros: balance.lifetimeGrantedUsdMicros,
   hasAccess: balance.hasAccess,
+  featureBalances: balance.featureBalances.map(toFeatureBalance),
   unpricedCount: toCount(balance.unpricedTickets),
   ...(balance.asOf === undefined ? {} : { asOf: balance.asOf }),
 })

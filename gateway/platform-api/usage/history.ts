@@ -59,18 +59,18 @@ function readOwnHistory(app: App): void {
       refuseOtherUser(query)
       const filter = { ...query, limit: Number(limit ?? 0) }
       if (groupBy === 'session') {
-        const { sessions, clientId, externalUserId, nextCursor } =
-          await core.usage.ownSessions(filter)
+        const { sessions, externalUserId, ...head } = await core.usage.ownSessions(filter)
+        const { clientId } = head
         return {
-          ...headOf({ clientId, groupBy, nextCursor }),
+          ...headOf({ ...head, groupBy }),
           externalUserId,
           items: sessions.map((item) => toSession(item, clientId)),
         }
       }
-      const { requests, clientId, externalUserId, nextCursor } =
-        await core.usage.ownRequests(filter)
+      const { requests, externalUserId, ...head } = await core.usage.ownRequests(filter)
+      const { clientId } = head
       return {
-        ...headOf({ clientId, groupBy, nextCursor }),
+        ...headOf({ ...head, groupBy }),
         externalUserId,
         items: requests.map((item) => toRequest(item, clientId)),
       }
@@ -98,15 +98,15 @@ function readHistory(app: App): void {
       const filter = { ...params, ...withOneUser(query), limit: Number(limit ?? 0) }
       const { clientId } = params
       if (groupBy === 'session') {
-        const { sessions, nextCursor } = await core.usage.sessions(filter)
+        const { sessions, ...head } = await core.usage.sessions(filter)
         return {
-          ...headOf({ clientId, groupBy, nextCursor }),
+          ...headOf({ ...head, clientId, groupBy }),
           items: sessions.map((item) => toSession(item, clientId)),
         }
       }
-      const { requests, nextCursor } = await core.usage.requests(filter)
+      const { requests, ...head } = await core.usage.requests(filter)
       return {
-        ...headOf({ clientId, groupBy, nextCursor }),
+        ...headOf({ ...head, clientId, groupBy }),
         items: requests.map((item) => toRequest(item, clientId)),
       }
     },
@@ -132,14 +132,15 @@ function withOneUser<Query extends UserQuery>({ userId, externalUserId, ...query
 interface Head {
   readonly clientId: string
   readonly groupBy: string
-  readonly nextCursor: string | undefined
+  readonly openmeterConfigured: boolean
+  readonly nextCursor?: string | undefined
 }
 
 // Existing clients read this flag by this name.
-const headOf = ({ clientId, groupBy, nextCursor }: Head) => ({
+const headOf = ({ clientId, groupBy, openmeterConfigured, nextCursor }: Head) => ({
   clientId,
   groupBy,
-  openMeterConfigured: true,
+  openMeterConfigured: openmeterConfigured,
   ...nextPage(nextCursor),
 })
 

@@ -125,7 +125,8 @@ export const UsageHistory = named(
     ),
     groupBy: Type.String(),
     openMeterConfigured: Type.Boolean({
-      description: 'Whether usage is metered: always true, the answer is 503 otherwise.',
+      description:
+        'Whether OpenMeter reports usage, too; the figures here are those of the ledger.',
     }),
     items: Type.Array(Type.Union([ref(UsageRequest), ref(UsageSession)]), {
       description: 'UsageRequest, or UsageSession with groupBy=session.',

@@ -2,19 +2,29 @@ import { Type } from 'typebox'
 import { Scope } from '../../../proto/scopes.ts'
 import type {
   Allowance as AllowanceMessage,
+  FeatureBalance as FeatureBalanceMessage,
   Grant as GrantMessage,
 } from '../../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { meteringReasons, route } from '../../http/route.ts'
 import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
-import { Instant, Micros, UserParams, allowanceAmounts, nullable, oneOf } from '../schemas.ts'
+import {
+  FeatureBalances,
+  Instant,
+  Micros,
+  UserParams,
+  allowanceAmounts,
+  nullable,
+  oneOf,
+} from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/users/:externalUserId/allowances'
 // The old name, for reading only.
 const creditsUrl = '/api/v1/apps/:clientId/users/:externalUserId/credits'
 const tags = ['allowances']
 const refuses = meteringReasons
+const grantRefuses = [...meteringReasons, 'FEATURE_UNKNOWN'] as const
 
 const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
 
@@ -39,6 +49,7 @@ const allowanceFields = {
   grants: Type.Array(ref(Credit)),
   remainingUsdMicros: Micros('What may pay for any call, less what is held for calls.'),
   hasAccess,
+  featureBalances: FeatureBalances,
   allowances: Type.Object({ ...amounts, hasAccess }, { description: 'The same figures again.' }),
 }
 
@@ -60,7 +71,8 @@ const CreditBody = Type.Object(
         type: 'string',
         nullable: true,
         maxLength: 200,
-        description: 'pays for this feature only',
+        description:
+          'pays for this feature only: network_spend (anything), a pipeline of the catalogue, or pipeline:modelId',
       }),
     ),
   },
@@ -103,7 +115,11 @@ function createCredit(app: App): void {
   app.post(
     url,
     route(
-      { guard: { kind: 'm2m', scope: Scope.usersWrite }, amounts: ['amountUsdMicros'], refuses },
+      {
+        guard: { kind: 'm2m', scope: Scope.usersWrite },
+        amounts: ['amountUsdMicros'],
+        refuses: grantRefuses,
+      },
       {
         operationId: 'createGrant',
         summary: 'Grant an amount on top of what is there',
@@ -141,6 +157,7 @@ function toAllowance(allowance: AllowanceMessage) {
     grants: allowance.grants.map(toCredit),
     remainingUsdMicros: allowance.remainingUsdMicros,
     hasAccess,
+    featureBalances: allowance.featureBalances.map(toFeatureBalance),
     // Existing clients read the figures from here.
     allowances: { ...amounts, hasAccess },
   }
@@ -157,4 +174,9 @@ const toCredit = (credit: GrantMessage) => ({
   featureKey: credit.featureKey ?? null,
   expiresAt: credit.expiresAt ?? null,
   remainingUsdMicros: credit.remainingUsdMicros,
+})
+
+export const toFeatureBalance = ({ featureKey, balanceUsdMicros }: FeatureBalanceMessage) => ({
+  featureKey,
+  balanceUsdMicros,
 })

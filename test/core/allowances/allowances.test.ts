@@ -147,6 +147,7 @@ describe('the Starter allowance', () => {
       consumedUsdMicros: '0',
       lifetimeGrantedUsdMicros: '5000000',
       hasAccess: true,
+      featureBalances: [],
       grants: [
         {
           id: expect.any(String),
@@ -161,6 +162,7 @@ describe('the Starter allowance', () => {
     })
     expect(await balance()).toEqual({
       externalUserId: 'ada',
+      featureBalances: [],
       balanceUsdMicros: '5000000',
       remainingUsdMicros: '5000000',
       consumedUsdMicros: '0',
@@ -214,15 +216,16 @@ describe('granting', () => {
       expiresAt: undefined,
     })
     expect(after).toMatchObject({
-      balanceUsdMicros: '5250000',
+      balanceUsdMicros: '5000000',
       lifetimeGrantedUsdMicros: '5250000',
       hasAccess: true,
+      featureBalances: [{ featureKey: 'text-to-image', balanceUsdMicros: '250000' }],
     })
     expect(after?.grants).toHaveLength(2)
     expect(await allowance()).toEqual(after)
     await grant()
     expect(await allowance()).toMatchObject({
-      balanceUsdMicros: '5500000',
+      balanceUsdMicros: '5250000',
       lifetimeGrantedUsdMicros: '5500000',
     })
     await expectSoundBooks()
@@ -280,18 +283,45 @@ describe('granting', () => {
     [undefined, undefined],
     ['', undefined],
     ['  ', undefined],
-    ['text-to-image:sdxl', 'text-to-image:sdxl'],
-    ['x'.repeat(128), 'x'.repeat(128)],
+    ['network_spend', 'network_spend'],
+    ['upscale', 'upscale'],
+    [' text-to-image:sdxl ', 'text-to-image:sdxl'],
+    [`live:${'x'.repeat(123)}`, `live:${'x'.repeat(123)}`],
   ])('takes the featureKey %j as %j', async (featureKey, kept) => {
     expect((await grant({ featureKey })).grant?.featureKey).toBe(kept)
   })
 
-  it.each(['x'.repeat(129), 'a b', ':a', 'é', 'a\u0000', 'a\nb'])(
-    'refuses the featureKey %j',
+  it.each([
+    'nothing',
+    'Live',
+    'live:',
+    `live:${'x'.repeat(124)}`,
+    'live:a b',
+    ':a',
+    'é',
+    'a\u0000',
+    'network_spend:live',
+  ])(
+    'refuses the featureKey %j, which the catalogue has not, with those that it has',
     async (featureKey) => {
-      expect(await outcome(grant({ featureKey }))).toBe('REQUEST_INVALID')
+      const refusal = grant({ featureKey })
+      expect(await outcome(refusal)).toBe('FEATURE_UNKNOWN')
+      await expect(refusal).rejects.toThrow(/network_spend, live-video-to-video, live, fixed/)
+      expect(await allowance()).toMatchObject({ lifetimeGrantedUsdMicros: '5000000' })
     },
   )
+
+  it('refuses features that the app excludes, and models where the catalogue names single ones', async () => {
+    await core.sql.query(
+      `insert into manifests (app_id, excluded, updated_at)
+       select app_id, '[{"pipeline":"live","modelId":"flux"},{"pipeline":"upscale","modelId":"*"}]', now()
+       from clients where client_id = $1`,
+      [app.clientId],
+    )
+    for (const featureKey of ['live:flux', 'upscale', 'upscale:x4'])
+      expect(await outcome(grant({ featureKey }))).toBe('FEATURE_UNKNOWN')
+    expect((await grant({ featureKey: 'live:sdxl' })).grant?.featureKey).toBe('live:sdxl')
+  })
 
   it("is for a user who is there, of the caller's app", async () => {
     const other = await core.newApp()
@@ -344,7 +374,7 @@ describe('granting with an Idempotency-Key', () => {
   it.each([
     { amountUsdMicros: '250001' },
     { source: 'promo' },
-    { featureKey: 'x' },
+    { featureKey: 'live' },
     { externalUserId: 'bob' },
   ])('refuses another body: %j', async (other) => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
@@ -420,7 +450,7 @@ describe('spending', () => {
     })
   })
 
-  it('gives no access for money that is bound to a feature, though it shows in the balance', async () => {
+  it('gives no access for money that is bound to a feature, which stands beside the balance', async () => {
     const asked = async () =>
       (await core.as().getAccess({ clientId: app.clientId, externalUserId: 'ada' })).access
         ?.remainingUsdAttos
@@ -430,9 +460,15 @@ describe('spending', () => {
     expect(await spend({ micros: 5_000_000n, pipeline: 'upscale' })).toEqual([ada])
     expect(await asked()).toBe('0')
     expect(await balance()).toMatchObject({
-      balanceUsdMicros: '10',
+      balanceUsdMicros: '0',
       remainingUsdMicros: '0',
       hasAccess: false,
+      featureBalances: [{ featureKey: 'text-to-image', balanceUsdMicros: '10' }],
+    })
+    await spend({ micros: 4n, pipeline: 'text-to-image' })
+    expect(await balance()).toMatchObject({
+      balanceUsdMicros: '0',
+      featureBalances: [{ featureKey: 'text-to-image', balanceUsdMicros: '6' }],
     })
     await grant({ amountUsdMicros: '7', featureKey: 'network_spend' })
     expect(await asked()).toBe((7n * micro).toString())
@@ -743,7 +779,15 @@ describe('the books', () => {
           expect(consumed).toBe(charged.get(name))
           expect(await topupOf(name)).toBe((granted.get(name) ?? 0n) * micro)
           const shown = await allowance(name)
-          expect(shown.balanceUsdMicros).toBe(((await head(name)).balance / micro).toString())
+          // Each figure is rounded down by itself.
+          const parts = [
+            shown.balanceUsdMicros,
+            ...shown.featureBalances.map((one) => one.balanceUsdMicros),
+          ]
+          const sum = parts.reduce((total, part) => total + BigInt(part), 0n)
+          const whole = (await head(name)).balance / micro
+          expect(whole - sum).toBeGreaterThanOrEqual(0n)
+          expect(whole - sum).toBeLessThan(BigInt(parts.length))
           expect(shown.hasAccess).toBe(shown.remainingUsdMicros !== '0')
         }
       }),

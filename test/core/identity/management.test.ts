@@ -500,15 +500,36 @@ describe('routing', () => {
       dmzUrl: 'http://localhost:8935',
       jwksUrl: 'https://svc.example/api/v1/oidc/jwks',
       webhookUrl: 'https://svc.example/webhooks/remote-signer',
-      meteringMode: 'stream',
-    })
-    await update({ dmzUrl: 'https://mine.example', meteringMode: 'direct' })
-    expect(await owner.getRouting(named())).toMatchObject({
-      dmzUrl: 'https://mine.example',
       meteringMode: 'direct',
     })
+    await update({ dmzUrl: 'https://mine.example', meteringMode: 'stream' })
+    expect(await owner.getRouting(named())).toMatchObject({
+      dmzUrl: 'https://mine.example',
+      meteringMode: 'stream',
+    })
     await update({ dmzUrl: '' })
-    expect((await owner.getRouting(named())).dmzUrl).toBe('http://localhost:8935')
+    expect(await owner.getRouting(named())).toMatchObject({
+      dmzUrl: 'http://localhost:8935',
+      meteringMode: 'direct',
+    })
+    expect((await owner.getApp(named())).app?.meteringMode).toBe('direct')
+  })
+
+  it('lets only an app with a signer of its own say how its tickets come', async () => {
+    expect(await outcome(update({ meteringMode: 'stream' }))).toBe('REQUEST_INVALID')
+    expect(await outcome(update({ meteringMode: 'direct' }))).toBe('OK')
+    await update({ dmzUrl: 'https://mine.example' })
+    expect((await owner.getRouting(named())).meteringMode).toBe('direct')
+    await update({ meteringMode: 'stream' })
+    expect((await owner.getRouting(named())).meteringMode).toBe('stream')
+  })
+
+  it('says stream where the deployment collects from Kafka, in whichever process', async () => {
+    const brokers = { KAFKA_BROKERS: '127.0.0.1:1', COLLECTOR: 'off' }
+    const streaming = await core.startAnother(brokers)
+    const routing = await manage(streaming, { authorization: app.basic }).getRouting(named())
+    expect(routing.meteringMode).toBe('stream')
+    await streaming.core.stop()
   })
 })
 

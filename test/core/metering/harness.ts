@@ -88,6 +88,7 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
       ledger: { charge: charge(ledger.charge) },
       emitter,
       config: {
+        mode: 'direct',
         kafka: null,
         rates: {
           fixed: fixed ? dollars3000 : null,

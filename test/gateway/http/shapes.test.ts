@@ -215,6 +215,7 @@ describe('allowances', () => {
     grants: [grant],
     remainingUsdMicros: '4999980',
     hasAccess: true,
+    featureBalances: [{ featureKey: 'live', balanceUsdMicros: '7' }],
     allowances: { ...amounts, hasAccess: true },
   }
 

@@ -419,7 +419,7 @@ describe('routing', () => {
       dmzUrl: 'http://localhost:8935',
       jwksUrl: 'https://svc.example/api/v1/oidc/jwks',
       webhookUrl: 'https://svc.example/webhooks/remote-signer',
-      meteringMode: 'stream',
+      meteringMode: 'direct',
     }
     const { text, body } = await ask('GET', '/signer/routing', { authorization: app.basic })
     expect(text.startsWith('{"dmzUrl":')).toBe(true)

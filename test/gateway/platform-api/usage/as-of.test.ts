@@ -42,6 +42,7 @@ describe('GET …/usage/balance?asOf=', () => {
           consumedUsdMicros: '0',
           lifetimeGrantedUsdMicros: '5000000',
           hasAccess: true,
+          featureBalances: [],
           unpricedCount: 0,
           asOf: came,
         },

@@ -290,6 +290,7 @@ describe('usage', () => {
     consumedUsdMicros: '10',
     lifetimeGrantedUsdMicros: '5000000',
     hasAccess: true,
+    featureBalances: [],
     unpricedCount: 2,
   }
 

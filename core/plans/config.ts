@@ -1,0 +1,31 @@
+import type { EnvReader } from '../lib/env.ts'
+
+export interface PlansConfig {
+  /** What credit may be bound to: a pipeline with any model of it, or one model of a pipeline. */
+  readonly pipelines: readonly string[]
+}
+
+const pipelinesMax = 200
+const entrySyntax = /^[A-Za-z0-9][A-Za-z0-9._/-]*(:[A-Za-z0-9][A-Za-z0-9._:/-]*)?$/
+
+// The session types of the remote signer, as its tickets name them, and the pipelines of the network's AI jobs.
+const known =
+  'live-video-to-video,live,fixed,text-to-image,image-to-image,image-to-video,image-to-text,upscale,' +
+  'audio-to-text,text-to-speech,segment-anything-2,llm'
+
+/** Declares and reads the settings of plans. */
+export function readPlansConfig(env: EnvReader): PlansConfig {
+  const pipelines = env.list('PIPELINES', {
+    fallback: known,
+    meaning:
+      'The catalogue (comma list): pipelines, or pipeline:modelId to name single models, that credit may be bound to.',
+  })
+  const wrong = pipelines.find((entry) => entry.length > 128 || !entrySyntax.test(entry))
+  if (wrong !== undefined)
+    env.problem(
+      `PIPELINES must be a comma list of pipelines or pipeline:modelId; ${wrong} is neither`,
+    )
+  if (pipelines.length > pipelinesMax)
+    env.problem(`PIPELINES may have at most ${pipelinesMax} entries`)
+  return { pipelines }
+}
