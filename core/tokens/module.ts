@@ -27,6 +27,7 @@ import { type Jwts, createJwts } from './issuer/jwt.ts'
 import { createKeyRotation } from './issuer/rotation.ts'
 import { createSigningKeys } from './issuer/signing-keys.ts'
 import { createAuthorizations } from './login/authorization.ts'
+import { createIdTokenHints } from './login/id-token-hints.ts'
 import { createLogouts } from './login/logout.ts'
 import { createAuthorizationRpc } from './login/rpc.ts'
 import {
@@ -80,10 +81,11 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
   const userTokens = createUserTokens({ ...parts, ttlSeconds: others.config.userTtlSeconds })
   const { tokenService } = createTokensRpc({ userTokens, clientCredentials, signingKeys, rotation })
   const { deviceService } = createDevicesRpc({ ...parts, accountBySession: accounts.bySession })
+  const idTokenHints = createIdTokenHints({ ...parts, signingKeys, users })
   const codeTtlSeconds = others.config.authorizationCodeTtlSeconds
   const { authorizationService } = createAuthorizationRpc({
-    authorizations: createAuthorizations({ ...parts, accounts, codeTtlSeconds }),
-    logouts: createLogouts({ ...parts, signingKeys, users }),
+    authorizations: createAuthorizations({ ...parts, idTokenHints, accounts, codeTtlSeconds }),
+    logouts: createLogouts({ ...parts, idTokenHints }),
   })
 
   const authenticator: Authenticator = {

@@ -14,6 +14,7 @@ const names = {
   nonce: 'nonce',
   prompt: 'prompt',
   resource: 'resource',
+  id_token_hint: 'idTokenHint',
 } as const
 
 export interface AuthorizationRequest {
@@ -26,6 +27,7 @@ export interface AuthorizationRequest {
   readonly nonce?: string
   readonly prompt?: string
   readonly resource?: string
+  readonly idTokenHint?: string
 }
 
 export type Parameters = Readonly<Record<string, unknown>>
@@ -48,13 +50,17 @@ export function textOf(parameters: Parameters, name: string): string | undefined
 /** The parameters that the consent form sends back to us. */
 export const formFields = (parameters: Parameters): Record<string, string | undefined> =>
   Object.fromEntries(
-    [...Object.keys(names), 'state'].map((name) => [name, textOf(parameters, name)]),
+    [...Object.keys(names), 'state', 'login_hint'].map((name) => [name, textOf(parameters, name)]),
   )
+
+const hintMax = 320
 
 /** What a login is for: the app's theme, and the address at which the browser will end. */
 export interface LoginDestination {
   readonly theme?: Theme | undefined
   readonly leadsTo?: string | undefined
+  /** The address that the application expects (`login_hint`, OpenID Connect Core section 3.1.2.1). */
+  readonly loginHint?: string | undefined
 }
 
 /** The destination of a login that returns to an authorization request, once core has found its redirect URI registered. */
@@ -65,9 +71,12 @@ export async function destinationOf(
   const [path = '', query = ''] = (returnTo ?? '').split('?')
   if (path !== '/api/v1/oidc/auth' && path !== '/api/v1/oidc/authorize') return {}
   try {
-    const authorization = parseAuthorization(Object.fromEntries(new URLSearchParams(query)))
+    const parameters = Object.fromEntries(new URLSearchParams(query))
+    const authorization = parseAuthorization(parameters)
     const { appName, appColor } = await request.core.authorization.check(authorization)
-    return { theme: { name: appName, color: appColor }, leadsTo: authorization.redirectUri }
+    const theme = { name: appName, color: appColor }
+    const loginHint = textOf(parameters, 'login_hint')?.slice(0, hintMax)
+    return { theme, leadsTo: authorization.redirectUri, loginHint }
   } catch (error) {
     // The authorization page itself reports what is wrong with the request.
     if (

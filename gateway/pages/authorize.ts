@@ -65,7 +65,8 @@ async function authorize(
       ? back(oauthError('login_required', 'the login is too old'))
       : toLogin(reply, afterLogin(parameters))
   }
-  if (!checked.needsConsent) return back(await grantCode(request, visitor, authorization))
+  if (!checked.needsConsent)
+    return back(await grantCode(request, visitor, { authorization, consented: false }))
   const theme = { name: checked.appName, color: checked.appColor }
   const content = consentForm({ visitor, theme, scopes: checked.scopes, parameters })
   const leadsTo = authorization.redirectUri
@@ -87,7 +88,8 @@ async function decide(
   const back = createRedirect(reply, { issuer, authorization, parameters, status: 303 })
   if (error !== '') return back(oauthError(error, errorDescription))
   const action = field(request, 'action')
-  if (action === 'approve') return back(await grantCode(request, visitor, authorization))
+  if (action === 'approve')
+    return back(await grantCode(request, visitor, { authorization, consented: true }))
   if (action === 'deny') return back(oauthError('access_denied', 'the person said no'))
   throw new DomainError('REQUEST_INVALID', 'action must be approve or deny')
 }
@@ -95,12 +97,13 @@ async function decide(
 async function grantCode(
   request: FastifyRequest,
   visitor: Visitor,
-  authorization: AuthorizationRequest,
+  { authorization, consented }: { authorization: AuthorizationRequest; consented: boolean },
 ): Promise<Record<string, string>> {
   try {
     const { code } = await request.core.authorization.grant({
       sessionToken: visitor.token,
       request: authorization,
+      consented,
     })
     return { code }
   } catch (error) {

@@ -76,7 +76,9 @@ export function loginPages(app: App, { publicUrl, loginProvider, devices }: Page
   ): Promise<FastifyReply> {
     const destination = await destinationOf(request, form.returnTo)
     const csrfToken = formToken(request, reply, publicUrl)
-    const content = loginForm({ ...form, ...destination, csrfToken, provider: loginProvider?.name })
+    const email = form.email ?? destination.loginHint
+    const provider = loginProvider?.name
+    const content = loginForm({ ...form, ...destination, email, csrfToken, provider })
     return sendPage(reply, {
       title: 'Log in',
       content,
@@ -88,7 +90,7 @@ export function loginPages(app: App, { publicUrl, loginProvider, devices }: Page
 
 interface LoginForm {
   readonly returnTo: string | undefined
-  readonly email?: string
+  readonly email?: string | undefined
   readonly wrong?: string
 }
 

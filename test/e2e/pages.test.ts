@@ -30,7 +30,7 @@ describe('the authorization code flow', () => {
     })
     expect(tokens).toMatchObject({
       token_type: 'bearer',
-      scope: 'openid profile email sign:job',
+      scope: 'openid profile email offline_access sign:job',
       expires_in: 3_600,
     })
     const claims = tokens.claims()

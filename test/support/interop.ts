@@ -66,7 +66,7 @@ export async function startInterop() {
       redirectUris: [redirectUri, 'http://127.0.0.1/cb'],
       postLogoutRedirectUris: [loggedOutUri],
       grantTypes: ['authorization_code', 'refresh_token', deviceGrant],
-      allowedScopes: ['openid', 'profile', 'email', 'sign:job'],
+      allowedScopes: ['openid', 'profile', 'email', 'offline_access', 'sign:job'],
     },
   })
   await call('POST', `/api/v1/apps/${clientId}/users`, { body: { externalUserId: 'ada' } })
@@ -120,7 +120,7 @@ export async function authorize(
   interop: Interop,
   {
     redirect = redirectUri,
-    scope = 'openid profile email sign:job',
+    scope = 'openid profile email offline_access sign:job',
     more = {},
   }: AuthorizeOptions = {},
 ) {

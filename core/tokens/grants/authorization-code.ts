@@ -1,13 +1,14 @@
 import { hash } from 'node:crypto'
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
+import { Scope } from '../../../proto/scopes.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import { equalSecrets } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import * as store from '../login/store.ts'
 import type { Redemption, TokenFamilies } from '../login/token-families.ts'
-import { stillAllowed } from '../scopes.ts'
+import { splitScopes, stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
 
 export interface AuthorizationCodeRequest {
@@ -71,7 +72,10 @@ export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
       nonce: code.nonce,
       grants,
     }
-    const isRefreshable = client.grantTypes.includes(GrantType.refreshToken)
+    // OpenID Connect Core section 11: a login outlives its access token only when the person was asked for that.
+    const isRefreshable =
+      client.grantTypes.includes(GrantType.refreshToken) &&
+      splitScopes(scope).includes(Scope.offlineAccess)
     if (!isRefreshable) return { family, refreshToken: undefined }
     return { family, refreshToken: await families.addRefreshToken(db, family, expiresAt) }
   }

@@ -94,6 +94,7 @@ export function createDeviceCodeGrant({ clients, subjects, families, now }: Devi
       grants,
     }
     const { accountId } = family
+    // A device has no redirect that another program could listen at, and a person clicked for this very login.
     const isRefreshable = accountId !== null && client.grantTypes.includes(GrantType.refreshToken)
     return {
       family,

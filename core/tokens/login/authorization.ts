@@ -9,6 +9,7 @@ import { audit } from '../../platform/audit.ts'
 import type { AccountId, UserId } from '../../platform/ids.ts'
 import { splitScopes } from '../scopes.ts'
 import { type Subjects, accountSubject } from '../subjects.ts'
+import type { IdTokenHints } from './id-token-hints.ts'
 import * as store from './store.ts'
 
 export interface AuthorizationsDeps {
@@ -17,6 +18,7 @@ export interface AuthorizationsDeps {
   readonly accounts: Pick<Accounts, 'session'>
   readonly clients: Pick<Clients, 'findPublicOrDisabled'>
   readonly subjects: Pick<Subjects, 'provision'>
+  readonly idTokenHints: IdTokenHints
   readonly codeTtlSeconds: number
   readonly now: Now
 }
@@ -32,6 +34,7 @@ export interface AuthorizationRequest {
   readonly nonce?: string | undefined
   readonly prompt?: string | undefined
   readonly resource?: string | undefined
+  readonly idTokenHint?: string | undefined
   readonly sessionToken?: string | undefined
 }
 
@@ -48,7 +51,7 @@ const scopeMax = 1_000
 
 /** Authorization code with PKCE: checks requests, stores consent, issues codes. */
 export function createAuthorizations(deps: AuthorizationsDeps) {
-  const { pool, issuer, accounts, clients, subjects, codeTtlSeconds, now } = deps
+  const { pool, issuer, accounts, clients, subjects, idTokenHints, codeTtlSeconds, now } = deps
 
   /**
    * The client, the scopes and the session of a request. NOT_FOUND and REQUEST_INVALID while the redirect URI is not
@@ -71,14 +74,31 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     const needsConsent =
       session === null ||
       prompts.includes('consent') ||
+      !isExclusive(request.redirectUri) ||
       !(await hasConsented(client.clientId, session.account.id, scopes))
     const refusal =
       refuseRequest(request, client) ??
       refusePkce(request) ??
       refuseParameters(request, { issuer, prompts }) ??
       refuseScopes(scopes, client) ??
+      (await refuseHint(request, { client, session })) ??
       refuseSilent(prompts, { isLoggedIn: session !== null, needsConsent })
     return { client, scopes, session, needsConsent, refusal }
+  }
+
+  /** OpenID Connect Core section 3.1.2.1: the person of the hint, or login_required. */
+  async function refuseHint(
+    { idTokenHint }: AuthorizationRequest,
+    { client, session }: { client: PublicClient; session: LiveSession | null },
+  ): Promise<Refusal | null> {
+    if (idTokenHint === undefined) return null
+    const hint = await idTokenHints.read(idTokenHint)
+    if (hint?.clientId !== client.clientId)
+      return refuse('invalid_request', 'id_token_hint is no ID token of this client')
+    if (session === null) return null
+    return (await idTokenHints.accountOf(client, hint.subject)) === session.account.id
+      ? null
+      : refuse('login_required', 'somebody else is logged in')
   }
 
   async function hasConsented(
@@ -98,11 +118,19 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     })
   }
 
-  /** Stores the consent of the session's account and issues a short-lived code that can be used once. */
-  async function authorize(request: AuthorizationRequest): Promise<string> {
-    const { client, scopes, session, refusal } = await check({ ...request, prompt: undefined })
+  /**
+   * Stores the consent of the session's account and issues a short-lived code that can be used once. `consented` when the
+   * person has just said yes on our page; otherwise the consent must be known, and the code can reach this client alone.
+   */
+  async function authorize(request: AuthorizationRequest, consented: boolean): Promise<string> {
+    const { client, scopes, session, refusal, needsConsent } = await check({
+      ...request,
+      prompt: undefined,
+    })
     if (refusal) throw new DomainError('REQUEST_INVALID', refusal.description)
     if (!session) throw new DomainError('TOKEN_INVALID', 'log in first')
+    if (needsConsent && !consented)
+      throw new DomainError('REQUEST_INVALID', 'the person must be asked first')
     const userId = await userOf(client, session)
     const code = randomBytes(32).toString('base64url')
     const at = now()
@@ -222,6 +250,12 @@ function scopesOf(requested: string | undefined, allowed: readonly string[]): st
   if (requested === undefined) return [...allowed]
   return requested.length > scopeMax ? [] : splitScopes(requested)
 }
+
+/**
+ * Whether nobody but the client receives what is sent to the URI. Any program of a device can listen at a loopback address
+ * or claim a private-use scheme, so there a person must see who asks, each time (RFC 8252 section 8.6).
+ */
+const isExclusive = (redirectUri: string): boolean => redirectUri.startsWith('https://')
 
 /** http on a loopback address by number or name: host, port, and what follows. */
 const loopback = /^http:\/\/(127\.0\.0\.1|\[::1\]|localhost)(?::\d{1,5})?((?:[/?].*)?)$/

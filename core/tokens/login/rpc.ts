@@ -27,9 +27,9 @@ export function createAuthorizationRpc({
     }),
     grantAuthorization: rpc(
       gatewayCaller(),
-      async ({ sessionToken, request }: pb.GrantAuthorizationRequest) => {
+      async ({ sessionToken, request, consented }: pb.GrantAuthorizationRequest) => {
         if (!request) throw new DomainError('REQUEST_INVALID', 'request is required')
-        return { code: await authorizations.authorize({ ...request, sessionToken }) }
+        return { code: await authorizations.authorize({ ...request, sessionToken }, consented) }
       },
     ),
     checkLogout: rpc(gatewayCaller(), async (request: pb.CheckLogoutRequest) =>

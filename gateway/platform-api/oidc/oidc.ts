@@ -1,13 +1,18 @@
 import { hash } from 'node:crypto'
 import { Type } from 'typebox'
-import type { IntrospectTokenResponse } from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import type {
+  GetUserInfoResponse,
+  IntrospectTokenResponse,
+} from '../../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
 import {
   optionalClientSecret,
+  readAuthorization,
   readClientAuth,
   requireClientSecret,
   requirePublicClient,
 } from '../../auth/credentials.ts'
-import type { Core } from '../../core/client.ts'
+import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { matchesEtag } from '../../http/headers.ts'
 import { route } from '../../http/route.ts'
@@ -18,6 +23,7 @@ import { type TokenEndpoint, createTokenEndpoint } from './grant-types.ts'
 import { type KeySet, createKeySet } from './key-set.ts'
 import {
   AnyToken,
+  BearerForm,
   DeviceAuthorization,
   DeviceForm,
   Introspection,
@@ -64,7 +70,7 @@ export function oidcRoutes(app: App, deps: OidcDeps): void {
   startDevice(app, deps)
   introspectToken(app, deps)
   revokeToken(app, deps)
-  userInfo(app)
+  userInfo(app, deps)
   readKeys(app, keySet)
   issueToken(app, endpoint)
 }
@@ -225,36 +231,73 @@ function revokeToken(app: App, { core }: OidcDeps): void {
 }
 
 const userInfoAddresses = [
-  ['GET', '/me', 'getUserInfo'],
-  ['POST', '/me', 'postUserInfo'],
-  ['GET', '/userinfo', 'getUserInfoAlias'],
-  ['POST', '/userinfo', 'postUserInfoAlias'],
+  ['/me', 'UserInfo'],
+  ['/userinfo', 'UserInfoAlias'],
 ] as const
+const userInfoRules = {
+  guard: { kind: 'user' },
+  wire: 'oauth',
+  refuses: ['SCOPE_MISSING'],
+} as const
+const userInfoSchema = {
+  summary: 'Who the token is about (OpenID Connect)',
+  tags,
+  response: { 200: UserInfo },
+} as const
+const userInfoClaims =
+  'Claims about the person of a token with the scope openid: sub always, email with the scope email, name with the scope profile.'
 
-function userInfo(app: App): void {
-  for (const [method, path, operationId] of userInfoAddresses) {
-    app.route({
-      method,
-      url: base + path,
-      ...route(
-        { guard: { kind: 'user' }, wire: 'oauth', refuses: ['SCOPE_MISSING'] },
+function userInfo(app: App, { core }: OidcDeps): void {
+  for (const [path, noun] of userInfoAddresses) {
+    app.get(
+      base + path,
+      route(userInfoRules, {
+        ...userInfoSchema,
+        operationId: `get${noun}`,
+        description: userInfoClaims,
+      }),
+      async (request) => toUserInfo(await request.core.grants.userInfo({})),
+    )
+    app.post(
+      base + path,
+      route(
+        { ...userInfoRules, body: 'either' },
         {
-          operationId,
-          summary: 'Who the token is about (OpenID Connect)',
-          description:
-            'Claims about the person of a token with the scope openid: sub always, email with the scope email, name with the scope profile.',
-          tags,
-          response: { 200: UserInfo },
+          ...userInfoSchema,
+          operationId: `post${noun}`,
+          description: `${userInfoClaims} The token is in the header, or in the form as access_token.`,
+          body: BearerForm,
         },
       ),
-      handler: async ({ core }) => {
-        const { sub, email, emailVerified, name } = await core.grants.userInfo({})
-        return {
-          sub,
-          ...(email === undefined ? {} : { email, email_verified: emailVerified ?? false }),
-          ...(name === undefined ? {} : { name }),
-        }
+      async (request) => {
+        const calls = callsOfBearer(request, core)
+        return toUserInfo(await calls.grants.userInfo({}))
       },
-    })
+    )
   }
 }
+
+/** The token in the header or in the form, never in both (RFC 6750 section 2). */
+function callsOfBearer(
+  { body, raw, correlationId, core: own }: UserInfoRequest,
+  core: Core,
+): CoreCalls {
+  const { access_token: token } = body
+  if (token === undefined) return own
+  if (readAuthorization(raw.rawHeaders) !== undefined)
+    throw new DomainError('REQUEST_INVALID', 'send the token in the header or in the form')
+  return core.callsFor({ authorization: `Bearer ${token}`, correlationId })
+}
+
+interface UserInfoRequest {
+  readonly body: { readonly access_token?: string }
+  readonly raw: { readonly rawHeaders: readonly string[] }
+  readonly correlationId: string
+  readonly core: CoreCalls
+}
+
+const toUserInfo = ({ sub, email, emailVerified, name }: GetUserInfoResponse) => ({
+  sub,
+  ...(email === undefined ? {} : { email, email_verified: emailVerified ?? false }),
+  ...(name === undefined ? {} : { name }),
+})

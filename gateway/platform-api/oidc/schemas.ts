@@ -49,6 +49,10 @@ export const DeviceForm = Type.Object({
   resource: list('The issuer.'),
 })
 
+export const BearerForm = Type.Object({
+  access_token: field('The token, where no header has it (RFC 6750 section 2.2).'),
+})
+
 export const PresentedToken = Type.Object({
   ...clientFields,
   token: Type.String({ description: 'The token in question.' }),

@@ -211,6 +211,48 @@ describe('an untrusted request', () => {
   )
 })
 
+describe('a code without a click', () => {
+  it('goes to an https redirect URI of this client alone; elsewhere the person is asked each time', async () => {
+    const browser = await loggedIn()
+    for (const uri of ['http://127.0.0.1:50123/cb', 'http://[::1]:6/cb', 'com.example.app:/cb']) {
+      await consent(browser, 'approve', path({ redirect_uri: uri }))
+      const again = await browser.get(path({ redirect_uri: uri }))
+      expect([again.status, again.location]).toEqual([200, null])
+      expect(again.text).toContain('to act for you?')
+      const silent = await browser.get(path({ redirect_uri: uri, prompt: 'none' }))
+      expect(silent.location?.searchParams.get('error')).toBe('consent_required')
+      expect(silent.location?.searchParams.has('code')).toBe(false)
+    }
+    expect((await browser.get(path())).location?.searchParams.has('code')).toBe(true)
+  })
+
+  it('is refused by core, whatever the page says', async () => {
+    const browser = await loggedIn()
+    const sessionToken = browser.jar.get('__Host-tollgate_session') ?? ''
+    const request = {
+      clientId,
+      redirectUri: redirect,
+      responseType: 'code',
+      scope: undefined,
+      codeChallenge: challenge,
+      codeChallengeMethod: 'S256',
+      nonce: undefined,
+      prompt: undefined,
+      resource: undefined,
+      idTokenHint: undefined,
+      sessionToken: undefined,
+    }
+    const grant = (consented: boolean, redirectUri = redirect) =>
+      pages.grantAuthorization({ sessionToken, consented, request: { ...request, redirectUri } })
+    await expect(grant(false)).rejects.toMatchObject({ reason: 'REQUEST_INVALID' })
+    expect((await grant(true)).code).not.toBe('')
+    expect((await grant(false)).code).not.toBe('')
+    await expect(grant(false, 'http://127.0.0.1:1/cb')).rejects.toMatchObject({
+      reason: 'REQUEST_INVALID',
+    })
+  })
+})
+
 describe('a wrong request', () => {
   it.each([
     ['invalid_request', { response_type: undefined }],

@@ -7,6 +7,7 @@ import type { LoginProviderConfig } from '../../../gateway/pages/config.ts'
 import { startGateway } from '../../../gateway/server.ts'
 import { credentials } from '@grpc/grpc-js'
 import * as accounts from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
+import * as authorization from '../../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import * as devices from '../../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import * as grants from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import { type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
@@ -47,6 +48,10 @@ export async function startPages(
     test.core.target,
     credentials.createInsecure(),
   )
+  const authorizationClient = new authorization.AuthorizationServiceClient(
+    test.core.target,
+    credentials.createInsecure(),
+  )
   const grantClient = new grants.GrantServiceClient(test.core.target, credentials.createInsecure())
   const options = { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } }
   return {
@@ -63,11 +68,14 @@ export async function startPages(
       unary(deviceClient.startDevice.bind(deviceClient))({ clientId, scope: undefined }, options),
     redeem: (request: grants.RedeemAuthorizationCodeRequest) =>
       unary(grantClient.redeemAuthorizationCode.bind(grantClient))(request, options),
+    grantAuthorization: (request: authorization.GrantAuthorizationRequest) =>
+      unary(authorizationClient.grantAuthorization.bind(authorizationClient))(request, options),
     browser: () => createBrowser(gateway.platformUrl),
     stop: async () => {
       client.close()
       deviceClient.close()
       grantClient.close()
+      authorizationClient.close()
       await gateway.stop()
       await test.stop()
     },

@@ -161,10 +161,11 @@ export async function tellStory(
     device_code: note('deviceCode'),
     client_id: app.clientId,
   })
-  const loggedIn = { authorization: `Bearer ${String(login.body['access_token'])}` }
-  for (const method of ['get', 'post']) {
-    for (const path of ['me', 'userinfo'])
-      await step({ operation: `${method} ${oidc}/${path}`, status: 200, headers: loggedIn })
+  const inForm = { access_token: String(login.body['access_token']) }
+  const loggedIn = { authorization: `Bearer ${inForm.access_token}` }
+  for (const path of ['me', 'userinfo']) {
+    await step({ operation: `get ${oidc}/${path}`, status: 200, headers: loggedIn })
+    await step({ operation: `post ${oidc}/${path}`, status: 200, headers: {}, real: inForm })
   }
   await step({
     operation: 'post /api/signer/device/exchange',

@@ -103,7 +103,7 @@ describe('an authorization code', () => {
   const verifier = 'v'.repeat(43)
   const redirectUri = 'https://app.example/back'
 
-  async function newCode(): Promise<string> {
+  async function newCode(scope = 'openid offline_access sign:job'): Promise<string> {
     const { core } = grants.real
     const first = await login()
     const userId = claimsOf(first['access_token'])['sub']
@@ -114,7 +114,7 @@ describe('an authorization code', () => {
       `
       insert into authorization_codes (code_hash, client_id, account_id, user_id, family_id, redirect_uri, scope, nonce,
                                        code_challenge, auth_time, created_at, expires_at)
-      values ($1, $2, $3, $4, $5, $6, 'openid sign:job', 'n-1', $7, $8, $8, $9)`,
+      values ($1, $2, $3, $4, $5, $6, $10, 'n-1', $7, $8, $8, $9)`,
       [
         hash('sha256', code, 'buffer'),
         grants.app.clientId,
@@ -125,6 +125,7 @@ describe('an authorization code', () => {
         hash('sha256', verifier, 'base64url'),
         at,
         new Date(at.getTime() + 60 * second),
+        scope,
       ],
     )
     return code
@@ -150,6 +151,13 @@ describe('an authorization code', () => {
     expect((await redeem(code)).error).toBe('invalid_grant')
     expect((await me(body['access_token'])).status).toBe(401)
     expect((await refresh(body['refresh_token'])).error).toBe('invalid_grant')
+  })
+
+  it('gives a refresh token only with offline_access', async () => {
+    for (const scope of ['openid sign:job', 'openid offline_access']) {
+      const { status, body } = await redeem(await newCode(scope))
+      expect([status, 'refresh_token' in body]).toEqual([200, scope.includes('offline_access')])
+    }
   })
 
   it('is refused with another verifier, redirect URI, client or target, and after a minute', async () => {
