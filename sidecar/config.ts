@@ -1,8 +1,9 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { parseDecimal18 } from '../core/lib/money.ts'
 import { readCoreAddress } from '../core/lib/core-link/address.ts'
-import { readHost, readRedisUrl } from '../core/lib/settings.ts'
+import { readHost, readRedisUrl, readSecrets } from '../core/lib/settings.ts'
 import { readIdentity } from './identity/config.ts'
+import { readSignerAddresses } from './http/addresses.ts'
 import { maxSecretBytes } from './http/caller.ts'
 
 /** The sidecar's settings, read once. Units are in the names. */
@@ -19,14 +20,11 @@ export function readSidecarConfig(env: EnvReader) {
     core: readCoreAddress(env, 'sidecar'),
     sidecarId: readSidecarId(env),
     redisUrl: readRedisUrl(env),
-    webhookSecrets: readSecrets(env),
-    cacheEntries: env.integer('SIDECAR_CACHE_ENTRIES', {
-      meaning:
-        'Credentials, users and sessions that the sidecar remembers, each; others are asked of Redis or core.',
-      fallback: '30000',
-      min: 1_000,
-      max: 10_000_000,
-    }),
+    webhookSecrets: readWebhookSecrets(env),
+    guessesMax: readGuessesMax(env),
+    signerAddresses: readSignerAddresses(env),
+    cacheKey: readCacheKey(env),
+    cacheEntries: readCacheEntries(env),
     maxInFlight: env.integer('AUTHORIZE_MAX_IN_FLIGHT', {
       meaning: 'Decisions at work at the same time; more are refused with 503 at once.',
       fallback: '1000',
@@ -74,6 +72,13 @@ function readListen(env: EnvReader) {
       meaning: 'Port of the sidecar: POST /authorize and POST /events.',
       fallback: '8090',
     }),
+    maxConnectionsPerAddress: env.integer('SIDECAR_MAX_CONNECTIONS_PER_ADDRESS', {
+      meaning:
+        'Connections from one address at once, but for those of SIGNER_ADDRESSES; more are closed.',
+      fallback: '2000',
+      min: 1,
+      max: 1_000_000,
+    }),
     maxConnections: env.integer('SIDECAR_MAX_CONNECTIONS', {
       meaning: 'Connections the sidecar holds at once; more are closed.',
       fallback: '10000',
@@ -83,8 +88,37 @@ function readListen(env: EnvReader) {
   } as const
 }
 
-function readSecrets(env: EnvReader): readonly string[] {
-  const secrets = readWebhookSecrets(env)
+const readCacheEntries = (env: EnvReader): number =>
+  env.integer('SIDECAR_CACHE_ENTRIES', {
+    meaning:
+      'Credentials, users and sessions that the sidecar remembers, each; others are asked of Redis or core.',
+    fallback: '30000',
+    min: 1_000,
+    max: 10_000_000,
+  })
+
+const readGuessesMax = (env: EnvReader): number =>
+  env.integer('WEBHOOK_GUESSES_PER_MINUTE', {
+    meaning:
+      'Wrong webhook secrets from one address in a minute; more are refused with 429, unread.',
+    fallback: '20',
+    min: 1,
+    max: 100_000,
+  })
+
+/** What signs entries of the shared cache; the token of sidecars where it is not set. */
+const readCacheKey = (env: EnvReader): string | undefined =>
+  readSecrets(env, 'CACHE_KEY', {
+    meaning:
+      'Secret of all sidecars that signs what they share in Redis, at least 32 characters; from the token that they send to core when unset.',
+  })[0]
+
+/** Secrets that the signer may send; several while one is replaced. */
+function readWebhookSecrets(env: EnvReader): readonly string[] {
+  const secrets = readSecrets(env, 'WEBHOOK_SECRET', {
+    meaning:
+      'Secrets the signer may present, at least 32 characters each, separated by commas; several while one is replaced.',
+  })
   if (secrets.some((secret) => Buffer.byteLength(secret) > maxSecretBytes)) {
     env.problem(`WEBHOOK_SECRET: each must have at most ${maxSecretBytes} bytes`)
   }
@@ -186,10 +220,3 @@ function readMaxPrice(env: EnvReader): Readonly<Partial<Record<keyof typeof ceil
   const [live, lv2v, fixed] = [read('live'), read('lv2v'), read('fixed')]
   return { ...(live && { live }), ...(lv2v && { lv2v }), ...(fixed && { fixed }) }
 }
-
-/** Secrets that the signer may send; several while one is replaced. */
-const readWebhookSecrets = (env: EnvReader): string[] =>
-  env.list('WEBHOOK_SECRET', {
-    secret: true,
-    meaning: 'Secrets the signer may present, separated by commas; several while one is replaced.',
-  })

@@ -32,6 +32,24 @@ export interface EscrowFigures {
   readonly isAway: boolean
 }
 
+/** What comes from nobody of ours. */
+function createStrangerMetrics(registers: Metrics[]) {
+  const callers = new Counter({
+    name: 'tollgate_sidecar_callers_refused_total',
+    help: 'Requests without a right webhook secret: compared, or refused unread after too many wrong ones.',
+    labelNames: ['reason'],
+    registers,
+  })
+  const forgeries = new Counter({
+    name: 'tollgate_sidecar_cache_forgeries_total',
+    help: 'Entries of the shared cache whose signature is wrong; they are not used.',
+    registers,
+  })
+  const countRefusedCaller = (reason: string): void => callers.inc({ reason })
+  const countForgery = (): void => forgeries.inc()
+  return { countRefusedCaller, countForgery }
+}
+
 /**
  * The sidecar's metrics. Decisions are counted in plain numbers, and observed by prom-client in
  * batches of 256 or when the page is read: in the row `authorize-warm` of `npm run bench` that
@@ -144,6 +162,7 @@ export function createSidecarMetrics(metrics: Metrics) {
   return {
     ...decisionMetrics,
     countFailure,
+    ...createStrangerMetrics(registers),
     countEvents,
     countRecords,
     countRefusedMoney,

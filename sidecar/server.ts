@@ -20,9 +20,12 @@ import { createRecordQueue } from './explain/record-queue.ts'
 import { createForwarding } from './events/forwarding.ts'
 import { createEventsHandler } from './events/handler.ts'
 import { createUsagePushes } from './events/usage-push.ts'
-import { createCallerCheck } from './http/caller.ts'
+import { addressOf, subscriberOf } from './http/addresses.ts'
+import { type Callers, createCallers } from './http/callers.ts'
+import { createGuesses } from './http/guesses.ts'
 import { type Routes, createRouter } from './http/router.ts'
 import { type Cache, createMemoryCache, createRedisCache } from './identity/cache.ts'
+import { createCacheEntries } from './identity/cache-entries.ts'
 import { type Versions, createVersions } from './identity/cached-state.ts'
 import { type Identities, createIdentities } from './identity/identities.ts'
 import { createKeyDirectory } from './identity/key-directory.ts'
@@ -107,9 +110,10 @@ async function startParts(context: Context, parts: PartList) {
   const { versions, escrow } = parts.add(startEscrow(context, core))
   const state = { core, cache, versions, escrow }
   const { identities, revokedTokens } = parts.add(await createIdentityPart(context, state))
-  const events = parts.add(await createEvents(context, core))
+  const callerOf = createCallerPart(context)
+  const events = parts.add(await createEvents(context, { core, callerOf }))
   parts.add(createInvalidationLinks(context, { ...state, revokedTokens }))
-  const webhook = parts.add(createAuthorize(context, { identities, escrow, core }))
+  const webhook = parts.add(createAuthorize(context, { identities, escrow, core, callerOf }))
   const routes = { webhook, events, ready: parts.ready }
   const listening = parts.add(await startListener(context, routes))
   return { listening, webhook }
@@ -232,13 +236,15 @@ interface State {
 
 /** The verifier of the configured mode, and the identities that it verified. */
 async function createIdentityPart(
-  { config: { identity, cacheEntries: max }, log, now, mono, metrics, keyShape }: Context,
+  { config, log, now, mono, metrics, keyShape }: Context,
   { core, cache, versions, escrow: { accounts } }: State,
 ): Promise<Part<{ readonly identities: Identities; readonly revokedTokens: RevokedTokens }>> {
+  const { identity, cacheEntries: max } = config
   const { ttlSeconds, ownIssuer: issuer } = identity
   const bounds = { ttlSeconds, now }
   const shared = { accounts, versions, mono }
-  const lookup = createKeyDirectory({ core, cache, ...shared, metrics, issuer, ...bounds })
+  const entries = createCacheEntries(config.cacheKey ?? config.core.token)
+  const lookup = createKeyDirectory({ core, cache, entries, ...shared, metrics, issuer, ...bounds })
   const revokedTokens = createRevokedTokens({ core, max, ...bounds })
   const verify = await selectVerifier({
     config: identity,
@@ -252,10 +258,17 @@ async function createIdentityPart(
   return { api: { identities, revokedTokens } }
 }
 
+/** Who may call, on both routes: guesses at one count at the other. */
+function createCallerPart({ config, metrics, mono }: Context): Callers {
+  const { webhookSecrets: secrets, guessesMax: max, signerAddresses: signers } = config
+  const guesses = createGuesses({ max, signers, mono })
+  return createCallers({ secrets, guesses, countRefused: metrics.countRefusedCaller })
+}
+
 /** Direct mode: the events that the signer pushes, kept in the spool where there is one. */
 async function createEvents(
   { config, log, now, registry, metrics }: Context,
-  core: CoreClient,
+  { core, callerOf }: { readonly core: CoreClient; readonly callerOf: Callers },
 ): Promise<Part<Handler>> {
   const spool =
     config.spool &&
@@ -271,7 +284,7 @@ async function createEvents(
   const api = createEventsHandler({
     sink: spool ?? createForwarding({ core, metrics }),
     complete: createUsagePushes({ now }),
-    isKnownCaller: createCallerCheck(config.webhookSecrets),
+    callerOf,
     log,
   })
   return spool
@@ -305,10 +318,14 @@ function createAuthorize(
     identities,
     escrow,
     core,
-  }: Pick<State, 'core' | 'escrow'> & { readonly identities: Identities },
+    callerOf,
+  }: Pick<State, 'core' | 'escrow'> & {
+    readonly identities: Identities
+    readonly callerOf: Callers
+  },
 ): Part<Handler> {
   const { config, log, now, metrics } = context
-  const { signingTtlSeconds, maxPrice, maxInFlight, webhookSecrets } = config
+  const { signingTtlSeconds, maxPrice, maxInFlight } = config
   const { accounts, leases, memory } = escrow
   const sizes = () => ({
     accounts: accounts.size(),
@@ -325,9 +342,8 @@ function createAuthorize(
     log,
     now,
   })
-  const isKnownCaller = createCallerCheck(webhookSecrets)
   const { explanations, queue } = startExplanations(context, { core, escrow })
-  const webhook = { authorize, explanations, isKnownCaller, maxInFlight, metrics, log }
+  const webhook = { authorize, explanations, callerOf, maxInFlight, metrics, log }
   return { api: createWebhook(webhook), stop: queue.stop }
 }
 
@@ -347,15 +363,44 @@ async function startListener({ config }: Context, routes: Routes): Promise<Part<
   const { host, port, maxConnections } = config.listen
   const server = createHttpServer(routes)
   server.maxConnections = maxConnections
+  boundConnections(server, config)
   const listening = await listen(server, { host, port, setting: 'SIDECAR_PORT' })
   return { api: listening, stop: () => listening.stop(drainMs) }
 }
+
+/** Closes what one address opens beyond its bound, but for the signer's own. */
+function boundConnections(
+  server: Server,
+  { listen: bounds, signerAddresses }: SidecarConfig,
+): void {
+  const open = new Map<string, number>()
+  server.on('connection', (socket) => {
+    const address = addressOf(socket)
+    if (signerAddresses.includes(address)) return
+    const name = subscriberOf(address)
+    const count = (open.get(name) ?? 0) + 1
+    if (count > bounds.maxConnectionsPerAddress) return void socket.destroy()
+    open.set(name, count)
+    socket.once('close', () => {
+      const left = (open.get(name) ?? 1) - 1
+      if (left === 0) open.delete(name)
+      else open.set(name, left)
+    })
+  })
+}
+
+const headersMs = 10_000
 
 function createHttpServer(routes: Routes): Server {
   // The signer keeps idle connections for 90 s; with a shorter time-out here it could write into a
   // connection that is being closed.
   const server = createServer(
-    { keepAliveTimeout: 120_000, headersTimeout: 125_000, requestTimeout: 130_000 },
+    {
+      keepAliveTimeout: 120_000,
+      headersTimeout: headersMs,
+      requestTimeout: 130_000,
+      connectionsCheckingInterval: 1_000,
+    },
     createRouter(routes),
   )
   server.on('clientError', (_error, socket) => {

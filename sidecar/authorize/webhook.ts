@@ -1,8 +1,9 @@
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import type { Log } from '../../core/lib/log.ts'
 import type { Explanations } from '../explain/explanations.ts'
 import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
+import type { Caller, Callers } from '../http/callers.ts'
 import type { SidecarMetrics } from '../metrics.ts'
 import { type Decision, refuse } from './decision.ts'
 import { type Refusal, refusals } from './refusals.ts'
@@ -11,7 +12,7 @@ import { type AuthorizeBody, parseBody } from './request.ts'
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
   readonly explanations: Explanations
-  readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
+  readonly callerOf: Callers
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
   readonly metrics: Pick<SidecarMetrics, 'countDecision'>
@@ -21,6 +22,7 @@ export interface WebhookDeps {
 const maxBody = 1024 * 1024
 const answerOf = (body: string): Answer => ({ body, bytes: Buffer.byteLength(body) })
 const unauthorized = answerOf('{"status":401,"reason":"unauthorized webhook caller"}')
+const tooManyGuesses = answerOf('{"status":429,"reason":"too many wrong webhook secrets"}')
 const invalidJson = answerOf('{"status":400,"reason":"invalid request json"}')
 const json = 'application/json'
 
@@ -32,12 +34,13 @@ const json = 'application/json'
 export function createWebhook(
   deps: WebhookDeps,
 ): (request: IncomingMessage, response: ServerResponse) => void {
-  const { authorize, explanations, isKnownCaller, maxInFlight, metrics, log } = deps
+  const { authorize, explanations, callerOf, maxInFlight, metrics, log } = deps
   let inFlight = 0
   const isVerbose = log.isLevelEnabled('debug')
 
   return (request, response) => {
-    if (!isKnownCaller(request.headers)) return refuseCaller(request, response)
+    const caller = callerOf(request)
+    if (caller !== 'signer') return refuseCaller(caller, request, response)
     if (inFlight >= maxInFlight) return refuseUnread(refusals.overloaded, request, response)
     receiveBody(request, maxBody, {
       onBody: (body) => void decide(body, response),
@@ -116,7 +119,11 @@ function lineOf(
   }
 }
 
-function refuseCaller(request: IncomingMessage, response: ServerResponse): void {
+function refuseCaller(caller: Caller, request: IncomingMessage, response: ServerResponse): void {
+  if (caller === 'limited') {
+    response.setHeader('retry-after', '60')
+    return answerUnread({ request, response, ...tooManyGuesses, status: 429 })
+  }
   response.setHeader('www-authenticate', 'Bearer')
   answerUnread({ request, response, ...unauthorized, status: 401 })
 }

@@ -1,8 +1,9 @@
-import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { correlationIdFrom } from '../../proto/headers.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type Push, splitEnvelopes } from './ndjson.ts'
+import type { Callers } from '../http/callers.ts'
 import { type Problem, problems, sendProblem, writeProblem } from '../http/problems.ts'
 import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
 
@@ -24,7 +25,7 @@ export interface EventsDeps {
   readonly sink: EventSink
   /** Makes an event of a usage push; returns anything else as it is. */
   readonly complete: (envelope: Buffer) => Buffer
-  readonly isKnownCaller: (headers: IncomingHttpHeaders) => boolean
+  readonly callerOf: Callers
   readonly log: Log
 }
 
@@ -42,7 +43,7 @@ const maxBytesInFlight = 64 * 1024 * 1024
 export function createEventsHandler(
   deps: EventsDeps,
 ): (request: IncomingMessage, response: ServerResponse) => void {
-  const { sink, complete, isKnownCaller, log } = deps
+  const { sink, complete, callerOf, log } = deps
   let inFlight = 0
   let bytesInFlight = 0
 
@@ -65,7 +66,8 @@ export function createEventsHandler(
   }
 
   function admissionProblem(request: IncomingMessage, bytes: number): Problem | null {
-    if (!isKnownCaller(request.headers)) return problems.unauthorized
+    const caller = callerOf(request)
+    if (caller !== 'signer') return caller === 'limited' ? problems.guesses : problems.unauthorized
     if (inFlight >= sink.maxInFlight || bytesInFlight + bytes > maxBytesInFlight)
       return problems.busy
     return (request.headers['content-encoding'] ?? 'identity') === 'identity'

@@ -42,6 +42,10 @@ export function createCallerCheck(
   }
 }
 
+/** Whether a request names any secret at all; one without is no guess. */
+export const presentsSecret = (headers: IncomingHttpHeaders): boolean =>
+  headers.authorization !== undefined || headerNames.some((name) => headers[name] !== undefined)
+
 /** A secret with zeros behind it, which no header value can hold. */
 function pad(text: string): Buffer {
   const target = Buffer.alloc(maxSecretBytes)

@@ -16,6 +16,11 @@ export const problems = {
     detail: 'the webhook secret is missing or wrong',
     headers: { 'www-authenticate': 'Bearer' },
   },
+  guesses: {
+    reason: 'RATE_LIMITED',
+    detail: 'too many wrong webhook secrets from this address; none is read for a minute',
+    headers: retry(60),
+  },
   busy: { reason: 'UNAVAILABLE', detail: 'too many pushes at once', headers: retry(1) },
   coreAway: {
     reason: 'UNAVAILABLE',

@@ -6,6 +6,7 @@ import type { Now } from '../../core/lib/time.ts'
 import type { Accounts } from '../accounts/accounts.ts'
 import type { VerifiedIdentity } from './bound-identity.ts'
 import type { Cache } from './cache.ts'
+import type { CacheEntries } from './cache-entries.ts'
 import type { Versions } from './cached-state.ts'
 import type { CoreClient } from '../core-client.ts'
 import type { SidecarMetrics } from '../metrics.ts'
@@ -14,11 +15,12 @@ import { type KeyLookup, isSignerSession } from './verifiers/api-key.ts'
 export interface KeyDirectoryOptions {
   readonly core: Pick<CoreClient, 'verifyApiKey' | 'verifySignerSession'>
   readonly cache: Cache
+  readonly entries: CacheEntries
   readonly accounts: Pick<Accounts, 'accountOf' | 'learn'>
   /** Milliseconds of a clock that never jumps. */
   readonly mono: () => number
   readonly versions: Versions
-  readonly metrics: Pick<SidecarMetrics, 'countFailure'>
+  readonly metrics: Pick<SidecarMetrics, 'countFailure' | 'countForgery'>
   readonly issuer: string
   readonly ttlSeconds: number
   readonly now: Now
@@ -58,7 +60,8 @@ const grantsOf = ({ clientId, userId, keyId, grants, expiresAt }: CachedKey): st
  * it is slower, never wrong.
  */
 export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
-  const { core, cache, accounts, versions, metrics, issuer, ttlSeconds, now, mono } = options
+  const { core, cache, entries, accounts, versions, metrics, issuer, ttlSeconds, now, mono } =
+    options
 
   function identityOf(cached: CachedKey): VerifiedIdentity {
     const { clientId, externalUserId, keyId, until, verifiedAt, expiresAt } = cached
@@ -68,7 +71,7 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
 
   async function readCache(name: string): Promise<CachedKey | null> {
     try {
-      const entry = parseCachedKey(await cache.get(name))
+      const entry = parseCachedKey(openEntry(name, await cache.get(name)))
       if (!entry || entry.until <= now().getTime()) return null
       const tombstones = await Promise.all(grantsOf(entry).map((id) => cache.get(tombstone(id))))
       return tombstones.every((stone) => stone === null) ? entry : null
@@ -76,6 +79,12 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
       metrics.countFailure('cache')
       return null
     }
+  }
+
+  function openEntry(name: string, text: string | null): string | null {
+    const value = text === null ? null : entries.open(name, text)
+    if (text !== null && value === null) metrics.countForgery()
+    return value
   }
 
   async function verifyAtCore(key: string) {
@@ -108,7 +117,8 @@ export function createKeyDirectory(options: KeyDirectoryOptions): KeyLookup {
     const verified = await readCore(key)
     if (!verified) return null
     // The answer does not wait for the cache.
-    cache.set(name, JSON.stringify(verified), ttlSeconds).catch(() => metrics.countFailure('cache'))
+    const entry = entries.sign(name, JSON.stringify(verified))
+    cache.set(name, entry, ttlSeconds).catch(() => metrics.countFailure('cache'))
     return { identity: identityOf(verified), source: 'core' }
   }
 }

@@ -10,8 +10,8 @@ import type { KeyShape } from '../../sidecar/identity/verifiers/api-key.ts'
 import { secretly } from '../support/secrecy.ts'
 import { type CoreDouble, startCoreDouble } from '../fakes/sidecar-core.ts'
 
-export const secret = secretly('whsec_test')
-export const oldSecret = secretly('whsec_old')
+export const secret = secretly('whsec_test_0123456789_0123456789_ab')
+export const oldSecret = secretly('whsec_old_0123456789_0123456789_abc')
 export const coreToken = secretly('core-token-of-these-tests-0123456789')
 /** 2026-09-14T10:15:30Z, the clock of the vectors. */
 export const vectorNow = 1_789_380_930

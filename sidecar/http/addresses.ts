@@ -1,0 +1,42 @@
+import { BlockList, isIP } from 'node:net'
+import type { EnvReader } from '../../core/lib/env.ts'
+
+/** Addresses that are the signer's own, from which guesses and connections are not limited. */
+export interface SignerAddresses {
+  includes(address: string): boolean
+}
+
+/** `SIGNER_ADDRESSES`: addresses and blocks (`10.0.0.0/8`), separated by commas. */
+export function readSignerAddresses(env: EnvReader): SignerAddresses {
+  const list = new BlockList()
+  const entries = env.list('SIGNER_ADDRESSES', {
+    meaning:
+      'Addresses or blocks (10.0.0.0/8) of your signers, separated by commas: neither their connections nor their wrong secrets are limited.',
+  })
+  for (const entry of entries)
+    if (!add(list, entry)) env.problem(`SIGNER_ADDRESSES: ${entry} is no address and no block`)
+  return {
+    includes: (address) =>
+      entries.length > 0 && list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4'),
+  }
+}
+
+function add(list: BlockList, entry: string): boolean {
+  const [address = '', prefix, ...rest] = entry.split('/')
+  const version = isIP(address)
+  if (version === 0 || rest.length > 0) return false
+  const family = version === 6 ? 'ipv6' : 'ipv4'
+  const bits = Number(prefix ?? (version === 6 ? 128 : 32))
+  if (!Number.isInteger(bits) || bits < 0 || bits > (version === 6 ? 128 : 32)) return false
+  list.addSubnet(address, bits, family)
+  return true
+}
+
+/** The address of a peer, an IPv4 address in its own form where it arrived as one of IPv6. */
+export function addressOf({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }) {
+  return remoteAddress.startsWith('::ffff:') ? remoteAddress.slice(7) : remoteAddress
+}
+
+/** What one subscriber holds: an IPv4 address, or the /64 of an IPv6 address. */
+export const subscriberOf = (address: string): string =>
+  isIP(address) === 6 ? address.split(':').slice(0, 4).join(':') : address

@@ -1,0 +1,30 @@
+import { type KeyObject, createHmac, createSecretKey, hkdfSync, timingSafeEqual } from 'node:crypto'
+
+const macLength = 43
+
+/**
+ * Signs what sidecars put into the cache that they share, so that whoever can write to Redis can name no identity to a
+ * sidecar: HMAC-SHA-256 over the entry and the name under which it stands, with a key of this purpose alone, from the
+ * secret that sidecars and core share (HKDF, RFC 5869).
+ */
+export function createCacheEntries(secret: string) {
+  const key: KeyObject = createSecretKey(
+    Buffer.from(hkdfSync('sha256', secret, '', 'tollgate cache entries', 32)),
+  )
+  const macOf = (name: string, value: string): string =>
+    createHmac('sha256', key).update(`${name}\n${value}`).digest('base64url')
+
+  const sign = (name: string, value: string): string => macOf(name, value) + value
+
+  /** The value of an entry; null when it was not signed with this key under this name. */
+  function open(name: string, entry: string): string | null {
+    const value = entry.slice(macLength)
+    const mac = Buffer.from(entry.slice(0, macLength))
+    const expected = Buffer.from(macOf(name, value))
+    return mac.length === expected.length && timingSafeEqual(mac, expected) ? value : null
+  }
+
+  return { sign, open }
+}
+
+export type CacheEntries = ReturnType<typeof createCacheEntries>

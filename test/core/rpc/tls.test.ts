@@ -1,0 +1,195 @@
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
+import { startCore } from '../../../core/app.ts'
+import { createEnvReader } from '../../../core/lib/env.ts'
+import { readClientTls } from '../../../core/lib/core-link/tls.ts'
+import { createMetrics } from '../../../core/lib/metrics.ts'
+import { connectCore as connectCommand } from '../../../deploy/cli/client.ts'
+import { connectCore as connectGateway } from '../../../gateway/core/client.ts'
+import { createDatabase } from '../../support/postgres.ts'
+import { configOf, serviceToken, until } from '../support.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'tollgate-tls-'))
+const file = (name: string): string => join(folder, name)
+const openssl = (...args: string[]): unknown =>
+  execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' })
+const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
+
+function makeAuthority(name: string): void {
+  openssl(
+    'req',
+    '-x509',
+    ...key,
+    '-days',
+    '2',
+    '-subj',
+    `/CN=${name}`,
+    '-keyout',
+    `${name}.key`,
+    '-out',
+    `${name}.pem`,
+  )
+}
+
+function issue(name: string, { by = 'ca', days = '2' } = {}): void {
+  openssl('req', ...key, '-subj', `/CN=${name}`, '-keyout', `${name}.key`, '-out', `${name}.csr`)
+  writeFileSync(file('names.ext'), 'subjectAltName=DNS:localhost,IP:127.0.0.1\n')
+  const signature = ['-CA', `${by}.pem`, '-CAkey', `${by}.key`, '-CAcreateserial', '-days', days]
+  openssl(
+    'x509',
+    '-req',
+    '-in',
+    `${name}.csr`,
+    ...signature,
+    '-extfile',
+    'names.ext',
+    '-out',
+    `${name}.pem`,
+  )
+}
+
+let database: Awaited<ReturnType<typeof createDatabase>>
+beforeAll(async () => {
+  database = await createDatabase()
+  makeAuthority('ca')
+  makeAuthority('stranger')
+  issue('core')
+  issue('caller')
+  issue('foreign', { by: 'stranger' })
+  // Ended yesterday: OpenSSL takes negative days.
+  issue('expired', { days: '-1' })
+})
+afterAll(async () => {
+  await database.drop()
+  rmSync(folder, { recursive: true })
+})
+
+const filesOf = (name: string) => ({
+  CORE_TLS_CERT: file(`${name}.pem`),
+  CORE_TLS_KEY: file(`${name}.key`),
+})
+const authority = { CORE_TLS_CA: file('ca.pem') }
+
+async function startSecure(env: Readonly<Record<string, string>> = {}) {
+  const lines: string[] = []
+  const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
+  const config = configOf({ DATABASE_URL: database.url, ...filesOf('core'), ...authority, ...env })
+  const core = await startCore(config, { log, metrics: createMetrics('core') })
+  onTestFinished(core.stop)
+  return { target: core.target, lines }
+}
+
+const tlsOf = (env: Readonly<Record<string, string>>) => readClientTls(createEnvReader(env))
+
+/** What an operator's command, and the gateway, say of a call. */
+async function callsFrom(target: string, env: Readonly<Record<string, string>>) {
+  const address = { target, token: serviceToken, tls: tlsOf(env) }
+  const command = connectCommand(address)
+  const gateway = connectGateway({ ...address, deadlineMs: 5_000 })
+  const end = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+  const [ofCommand, ofGateway] = await Promise.all([
+    command.listSigningKeys().then(() => 'OK', end),
+    gateway
+      .callsFor({ correlationId: 'c' })
+      .tokens.jwks({})
+      .then(() => 'OK', end),
+  ])
+  command.close()
+  gateway.close()
+  return { command: ofCommand, gateway: ofGateway }
+}
+
+describe('TLS between processes', () => {
+  it('serves callers that trust the authority, and demands no certificate unless told to', async () => {
+    const { target } = await startSecure()
+    expect(await callsFrom(target, authority)).toEqual({ command: 'OK', gateway: 'OK' })
+  })
+
+  it('refuses a caller that trusts another authority, and says so there', async () => {
+    const { target } = await startSecure()
+    const ends = await callsFrom(target, { CORE_TLS_CA: file('stranger.pem') })
+    expect(ends.command).toContain('from no authority of CORE_TLS_CA')
+    expect(ends.gateway).not.toBe('OK')
+  })
+
+  it('refuses plain text, and says so in the log', async () => {
+    const { target, lines } = await startSecure()
+    const ends = await callsFrom(target, {})
+    expect(Object.values(ends)).not.toContain('OK')
+    await until(() => lines.some((line) => line.includes('one side speaks plain text')))
+  })
+
+  it('says what is wrong when TLS meets a core that speaks plain text', async () => {
+    const config = configOf({ DATABASE_URL: database.url })
+    const core = await startCore(config, {
+      log: pino({ level: 'silent' }),
+      metrics: createMetrics('core'),
+    })
+    onTestFinished(core.stop)
+    const ends = await callsFrom(core.target, authority)
+    expect(Object.values(ends)).not.toContain('OK')
+  })
+
+  it('reads replaced certificates again, without a restart', { timeout: 40_000 }, async () => {
+    issue('replaced', { by: 'stranger' })
+    const { target } = await startSecure(filesOf('replaced'))
+    expect((await callsFrom(target, authority)).command).not.toBe('OK')
+    issue('next')
+    copyFileSync(file('next.key'), file('replaced.key'))
+    copyFileSync(file('next.pem'), file('replaced.pem'))
+    await expect
+      .poll(async () => (await callsFrom(target, authority)).command, {
+        timeout: 30_000,
+        interval: 500,
+      })
+      .toBe('OK')
+  })
+})
+
+describe('client certificates', () => {
+  const required = { CORE_TLS_CLIENT_AUTH: 'require' }
+
+  it('of the authority are let in', async () => {
+    const { target } = await startSecure(required)
+    const ends = await callsFrom(target, { ...authority, ...filesOf('caller') })
+    expect(ends).toEqual({ command: 'OK', gateway: 'OK' })
+  })
+
+  it.each([
+    ['none', {}, /demands a client certificate|DID_NOT_RETURN/],
+    ['one of another authority', filesOf('foreign'), /from no authority of CORE_TLS_CA/],
+    ['an expired one', filesOf('expired'), /has expired/],
+  ])('are demanded: %s is refused, and the log says why', async (_name, files, reason) => {
+    const { target, lines } = await startSecure(required)
+    const ends = await callsFrom(target, { ...authority, ...files })
+    expect(Object.values(ends)).not.toContain('OK')
+    await until(() => lines.some((line) => reason.test(line)))
+  })
+})
+
+describe('the settings', () => {
+  it('that do not fit each other are problems', () => {
+    const problemsOf = (env: Readonly<Record<string, string>>) => {
+      const reader = createEnvReader(env)
+      readClientTls(reader)
+      return reader.problems
+    }
+    expect(problemsOf({ CORE_TLS_CERT: 'a', CORE_TLS_CA: 'c' })).toEqual([
+      expect.stringContaining('belong together'),
+    ])
+    expect(problemsOf({ CORE_TLS_CERT: 'a', CORE_TLS_KEY: 'b' })).toEqual([
+      expect.stringContaining('needs CORE_TLS_CA'),
+    ])
+    expect(() => configOf({ CORE_TLS_CLIENT_AUTH: 'require' })).toThrow(/needs CORE_TLS_CA/)
+  })
+
+  it('name a file that cannot be read', async () => {
+    await expect(startSecure({ CORE_TLS_CERT: file('nowhere.pem') })).rejects.toThrow(
+      /CORE_TLS_CERT: cannot use .*nowhere\.pem \(ENOENT/,
+    )
+  })
+})
