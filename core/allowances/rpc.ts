@@ -1,8 +1,17 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { actorOf, type RequireMetering, m2m, m2mBasic, operator, endUser } from '../rpc/callers.ts'
+import {
+  type M2mCaller,
+  actorOf,
+  type RequireMetering,
+  m2m,
+  m2mBasic,
+  operator,
+  endUser,
+} from '../rpc/callers.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
-import { type Handlers, rpc } from '../rpc/serve.ts'
+import { batchedRpc } from '../rpc/batched.ts'
+import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
 import type { Adjustments } from './adjustments.ts'
 import type { Allowances } from './service.ts'
 
@@ -12,7 +21,26 @@ interface Deps {
   readonly requireMetering: RequireMetering
 }
 
+const service = 'tollgate.allowances.v1.AllowanceService'
+
 export function createAllowancesRpc({ allowances, adjustments, requireMetering }: Deps) {
+  const crediting = requireMetering(m2m(Scope.usersWrite))
+  const credit = async (request: pb.CreateGrantRequest, caller: M2mCaller, context: Context) =>
+    allowances.credit(
+      caller,
+      {
+        externalUserId: request.externalUserId,
+        amountUsdMicros: request.amountUsdMicros,
+        source: request.source,
+        featureKey: request.featureKey,
+        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+      },
+      actorOf(caller, context),
+    )
+  const reading = requireMetering(m2mBasic())
+  const read = async (request: pb.GetBalanceRequest, caller: M2mCaller) => ({
+    balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
+  })
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
     getAllowance: rpc(
       requireMetering(m2m(Scope.usersRead)),
@@ -20,21 +48,8 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
         allowance: await allowances.read(caller, request.externalUserId),
       }),
     ),
-    createGrant: rpc(
-      requireMetering(m2m(Scope.usersWrite)),
-      async (request: pb.CreateGrantRequest, caller, context) =>
-        allowances.credit(
-          caller,
-          {
-            externalUserId: request.externalUserId,
-            amountUsdMicros: request.amountUsdMicros,
-            source: request.source,
-            featureKey: request.featureKey,
-            idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
-          },
-          actorOf(caller, context),
-        ),
-    ),
+    createGrant: rpc(crediting, credit),
+    createGrants: batchedRpc(`${service}/CreateGrant`, crediting, credit),
     createAdjustment: rpc(
       operator(),
       async (request: pb.CreateAdjustmentRequest, _caller, { correlationId }) =>
@@ -50,9 +65,8 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
           correlationId,
         }),
     ),
-    getBalance: rpc(requireMetering(m2mBasic()), async (request: pb.GetBalanceRequest, caller) => ({
-      balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
-    })),
+    getBalance: rpc(reading, read),
+    getBalances: batchedRpc(`${service}/GetBalance`, reading, read),
     getOwnBalance: rpc(
       requireMetering(endUser()),
       async (request: pb.GetOwnBalanceRequest, caller) => ({

@@ -1,10 +1,11 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import { Scope } from '../../proto/scopes.ts'
-import { m2m, member, gatewayCaller, actorOf } from '../rpc/callers.ts'
+import { type M2mCaller, actorOf, gatewayCaller, m2m, member } from '../rpc/callers.ts'
 import { parseCursor, parseLimit } from '../platform/cursor.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { addSeconds } from '../lib/time.ts'
-import { type Handlers, rpc } from '../rpc/serve.ts'
+import { batchedRpc } from '../rpc/batched.ts'
+import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
 import type { AppKeys } from './app-keys.ts'
 import type { Keys } from './keys.ts'
 import type { Key } from './store.ts'
@@ -22,18 +23,21 @@ export function createKeysRpc({ keys, appKeys, revocationBoundSeconds }: KeysRpc
     effectiveBy: addSeconds(revokedAt, revocationBoundSeconds).toISOString(),
   })
 
+  const writer = m2m(Scope.usersWrite)
+  const create = async (request: pb.CreateKeyRequest, caller: M2mCaller, context: Context) =>
+    keys.create(
+      caller,
+      {
+        externalUserId: request.externalUserId,
+        label: request.label ?? null,
+        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+      },
+      actorOf(caller, context),
+    )
+
   const keyService: Handlers<pb.KeyServiceServer> = {
-    createKey: rpc(m2m(Scope.usersWrite), async (request: pb.CreateKeyRequest, caller, context) =>
-      keys.create(
-        caller,
-        {
-          externalUserId: request.externalUserId,
-          label: request.label ?? null,
-          idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
-        },
-        actorOf(caller, context),
-      ),
-    ),
+    createKey: rpc(writer, create),
+    createKeys: batchedRpc('tollgate.keys.v1.KeyService/CreateKey', writer, create),
     listKeys: rpc(m2m(Scope.usersWrite), async (request: pb.ListKeysRequest, caller) => {
       const { items, nextCursor } = await keys.list(caller, {
         externalUserId: request.externalUserId,

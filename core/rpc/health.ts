@@ -20,6 +20,7 @@ export const protoFiles = [
   'allowances/v1/allowances',
   'allowances/v1/escrow',
   'allowances/v1/limits',
+  'batch/v1/refusal',
   'books/v1/books',
   'metering/v1/metering',
   'metering/v1/loss',

@@ -8,7 +8,8 @@ export interface BatchedCall<Request> {
   readonly correlationId: string
 }
 
-interface CallAnswer<Response> {
+/** What core answers to one of the calls. */
+export interface CallAnswer<Response> {
   readonly response?: Response | undefined
   readonly refusal?: { readonly reason: string; readonly details: string } | undefined
 }

@@ -1,19 +1,31 @@
-import type { MessageInitShape } from '@bufbuild/protobuf'
-import { createClient } from '@connectrpc/connect'
+import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf'
+import { type CallOptions, createClient } from '@connectrpc/connect'
 import { createGrpcTransport } from '@connectrpc/connect-node'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
-import { AllowanceService } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
+import {
+  AllowanceService,
+  type CreateGrantRequestSchema,
+  type CreateGrantResponse,
+  type GetBalanceRequestSchema,
+  type GetBalanceResponse,
+} from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import {
   AppService,
   CallerService,
+  type UpsertUserRequestSchema,
+  type UpsertUserResponse,
   UserService,
 } from '../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { ManagementService } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
-import { KeyService } from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
+import {
+  type CreateKeyRequestSchema,
+  type CreateKeyResponse,
+  KeyService,
+} from '../../proto/gen/es/tollgate/keys/v1/keys_pb.ts'
 import { AuthorizationService } from '../../proto/gen/es/tollgate/tokens/v1/authorization_pb.ts'
 import { DeviceService } from '../../proto/gen/es/tollgate/tokens/v1/devices_pb.ts'
 import { GrantService } from '../../proto/gen/es/tollgate/tokens/v1/grants_pb.ts'
@@ -25,7 +37,7 @@ import {
 import { DecisionService } from '../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
-import { batchCalls } from './batched-calls.ts'
+import { type BatchedCall, type CallAnswer, batchCalls } from './batched-calls.ts'
 import {
   type CallContext,
   type CallerCredential,
@@ -37,6 +49,14 @@ import {
 import { openSessions } from './sessions.ts'
 
 const maxAnswerBytes = 16 * 1024 * 1024
+
+type Init<Schema extends DescMessage> = MessageInitShape<Schema>
+
+/** A method of a Connect client that takes the calls of many, each with its credential. */
+type BatchedMethod<Request, Response> = (
+  request: { calls: BatchedCall<Request>[] },
+  options: CallOptions,
+) => Promise<{ readonly answers: readonly CallAnswer<Response>[] }>
 
 /**
  * One connection to core for this process. `callsFor` gives the calls on behalf of one request; each has a
@@ -63,18 +83,29 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const devices = createClient(DeviceService, transport)
   const grants = createClient(GrantService, transport)
 
-  // Three small batches at a time, so that core signs one while another is on its way.
-  const mintUserToken = batchCalls<
-    MessageInitShape<typeof MintUserTokenRequestSchema>,
-    MintUserTokenResponse
-  >(
-    async (calls) => {
-      const headers = { [serviceTokenHeader]: token }
-      return (
-        await tokens.mintUserTokens({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)
-      ).answers
-    },
-    { batchMax: 128, concurrency: 3, waitMs: deadlineMs },
+  // Three small batches at a time, so that core works on one while another is on its way.
+  const inBatches = <Request, Response>(method: BatchedMethod<Request, Response>) =>
+    batchCalls<Request, Response>(
+      async (calls) => {
+        const headers = { [serviceTokenHeader]: token }
+        return (await method({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)).answers
+      },
+      { batchMax: 128, concurrency: 3, waitMs: deadlineMs },
+    )
+  const mintUserToken = inBatches<Init<typeof MintUserTokenRequestSchema>, MintUserTokenResponse>(
+    tokens.mintUserTokens,
+  )
+  const upsertUser = inBatches<Init<typeof UpsertUserRequestSchema>, UpsertUserResponse>(
+    users.upsertUsers,
+  )
+  const createKey = inBatches<Init<typeof CreateKeyRequestSchema>, CreateKeyResponse>(
+    keys.createKeys,
+  )
+  const createGrant = inBatches<Init<typeof CreateGrantRequestSchema>, CreateGrantResponse>(
+    allowances.createGrants,
+  )
+  const getBalance = inBatches<Init<typeof GetBalanceRequestSchema>, GetBalanceResponse>(
+    allowances.getBalances,
   )
 
   const groups = {
@@ -114,14 +145,14 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       revoke: call(keys.revokeAppKey),
       validate: call(keys.validateKey),
     }),
-    users: ({ call }: CallContext) => ({
-      upsert: call(users.upsertUser),
+    users: ({ call, batched }: CallContext) => ({
+      upsert: batched(upsertUser),
       update: call(users.updateUser),
       deactivate: call(users.deactivateUser),
       list: call(users.listUsers),
     }),
-    keys: ({ call }: CallContext) => ({
-      create: call(keys.createKey),
+    keys: ({ call, batched }: CallContext) => ({
+      create: batched(createKey),
       list: call(keys.listKeys),
       revoke: call(keys.revokeKey),
     }),
@@ -131,10 +162,10 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       exchangeApiKey: call(tokens.exchangeApiKey),
       jwks: call(tokens.getJwks),
     }),
-    allowances: ({ call }: CallContext) => ({
+    allowances: ({ call, batched }: CallContext) => ({
       read: call(allowances.getAllowance),
-      grant: call(allowances.createGrant),
-      balance: call(allowances.getBalance),
+      grant: batched(createGrant),
+      balance: batched(getBalance),
       ownBalance: call(allowances.getOwnBalance),
     }),
     limits: ({ call }: CallContext) => ({

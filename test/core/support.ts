@@ -230,6 +230,20 @@ interface Clients {
   readonly decisions: decisions.DecisionServiceClient
 }
 
+interface BatchRequest<Request> {
+  calls: {
+    request: Request | undefined
+    authorization?: string | undefined
+    correlationId: string
+  }[]
+}
+interface BatchResponse<Response> {
+  answers: {
+    response: Response | undefined
+    refusal: { reason: string; details: string } | undefined
+  }[]
+}
+
 function bind(to: Clients, headers: Readonly<Record<string, string>>) {
   const call =
     <Request extends object, Response>(
@@ -243,26 +257,46 @@ function bind(to: Clients, headers: Readonly<Record<string, string>>) {
     tokens.MintUserTokensRequest.fromPartial({}),
     to.tokens.mintUserTokens.bind(to.tokens),
   )
-  return {
-    mintUserTokens,
-    /** One token, asked for as one of many. */
-    mintAmongOthers: async (
-      request: Partial<tokens.MintUserTokenRequest>,
-    ): Promise<tokens.MintUserTokenResponse> => {
-      const one = {
-        request: tokens.MintUserTokenRequest.fromPartial(request),
-        authorization: headers['authorization'],
-        correlationId: 'one',
-      }
+  /** One call, made as one of many. */
+  const amongOthers =
+    <Request extends object, Response>(
+      empty: Request,
+      method: Parameters<typeof unary<BatchRequest<Request>, BatchResponse<Response>>>[0],
+    ) =>
+    async (request: Partial<Request>): Promise<Response> => {
+      const authorization = headers['authorization']
+      const one = { request: { ...empty, ...request }, authorization, correlationId: 'one' }
       const {
         answers: [answer],
-      } = await mintUserTokens({ calls: [one] })
+      } = await unary(method)({ calls: [one] }, { deadlineMs: 15_000, headers })
       if (answer?.response) return answer.response
       const { reason = '', details = '' } = answer?.refusal ?? {}
       throw isReason(reason)
         ? new DomainError(reason, details)
-        : new Error(`neither a token nor a reason: ${reason}`)
-    },
+        : new Error(`neither an answer nor a reason: ${reason}`)
+    }
+  return {
+    mintUserTokens,
+    mintAmongOthers: amongOthers(
+      tokens.MintUserTokenRequest.fromPartial({}),
+      to.tokens.mintUserTokens.bind(to.tokens),
+    ),
+    upsertAmongOthers: amongOthers(
+      identity.UpsertUserRequest.fromPartial({}),
+      users.upsertUsers.bind(users),
+    ),
+    createKeyAmongOthers: amongOthers(
+      keys.CreateKeyRequest.fromPartial({}),
+      to.keys.createKeys.bind(to.keys),
+    ),
+    grantAmongOthers: amongOthers(
+      allowances.CreateGrantRequest.fromPartial({}),
+      to.allowances.createGrants.bind(to.allowances),
+    ),
+    balanceAmongOthers: amongOthers(
+      allowances.GetBalanceRequest.fromPartial({}),
+      to.allowances.getBalances.bind(to.allowances),
+    ),
     createApp: call(identity.CreateAppRequest.fromPartial({}), apps.createApp.bind(apps)),
     listApps: call(identity.ListAppsRequest.fromPartial({}), apps.listApps.bind(apps)),
     checkCaller: call(

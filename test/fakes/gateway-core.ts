@@ -435,6 +435,14 @@ const listen = (server: Server): Promise<number> =>
     ),
   )
 
+interface BatchRequest {
+  readonly calls: readonly {
+    readonly request?: object
+    readonly authorization?: string
+    readonly correlationId: string
+  }[]
+}
+
 /** Core's services without core: answers as scripted, and remembers the calls. */
 export async function startCoreDouble() {
   const calls: SeenCall[] = []
@@ -460,30 +468,38 @@ export async function startCoreDouble() {
     }
   }
 
-  /** Answers each call of the batch; a failure without a reason fails the whole RPC. */
-  const mintUserTokens: handleUnaryCall<
-    tokens.MintUserTokensRequest,
-    tokens.MintUserTokensResponse
-  > = (call, done) => {
-    if (silent.has('mintUserToken')) return
-    const refusal = refusals.get('mintUserToken')
-    const response = { ...token, ...replaced.get('mintUserToken') }
-    for (const { request = {}, authorization, correlationId } of call.request.calls) {
-      const metadata = call.metadata.clone()
-      if (authorization !== undefined) metadata.set('authorization', authorization)
-      metadata.set('x-correlation-id', correlationId)
-      calls.push({ rpc: 'mintUserToken', request, metadata })
+  /** Answers each call of the batch as the RPC for one; a failure without a reason fails the whole RPC. */
+  const batched =
+    (rpc: Rpc): handleUnaryCall<BatchRequest, object> =>
+    (call, done) => {
+      if (silent.has(rpc)) return
+      const seen = call.request.calls.map(({ request = {}, authorization, correlationId }) => {
+        const metadata = call.metadata.clone()
+        if (authorization !== undefined) metadata.set('authorization', authorization)
+        metadata.set('x-correlation-id', correlationId)
+        return { rpc, request, metadata }
+      })
+      calls.push(...seen)
+      const refusal = refusals.get(rpc)
+      if (refusal && (refusal.reason === null || refusal.reason === 'SERVICE_TOKEN_INVALID')) {
+        return done({ code: refusal.code, details: refusal.details, metadata: trailersOf(refusal) })
+      }
+      const response = replaced.get(rpc) ?? answers[rpc]
+      const answersOf = seen.map(({ metadata }) => {
+        const { reason, details = '' } = refusalFor(rpc, metadata) ?? {}
+        return reason ? { refusal: { reason, details } } : { response }
+      })
+      done(null, { answers: answersOf })
     }
-    if (refusal && (refusal.reason === null || refusal.reason === 'SERVICE_TOKEN_INVALID')) {
-      return done({ code: refusal.code, details: refusal.details, metadata: trailersOf(refusal) })
-    }
-    const answer = refusal
-      ? { response: undefined, refusal: { reason: refusal.reason ?? '', details: refusal.details } }
-      : { response, refusal: undefined }
-    done(null, { answers: call.request.calls.map(() => answer) })
-  }
 
-  const server = createServer({ ...handlers, mintUserTokens })
+  const server = createServer({
+    ...handlers,
+    mintUserTokens: batched('mintUserToken'),
+    upsertUsers: batched('upsertUser'),
+    createKeys: batched('createKey'),
+    createGrants: batched('createGrant'),
+    getBalances: batched('getBalance'),
+  })
   const port = await listen(server)
 
   return {

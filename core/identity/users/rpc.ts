@@ -4,8 +4,9 @@ import { Scope } from '../../../proto/scopes.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { type ClientId, isOwnerSubject, parseExternalUserId } from '../../platform/ids.ts'
-import { m2m, actorOf } from '../../rpc/callers.ts'
-import { type Handlers, rpc } from '../../rpc/serve.ts'
+import { type M2mCaller, m2m, actorOf } from '../../rpc/callers.ts'
+import { batchedRpc } from '../../rpc/batched.ts'
+import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import { parseEmail } from '../input.ts'
 import { type User, type UserChange, type UserState, userStates } from '../types.ts'
 import type { Users } from './users.ts'
@@ -17,18 +18,16 @@ export interface UsersRpcDeps {
 }
 
 export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) {
+  const writer = m2m(Scope.usersWrite)
+  const upsert = async (request: pb.UpsertUserRequest, caller: M2mCaller, context: Context) => {
+    const change = parseChange(request)
+    const { user, created } = await users.upsert(caller.appId, change, actorOf(caller, context))
+    return { user: render(user, caller.clientId), created }
+  }
+
   const userService: Handlers<pb.UserServiceServer> = {
-    upsertUser: rpc(
-      m2m(Scope.usersWrite),
-      async (request: pb.UpsertUserRequest, caller, context) => {
-        const { user, created } = await users.upsert(
-          caller.appId,
-          parseChange(request),
-          actorOf(caller, context),
-        )
-        return { user: render(user, caller.clientId), created }
-      },
-    ),
+    upsertUser: rpc(writer, upsert),
+    upsertUsers: batchedRpc('tollgate.identity.v1.UserService/UpsertUser', writer, upsert),
     updateUser: rpc(
       m2m(Scope.usersWrite),
       async (request: pb.UpdateUserRequest, caller, context) => ({

@@ -45,11 +45,42 @@ interface Route {
   readonly call: Call
 }
 
+const credit = { amountUsdMicros: '1', source: 'manual' }
 const ada = 'ada'
 const nobody = 'nobody'
 
 /** Every RPC that names an app, with what its guard demands. */
 const routes: readonly Route[] = [
+  {
+    name: 'UpsertUsers',
+    guard: 'm2m',
+    scope: 'users:write',
+    call: (as, clientId) => as.upsertAmongOthers({ clientId, externalUserId: ada }),
+    malformed: (as, clientId) => as.upsertAmongOthers({ clientId, externalUserId: '' }),
+  },
+  {
+    name: 'CreateKeys',
+    guard: 'm2m',
+    scope: 'users:write',
+    call: (as, clientId) => as.createKeyAmongOthers({ clientId, externalUserId: ada }),
+    malformed: (as, clientId) => as.createKeyAmongOthers({ clientId }),
+    missing: (as, clientId) => as.createKeyAmongOthers({ clientId, externalUserId: nobody }),
+  },
+  {
+    name: 'CreateGrants',
+    guard: 'm2m',
+    scope: 'users:write',
+    call: (as, clientId) => as.grantAmongOthers({ ...credit, clientId, externalUserId: ada }),
+    malformed: (as, clientId) => as.grantAmongOthers({ ...credit, clientId, source: 'x' }),
+    missing: (as, clientId) => as.grantAmongOthers({ ...credit, clientId, externalUserId: nobody }),
+  },
+  {
+    name: 'GetBalances',
+    guard: 'm2m_basic',
+    call: (as, clientId) => as.balanceAmongOthers({ clientId, externalUserId: ada }),
+    malformed: (as, clientId) => as.balanceAmongOthers({ clientId }),
+    missing: (as, clientId) => as.balanceAmongOthers({ clientId, externalUserId: nobody }),
+  },
   {
     name: 'ListUsers',
     guard: 'm2m',
