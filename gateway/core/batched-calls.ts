@@ -41,10 +41,14 @@ export function batchCalls<Request, Response>(
     async (queued: readonly QueuedCall<Request>[]) => {
       const now = performance.now()
       const inTime = queued.filter(({ expiresAt }) => expiresAt > now)
-      const list = inTime.length === 0 ? [] : await send(inTime.map(({ call }) => call))
-      const answers = new Map(inTime.map((one, index) => [one, list[index]]))
-      return (one): CallAnswer<Response> | undefined =>
-        answers.has(one) ? answers.get(one) : tooLate
+      const answers = new Map<BatchedCall<Request>, CallAnswer<Response> | undefined>()
+      const sendAll = async (calls: BatchedCall<Request>[]): Promise<void> => {
+        const list = await send(calls)
+        for (const [index, call] of calls.entries()) answers.set(call, list[index])
+      }
+      await Promise.all(messagesOf(inTime.map(({ call }) => call)).map(sendAll))
+      return ({ call }): CallAnswer<Response> | undefined =>
+        answers.has(call) ? answers.get(call) : tooLate
     },
     { batchMax, concurrency },
   )
@@ -54,6 +58,26 @@ export function batchCalls<Request, Response>(
     if (answer?.response !== undefined) return answer.response
     throw toDomainError(answer?.refusal)
   }
+}
+
+// Half of what core reads of one message: a call with long texts must not have its neighbours refused with it.
+const messageMaxBytes = 512 * 1024
+const utf8Max = 3
+
+/** The calls in their order, in as many messages as their texts need; one where they are short. */
+function messagesOf<Request>(calls: readonly BatchedCall<Request>[]): BatchedCall<Request>[][] {
+  const messages: BatchedCall<Request>[][] = []
+  let bytes = Infinity
+  for (const call of calls) {
+    const size = utf8Max * JSON.stringify(call).length
+    if (bytes + size > messageMaxBytes) {
+      messages.push([])
+      bytes = 0
+    }
+    messages.at(-1)?.push(call)
+    bytes += size
+  }
+  return messages
 }
 
 const tooLate = { refusal: { reason: 'UNAVAILABLE', details: 'the service does not answer now' } }

@@ -36,6 +36,21 @@ it('sends calls of the same time in one RPC, with the credential of each, and gi
   expect(batches).toEqual([[call(2), call(3), call(4)]])
 })
 
+it('sends calls with long texts in messages of their own, each with its own answer', async () => {
+  const sizes: number[] = []
+  const send = batchCalls<string, number>(async (calls) => {
+    sizes.push(calls.length)
+    return calls.map(({ request }) => ({ response: request.length }))
+  }, bounds)
+  const long = 'é'.repeat(100_000)
+  const requests = ['a', 'bb', long, long, 'ccc']
+  const answers = requests.map((request) =>
+    send({ request, authorization: undefined, correlationId: 'c' }),
+  )
+  expect(await Promise.all(answers)).toEqual([1, 2, 100_000, 100_000, 3])
+  expect(sizes).toEqual([3, 2])
+})
+
 it('is INTERNAL when an answer is missing, empty or of no known reason', async () => {
   const send = batchCalls<number, string>(
     async () => [{}, { refusal: { reason: 'WHIM', details: '' } }],
