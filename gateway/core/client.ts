@@ -1,5 +1,5 @@
 import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf'
-import { type CallOptions, createClient } from '@connectrpc/connect'
+import { type CallOptions, type Client, createClient } from '@connectrpc/connect'
 import { createGrpcTransport } from '@connectrpc/connect-node'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
@@ -83,29 +83,9 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const devices = createClient(DeviceService, transport)
   const grants = createClient(GrantService, transport)
 
-  // Three small batches at a time, so that core works on one while another is on its way.
-  const inBatches = <Request, Response>(method: BatchedMethod<Request, Response>) =>
-    batchCalls<Request, Response>(
-      async (calls) => {
-        const headers = { [serviceTokenHeader]: token }
-        return (await method({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)).answers
-      },
-      { batchMax: 128, concurrency: 3, waitMs: deadlineMs },
-    )
-  const mintUserToken = inBatches<Init<typeof MintUserTokenRequestSchema>, MintUserTokenResponse>(
-    tokens.mintUserTokens,
-  )
-  const upsertUser = inBatches<Init<typeof UpsertUserRequestSchema>, UpsertUserResponse>(
-    users.upsertUsers,
-  )
-  const createKey = inBatches<Init<typeof CreateKeyRequestSchema>, CreateKeyResponse>(
-    keys.createKeys,
-  )
-  const createGrant = inBatches<Init<typeof CreateGrantRequestSchema>, CreateGrantResponse>(
-    allowances.createGrants,
-  )
-  const getBalance = inBatches<Init<typeof GetBalanceRequestSchema>, GetBalanceResponse>(
-    allowances.getBalances,
+  const { mintUserToken, upsertUser, createKey, createGrant, getBalance } = batchedMethods(
+    { tokens, users, keys, allowances },
+    { token, deadlineMs },
   )
 
   const groups = {
@@ -238,4 +218,43 @@ export type CoreCalls = ReturnType<Core['callsFor']>
 export function requireField<T>(value: T | undefined, name: string): T {
   if (value === undefined) throw new DomainError('INTERNAL', `core's answer lacks ${name}`)
   return value
+}
+
+interface BatchedClients {
+  readonly tokens: Client<typeof TokenService>
+  readonly users: Client<typeof UserService>
+  readonly keys: Client<typeof KeyService>
+  readonly allowances: Client<typeof AllowanceService>
+}
+
+/** The methods that are called so often that what comes at the same time shares an RPC. */
+function batchedMethods(
+  { tokens, users, keys, allowances }: BatchedClients,
+  { token, deadlineMs }: { readonly token: string; readonly deadlineMs: number },
+) {
+  // Three small batches at a time, so that core works on one while another is on its way.
+  const inBatches = <Request, Response>(method: BatchedMethod<Request, Response>) =>
+    batchCalls<Request, Response>(
+      async (calls) => {
+        const headers = { [serviceTokenHeader]: token }
+        return (await method({ calls }, { headers, timeoutMs: deadlineMs }).catch(rethrow)).answers
+      },
+      { batchMax: 128, concurrency: 3, waitMs: deadlineMs },
+    )
+  const mintUserToken = inBatches<Init<typeof MintUserTokenRequestSchema>, MintUserTokenResponse>(
+    tokens.mintUserTokens,
+  )
+  const upsertUser = inBatches<Init<typeof UpsertUserRequestSchema>, UpsertUserResponse>(
+    users.upsertUsers,
+  )
+  const createKey = inBatches<Init<typeof CreateKeyRequestSchema>, CreateKeyResponse>(
+    keys.createKeys,
+  )
+  const createGrant = inBatches<Init<typeof CreateGrantRequestSchema>, CreateGrantResponse>(
+    allowances.createGrants,
+  )
+  const getBalance = inBatches<Init<typeof GetBalanceRequestSchema>, GetBalanceResponse>(
+    allowances.getBalances,
+  )
+  return { mintUserToken, upsertUser, createKey, createGrant, getBalance }
 }
