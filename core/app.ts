@@ -4,6 +4,7 @@ import { createAllowancesModule } from './allowances/module.ts'
 import { createBooksModule } from './books/module.ts'
 import type { CoreConfig } from './config.ts'
 import { createIdentityModule } from './identity/module.ts'
+import { type Parts, partStates } from './lib/http.ts'
 import { createKeysModule, keyCredentials } from './keys/module.ts'
 import { createBackendModule } from './metering/backend/module.ts'
 import { createMeteringModule } from './metering/module.ts'
@@ -33,9 +34,9 @@ export async function startCore(config: CoreConfig, deps: ProcessDeps) {
   for (const { start } of lifecycles) await start?.()
   server.setServing(true)
 
-  async function ready(): Promise<Record<string, boolean>> {
+  async function ready(): Promise<Parts> {
     const answers = await Promise.all(lifecycles.map(({ ready }) => ready?.()))
-    return Object.assign(await opened.ready(), ...answers)
+    return partStates(Object.assign(await opened.ready(), ...answers), ['database'])
   }
 
   /** Tells health checks first, lets running work finish for a bounded time, then closes the connections. */

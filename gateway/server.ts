@@ -1,4 +1,10 @@
-import { hostForUrl, listenError } from '../core/lib/http.ts'
+import {
+  type Parts,
+  type Readiness,
+  hostForUrl,
+  listenError,
+  partStates,
+} from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
 import { type Now, systemNow } from '../core/lib/time.ts'
@@ -8,6 +14,7 @@ import { createSignedValues } from './auth/signed-values.ts'
 import type { GatewayConfig } from './config.ts'
 import { type Core, connectCore } from './core/client.ts'
 import type { App } from './http/app.ts'
+import type { RequestBounds } from './http/bounds.ts'
 import { createCors } from './http/cors.ts'
 import { createListener } from './http/listener.ts'
 import { createHttpMetrics } from './http/metrics.ts'
@@ -23,6 +30,10 @@ export interface GatewayDeps {
   /** The sidecar's handler; without it /webhooks/remote-signer is unknown. */
   readonly webhook?: Webhook | undefined
   readonly now?: Now
+  /** The loopback port of this process's metrics, for the page that links them. */
+  readonly adminPort?: number | undefined
+  /** How slow and large requests may be; for tests. */
+  readonly bounds?: RequestBounds
 }
 
 export interface Gateway {
@@ -31,17 +42,20 @@ export interface Gateway {
   /** Drains within 3 s; may be called again. */
   stop(): Promise<void>
   /** Whether core answers. */
-  ready(): Promise<Readonly<Record<string, boolean>>>
+  readonly ready: Readiness
 }
 
 const drainMs = 2500
 
 /** Starts the public listeners. Throws one clear error when a port cannot be opened. */
 export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Promise<Gateway> {
-  const { core, limits, platform, builder, addRoutes } = createParts(config, deps)
+  const { core, limits, platform, builder, httpMetrics, addRoutes } = createParts(config, deps)
   let stopping: Promise<void> | undefined
   const stop = (): Promise<void> =>
-    (stopping ??= stopAll([platform, builder], core).finally(limits?.stop))
+    (stopping ??= stopAll([platform, builder], core).finally(() => {
+      limits?.stop()
+      httpMetrics.stop()
+    }))
   try {
     await addRoutes()
     const { host, platformPort, builderPort } = config
@@ -56,7 +70,10 @@ export async function startGateway(config: GatewayConfig, deps: GatewayDeps): Pr
 }
 
 /** The parts of a gateway, each with what it needs of the others. Nothing is opened yet. */
-function createParts(config: GatewayConfig, { log, metrics, webhook, now }: GatewayDeps) {
+function createParts(
+  config: GatewayConfig,
+  { log, metrics, webhook, now, bounds, adminPort }: GatewayDeps,
+) {
   const { publicUrl, edge, tokenAlg, validateV2, loginProvider } = config
   const { ingestSecret, corsOrigins } = edge
   const core = connectCore(config.core)
@@ -65,6 +82,7 @@ function createParts(config: GatewayConfig, { log, metrics, webhook, now }: Gate
     core,
     publicUrl,
     httpMetrics: createHttpMetrics(log, metrics),
+    bounds,
     checkForwarded: createForwardedCheck({ trustedProxyHops, log, metrics }),
   }
   // Every gateway of the deployment has this token, so that each knows what another one signed.
@@ -78,12 +96,12 @@ function createParts(config: GatewayConfig, { log, metrics, webhook, now }: Gate
 
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, loginStates: signedFor('login state') }
-    const settings = { tokenAlg, validateV2, ingestSecret, ...logins }
+    const settings = { tokenAlg, validateV2, ingestSecret, adminPort, ...logins }
     await platformRoutes(platform, { ...shared, ...settings, webhook })
     builderRoutes(builder)
   }
 
-  return { core, limits, platform, builder, addRoutes }
+  return { ...shared, limits, platform, builder, addRoutes }
 }
 
 function createEdgeLimits(
@@ -119,12 +137,11 @@ async function stopAll(apps: readonly App[], core: Core): Promise<void> {
   core.close()
 }
 
-async function readiness(core: Core): Promise<Record<string, boolean>> {
+async function readiness(core: Core): Promise<Parts> {
   const { tokens } = core.callsFor({ correlationId: 'readiness' })
-  return {
-    core: await tokens.jwks({}).then(
-      () => true,
-      () => false,
-    ),
-  }
+  const answers = await tokens.jwks({}).then(
+    () => true,
+    () => false,
+  )
+  return partStates({ core: answers }, ['core'])
 }

@@ -224,6 +224,27 @@ export const reasons = {
     title: 'Body too large',
     help: 'The body is larger than the route accepts. Send less at once.',
   },
+  URI_TOO_LONG: {
+    grpc: grpc.INVALID_ARGUMENT,
+    http: 414,
+    oauth: 'invalid_request',
+    title: 'Address too long',
+    help: 'The path and query are longer than 12,288 characters. Send long values in the body of a POST.',
+  },
+  HEADERS_TOO_LARGE: {
+    grpc: grpc.INVALID_ARGUMENT,
+    http: 431,
+    oauth: 'invalid_request',
+    title: 'Headers too large',
+    help: 'The request has more than 100 header lines, or more than 16 KiB of them. Often a browser has collected cookies of other services at this host: delete them.',
+  },
+  REQUEST_TIMEOUT: {
+    grpc: grpc.INVALID_ARGUMENT,
+    http: 408,
+    oauth: 'invalid_request',
+    title: 'Request too slow',
+    help: 'The headers did not arrive within 10 seconds, or the whole request not within 30. Send it again; nothing was changed.',
+  },
   MEDIA_TYPE_UNSUPPORTED: {
     grpc: grpc.INVALID_ARGUMENT,
     http: 415,

@@ -3,7 +3,7 @@ import { type IncomingMessage, type Server, type ServerResponse, createServer } 
 import { hostname } from 'node:os'
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Listening, listen } from '../core/lib/http.ts'
+import { type Listening, type Parts, type Readiness, listen, partStates } from '../core/lib/http.ts'
 import type { Log } from '../core/lib/log.ts'
 import { startLoop } from '../core/lib/loop.ts'
 import type { Metrics } from '../core/lib/metrics.ts'
@@ -37,7 +37,7 @@ import { type EscrowFigures, type SidecarMetrics, createSidecarMetrics } from '.
 import { openSpool } from './spool/spool.ts'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
-type Readiness = Readonly<Record<string, boolean>>
+type Answers = Readonly<Record<string, boolean>>
 
 export interface SidecarDeps {
   readonly log: Log
@@ -54,8 +54,7 @@ export interface Sidecar {
   readonly port: number
   /** The decision call, to be mounted elsewhere too. It authenticates its caller, reads and answers. */
   readonly webhook: Handler
-  /** Which of its dependencies answer. */
-  ready(): Promise<Record<string, boolean>>
+  readonly ready: Readiness
   /** Drains within three seconds; may be called twice. */
   stop(): Promise<void>
 }
@@ -63,7 +62,7 @@ export interface Sidecar {
 /** A part of the sidecar: what it offers to later parts, its readiness, and how it stops. */
 interface Part<Api> {
   readonly api: Api
-  readonly ready?: () => Promise<Readiness>
+  readonly ready?: () => Promise<Answers>
   readonly stop?: () => Promise<void> | void
 }
 
@@ -128,9 +127,13 @@ function createPartList() {
     return part.api
   }
 
-  async function ready(): Promise<Record<string, boolean>> {
-    const answers = await Promise.all(parts.map((part) => part.ready?.()))
-    return Object.assign({}, ...answers)
+  // Leases outlive an outage of core; before its first answer there are none.
+  let isBegun = false
+  async function ready(): Promise<Parts> {
+    const each = await Promise.all(parts.map((part) => part.ready?.()))
+    const answers: Answers = Object.assign({}, ...each)
+    isBegun ||= answers['core'] === true
+    return partStates(answers, isBegun ? ['escrow'] : ['escrow', 'core'])
   }
 
   async function stop(): Promise<void> {
@@ -154,7 +157,7 @@ function createConnections({
       ? createMemoryCache({ max: config.cacheEntries })
       : createRedisCache({ url: redisUrl, log })
 
-  async function ready(): Promise<Readiness> {
+  async function ready(): Promise<Answers> {
     const [coreAnswers, cacheAnswers] = await Promise.all([core.ready(readyMs), cache.ready()])
     return { core: coreAnswers, ...(redisUrl !== undefined && { redis: cacheAnswers }) }
   }
@@ -196,7 +199,7 @@ function startEscrow(
     if (!settles || unreported > 0) log.warn({ unreported }, 'core does not know of all calls')
   }
 
-  const ready = async (): Promise<Readiness> => ({ escrow: !escrow.reports.isRefused() })
+  const ready = async (): Promise<Answers> => ({ escrow: !escrow.reports.isRefused() })
   return { api: { versions, escrow }, ready, stop }
 }
 

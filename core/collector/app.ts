@@ -2,6 +2,7 @@ import { createLedger } from '../allowances/ledger.ts'
 import { createUsers } from '../identity/users/users.ts'
 import type { EnvReader } from '../lib/env.ts'
 import { settlesWithin } from '../lib/process.ts'
+import { type Parts, partStates } from '../lib/http.ts'
 import { type BackendConfig, readBackendConfig } from '../metering/backend/config.ts'
 import { createEmitter } from '../metering/backend/emit.ts'
 import { type MeteringConfig, readCollectingConfig } from '../metering/config.ts'
@@ -53,10 +54,10 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
   })
   await metering.start()
 
-  const ready = async (): Promise<Record<string, boolean>> => ({
-    ...(await opened.ready()),
-    ...(await metering.ready()),
-  })
+  async function ready(): Promise<Parts> {
+    const answers = { ...(await opened.ready()), ...(await metering.ready()) }
+    return partStates(answers, ['database', 'events'])
+  }
 
   /** Lets the running batch finish, and leaves the consumer group, so that other collectors take over at once. */
   async function stop(): Promise<void> {

@@ -59,9 +59,42 @@ async function stopServer(server: Server, graceMs: number): Promise<void> {
   clearTimeout(timer)
 }
 
-export type Readiness = () => Promise<Readonly<Record<string, boolean>>>
+/**
+ * How a part of a process is: it answers; it does not, and the process does without it for now, or does less; it does
+ * not, and the process cannot do its work.
+ */
+export type PartState = 'ok' | 'degraded' | 'unavailable'
 
-/** The loopback listener of each process: /metrics, /healthz (alive), /readyz (its dependencies answer). */
+/** The state of each part, by its name. */
+export type Parts = Readonly<Record<string, PartState>>
+
+export type Readiness = () => Promise<Parts>
+
+/** The states of parts that answer or not; without the `essential` ones the process cannot do its work. */
+export const partStates = (
+  answers: Readonly<Record<string, boolean>>,
+  essential: readonly string[],
+): Parts =>
+  Object.fromEntries(
+    Object.entries(answers).map(([name, answers]) => [
+      name,
+      answers ? 'ok' : essential.includes(name) ? 'unavailable' : 'degraded',
+    ]),
+  )
+
+const order: readonly PartState[] = ['unavailable', 'degraded', 'ok']
+
+/** The answer of /readyz: the worst state of all parts, and each of them. 503 only where the process cannot do its work. */
+export function readinessAnswer(parts: Parts): { readonly code: number; readonly text: string } {
+  const states = Object.values(parts)
+  const status = order.find((state) => states.includes(state)) ?? 'ok'
+  return {
+    code: status === 'unavailable' ? 503 : 200,
+    text: JSON.stringify({ status, parts }),
+  }
+}
+
+/** The loopback listener of each process: /metrics, /healthz (alive), /readyz (it can do its work). */
 export function createAdminServer({
   metrics,
   ready,
@@ -76,12 +109,8 @@ export function createAdminServer({
     const routes: Record<string, () => Promise<void>> = {
       '/healthz': async () => respond(200, 'text/plain', 'ok\n'),
       '/readyz': async () => {
-        const parts = await ready()
-        respond(
-          Object.values(parts).every(Boolean) ? 200 : 503,
-          'application/json',
-          JSON.stringify(parts),
-        )
+        const { code, text } = readinessAnswer(await ready())
+        respond(code, 'application/json', text)
       },
       '/metrics': async () => {
         const texts = await Promise.all(metrics.map((registry) => registry.metrics()))

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EnvReader, createEnvReader } from './env.ts'
-import { createAdminServer, listen } from './http.ts'
+import { type Readiness, createAdminServer, listen } from './http.ts'
 import { type Log, createLog } from './log.ts'
 import { type Metrics, createMetrics } from './metrics.ts'
 
 export interface Running {
-  ready(): Promise<Record<string, boolean>>
+  readonly ready: Readiness
   stop(): Promise<void>
   /** Fields of the log line that says that the process is up. */
   readonly summary: Readonly<Record<string, string>>
@@ -15,7 +15,10 @@ export interface ProcessSpec<Config> {
   readonly name: string
   readonly adminPort: { readonly setting: string; readonly fallback: string }
   readonly read: (env: EnvReader) => Config
-  readonly start: (config: Config, deps: { log: Log; metrics: Metrics }) => Promise<Running>
+  readonly start: (
+    config: Config,
+    deps: { log: Log; metrics: Metrics; adminPort: number },
+  ) => Promise<Running>
 }
 
 const stopWithinMs = 4_500
@@ -45,7 +48,7 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
   for (const line of env.warnings) log.warn(line)
   const metrics = createMetrics(spec.name)
   const running = await spec
-    .start(config, { log, metrics })
+    .start(config, { log, metrics, adminPort })
     .catch((error: unknown) => fail(messagesOf(error)))
   const admin = await listen(createAdminServer({ metrics: [metrics], ready: running.ready }), {
     host: '127.0.0.1',

@@ -162,11 +162,11 @@ function createParts(
 
 /** Every OAuth grant, and what happens to tokens after they were issued. */
 function createGrants(
-  { pool, log, now, config: { revocationBoundSeconds } }: Platform,
+  { pool, log, metrics, now, config: { revocationBoundSeconds } }: Platform,
   { config: { machineTtlSeconds: ttlSeconds } }: TokensOthers,
   parts: ReturnType<typeof createParts>,
 ) {
-  const deps = { ...parts, exchangeAudit: createExchangeAudit({ pool, log, now }) }
+  const deps = { ...parts, exchangeAudit: createExchangeAudit({ pool, log, metrics, now }) }
   const clientCredentials = createClientCredentialsGrant({ ...deps, ttlSeconds })
   const { grantService } = createGrantsRpc({
     ...parts,

@@ -19,7 +19,7 @@ export interface UsageOthers {
 /** What was used: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
   platform: Platform,
-  { backend: { requireMetering, isOpenMeter }, identity: { users } }: UsageOthers,
+  { backend: { requireMetering, isOpenMeter }, identity: { users, owners } }: UsageOthers,
 ) {
   const { pool, log, metrics, now, invalidations, stopping } = platform
   const { sealingKey } = platform.config
@@ -29,6 +29,7 @@ export function createUsageModule(
     cursors: createCursors(sealingKey),
     now,
     stopping,
+    ownerOf: owners.accountOf,
     watchUser: (user, changed) =>
       invalidations.watch(({ kind, id }) => {
         if (kind === 'user' && id === user) changed()

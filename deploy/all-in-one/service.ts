@@ -107,6 +107,7 @@ async function startProcesses(settings: Settings, { log, stopping }: Context) {
     log: log.child({ process: 'gateway' }),
     metrics,
     webhook: sidecar.webhook,
+    adminPort: settings.adminPort,
   })
   stopping.add('gateway', gateway.stop)
   const ready = async () => ({

@@ -50,6 +50,25 @@ export const endedSessionCookie = (publicUrl: string): string =>
 
 const safeMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
+const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
+
+/**
+ * The origins at which our own pages are: PUBLIC_URL's, and where that is this machine by http, the same port under its
+ * other names.
+ */
+export function ownOrigins(publicUrl: string): string[] {
+  const { origin, protocol, hostname, port } = new URL(publicUrl)
+  if (protocol !== 'http:' || !loopbackNames.includes(hostname)) return [origin]
+  return loopbackNames.map((name) => `http://${name}${port && `:${port}`}`)
+}
+
+/** Whether one of our pages sent the request: the browser says which, and that it asked this very host. */
+function isOwnPage({ headers: { origin, host } }: FastifyRequest, publicUrl: string): boolean {
+  if (origin === undefined) return false
+  if (origin === new URL(publicUrl).origin) return true
+  return ownOrigins(publicUrl).includes(origin) && origin === `http://${host}`
+}
+
 export interface SameOrigin {
   readonly publicUrl: string
   /** The token of the session, or of the form's cookie. */
@@ -67,7 +86,7 @@ export function requireSameOrigin(
   { publicUrl, csrfToken, formToken }: SameOrigin,
 ): void {
   if (safeMethods.has(request.method)) return
-  if (request.headers.origin !== new URL(publicUrl).origin) {
+  if (!isOwnPage(request, publicUrl)) {
     throw new DomainError('EDIT_FORBIDDEN', 'this request did not come from this site')
   }
   const header = request.headers['x-csrf-token']

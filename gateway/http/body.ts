@@ -3,6 +3,10 @@ import { DomainError } from '../../proto/errors.ts'
 /** The size limit of a request body. */
 export const maxBodyBytes = 1_048_576
 
+const depthMax = 64
+const fieldMax = 100
+const ampersand = 0x26
+
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
 /**
@@ -35,6 +39,8 @@ export function parseForm(
   if (!isFormType(contentType)) {
     throw new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
   }
+  if (bytes.filter((byte) => byte === ampersand).length >= fieldMax)
+    throw new DomainError('REQUEST_INVALID', `send at most ${fieldMax} fields`)
   const fields = new Map<string, string>()
   const lists = new Map<string, string[]>()
   for (const [name, value] of new URLSearchParams(bytes.toString('utf8'))) {
@@ -70,19 +76,31 @@ export const quoted = (name: string): string =>
 export const isFormType = (contentType: string | undefined): boolean =>
   mediaType(contentType ?? '') === 'application/x-www-form-urlencoded'
 
-const mediaType = (contentType: string): string =>
+export const mediaType = (contentType: string): string =>
   contentType.split(';')[0]?.trim().toLowerCase() ?? ''
 
 function readJson(bytes: Buffer): unknown {
+  const value = parseText(bytes)
+  requireUsable(value, 'the body', depthMax)
+  return value
+}
+
+function parseText(bytes: Buffer): unknown {
   try {
-    return JSON.parse(utf8.decode(bytes), (name: string, value: unknown) =>
-      typeof value === 'string' ? usable(value, name) : value,
-    )
+    return JSON.parse(utf8.decode(bytes))
   } catch (error) {
-    // A document that is nested too deeply also ends here, as a RangeError.
-    if (error instanceof DomainError) throw error
     throw new DomainError('REQUEST_INVALID', 'the body is not valid JSON', { cause: error })
   }
+}
+
+/** Refuses texts and names that PostgreSQL or UTF-8 cannot carry, and what is nested more than `depth` levels. */
+function requireUsable(value: unknown, name: string, depth: number): void {
+  if (typeof value === 'string') return void usable(value, name)
+  if (typeof value !== 'object' || value === null) return
+  if (depth === 0)
+    throw new DomainError('REQUEST_INVALID', `the body is nested more than ${depthMax} levels deep`)
+  for (const [key, member] of Object.entries(value))
+    requireUsable(member, usable(key, key), depth - 1)
 }
 
 /** A string member of a value whose type is not known; undefined when there is none. */

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { LRUCache } from 'lru-cache'
+import { ownOrigins } from '../auth/session.ts'
 import type { Core } from '../core/client.ts'
 
 export interface CorsDeps {
@@ -27,7 +28,7 @@ const oidcPath = /^\/(?:api\/v1\/oidc|\.well-known)\//
  * sends no cookie.
  */
 export function createCors({ core, publicUrl, origins }: CorsDeps) {
-  const ownOrigin = new URL(publicUrl).origin
+  const own = ownOrigins(publicUrl)
   const remembered = new LRUCache<string, { allowed: boolean }>({ max: 10_000, ttl: rememberMs })
 
   /** Writes the headers. True when the request was a preflight, which is answered with them. */
@@ -43,7 +44,7 @@ export function createCors({ core, publicUrl, origins }: CorsDeps) {
   }
 
   async function isAllowed(request: FastifyRequest, origin: string): Promise<boolean> {
-    if (origin === ownOrigin) return true
+    if (own.includes(origin)) return true
     if (!isOrigin(origin)) return false
     const path = request.raw.url ?? ''
     const clientId = appPath.exec(path)?.groups?.['clientId']

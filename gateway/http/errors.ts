@@ -1,6 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { DomainError, type Reason, reasons } from '../../proto/errors.ts'
 import { isBearer } from '../auth/credentials.ts'
+import { type Page, html, sendPage } from '../pages/page.ts'
+import { wantsPage } from './headers.ts'
 import type { Guard, GuardKind, Wire } from './route.ts'
 
 /** The only writer of error bodies. */
@@ -32,7 +34,22 @@ export function renderError({ error, wire, correlationId, publicUrl }: ErrorCont
   return { status, type: 'application/problem+json', body }
 }
 
-/** Sends an error with the headers that its status asks for. */
+/** An error as a page for people. */
+export function errorPage({ reason, message }: DomainError, correlationId: string): Page {
+  const { http: status, title } = reasons[reason]
+  const detail = reason === 'INTERNAL' ? internalDetail : message
+  const sentence = `${detail[0]?.toUpperCase() ?? ''}${detail.slice(1)}.`
+  return {
+    title,
+    status,
+    referrerPolicy: 'no-referrer',
+    content: html`<h1>That did not work</h1><p class="problem" role="alert">${sentence}</p>
+<a class="button quiet" href="/">To the start</a>
+<p class="small"><a href="/errors/${reason.toLowerCase()}">${title} (${status})</a>. For whoever helps you: ${correlationId}</p>`,
+  }
+}
+
+/** Sends an error with the headers that its status asks for: to a browser as a page, to any other client as JSON. */
 export function sendError(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -43,14 +60,35 @@ export function sendError(
   const { correlationId } = request
   const { status, type, body } = renderError({ error: refusal, wire, correlationId, publicUrl })
   request.reason = refusal.reason
-  if (status === 401) void reply.header('www-authenticate', challengesOf(request, guard, refusal))
+  writeStatusHeaders(request, reply, refusal)
+  // RFC 6749 section 5.2 knows JSON alone.
+  if (wire !== 'oauth' && wantsPage(request.headers.accept, false)) {
+    void reply.header('vary', 'Origin, Accept')
+    return sendPage(reply, errorPage(refusal, correlationId))
+  }
+  return reply.code(status).type(type).header('cache-control', 'no-store').send(body)
+}
+
+const retrySeconds: Readonly<Record<number, string>> = { 429: '60', 503: '1' }
+
+/** The headers that a status asks for, where nobody has written a better one. */
+function writeStatusHeaders(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  refusal: DomainError,
+): void {
+  const status = reasons[refusal.reason].http
+  const { guard } = request.routeOptions.config.rules ?? {}
+  if (status === 401 && !reply.hasHeader('www-authenticate'))
+    void reply.header('www-authenticate', challengesOf(request, guard, refusal))
   // RFC 6750 section 3: a token that lacks the scope is challenged, too.
   if (refusal.reason === 'SCOPE_MISSING' && isBearer(request.headers.authorization ?? ''))
     void reply.header('www-authenticate', 'Bearer realm="tollgate", error="insufficient_scope"')
-  if (status === 503) void reply.header('retry-after', '1')
+  const retryAfter = retrySeconds[status]
+  if (retryAfter !== undefined && !reply.hasHeader('retry-after'))
+    void reply.header('retry-after', retryAfter)
   // The rest of a body that is too large is not read.
-  if (status === 413) void reply.header('connection', 'close')
-  return reply.code(status).type(type).header('cache-control', 'no-store').send(body)
+  if (status === 413 || status === 431) void reply.header('connection', 'close')
 }
 
 // A refused key has one answer, so that nobody learns whether it is unknown, revoked or its user inactive.

@@ -7,6 +7,7 @@ import type { Core } from '../core/client.ts'
 import type { ForwardedCheck } from '../limits/address.ts'
 import { type Limits, limitHooks } from '../limits/limiter.ts'
 import type { App } from './app.ts'
+import { type RequestBounds, requireBounds, serverOptions, usualBounds } from './bounds.ts'
 import { isFormType, maxBodyBytes, parseForm, parseJson, usable } from './body.ts'
 import type { Cors } from './cors.ts'
 import { sendError } from './errors.ts'
@@ -26,6 +27,8 @@ export interface ListenerDeps {
   readonly cors?: Cors | undefined
   /** Absent when rate limits are off. */
   readonly limits?: Limits | undefined
+  /** Absent outside tests. */
+  readonly bounds?: RequestBounds | undefined
   /** Looks for proxies that nobody told us of. */
   readonly checkForwarded: ForwardedCheck
 }
@@ -60,11 +63,14 @@ export function createListener(deps: ListenerDeps): App {
 }
 
 function createApp(deps: ListenerDeps): App {
+  const { bounds = usualBounds } = deps
   const app: App = fastify({
+    http: serverOptions(bounds),
     bodyLimit: maxBodyBytes,
-    // Core decides how long an id may be; node bounds the request line itself.
+    // Core decides how long an id may be; the whole address is bounded in bounds.ts.
     routerOptions: { maxParamLength: 16_384 },
-    requestTimeout: 30_000,
+    requestTimeout: bounds.requestMs,
+    connectionTimeout: bounds.silenceMs,
     // The signer keeps idle connections for 90 s. If we closed them sooner, it could write into a dying one.
     keepAliveTimeout: 120_000,
     forceCloseConnections: 'idle',
@@ -74,7 +80,6 @@ function createApp(deps: ListenerDeps): App {
     schemaController: { compilersFactory: { buildSerializer: serializers } },
     ...malformedRequests(deps),
   }).withTypeProvider<TypeBoxTypeProvider>()
-  app.server.headersTimeout = 20_000
   app.server.maxConnections = maxConnections
   return app
 }
@@ -93,14 +98,16 @@ function decorateRequests(app: App, core: Core): void {
 
 /** Refusals come in the order of decision 13: address, limits, credential, then the request itself. */
 function addRequestHooks(app: App, deps: ListenerDeps): void {
+  const commonHeaders = securityHeaders(deps.publicUrl)
   const allowed = allowedMethods(app)
   app.addHook('onRequest', async (request, reply) => {
     deps.checkForwarded(request)
     request.correlationId = correlationIdOf(request.raw)
     request.credential = { correlationId: request.correlationId }
-    void reply.headers(securityHeaders).header('x-correlation-id', request.correlationId)
+    void reply.headers(commonHeaders).header('x-correlation-id', request.correlationId)
     if (request.routeOptions.config.rules?.wire === 'oauth') void reply.header('pragma', 'no-cache')
     if (await deps.cors?.answer(request, reply)) return reply
+    requireBounds(request)
     if (request.is404) throw unknownRoute(request, reply, allowed(request.raw.url))
     await deps.limits?.admitAddress(request, reply)
     await readCredential(request, deps)

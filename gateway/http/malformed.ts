@@ -2,17 +2,47 @@ import { STATUS_CODES, type IncomingMessage } from 'node:http'
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { DomainError } from '../../proto/errors.ts'
-import { renderError } from './errors.ts'
-import { correlationIdOf, securityHeaders } from './headers.ts'
+import { DomainError, type Reason } from '../../proto/errors.ts'
+import { renderPage } from '../pages/page.ts'
+import { errorPage, renderError } from './errors.ts'
+import { correlationIdOf, securityHeaders, wantsPage } from './headers.ts'
 import type { HttpMetrics } from './metrics.ts'
 
-const parserStatus: Readonly<Record<string, number>> = {
-  HPE_HEADER_OVERFLOW: 431,
-  ERR_HTTP_REQUEST_TIMEOUT: 408,
+const closeMs = 5_000
+
+interface Refusal {
+  readonly reason: Reason
+  readonly detail: string
 }
 
-/** Answers requests that never reach a route: a path that does not decode, bytes that are not HTTP. */
+const notHttp: Refusal = { reason: 'REQUEST_INVALID', detail: 'the request is not valid HTTP' }
+const badPath: Refusal = {
+  reason: 'REQUEST_INVALID',
+  detail: 'the path is not validly percent-encoded',
+}
+const tooSlow: Refusal = { reason: 'REQUEST_TIMEOUT', detail: 'the request did not arrive in time' }
+const longAddress: Refusal = { reason: 'URI_TOO_LONG', detail: 'path and query are too long' }
+const largeHeaders: Refusal = {
+  reason: 'HEADERS_TOO_LARGE',
+  detail: 'the headers must be at most 16 KiB',
+}
+
+/** An error of node's parser; `rawPacket` is what arrived last. */
+interface ParserError extends Error {
+  readonly code?: string
+  readonly rawPacket?: unknown
+}
+
+function refusalOf({ code, rawPacket }: ParserError): Refusal {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return tooSlow
+  if (code !== 'HPE_HEADER_OVERFLOW') return notHttp
+  // The parser counts the request line among the headers.
+  const isRequestLine =
+    Buffer.isBuffer(rawPacket) && /^[A-Z]+ [^\r\n]{12000}/.test(rawPacket.toString('latin1'))
+  return isRequestLine ? longAddress : largeHeaders
+}
+
+/** Answers requests that never reach a route: a path that does not decode, bytes that are not HTTP, or too late. */
 export function malformedRequests({
   publicUrl,
   httpMetrics,
@@ -20,40 +50,46 @@ export function malformedRequests({
   readonly publicUrl: string
   readonly httpMetrics: HttpMetrics
 }) {
-  const badRequest = (correlationId: string, detail: string) => {
-    const error = new DomainError('REQUEST_INVALID', detail)
-    const { status, type, body } = renderError({ error, wire: 'problem', correlationId, publicUrl })
-    const text = JSON.stringify(body)
+  const common = securityHeaders(publicUrl)
+
+  function answer({ reason, detail }: Refusal, correlationId: string, isPage: boolean) {
+    const error = new DomainError(reason, detail)
+    const problem = renderError({ error, wire: 'problem', correlationId, publicUrl })
+    const page = isPage ? renderPage(errorPage(error, correlationId)) : null
+    const text = page?.document ?? JSON.stringify(problem.body)
     const headers = {
-      ...securityHeaders,
+      ...common,
+      ...page?.headers,
       'x-correlation-id': correlationId,
-      'content-type': `${type}; charset=utf-8`,
+      'content-type': page ? 'text/html; charset=utf-8' : `${problem.type}; charset=utf-8`,
       'content-length': String(Buffer.byteLength(text)),
     }
-    return { status, headers, text }
+    return { status: problem.status, headers, text }
   }
 
   function frameworkErrors(_: Error, request: FastifyRequest, reply: FastifyReply): void {
     const correlationId = correlationIdOf(request.raw)
-    const { status, headers, text } = badRequest(
-      correlationId,
-      'the path is not validly percent-encoded',
-    )
+    const isPage = wantsPage(request.raw.headers.accept, false)
+    const { status, headers, text } = answer(badPath, correlationId, isPage)
     reply.hijack()
     reply.raw.writeHead(status, headers).end(text)
-    httpMetrics.malformed(methodOf(request.raw), correlationId)
+    httpMetrics.malformed(methodOf(request.raw), { correlationId, status, reason: badPath.reason })
   }
 
-  function clientErrorHandler(error: Error & { code?: string }, socket: Socket): void {
+  function clientErrorHandler(error: ParserError, socket: Socket): void {
     const gone = error.code === 'ECONNRESET' || !socket.writable
     // An answer that has begun cannot become another one.
     if (gone || socket.bytesWritten > 0) return void socket.destroy()
-    const { headers, text } = badRequest(randomUUID(), 'the request is not valid HTTP')
-    const status = parserStatus[error.code ?? ''] ?? 400
+    const refusal = refusalOf(error)
+    const correlationId = randomUUID()
+    const { status, headers, text } = answer(refusal, correlationId, false)
     const lines = Object.entries({ ...headers, connection: 'close' }).map(
       ([name, value]) => `${name}: ${value}`,
     )
     socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${text}`)
+    // Who does not read the answer does not keep the connection.
+    socket.setTimeout(closeMs, () => socket.destroy())
+    httpMetrics.malformed('unknown', { correlationId, status, reason: refusal.reason })
   }
 
   return { frameworkErrors, clientErrorHandler }

@@ -14,7 +14,7 @@ interface SchemaViolation {
   readonly keyword: string
   readonly instancePath: string
   readonly params: Record<string, unknown>
-  readonly parentSchema?: { readonly description?: unknown }
+  readonly parentSchema?: { readonly description?: unknown; readonly properties?: object }
 }
 
 /**
@@ -60,14 +60,24 @@ function describeViolation(
   part: string | undefined,
 ): { field?: string; message: string } {
   const { keyword, instancePath, params } = violation
-  if (keyword === 'additionalProperties')
-    return { message: `unknown field ${quoted(String(params['additionalProperty']))}` }
+  if (keyword === 'additionalProperties') {
+    const name = quoted(String(params['additionalProperty']))
+    return {
+      message: part === 'querystring' ? unknownParameter(name, violation) : `unknown field ${name}`,
+    }
+  }
   const missing = keyword === 'required' ? String(params['missingProperty']) : undefined
   const field = missing ?? instancePath.slice(1)
   // A pattern of one \S is how a schema says "not blank".
   if (missing !== undefined || keyword === 'minLength' || params['pattern'] === '\\S')
     return { field, message: `${field} is required` }
   return { field, message: `${field} must be ${expectationOf(violation, part)}` }
+}
+
+function unknownParameter(name: string, { parentSchema }: SchemaViolation): string {
+  const known = Object.keys(parentSchema?.properties ?? {}).sort()
+  const rest = known.length === 0 ? 'there are none here' : `known here: ${known.join(', ')}`
+  return `unknown query parameter ${name}; ${rest}`
 }
 
 function expectationOf(

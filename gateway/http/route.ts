@@ -1,4 +1,4 @@
-import type { TSchema } from 'typebox'
+import { type TSchema, Type } from 'typebox'
 import type { Scope } from '../../proto/scopes.ts'
 import { type Reason, reasons } from '../../proto/errors.ts'
 import type { LimitKind } from '../limits/limiter.ts'
@@ -95,6 +95,7 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
     config: { rules, refusals: { wire, reasons: reasons.filter(isNotIn(schema.response)) } },
     schema: {
       ...schema,
+      ...(refusesUnknownQuery(rules, schema) ? { querystring: closed(schema.querystring) } : {}),
       ...(guard.kind in security ? { security: security[guard.kind] } : {}),
       ...(rules.successor === undefined && !rules.deprecated ? {} : { deprecated: true }),
       ...(schema.body && body !== 'json' ? { consumes: bodyTypes[body] } : {}),
@@ -108,6 +109,17 @@ const isNotIn =
   (response: RouteSchema['response']) =>
   (reason: Reason): boolean =>
     response[reasons[reason].http] === undefined
+
+// A filter that is mistyped and ignored would answer with everybody's figures (decision 44).
+const moneyTags = new Set(['usage', 'balance', 'allowances', 'plans', 'billing'])
+
+const refusesUnknownQuery = ({ metered, gone }: RouteRules, { tags }: RouteSchema): boolean =>
+  gone !== true && (metered === true || tags.some((tag) => moneyTags.has(tag)))
+
+const closed = (querystring: TSchema = Type.Object({})) => ({
+  ...querystring,
+  additionalProperties: false,
+})
 
 /** Whether a session cookie can satisfy the guard. */
 export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)

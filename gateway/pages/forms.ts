@@ -17,6 +17,8 @@ export interface PagesDeps {
   readonly devices: DeviceCookies
   /** Logins through the provider that a browser has begun. */
   readonly loginStates: SignedValues
+  /** Where this process has its metrics; undefined when it has none. */
+  readonly adminPort?: number | undefined
 }
 
 const none = { kind: 'none' } as const

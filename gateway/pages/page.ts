@@ -52,13 +52,23 @@ export interface Page {
   readonly referrerPolicy?: 'no-referrer' | 'same-origin'
 }
 
-/** Sends a page. Its policy allows no script, image or frame, nothing from another host, and no form to another site. */
-export function sendPage(
-  reply: FastifyReply,
-  { title, content, theme, status = 200, leadsTo, referrerPolicy = 'same-origin' }: Page,
-): FastifyReply {
+/** Sends a page. */
+export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
+  const { status, headers, document } = renderPage(page)
+  return reply.code(status).headers(headers).type('text/html; charset=utf-8').send(document)
+}
+
+/** A page and its headers. Its policy allows no script, image or frame, nothing from another host, and no form to another site. */
+export function renderPage({
+  title,
+  content,
+  theme,
+  status = 200,
+  leadsTo,
+  referrerPolicy = 'same-origin',
+}: Page) {
   const style = styleOf(theme?.color ?? ownColor)
-  const sources = ["'self'", ...(leadsTo === undefined ? [] : [formTarget(leadsTo)])]
+  const sources = ["'self'", ...(leadsTo === undefined ? [] : sourcesOf(leadsTo))]
   const policy = [
     "default-src 'none'",
     `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
@@ -66,11 +76,11 @@ export function sendPage(
     "base-uri 'none'",
     "frame-ancestors 'none'",
   ]
-  void reply.headers({
+  const headers = {
     'content-security-policy': policy.join('; '),
     'referrer-policy': referrerPolicy,
     'cache-control': 'no-store',
-  })
+  }
   const document = `<!doctype html>
 <html lang="en">
 <head>
@@ -86,16 +96,25 @@ export function sendPage(
 </body>
 </html>
 `
-  return reply.code(status).type('text/html; charset=utf-8').send(document)
+  return { status, headers, document }
 }
 
 const appLine = ({ name }: Theme): Html =>
   html`<div class="app"><span aria-hidden="true">${[...name.trim()][0]?.toUpperCase() ?? ''}</span>${name}</div>`
 
-/** The source expression of a redirect URI: its origin, or its scheme where there is no host (RFC 8252 section 7.1). */
-function formTarget(uri: string): string {
-  const { origin, protocol } = new URL(uri)
-  return origin === 'null' ? protocol : origin
+// URL syntax lets hosts hold `;`, `,`, `'` and `*`, which a policy would read as its own.
+const hostSyntax = /^(?:[a-z0-9_](?:[a-z0-9._-]{0,252})|\[[0-9a-f:.]{2,45}\])$/
+
+/**
+ * The source expression of a redirect URI (CSP level 3, section 2.3.1), put together from its parsed parts: scheme, host
+ * and port, or the scheme where there is no host (RFC 8252 section 7.1). None for a URI that a policy could not name.
+ */
+export function sourcesOf(uri: string): string[] {
+  const url = URL.parse(uri)
+  if (url === null) return []
+  const { protocol, hostname, port } = url
+  if (!/^https?:$/.test(protocol)) return /^[a-z][a-z0-9+.-]*:$/.test(protocol) ? [protocol] : []
+  return hostSyntax.test(hostname) ? [`${protocol}//${hostname}${port && `:${port}`}`] : []
 }
 
 export const hidden = (fields: Readonly<Record<string, string | undefined>>): Html[] =>

@@ -1,6 +1,9 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type DomainError, reasons } from '../../proto/errors.ts'
+import { ownOrigins } from '../auth/session.ts'
 import type { App } from '../http/app.ts'
+import { errorPage, sendError } from '../http/errors.ts'
+import { wantsPage } from '../http/headers.ts'
 import type { HttpMetrics } from '../http/metrics.ts'
 import { toRefusal } from '../http/refusal.ts'
 import { authorizePages } from './authorize.ts'
@@ -9,9 +12,10 @@ import type { PagesDeps } from './forms.ts'
 import { initiateLoginPages } from './initiate-login.ts'
 import { loginPages } from './login.ts'
 import { logoutPages } from './logout.ts'
-import { html, sendPage } from './page.ts'
+import { sendPage } from './page.ts'
 import { providerPages } from './provider-login.ts'
 import { resetPages } from './reset.ts'
+import { startPages } from './start.ts'
 
 /** Pages for people: rendered here, without scripts. Their refusals are pages, too. */
 export async function pageRoutes(
@@ -22,9 +26,14 @@ export async function pageRoutes(
     pages.setErrorHandler<Error>(async (thrown, request, reply) => {
       const error = toRefusal(thrown, request.routeOptions.config.rules)
       if (reasons[error.reason].http >= 500) httpMetrics.failed(request, error)
-      return sendProblem(request, reply, error)
+      const { publicUrl } = deps
+      return wantsPage(request.headers.accept, true)
+        ? sendProblem(request, reply, error)
+        : sendError(request, reply, { error, publicUrl })
     })
+    if (deps.loginProvider) pages.addHook('onRequest', toRegisteredHost(deps.publicUrl))
     for (const addPages of [
+      startPages,
       loginPages,
       providerPages,
       resetPages,
@@ -37,25 +46,30 @@ export async function pageRoutes(
   })
 }
 
+/** Sends a login through the provider to the host that the provider sends back to: its cookie would be missing there. */
+const toRegisteredHost =
+  (publicUrl: string) =>
+  async (
+    { routeOptions, headers: { host }, raw }: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply | undefined> => {
+    const isOther =
+      `http://${host}` !== publicUrl && ownOrigins(publicUrl).includes(`http://${host}`)
+    return routeOptions.url === '/login/provider' && isOther
+      ? reply.redirect(`${publicUrl}${raw.url}`, 302)
+      : undefined
+  }
+
 function sendProblem(
   request: FastifyRequest,
   reply: FastifyReply,
-  { reason, message }: DomainError,
+  error: DomainError,
 ): FastifyReply {
-  const { http: status, title } = reasons[reason]
-  request.reason = reason
+  const { http: status } = reasons[error.reason]
+  request.reason = error.reason
   if (status === 429 && !reply.hasHeader('retry-after')) void reply.header('retry-after', '600')
   if (status === 503) void reply.header('retry-after', '1')
-  const sentence =
-    reason === 'INTERNAL'
-      ? 'Something went wrong here; it has been logged.'
-      : `${message[0]?.toUpperCase() ?? ''}${message.slice(1)}.`
   // 403 instead of 401: a page for a person has no authentication scheme to challenge with.
-  return sendPage(reply, {
-    title,
-    status: status === 401 ? 403 : status,
-    content: html`<h1>That did not work</h1><p class="problem" role="alert">${sentence}</p>
-<a class="button quiet" href="/login">To the login</a>
-<p class="small">For whoever helps you: ${request.correlationId}</p>`,
-  })
+  const page = errorPage(error, request.correlationId)
+  return sendPage(reply, { ...page, status: status === 401 ? 403 : status })
 }

@@ -41,6 +41,7 @@ export interface PlatformDeps extends ListenerDeps, PagesDeps {
   readonly webhook?: Webhook | undefined
   readonly validateV2?: boolean | undefined
   readonly ingestSecret?: string | undefined
+  readonly adminPort?: number | undefined
 }
 
 /** Everything at the platform API's listener. */

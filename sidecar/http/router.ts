@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { type Readiness, readinessAnswer } from '../../core/lib/http.ts'
 import { type Problem, problems, sendProblem, wrongMethod } from './problems.ts'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
@@ -7,7 +8,7 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void
 export interface Routes {
   readonly webhook: Handler
   readonly events: Handler
-  ready(): Promise<Readonly<Record<string, boolean>>>
+  readonly ready: Readiness
 }
 
 /** The sidecar's five routes. The decision call is compared first. */
@@ -24,9 +25,11 @@ export function createRouter({ webhook, events, ready }: Routes): Handler {
 
   function readyz(_request: IncomingMessage, response: ServerResponse): void {
     ready().then(
-      (parts) =>
-        respond(response, Object.values(parts).every(Boolean) ? 200 : 503, JSON.stringify(parts)),
-      () => respond(response, 503, '{}'),
+      (parts) => {
+        const { code, text } = readinessAnswer(parts)
+        respond(response, code, text)
+      },
+      () => respond(response, 503, readinessAnswer({ sidecar: 'unavailable' }).text),
     )
   }
 

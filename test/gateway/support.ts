@@ -42,10 +42,10 @@ export interface Ask {
 
 /** A gateway before a scripted core. Every answer it gives is checked against its own OpenAPI document. */
 export async function startHarness(
-  deps: Partial<GatewayDeps> & { edge?: Partial<EdgeConfig> } = {},
+  deps: Partial<GatewayDeps> & { edge?: Partial<EdgeConfig>; publicUrl?: string } = {},
   deadlineMs = 10_000,
 ) {
-  const { edge, ...options } = deps
+  const { edge, publicUrl: at = publicUrl, ...options } = deps
   const core = await startCoreDouble()
   const metrics = deps.metrics ?? createMetrics('gateway')
   const gateway = await startGateway(
@@ -53,7 +53,7 @@ export async function startHarness(
       host: '127.0.0.1',
       platformPort: 0,
       builderPort: 0,
-      publicUrl,
+      publicUrl: at,
       tokenAlg: 'RS256',
       core: { target: core.target, token: serviceToken, deadlineMs },
       edge: { ...quietEdge, ...edge },

@@ -1,5 +1,6 @@
 import type { Pool } from '../../lib/sql.ts'
 import {
+  type AccountId,
   type AppId,
   type ClientId,
   type ExternalUserId,
@@ -34,7 +35,10 @@ export function createOwners({ pool, users }: { pool: Pool; users: Pick<Users, '
     return { appId: app.appId, clientId, userId, externalUserId, tokensValidAfter }
   }
 
-  return { find }
+  /** The account that counts as the app's owner; null where there is none. */
+  const accountOf = (app: AppId): Promise<AccountId | null> => findOwnerAccount(pool, app)
+
+  return { find, accountOf }
 }
 
 export type Owners = ReturnType<typeof createOwners>

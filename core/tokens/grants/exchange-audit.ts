@@ -1,5 +1,7 @@
+import { Counter } from 'prom-client'
 import { DomainError } from '../../../proto/errors.ts'
 import type { Log } from '../../lib/log.ts'
+import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
@@ -11,10 +13,26 @@ export interface ExchangeAttempt {
   readonly appId: AppId | null
   readonly action: string
   readonly actor: Actor
+  /** Nobody has authenticated: a refusal is counted and has no entry, because strangers decide how many there are. */
+  readonly isAnonymous?: boolean
+}
+
+export interface ExchangeAuditDeps {
+  readonly pool: Pool
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly now: Now
 }
 
 /** Audit entries of token exchanges, granted and refused. An entry that cannot be written fails no exchange. */
-export function createExchangeAudit({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
+export function createExchangeAudit({ pool, log, metrics, now }: ExchangeAuditDeps) {
+  const anonymousRefusals = new Counter({
+    name: 'tollgate_tokens_anonymous_refusals_total',
+    help: 'Token exchanges that were refused before anybody had authenticated',
+    labelNames: ['action', 'reason'],
+    registers: [metrics],
+  })
+
   async function write(
     attempt: ExchangeAttempt,
     status: 'success' | 'refused',
@@ -36,7 +54,9 @@ export function createExchangeAudit({ pool, log, now }: { pool: Pool; log: Log; 
 
   /** Does not wait for the entry, so that a refusal takes the same time for an app that exists as for one that does not. */
   function recordRefusal(attempt: ExchangeAttempt, error: unknown): void {
-    void write(attempt, 'refused', error instanceof DomainError ? error.reason : 'INTERNAL')
+    const reason = error instanceof DomainError ? error.reason : 'INTERNAL'
+    if (attempt.isAnonymous === true) anonymousRefusals.inc({ action: attempt.action, reason })
+    else void write(attempt, 'refused', reason)
   }
 
   /** Runs `work` and records how it ended. */

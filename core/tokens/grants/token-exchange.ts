@@ -62,13 +62,19 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
       appId: client && client.appId,
       action: 'app_oidc_token_exchange',
       actor: { name: client?.clientId ?? 'unknown', context },
+      isAnonymous: true,
     }
     const caller = await authenticate(request, credentials).catch((error: unknown) => {
       exchangeAudit.recordRefusal(anonymous, error)
       throw error
     })
     const attempt = caller
-      ? { ...anonymous, appId: caller.appId, actor: { name: caller.m2mClientId, context } }
+      ? {
+          ...anonymous,
+          appId: caller.appId,
+          actor: { name: caller.m2mClientId, context },
+          isAnonymous: false,
+        }
       : anonymous
     return choose({ request, app, caller, attempt })
   }

@@ -1,9 +1,8 @@
 import { Gauge } from 'prom-client'
-import { DomainError } from '../../../proto/errors.ts'
-import type { AppId, UserId } from '../../platform/ids.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Metrics } from '../../lib/metrics.ts'
 import type { Pool } from '../../lib/sql.ts'
+import { type StreamBounds, type StreamHolder, createStreamPlaces } from './places.ts'
 import {
   type ChargeEntry,
   type ChargeKey,
@@ -19,10 +18,7 @@ export interface Position {
   readonly after: ChargeKey | null
 }
 
-export interface Follower {
-  readonly appId: AppId
-  /** Null: all users of the app. */
-  readonly userId: UserId | null
+export interface Follower extends StreamHolder {
   charge(entry: ChargeEntry, position: Position): void
   /** The follower has every charge up to this position. */
   arrived(position: Position): void
@@ -33,17 +29,17 @@ export interface FeedDeps {
   readonly log: Log
   readonly metrics: Metrics
   readonly pollMs?: number
+  readonly bounds?: StreamBounds
 }
 
 const pageMax = 1_000
-const bounds = { total: 500, perApp: 100, perUser: 5 }
 
 /**
  * Reads new charges once a second, in one query for all followers, and only while there are followers. A failed round is
  * repeated from where the last one ended, so that no follower misses a charge.
  */
-export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
-  const followers = new Set<Follower>()
+export function createFeed({ pool, log, metrics, pollMs = 1_000, bounds }: FeedDeps) {
+  const places = createStreamPlaces(bounds)
   let seen: Snapshot | null = null
   let timer: NodeJS.Timeout | undefined
   let queue: Promise<unknown> = Promise.resolve()
@@ -52,7 +48,7 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
     help: 'Open streams of live spend',
     registers: [metrics],
     collect() {
-      this.set(followers.size)
+      this.set(places.count())
     },
   })
 
@@ -63,10 +59,9 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
     return result
   }
 
-  /** From the returned snapshot on, `follower` gets every charge. RATE_LIMITED when too many streams are open. */
+  /** From the returned snapshot on, `follower` gets every charge. RATE_LIMITED or UNAVAILABLE when too many streams are open. */
   async function join(follower: Follower): Promise<Snapshot> {
-    admit(follower)
-    followers.add(follower)
+    places.take(follower)
     try {
       return await inOrder(async () => {
         seen ??= await currentSnapshot(pool)
@@ -83,27 +78,12 @@ export function createFeed({ pool, log, metrics, pollMs = 1_000 }: FeedDeps) {
   const active = new Set<Follower>()
 
   function leave(follower: Follower): void {
-    followers.delete(follower)
+    places.giveBack(follower)
     active.delete(follower)
-    if (followers.size > 0) return
+    if (places.count() > 0) return
     clearInterval(timer)
     timer = undefined
     seen = null
-  }
-
-  function admit({ appId, userId }: Follower): void {
-    const ofApp = [...followers].filter((each) => each.appId === appId)
-    const ofUser = ofApp.filter((each) => each.userId !== null && each.userId === userId)
-    if (
-      followers.size < bounds.total &&
-      ofApp.length < bounds.perApp &&
-      ofUser.length < bounds.perUser
-    )
-      return
-    throw new DomainError(
-      'RATE_LIMITED',
-      `too many streams are open; at most ${bounds.perApp} for an app and ${bounds.perUser} for a user`,
-    )
   }
 
   let waiting = false

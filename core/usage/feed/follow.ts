@@ -34,6 +34,8 @@ export interface FollowDeps {
   readonly now: Now
   /** Aborted when core drains. */
   readonly stopping: AbortSignal
+  /** The account that owns an app; null where there is none. */
+  readonly ownerOf: (app: AppId) => Promise<string | null>
   /** Calls back when this user is deactivated or revoked; returns a function that stops it. */
   readonly watchUser: (user: UserId, changed: () => void) => () => void
   readonly times?: Times
@@ -58,7 +60,7 @@ const tooSlow = (): DomainError =>
 export function createFollow(deps: FollowDeps) {
   const { feed, cursors, now, stopping, times = usual } = deps
 
-  /** Resolves when the stream has ended. REQUEST_INVALID for an invalid cursor, RATE_LIMITED when too many are open. */
+  /** Resolves when the stream has ended. REQUEST_INVALID for an invalid cursor, RATE_LIMITED or UNAVAILABLE when too many are open. */
   async function follow(following: Following): Promise<void> {
     const parts = cursors.parse(following.after, contextOf(following))
     const ended = new AbortController()
@@ -69,7 +71,8 @@ export function createFollow(deps: FollowDeps) {
       ended.abort()
     }
     const writer = createStreamWriter(following, deps)
-    const backlog = createBacklog(following, writer, fail)
+    const owner = (await deps.ownerOf(following.appId)) ?? following.appId
+    const backlog = createBacklog({ ...following, owner }, writer, fail)
     const since = await feed.join(backlog.follower)
     const stopWatching = watch(following, { writer, fail })
     try {
@@ -177,7 +180,7 @@ type StreamWriter = ReturnType<typeof createStreamWriter>
 
 /** Holds charges of the feed back until `open`, while older ones are replayed. */
 function createBacklog(
-  { appId, userId }: Following,
+  { appId, userId, owner }: Following & { readonly owner: string },
   writer: StreamWriter,
   fail: (error: unknown) => void,
 ) {
@@ -185,6 +188,7 @@ function createBacklog(
   const follower: Follower = {
     appId,
     userId,
+    owner,
     charge(entry, at) {
       if (!held) return writer.writeCharge(entry, at)
       if (held.length < backlogMax) held.push({ entry, at })

@@ -1,5 +1,4 @@
 import { Type } from 'typebox'
-import { DomainError } from '../../../proto/errors.ts'
 import type {
   UsageRequest as RequestMessage,
   UsageSession as SessionMessage,
@@ -8,7 +7,7 @@ import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
 import { AppParams, nextPage, oneOf, text } from '../schemas.ts'
-import { dateQuery, refuseOtherUser, toCount } from './query.ts'
+import { dateQuery, refuseOtherUser, toCount, userQuery, withOneUser } from './query.ts'
 import { UsageHistory, UsageRequest, UsageSession } from './schemas.ts'
 
 const historyQuery = {
@@ -27,8 +26,7 @@ const historyQuery = {
 }
 const AppQuery = Type.Object({
   ...historyQuery,
-  userId: Type.Optional(text('an endUserId or an externalUserId')),
-  externalUserId: Type.Optional(text('the same')),
+  ...userQuery,
 })
 
 const summary = 'the newest first; without dates those of the current UTC month'
@@ -111,22 +109,6 @@ function readHistory(app: App): void {
       }
     },
   )
-}
-
-interface UserQuery {
-  userId?: string
-  externalUserId?: string
-}
-
-/** The query with the user that it names, by whichever of the two parameters. */
-function withOneUser<Query extends UserQuery>({ userId, externalUserId, ...query }: Query) {
-  if (userId !== undefined && externalUserId !== undefined) {
-    throw new DomainError(
-      'REQUEST_INVALID',
-      'name the user by userId or by externalUserId, not by both',
-    )
-  }
-  return { ...query, userId: userId ?? externalUserId }
 }
 
 interface Head {

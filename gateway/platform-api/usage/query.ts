@@ -34,6 +34,28 @@ export const asOf = Type.Optional(
     'ISO 8601 instant: the balance as it stood then, by the time that grants and charges were booked; not in the future',
   ),
 )
+/** Both names of the user that a query is about (docs/decisions/44.md). */
+export const userQuery = {
+  externalUserId: Type.Optional(text("only this user, by the integrator's id or our endUserId")),
+  userId: Type.Optional(text('the same as externalUserId')),
+}
+
+interface UserQuery {
+  userId?: string
+  externalUserId?: string
+}
+
+/** The query with the user that it names, by whichever of the two parameters. */
+export function withOneUser<Query extends UserQuery>({ userId, externalUserId, ...query }: Query) {
+  if (userId !== undefined && externalUserId !== undefined) {
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'name the user by userId or by externalUserId, not by both',
+    )
+  }
+  return { ...query, userId: userId ?? externalUserId }
+}
+
 interface RetailQuery {
   include?: string
   includeRetail?: string

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
-import { DomainError } from '../../../proto/errors.ts'
+import { DomainError, type Reason } from '../../../proto/errors.ts'
 import type {
   StreamOwnUsageResponse,
   StreamUsageResponse,
@@ -11,14 +11,15 @@ import type {
 } from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { AppParams, text } from '../schemas.ts'
-import { refuseOtherUser, toCount } from './query.ts'
+import { AppParams } from '../schemas.ts'
+import { refuseOtherUser, toCount, userQuery, withOneUser } from './query.ts'
 
 type StreamMessage = StreamUsageResponse | StreamOwnUsageResponse
 
 const firstMessageMs = 10_000
 const retryMs = 2_000
 const busySeconds = '10'
+const busyReasons = new Set<Reason>(['RATE_LIMITED', 'UNAVAILABLE'])
 
 const description = [
   'Server-sent events. `charge`: what one batch of tickets took from one user, with chargeId, endUserId, externalUserId,',
@@ -44,8 +45,8 @@ const StreamHeaders = Type.Object({
     Type.String({ maxLength: 4_096, description: 'The last id that arrived.' }),
   ),
 })
-const AppQuery = Type.Object({ userId: Type.Optional(text('an endUserId or an externalUserId')) })
-const refuses = ['RATE_LIMITED'] as const
+const AppQuery = Type.Object(userQuery)
+const refuses = ['RATE_LIMITED', 'UNAVAILABLE'] as const
 
 /** Live spend as server-sent events. Every stream ends when the listener closes. */
 export function usageStreamRoutes(app: App): void {
@@ -79,7 +80,7 @@ function streamUsage(app: App, stopping: AbortSignal): void {
       const after = headers['last-event-id']
       return stream(reply, {
         stopping,
-        open: (signal) => core.usage.follow({ ...params, ...query, after }, signal),
+        open: (signal) => core.usage.follow({ ...params, ...withOneUser(query), after }, signal),
       })
     },
   )
@@ -135,7 +136,7 @@ async function stream(
     return reply.send(Readable.from(events({ first, messages, signal }), { objectMode: false }))
   } catch (error) {
     gone.abort()
-    if (error instanceof DomainError && error.reason === 'RATE_LIMITED')
+    if (error instanceof DomainError && busyReasons.has(error.reason))
       void reply.header('retry-after', busySeconds)
     throw error
   }

@@ -13,14 +13,17 @@ import { route } from '../../http/route.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
 import { AppParams, text } from '../schemas.ts'
 import { toRequest } from './history.ts'
-import { refuseOtherUser, toCount, toQuery, usageQuery } from './query.ts'
+import { refuseOtherUser, toCount, toQuery, usageQuery, userQuery, withOneUser } from './query.ts'
 import { Usage } from './schemas.ts'
 
 const UsageQuery = Type.Object({
   ...usageQuery,
-  userId: Type.Optional(
-    text('an endUserId or an externalUserId; required with groupBy=daily_pipeline'),
+  externalUserId: Type.Optional(
+    text(
+      "only this user, by the integrator's id or our endUserId; required with groupBy=daily_pipeline",
+    ),
   ),
+  userId: userQuery.userId,
 })
 const currency = 'USD'
 
@@ -64,7 +67,7 @@ function readUsage(app: App, { url, operationId, successor }: Address): void {
       },
     ),
     async ({ params, query, core }) => {
-      const { usage } = await core.usage.query({ ...params, ...toQuery(query) })
+      const { usage } = await core.usage.query({ ...params, ...toQuery(withOneUser(query)) })
       return toUsage(requireField(usage, 'usage'), query)
     },
   )

@@ -335,7 +335,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
         .slice(before)
         .some(({ kind, id }) => kind === 'access' && id === user?.id)
     })
-    await until(async () => (await late.core.ready())['redis'] === true)
+    await until(async () => (await late.core.ready())['redis'] === 'ok')
 
     proxy.mode('hang')
     const slow = performance.now()

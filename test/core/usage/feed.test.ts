@@ -45,6 +45,7 @@ describe('the feed of charges', () => {
     const follower = {
       appId: world.app.id,
       userId: null,
+      owner: 'an account',
       charge: ({ key }: { key: { seq: string } }) => void seen.push(key.seq),
       arrived: () => {
         arrived++
@@ -109,6 +110,7 @@ describe('the feed of charges', () => {
     const follower = () => ({
       appId: world.app.id,
       userId: null,
+      owner: 'an account',
       charge: () => {},
       arrived: () => {},
     })

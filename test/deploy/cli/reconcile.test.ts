@@ -23,7 +23,7 @@ beforeAll(async () => {
     ['bob\u001b[2J', 2],
   ] as const)
     await sign(user, tickets)
-  await until(async () => (await core.core.ready())['openmeter'] === true)
+  await until(async () => (await core.core.ready())['openmeter'] === 'ok')
 })
 afterAll(async () => {
   vi.unstubAllEnvs()

@@ -484,7 +484,6 @@ describe('a grant', () => {
 
 describe('an address', () => {
   it.each([
-    '/',
     '/api',
     '/api/v1',
     `${app}/users/`,

@@ -110,7 +110,7 @@ describe('a sidecar whose id another process has', () => {
     const harness = await startHarness({ log })
     expect(await statusOf(harness, job(0))).toBe(200)
     harness.core.escrow.isTaken = true
-    await until(async () => (await harness.sidecar.ready())['escrow'] === false)
+    await until(async () => (await harness.sidecar.ready())['escrow'] === 'unavailable')
     expect((await harness.authorize(job(1))).json).toMatchObject({
       status: 503,
       code: 'authorization_unavailable',
@@ -123,7 +123,7 @@ describe('a sidecar whose id another process has', () => {
     await new Promise((resolve) => setTimeout(resolve, 600))
     expect(complaints()).toBe(1)
     harness.core.escrow.isTaken = false
-    await until(async () => (await harness.sidecar.ready())['escrow'] === true)
+    await until(async () => (await harness.sidecar.ready())['escrow'] === 'ok')
     await until(async () => (await statusOf(harness, job(1))) === 200)
   })
 })

@@ -26,7 +26,10 @@ describe('pushing events to a sidecar with a spool', () => {
   it('is refused with 503 when the spool is full, and /readyz says so until there is room', async () => {
     const harness = await startSpooling({ SPOOL_MAX_BYTES: String(8 * 1024 * 1024) })
     const readyz = async () => (await send(`${harness.sidecar.url}/readyz`, { method: 'GET' })).json
-    expect(await readyz()).toEqual({ core: true, escrow: true, spool: true })
+    expect(await readyz()).toEqual({
+      status: 'ok',
+      parts: { core: 'ok', escrow: 'ok', spool: 'ok' },
+    })
     harness.core.script.failing = true
     const large = JSON.stringify({ id: '1', fill: 'x'.repeat(1_000_000) })
     const replies = []
@@ -40,12 +43,15 @@ describe('pushing events to a sidecar with a spool', () => {
       detail: 'the spool is full: core has not taken its events yet; send these again later',
     })
     expect(replies[8]?.headers['retry-after']).toBe('5')
-    expect(await readyz()).toEqual({ core: true, escrow: true, spool: false })
+    expect(await readyz()).toEqual({
+      status: 'degraded',
+      parts: { core: 'ok', escrow: 'ok', spool: 'degraded' },
+    })
     // Payments are decided all the same.
     expect((await harness.authorize({ headers: {}, state: {} })).transport).toBe(200)
     harness.core.script.failing = false
     await until(() => envelopes(harness).length === 8)
-    await until(async () => (await readyz())['spool'] === true)
+    await until(async () => (await readyz())['status'] === 'ok')
     expect((await push(harness, large)).transport).toBe(202)
   })
 

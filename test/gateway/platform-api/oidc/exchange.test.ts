@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basicOf, second } from '../../../core/support.ts'
 import {
@@ -204,10 +205,27 @@ describe('the app-scoped exchange', () => {
   })
 
   it('leaves an audit entry either way', async () => {
+    const wrong = { ...base(), subject_token: 'x.y.z' }
+    const refused = await grants.appToken(wrong, { authorization: grants.app.basic })
+    expect(refused.status).toBe(400)
+    await sleep(200)
     const { rows } = await grants.real.core.sql.query<{ status: string }>(
       "select distinct status from audit_log where action = 'app_oidc_token_exchange' order by status",
     )
     expect(rows.map((row) => row.status)).toEqual(['refused', 'success'])
+  })
+
+  it('leaves none when nobody has authenticated', async () => {
+    const entries = async () =>
+      (await grants.real.core.sql.query('select count(*)::int as n from audit_log')).rows[0].n
+    const before = await entries()
+    const wrong = { ...base(), subject_token: 'x.y.z' }
+    const authorization = basicOf(grants.app.m2mClientId, 'svc_cs_wrong')
+    expect((await grants.appToken(wrong)).status).toBe(400)
+    expect((await grants.appToken(wrong, { authorization })).status).toBe(401)
+    // A write that is not awaited would be there by now.
+    await sleep(200)
+    expect(await entries()).toBe(before)
   })
 })
 

@@ -97,9 +97,9 @@ describe('settings', () => {
 describe('a gateway', () => {
   it('is ready when core answers', async () => {
     harness = await startHarness()
-    expect(await harness.gateway.ready()).toEqual({ core: true })
+    expect(await harness.gateway.ready()).toEqual({ core: 'ok' })
     harness.core.stop()
-    expect(await harness.gateway.ready()).toEqual({ core: false })
+    expect(await harness.gateway.ready()).toEqual({ core: 'unavailable' })
     expect((await harness.ask('GET', `/api/v1/apps/${clientId}/users`)).status).toBe(503)
     expect((await harness.ask('GET', '/health')).status).toBe(200)
   })

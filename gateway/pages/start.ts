@@ -1,0 +1,44 @@
+import type { App } from '../http/app.ts'
+import { ownOrigins } from '../auth/session.ts'
+import { type PagesDeps, pageRoute } from './forms.ts'
+import { type Html, html, sendPage } from './page.ts'
+
+/** The address at which people begin, and the short names that they type. */
+export function startPages(app: App, deps: PagesDeps): void {
+  app.get('/', pageRoute(), async (_, reply) =>
+    sendPage(reply, {
+      title: 'tollgate',
+      referrerPolicy: 'no-referrer',
+      content: welcome(deps),
+    }),
+  )
+  for (const [from, to] of Object.entries(shortNames)) {
+    app.get(from, pageRoute(), async ({ raw }, reply) => {
+      const query = raw.url?.indexOf('?') ?? -1
+      return reply.redirect(query === -1 ? to : to + raw.url?.slice(query), 302)
+    })
+  }
+}
+
+const shortNames = { '/docs': '/api/v1/docs/', '/device': '/oidc/device' }
+
+const welcome = ({ publicUrl, adminPort }: PagesDeps): Html => html`
+<h1>tollgate</h1>
+<p>Identity, metering and billing for the operator of a remote signer.</p>
+<ul>
+<li><a href="/api/v1/docs/">API documents</a><small>every route, to read and to try; as a file: /api/v1/openapi.json</small></li>
+<li><a href="/login">Log in</a><small>with your account</small></li>
+<li><a href="/device">Connect a device</a><small>with the code that it shows</small></li>
+<li><a href="/errors">Errors</a><small>what each code means, and what to do</small></li>
+<li><a href="/.well-known/openid-configuration">OpenID configuration</a><small>${publicUrl}/api/v1/oidc is the issuer</small></li>
+<li>${metricsOf(publicUrl, adminPort)}</li>
+</ul>`
+
+// The admin listener is on loopback, so its link helps only who sits at this machine.
+function metricsOf(publicUrl: string, adminPort: number | undefined): Html {
+  const isLocal = ownOrigins(publicUrl).length > 1
+  if (!isLocal || adminPort === undefined)
+    return html`Metrics and health<small>on the admin port of each process: /metrics, /healthz, /readyz</small>`
+  const address = `http://127.0.0.1:${adminPort}`
+  return html`<a href="${address}/metrics">Metrics</a><small><a href="${address}/readyz">health</a>, on the admin port ${adminPort}</small>`
+}
