@@ -11,6 +11,7 @@ import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
 import { createPlansModule } from './plans/module.ts'
 import { type Platform, type ProcessDeps, openPlatform } from './platform/platform.ts'
+import { createSealingModule } from './platform/sealing/module.ts'
 import { startUpkeep } from './platform/upkeep.ts'
 import { startGrpcServer } from './rpc/server.ts'
 import { createSignerModule } from './signer/module.ts'
@@ -84,6 +85,7 @@ function createModules(platform: Platform, config: CoreConfig) {
   )
   add(createUsageModule(platform, { backend, identity }))
   add(createBooksModule(platform, { config: config.books, metering, ledger }))
+  add(createSealingModule(platform, tokens))
   add(createSignerModule(platform, { ledger, metering, identity, keys, tokens }))
   return { modules, authenticator: tokens.authenticator }
 }

@@ -5,7 +5,7 @@ import { type Cursor, page } from '../platform/cursor.ts'
 import { type Grants, keyGrant } from '../platform/grants/grants.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
 import { type AppId, isUuid } from '../platform/ids.ts'
-import { pepperedHash } from '../lib/crypto.ts'
+import { fingerprint } from '../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Secrets } from '../platform/secrets.ts'
@@ -22,8 +22,6 @@ export interface AppKeysDeps {
   readonly idempotency: Idempotency
   readonly grants: Pick<Grants, 'end'>
   readonly keys: Pick<Keys, 'verifySigning'>
-  /** The key of the opaque names of subscriptions, which stay the same when peppers are rotated. */
-  readonly sealingKey: Buffer
   readonly now: Now
 }
 
@@ -34,15 +32,7 @@ export interface NewAppKey {
 }
 
 /** Keys of apps, which act for the app's owner, and the validation of keys of both kinds. */
-export function createAppKeys({
-  pool,
-  secrets,
-  idempotency,
-  grants,
-  keys,
-  sealingKey,
-  now,
-}: AppKeysDeps) {
+export function createAppKeys({ pool, secrets, idempotency, grants, keys, now }: AppKeysDeps) {
   /** NOT_FOUND for a subscription of another app, CONFLICT when the app has too many keys. */
   async function create(caller: MemberCaller, request: NewAppKey, context: Context) {
     const label = request.label === null ? null : cleanLabel(request.label)
@@ -52,6 +42,7 @@ export function createAppKeys({
         scope: `${caller.clientId}:${caller.accountId}:app-keys`,
         key: request.idempotencyKey,
         body: { label, subscriptionId },
+        holdsSecret: true,
       },
       async (db) => {
         await store.lockAppKeys(db, caller.appId)
@@ -124,9 +115,6 @@ export function createAppKeys({
     }
   }
 
-  const subscriptionRef = (id: string): string =>
-    `subref_${pepperedHash(`subscription:${id}`, sealingKey).toString('base64url').slice(0, refLength)}`
-
   async function note(
     db: Db,
     { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
@@ -147,3 +135,7 @@ export function createAppKeys({
 }
 
 export type AppKeys = ReturnType<typeof createAppKeys>
+
+/** The opaque name of a subscription. It stays the same when keys are rotated: the random bits of the id are its secret. */
+const subscriptionRef = (id: string): string =>
+  `subref_${fingerprint(`subscription:${id}`).slice(0, refLength)}`

@@ -86,6 +86,7 @@ export function createKeys({
         scope: `${caller.m2mClientId}:keys`,
         key: request.idempotencyKey,
         body: { user: user.id, label },
+        holdsSecret: true,
       },
       user,
       label,

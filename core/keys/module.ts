@@ -21,9 +21,9 @@ export function createKeysModule(
   { identity: { users, owners } }: { readonly identity: IdentityApi },
 ) {
   const { pool, log, now, secrets, idempotency, grants } = platform
-  const { sealingKey, revocationBoundSeconds } = platform.config
+  const { revocationBoundSeconds } = platform.config
   const keys = createKeys({ pool, users, owners, secrets, idempotency, grants, log, now })
-  const appKeys = createAppKeys({ pool, secrets, idempotency, grants, keys, sealingKey, now })
+  const appKeys = createAppKeys({ pool, secrets, idempotency, grants, keys, now })
   return {
     api: keys,
     services: [

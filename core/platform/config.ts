@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import type { EnvReader } from '../lib/env.ts'
 import { issuerPath } from '../../proto/headers.ts'
 import { readPublicUrl, readRedisUrl, readSecret } from '../lib/settings.ts'
@@ -20,8 +19,8 @@ export interface PlatformConfig extends SharedConfig {
   readonly issuer: string
   /** Address of the remote signer for apps that name none of their own. */
   readonly defaultSignerUrl: string
-  /** Encrypts signing keys and stored answers at rest: 32 bytes. */
-  readonly sealingKey: Buffer
+  /** The key-encryption keys of what is sealed at rest, the current one first. */
+  readonly sealingSecrets: readonly string[]
   readonly peppers: Peppers
 }
 
@@ -38,7 +37,7 @@ export function readPlatformConfig(env: EnvReader): PlatformConfig {
     publicUrl,
     issuer: publicUrl + issuerPath,
     defaultSignerUrl: readSignerUrl(env),
-    sealingKey: readSealingKey(env),
+    sealingSecrets: readSealingSecrets(env),
     peppers: readPeppers(env),
   }
 }
@@ -79,11 +78,20 @@ const readSignerUrl = (env: EnvReader): string =>
     meaning: 'Address of the remote signer for apps that name none of their own.',
   }) ?? ''
 
-function readSealingKey(env: EnvReader): Buffer {
-  const meaning = 'Encrypts signing keys and stored answers at rest; at least 32 characters.'
-  return createHash('sha256')
-    .update(readSecret(env, 'KEY_ENCRYPTION_KEY', meaning))
-    .digest()
+function readSealingSecrets(env: EnvReader): readonly string[] {
+  const current = readSecret(
+    env,
+    'KEY_ENCRYPTION_KEY',
+    'Encrypts signing keys and stored answers at rest; at least 32 characters.',
+  )
+  const old = env.list('KEY_ENCRYPTION_KEYS_OLD', {
+    secret: true,
+    meaning:
+      'Earlier values of KEY_ENCRYPTION_KEY, separated by commas, until "tollgate keys rewrap" has sealed everything under the new one.',
+  })
+  if (old.some((value) => value.length < 32))
+    env.problem('KEY_ENCRYPTION_KEYS_OLD must hold values of at least 32 characters')
+  return [current, ...old]
 }
 
 function readPeppers(env: EnvReader): Peppers {

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
-import { seal, unseal } from '../lib/crypto.ts'
 import { type Db, type Pool, many, prepared, sql, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Reply } from './batch-writer.ts'
+import type { SealedTable } from './sealing/rewrap.ts'
+import type { SealedPlace, Sealing } from './sealing/sealing.ts'
 
 export interface IdempotentRequest {
   /** Caller and operation: equal keys of other callers or operations do not collide. */
@@ -12,10 +13,15 @@ export interface IdempotentRequest {
   readonly key: string | undefined
   /** The content of the request: a repetition must have the same. */
   readonly body: unknown
+  /** Whether the answer holds a secret: it is kept for a day only (decision 51). */
+  readonly holdsSecret?: boolean
 }
 
 const keySyntax = /^[\x21-\x7e]{1,255}$/
 export const keptDays = 32
+const secretHours = 24
+const dayMs = 86_400_000
+const hourMs = 3_600_000
 
 /** The Idempotency-Key of a request; undefined when it has none. REQUEST_INVALID for a malformed one. */
 export function parseIdempotencyKey(text: string | undefined): string | undefined {
@@ -40,11 +46,11 @@ export interface Repeatable {
  */
 export function createIdempotency({
   pool,
-  sealingKey,
+  sealing,
   now,
 }: {
   pool: Pool
-  sealingKey: Buffer
+  sealing: Sealing
   now: Now
 }) {
   async function once<T>(request: IdempotentRequest, work: (db: Db) => Promise<T>): Promise<T> {
@@ -114,21 +120,33 @@ export function createIdempotency({
         'this Idempotency-Key was used with another body; use a new key',
       )
     }
-    const context = contextOf(stored.scope, stored.key)
-    return JSON.parse(unseal(stored.sealed_reply, sealingKey, context).toString('utf8'))
+    const { sealed_reply: sealed, created_at: createdAt } = stored
+    const isOver =
+      stored.holds_secret && createdAt.getTime() + secretHours * hourMs <= now().getTime()
+    if (sealed === null || isOver) {
+      return new DomainError(
+        'IDEMPOTENCY_CONFLICT',
+        `this Idempotency-Key was used more than ${secretHours} hours ago; its answer held a secret and is gone, so use a new key`,
+      )
+    }
+    return JSON.parse(sealing.unseal(sealed, placeOf(stored.scope, stored.key)).toString('utf8'))
   }
 
   function rowOf(request: IdempotentRequest, reply: unknown): NewReply[] {
-    const { scope, key } = request
+    const { scope, key, holdsSecret = false } = request
     if (key === undefined || reply instanceof Error) return []
-    const sealed = seal(Buffer.from(JSON.stringify(reply)), sealingKey, contextOf(scope, key))
-    return [{ scope, key, digest: digestOf(request), sealed }]
+    const sealed = sealing.seal(Buffer.from(JSON.stringify(reply)), placeOf(scope, key))
+    return [{ scope, key, digest: digestOf(request), sealed, holdsSecret }]
   }
 
-  /** Deletes answers older than 32 days. Returns how many. */
+  /** Deletes requests older than 32 days, and earlier the answers that held a secret. Returns how many it deleted. */
   async function forgetOld(): Promise<number> {
+    const at = now().getTime()
+    await pool.query(sql`
+      update idempotency_keys set sealed_reply = null
+      where holds_secret and sealed_reply is not null and created_at < ${new Date(at - secretHours * hourMs)}`)
     const { rowCount } = await pool.query(sql`
-      delete from idempotency_keys where created_at < ${new Date(now().getTime() - keptDays * 86_400_000)}`)
+      delete from idempotency_keys where created_at < ${new Date(at - keptDays * dayMs)}`)
     return rowCount ?? 0
   }
 
@@ -137,7 +155,10 @@ export function createIdempotency({
 
 export type Idempotency = ReturnType<typeof createIdempotency>
 
-const contextOf = (scope: string, key: string): string => `idempotency:${scope}:${key}`
+const placeOf = (scope: string, key: string): SealedPlace => ({
+  purpose: 'reply',
+  context: `idempotency:${scope}:${key}`,
+})
 
 const digestOf = ({ body }: IdempotentRequest): Buffer =>
   createHash('sha256').update(JSON.stringify(body)).digest()
@@ -167,7 +188,9 @@ interface StoredReply {
   readonly scope: string
   readonly key: string
   readonly request_hash: Buffer
-  readonly sealed_reply: Buffer
+  readonly sealed_reply: Buffer | null
+  readonly holds_secret: boolean
+  readonly created_at: Date
 }
 
 // A statement of its own, because it must see what was committed before the locks were free.
@@ -177,7 +200,7 @@ const find = (db: Db, claims: readonly { scope: string; key: string }[]): Promis
     prepared(
       'idempotency-replies',
       sql`
-    select k.scope, k.key, k.request_hash, k.sealed_reply
+    select k.scope, k.key, k.request_hash, k.sealed_reply, k.holds_secret, k.created_at
     from unnest(${claims.map(({ scope }) => scope)}::text[], ${claims.map(({ key }) => key)}::text[]) as c (scope, key)
     join idempotency_keys k on k.scope = c.scope and k.key = c.key`,
     ),
@@ -188,6 +211,7 @@ interface NewReply {
   readonly key: string
   readonly digest: Buffer
   readonly sealed: Buffer
+  readonly holdsSecret: boolean
 }
 
 async function insert(db: Db, rows: readonly NewReply[], at: Date): Promise<void> {
@@ -196,11 +220,55 @@ async function insert(db: Db, rows: readonly NewReply[], at: Date): Promise<void
     prepared(
       'idempotency-insert',
       sql`
-    insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at)
-    select scope, key, request_hash, sealed_reply, ${at}::timestamptz
+    insert into idempotency_keys (scope, key, request_hash, sealed_reply, holds_secret, created_at)
+    select scope, key, request_hash, sealed_reply, holds_secret, ${at}::timestamptz
     from unnest(${rows.map(({ scope }) => scope)}::text[], ${rows.map(({ key }) => key)}::text[],
-                ${rows.map(({ digest }) => digest)}::bytea[], ${rows.map(({ sealed }) => sealed)}::bytea[])
-      as r (scope, key, request_hash, sealed_reply)`,
+                ${rows.map(({ digest }) => digest)}::bytea[], ${rows.map(({ sealed }) => sealed)}::bytea[],
+                ${rows.map(({ holdsSecret }) => holdsSecret)}::boolean[])
+      as r (scope, key, request_hash, sealed_reply, holds_secret)`,
     ),
   )
+}
+
+/** The stored answers, for those who seal them under another key-encryption key. A row's name is its scope and key. */
+export const sealedReplies: SealedTable = {
+  table: 'idempotency_keys',
+
+  countByHead: (db) =>
+    many<{ head: string; count: number }>(
+      db,
+      sql`
+      select case when get_byte(sealed_reply, 0) = 1 then encode(substring(sealed_reply for 7), 'hex') else '' end as head,
+             count(*)::integer as count
+      from idempotency_keys where sealed_reply is not null group by 1`,
+    ),
+
+  async rowsToRewrap(db, { head, after, limit }) {
+    const [scope, key] = nameParts(after)
+    const rows = await many<{ scope: string; key: string; sealed: Buffer }>(
+      db,
+      sql`
+      select scope, key, sealed_reply as sealed from idempotency_keys
+      where (scope, key) > (${scope}, ${key}) and sealed_reply is not null and substring(sealed_reply for 7) <> ${head}
+      order by scope, key limit ${limit}`,
+    )
+    return rows.map((row) => ({
+      name: `${row.scope} ${row.key}`,
+      place: placeOf(row.scope, row.key),
+      sealed: row.sealed,
+    }))
+  },
+
+  async replaceSealed(db, row, sealed) {
+    const [scope, key] = nameParts(row.name)
+    await db.query(sql`
+      update idempotency_keys set sealed_reply = ${sealed}
+      where scope = ${scope} and key = ${key} and sealed_reply = ${row.sealed}`)
+  },
+}
+
+// Neither holds a space.
+function nameParts(name: string): [scope: string, key: string] {
+  const [scope = '', key = ''] = name.split(' ')
+  return [scope, key]
 }

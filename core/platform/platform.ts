@@ -8,6 +8,7 @@ import type { PlatformConfig, SharedConfig } from './config.ts'
 import { type Grants, createGrants } from './grants/grants.ts'
 import { type Idempotency, createIdempotency } from './idempotency.ts'
 import { type Invalidations, createInvalidations } from './invalidations.ts'
+import { type Sealing, createSealing } from './sealing/sealing.ts'
 import { type Secrets, createSecrets } from './secrets.ts'
 
 /** Shared by core and the collector. */
@@ -26,6 +27,7 @@ export interface SharedPlatform {
 export interface Platform extends SharedPlatform {
   readonly config: PlatformConfig
   readonly secrets: Secrets
+  readonly sealing: Sealing
   readonly idempotency: Idempotency
 }
 
@@ -75,11 +77,13 @@ export async function openSharedPlatform(
 export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
   const { shared, ...rest } = await openSharedPlatform(config, { ...deps, name: 'tollgate-core' })
   const { pool, now } = shared
+  const sealing = createSealing(config.sealingSecrets)
   const platform: Platform = {
     ...shared,
     config,
     secrets: createSecrets(config.peppers),
-    idempotency: createIdempotency({ pool, sealingKey: config.sealingKey, now }),
+    sealing,
+    idempotency: createIdempotency({ pool, sealing, now }),
   }
   /** Periodic work, as that of a module. */
   const upkeep = [platform.idempotency.forgetOld, platform.grants.deleteExpired]

@@ -26,6 +26,7 @@ import { createTokenExchange } from './grants/token-exchange.ts'
 import { type Jwts, createJwts } from './issuer/jwt.ts'
 import { createKeyRotation } from './issuer/rotation.ts'
 import { createSigningKeys } from './issuer/signing-keys.ts'
+import { sealedSigningKeys } from './issuer/store.ts'
 import { createAuthorizations } from './login/authorization.ts'
 import { createIdTokenHints } from './login/id-token-hints.ts'
 import { createLogouts } from './login/logout.ts'
@@ -97,7 +98,7 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
   }
 
   return {
-    api: { authenticator, isVoidToken: jwts.isVoidToken, sessions },
+    api: { authenticator, isVoidToken: jwts.isVoidToken, sessions, sealedSigningKeys },
     services: [
       grpcService(TokenServiceService, tokenService),
       grpcService(GrantServiceService, grantService),
@@ -117,11 +118,8 @@ export function createTokensModule(platform: Platform, others: TokensOthers) {
 export type TokensApi = ReturnType<typeof createTokensModule>['api']
 
 /** The signing keys, their rotation, and the JWTs signed with them. */
-function createIssuer(
-  { pool, now, config: { issuer, sealingKey } }: Platform,
-  config: TokensConfig,
-) {
-  const signingKeys = createSigningKeys({ pool, sealingKey, alg: config.alg, now })
+function createIssuer({ pool, now, sealing, config: { issuer } }: Platform, config: TokensConfig) {
+  const signingKeys = createSigningKeys({ pool, sealing, alg: config.alg, now })
   const rotation = createKeyRotation({
     pool,
     signingKeys,

@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import { seal, unseal } from '../lib/crypto.ts'
+import type { SealedPlace, Sealing } from '../platform/sealing/sealing.ts'
 
 const lengthMax = 4_096
 
@@ -7,11 +7,9 @@ const lengthMax = 4_096
  * Cursors that say where a list or a stream continues. A cursor is sealed, so that a caller cannot forge one, and bound
  * to `context`, so that it is valid for that list only.
  */
-export function createCursors(sealingKey: Buffer) {
+export function createCursors({ seal, unseal }: Sealing) {
   const format = (parts: readonly string[], context: string): string =>
-    seal(Buffer.from(JSON.stringify(parts)), sealingKey, `usage-cursor:${context}`).toString(
-      'base64url',
-    )
+    seal(Buffer.from(JSON.stringify(parts)), placeOf(context)).toString('base64url')
 
   /** Null without a cursor; REQUEST_INVALID for one that was not made for this context. */
   function parse(text: string | undefined, context: string): string[] | null {
@@ -19,9 +17,7 @@ export function createCursors(sealingKey: Buffer) {
     try {
       if (text.length > lengthMax) throw new Error('too long')
       const parts: unknown = JSON.parse(
-        unseal(Buffer.from(text, 'base64url'), sealingKey, `usage-cursor:${context}`).toString(
-          'utf8',
-        ),
+        unseal(Buffer.from(text, 'base64url'), placeOf(context)).toString('utf8'),
       )
       if (!Array.isArray(parts)) throw new Error('no list')
       return parts.map(String)
@@ -34,5 +30,10 @@ export function createCursors(sealingKey: Buffer) {
 
   return { format, parse }
 }
+
+const placeOf = (context: string): SealedPlace => ({
+  purpose: 'cursor',
+  context: `usage-cursor:${context}`,
+})
 
 export type Cursors = ReturnType<typeof createCursors>

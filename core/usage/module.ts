@@ -21,12 +21,11 @@ export function createUsageModule(
   platform: Platform,
   { backend: { requireMetering, isOpenMeter }, identity: { users, owners } }: UsageOthers,
 ) {
-  const { pool, log, metrics, now, invalidations, stopping } = platform
-  const { sealingKey } = platform.config
+  const { pool, log, metrics, now, invalidations, sealing, stopping } = platform
   const follow = createFollow({
     pool,
     feed: createFeed({ pool, log, metrics }),
-    cursors: createCursors(sealingKey),
+    cursors: createCursors(sealing),
     now,
     stopping,
     ownerOf: owners.accountOf,
@@ -37,7 +36,7 @@ export function createUsageModule(
   })
   const { usageService } = createUsageRpc({
     usage: createUsage({ pool, users, now }),
-    history: createHistory({ pool, users, sealingKey, now }),
+    history: createHistory({ pool, users, sealing, now }),
     follow,
     findUser: createUserFinder(users),
     requireMetering,

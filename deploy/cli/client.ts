@@ -20,6 +20,7 @@ import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/meterin
 import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import { QuarantineServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
+import { SealingServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
 import { DecisionServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { TokenServiceClient } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 
@@ -59,6 +60,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     outbox: open(OutboxServiceClient),
     quarantine: open(QuarantineServiceClient),
     reconciliation: open(ReconciliationServiceClient),
+    sealing: open(SealingServiceClient),
     tokens: open(TokenServiceClient),
   }
 }
@@ -71,7 +73,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
   const clients = openClients(address)
   const { accounts, allowances, apps, books, callers, decisions } = clients
   const { limits, losses, metering } = clients
-  const { outbox, quarantine, reconciliation, tokens } = clients
+  const { outbox, quarantine, reconciliation } = clients
   const headers = { [serviceTokenHeader]: token }
   const operator: CallOptions = { deadlineMs, headers }
   const forPages: CallOptions = { deadlineMs: pageDeadlineMs, headers }
@@ -102,8 +104,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, operator),
     retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, operator),
     reconcile: bound(streaming(reconciliation.reconcile.bind(reconciliation)), forReconciling),
-    rotateSigningKeys: bound(unary(tokens.rotateSigningKeys.bind(tokens)), operator),
-    listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, operator),
+    ...keyCalls(clients, operator),
     verifyBooks: bound(streaming(books.verifyBooks.bind(books)), forBooks),
     rebuildBooks: bound(streaming(books.rebuildBooks.bind(books)), forBooks),
     archiveMonths: bound(streaming(books.archiveMonths.bind(books)), forBooks),
@@ -120,6 +121,16 @@ const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => (
   changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),
   listSetAsideAddresses: () => unary(accounts.listSetAsideAddresses.bind(accounts))({}, options),
   startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
+})
+
+const keyCalls = (
+  { tokens, sealing }: Pick<ReturnType<typeof openClients>, 'tokens' | 'sealing'>,
+  options: CallOptions,
+) => ({
+  rotateSigningKeys: bound(unary(tokens.rotateSigningKeys.bind(tokens)), options),
+  listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, options),
+  rewrapSealed: bound(unary(sealing.rewrap.bind(sealing)), options),
+  countSealed: () => unary(sealing.countSealed.bind(sealing))({}, options),
 })
 
 const limitCalls = (limits: OperatorLimitServiceClient, options: CallOptions) => ({

@@ -18,6 +18,7 @@ import { createUnpricedCount } from '../../core/metering/rates/unpriced.ts'
 import { createMetering } from '../../core/metering/service.ts'
 import type { EventSource } from '../../core/metering/collector/collector.ts'
 import { createPlans } from '../../core/plans/service.ts'
+import { createSealing } from '../../core/platform/sealing/sealing.ts'
 import { createSecrets } from '../../core/platform/secrets.ts'
 import { createUsage } from '../../core/usage/service.ts'
 import { m2mScopes, publicScopes } from '../../proto/scopes.ts'
@@ -54,7 +55,7 @@ export function wireCore(url: string) {
     now,
   })
   const usage = createUsage({ pool, users, now })
-  const idempotency = createIdempotency({ pool, sealingKey: Buffer.alloc(32, 1), now })
+  const idempotency = createIdempotency({ pool, sealing: createSealing(['x'.repeat(32)]), now })
   const allowances = createAllowances({
     pool,
     ledger,

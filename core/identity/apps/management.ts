@@ -148,6 +148,7 @@ export function createManagement({
         scope: `${caller.clientId}:${caller.accountId}:secrets`,
         key: request.idempotencyKey,
         body: keepKeys ? { revokeOld, keepKeys } : { revokeOld },
+        holdsSecret: true,
       },
       async (db) => {
         await lock(db, caller.appId)

@@ -6,15 +6,15 @@ import {
   randomUUID,
 } from 'node:crypto'
 import { promisify } from 'node:util'
-import { seal, unseal } from '../../lib/crypto.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import { SealError, type Sealing } from '../../platform/sealing/sealing.ts'
 import * as store from './store.ts'
 import type { SigningAlgorithm } from '../types.ts'
 
 export interface SigningKeysDeps {
   readonly pool: Pool
-  readonly sealingKey: Buffer
+  readonly sealing: Sealing
   readonly alg: SigningAlgorithm
   readonly now: Now
 }
@@ -44,7 +44,7 @@ const makeKeyPair = promisify(generateKeyPair)
  * The issuer's signing keys: private parts encrypted at rest, exactly one active, the next one published before it signs.
  * Other processes may rotate them, so they are loaded again after 30 seconds.
  */
-export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDeps) {
+export function createSigningKeys({ pool, sealing, alg, now }: SigningKeysDeps) {
   let keySet: KeySet | null = null
   let loading: Promise<KeySet> | null = null
   let missedAt = -Infinity
@@ -77,7 +77,7 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
       status,
       at: now(),
       publicJwk: Object.fromEntries(members) as store.PublicJwk,
-      sealedPrivate: seal(privateKey, sealingKey, `signing-key:${kid}`),
+      sealedPrivate: sealing.seal(privateKey, store.placeOfKey(kid)),
     }
   }
 
@@ -113,10 +113,12 @@ export function createSigningKeys({ pool, sealingKey, alg, now }: SigningKeysDep
 
   function open({ kid, sealed_private }: store.SigningKeyRow): Buffer {
     try {
-      return unseal(sealed_private, sealingKey, `signing-key:${kid}`)
+      return sealing.unseal(sealed_private, store.placeOfKey(kid))
     } catch (error) {
+      if (!(error instanceof SealError)) throw error
       throw new Error(
-        'KEY_ENCRYPTION_KEY does not open the signing keys in the database; set the one they were made with',
+        'KEY_ENCRYPTION_KEY does not open the signing keys in the database; set the one they were made with, ' +
+          `or add that to KEY_ENCRYPTION_KEYS_OLD (${error.message})`,
         { cause: error },
       )
     }

@@ -1,4 +1,6 @@
 import { type Db, many, sql } from '../../lib/sql.ts'
+import type { SealedTable } from '../../platform/sealing/rewrap.ts'
+import type { SealedPlace } from '../../platform/sealing/sealing.ts'
 import { audit } from '../../platform/audit.ts'
 import type { SigningAlgorithm } from '../types.ts'
 
@@ -106,4 +108,43 @@ export async function recordRotation(
 /** Deletes retired keys, with their private parts, when no valid token needs them. */
 export async function deleteRetired(db: Db, at: Date): Promise<void> {
   await db.query(sql`delete from signing_keys where status = 'retired' and retire_at <= ${at}`)
+}
+
+/** Where the private part of a signing key is sealed to. */
+export const placeOfKey = (kid: string): SealedPlace => ({
+  purpose: 'signing-key',
+  context: `signing-key:${kid}`,
+})
+
+/** The private parts, for those who seal them under another key-encryption key. */
+export const sealedSigningKeys: SealedTable = {
+  table: 'signing_keys',
+
+  countByHead: (db) =>
+    many<{ head: string; count: number }>(
+      db,
+      sql`
+      select case when get_byte(sealed_private, 0) = 1 then encode(substring(sealed_private for 7), 'hex') else '' end as head,
+             count(*)::integer as count
+      from signing_keys group by 1`,
+    ),
+
+  async rowsToRewrap(db, { head, after, limit }) {
+    const rows = await many<{ kid: string; sealed_private: Buffer }>(
+      db,
+      sql`
+      select kid, sealed_private from signing_keys
+      where kid > ${after} and substring(sealed_private for 7) <> ${head} order by kid limit ${limit}`,
+    )
+    return rows.map(({ kid, sealed_private: sealed }) => ({
+      name: kid,
+      place: placeOfKey(kid),
+      sealed,
+    }))
+  },
+
+  async replaceSealed(db, row, sealed) {
+    await db.query(sql`
+      update signing_keys set sealed_private = ${sealed} where kid = ${row.name} and sealed_private = ${row.sealed}`)
+  },
 }

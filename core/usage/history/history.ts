@@ -7,12 +7,13 @@ import { type Cursors, createCursors } from '../cursor.ts'
 import { type Page, type Place, listRequests, listSessions } from './store.ts'
 import { parseHistoryRange } from '../range.ts'
 import type { RequestItem, SessionItem } from '../types.ts'
+import type { Sealing } from '../../platform/sealing/sealing.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from '../users.ts'
 
 export interface HistoryDeps {
   readonly pool: Pool
   readonly users: UsageUsers
-  readonly sealingKey: Buffer
+  readonly sealing: Sealing
   readonly now: Now
 }
 
@@ -33,9 +34,9 @@ const limitMax = 50
 const idleMs = 5 * 60_000
 
 /** Tickets and sessions one by one, the newest first, in pages that neither skip nor repeat a row. */
-export function createHistory({ pool, users, sealingKey, now }: HistoryDeps) {
+export function createHistory({ pool, users, sealing, now }: HistoryDeps) {
   const findUser = createUserFinder(users)
-  const cursors = createCursors(sealingKey)
+  const cursors = createCursors(sealing)
 
   /** REQUEST_INVALID for dates, limit or cursor; NOT_FOUND for an unknown user. `of` narrows to one user. */
   async function requests(

@@ -1,8 +1,13 @@
 import { type Command, UsageError, parse, withCore } from '../command.ts'
+import type {
+  CountSealedResponse,
+  SealedValues,
+} from '../../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
+import { type CoreClient, retry } from '../client.ts'
 import { printJson, printLines } from '../output.ts'
 
 export const keys: Command = {
-  summary: 'rotates and lists the keys that sign tokens',
+  summary: 'rotates the keys that sign tokens, and the key that seals secrets at rest',
   help: {
     usages: [
       {
@@ -17,13 +22,21 @@ export const keys: Command = {
         syntax: 'tollgate keys list [--json]',
         text: 'Lists every published key, whether it signs now, and until when a retired key stays published.',
       },
+      {
+        syntax: 'tollgate keys rewrap [--check] [--json]',
+        text:
+          'Seals again, under KEY_ENCRYPTION_KEY, everything that the keys in KEY_ENCRYPTION_KEYS_OLD have sealed, ' +
+          'while the service goes on, and says when those are no longer needed. It may be stopped and repeated. With ' +
+          '--check it only counts, and exits with 1 while something is not sealed under the current key.',
+      },
     ],
   },
   run: async (argv) => {
     const [verb, ...rest] = argv
     if (verb === 'rotate') return rotate(rest)
     if (verb === 'list') return list(rest)
-    throw new UsageError('keys takes "rotate" or "list"')
+    if (verb === 'rewrap') return rewrap(rest)
+    throw new UsageError('keys takes "rotate", "list" or "rewrap"')
   },
 }
 
@@ -48,4 +61,44 @@ async function list(argv: readonly string[]): Promise<number> {
     )
   }
   return 0
+}
+
+async function rewrap(argv: readonly string[]): Promise<number> {
+  const { values } = parse(argv, { check: { type: 'boolean' }, json: { type: 'boolean' } })
+  const report = await withCore(async (core) => {
+    const rewrapped = values.check ? 0 : await rewrapAll(core)
+    return { rewrapped, ...(await core.countSealed()) }
+  })
+  const left = report.sealed.filter(({ keyId }) => keyId !== report.currentKeyId)
+  if (values.json) printJson({ ...report, done: left.length === 0 })
+  else printLines(linesOf(report, left))
+  return left.length === 0 ? 0 : 1
+}
+
+async function rewrapAll(core: CoreClient): Promise<number> {
+  let rewrapped = 0
+  let cursor = ''
+  do {
+    const from = cursor
+    const answer = await retry(() => core.rewrapSealed({ cursor: from }))
+    rewrapped += answer.rewrapped
+    cursor = answer.cursor
+  } while (cursor !== '')
+  return rewrapped
+}
+
+function linesOf(
+  { rewrapped, sealed, currentKeyId }: CountSealedResponse & { rewrapped: number },
+  left: readonly SealedValues[],
+): string[] {
+  return [
+    ...sealed.map(
+      ({ table, keyId, count }) =>
+        `${table.padEnd(16)}  ${String(count).padStart(8)}  ${keyId === '' ? 'a key without an id, or an unknown one' : `key ${keyId}`}${keyId === currentKeyId ? ' (current)' : ''}`,
+    ),
+    `${rewrapped} values sealed again`,
+    left.length === 0
+      ? 'Everything is sealed under KEY_ENCRYPTION_KEY: KEY_ENCRYPTION_KEYS_OLD is no longer needed.'
+      : 'Not everything is sealed under KEY_ENCRYPTION_KEY: keep KEY_ENCRYPTION_KEYS_OLD, check that it holds every earlier key, and run "tollgate keys rewrap" again.',
+  ]
 }

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { CreateKeyRequest } from '../../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import { createIdempotency } from '../../../core/platform/idempotency.ts'
+import { createSealing } from '../../../core/platform/sealing/sealing.ts'
 import {
   type Rpcs,
   type TestApp,
@@ -234,7 +236,7 @@ describe('listing keys', () => {
 describe('creating a key with an Idempotency-Key', () => {
   it('answers the same secret again, and creates one key', async () => {
     const first = await createKey({ idempotencyKey: 'k-1', label: 'a' })
-    core.clock.advance(3 * day)
+    core.clock.advance(day - 1)
     expect(await createKey({ idempotencyKey: 'k-1', label: 'a' })).toEqual(first)
     expect((await listKeys()).keys).toHaveLength(1)
   })
@@ -276,6 +278,29 @@ describe('creating a key with an Idempotency-Key', () => {
     expect(await outcome(createKey({ idempotencyKey: 'k-1', externalUserId: 'bob' }))).toBe(
       'IDEMPOTENCY_CONFLICT',
     )
+    expect((await listKeys()).keys).toHaveLength(1)
+  })
+
+  it('gets its answer for 24 hours, because that holds a secret, and makes no second key later', async () => {
+    const created = await createKey({ idempotencyKey: 'k-1' })
+    const idempotency = createIdempotency({
+      pool: core.sql,
+      sealing: createSealing(['x'.repeat(32)]),
+      now: core.clock.now,
+    })
+    core.clock.advance(day - second)
+    await idempotency.forgetOld()
+    expect(await createKey({ idempotencyKey: 'k-1' })).toEqual(created)
+    core.clock.advance(second)
+    expect((await refusal(createKey({ idempotencyKey: 'k-1' }))).message).toMatch(/24 hours/)
+    core.clock.advance(second)
+    await idempotency.forgetOld()
+    const { rows } = await core.sql.query(
+      `select sealed_reply from idempotency_keys where scope = $1 and key = 'k-1'`,
+      [`${app.m2mClientId}:keys`],
+    )
+    expect(rows).toEqual([{ sealed_reply: null }])
+    expect(await outcome(createKey({ idempotencyKey: 'k-1' }))).toBe('IDEMPOTENCY_CONFLICT')
     expect((await listKeys()).keys).toHaveLength(1)
   })
 

@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
 import { type JSONWebKeySet, createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createSealing } from '../../../core/platform/sealing/sealing.ts'
 import { createKeyRotation } from '../../../core/tokens/issuer/rotation.ts'
 import { createSigningKeys } from '../../../core/tokens/issuer/signing-keys.ts'
 import {
@@ -174,12 +174,10 @@ describe('1,000 tokens of two cores while the keys rotate three times', () => {
 
 describe('the schedule', () => {
   it('rotates when the active key is old enough, and only one of two cores does it', async () => {
-    const sealingKey = createHash('sha256')
-      .update('sealing-key-of-the-core-tests-0123456789')
-      .digest()
+    const sealing = createSealing(['sealing-key-of-the-core-tests-0123456789'])
     const rotationOf = (everyDays: number) => {
       const shared = { pool: core.sql, now: core.clock.now }
-      const signingKeys = createSigningKeys({ ...shared, sealingKey, alg: 'RS256' })
+      const signingKeys = createSigningKeys({ ...shared, sealing, alg: 'RS256' })
       return createKeyRotation({ ...shared, signingKeys, tokenTtlSecondsMax: 3_600, everyDays })
     }
     core.clock.advance(89 * day)

@@ -10,7 +10,8 @@ import {
   jwtVerify,
 } from 'jose'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { unseal } from '../../../core/lib/crypto.ts'
+import { createSealing } from '../../../core/platform/sealing/sealing.ts'
+import { placeOfKey } from '../../../core/tokens/issuer/store.ts'
 import { createDatabase } from '../../support/postgres.ts'
 import {
   type Rpcs,
@@ -482,10 +483,10 @@ describe('a token that our own key has signed', () => {
       'select sealed_private from signing_keys where kid = $1',
       [kid],
     )
-    const pkcs8 = unseal(
+    const { sealingSecrets } = configOf({ DATABASE_URL: core.databaseUrl }).platform
+    const pkcs8 = createSealing(sealingSecrets).unseal(
       rows[0]?.sealed_private ?? Buffer.of(),
-      configOf({ DATABASE_URL: core.databaseUrl }).platform.sealingKey,
-      `signing-key:${kid}`,
+      placeOfKey(kid),
     )
     const key = createPrivateKey({ key: pkcs8, format: 'der', type: 'pkcs8' })
     return new SignJWT(change(decodeJwt(accessToken)))

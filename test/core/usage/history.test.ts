@@ -4,6 +4,7 @@ import {
   type History,
   type HistoryQuery,
 } from '../../../core/usage/history/history.ts'
+import { createSealing } from '../../../core/platform/sealing/sealing.ts'
 import { createWorld, envelope, recordRate, type World } from '../metering/harness.ts'
 
 let world: World
@@ -49,7 +50,7 @@ beforeAll(async () => {
   history = createHistory({
     pool: world.pool,
     users: world.users,
-    sealingKey: Buffer.alloc(32, 7),
+    sealing: createSealing(['x'.repeat(32)]),
     now: () => world.clock.at,
   })
 })

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseExternalUserId } from '../../../core/platform/ids.ts'
+import { createSealing } from '../../../core/platform/sealing/sealing.ts'
 import type { Pool } from '../../../core/lib/sql.ts'
 import { createHistory } from '../../../core/usage/history/history.ts'
 import { createUsage } from '../../../core/usage/service.ts'
@@ -93,7 +94,7 @@ const sums = { ...nothing, groupBy: undefined, gatewayRequestId: undefined, incl
 const deps = (pool: Pool) => ({
   pool,
   users: world.users,
-  sealingKey: Buffer.alloc(32),
+  sealing: createSealing(['x'.repeat(32)]),
   now: () => world.clock.at,
 })
 const ofUser = { ...monthRange, groupBy: 'session' }

@@ -1,0 +1,14 @@
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
+import { operator } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Rewrap } from './rewrap.ts'
+
+export function createSealingRpc({ rewrap, count }: Rewrap) {
+  const sealingService: Handlers<pb.SealingServiceServer> = {
+    rewrap: rpc(operator(), ({ cursor }: pb.RewrapRequest, _caller, { correlationId }) =>
+      rewrap(cursor, correlationId),
+    ),
+    countSealed: rpc(operator(), (_request: pb.CountSealedRequest) => count()),
+  }
+  return { sealingService }
+}

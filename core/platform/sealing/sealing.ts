@@ -1,0 +1,108 @@
+import { createHash, hkdfSync } from 'node:crypto'
+import { seal as encrypt, unseal as decrypt } from '../../lib/crypto.ts'
+
+/** What a sealed value is for: each purpose has a key of its own. */
+export type SealingPurpose = 'signing-key' | 'reply' | 'cursor'
+
+/** Where a sealed value belongs. It opens nowhere else. */
+export interface SealedPlace {
+  readonly purpose: SealingPurpose
+  readonly context: string
+}
+
+const version = 1
+const idBytes = 6
+/** Bytes at the start of a sealed value that say which key-encryption key sealed it. */
+export const headBytes = 1 + idBytes
+const info = (text: string): string => `tollgate ${text}`
+
+interface Kek {
+  readonly id: string
+  readonly head: Buffer
+  readonly byPurpose: ReadonlyMap<SealingPurpose, Buffer>
+  /** What sealed everything before there were keys for each purpose. */
+  readonly whole: Buffer
+}
+
+/** A value that none of the configured key-encryption keys opens. */
+export class SealError extends Error {}
+
+/**
+ * Seals values at rest with AES-256-GCM. `secrets` are the key-encryption keys, the current one first: it seals, and all
+ * of them open. The key of each purpose is derived from them (HKDF, RFC 5869), and a sealed value begins with a version
+ * and the id of its key-encryption key. Values from before that, which have no id, are opened by trial.
+ */
+export function createSealing(secrets: readonly string[]) {
+  const keks = secrets.map(kekOf)
+  const [current] = keks
+  if (!current) throw new Error('there is no key-encryption key')
+  const byId = new Map(keks.map((kek) => [kek.id, kek]))
+
+  const seal = (plain: Buffer, { purpose, context }: SealedPlace): Buffer =>
+    Buffer.concat([current.head, encrypt(plain, keyOf(current, purpose), context)])
+
+  /** Throws a SealError when the key, the purpose or the context differs, or a byte was changed. */
+  function unseal(sealed: Buffer, { purpose, context }: SealedPlace): Buffer {
+    const id = keyIdOf(sealed)
+    const kek = id === null ? undefined : byId.get(id)
+    const plain =
+      (kek && tried(sealed.subarray(headBytes), keyOf(kek, purpose), context)) ??
+      firstOf(keks, ({ whole }) => tried(sealed, whole, context))
+    if (plain) return plain
+    throw new SealError(
+      `no configured key opens a sealed ${purpose}${id === null ? '' : `; if it is whole, the key ${id} sealed it`}`,
+    )
+  }
+
+  /** The id of the configured key whose values begin so, in hexadecimal; null when there is none. */
+  const idOfHead = (head: string): string | null =>
+    keks.find((kek) => kek.head.toString('hex') === head)?.id ?? null
+
+  return { seal, unseal, idOfHead, currentId: current.id, currentHead: current.head }
+}
+
+export type Sealing = ReturnType<typeof createSealing>
+
+function kekOf(secret: string): Kek {
+  const derive = (text: string, bytes: number): Buffer =>
+    Buffer.from(hkdfSync('sha256', secret, '', info(text), bytes))
+  const id = derive('key id', idBytes)
+  const purposes: readonly SealingPurpose[] = ['signing-key', 'reply', 'cursor']
+  return {
+    id: id.toString('hex'),
+    head: Buffer.concat([Buffer.of(version), id]),
+    byPurpose: new Map(purposes.map((purpose) => [purpose, derive(`seal ${purpose}`, 32)])),
+    whole: createHash('sha256').update(secret).digest(),
+  }
+}
+
+function keyOf(kek: Kek, purpose: SealingPurpose): Buffer {
+  const key = kek.byPurpose.get(purpose)
+  if (!key) throw new Error(`there is no key for ${purpose}`)
+  return key
+}
+
+/** The id of the key that a value says it was sealed with; null for one that says none. */
+const keyIdOf = (sealed: Buffer): string | null =>
+  sealed.length >= headBytes && sealed[0] === version
+    ? sealed.subarray(1, headBytes).toString('hex')
+    : null
+
+function tried(sealed: Buffer, key: Buffer, context: string): Buffer | undefined {
+  try {
+    return decrypt(sealed, key, context)
+  } catch {
+    return undefined
+  }
+}
+
+function firstOf<Item, Value>(
+  items: readonly Item[],
+  find: (item: Item) => Value | undefined,
+): Value | undefined {
+  for (const item of items) {
+    const value = find(item)
+    if (value !== undefined) return value
+  }
+  return undefined
+}

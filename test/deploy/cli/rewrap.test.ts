@@ -1,0 +1,102 @@
+import { createHash } from 'node:crypto'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { seal } from '../../../core/lib/crypto.ts'
+import { main } from '../../../deploy/cli/main.ts'
+import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { secretly } from '../../support/secrecy.ts'
+
+const old = secretly('key-encryption-key-of-last-year-0123456789')
+const current = secretly('key-encryption-key-of-this-year-0123456789')
+const rotation = { KEY_ENCRYPTION_KEY: current, KEY_ENCRYPTION_KEYS_OLD: old }
+
+let core: TestCore
+let app: TestApp
+beforeAll(async () => {
+  core = await startTestCore({ KEY_ENCRYPTION_KEY: old })
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  app = await core.newApp()
+  await core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+})
+afterEach(() => vi.restoreAllMocks())
+
+const createKey = (rpcs: ReturnType<TestCore['as']>, idempotencyKey: string) =>
+  rpcs.createKey({ clientId: app.clientId, externalUserId: 'ada', idempotencyKey })
+
+/** Runs the command against a core; what it printed, and how it ended. */
+async function rewrap(target: string, ...options: string[]) {
+  vi.stubEnv('CORE_TARGET', target)
+  const lines: string[] = []
+  vi.spyOn(process.stdout, 'write').mockImplementation((chunk) => lines.push(String(chunk)) > 0)
+  const code = await main(['keys', 'rewrap', ...options, '--json'])
+  vi.restoreAllMocks()
+  return { code, ...JSON.parse(lines.join('')) }
+}
+
+/** A reply as it was sealed before keys were derived for each purpose. */
+async function sealAsBefore(key: string): Promise<void> {
+  const scope = `${app.m2mClientId}:keys`
+  const whole = createHash('sha256').update(old).digest()
+  const { rows } = await core.sql.query(
+    'select sealed_reply from idempotency_keys where scope = $1 and key = $2',
+    [scope, key],
+  )
+  expect(rows).toHaveLength(1)
+  const reply = Buffer.from(JSON.stringify({ keyId: 'from before' }))
+  await core.sql.query(
+    'update idempotency_keys set sealed_reply = $3 where scope = $1 and key = $2',
+    [scope, key, seal(reply, whole, `idempotency:${scope}:${key}`)],
+  )
+}
+
+describe('a new key-encryption key', () => {
+  it('seals everything again while another core goes on, and the old one is needed no longer', async () => {
+    const keys = []
+    for (let index = 0; index < 5; index++)
+      keys.push(await createKey(core.as(app.basic), `key-${index}`))
+    await createKey(core.as(app.basic), 'before')
+    await sealAsBefore('before')
+    await expect(core.startAnother({ KEY_ENCRYPTION_KEY: current })).rejects.toThrow(
+      /KEY_ENCRYPTION_KEYS_OLD.*the key [0-9a-f]{12} sealed it/,
+    )
+
+    const next = await core.startAnother(rotation)
+    const check = await rewrap(next.core.target, '--check')
+    expect(check).toMatchObject({ code: 1, done: false, rewrapped: 0 })
+    expect(check.sealed.map((row: { table: string }) => row.table)).toEqual(
+      expect.arrayContaining(['signing_keys', 'idempotency_keys']),
+    )
+    // The core with the old key goes on meanwhile, and its own answers stay readable.
+    const [, late] = await Promise.all([
+      rewrap(next.core.target),
+      createKey(core.as(app.basic), 'late'),
+    ])
+    const done = await rewrap(next.core.target)
+    expect(done).toMatchObject({ code: 0, done: true })
+    expect(await rewrap(next.core.target, '--check')).toMatchObject({ code: 0, rewrapped: 0 })
+
+    const alone = await core.startAnother({ KEY_ENCRYPTION_KEY: current })
+    for (const [index, key] of keys.entries())
+      expect(await createKey(alone.as(app.basic), `key-${index}`)).toEqual(key)
+    expect(await createKey(alone.as(app.basic), 'late')).toEqual(late)
+    expect(await createKey(alone.as(app.basic), 'before')).toMatchObject({ keyId: 'from before' })
+    const { rows } = await core.sql.query(
+      `select sum((details->>'rewrapped')::integer)::integer as count from audit_log where action = 'sealed_values_rewrapped'`,
+    )
+    expect(rows[0].count).toBeGreaterThanOrEqual(9)
+  })
+
+  it('leaves alone what no configured key opens, and says so', async () => {
+    await core.sql.query(
+      `insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at) values ('lost', 'lost', '', $1, now())`,
+      [Buffer.alloc(60, 7)],
+    )
+    const other = await core.startAnother(rotation)
+    expect(await rewrap(other.core.target)).toMatchObject({ code: 1, done: false, rewrapped: 0 })
+    await core.sql.query(`delete from idempotency_keys where scope = 'lost'`)
+    expect(await rewrap(other.core.target)).toMatchObject({ code: 0, done: true })
+  })
+})
