@@ -1,36 +1,17 @@
-import { join } from 'node:path'
+import { readdirSync } from 'node:fs'
+import { dirname, join, sep } from 'node:path'
 import type { Server } from '@grpc/grpc-js'
 import { type PackageDefinition, loadSync } from '@grpc/proto-loader'
 import { ReflectionService } from '@grpc/reflection'
-import { HealthImplementation } from 'grpc-health-check'
+import { HealthImplementation, protoPath as healthProto } from 'grpc-health-check'
 
 const protoRoot = join(import.meta.dirname, '../../proto')
 
-/** Every contract, for reflection: the files that the code was generated from. */
-export const protoFiles = [
-  'identity/v1/identity',
-  'identity/v1/accounts',
-  'identity/v1/management',
-  'keys/v1/keys',
-  'tokens/v1/tokens',
-  'tokens/v1/grants',
-  'tokens/v1/devices',
-  'tokens/v1/authorization',
-  'plans/v1/catalog',
-  'allowances/v1/allowances',
-  'allowances/v1/escrow',
-  'allowances/v1/limits',
-  'batch/v1/refusal',
-  'books/v1/books',
-  'metering/v1/metering',
-  'metering/v1/loss',
-  'metering/v1/quarantine',
-  'metering/v1/reconciliation',
-  'metering/v1/outbox',
-  'usage/v1/usage',
-  'signer/v1/signer',
-  'signer/v1/decisions',
-].map((file) => `tollgate/${file}.proto`)
+/** Every contract, for reflection: the files that the code was generated from, and grpc.health.v1. */
+export const protoFiles = readdirSync(protoRoot, { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.startsWith('tollgate') && file.endsWith('.proto'))
+  .map((file) => file.replaceAll(sep, '/'))
+  .toSorted()
 
 export interface Health {
   /** What grpc.health.v1 answers from now on. */
@@ -41,7 +22,10 @@ export interface Health {
 export function addHealthAndReflection(server: Server): Health {
   const health = new HealthImplementation({ '': 'NOT_SERVING' })
   health.addToServer(server)
-  const definition = loadSync(protoFiles, { includeDirs: [protoRoot], keepCase: true })
+  const definition = loadSync([...protoFiles, healthProto], {
+    includeDirs: [protoRoot, dirname(healthProto)],
+    keepCase: true,
+  })
   new ReflectionService(oncePerFiles(definition)).addToServer(server)
   return { set: (serving) => health.setStatus('', serving ? 'SERVING' : 'NOT_SERVING') }
 }

@@ -4,7 +4,7 @@ import { equalSecrets } from '../../core/lib/crypto.ts'
 import { DomainError } from '../../proto/errors.ts'
 
 /** The name that a cookie has here: under https `__Host-` binds it to this very host and to TLS (decision 16). */
-const hostName = (name: string, publicUrl: string): string =>
+export const hostCookieName = (name: string, publicUrl: string): string =>
   publicUrl.startsWith('https:') ? `__Host-${name}` : name
 
 const sessionName = 'tollgate_session'
@@ -24,7 +24,7 @@ export function readCookie(
 ): string | undefined {
   const header = request.headers.cookie
   if (header === undefined) return undefined
-  const fullName = hostName(name, publicUrl)
+  const fullName = hostCookieName(name, publicUrl)
   const occurrences = header.match(new RegExp(`(?:^|;)\\s*${fullName}\\s*=`, 'g')) ?? []
   return occurrences.length === 1 ? request.server.parseCookie(header)[fullName] : undefined
 }
@@ -37,7 +37,7 @@ export function setCookie(
 ): string {
   const secure = publicUrl.startsWith('https:') ? '; Secure' : ''
   const age = maxAge === undefined ? '' : `; Max-Age=${maxAge}`
-  return `${hostName(name, publicUrl)}=${value}; Path=/; HttpOnly; SameSite=Lax${secure}${age}`
+  return `${hostCookieName(name, publicUrl)}=${value}; Path=/; HttpOnly; SameSite=Lax${secure}${age}`
 }
 
 export const sessionCookie = (

@@ -22,6 +22,7 @@ import { keyRoutes } from './keys/keys.ts'
 import { validateRoutes } from './keys/validate.ts'
 import { oidcRoutes } from './oidc/oidc.ts'
 import { Success } from './schemas.ts'
+import { sessionRoutes } from './session.ts'
 import { decisionRoutes } from './signer/decisions.ts'
 import { routingRoutes } from './signer/routing.ts'
 import { type Webhook, webhookRoutes } from './signer/webhook.ts'
@@ -54,6 +55,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   oidcRoutes(app, deps)
   for (const addRoutes of nouns) addRoutes(app)
   goneRoutes(app, deps)
+  sessionRoutes(app, deps)
   validateRoutes(app, deps)
   ingestRoutes(app, deps)
   errorPages(app)

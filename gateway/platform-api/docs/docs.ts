@@ -7,6 +7,7 @@ import type { App } from '../../http/app.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
 import { type Refusals, route } from '../../http/route.ts'
 import { type RefusalsByOperation, documentOptions } from './openapi.ts'
+import { theme } from './theme.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -109,9 +110,16 @@ function pageOptions(
   return {
     routePrefix: at.routePrefix,
     staticCSP: contentPolicy(publicUrl),
-    theme: { title: 'tollgate API' },
+    theme,
     // Without a validator, which would send the document's address to another host.
-    uiConfig: { url: at.url, validatorUrl: null, deepLinking: true, persistAuthorization: false },
+    uiConfig: {
+      url: at.url,
+      layout: 'BaseLayout',
+      validatorUrl: null,
+      deepLinking: true,
+      displayOperationId: true,
+      persistAuthorization: false,
+    },
   }
 }
 

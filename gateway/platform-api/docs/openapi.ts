@@ -1,6 +1,7 @@
 import type { FastifyDynamicSwaggerOptions } from '@fastify/swagger'
 import type { Refusals } from '../../http/route.ts'
 import { OAuthError, Problem } from '../../http/schemas.ts'
+import { hostCookieName } from '../../auth/session.ts'
 import exampleFile from './examples.json' with { type: 'json' }
 import { describeRefusals } from './refusals.ts'
 
@@ -23,6 +24,36 @@ const description = [
 /** What each operation refuses, by method and path as in `examples`; complete once every route is added. */
 export type RefusalsByOperation = ReadonlyMap<string, Refusals>
 
+const securitySchemes = (publicUrl: string) =>
+  ({
+    m2mBasic: { type: 'http', scheme: 'basic', description: 'M2M client id and secret' },
+    machineToken: {
+      type: 'http',
+      scheme: 'bearer',
+      description: 'A token of the client_credentials grant',
+    },
+    session: {
+      type: 'apiKey',
+      in: 'cookie',
+      name: hostCookieName('tollgate_session', publicUrl),
+      description:
+        'A dashboard session: the cookie that POST /login sets. Changes also need X-CSRF-Token, which GET /api/v1/session tells, and an Origin header of this service.',
+    },
+    csrfToken: {
+      type: 'apiKey',
+      in: 'header',
+      name: 'X-CSRF-Token',
+      description: 'csrfToken of GET /api/v1/session',
+    },
+    userToken: { type: 'http', scheme: 'bearer', description: 'A user JWT' },
+    sharedSecret: {
+      type: 'http',
+      scheme: 'bearer',
+      description: 'A secret of the deployment',
+    },
+    apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
+  }) as const
+
 /** How the OpenAPI 3.0 document of the platform API is made from the routes' schemas and their refusals. */
 export function documentOptions(
   publicUrl: string,
@@ -34,27 +65,7 @@ export function documentOptions(
       info: { title: 'tollgate platform API', version: '1.0.0', description },
       servers: [{ url: publicUrl }],
       components: {
-        securitySchemes: {
-          m2mBasic: { type: 'http', scheme: 'basic', description: 'M2M client id and secret' },
-          machineToken: {
-            type: 'http',
-            scheme: 'bearer',
-            description: 'A token of the client_credentials grant',
-          },
-          session: {
-            type: 'apiKey',
-            in: 'cookie',
-            name: 'tollgate_session',
-            description: 'A dashboard session; changes also need X-CSRF-Token',
-          },
-          userToken: { type: 'http', scheme: 'bearer', description: 'A user JWT' },
-          sharedSecret: {
-            type: 'http',
-            scheme: 'bearer',
-            description: 'A secret of the deployment',
-          },
-          apiKey: { type: 'http', scheme: 'bearer', description: "A user's API key" },
-        },
+        securitySchemes: securitySchemes(publicUrl),
       },
     },
     transformObject: (document) =>
@@ -86,6 +97,7 @@ function complete(document: Document, { publicUrl, refusals }: Additions): Docum
     for (const [method, operation] of Object.entries(item ?? {})) {
       const name = `${method} ${path}`
       addExamples(operation, examples[name])
+      if (method !== 'get') addCsrfToken(operation)
       const described = refusals.get(name)
       if (described === undefined) continue
       const { responses, schemas: reasons } = describeRefusals(described, publicUrl)
@@ -99,6 +111,12 @@ function complete(document: Document, { publicUrl, refusals }: Additions): Docum
   for (const { $id } of [Problem, OAuthError]) delete schemas[$id]
   document.components.schemas = schemas
   return document
+}
+
+// A cookie alone changes nothing (auth/session.ts).
+function addCsrfToken(operation: unknown): void {
+  for (const way of Object.values(Object(member(operation, 'security'))))
+    if (member(way, 'session') !== undefined) Object.assign(Object(way), { csrfToken: [] })
 }
 
 function addExamples(operation: unknown, { body, answers = {} }: Partial<Example> = {}): void {

@@ -35,6 +35,32 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
     }
   })
 
+  it('bears our name and no other, and fits a phone', async () => {
+    const { text } = await get(page)
+    expect(text).toContain('<title>tollgate API</title>')
+    const files = await Promise.all(
+      (await loaded(page)).map(async ({ pathname }) => ({
+        pathname,
+        text: (await get(pathname)).text,
+      })),
+    )
+    const own = files.filter(({ pathname }) => pathname.includes('tollgate.'))
+    expect(own.map(({ pathname }) => pathname.split('.').at(-1)).toSorted()).toEqual([
+      'css',
+      'js',
+      'svg',
+    ])
+    expect(own.find(({ pathname }) => pathname.endsWith('.js'))?.text).toContain(
+      'width=device-width',
+    )
+    expect(own.find(({ pathname }) => pathname.endsWith('.css'))?.text).toContain(
+      'max-width: 700px',
+    )
+    const start = files.find(({ pathname }) => pathname.endsWith('swagger-initializer.js'))
+    // The other layout has a bar with a foreign logo.
+    expect(start?.text).toContain('"layout":"BaseLayout"')
+  })
+
   it('shows the document, and sends it to no validator elsewhere', async () => {
     const script = (await loaded(page)).find(({ pathname }) =>
       pathname.endsWith('swagger-initializer.js'),

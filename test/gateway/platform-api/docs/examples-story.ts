@@ -94,6 +94,7 @@ export async function tellStory(
   ]) {
     await step({ operation: `get ${path}`, status: 200 })
   }
+  await step({ operation: 'get /api/v1/session', status: 200, headers: owner })
   await step({ operation: 'get /api/v1/subscriptions', status: 200, headers: owner })
 
   await step({ operation: `post ${apps}/users`, status: 201 })

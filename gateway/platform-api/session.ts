@@ -1,0 +1,52 @@
+import { Type } from 'typebox'
+import { DomainError } from '../../proto/errors.ts'
+import { sessionOf } from '../auth/session.ts'
+import { requireField } from '../core/client.ts'
+import type { App } from '../http/app.ts'
+import { route } from '../http/route.ts'
+import { addSchemas, named, ref } from '../http/schemas.ts'
+import { Instant } from './schemas.ts'
+
+const Session = named(
+  Type.Object({
+    accountId: Type.String(),
+    email: Type.String(),
+    name: Type.String(),
+    isPlatformAdmin: Type.Boolean({ description: 'Whether every app is open to this account.' }),
+    csrfToken: Type.String({ description: 'Send it as X-CSRF-Token with every change.' }),
+    authTime: Instant('When the person logged in.'),
+  }),
+  'Session',
+)
+
+const description = [
+  'Who is logged in, and the CSRF token of the session, for programs that work with the dashboard cookie.',
+  'Log in at POST /login (a form with email and password) and keep the cookie; send X-CSRF-Token and an Origin header of',
+  'this service with every request that changes something.',
+].join(' ')
+
+/** The session itself, for programs. */
+export function sessionRoutes(app: App, { publicUrl }: { publicUrl: string }): void {
+  addSchemas(app, [Session])
+  app.get(
+    '/api/v1/session',
+    route(
+      { guard: { kind: 'session' } },
+      {
+        operationId: 'getSession',
+        summary: 'The session and its CSRF token',
+        description,
+        tags: ['session'],
+        response: { 200: ref(Session) },
+      },
+    ),
+    async (request) => {
+      const sessionToken = sessionOf(request, publicUrl)
+      if (sessionToken === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
+      const { session } = await request.core.accounts.session({ sessionToken })
+      const { account, csrfToken, authTime } = requireField(session, 'session')
+      const { id, email, name, isPlatformAdmin } = requireField(account, 'account')
+      return { accountId: id, email, name, isPlatformAdmin, csrfToken, authTime }
+    },
+  )
+}
