@@ -96,7 +96,7 @@ function createParts(
 
   async function addRoutes(): Promise<void> {
     const logins = { loginProvider, devices, loginStates: signedFor('login state') }
-    const settings = { tokenAlg, validateV2, ingestSecret, adminPort, ...logins }
+    const settings = { tokenAlg, trustedProxyHops, validateV2, ingestSecret, adminPort, ...logins }
     await platformRoutes(platform, { ...shared, ...settings, webhook })
     builderRoutes(builder)
   }

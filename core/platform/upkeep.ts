@@ -27,3 +27,17 @@ export function startUpkeep(steps: readonly (() => Promise<unknown>)[], log: Log
 
   return { stop }
 }
+
+const batchSize = 1_000
+const batchesMax = 100
+
+/**
+ * Deletes in short transactions until nothing is left, so that it keeps pace with whatever is added, and at most a hundred
+ * thousand rows, so that the other steps get their turn. `deleteBatch` deletes at most `limit` rows and returns how many.
+ */
+export async function deleteInBatches(
+  deleteBatch: (limit: number) => Promise<number>,
+): Promise<void> {
+  for (let batch = 0; batch < batchesMax; batch++)
+    if ((await deleteBatch(batchSize)) < batchSize) return
+}

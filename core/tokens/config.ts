@@ -23,6 +23,8 @@ interface SignerConfig {
 interface DeviceConfig {
   readonly ttlSeconds: number
   readonly intervalSeconds: number
+  readonly openPerClient: number
+  readonly openPerAddress: number
 }
 
 interface LoginConfig {
@@ -98,6 +100,18 @@ const readDevice = (env: EnvReader): DeviceConfig => ({
     min: 1,
     max: 60,
     meaning: 'Seconds that a device waits between two polls, to begin with.',
+  }),
+  openPerClient: env.integer('DEVICE_CODES_PER_CLIENT', {
+    fallback: '10000',
+    min: 1,
+    max: 1_000_000,
+    meaning: 'Undecided device codes of one client, above which it gets no more.',
+  }),
+  openPerAddress: env.integer('DEVICE_CODES_PER_ADDRESS', {
+    fallback: '100',
+    min: 1,
+    max: 1_000_000,
+    meaning: 'Undecided device codes that one address asked for, above which it gets no more.',
   }),
 })
 

@@ -8,6 +8,7 @@ import type { CredentialIssuer } from '../identity/types.ts'
 import type { Keys } from '../keys/keys.ts'
 import { addSeconds } from '../lib/time.ts'
 import type { Platform } from '../platform/platform.ts'
+import { deleteInBatches } from '../platform/upkeep.ts'
 import type { Authenticator } from '../rpc/callers.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { TokensConfig } from './config.ts'
@@ -191,5 +192,8 @@ function deletions({ pool, now }: Platform) {
     deleteExpiredFamilies,
     deleteExpiredSessions,
   ]
-  return stores.map((deleteExpired) => () => deleteExpired(pool, addSeconds(now(), -keptSeconds)))
+  return stores.map(
+    (deleteExpired) => () =>
+      deleteInBatches((limit) => deleteExpired(pool, addSeconds(now(), -keptSeconds), limit)),
+  )
 }

@@ -39,6 +39,7 @@ import { userRoutes } from './users/users.ts'
 export interface PlatformDeps extends ListenerDeps, PagesDeps {
   /** The algorithm of the tokens that core signs. */
   readonly tokenAlg: string
+  readonly trustedProxyHops: number
   readonly webhook?: Webhook | undefined
   readonly validateV2?: boolean | undefined
   readonly ingestSecret?: string | undefined

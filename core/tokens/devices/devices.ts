@@ -6,7 +6,7 @@ import type { AccountCaller } from '../../rpc/callers.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
 import type { User } from '../../identity/types.ts'
 import { newSecret } from '../../lib/crypto.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import * as store from './store.ts'
 import { chooseScopes, splitScopes } from '../scopes.ts'
@@ -23,6 +23,8 @@ export interface DevicesDeps {
   readonly subjects: Pick<Subjects, 'provision'>
   readonly ttlSeconds: number
   readonly intervalSeconds: number
+  readonly openPerClient: number
+  readonly openPerAddress: number
   readonly now: Now
 }
 
@@ -32,32 +34,61 @@ export const deviceHash = (code: string): Buffer => hash('sha256', code, 'buffer
 /** Devices that wait for a login, and the decision about them (RFC 8628). */
 export function createDevices(deps: DevicesDeps) {
   const { pool, clients, subjects, ttlSeconds, intervalSeconds, now } = deps
+  const { openPerClient, openPerAddress } = deps
 
-  /** Begins the login of a device. CREDENTIAL_INVALID for an unknown client, CLIENT_UNAUTHORIZED without the grant type. */
-  async function start(clientId: string, requested: string | undefined) {
+  /**
+   * Begins the login of a device. CREDENTIAL_INVALID for an unknown client, CLIENT_UNAUTHORIZED without the grant type,
+   * RATE_LIMITED when the client, or the address that asks, has too many undecided codes.
+   */
+  async function start(request: {
+    clientId: string
+    scope?: string | undefined
+    address?: string | undefined
+  }) {
+    const { clientId, address = '' } = request
     const client = await clients.findPublic(clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
     if (!client.grantTypes.includes(GrantType.deviceCode)) {
       throw new DomainError('CLIENT_UNAUTHORIZED', 'this client may not log in devices')
     }
-    const scope = chooseScopes(requested, { grantable: client.scopes, fallback: client.scopes })
+    const scope = chooseScopes(request.scope, { grantable: client.scopes, fallback: client.scopes })
     const deviceCode = newSecret(devicePrefix)
-    const userCode = await insertDevice({ clientId, scope, deviceCode })
+    const userCode = await tx(pool, async (db) => {
+      await requireRoom(db, { clientId, address })
+      return insertDevice(db, { clientId, address, scope, deviceCode })
+    })
     return { deviceCode, userCode, expiresIn: ttlSeconds, interval: intervalSeconds }
   }
 
-  async function insertDevice(device: {
-    clientId: string
-    scope: string
-    deviceCode: string
-  }): Promise<string> {
+  /** Anybody may ask for codes, so their number is bounded. Those that expired make room after as long again as they lived. */
+  async function requireRoom(db: Db, owner: { clientId: string; address: string }): Promise<void> {
+    await store.lockPending(db, owner)
+    await store.deleteUndecided(db, owner, addSeconds(now(), -ttlSeconds))
+    const { of_client: ofClient, of_address: ofAddress } = await store.countPending(db, owner)
+    if (ofAddress >= openPerAddress)
+      throw new DomainError(
+        'RATE_LIMITED',
+        'this address has too many open device codes; use those',
+      )
+    if (ofClient >= openPerClient)
+      throw new DomainError(
+        'RATE_LIMITED',
+        'too many devices of this app wait for a login; try later',
+      )
+  }
+
+  async function insertDevice(
+    db: Db,
+    device: { clientId: string; address: string; scope: string; deviceCode: string },
+  ): Promise<string> {
     for (let attempt = 0; attempt < attemptsMax; attempt++) {
       const userCode = newUserCode()
       const at = now()
-      const isInserted = await store.insertDeviceCode(pool, {
+      const isInserted = await store.insertDeviceCode(db, {
         hash: deviceHash(device.deviceCode),
         userCode,
         clientId: device.clientId,
+        address: device.address,
         scope: device.scope,
         intervalSeconds,
         at,

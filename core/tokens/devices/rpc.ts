@@ -11,8 +11,8 @@ export interface DevicesRpcDeps {
 
 export function createDevicesRpc({ devices, accountBySession }: DevicesRpcDeps) {
   const deviceService: Handlers<pb.DeviceServiceServer> = {
-    startDevice: rpc(gatewayCaller(), async ({ clientId, scope }: pb.StartDeviceRequest) =>
-      devices.start(clientId, scope),
+    startDevice: rpc(gatewayCaller(), async (request: pb.StartDeviceRequest) =>
+      devices.start(request),
     ),
     getDevice: rpc(gatewayCaller(), async ({ sessionToken, userCode }: pb.GetDeviceRequest) => {
       await accountBySession(sessionToken)

@@ -1,5 +1,5 @@
 import type { AppId } from '../../platform/ids.ts'
-import { type Db, maybeOne, sql } from '../../lib/sql.ts'
+import { type Db, maybeOne, one, sql } from '../../lib/sql.ts'
 
 export type DeviceState = 'pending' | 'approved' | 'denied' | 'consumed'
 
@@ -9,6 +9,8 @@ export interface NewDeviceCode {
   readonly clientId: string
   readonly scope: string
   readonly intervalSeconds: number
+  /** A name of the address that asked; empty when unknown. */
+  readonly address: string
   readonly at: Date
   readonly expiresAt: Date
 }
@@ -18,9 +20,10 @@ export async function insertDeviceCode(db: Db, code: NewDeviceCode): Promise<boo
   const row = await maybeOne(
     db,
     sql`
-    insert into device_codes (code_hash, user_code, client_id, scope, status, interval_seconds, created_at, expires_at)
+    insert into device_codes (code_hash, user_code, client_id, scope, status, interval_seconds, address, created_at,
+                              expires_at)
     values (${code.hash}, ${code.userCode}, ${code.clientId}, ${code.scope}, 'pending', ${code.intervalSeconds},
-            ${code.at}, ${code.expiresAt})
+            ${code.address}, ${code.at}, ${code.expiresAt})
     on conflict (user_code) do nothing
     returning user_code`,
   )
@@ -118,8 +121,46 @@ export async function deleteDevicesOfApp(db: Db, app: AppId): Promise<void> {
     delete from device_codes where client_id in (select client_id from clients where app_id = ${app})`)
 }
 
-/** Deletes a bounded number of devices whose codes expired before that time. */
-export async function deleteExpiredDevices(db: Db, before: Date): Promise<void> {
-  await db.query(sql`delete from device_codes where code_hash in
-    (select code_hash from device_codes where expires_at < ${before} limit 1000)`)
+/** Until the transaction ends, nobody else counts and adds codes of that client, or of that address. */
+export async function lockPending(db: Db, { clientId, address }: PendingOwner): Promise<void> {
+  for (const name of [`device codes ${clientId}`, `device codes from ${address}`])
+    await db.query(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
+}
+
+interface PendingOwner {
+  readonly clientId: string
+  readonly address: string
+}
+
+/** How many undecided codes are stored, of the client and of the address. Exact only after `lockPending`. */
+export const countPending = (
+  db: Db,
+  { clientId, address }: PendingOwner,
+): Promise<{ of_client: number; of_address: number }> =>
+  one<{ of_client: number; of_address: number }>(
+    db,
+    sql`
+    select (select count(*)::int from device_codes where client_id = ${clientId} and status = 'pending') as of_client,
+           (select count(*)::int from device_codes
+            where address = ${address} and address <> '' and status = 'pending') as of_address`,
+  )
+
+/** Deletes codes of the client or the address that nobody decided about and that expired before that time. */
+export async function deleteUndecided(
+  db: Db,
+  { clientId, address }: PendingOwner,
+  before: Date,
+): Promise<void> {
+  await db.query(sql`
+    delete from device_codes where client_id = ${clientId} and status = 'pending' and expires_at < ${before}`)
+  await db.query(sql`
+    delete from device_codes
+    where address = ${address} and address <> '' and status = 'pending' and expires_at < ${before}`)
+}
+
+/** Deletes at most `limit` devices whose codes expired before that time. Returns how many there were. */
+export async function deleteExpiredDevices(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`delete from device_codes where code_hash in
+    (select code_hash from device_codes where expires_at < ${before} limit ${limit})`)
+  return rowCount ?? 0
 }

@@ -88,9 +88,11 @@ export async function consumeCode(db: Db, hash: Buffer, at: Date): Promise<void>
   )
 }
 
-/** Deletes codes that expired before that time. A second use of a code is recognised until then. */
-export async function deleteExpiredCodes(db: Db, before: Date): Promise<void> {
-  await db.query(sql`delete from authorization_codes where expires_at < ${before}`)
+/** Deletes at most `limit` codes that expired before that time; returns how many. A second use of a code is recognised until then. */
+export async function deleteExpiredCodes(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`delete from authorization_codes where code_hash in
+    (select code_hash from authorization_codes where expires_at < ${before} limit ${limit})`)
+  return rowCount ?? 0
 }
 
 export interface NewFamily {
@@ -136,10 +138,11 @@ export async function endFamiliesOfApp(db: Db, app: AppId, at: Date): Promise<vo
   )
 }
 
-/** Deletes a bounded number of logins that expired before that time, with their refresh tokens. */
-export async function deleteExpiredFamilies(db: Db, before: Date): Promise<void> {
-  await db.query(sql`delete from token_families where id in
-    (select id from token_families where expires_at < ${before} limit 1000)`)
+/** Deletes at most `limit` logins that expired before that time, with their refresh tokens; returns how many. */
+export async function deleteExpiredFamilies(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`delete from token_families where id in
+    (select id from token_families where expires_at < ${before} limit ${limit})`)
+  return rowCount ?? 0
 }
 
 export interface NewRefreshToken {

@@ -103,9 +103,10 @@ export async function revokeSessionsOfApp(db: Db, app: AppId, at: Date): Promise
 }
 
 /** Deletes a bounded number of sessions that expired before that time. */
-export async function deleteExpiredSessions(db: Db, before: Date): Promise<void> {
-  await db.query(sql`delete from signer_sessions where (app_id, id) in
-    (select app_id, id from signer_sessions where expires_at < ${before} limit 1000)`)
+export async function deleteExpiredSessions(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`delete from signer_sessions where (app_id, id) in
+    (select app_id, id from signer_sessions where expires_at < ${before} limit ${limit})`)
+  return rowCount ?? 0
 }
 
 /** The session with one of these hashes, unless it has ended, its user or app is not active, or the app lost its scope. Records the use, at most once a minute. */

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { fingerprint } from '../../../core/lib/crypto.ts'
 import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
 import type {
@@ -16,6 +17,7 @@ import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { matchesEtag } from '../../http/headers.ts'
 import { route } from '../../http/route.ts'
+import { addressOf } from '../../limits/address.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
 import { signerSessionRoutes } from '../signer/sessions.ts'
 import { discoveryRoutes } from './discovery.ts'
@@ -58,6 +60,7 @@ export interface OidcDeps {
   readonly core: Core
   readonly publicUrl: string
   readonly tokenAlg: string
+  readonly trustedProxyHops: number
 }
 
 /** The issuer: discovery, keys, the token endpoint, devices, introspection, revocation and user info. */
@@ -123,7 +126,7 @@ const deviceAddresses = [
   ['/device_authorization', 'startDeviceAlias'],
 ] as const
 
-function startDevice(app: App, { publicUrl }: OidcDeps): void {
+function startDevice(app: App, { publicUrl, trustedProxyHops }: OidcDeps): void {
   for (const [path, operationId] of deviceAddresses) {
     app.post(
       base + path,
@@ -139,9 +142,11 @@ function startDevice(app: App, { publicUrl }: OidcDeps): void {
           response: { 200: DeviceAuthorization },
         },
       ),
-      async ({ body, raw, core }) => {
+      async (request) => {
+        const { body, raw, core } = request
         const clientId = requirePublicClient(readClientAuth(raw.rawHeaders, body))
-        const device = await core.devices.start({ clientId, scope: body.scope })
+        const address = fingerprint(addressOf(request, trustedProxyHops))
+        const device = await core.devices.start({ clientId, scope: body.scope, address })
         const page = `${publicUrl}/oidc/device`
         const query = new URLSearchParams({
           user_code: device.userCode,

@@ -65,7 +65,10 @@ export async function startPages(
     startReset: (email: string) =>
       unary(client.startPasswordReset.bind(client))({ email }, options),
     startDevice: (clientId: string) =>
-      unary(deviceClient.startDevice.bind(deviceClient))({ clientId, scope: undefined }, options),
+      unary(deviceClient.startDevice.bind(deviceClient))(
+        { clientId, scope: undefined, address: undefined },
+        options,
+      ),
     redeem: (request: grants.RedeemAuthorizationCodeRequest) =>
       unary(grantClient.redeemAuthorizationCode.bind(grantClient))(request, options),
     grantAuthorization: (request: authorization.GrantAuthorizationRequest) =>
