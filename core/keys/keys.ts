@@ -9,7 +9,7 @@ import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
 import type { User } from '../identity/types.ts'
 import type { Owners } from '../identity/users/owners.ts'
 import type { Users } from '../identity/users/users.ts'
-import { type ClientId, isUuid, newKeyId } from '../platform/ids.ts'
+import { type ClientId, appId, isUuid, newKeyId } from '../platform/ids.ts'
 import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
@@ -198,13 +198,32 @@ export function createKeys({
       null
   })
 
+  const noteRefusedUse = createBatchLoader(async (candidates: readonly (readonly Buffer[])[]) => {
+    const at = now()
+    const keys = await store.noteRefusedUses(pool, candidates.flat(), at)
+    await auditAll(
+      pool,
+      keys.map((key) => ({
+        appId: appId(key.app_id),
+        actor: key.id,
+        action: 'api_key_refused',
+        status: 'refused' as const,
+        at,
+        details: { keyId: key.id, userId: key.user_id },
+      })),
+    )
+    return () => undefined
+  })
+
   /**
    * The key in any form that `parseKey` reads, with the user that it acts for: an app-level key acts for the app's owner
    * (decision 38). Null for one that is not valid.
    */
   async function verify(credential: string): Promise<store.KeyOwner | null> {
     const parsed = parseKey(credential)
-    const stored = parsed && (await findActiveKey(secrets.candidates(parsed.secret)))
+    const candidates = parsed ? secrets.candidates(parsed.secret) : []
+    const stored = parsed && (await findActiveKey(candidates))
+    if (parsed && !stored) await noteRefusedUse(candidates)
     if (!stored || (parsed.clientId !== null && parsed.clientId !== stored.clientId)) return null
     const { user, ...key } = stored
     const actsFor = user ?? (await owners.find(stored))

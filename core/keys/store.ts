@@ -281,6 +281,7 @@ interface StoredKeyRow {
 }
 
 const useNotedMs = 60_000
+const refusedNotedMs = 3_600_000
 
 /**
  * The active keys with these hashes, where app and, for a key of a user, user are active, and nothing that the key
@@ -355,6 +356,28 @@ async function noteUses(
     ),
   )
 }
+
+/**
+ * The keys with these hashes that do not work any more, each at most once an hour: who uses one after its end is worth a
+ * line in the audit log, but not one for each try.
+ */
+export const noteRefusedUses = (
+  db: Db,
+  hashes: readonly Buffer[],
+  at: Date,
+): Promise<{ id: string; app_id: string; user_id: string | null }[]> =>
+  many(
+    db,
+    prepared(
+      'refused-keys',
+      sql`
+    update api_keys k set refused_at = ${at}
+    where k.secret_hash = any(${hashes}::bytea[])
+      and (k.refused_at is null or k.refused_at < ${new Date(at.getTime() - refusedNotedMs)})
+      and (k.status = 'revoked' or ended_grants(k.grants, k.created_at) <> '{}')
+    returning k.id, k.app_id, k.user_id`,
+    ),
+  )
 
 /** The active subscription that the key was made for, or else that of the user it acts for; null where there is none. */
 export const findSubscription = (

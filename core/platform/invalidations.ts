@@ -58,6 +58,9 @@ export function createInvalidations({ redis, tombstoneSeconds, log }: Invalidati
     }
   }
 
+  /** Tells the sidecars that watch this core, and nobody else. */
+  const emit = (invalidation: Invalidation): void => void local.emit('invalidation', invalidation)
+
   /** Calls `listener` for each invalidation until the returned function is called. */
   function watch(listener: (invalidation: Invalidation) => void): () => void {
     local.on('invalidation', listener)
@@ -78,12 +81,13 @@ export function createInvalidations({ redis, tombstoneSeconds, log }: Invalidati
     local.removeAllListeners()
   }
 
-  return { publish, watch, ready, stop }
+  return { publish, emit, watch, ready, stop }
 }
 
 export type Invalidations = ReturnType<typeof createInvalidations>
 
-function parseInvalidation(text: string): Invalidation | null {
+/** Reads an invalidation from JSON; null for anything else. */
+export function parseInvalidation(text: string): Invalidation | null {
   try {
     const value: unknown = JSON.parse(text)
     if (typeof value !== 'object' || value === null || !('kind' in value) || !('id' in value))

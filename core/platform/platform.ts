@@ -6,6 +6,7 @@ import { type Pool, createPool, databaseAnswers } from '../lib/sql.ts'
 import { type Now, systemNow } from '../lib/time.ts'
 import type { PlatformConfig, SharedConfig } from './config.ts'
 import { type Grants, createGrants } from './grants/grants.ts'
+import { startListener } from './grants/listener.ts'
 import { type Idempotency, createIdempotency } from './idempotency.ts'
 import { type Invalidations, createInvalidations } from './invalidations.ts'
 import { type Sealing, createSealing } from './sealing/sealing.ts'
@@ -76,7 +77,10 @@ export async function openSharedPlatform(
 /** Opens the platform that core's modules stand on. */
 export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
   const { shared, ...rest } = await openSharedPlatform(config, { ...deps, name: 'tollgate-core' })
-  const { pool, now } = shared
+  const { pool, grants, invalidations, now } = shared
+  const { databaseUrl } = config
+  const { sender } = grants
+  const listener = startListener({ databaseUrl, sender, invalidations, log: deps.log, now })
   const sealing = createSealing(config.sealingSecrets)
   const platform: Platform = {
     ...shared,
@@ -87,7 +91,13 @@ export async function openPlatform(config: PlatformConfig, deps: ProcessDeps) {
   }
   /** Periodic work, as that of a module. */
   const upkeep = [platform.idempotency.forgetOld, platform.grants.deleteExpired]
-  return { platform, upkeep, ...rest }
+
+  async function close(graceMs: number): Promise<void> {
+    await Promise.race([listener.stop(), sleep(graceMs, undefined, { ref: false })])
+    await rest.close(graceMs)
+  }
+
+  return { platform, upkeep, ...rest, close }
 }
 
 const redisCommandTimeoutMs = 1_000

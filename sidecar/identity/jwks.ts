@@ -20,8 +20,8 @@ interface KeySet {
 
 /**
  * The keys of our own issuer, loaded from core. An unknown `kid` reloads them, at most every ten
- * seconds and once at a time. Throws when they were never loaded and cannot be, so that an outage
- * of core does not count against the token.
+ * seconds and once at a time. Throws when a key is not among them and they cannot be loaded, so that
+ * an outage of core does not count against the token.
  */
 export function createOwnKeys({
   load,
@@ -40,15 +40,19 @@ export function createOwnKeys({
     return loading
   }
 
-  /** Keys no older than `ageMs`; older ones when core does not answer. */
+  /** Keys no older than `ageMs`. */
   async function keys(ageMs: number): Promise<KeySet> {
     const known = latest
-    if (!known) return reload()
-    return now().getTime() - known.at < ageMs ? known : reload().catch(() => known)
+    return known && now().getTime() - known.at < ageMs ? known : reload()
   }
 
   return async (header, token) => {
-    const known = await keys(maxAgeMs)
+    // Older ones, too, while core does not answer: a key that was published once stays good.
+    const older = latest
+    const known = await keys(maxAgeMs).catch((error: unknown) => {
+      if (older) return older
+      throw error
+    })
     try {
       return await known.find(header, token)
     } catch (error) {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { type Db, type Pool, afterCommit } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import type { Invalidations } from '../invalidations.ts'
@@ -44,8 +45,12 @@ const descentMax = 8
  * session, a JWT, an account, a client, a scope of a client (docs/identity.md, "What a credential descends from").
  */
 export function createGrants({ pool, invalidations, now }: GrantsDeps) {
+  /** The name of this process, by which it knows its own notifications. */
+  const sender = randomUUID()
+
   /**
-   * Ends grants in the transaction `db`, and publishes that after its commit. A grant that ended before stays ended; an
+   * Ends grants in the transaction `db`, and publishes that after its commit: to this core's sidecars, through Redis, and
+   * through the database to other cores, which also works when Redis is away. A grant that ended before stays ended; an
    * instant only moves on.
    */
   async function end(db: Db, ends: readonly GrantEnd[]): Promise<void> {
@@ -58,6 +63,8 @@ export function createGrants({ pool, invalidations, now }: GrantsDeps) {
         expiresAt: forever === true ? null : addSeconds(at, longestLifeSeconds),
       })),
     )
+    const messages = ends.map((grant) => JSON.stringify({ from: sender, ...toInvalidation(grant) }))
+    await store.notifyEnds(db, messages)
     await afterCommit(db, async () => {
       await Promise.all(ends.map((grant) => invalidations.publish(toInvalidation(grant))))
     })
@@ -70,7 +77,7 @@ export function createGrants({ pool, invalidations, now }: GrantsDeps) {
   /** Upkeep: forgets ends whose descendants are all dead. */
   const deleteExpired = (): Promise<void> => store.deleteExpiredEnds(pool, now())
 
-  return { end, findEnds, deleteExpired }
+  return { end, findEnds, deleteExpired, sender }
 }
 
 export type Grants = ReturnType<typeof createGrants>
@@ -92,7 +99,7 @@ export function joinGrants(...lists: readonly (readonly string[])[]): readonly s
 const keyPrefix = /^key:/
 
 // Sidecars of earlier releases know a key by its bare id, under a kind of its own.
-const toInvalidation = ({ id, endsBefore }: GrantEnd) => ({
+export const toInvalidation = ({ id, endsBefore }: Pick<GrantEnd, 'id' | 'endsBefore'>) => ({
   kind: keyPrefix.test(id) ? ('key' as const) : ('token' as const),
   id: id.replace(keyPrefix, ''),
   ...(endsBefore && { endsBefore: endsBefore.getTime() }),

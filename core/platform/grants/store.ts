@@ -1,4 +1,4 @@
-import { type Db, one, prepared, sql } from '../../lib/sql.ts'
+import { type Db, many, one, prepared, sql } from '../../lib/sql.ts'
 
 export interface NewEnd {
   readonly id: string
@@ -22,6 +22,31 @@ export async function insertEnds(db: Db, ends: readonly NewEnd[]): Promise<void>
     set ends_before = excluded.ends_before, cause = excluded.cause, ended_at = excluded.ended_at, expires_at = excluded.expires_at
     where grant_ends.ends_before < excluded.ends_before`)
 }
+
+const channel = 'tollgate_grant_ends'
+
+/** Tells every core that listens, when the transaction is committed: `messages` with the name of the core that sends. */
+export async function notifyEnds(db: Db, messages: readonly string[]): Promise<void> {
+  await db.query(sql`
+    select pg_notify(${channel}, message) from unnest(${messages}::text[]) as message`)
+}
+
+export const listen = (db: Db): Promise<unknown> => db.query(`listen ${channel}`)
+
+/** Ends since an instant, oldest first. */
+export const listEnds = (
+  db: Db,
+  since: Date,
+): Promise<{ id: string; ends_before: Date | null }[]> =>
+  many(
+    db,
+    sql`
+    select id, case when ends_before < 'infinity' then ends_before end as ends_before
+    from grant_ends
+    where ended_at > ${since}
+    order by ended_at
+    limit 10000`,
+  )
 
 export interface Ends {
   /** Those that have ended for the credential. */

@@ -141,8 +141,10 @@ export function createSigningKeys({ pool, sealing, alg, now }: SigningKeysDeps) 
     const at = now().getTime()
     const known = (await current()).publicKeys.get(kid)
     if (known || at - missedAt < missCooldownMs) return known ?? null
+    const { publicKeys } = await reload()
+    // Not before: while the database is away nothing is known of the id, which is no refusal.
     missedAt = at
-    return (await reload()).publicKeys.get(kid) ?? null
+    return publicKeys.get(kid) ?? null
   }
 
   /** Loads the key set again now, after a load that is running already. */

@@ -1,16 +1,19 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { IntrospectTokenResponse } from '../../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
+import type { Clients } from '../../identity/apps/clients.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, secondsOf } from '../../lib/time.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { type TokenFamilies, refreshPrefix } from '../login/token-families.ts'
 import { type SignerSessions, sessionPrefix } from '../sessions/signer-sessions.ts'
+import { stillAllowed } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
 
 export interface IntrospectionDeps {
   readonly pool: Pool
   readonly jwts: Jwts
+  readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly sessions: SignerSessions
   readonly families: Pick<TokenFamilies, 'findRefreshToken'>
@@ -33,7 +36,7 @@ const inactive: IntrospectTokenResponse = {
 
 /** RFC 7662. A token of another app reads as inactive, as an unknown one does. */
 export function createIntrospection(deps: IntrospectionDeps) {
-  const { pool, jwts, subjects, sessions, families, now } = deps
+  const { pool, jwts, clients, subjects, sessions, families, now } = deps
 
   async function introspect(caller: M2mCaller, token: string): Promise<IntrospectTokenResponse> {
     try {
@@ -102,12 +105,13 @@ export function createIntrospection(deps: IntrospectionDeps) {
       issuedAt: row.begun_at,
       grants: row.grants,
     })
-    if (!user) return inactive
+    const client = await clients.findPublic(row.client_id)
+    if (!user || !client) return inactive
     return {
       active: true,
       clientId: row.client_id,
       sub: user.id,
-      scope: row.scope,
+      scope: stillAllowed(row.scope, client.scopes),
       tokenType: 'refresh_token',
       exp: BigInt(secondsOf(row.expires_at)),
       iat: BigInt(secondsOf(row.created_at)),

@@ -38,6 +38,29 @@ const revoke = (keyId: string, externalUserId = 'ada') =>
 const verify = (apiKey: string) => outcome(core.as().verifyApiKey({ apiKey }))
 const secretOf = (apiKey: string): string => apiKey.slice(app.clientId.length + 1)
 
+describe('the use of a key after its end', () => {
+  const entries = async (keyId: string) => {
+    const { rows } = await core.sql.query<{ status: string }>(
+      "select status from audit_log where action = 'api_key_refused' and actor = $1",
+      [keyId],
+    )
+    return rows.map(({ status }) => status)
+  }
+
+  it('is in the audit log, once an hour', async () => {
+    const { keyId, apiKey } = await createKey()
+    expect(await verify(apiKey)).toBe('OK')
+    await revoke(keyId)
+    expect(await entries(keyId)).toEqual([])
+    await atOnce(5, () => verify(apiKey))
+    expect(await verify(apiKey)).toBe('TOKEN_INVALID')
+    expect(await entries(keyId)).toEqual(['refused'])
+    core.clock.advance(3_601 * second)
+    await verify(apiKey)
+    expect(await entries(keyId)).toEqual(['refused', 'refused'])
+  })
+})
+
 describe('a key', () => {
   it('is refused beyond a hundred, also when many come at once, and to no one else', async () => {
     await m2m.upsertUser({ clientId: app.clientId, externalUserId: 'bob' })
