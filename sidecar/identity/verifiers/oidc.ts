@@ -31,6 +31,14 @@ const jwtShape = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/
 export const looksLikeToken = (text: string): boolean => jwtShape.test(text)
 
 const algorithms = ['RS256', 'ES256'] as const
+const ownType = 'at+jwt'
+// Most identity providers do not write the type of RFC 9068 (decision 39).
+const foreignTypes: readonly (string | undefined)[] = [
+  undefined,
+  'jwt',
+  ownType,
+  'application/at+jwt',
+]
 const toleranceSeconds = 60
 const cacheSeconds = 60
 
@@ -113,19 +121,20 @@ interface CheckedToken {
 // Throws when the fault is not the token's.
 async function verifyToken(
   token: string,
-  { keys, audience }: TrustedIssuer,
+  { keys, audience, own }: TrustedIssuer,
   now: Date,
 ): Promise<CheckedToken> {
   try {
-    const { payload } = await jwtVerify(token, keys, {
+    const { payload, protectedHeader } = await jwtVerify(token, keys, {
       algorithms: [...algorithms],
-      typ: 'at+jwt',
+      ...(own ? { typ: ownType } : {}),
       audience: [audience, trimSlashes(audience), `${trimSlashes(audience)}/`],
       requiredClaims: ['exp'],
       clockTolerance: toleranceSeconds,
       currentDate: now,
     })
-    return { claims: payload, fault: null }
+    const isAccessToken = own || foreignTypes.includes(protectedHeader.typ?.toLowerCase())
+    return { claims: payload, fault: isAccessToken ? null : 'token_form' }
   } catch (error) {
     if (tokenErrors.some((kind) => error instanceof kind)) return checkedToken(error)
     throw error

@@ -188,6 +188,27 @@ describe('a token of a foreign issuer', () => {
     expect(await decide(harness, await sign(key))).toMatchObject({ status: 200 })
   })
 
+  it('may have the types that identity providers write, and no other; ours is at+jwt alone', async () => {
+    const foreign = await newSigningKey('f1')
+    const idp = await startIssuer(foreign.jwk)
+    const harness = await withKey({ JWT_ISSUER: idp.url, JWT_AUDIENCE: 'tollgate' })
+    const claims = { iss: idp.url, aud: 'tollgate', token_use: undefined }
+    for (const [typ, foreignStatus, ownStatus] of [
+      [undefined, 200, 401],
+      ['JWT', 200, 401],
+      ['at+jwt', 200, 200],
+      ['application/at+jwt', 200, 200],
+      ['logout+jwt', 401, 401],
+      ['dpop+jwt', 401, 401],
+    ] as const) {
+      const answers = [
+        await decide(harness, await sign(foreign, claims, { typ })),
+        await decide(harness, await sign(key, {}, { typ })),
+      ]
+      expect([typ, ...answers.map(({ status }) => status)]).toEqual([typ, foreignStatus, ownStatus])
+    }
+  })
+
   it('is answered with 503 while its issuer is away', async () => {
     const foreign = await newSigningKey('f1')
     const idp = await startIssuer(foreign.jwk)
