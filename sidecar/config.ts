@@ -21,6 +21,10 @@ export function readSidecarConfig(env: EnvReader) {
     sidecarId: readSidecarId(env),
     redisUrl: readRedisUrl(env),
     webhookSecrets: readWebhookSecrets(env),
+    eventsSecrets: readSecrets(env, 'EVENTS_SECRET', {
+      meaning:
+        'Secrets for POST /events in place of WEBHOOK_SECRET, which then opens POST /authorize only; like WEBHOOK_SECRET.',
+    }),
     guessesMax: readGuessesMax(env),
     signerAddresses: readSignerAddresses(env),
     cacheKey: readCacheKey(env),

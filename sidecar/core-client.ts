@@ -22,6 +22,10 @@ import {
   type JsonWebKey,
   TokenServiceClient,
 } from '../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import {
+  type SignerSecret,
+  SignersServiceClient,
+} from '../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import type { EscrowCore } from './accounts/escrow-core.ts'
 import { gatherUntilQuiet } from './batcher.ts'
 import { type Presence, createPresence, repeatMissed } from './core-presence.ts'
@@ -67,6 +71,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress) {
   const escrow = new EscrowServiceClient(target, credentials, channel)
   const decisions = new DecisionServiceClient(target, credentials, channel)
   const presence = createPresence()
+  const signers = new SignersServiceClient(target, credentials, channel)
   const headers = { [serviceTokenHeader]: token }
   const lookup = { deadlineMs: lookupMs, headers }
 
@@ -75,6 +80,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress) {
   const callToken = presence.whilePresent(unary(signer.checkToken.bind(signer)))
   const callJwks = presence.whilePresent(unary(tokens.getJwks.bind(tokens)))
   const callRecord = unary(decisions.recordDecisions.bind(decisions))
+  const callSigners = unary(signers.listSignerSecrets.bind(signers))
   const callIngest = unary(metering.ingestEvents.bind(metering))
 
   /** Without an identity for a key that is not valid. Keys that come together are asked together. */
@@ -110,6 +116,9 @@ export function createCoreClient({ target, token, tls }: CoreAddress) {
   const recordDecisions = (records: DecisionRecord[]): Promise<unknown> =>
     callRecord({ decisions: records }, { deadlineMs: recordMs, headers })
 
+  const listSignerSecrets = async (): Promise<SignerSecret[]> =>
+    (await callSigners({}, { deadlineMs: recordMs, headers })).secrets
+
   function watchInvalidations(): ClientReadableStream<WatchInvalidationsResponse> {
     const metadata = new Metadata()
     metadata.set(serviceTokenHeader, token)
@@ -124,7 +133,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress) {
   }
 
   const stop = (): void =>
-    [signer, tokens, metering, escrow, decisions].forEach((client) => client.close())
+    [signer, signers, tokens, metering, escrow, decisions].forEach((client) => client.close())
 
   return {
     verifyApiKey,
@@ -134,6 +143,7 @@ export function createCoreClient({ target, token, tls }: CoreAddress) {
     getJwks,
     ingestEvents,
     recordDecisions,
+    listSignerSecrets,
     watchInvalidations,
     ready,
     stop,

@@ -21,7 +21,7 @@ import { createForwarding } from './events/forwarding.ts'
 import { createEventsHandler } from './events/handler.ts'
 import { createUsagePushes } from './events/usage-push.ts'
 import { addressOf, subscriberOf } from './http/addresses.ts'
-import { type Callers, createCallers } from './http/callers.ts'
+import { type CallerOf, createCallers } from './http/callers.ts'
 import { createGuesses } from './http/guesses.ts'
 import { type Routes, createRouter } from './http/router.ts'
 import { type Cache, createMemoryCache, createRedisCache } from './identity/cache.ts'
@@ -34,6 +34,7 @@ import { type KeyShape, serviceKeys } from './identity/verifiers/api-key.ts'
 import { selectVerifier } from './identity/verifiers/select.ts'
 import { createInvalidations } from './invalidation/invalidations.ts'
 import { type EscrowFigures, type SidecarMetrics, createSidecarMetrics } from './metrics.ts'
+import { type Signers, createSigners } from './signers/signers.ts'
 import { openSpool } from './spool/spool.ts'
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
@@ -109,10 +110,12 @@ async function startParts(context: Context, parts: PartList) {
   const { versions, escrow } = parts.add(startEscrow(context, core))
   const state = { core, cache, versions, escrow }
   const { identities, revokedTokens } = parts.add(await createIdentityPart(context, state))
-  const callerOf = createCallerPart(context)
-  const events = parts.add(await createEvents(context, { core, callerOf }))
-  parts.add(createInvalidationLinks(context, { ...state, revokedTokens }))
-  const webhook = parts.add(createAuthorize(context, { identities, escrow, core, callerOf }))
+  const { callersOf, signers } = parts.add(createCallerPart(context, core))
+  const events = parts.add(await createEvents(context, { core, callerOf: callersOf('events') }))
+  parts.add(createInvalidationLinks(context, { ...state, revokedTokens, signers }))
+  const webhook = parts.add(
+    createAuthorize(context, { identities, escrow, core, callerOf: callersOf('decisions') }),
+  )
   const routes = { webhook, events, ready: parts.ready }
   const listening = parts.add(await startListener(context, routes))
   return { listening, webhook }
@@ -261,17 +264,24 @@ async function createIdentityPart(
   return { api: { identities, revokedTokens } }
 }
 
-/** Who may call, on both routes: guesses at one count at the other. */
-function createCallerPart({ config, metrics, mono }: Context): Callers {
-  const { webhookSecrets: secrets, guessesMax: max, signerAddresses: signers } = config
-  const guesses = createGuesses({ max, signers, mono })
-  return createCallers({ secrets, guesses, countRefused: metrics.countRefusedCaller })
+/** Who may call: guesses at one route count at the other. */
+function createCallerPart(
+  { config, metrics, mono, now, log }: Context,
+  core: CoreClient,
+): Part<{ readonly callersOf: ReturnType<typeof createCallers>; readonly signers: Signers }> {
+  const { webhookSecrets: decisions, eventsSecrets, guessesMax: max } = config
+  const guesses = createGuesses({ max, signers: config.signerAddresses, mono })
+  const secrets = { decisions, events: eventsSecrets.length > 0 ? eventsSecrets : decisions }
+  const signers = createSigners({ core, now, log })
+  const countRefused = metrics.countRefusedCaller
+  const callersOf = createCallers({ secrets, signers, guesses, countRefused })
+  return { api: { callersOf, signers }, stop: signers.stop }
 }
 
 /** Direct mode: the events that the signer pushes, kept in the spool where there is one. */
 async function createEvents(
   { config, log, now, registry, metrics }: Context,
-  { core, callerOf }: { readonly core: CoreClient; readonly callerOf: Callers },
+  { core, callerOf }: { readonly core: CoreClient; readonly callerOf: CallerOf },
 ): Promise<Part<Handler>> {
   const spool =
     config.spool &&
@@ -298,7 +308,7 @@ async function createEvents(
 /** The links over which core says that cached state is stale. */
 function createInvalidationLinks(
   { config, log }: Context,
-  state: State & { readonly revokedTokens: RevokedTokens },
+  state: State & { readonly revokedTokens: RevokedTokens; readonly signers: Signers },
 ): Part<null> {
   const { core, cache, versions, escrow, revokedTokens } = state
   const invalidations = createInvalidations({
@@ -308,6 +318,7 @@ function createInvalidationLinks(
     versions,
     revokedTokens,
     recall: escrow.leases.recall,
+    refreshSigners: state.signers.refreshSoon,
     tombstoneSeconds: config.identity.ttlSeconds,
     log,
   })
@@ -324,7 +335,7 @@ function createAuthorize(
     callerOf,
   }: Pick<State, 'core' | 'escrow'> & {
     readonly identities: Identities
-    readonly callerOf: Callers
+    readonly callerOf: CallerOf
   },
 ): Part<Handler> {
   const { config, log, now, metrics } = context

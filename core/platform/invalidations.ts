@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import type { Redis } from 'ioredis'
 import type { Log } from '../lib/log.ts'
 
-const kinds = ['key', 'user', 'access', 'lease', 'token'] as const
+const kinds = ['key', 'user', 'access', 'lease', 'token', 'signer'] as const
 
 /**
  * What caches elsewhere must forget: a key, a user (identity and access), the access of a user, or a `token`, which is

@@ -1,4 +1,5 @@
 import { DecisionServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import { SignersServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { SignerServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
@@ -11,6 +12,8 @@ import { createDecisionRpc } from './decisions/rpc.ts'
 import { createDecisions } from './decisions/service.ts'
 import { createSignerRpc } from './rpc.ts'
 import { createSigner } from './service.ts'
+import { createSignersRpc } from './signers/rpc.ts'
+import { createSigners } from './signers/service.ts'
 
 export interface SignerOthers {
   readonly ledger: Ledger
@@ -30,10 +33,12 @@ export function createSignerModule(
   const signer = createSigner({ pool, ledger, users, keys, sessions, usableRate, isVoidToken, now })
   const { signerService } = createSignerRpc({ signer, invalidations, stopping })
   const decisions = createDecisions({ pool, now })
+  const signers = createSigners({ pool, invalidations, now })
   return {
     api: {},
     services: [
       grpcService(SignerServiceService, signerService),
+      grpcService(SignersServiceService, createSignersRpc({ signers }).signersService),
       grpcService(DecisionServiceService, createDecisionRpc({ decisions }).decisionService),
     ],
     upkeep: [decisions.deleteOld],

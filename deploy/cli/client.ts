@@ -22,6 +22,7 @@ import { QuarantineServiceClient } from '../../proto/gen/ts-proto/tollgate/meter
 import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
 import { SealingServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
 import { DecisionServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import { SignersServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { TokenServiceClient } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 
 const deadlineMs = 10_000
@@ -61,6 +62,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     quarantine: open(QuarantineServiceClient),
     reconciliation: open(ReconciliationServiceClient),
     sealing: open(SealingServiceClient),
+    signers: open(SignersServiceClient),
     tokens: open(TokenServiceClient),
   }
 }
@@ -91,6 +93,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
       }),
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
     ...limitCalls(limits, operator),
+    ...signerCalls(clients.signers, operator),
     listHolds: bound(unary(clients.holds.listHolds.bind(clients.holds)), operator),
     recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
@@ -137,6 +140,14 @@ const limitCalls = (limits: OperatorLimitServiceClient, options: CallOptions) =>
   readLimits: bound(unary(limits.readLimits.bind(limits)), options),
   replaceLimits: bound(unary(limits.replaceLimits.bind(limits)), options),
   removeLimits: bound(unary(limits.removeLimits.bind(limits)), options),
+})
+
+const signerCalls = (signers: SignersServiceClient, options: CallOptions) => ({
+  createSigner: bound(unary(signers.createSigner.bind(signers)), options),
+  listSigners: bound(unary(signers.listSigners.bind(signers)), options),
+  rotateSigner: bound(unary(signers.rotateSigner.bind(signers)), options),
+  setSignerApps: bound(unary(signers.setSignerApps.bind(signers)), options),
+  removeSigner: bound(unary(signers.removeSigner.bind(signers)), options),
 })
 
 const decisionCalls = (decisions: DecisionServiceClient, operator: CallOptions) => ({

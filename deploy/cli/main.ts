@@ -18,6 +18,7 @@ import { rate } from './commands/money/rate.ts'
 import { rebuild } from './commands/rebuild.ts'
 import { outbox } from './commands/outbox.ts'
 import { reconcile } from './commands/reconcile.ts'
+import { signer } from './commands/signer.ts'
 import { status } from './commands/status.ts'
 import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './command.ts'
@@ -35,6 +36,7 @@ export const commands: Readonly<Record<string, Command>> = {
   status,
   adjust,
   limits,
+  signer,
   quarantine,
   verify,
   rebuild,

@@ -68,16 +68,16 @@ export function createAuthorizer(
     if (body.credential.kind === 'ambiguous') return refuse(refusals.ambiguousCredential, 'none')
     const at = clock()
     const resolution = identities.resolve(body, at)
-    if (!(resolution instanceof Promise)) return decide(resolution, body.session, at)
+    if (!(resolution instanceof Promise)) return decide(resolution, body, at)
     return resolution.then(
-      (known) => decide(known, body.session, clock()),
+      (known) => decide(known, body, clock()),
       (error: unknown) => refuse(reportFault(error, refusals.authorizationUnavailable), 'core'),
     )
   }
 
   function decide(
     resolution: Resolution,
-    session: Session | null,
+    { session, apps }: AuthorizeBody,
     at: number,
   ): Decision | Promise<Decision> {
     if ('refusal' in resolution) {
@@ -86,7 +86,8 @@ export function createAuthorizer(
     }
     const { identity, account, source } = resolution
     const call = { identity, account, session, at }
-    const refusal = stateRefusal(call)
+    const refusal =
+      apps === null || apps.has(identity.clientId) ? stateRefusal(call) : refusals.foreignSigner
     if (refusal) return refuse(refusal, source, call)
     const payment = payAtOnce(call)
     return payment ? conclude(call, payment, source) : payLater(call, source)

@@ -39,6 +39,11 @@ export const refusals = {
   ),
   invalidIdentity: refusal(403, 'invalid_identity', 'the credential names no usable identity'),
   otherIdentity: refusal(403, 'invalid_identity', 'session belongs to another identity'),
+  foreignSigner: refusal(
+    403,
+    'signer_not_bound',
+    'this signer does not sign for the app of the credential',
+  ),
   userInactive: refusal(403, 'user_inactive', 'user is inactive'),
   tooLarge: refusal(431, 'request_too_large', 'request headers too large'),
   invalidState: refusal(400, 'invalid_state', 'state has no readable id, number or time'),

@@ -1,4 +1,5 @@
 import { type JsonObject, isObject, parseObject } from '../../core/lib/json.ts'
+import type { Apps } from '../signers/signers.ts'
 import { type Session, readSession } from '../accounts/session.ts'
 
 /** The headers that the end user sent to the signer, as the signer passed them on. */
@@ -13,6 +14,8 @@ export interface AuthorizeBody {
   readonly credential: Credential
   readonly headers: HeaderMap | null
   readonly session: Session | null
+  /** Those that the caller signs for. */
+  readonly apps: Apps
   /** The end user asks for the decision to be recorded. */
   readonly wantsExplanation: boolean
 }
@@ -31,7 +34,7 @@ const maxCredential = 16_384
  * Parses the text of a request; null when it is not one JSON object. Never throws on hostile
  * content.
  */
-export function parseBody(text: string): AuthorizeBody | null {
+export function parseBody(text: string, apps: Apps = null): AuthorizeBody | null {
   const body = parseObject(text)
   if (!body) return null
   const payload = objectOf(body['payload'])
@@ -40,6 +43,7 @@ export function parseBody(text: string): AuthorizeBody | null {
     credential: credentialOf(headers, body['authorization'], payload?.['authorization']),
     headers,
     session: readSession(body['state'] ?? payload?.['state'], text),
+    apps,
     wantsExplanation: headers !== null && wantsExplanation(headers),
   }
 }

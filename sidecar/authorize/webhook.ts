@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks'
 import type { Log } from '../../core/lib/log.ts'
 import type { Explanations } from '../explain/explanations.ts'
 import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
-import type { Caller, Callers } from '../http/callers.ts'
+import type { CallerOf, Signer } from '../http/callers.ts'
 import type { SidecarMetrics } from '../metrics.ts'
 import { type Decision, refuse } from './decision.ts'
 import { type Refusal, refusals } from './refusals.ts'
@@ -12,7 +12,7 @@ import { type AuthorizeBody, parseBody } from './request.ts'
 export interface WebhookDeps {
   readonly authorize: (body: AuthorizeBody) => Decision | Promise<Decision>
   readonly explanations: Explanations
-  readonly callerOf: Callers
+  readonly callerOf: CallerOf
   /** Decisions at work at the same time; one more is refused with body status 503 at once. */
   readonly maxInFlight: number
   readonly metrics: Pick<SidecarMetrics, 'countDecision'>
@@ -40,10 +40,10 @@ export function createWebhook(
 
   return (request, response) => {
     const caller = callerOf(request)
-    if (caller !== 'signer') return refuseCaller(caller, request, response)
+    if (typeof caller === 'string') return refuseCaller(caller, request, response)
     if (inFlight >= maxInFlight) return refuseUnread(refusals.overloaded, request, response)
     receiveBody(request, maxBody, {
-      onBody: (body) => void decide(body, response),
+      onBody: (body) => void decide(body, caller, response),
       onTooLarge: () => refuseUnread(refusals.tooLarge, request, response),
     })
   }
@@ -59,9 +59,9 @@ export function createWebhook(
     answerUnread({ request, response, body, bytes })
   }
 
-  function decide(bytes: Buffer, response: ServerResponse): void {
+  function decide(bytes: Buffer, signer: Signer, response: ServerResponse): void {
     const started = performance.now()
-    const body = parseBody(bytes.toString('utf8'))
+    const body = parseBody(bytes.toString('utf8'), signer.apps)
     if (!body) return send(response, 400, invalidJson)
     try {
       const decision = authorize(body)
@@ -119,7 +119,11 @@ function lineOf(
   }
 }
 
-function refuseCaller(caller: Caller, request: IncomingMessage, response: ServerResponse): void {
+function refuseCaller(
+  caller: 'unknown' | 'limited',
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
   if (caller === 'limited') {
     response.setHeader('retry-after', '60')
     return answerUnread({ request, response, ...tooManyGuesses, status: 429 })

@@ -3,8 +3,9 @@ import { correlationIdFrom } from '../../proto/headers.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type Push, splitEnvelopes } from './ndjson.ts'
-import type { Callers } from '../http/callers.ts'
+import type { CallerOf, Signer } from '../http/callers.ts'
 import { type Problem, problems, sendProblem, writeProblem } from '../http/problems.ts'
+import { foreignApp } from '../signers/foreign-events.ts'
 import { declaredLength, drainAndEnd, receiveBody } from '../http/body.ts'
 
 /** Stores events durably. */
@@ -25,7 +26,7 @@ export interface EventsDeps {
   readonly sink: EventSink
   /** Makes an event of a usage push; returns anything else as it is. */
   readonly complete: (envelope: Buffer) => Buffer
-  readonly callerOf: Callers
+  readonly callerOf: CallerOf
   readonly log: Log
 }
 
@@ -51,8 +52,8 @@ export function createEventsHandler(
     const id = correlationIdFrom(request.headers['x-correlation-id'])
     response.setHeader('x-correlation-id', id)
     const bytes = bytesOf(request)
-    const problem = admissionProblem(request, bytes)
-    if (problem) return refuseUnread(request, response, problem)
+    const admission = admit(request, bytes)
+    if (!('apps' in admission)) return refuseUnread(request, response, admission)
     inFlight++
     bytesInFlight += bytes
     response.once('close', () => {
@@ -60,25 +61,30 @@ export function createEventsHandler(
       bytesInFlight -= bytes
     })
     receiveBody(request, maxBody, {
-      onBody: (body) => void take(body, response, id),
+      onBody: (body) => void take({ body, signer: admission }, response, id),
       onTooLarge: () => refuseUnread(request, response, problems.bodyTooLarge),
     })
   }
 
-  function admissionProblem(request: IncomingMessage, bytes: number): Problem | null {
+  function admit(request: IncomingMessage, bytes: number): Signer | Problem {
     const caller = callerOf(request)
-    if (caller !== 'signer') return caller === 'limited' ? problems.guesses : problems.unauthorized
+    if (typeof caller === 'string')
+      return caller === 'limited' ? problems.guesses : problems.unauthorized
     if (inFlight >= sink.maxInFlight || bytesInFlight + bytes > maxBytesInFlight)
       return problems.busy
     return (request.headers['content-encoding'] ?? 'identity') === 'identity'
-      ? null
+      ? caller
       : problems.encoded
   }
 
-  async function take(body: Buffer, response: ServerResponse, id: string): Promise<void> {
+  async function take(
+    { body, signer }: { readonly body: Buffer; readonly signer: Signer },
+    response: ServerResponse,
+    id: string,
+  ): Promise<void> {
     const push = splitEnvelopes(body)
     if (!push) return sendProblem(response, problems.notJson, id)
-    const problem = pushProblem(push)
+    const problem = pushProblem(push) ?? foreignProblem(push, signer)
     if (problem) return sendProblem(response, problem, id)
     try {
       const figures = await sink.store(push.envelopes.map(complete), id)
@@ -109,6 +115,16 @@ function problemOfFault(error: unknown): Problem {
   return error instanceof DomainError && error.reason === 'SPOOL_UNAVAILABLE'
     ? { ...problems.spoolUnavailable, detail: error.message }
     : problems.coreAway
+}
+
+/** Nothing of such a push is stored: its sender is misconfigured, or charges users who are not its own. */
+function foreignProblem({ envelopes }: Push, { apps }: Signer): Problem | null {
+  const app = foreignApp(envelopes, apps)
+  if (app === null) return null
+  return {
+    reason: 'SCOPE_MISSING',
+    detail: `this signer pushes no events of the app ${app.slice(0, 64)}`,
+  }
 }
 
 function pushProblem({ envelopes, isArray }: Push): Problem | null {

@@ -42,9 +42,14 @@ export function createCallerCheck(
   }
 }
 
-/** Whether a request names any secret at all; one without is no guess. */
-export const presentsSecret = (headers: IncomingHttpHeaders): boolean =>
-  headers.authorization !== undefined || headerNames.some((name) => headers[name] !== undefined)
+/** Every secret that a request names, in whichever header. */
+export const presentedSecrets = (headers: IncomingHttpHeaders): string[] =>
+  [
+    withoutScheme(headers.authorization ?? ''),
+    ...headerNames.map((name) => String(headers[name] ?? '')),
+  ]
+    .map((text) => text.trim())
+    .filter((text) => text !== '' && text.length <= maxSecretBytes)
 
 /** A secret with zeros behind it, which no header value can hold. */
 function pad(text: string): Buffer {

@@ -1,32 +1,55 @@
 import type { IncomingMessage } from 'node:http'
+import type { Apps, Purpose, Signers } from '../signers/signers.ts'
 import { addressOf } from './addresses.ts'
-import { createCallerCheck, presentsSecret } from './caller.ts'
+import { createCallerCheck, presentedSecrets } from './caller.ts'
 import type { Guesses } from './guesses.ts'
 
-/** Who calls: our signer, somebody else, or an address from which too many wrong secrets came. */
-export type Caller = 'signer' | 'unknown' | 'limited'
+export interface Signer {
+  readonly apps: Apps
+}
+
+/** A signer, somebody else, or an address from which too many wrong secrets came. */
+export type Caller = Signer | 'unknown' | 'limited'
+export type CallerOf = (request: IncomingMessage) => Caller
 
 export interface CallersOptions {
-  readonly secrets: readonly string[]
+  /** Those of the default signer, which signs for all apps. */
+  readonly secrets: Readonly<Record<Purpose, readonly string[]>>
+  readonly signers: Pick<Signers, 'signerOf'>
   readonly guesses: Guesses
-  readonly countRefused: (caller: Caller) => void
+  readonly countRefused: (reason: string) => void
 }
 
-/** Authenticates callers, and limits guesses at the secret. */
-export function createCallers({ secrets, guesses, countRefused }: CallersOptions) {
-  const isKnown = createCallerCheck(secrets)
+const defaultSigner: Signer = { apps: null }
 
-  return ({ headers, socket }: IncomingMessage): Caller => {
-    const address = addressOf(socket)
-    const caller = guesses.isLimited(address) ? 'limited' : isKnown(headers) ? 'signer' : 'unknown'
-    if (caller === 'signer') {
-      guesses.addRight(address)
-      return caller
+/** Authenticates the callers of a route, and limits guesses at their secrets. */
+export function createCallers({ secrets, signers, guesses, countRefused }: CallersOptions) {
+  return (purpose: Purpose): CallerOf => {
+    const isDefault = createCallerCheck(secrets[purpose])
+
+    function identify({ headers }: IncomingMessage): Signer | undefined {
+      if (isDefault(headers)) return defaultSigner
+      for (const text of presentedSecrets(headers)) {
+        const signer = signers.signerOf(text, purpose)
+        if (signer) return signer
+      }
+      return undefined
     }
-    countRefused(caller)
-    if (caller === 'unknown' && presentsSecret(headers)) guesses.addWrong(address)
-    return caller
+
+    return (request) => {
+      const address = addressOf(request.socket)
+      if (guesses.isLimited(address)) {
+        countRefused('limited')
+        return 'limited'
+      }
+      const signer = identify(request)
+      if (signer) {
+        guesses.addRight(address)
+        return signer
+      }
+      countRefused('unknown')
+      if (presentedSecrets(request.headers).length > 0) guesses.addWrong(address)
+      return 'unknown'
+    }
   }
 }
-
-export type Callers = ReturnType<typeof createCallers>

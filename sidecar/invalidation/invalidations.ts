@@ -12,7 +12,7 @@ import { tombstone } from '../identity/key-directory.ts'
 import type { RevokedTokens } from '../identity/revoked-tokens.ts'
 
 const channel = 'tollgate:invalidations'
-const kinds = new Set(['key', 'user', 'access', 'lease', 'token'])
+const kinds = new Set(['key', 'user', 'access', 'lease', 'token', 'signer'])
 const reconnects: Backoff = { firstMs: 100, lastMs: 5_000 }
 // A stream that has not failed by then is up, even if the server sends nothing before its first
 // message.
@@ -26,6 +26,8 @@ export interface InvalidationsOptions {
   readonly revokedTokens: RevokedTokens
   /** Returns the lease of a user, by id, whose money another sidecar needs. */
   readonly recall: (userIds: readonly string[]) => void
+  /** Asks core for its signers again. */
+  readonly refreshSigners: () => void
   readonly tombstoneSeconds: number
   readonly log: Log
 }
@@ -42,6 +44,7 @@ export function createInvalidations({
   versions,
   revokedTokens,
   recall,
+  refreshSigners,
   tombstoneSeconds,
   log,
 }: InvalidationsOptions) {
@@ -59,6 +62,7 @@ export function createInvalidations({
   function apply(kind: string, id: string, endsBefore: number): void {
     if (!kinds.has(kind) || id === '') return
     if (kind === 'lease') return recall([id])
+    if (kind === 'signer') return refreshSigners()
     if (kind === 'access') return versions.invalidate(id)
     if (kind === 'key') end(`key:${id}`, endsBefore)
     // Cores of earlier releases call a signer session a key.

@@ -163,6 +163,7 @@ const rules: Readonly<Record<string, string>> = {
   insufficient_scope: 'The token needs the scope sign:job.',
   invalid_identity: 'The credential must name a known app, and a user whom the signer can record.',
   other_identity: 'The signer has bound the session to another user than the credential names.',
+  foreign_signer: 'A signer with secrets of its own gets decisions about users of its apps only.',
   user_inactive: 'An inactive user may not spend.',
   too_large: 'The signer passed on more than one mebibyte of headers.',
   invalid_state:

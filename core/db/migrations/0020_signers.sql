@@ -1,0 +1,35 @@
+-- Who may ask sidecars for decisions, and push events, beside the holder of WEBHOOK_SECRET (docs/decisions/53.md).
+
+create table signers (
+  id              uuid        not null,
+  name            text        not null,
+  all_apps        boolean     not null,
+  may_push_events boolean     not null,
+  created_at      timestamptz not null,
+  constraint signers_pk primary key (id),
+  constraint signers_name_once unique (name),
+  constraint signers_name_form check (name ~ '^[a-z0-9][a-z0-9-]{0,62}$')
+);
+
+create table signer_apps (
+  signer_id uuid not null references signers (id) on delete cascade,
+  app_id    uuid not null references apps (id) on delete cascade,
+  constraint signer_apps_pk primary key (signer_id, app_id)
+);
+
+-- A secret is checked where core's peppers never are: hash is HMAC-SHA-256 of it under a random key of its own.
+create table signer_secrets (
+  id         text        not null,
+  signer_id  uuid        not null references signers (id) on delete cascade,
+  purpose    text        not null,
+  key        bytea       not null,
+  hash       bytea       not null,
+  created_at timestamptz not null,
+  ends_at    timestamptz,
+  constraint signer_secrets_pk primary key (id),
+  constraint signer_secrets_purpose check (purpose in ('decisions', 'events')),
+  constraint signer_secrets_key_length check (octet_length(key) = 32),
+  constraint signer_secrets_hash_length check (octet_length(hash) = 32)
+);
+
+create index signer_secrets_by_signer on signer_secrets (signer_id);

@@ -1,0 +1,51 @@
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
+import { secondsOf } from '../../lib/time.ts'
+import { operator, serviceCaller } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Signers } from './service.ts'
+import type { SecretRow, SignerRow } from './store.ts'
+
+export function createSignersRpc({ signers }: { signers: Signers }) {
+  const signersService: Handlers<pb.SignersServiceServer> = {
+    createSigner: rpc(operator(), async (request: pb.CreateSignerRequest) => {
+      const { signer, credentials } = await signers.create(request)
+      return { signer: toInfo(signer), credentials }
+    }),
+    listSigners: rpc(operator(), async (_request: pb.ListSignersRequest) => ({
+      signers: (await signers.list()).map(toInfo),
+    })),
+    rotateSigner: rpc(operator(), async (request: pb.RotateSignerRequest) => ({
+      credentials: await signers.rotate(request.name, request.overlapSeconds),
+    })),
+    setSignerApps: rpc(operator(), async (request: pb.SetSignerAppsRequest) => ({
+      signer: toInfo(await signers.setApps(request.name, request)),
+    })),
+    removeSigner: rpc(operator(), async ({ name }: pb.RemoveSignerRequest) => {
+      await signers.remove(name)
+      return {}
+    }),
+    listSignerSecrets: rpc(
+      serviceCaller('sidecar'),
+      async (_request: pb.ListSignerSecretsRequest) => ({
+        secrets: (await signers.listSecrets()).map(toSecret),
+      }),
+    ),
+  }
+  return { signersService }
+}
+
+const toInfo = (row: SignerRow): pb.SignerInfo => ({
+  name: row.name,
+  allApps: row.all_apps,
+  clientIds: row.client_ids,
+  mayPushEvents: row.may_push_events,
+  createdAt: row.created_at.toISOString(),
+  secrets: row.secrets,
+})
+
+const toSecret = ({ all_apps, client_ids, ends_at, ...row }: SecretRow): pb.SignerSecret => ({
+  ...row,
+  allApps: all_apps,
+  clientIds: client_ids,
+  endsAt: BigInt(ends_at ? secondsOf(ends_at) : 0),
+})

@@ -1,0 +1,127 @@
+import { createHmac, randomBytes } from 'node:crypto'
+import { DomainError } from '../../../proto/errors.ts'
+import { audit } from '../../platform/audit.ts'
+import type { Invalidations } from '../../platform/invalidations.ts'
+import { newSecret, uuidV7 } from '../../lib/crypto.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import * as store from './store.ts'
+
+export interface SignersDeps {
+  readonly pool: Pool
+  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly now: Now
+}
+
+export interface AppsOfSigner {
+  readonly allApps: boolean
+  readonly clientIds: readonly string[]
+}
+
+const nameForm = /^[a-z0-9][a-z0-9-]{0,62}$/
+const overlapMax = 2_592_000
+
+/** Signers with their secrets and apps (docs/decisions/53.md). Every change reaches sidecars at once. */
+export function createSigners({ pool, invalidations, now }: SignersDeps) {
+  async function create(
+    request: AppsOfSigner & { readonly name: string; readonly mayPushEvents: boolean },
+  ) {
+    if (!nameForm.test(request.name))
+      throw invalid('name must be lower-case letters, digits and hyphens, at most 63')
+    const signer = { ...request, id: uuidV7() }
+    const credentials = await change('signer.create', request.name, async (db) => {
+      if (!(await store.insertSigner(db, signer, now())))
+        throw new DomainError('CONFLICT', `there is a signer ${request.name} already`)
+      await bindApps(db, signer.id, request)
+      return issue(db, signer.id, request.mayPushEvents)
+    })
+    return { signer: await find(request.name), credentials }
+  }
+
+  async function rotate(name: string, overlapSeconds: number) {
+    if (!Number.isInteger(overlapSeconds) || overlapSeconds < 0 || overlapSeconds > overlapMax)
+      throw invalid(`overlap_seconds must be from 0 to ${overlapMax}`)
+    return change('signer.rotate', name, async (db) => {
+      const { id, may_push_events } = await lock(db, name)
+      await store.endSecrets(db, id, addSeconds(now(), overlapSeconds))
+      return issue(db, id, may_push_events)
+    })
+  }
+
+  async function setApps(name: string, apps: AppsOfSigner) {
+    await change('signer.apps', name, async (db) => bindApps(db, (await lock(db, name)).id, apps))
+    return find(name)
+  }
+
+  async function remove(name: string): Promise<void> {
+    await change('signer.remove', name, async (db) => {
+      if (!(await store.deleteSigner(db, name))) throw noSuchSigner(name)
+    })
+  }
+
+  /** Runs `work` in a transaction with its audit row, and then tells every sidecar. */
+  async function change<T>(action: string, name: string, work: (db: Db) => Promise<T>): Promise<T> {
+    const result = await tx(pool, async (db) => {
+      const value = await work(db)
+      const entry = { appId: null, actor: 'operator', action, status: 'success' } as const
+      await audit(db, { ...entry, details: { signer: name }, at: now() })
+      return value
+    })
+    await invalidations.publish({ kind: 'signer', id: name })
+    return result
+  }
+
+  async function bindApps(db: Db, id: string, { allApps, clientIds }: AppsOfSigner): Promise<void> {
+    const ids = [...new Set(clientIds)]
+    if (allApps === ids.length > 0) throw invalid('name either apps, or all of them')
+    if ((await store.replaceApps(db, { id, allApps }, ids)) !== ids.length)
+      throw new DomainError('NOT_FOUND', 'one of the apps does not exist')
+  }
+
+  async function issue(db: Db, signerId: string, mayPushEvents: boolean) {
+    const add = async (purpose: store.Purpose): Promise<string> => {
+      const { text, ...secret } = createSignerSecret(purpose)
+      await store.insertSecret(db, { signerId, secret, at: now() })
+      return text
+    }
+    const secret = await add('decisions')
+    return { secret, eventsSecret: mayPushEvents ? await add('events') : undefined }
+  }
+
+  async function lock(db: Db, name: string) {
+    const signer = await store.lockSigner(db, name)
+    if (!signer) throw noSuchSigner(name)
+    return signer
+  }
+
+  const list = (): Promise<store.SignerRow[]> => store.listSigners(pool, now())
+
+  async function find(name: string): Promise<store.SignerRow> {
+    const signer = (await list()).find((one) => one.name === name)
+    if (!signer) throw noSuchSigner(name)
+    return signer
+  }
+
+  return {
+    create,
+    rotate,
+    setApps,
+    remove,
+    list,
+    listSecrets: () => store.listSecrets(pool, now()),
+  }
+}
+
+export type Signers = ReturnType<typeof createSigners>
+
+/** `svc_sg_`, twelve characters that name the secret, and 256 random bits with their checksum. */
+function createSignerSecret(purpose: store.Purpose): store.NewSecret & { readonly text: string } {
+  const id = randomBytes(6).toString('hex')
+  const text = newSecret(`svc_sg_${id}_`)
+  const key = randomBytes(32)
+  return { id, purpose, key, hash: createHmac('sha256', key).update(text).digest(), text }
+}
+
+const invalid = (message: string): DomainError => new DomainError('REQUEST_INVALID', message)
+const noSuchSigner = (name: string): DomainError =>
+  new DomainError('NOT_FOUND', `there is no signer ${name.slice(0, 64)}`)

@@ -1,0 +1,139 @@
+import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+
+export type Purpose = 'decisions' | 'events'
+
+export interface SignerRow {
+  readonly id: string
+  readonly name: string
+  readonly all_apps: boolean
+  readonly may_push_events: boolean
+  readonly created_at: Date
+  readonly client_ids: string[]
+  readonly secrets: number
+}
+
+export interface SecretRow {
+  readonly id: string
+  readonly signer: string
+  readonly purpose: Purpose
+  readonly key: Buffer
+  readonly hash: Buffer
+  readonly all_apps: boolean
+  readonly client_ids: string[]
+  readonly ends_at: Date | null
+}
+
+export interface NewSigner {
+  readonly id: string
+  readonly name: string
+  readonly allApps: boolean
+  readonly mayPushEvents: boolean
+}
+
+/** False when the name is taken. */
+export async function insertSigner(db: Db, signer: NewSigner, at: Date): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    insert into signers (id, name, all_apps, may_push_events, created_at)
+    values (${signer.id}, ${signer.name}, ${signer.allApps}, ${signer.mayPushEvents}, ${at})
+    on conflict (name) do nothing`)
+  return rowCount === 1
+}
+
+/** Replaces the apps of a signer. Returns how many of the client ids are those of apps. */
+export async function replaceApps(
+  db: Db,
+  signer: Pick<NewSigner, 'id' | 'allApps'>,
+  clientIds: readonly string[],
+): Promise<number> {
+  await db.query(sql`
+    update signers
+    set all_apps = ${signer.allApps}
+    where id = ${signer.id}`)
+  await db.query(sql`
+    delete from signer_apps
+    where signer_id = ${signer.id}`)
+  const { rowCount } = await db.query(sql`
+    insert into signer_apps (signer_id, app_id)
+    select ${signer.id}::uuid, c.app_id
+    from clients c
+    where c.client_id = any (${clientIds}::text[]) and c.kind = 'public'`)
+  return rowCount ?? 0
+}
+
+/** Locks the signer of that name until the transaction ends. */
+export const lockSigner = (
+  db: Db,
+  name: string,
+): Promise<Pick<SignerRow, 'id' | 'may_push_events'> | null> =>
+  maybeOne(
+    db,
+    sql`
+    select id, may_push_events
+    from signers
+    where name = ${name}
+    for update`,
+  )
+
+export const listSigners = (db: Db, at: Date): Promise<SignerRow[]> =>
+  many(
+    db,
+    sql`
+    select s.id, s.name, s.all_apps, s.may_push_events, s.created_at,
+           array(select c.client_id
+                 from signer_apps a
+                 join clients c on c.app_id = a.app_id and c.kind = 'public'
+                 where a.signer_id = s.id
+                 order by c.client_id) as client_ids,
+           (select count(*)::integer
+            from signer_secrets x
+            where x.signer_id = s.id and (x.ends_at is null or x.ends_at > ${at})) as secrets
+    from signers s
+    order by s.name`,
+  )
+
+/** Every secret that is valid at `at`, with what it opens. */
+export const listSecrets = (db: Db, at: Date): Promise<SecretRow[]> =>
+  many(
+    db,
+    sql`
+    select x.id, s.name as signer, x.purpose, x.key, x.hash, s.all_apps, x.ends_at,
+           array(select c.client_id
+                 from signer_apps a
+                 join clients c on c.app_id = a.app_id and c.kind = 'public'
+                 where a.signer_id = s.id) as client_ids
+    from signer_secrets x
+    join signers s on s.id = x.signer_id
+    where (x.ends_at is null or x.ends_at > ${at}) and (x.purpose = 'decisions' or s.may_push_events)`,
+  )
+
+export interface NewSecret {
+  readonly id: string
+  readonly purpose: Purpose
+  readonly key: Buffer
+  readonly hash: Buffer
+}
+
+export async function insertSecret(
+  db: Db,
+  { signerId, secret, at }: { signerId: string; secret: NewSecret; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into signer_secrets (id, signer_id, purpose, key, hash, created_at)
+    values (${secret.id}, ${signerId}, ${secret.purpose}, ${secret.key}, ${secret.hash}, ${at})`)
+}
+
+/** Ends the secrets of a signer, none later than it would end by itself. */
+export async function endSecrets(db: Db, signerId: string, endsAt: Date): Promise<void> {
+  await db.query(sql`
+    update signer_secrets
+    set ends_at = least(ends_at, ${endsAt})
+    where signer_id = ${signerId}`)
+}
+
+/** False when there is none of that name. */
+export async function deleteSigner(db: Db, name: string): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    delete from signers
+    where name = ${name}`)
+  return rowCount === 1
+}

@@ -1,0 +1,52 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { Log } from '../../core/lib/log.ts'
+import { startLoop } from '../../core/lib/loop.ts'
+import type { Now } from '../../core/lib/time.ts'
+import type { SignerSecret } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
+import type { CoreClient } from '../core-client.ts'
+
+/** The public ids of the apps that a signer signs for; null for all. */
+export type Apps = ReadonlySet<string> | null
+export type Purpose = 'decisions' | 'events'
+
+export interface SignersOptions {
+  readonly core: Pick<CoreClient, 'listSignerSecrets'>
+  readonly now: Now
+  readonly log: Log
+}
+
+interface KnownSecret extends SignerSecret {
+  readonly apps: Apps
+}
+
+const pauseMs = 10_000
+const form = /^svc_sg_([0-9a-f]{12})_/
+
+/** Knows the signers that core has rows of; while core is away, those that it had when it last answered. */
+export function createSigners({ core, now, log }: SignersOptions) {
+  let known = new Map<string, KnownSecret>()
+
+  async function refresh(): Promise<void> {
+    const secrets = await core.listSignerSecrets()
+    const appsOf = ({ allApps, clientIds }: SignerSecret): Apps =>
+      allApps ? null : new Set(clientIds)
+    known = new Map(secrets.map((secret) => [secret.id, { ...secret, apps: appsOf(secret) }]))
+  }
+
+  /** The signer whose secret this is; undefined for no secret of that purpose. */
+  function signerOf(text: string, purpose: Purpose): { readonly apps: Apps } | undefined {
+    const secret = known.get(form.exec(text)?.[1] ?? '')
+    if (!secret || secret.purpose !== purpose) return undefined
+    const endsAt = Number(secret.endsAt)
+    if (endsAt !== 0 && endsAt * 1000 <= now().getTime()) return undefined
+    const hash = createHmac('sha256', secret.key).update(text).digest()
+    return timingSafeEqual(hash, secret.hash) ? secret : undefined
+  }
+
+  const loop = startLoop({ name: 'signers', log, pauseMs, round: refresh })
+  /** Asks core now; a failure is made good by the next round. */
+  const refreshSoon = (): void => void refresh().catch(() => undefined)
+  return { signerOf, refreshSoon, stop: loop.stop }
+}
+
+export type Signers = ReturnType<typeof createSigners>
