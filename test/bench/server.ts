@@ -23,7 +23,7 @@ export async function openServer(databaseUrl: string | undefined): Promise<Serve
     await rm(directory, { recursive: true, force: true })
   }
   try {
-    const cluster = await openCluster(postgres.url)
+    const cluster = await openCluster(postgres.superuserUrl)
     return { ...cluster, kind: 'embedded', stop: () => cluster.stop().finally(remove) }
   } catch (error) {
     await remove()

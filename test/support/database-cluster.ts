@@ -73,7 +73,7 @@ export async function embeddedCluster(): Promise<Cluster> {
     await rm(directory, { recursive: true, force: true })
   }
   try {
-    const cluster = await openCluster(postgres.url)
+    const cluster = await openCluster(postgres.superuserUrl)
     return {
       ...cluster,
       stop: async () => {

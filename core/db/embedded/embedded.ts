@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { chown, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { join, resolve } from 'node:path'
-import { Client } from 'pg'
 import type { Log } from '../../lib/log.ts'
 import { silentLog } from '../../lib/log.ts'
 import { lockDirectory } from '../../lib/directory-lock.ts'
+import { prepareDatabase, serviceRole } from './roles.ts'
 import { locatePostgres } from './binaries.ts'
 import { stopLeftOver } from './left-over.ts'
 import {
@@ -31,9 +31,16 @@ export type EmbeddedPostgresOptions = {
   readonly onUnexpectedExit?: (reason: string) => void
 }
 
-export type EmbeddedPostgres = { readonly url: string; stop: () => Promise<void> }
+export type EmbeddedPostgres = {
+  /** For the service: a role that owns the database and may do nothing outside it. */
+  readonly url: string
+  /** For whoever keeps the server itself. */
+  readonly superuserUrl: string
+  stop: () => Promise<void>
+}
 
 const DATABASE = 'tollgate'
+const SUPERUSER = 'tollgate'
 const START_ATTEMPTS = 5
 const READY_TIMEOUT_MS = 60_000
 
@@ -53,7 +60,7 @@ const SETTINGS = {
 
 /**
  * Starts PostgreSQL from the dependencies on `dataDir`, listening on loopback only, and creates the
- * database `tollgate`. Stops a server first that a killed predecessor left running there. `stop` waits
+ * database `tollgate` with its owner, a role that is no superuser. Stops a server first that a killed predecessor left running there. `stop` waits
  * for a clean shutdown and may be called again. Rejects with one clear line when another process
  * uses the directory or this platform has no binaries.
  */
@@ -64,9 +71,9 @@ export async function startEmbeddedPostgres(
   await mkdir(dataDir, { recursive: true, mode: 0o711 })
   const unlock = await lockDirectory(dataDir, 'TOLLGATE_DATA_DIR')
   try {
-    const { url, stop } = await startLocked({ ...options, dataDir })
+    const { stop, ...urls } = await startLocked({ ...options, dataDir })
     let stopping: Promise<void> | undefined
-    return { url, stop: () => (stopping ??= stop().finally(unlock)) }
+    return { ...urls, stop: () => (stopping ??= stop().finally(unlock)) }
   } catch (error) {
     await unlock()
     throw error
@@ -91,7 +98,8 @@ async function startLocked(options: EmbeddedPostgresOptions): Promise<EmbeddedPo
       log.error({ reason }, 'embedded PostgreSQL ended unexpectedly')
       options.onUnexpectedExit?.(reason)
     })
-    return { url: server.url, stop: server.process.stop }
+    const { url, superuserUrl } = server
+    return { url, superuserUrl, stop: server.process.stop }
   } finally {
     await cluster.serverLog.file.close()
   }
@@ -138,9 +146,10 @@ async function startServer({ cluster, password, settings, port: fixedPort }: Ser
   for (let attempt = 1; ; attempt++) {
     const port = fixedPort ?? (await freePort())
     const process = spawnPostgres(cluster, { ...settings, port: String(port) })
-    const url = `postgres://${DATABASE}:${password}@127.0.0.1:${port}/${DATABASE}`
-    const problem = await ready(process, url)
-    if (problem === null) return { process, url }
+    const urlOf = (role: string) => `postgres://${role}:${password}@127.0.0.1:${port}/${DATABASE}`
+    const superuserUrl = urlOf(SUPERUSER)
+    const problem = await ready(process, () => prepareDatabase(superuserUrl, password))
+    if (problem === null) return { process, url: urlOf(serviceRole), superuserUrl }
     await process.stop()
     const failure = `${problem}: ${await complaint(cluster.serverLog)}`
     // Another process took the port meanwhile, or children of a killed predecessor have not ended yet.
@@ -153,10 +162,13 @@ async function startServer({ cluster, password, settings, port: fixedPort }: Ser
 }
 
 /** Waits for the server. Null when the database exists and answers; otherwise why the server did not start. */
-async function ready(process: PostgresProcess, url: string): Promise<string | null> {
+async function ready(
+  process: PostgresProcess,
+  prepare: () => Promise<void>,
+): Promise<string | null> {
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {
-    const problem = await createDatabase(url).then(
+    const problem = await prepare().then(
       () => null,
       (error: Error) => error.message,
     )
@@ -168,23 +180,6 @@ async function ready(process: PostgresProcess, url: string): Promise<string | nu
       return problem
     if (Date.now() > deadline) return `no answer within ${READY_TIMEOUT_MS / 1000} s`
     await delay(20)
-  }
-}
-
-async function createDatabase(url: string): Promise<void> {
-  const client = new Client({
-    connectionString: Object.assign(new URL(url), { pathname: '/postgres' }).href,
-    connectionTimeoutMillis: 10_000,
-  })
-  client.on('error', () => {})
-  await client.connect()
-  try {
-    const { rowCount } = await client.query('select 1 from pg_database where datname = $1', [
-      DATABASE,
-    ])
-    if (rowCount === 0) await client.query(`create database ${DATABASE}`)
-  } finally {
-    await client.end()
   }
 }
 

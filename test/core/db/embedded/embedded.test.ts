@@ -77,6 +77,41 @@ describe('the embedded PostgreSQL', () => {
     await expect(query(second.url, 'select 1')).rejects.toThrow('ECONNREFUSED')
   })
 
+  it('lets the service log in as the owner of its database, who may do nothing beside it', async () => {
+    const { url, stop } = await startEmbeddedPostgres({ dataDir })
+    const [role] = await query(
+      url,
+      `select rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls
+       from pg_roles where rolname = current_user`,
+    )
+    expect(Object.values(role ?? {})).toEqual([false, false, false, false, false])
+    await expect(query(url, 'create database more')).rejects.toThrow('permission denied')
+    await expect(query(url, `copy (select 1) to program 'true'`)).rejects.toThrow('permission')
+    await expect(query(url, `select pg_read_file('/etc/passwd')`)).rejects.toThrow('permission')
+    await expect(query(url, 'set session_replication_role = replica')).rejects.toThrow('permission')
+    await stop()
+  })
+
+  it('hands over what earlier versions created as the superuser', async () => {
+    const first = await startEmbeddedPostgres({ dataDir })
+    await query(
+      first.superuserUrl,
+      'create table kept (id serial, n int generated always as identity)',
+    )
+    await query(first.superuserUrl, 'create view shown as select * from kept')
+    await query(first.superuserUrl, `create function one() returns int language sql as 'select 1'`)
+    await query(first.superuserUrl, 'create sequence alone')
+    await query(first.superuserUrl, 'create domain positive as int check (value > 0)')
+    await first.stop()
+    const { url, stop } = await startEmbeddedPostgres({ dataDir })
+    await query(url, 'drop view shown')
+    await query(url, 'alter table kept add column more positive')
+    await query(url, `create or replace function one() returns int language sql as 'select 2'`)
+    await query(url, 'drop sequence alone')
+    expect(await query(url, 'select one()')).toEqual([{ one: 2 }])
+    await stop()
+  })
+
   it('waits for the disk, and refuses clients without the password', async () => {
     const { url, stop } = await startEmbeddedPostgres({ dataDir })
     expect(await query(url, 'show fsync')).toEqual([{ fsync: 'on' }])
