@@ -5,8 +5,8 @@
 #   npm test                        # now also runs the end-to-end tests against the real parts
 #   tollgate_stop_services          # stops what was started and removes its files
 #
-# Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS (and TEST_CHROMIUM when Chromium is
-# there). One that is already set is left alone and nothing is started for it. Needs Node, Java 17
+# Sets TEST_DATABASE_URL, TEST_REDIS_URL, TEST_KAFKA_BROKERS, TEST_PYTHON (and TEST_CHROMIUM when
+# Chromium is there). One that is already set is left alone and nothing is started for it. Needs Node, Java 17
 # and Maven; PostgreSQL and Redis are installed with apt-get when they are missing. The broker's
 # files are kept in ~/.cache/tollgate-ci (or TOLLGATE_CI_CACHE) for the next time.
 
@@ -152,13 +152,31 @@ PROPERTIES
   export TEST_KAFKA_BROKERS="127.0.0.1:$port"
 }
 
+# The Python of the test of generated clients: a virtual environment that is kept for the next time.
+tollgate_python() {
+  [ -z "${TEST_PYTHON:-}" ] || return 0
+  local wanted="$tollgate_ci_dir/../test/clients/requirements.txt" home
+  home="${TOLLGATE_CI_CACHE:-$HOME/.cache/tollgate-ci}/python-$(cksum <"$wanted" | cut -d' ' -f1)"
+  if [ ! -e "$home/complete" ]; then
+    python3 -c 'import ensurepip' 2>/dev/null || tollgate_apt_install python3 python3-venv || return 1
+    { rm -rf "$home" && python3 -m venv "$home" &&
+      "$home/bin/pip" install --quiet -r "$wanted" && touch "$home/complete"; } \
+      >"$TOLLGATE_SERVICES/python.log" 2>&1 || {
+      tail -n 15 "$TOLLGATE_SERVICES/python.log" >&2
+      tollgate_fail "the Python for generated clients could not be installed"
+      return 1
+    }
+  fi
+  export TEST_PYTHON="$home/bin/python"
+}
+
 # Starts whatever is not given. Fails as a whole, with a line that says what is missing.
 tollgate_start_services() {
   TOLLGATE_SERVICES="${TOLLGATE_SERVICES:-$(mktemp -d /tmp/tollgate-services.XXXXXX)}"
   export TOLLGATE_SERVICES
   # Root's services run as another user, who must be able to enter.
   chmod 711 "$TOLLGATE_SERVICES"
-  tollgate_start_postgres && tollgate_start_redis && tollgate_start_kafka || return 1
+  tollgate_start_postgres && tollgate_start_redis && tollgate_start_kafka && tollgate_python || return 1
   [ ! -x /usr/bin/chromium ] || export TEST_CHROMIUM="${TEST_CHROMIUM:-/usr/bin/chromium}"
 }
 
