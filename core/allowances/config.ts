@@ -1,4 +1,5 @@
 import type { EnvReader } from '../lib/env.ts'
+import { type UsdMicros, usdMicros } from '../lib/money.ts'
 
 export interface EscrowConfig {
   /** How long a sidecar may spend what it was lent. */
@@ -8,6 +9,8 @@ export interface EscrowConfig {
   /** How long an authorisation stays held whose sidecar allows nothing more. */
   readonly holdMaxSeconds: number
   readonly lostTickets: 'write_off' | 'charge'
+  /** How much unspent credit an app may have given its users through the API. */
+  readonly manualCreditMax: UsdMicros
 }
 
 /** Declares and reads the settings of the escrow. */
@@ -33,6 +36,17 @@ export const readEscrowConfig = (env: EnvReader): EscrowConfig => ({
     meaning:
       'How long the money of a call without a ticket stays held while its sidecar allows no more.',
   }),
+  manualCreditMax: usdMicros(
+    BigInt(
+      env.integer('QUOTA_MANUAL_CREDIT_USD', {
+        fallback: '1000',
+        min: 0,
+        max: 1_000_000_000,
+        meaning:
+          'How much credit, in whole USD, an app may have given its users that they have not spent; npx tollgate quota gives an app another amount.',
+      }),
+    ) * 1_000_000n,
+  ),
   lostTickets: env.choice('LOST_TICKETS', {
     of: ['write_off', 'charge'],
     fallback: 'write_off',

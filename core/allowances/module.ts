@@ -9,13 +9,15 @@ import type { MeteringApi } from '../metering/module.ts'
 import type { PlansApi } from '../plans/module.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
+import { CreditQuotaServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { createAdjustments } from './adjustments.ts'
 import type { EscrowConfig } from './config.ts'
 import { createEscrowModule } from './escrow/module.ts'
 import type { Ledger } from './ledger.ts'
 import { createLimitsRpc } from './limits/rpc.ts'
 import { createLimits } from './limits/service.ts'
-import { createAllowancesRpc } from './rpc.ts'
+import { createCreditQuota } from './quota.ts'
+import { createAllowancesRpc, createCreditQuotaRpc } from './rpc.ts'
 import { createAllowances } from './service.ts'
 
 export interface AllowancesOthers {
@@ -37,8 +39,10 @@ export function createAllowancesModule(
 ) {
   const { pool, log, now, idempotency, invalidations } = platform
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
+  const quota = createCreditQuota({ pool, now, defaultMax: config.manualCreditMax })
   const allowances = createAllowances({
     ...deps,
+    quota,
     countUnpriced: metering.countUnpriced,
     requireFeature: plans.requireFeature,
   })
@@ -59,6 +63,7 @@ export function createAllowancesModule(
         AllowanceServiceService,
         createAllowancesRpc({ allowances, adjustments, requireMetering }).allowanceService,
       ),
+      grpcService(CreditQuotaServiceService, createCreditQuotaRpc(quota).creditQuotaService),
       grpcService(LimitServiceService, limitService),
       grpcService(OperatorLimitServiceService, operatorLimitService),
       ...escrow.services,

@@ -8,12 +8,56 @@ import {
   m2mBasic,
   operator,
   endUser,
+  platformAdmin,
 } from '../rpc/callers.ts'
+import { DomainError } from '../../proto/errors.ts'
+import type * as quotas from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
+import { type UsdMicros, parseInteger, usdMicros } from '../lib/money.ts'
+import type { CreditQuota } from './quota.ts'
 import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { batchedRpc } from '../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
 import type { Adjustments } from './adjustments.ts'
 import type { Allowances } from './service.ts'
+
+export function createCreditQuotaRpc(quota: CreditQuota) {
+  const creditQuotaService: Handlers<quotas.CreditQuotaServiceServer> = {
+    getCreditQuota: rpc(platformAdmin(), async ({ clientId }: quotas.GetCreditQuotaRequest) =>
+      quota.read(clientId),
+    ),
+    setCreditQuota: rpc(
+      platformAdmin(),
+      async (request: quotas.SetCreditQuotaRequest, { accountId }, { correlationId }) =>
+        quota.change(request.clientId, parseMax(request.maxUsdMicros), {
+          name: accountId,
+          correlationId,
+        }),
+    ),
+    readCreditQuota: rpc(operator(), async ({ clientId }: quotas.ReadCreditQuotaRequest) =>
+      quota.read(clientId),
+    ),
+    replaceCreditQuota: rpc(
+      operator(),
+      async (request: quotas.ReplaceCreditQuotaRequest, _, { correlationId }) =>
+        quota.change(request.clientId, parseMax(request.maxUsdMicros), {
+          name: 'operator',
+          correlationId,
+        }),
+    ),
+  }
+  return { creditQuotaService }
+}
+
+function parseMax(text: string | undefined): UsdMicros | null {
+  if (text === undefined) return null
+  const value = parseInteger(text)
+  if (value === null || value < 0n || value > 10n ** 15n)
+    throw new DomainError(
+      'AMOUNT_INVALID',
+      'maxUsdMicros must be a whole number of USD micros, at most 10^15',
+    )
+  return usdMicros(value)
+}
 
 interface Deps {
   readonly allowances: Allowances

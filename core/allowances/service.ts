@@ -32,6 +32,7 @@ import {
   unheldAt,
 } from './account.ts'
 import type { Ledger } from './ledger.ts'
+import type { CreditQuota } from './quota.ts'
 import * as store from './store.ts'
 
 /** A billion dollars: far above any allowance, far below what a column holds. */
@@ -43,6 +44,7 @@ export interface AllowancesDeps {
   readonly users: Users
   readonly idempotency: Idempotency
   readonly invalidations: Invalidations
+  readonly quota: Pick<CreditQuota, 'count'>
   /** How many tickets of the user wait for a rate. */
   readonly countUnpriced: (user: UserKey) => Promise<bigint>
   /** FEATURE_UNKNOWN unless the app's catalogue has the feature. */
@@ -89,6 +91,7 @@ export function createAllowances({
   idempotency,
   invalidations,
   requireFeature,
+  quota,
   countUnpriced,
   log,
   now,
@@ -144,6 +147,15 @@ export function createAllowances({
     return result
   }
 
+  // In the order of the apps, because the row of each is locked until the commit.
+  async function countAll(db: Db, requests: readonly NewGrant[]): Promise<void> {
+    const byApp = Map.groupBy(requests, ({ user }) => user.appId)
+    for (const [app, grants] of [...byApp].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+      const sum = grants.reduce((total: bigint, { amount }) => total + microsToAttos(amount), 0n)
+      await quota.count(db, app, usdAttos(sum))
+    }
+  }
+
   async function creditAll(db: Db, requests: readonly NewGrant[]): Promise<GrantReply[]> {
     const at = now()
     const keys = new Map(requests.map(({ user }) => [user.id, keyOf(user)]))
@@ -164,6 +176,7 @@ export function createAllowances({
       db,
       requests.map((request, index) => entryOf(request, replies[index]?.grant.id ?? '', at)),
     )
+    await countAll(db, requests)
     return replies
   }
 

@@ -11,7 +11,12 @@ export interface IdentityConfig {
   readonly secretOverlapSeconds: number
   /** Who may sign in through the outside provider. */
   readonly allowedLogins: AllowedLogins
+  readonly appCreation: AppCreation
+  /** How many apps one account may own. */
+  readonly appsPerOwner: number
 }
+
+export type AppCreation = 'admins' | 'accounts'
 
 /** Declares and reads the settings of apps, users and accounts. */
 export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
@@ -29,6 +34,18 @@ export const readIdentityConfig = (env: EnvReader): IdentityConfig => ({
     meaning: "How long an M2M client's older secrets work after a new one was made.",
   }),
   allowedLogins: readAllowedLogins(env),
+  appCreation: env.choice('APP_CREATION', {
+    of: ['admins', 'accounts'],
+    fallback: 'admins',
+    meaning: 'Who may make apps: platform admins, or everybody with an account.',
+  }),
+  appsPerOwner: env.integer('QUOTA_APPS_PER_OWNER', {
+    fallback: '10',
+    min: 0,
+    max: 1_000_000,
+    meaning:
+      'How many apps one account may own; npx tollgate quota gives an account another number.',
+  }),
 })
 
 function readStarter(env: EnvReader): UsdMicros {

@@ -2,9 +2,10 @@ import { isIP } from 'node:net'
 import { DomainError } from '../../proto/errors.ts'
 import { publicGrantTypes } from '../../proto/oauth.ts'
 import { publicVocabulary } from '../../proto/scopes.ts'
-import { type Email, normalizeEmail } from '../lib/text/email.ts'
+import { type Email, normalizeDomain, normalizeEmail } from '../lib/text/email.ts'
 import { isReadable, parseReadable } from '../platform/text.ts'
 import { type Role, roles } from '../rpc/callers.ts'
+import { type LoginPolicy, loginPolicies } from './types.ts'
 
 /** Parsers of what people type in. All throw REQUEST_INVALID with the reason. */
 
@@ -49,6 +50,20 @@ export function parseMeteringMode(text: string): 'stream' | 'direct' {
   if (text !== 'stream' && text !== 'direct')
     throw invalid('meteringMode must be one of: stream, direct')
   return text
+}
+
+export function parseLoginPolicy(text: string): LoginPolicy {
+  const policy = loginPolicies.find((known) => known === text)
+  if (!policy) throw invalid(`loginPolicy must be one of: ${loginPolicies.join(', ')}`)
+  return policy
+}
+
+/** Domains of e-mail addresses in their normal form, each whole: subdomains are named by themselves. */
+export function parseLoginDomains(values: readonly string[]): string[] {
+  const domains = values.map((value) => normalizeDomain(value.trim()))
+  if (values.length > 50 || domains.includes(null))
+    throw invalid('loginDomains must hold at most 50 domains such as example.com')
+  return [...new Set(domains.filter((domain) => domain !== null))]
 }
 
 export function parseRole(text: string): Role {

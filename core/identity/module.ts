@@ -17,7 +17,9 @@ import { restoreSetAside } from './accounts/set-aside.ts'
 import { createApps } from './apps/apps.ts'
 import { type Clients, createClients } from './apps/clients.ts'
 import type { MeteringMode } from './apps/store.ts'
+import { createLoginPolicy } from './apps/login-policy.ts'
 import { createManagement } from './apps/management.ts'
+import { type AppQuota, createAppQuota } from './apps/quota.ts'
 import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
@@ -46,6 +48,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const records = createLoginRecords(platform)
   const idleSeconds = config.sessionIdleSeconds
   const accounts = createAccounts({ pool, grants, now, idleSeconds, records })
+  const quota = createAppQuota({ ...config, pool, now })
   const identities = createIdentities({ ...config, pool, now, accounts, records })
   const emitCustomer = backend.emitter?.emitCustomer
   const ending = { invalidations, grants, credentialIssuers }
@@ -53,11 +56,11 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const owners = createOwners({ pool, users })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)
-  const { accountService } = createAccountsRpc({ accounts, identities })
-  const { appService, managementService } = createAppServices(platform, others, clients)
+  const { accountService } = createAccountsRpc({ accounts, identities, quota })
+  const { appService, managementService } = createAppServices(platform, others, { clients, quota })
 
   return {
-    api: { clients, accounts, users, owners },
+    api: { clients, accounts, users, owners, loginPolicy: createLoginPolicy({ pool }) },
     services: [
       grpcService(AppServiceService, appService),
       grpcService(CallerServiceService, callerService),
@@ -74,13 +77,18 @@ export type IdentityApi = ReturnType<typeof createIdentityModule>['api']
 
 function createAppServices(
   platform: Platform,
-  { config: { starterUsdMicros }, meteringMode, plans, credentialIssuers }: IdentityOthers,
-  clients: Clients,
+  {
+    config: { starterUsdMicros, appCreation },
+    meteringMode,
+    plans,
+    credentialIssuers,
+  }: IdentityOthers,
+  { clients, quota }: { clients: Clients; quota: AppQuota },
 ) {
   const { pool, now, secrets, idempotency, grants, config } = platform
   const { publicUrl, issuer, defaultSignerUrl } = config
   const ending = { grants, credentialIssuers }
-  const apps = createApps({ pool, plans, secrets, now })
+  const apps = createApps({ pool, plans, secrets, quota, now })
   return {
     ...createAppsRpc({ apps, clients, starterUsdMicros }),
     ...createManagementRpc({
@@ -88,6 +96,7 @@ function createAppServices(
       management: createManagement({ ...ending, pool, clients, idempotency, meteringMode, now }),
       members: createMembers({ pool, now }),
       starterUsdMicros,
+      appCreation,
       routing: { publicUrl, issuer, defaultDmzUrl: defaultSignerUrl, meteringMode },
     }),
   }

@@ -17,6 +17,10 @@ export interface User {
   readonly deactivatedAt: Date | null
 }
 
+export const loginPolicies = ['members', 'domains', 'anyone'] as const
+/** Who may log in to an app: its members, also those with an address of its domains, or everybody with an account. */
+export type LoginPolicy = (typeof loginPolicies)[number]
+
 /** Changes of a user. What is absent stays as it is. */
 export interface UserChange {
   readonly externalUserId: ExternalUserId

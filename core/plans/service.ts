@@ -12,6 +12,7 @@ export type OpenAccounts = (
 ) => Promise<void>
 
 const starterName = 'Starter'
+const nothingName = 'Nothing included'
 
 /** Plans and subscriptions. An app has one Starter plan, a user one subscription. */
 export function createPlans({ ledger }: { ledger: { open: OpenAccounts } }) {
@@ -44,7 +45,20 @@ export function createPlans({ ledger }: { ledger: { open: OpenAccounts } }) {
     )
   }
 
-  return { createStarter, startOnStarter }
+  /** As `startOnStarter`, on a plan that includes nothing, which is made when the app has none. */
+  async function startWithNothing(
+    db: Db,
+    user: { appId: AppId; userId: UserId },
+    at: Date,
+  ): Promise<void> {
+    const plan = { appId: user.appId, id: uuidV7(at.getTime()), name: nothingName, at }
+    await store.insertFreePlan(db, plan)
+    const id = uuidV7(at.getTime())
+    const isNew = await store.subscribeTo(db, nothingName, { ...user, id, at })
+    if (isNew) await ledger.open(db, [user], at)
+  }
+
+  return { createStarter, startOnStarter, startWithNothing }
 }
 
 export type Plans = ReturnType<typeof createPlans>

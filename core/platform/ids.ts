@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
 import { uuidV7 } from '../lib/crypto.ts'
+import { isReadable, unreadableKinds } from './text.ts'
 
 /** Branded ids with their prefixes (decision 6). Internal ids are UUIDv7; that of a user (`endUserId`) is a UUIDv4. */
 declare const kind: unique symbol
@@ -42,12 +43,11 @@ export const externalUserId = (text: string): ExternalUserId => text as External
 const utf8 = new TextEncoder()
 const controls = /\p{Cc}|\p{Zl}|\p{Zp}|\p{Cs}/u
 
-/** The problem with `text` as an externalUserId of an integrator (decision 8); null when there is none. */
-export function externalUserIdProblem(text: string): string | null {
-  const problem = subjectProblem(text)
-  if (problem === null && /^(owner|user):/.test(text.trim()))
+/** The problem with `text` as the externalUserId of a user that an integrator creates (decisions 8 and 43); null when there is none. */
+export function newUserProblem(text: string): string | null {
+  if (/^(owner|user):/.test(text.trim()))
     return 'externalUserId must not start with owner: or user:'
-  return problem
+  return isReadable(text.trim()) ? null : `externalUserId must have ${unreadableKinds}`
 }
 
 /**
@@ -64,9 +64,9 @@ export function subjectProblem(text: string): string | null {
   return null
 }
 
-/** The integrator's id of a user, trimmed. REQUEST_INVALID when it breaks decision 8. */
+/** The id of a user of an app, trimmed. REQUEST_INVALID when it can be nobody's. Routes that create users also ask `newUserProblem`. */
 export function parseExternalUserId(text: string): ExternalUserId {
-  const problem = externalUserIdProblem(text)
+  const problem = subjectProblem(text)
   if (problem) throw new DomainError('REQUEST_INVALID', problem)
   return text.trim() as ExternalUserId
 }
@@ -79,5 +79,8 @@ const ownerPrefix = 'owner:'
 /** The external id of an account as the owner of an app (decision 37). Nobody can create such an id by hand. */
 export const ownerSubject = (account: AccountId): ExternalUserId =>
   externalUserId(ownerPrefix + account)
+
+/** Whether a user came by login: the external id of a dashboard account in an app. */
+export const isLoginSubject = (external: string): boolean => external.startsWith('user:')
 
 export const isOwnerSubject = (external: string): boolean => external.startsWith(ownerPrefix)

@@ -217,6 +217,14 @@ export const session = (): Guard<AccountCaller> =>
     return authenticator.accountBySession(request.session)
   })
 
+/** A platform admin with a dashboard session: 401 without one, 403 for everybody else. */
+export const platformAdmin = (): Guard<AccountCaller> =>
+  throughGateway(async (request, authenticator) => {
+    const account = await session().admit(request, authenticator)
+    if (account.isPlatformAdmin) return account
+    throw new DomainError('EDIT_FORBIDDEN', 'only a platform admin may do this')
+  })
+
 /** What a session may do with an app: any member reads; owner and admin edit; the owner, and a platform admin, own. */
 export type Rights = 'read' | 'edit' | 'own'
 

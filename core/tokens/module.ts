@@ -138,11 +138,16 @@ const longestTtl = ({ userTtlSeconds, machineTtlSeconds, login, signer }: Tokens
 /** What several grant types share. */
 function createParts(
   { pool, now, secrets, grants, config: { issuer, defaultSignerUrl } }: Platform,
-  { config, identity: { clients, accounts, users, owners }, allowances, keys }: TokensOthers,
+  {
+    config,
+    identity: { clients, accounts, users, owners, loginPolicy },
+    allowances,
+    keys,
+  }: TokensOthers,
   jwts: Jwts,
 ) {
   const { signer, login, device, enforceAllowance } = config
-  const shared = { pool, now, grants, issuer, jwts, clients, users, owners, keys }
+  const shared = { pool, now, grants, issuer, jwts, clients, users, owners, loginPolicy, keys }
   const base = { ...shared, subjects: createSubjects(shared) }
   return {
     ...base,

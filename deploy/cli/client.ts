@@ -6,6 +6,7 @@ import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { CreditQuotaServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
@@ -54,6 +55,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
     callers: open(CallerServiceClient),
     decisions: open(DecisionServiceClient),
+    creditQuotas: open(CreditQuotaServiceClient),
     limits: open(OperatorLimitServiceClient),
     holds: open(HoldServiceClient),
     losses: open(LossServiceClient),
@@ -92,6 +94,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
         headers: { ...headers, authorization },
       }),
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
+    ...quotaCalls(clients, operator),
     ...limitCalls(limits, operator),
     ...signerCalls(clients.signers, operator),
     listHolds: bound(unary(clients.holds.listHolds.bind(clients.holds)), operator),
@@ -134,6 +137,16 @@ const keyCalls = (
   listSigningKeys: () => unary(tokens.listSigningKeys.bind(tokens))({}, options),
   rewrapSealed: bound(unary(sealing.rewrap.bind(sealing)), options),
   countSealed: () => unary(sealing.countSealed.bind(sealing))({}, options),
+})
+
+const quotaCalls = (
+  { accounts, creditQuotas }: ReturnType<typeof openClients>,
+  options: CallOptions,
+) => ({
+  readAccountQuota: bound(unary(accounts.readAccountQuota.bind(accounts)), options),
+  replaceAccountQuota: bound(unary(accounts.replaceAccountQuota.bind(accounts)), options),
+  readCreditQuota: bound(unary(creditQuotas.readCreditQuota.bind(creditQuotas)), options),
+  replaceCreditQuota: bound(unary(creditQuotas.replaceCreditQuota.bind(creditQuotas)), options),
 })
 
 const limitCalls = (limits: OperatorLimitServiceClient, options: CallOptions) => ({

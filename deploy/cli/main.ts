@@ -13,6 +13,7 @@ import { keys } from './commands/keys.ts'
 import { limits } from './commands/limits.ts'
 import { loss } from './commands/loss.ts'
 import { demo, signerDouble, start } from './commands/programs.ts'
+import { quota } from './commands/money/quota.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/money/rate.ts'
 import { rebuild } from './commands/rebuild.ts'
@@ -38,6 +39,7 @@ export const commands: Readonly<Record<string, Command>> = {
   limits,
   signer,
   quarantine,
+  quota,
   verify,
   rebuild,
   outbox,

@@ -18,6 +18,7 @@ export type GuardKind =
   | 'none'
   | 'secret'
   | 'session'
+  | 'platform_admin'
   | 'member_read'
   | 'member_edit'
   | 'member_own'
@@ -126,6 +127,7 @@ export const takesSession = (kind: GuardKind): boolean => sessionKinds.has(kind)
 
 const sessionKinds = new Set<GuardKind>([
   'session',
+  'platform_admin',
   'member_read',
   'member_edit',
   'member_own',
@@ -145,6 +147,7 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   client: [{ m2mBasic: [] }, {}],
   secret: [{ sharedSecret: [] }],
   session: [{ session: [] }],
+  platform_admin: [{ session: [] }],
   member_read: [{ session: [] }],
   member_edit: [{ session: [] }],
   member_own: [{ session: [] }],
@@ -198,6 +201,7 @@ const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   m2m_basic: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
   m2m_or_member: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
   session: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
+  platform_admin: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
   member_read: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
   member_edit: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
   member_own: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],

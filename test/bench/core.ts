@@ -1,4 +1,5 @@
 import { createLedger } from '../../core/allowances/ledger.ts'
+import { createCreditQuota } from '../../core/allowances/quota.ts'
 import { createAllowances } from '../../core/allowances/service.ts'
 import type { M2mCaller } from '../../core/rpc/callers.ts'
 import { createIdempotency } from '../../core/platform/idempotency.ts'
@@ -43,7 +44,7 @@ export function wireCore(url: string) {
     current: 'bench',
     byId: new Map([['bench', Buffer.alloc(32, 1)]]),
   })
-  const apps = createApps({ pool, plans, secrets, now })
+  const apps = createApps({ pool, plans, secrets, now, quota: { requireRoom: async () => {} } })
   const grants = createGrants({ pool, invalidations, now })
   const users = createUsers({
     pool,
@@ -62,6 +63,7 @@ export function wireCore(url: string) {
     users,
     idempotency,
     invalidations,
+    quota: createCreditQuota({ pool, now, defaultMax: usdMicros(10n ** 15n) }),
     countUnpriced: createUnpricedCount(pool),
     requireFeature: async () => {},
     log,

@@ -67,6 +67,9 @@ export function configOf(env: Readonly<Record<string, string>>): CoreConfig {
     CORE_TOKEN: serviceToken,
     PUBLIC_URL: 'https://svc.example',
     RATE_FIXED: '3000',
+    APP_CREATION: 'accounts',
+    QUOTA_APPS_PER_OWNER: '1000',
+    QUOTA_MANUAL_CREDIT_USD: '1000000000',
     KEY_ENCRYPTION_KEY: secretly('sealing-key-of-the-core-tests-0123456789'),
     SECRET_PEPPERS: `p1:${pepper}`,
     ...env,
@@ -89,7 +92,8 @@ export interface TestCore {
   readonly sql: Pool
   /** Every RPC, called with this Authorization value. */
   as(authorization?: string): Rpcs
-  newApp(options?: { starterUsdMicros?: string }): Promise<TestApp>
+  /** An app to which every account may log in, unless the policy is another one. */
+  newApp(options?: { starterUsdMicros?: string; loginPolicy?: string }): Promise<TestApp>
   /** Another core on the same database and clock. */
   startAnother(
     env?: Readonly<Record<string, string>>,
@@ -142,7 +146,14 @@ export async function startTestCore(env: Readonly<Record<string, string>> = {}):
     as: caller.as,
     startAnother,
     stop,
-    newApp: (options = {}) => createApp(caller.as(), options),
+    async newApp({ loginPolicy = 'anyone', ...options } = {}) {
+      const app = await createApp(caller.as(), options)
+      await sql.query(
+        'update apps set login_policy = $1 from clients c where c.app_id = apps.id and c.client_id = $2',
+        [loginPolicy, app.clientId],
+      )
+      return app
+    },
   }
 }
 

@@ -1,15 +1,17 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
-import { operator, gatewayCaller } from '../../rpc/callers.ts'
+import { operator, gatewayCaller, platformAdmin } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { AppQuota } from '../apps/quota.ts'
 import type { Accounts, LiveSession } from './accounts.ts'
 import type { Identities } from './identities.ts'
 
 export interface AccountsRpcDeps {
   readonly accounts: Accounts
   readonly identities: Identities
+  readonly quota: AppQuota
 }
 
-export function createAccountsRpc({ accounts, identities }: AccountsRpcDeps) {
+export function createAccountsRpc({ accounts, identities, quota }: AccountsRpcDeps) {
   const accountService: Handlers<pb.AccountServiceServer> = {
     ...createLoginHandlers({ accounts, identities }),
     createAccount: rpc(operator(), async (request: pb.CreateAccountRequest, _, context) =>
@@ -26,6 +28,7 @@ export function createAccountsRpc({ accounts, identities }: AccountsRpcDeps) {
     changeAccount: rpc(operator(), async (request: pb.ChangeAccountRequest, _, context) => ({
       account: await accounts.change(request, context),
     })),
+    ...createQuotaHandlers(quota),
     listSetAsideAddresses: rpc(operator(), async () => ({
       addresses: await accounts.listSetAside(),
     })),
@@ -44,7 +47,29 @@ export function createAccountsRpc({ accounts, identities }: AccountsRpcDeps) {
   return { accountService }
 }
 
-const createLoginHandlers = ({ accounts, identities }: AccountsRpcDeps) => ({
+const createQuotaHandlers = (quota: AppQuota) => ({
+  getAccountQuota: rpc(platformAdmin(), async ({ email }: pb.GetAccountQuotaRequest) =>
+    quota.read(email),
+  ),
+  setAccountQuota: rpc(
+    platformAdmin(),
+    async ({ email, appsMax }: pb.SetAccountQuotaRequest, { accountId }, { correlationId }) =>
+      quota.change(email, appsMax ?? null, { name: accountId, correlationId }),
+  ),
+  readAccountQuota: rpc(operator(), async ({ email }: pb.ReadAccountQuotaRequest) =>
+    quota.read(email),
+  ),
+  replaceAccountQuota: rpc(
+    operator(),
+    async ({ email, appsMax }: pb.ReplaceAccountQuotaRequest, _, { correlationId }) =>
+      quota.change(email, appsMax ?? null, { name: 'operator', correlationId }),
+  ),
+})
+
+const createLoginHandlers = ({
+  accounts,
+  identities,
+}: Pick<AccountsRpcDeps, 'accounts' | 'identities'>) => ({
   logIn: rpc(gatewayCaller(), async (request: pb.LogInRequest, _, context) =>
     renderLogin(await accounts.logIn(request.email, request.password, context)),
   ),

@@ -313,3 +313,31 @@ export async function findMembership(
   )
   return row && { appId: appId(row.app_id), role: row.role }
 }
+
+export interface OwnerRow {
+  /** Null means the deployment's quota. */
+  max: number | null
+  owned: number
+}
+
+/** How many apps an account owns and may own. */
+export const findOwner = (db: Db, account: AccountId): Promise<OwnerRow> =>
+  one<OwnerRow>(
+    db,
+    sql`
+    select a.apps_max as max,
+           (select count(*)::int from members m join apps p on p.id = m.app_id and p.status <> 'deleted'
+            where m.account_id = a.id and m.role = 'owner') as owned
+    from accounts a
+    where a.id = ${account}`,
+  )
+
+/** As `findOwner`. Locks the account's row first, so that the count is that of all who had it before. */
+export async function lockOwner(db: Db, account: AccountId): Promise<OwnerRow> {
+  await db.query(sql`select from accounts where id = ${account} for no key update`)
+  return findOwner(db, account)
+}
+
+export async function setAppsMax(db: Db, account: AccountId, max: number | null): Promise<void> {
+  await db.query(sql`update accounts set apps_max = ${max} where id = ${account}`)
+}

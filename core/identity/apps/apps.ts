@@ -23,12 +23,14 @@ import { type Secrets, hashPassword } from '../../platform/secrets.ts'
 import { getOrInsertAccount } from '../accounts/store.ts'
 import { putMember } from '../members/store.ts'
 import { clientSecretPrefix } from './clients.ts'
+import type { AppQuota } from './quota.ts'
 import * as store from './store.ts'
 
 export interface AppsDeps {
   readonly pool: Pool
   readonly plans: Plans
   readonly secrets: Secrets
+  readonly quota: Pick<AppQuota, 'requireRoom'>
   readonly now: Now
 }
 
@@ -65,7 +67,7 @@ interface Owner {
 }
 
 /** Creates and lists apps. Each app has a public and an M2M client. */
-export function createApps({ pool, plans, secrets, now }: AppsDeps) {
+export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
   /** Creates in one transaction the app, both clients, a client secret, the Starter plan and the owner. */
   async function create(request: NewApp): Promise<CreatedApp> {
     const at = now()
@@ -78,7 +80,9 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
     }
     const m2mClientSecret = newSecret(clientSecretPrefix)
     const owner = request.owner ? await prepareOwner(request.owner) : null
+    const { accountId: creator } = request.createdBy ?? {}
     return tx(pool, async (db) => {
+      if (creator) await quota.requireRoom(db, creator)
       await store.insertApp(db, {
         ...app,
         developerName: request.developerName ?? '',
@@ -105,7 +109,6 @@ export function createApps({ pool, plans, secrets, now }: AppsDeps) {
         correlationId: request.createdBy?.correlationId,
         at,
       })
-      const { accountId: creator } = request.createdBy ?? {}
       if (creator) await putMember(db, { app: app.id, account: creator, role: 'owner', at })
       const ownerFields = owner ? await addOwner(db, owner, { app: app.id, at }) : {}
       return { ...app, m2mClientSecret, ...ownerFields }

@@ -6,6 +6,7 @@ import { type Now, addSeconds } from '../../lib/time.ts'
 import { type AppId, type ClientId, appId, isClientId, isM2mClientId } from '../../platform/ids.ts'
 import type { Secrets } from '../../platform/secrets.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
+import type { LoginPolicy } from '../types.ts'
 import * as store from './store.ts'
 
 export const clientSecretPrefix = 'svc_cs_'
@@ -34,6 +35,9 @@ export interface PublicClient {
   readonly isAppActive: boolean
   /** Where the app's signer answers; empty for the deployment's. */
   readonly dmzUrl: string
+  readonly loginPolicy: LoginPolicy
+  /** Whose addresses may log in under the policy `domains`. */
+  readonly loginDomains: readonly string[]
 }
 
 /** The OAuth clients of apps: who they are, and the secrets of the M2M clients. */
@@ -156,4 +160,6 @@ const toPublicClient = (clientId: ClientId, row: store.PublicClientRow): PublicC
   appColor: row.app_color,
   isAppActive: row.app_status === 'active',
   dmzUrl: row.dmz_url,
+  loginPolicy: row.login_policy,
+  loginDomains: row.login_domains,
 })

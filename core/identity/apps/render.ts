@@ -37,6 +37,9 @@ export const app = (
   m2mOidcClient: client(m2mClient),
   domains: domains.map(domain),
   ...signerOf(row, deployment),
+  loginPolicy: row.login_policy,
+  loginDomains: row.login_domains,
+  loginCredit: row.login_credit,
   role,
 })
 

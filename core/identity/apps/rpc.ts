@@ -2,6 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import type * as identity from '../../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import { type UsdMicros, parseInteger, usdMicros } from '../../lib/money.ts'
+import type { AppCreation } from '../config.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
 import { isClientId } from '../../platform/ids.ts'
@@ -12,6 +13,8 @@ import {
   parseEmail,
   parseGrantTypes,
   parseInitiateLoginUri,
+  parseLoginDomains,
+  parseLoginPolicy,
   parseMeteringMode,
   parseName,
   parseOptionalName,
@@ -90,6 +93,8 @@ export interface ManagementRpcDeps {
   readonly management: Management
   readonly members: Members
   readonly starterUsdMicros: UsdMicros
+  /** Who may make apps: platform admins, or every account. */
+  readonly appCreation: AppCreation
   readonly routing: Routing
 }
 
@@ -103,14 +108,24 @@ export function createManagementRpc(deps: ManagementRpcDeps) {
   return { managementService }
 }
 
-function createOwnAppHandlers({ apps, management, starterUsdMicros, routing }: ManagementRpcDeps) {
+function createOwnAppHandlers(deps: ManagementRpcDeps) {
+  const { apps, management, starterUsdMicros, appCreation, routing } = deps
   // An app without an address of its own is served by the deployment's signer.
   const renderView = (view: AppView, role: string) => render.app(view, { role, ...routing })
 
   return {
     createOwnApp: rpc(
       session(),
-      async (request: pb.CreateOwnAppRequest, { accountId }, { correlationId }) => {
+      async (
+        request: pb.CreateOwnAppRequest,
+        { accountId, isPlatformAdmin },
+        { correlationId },
+      ) => {
+        if (appCreation === 'admins' && !isPlatformAdmin)
+          throw new DomainError(
+            'EDIT_FORBIDDEN',
+            'only platform admins make apps here (APP_CREATION); ask one, or whoever runs this service',
+          )
         const created = await apps.create({
           name: parseName(request.name),
           included: starterUsdMicros,
@@ -207,6 +222,7 @@ function parseAction(text: string | undefined): string | null {
 function parseAppChange(request: pb.UpdateAppRequest): AppChange {
   const { name, color, developerName, websiteUrl, dmzUrl, meteringMode } = request
   return {
+    ...parseLoginChange(request),
     ...(name === undefined ? {} : { name: parseName(name) }),
     ...(color === undefined ? {} : { color: parseColor(color) }),
     ...(developerName === undefined
@@ -219,6 +235,17 @@ function parseAppChange(request: pb.UpdateAppRequest): AppChange {
       : { signer_metering_mode: parseMeteringMode(meteringMode) }),
   }
 }
+
+/** Who may log in, as far as the request names it. */
+const parseLoginChange = ({
+  loginPolicy,
+  loginDomains,
+  loginCredit,
+}: pb.UpdateAppRequest): AppChange => ({
+  ...(loginPolicy === undefined ? {} : { login_policy: parseLoginPolicy(loginPolicy) }),
+  ...(loginDomains === undefined ? {} : { login_domains: parseLoginDomains(loginDomains.values) }),
+  ...(loginCredit === undefined ? {} : { login_credit: loginCredit }),
+})
 
 /** The fields of the public client that the request names. */
 function parseClientChange(request: pb.UpdateAppRequest): ClientChange {

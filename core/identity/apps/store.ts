@@ -1,5 +1,6 @@
 import type { Cursor } from '../../platform/cursor.ts'
 import type { AccountId, AppId, ClientId } from '../../platform/ids.ts'
+import type { LoginPolicy } from '../types.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
 
 /** A new app with the rows of its two clients. */
@@ -86,6 +87,8 @@ export interface PublicClientRow {
   app_name: string
   app_color: string
   app_status: 'active' | 'disabled'
+  login_policy: LoginPolicy
+  login_domains: string[]
   dmz_url: string
 }
 
@@ -96,7 +99,7 @@ export const findPublicClient = (db: Db, clientId: string): Promise<PublicClient
     sql`
     select c.app_id, c.scopes, c.grant_types, c.redirect_uris, c.post_logout_redirect_uris,
            c.initiate_login_uri, c.device_third_party_initiate_login,
-           a.name as app_name, a.color as app_color, a.status as app_status, a.dmz_url
+           a.name as app_name, a.color as app_color, a.status as app_status, a.dmz_url, a.login_policy, a.login_domains
     from clients c
     join apps a on a.id = c.app_id and a.status <> 'deleted'
     where c.client_id = ${clientId} and c.kind = 'public'`,
@@ -138,6 +141,9 @@ export interface AppRow {
   dmz_url: string
   /** Of the app's own signer; null is as the deployment does. */
   signer_metering_mode: MeteringMode | null
+  login_policy: LoginPolicy
+  login_domains: string[]
+  login_credit: boolean
   created_at: Date
 }
 
@@ -157,7 +163,8 @@ export const findApp = (db: Db, app: AppId): Promise<AppRow | null> =>
   maybeOne<AppRow>(
     db,
     sql`
-    select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, created_at
+    select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, login_policy, login_domains,
+           login_credit, created_at
     from apps
     where id = ${app} and status <> 'deleted'`,
   )
@@ -167,7 +174,8 @@ export const lockApp = (db: Db, app: AppId): Promise<AppRow | null> =>
   maybeOne<AppRow>(
     db,
     sql`
-    select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, created_at
+    select id, name, status, color, developer_name, website_url, dmz_url, signer_metering_mode, login_policy, login_domains,
+           login_credit, created_at
     from apps
     where id = ${app} and status <> 'deleted'
     for no key update`,
@@ -190,7 +198,8 @@ export async function updateApp(db: Db, app: AppRow, at: Date): Promise<void> {
     update apps
     set name = ${app.name}, color = ${app.color}, developer_name = ${app.developer_name}, website_url = ${app.website_url},
         dmz_url = ${app.dmz_url}, signer_metering_mode = ${app.signer_metering_mode},
-        updated_at = ${at}
+        login_policy = ${app.login_policy}, login_domains = ${app.login_domains},
+        login_credit = ${app.login_credit}, updated_at = ${at}
     where id = ${app.id}`)
 }
 
@@ -201,6 +210,15 @@ export async function updateClient(db: Db, client: ClientRow): Promise<void> {
         post_logout_redirect_uris = ${client.post_logout_redirect_uris}, initiate_login_uri = ${client.initiate_login_uri},
         device_third_party_initiate_login = ${client.device_third_party_initiate_login}
     where client_id = ${client.client_id}`)
+}
+
+/** Whether people who come to the app by login get what its Starter plan includes. */
+export async function givesLoginCredit(db: Db, app: AppId): Promise<boolean> {
+  const { login_credit } = await one<{ login_credit: boolean }>(
+    db,
+    sql`select login_credit from apps where id = ${app}`,
+  )
+  return login_credit
 }
 
 /** Marks the app as deleted and ends the secrets of its clients. The rows stay. */

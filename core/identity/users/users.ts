@@ -9,7 +9,9 @@ import {
   authId,
   externalUserId,
   isClientId,
+  isLoginSubject,
   newUserId,
+  newUserProblem,
   subjectProblem,
 } from '../../platform/ids.ts'
 import type { Grants } from '../../platform/grants/grants.ts'
@@ -20,6 +22,7 @@ import type { Now } from '../../lib/time.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { EmitCustomer } from '../../metering/backend/emit.ts'
 import type { Plans } from '../../plans/service.ts'
+import { givesLoginCredit } from '../apps/store.ts'
 import * as store from './store.ts'
 import type { CredentialIssuer, User, UserChange, UserState } from '../types.ts'
 
@@ -76,6 +79,7 @@ export function createUsers({
     change: UserChange,
     actor: Actor,
   ): Promise<{ user: User; created: boolean }> {
+    await refuseNewName(app, change.externalUserId)
     const { user, created, revoked } = await upsertInBatch({ app, change, actor })
     await invalidate(user, revoked)
     return { user, created }
@@ -128,6 +132,13 @@ export function createUsers({
     return user
   }
 
+  /** REQUEST_INVALID for a name that no integrator may create, unless the app has that user: people who came by login are users like others. */
+  async function refuseNewName(app: AppId, external: ExternalUserId): Promise<void> {
+    const problem = newUserProblem(external)
+    if (problem !== null && !(await findByExternal({ app, external })))
+      throw new DomainError('REQUEST_INVALID', problem)
+  }
+
   /** Creates the users that are new, and returns them by `nameOf`. */
   async function createAll(
     db: Db,
@@ -144,11 +155,22 @@ export function createUsers({
         at,
       })),
     )
-    const keys = users.map(({ appId, id }) => ({ appId, userId: id }))
-    if (users.length > 0) await plans.startOnStarter(db, keys, at)
+    if (users.length > 0) await subscribeAll(db, users, at)
     for (const { appId, id, externalUserId } of users)
       await emitCustomer?.(db, { appId, userId: id, externalUserId }, at)
     return new Map(users.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
+  }
+
+  /** On Starter, or on nothing where the app gives no credit to people who come by login. */
+  async function subscribeAll(db: Db, users: readonly User[], at: Date): Promise<void> {
+    const onStarter: { appId: AppId; userId: UserId }[] = []
+    for (const { appId, id, externalUserId } of users) {
+      const user = { appId, userId: id }
+      const isEntitled = !isLoginSubject(externalUserId) || (await givesLoginCredit(db, appId))
+      if (isEntitled) onStarter.push(user)
+      else await plans.startWithNothing(db, user, at)
+    }
+    if (onStarter.length > 0) await plans.startOnStarter(db, onStarter, at)
   }
 
   async function alter(
@@ -326,6 +348,7 @@ export function createUsers({
     getActive,
     lockActive,
     lockEachActive,
+    refuseNewName,
     findById,
     findActive,
     list,

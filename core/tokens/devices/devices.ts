@@ -4,6 +4,7 @@ import { GrantType } from '../../../proto/oauth.ts'
 import { type Actor, audit } from '../../platform/audit.ts'
 import type { AccountCaller } from '../../rpc/callers.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
+import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import type { User } from '../../identity/types.ts'
 import { newSecret } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
@@ -21,6 +22,7 @@ export interface DevicesDeps {
   readonly pool: Pool
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Pick<Subjects, 'provision'>
+  readonly loginPolicy: Pick<LoginAdmission, 'require'>
   readonly ttlSeconds: number
   readonly intervalSeconds: number
   readonly openPerClient: number
@@ -33,7 +35,7 @@ export const deviceHash = (code: string): Buffer => hash('sha256', code, 'buffer
 
 /** Devices that wait for a login, and the decision about them (RFC 8628). */
 export function createDevices(deps: DevicesDeps) {
-  const { pool, clients, subjects, ttlSeconds, intervalSeconds, now } = deps
+  const { pool, clients, subjects, loginPolicy, ttlSeconds, intervalSeconds, now } = deps
   const { openPerClient, openPerAddress } = deps
 
   /**
@@ -152,6 +154,7 @@ export function createDevices(deps: DevicesDeps) {
   }
 
   async function userOfAccount(client: PublicClient, account: AccountCaller): Promise<User> {
+    await loginPolicy.require(client, { ...account, id: account.accountId })
     const externalUserId = accountSubject(account.accountId)
     const user = await subjects.provision({ clientId: client.clientId, externalUserId })
     if (!user) throw new DomainError('ACCESS_DENIED', 'this account may not use the app')

@@ -3,6 +3,7 @@ import { Scope, neverOfMachine } from '../../../proto/scopes.ts'
 import { parseExternalUserId } from '../../platform/ids.ts'
 import type { Actor } from '../../platform/audit.ts'
 import type { Owners } from '../../identity/users/owners.ts'
+import type { Users } from '../../identity/users/users.ts'
 import type { M2mCaller } from '../../rpc/callers.ts'
 import type { Jwts } from '../issuer/jwt.ts'
 import { chooseScopes } from '../scopes.ts'
@@ -15,6 +16,7 @@ export interface ClientCredentialsDeps {
   readonly jwts: Jwts
   readonly subjects: Pick<Subjects, 'provision'>
   readonly owners: Owners
+  readonly users: Pick<Users, 'refuseNewName'>
   readonly signerTokens: SignerTokens
   readonly exchangeAudit: ExchangeAudit
   readonly ttlSeconds: number
@@ -22,7 +24,7 @@ export interface ClientCredentialsDeps {
 
 /** RFC 6749 section 4.4. */
 export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
-  const { jwts, subjects, owners, signerTokens, exchangeAudit, ttlSeconds } = deps
+  const { jwts, subjects, owners, users, signerTokens, exchangeAudit, ttlSeconds } = deps
 
   /** A machine token. Without a requested scope it has every scope of the client that a machine token may have. */
   async function issueMachineToken(
@@ -60,6 +62,7 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
       }
       requireTargets(request.audiences, signerTargets(jwts.issuer))
       const externalUserId = parseExternalUserId(request.externalUserId)
+      await users.refuseNewName(caller.appId, externalUserId)
       const name = { clientId: caller.clientId, externalUserId }
       const user = await subjects.provision(name)
       if (!user) throw new DomainError('GRANT_INVALID', 'the user is inactive')

@@ -1,6 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
+import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import { isSecret } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
@@ -18,11 +19,14 @@ export interface RefreshTokenDeps {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly families: TokenFamilies
+  readonly loginPolicy: Pick<LoginAdmission, 'admitsStill'>
   readonly now: Now
 }
 
 /** RFC 6749 section 6: each token is used once; a second use ends the login (RFC 9700 section 4.14.2). */
-export function createRefreshTokenGrant({ clients, subjects, families, now }: RefreshTokenDeps) {
+export function createRefreshTokenGrant(deps: RefreshTokenDeps) {
+  const { clients, subjects, families, loginPolicy, now } = deps
+
   async function redeem(request: RefreshRequest) {
     const client = await clients.findPublic(request.clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
@@ -47,7 +51,8 @@ export function createRefreshTokenGrant({ clients, subjects, families, now }: Re
       grants: token.grants,
     })
     const grantable = splitScopes(stillAllowed(token.scope, client.scopes))
-    if (!user || grantable.length === 0) return { refusal: invalidRefresh() }
+    const isAdmitted = user !== null && (await loginPolicy.admitsStill(client, token.account_id))
+    if (!isAdmitted || grantable.length === 0) return { refusal: invalidRefresh() }
     const scope = chooseScopes(request.scope, { grantable, fallback: grantable })
     await families.rotateRefreshToken(db, request.refreshToken)
     const family = {

@@ -3,6 +3,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import type { Accounts, LiveSession } from '../../identity/accounts/accounts.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
+import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import { audit } from '../../platform/audit.ts'
@@ -19,6 +20,7 @@ export interface AuthorizationsDeps {
   readonly clients: Pick<Clients, 'findPublicOrDisabled'>
   readonly subjects: Pick<Subjects, 'provision'>
   readonly idTokenHints: IdTokenHints
+  readonly loginPolicy: LoginAdmission
   readonly codeTtlSeconds: number
   readonly now: Now
 }
@@ -51,7 +53,8 @@ const scopeMax = 1_000
 
 /** Authorization code with PKCE: checks requests, stores consent, issues codes. */
 export function createAuthorizations(deps: AuthorizationsDeps) {
-  const { pool, issuer, accounts, clients, subjects, idTokenHints, codeTtlSeconds, now } = deps
+  const { pool, issuer, accounts, clients, subjects } = deps
+  const { idTokenHints, loginPolicy, codeTtlSeconds, now } = deps
 
   /**
    * The client, the scopes and the session of a request. NOT_FOUND and REQUEST_INVALID while the redirect URI is not
@@ -81,7 +84,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
       refusePkce(request) ??
       refuseParameters(request, { issuer, prompts }) ??
       refuseScopes(scopes, client) ??
-      (await refuseHint(request, { client, session })) ??
+      (await refusePerson(request, { client, session })) ??
       refuseSilent(prompts, { isLoggedIn: session !== null, needsConsent })
     return { client, scopes, session, needsConsent, refusal }
   }
@@ -99,6 +102,17 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
     return (await idTokenHints.accountOf(client, hint.subject)) === session.account.id
       ? null
       : refuse('login_required', 'somebody else is logged in')
+  }
+
+  /** Whoever is logged in must be the person of the hint, and one whom the app lets log in. */
+  async function refusePerson(
+    request: AuthorizationRequest,
+    { client, session }: { client: PublicClient; session: LiveSession | null },
+  ): Promise<Refusal | null> {
+    const mistaken = await refuseHint(request, { client, session })
+    if (mistaken) return mistaken
+    const refusal = session === null ? null : await loginPolicy.refusalOf(client, session.account)
+    return refusal === null ? null : refuse('access_denied', refusal)
   }
 
   async function hasConsented(

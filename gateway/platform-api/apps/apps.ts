@@ -24,6 +24,7 @@ import { Domain, toDomain } from './domains.ts'
 const url = '/api/v1/apps/:clientId'
 const tags = ['apps']
 
+const loginPolicies = ['members', 'domains', 'anyone'] as const
 const strings = Type.Array(Type.String())
 const success = Type.Boolean()
 
@@ -58,6 +59,11 @@ const managedFields = {
   websiteUrl: Type.String(),
   dmzUrl: Type.String(),
   meteringMode: Type.String(),
+  loginPolicy: oneOf(loginPolicies, 'Who may log in to the app.'),
+  loginDomains: strings,
+  loginCredit: Type.Boolean({
+    description: 'Whether people who come by login get what the Starter plan includes.',
+  }),
   createdAt: Instant('When the app was made.'),
   oidcClient: ref(OidcClient),
   m2mOidcClient: ref(OidcClient),
@@ -126,6 +132,14 @@ const UpdateBody = Type.Object(
     websiteUrl: clearable('Its page.'),
     dmzUrl: clearable("The app's own remote signer; empty means the deployment's."),
     meteringMode: Type.Optional(oneOf(['stream', 'direct'], 'How tickets reach us.')),
+    loginPolicy: Type.Optional(
+      oneOf(
+        loginPolicies,
+        'Who may log in: members, those with an address of loginDomains too, or every account.',
+      ),
+    ),
+    loginDomains: words('Domains of e-mail addresses, for the policy domains.'),
+    loginCredit: Type.Optional(Type.Boolean()),
     redirectUris: uris('At most 20 addresses, compared as text.'),
     postLogoutRedirectUris: uris('At most 20 addresses, compared as text.'),
     allowedScopes: words('Scopes of the public client.'),
@@ -280,6 +294,9 @@ interface UpdateFields {
   color?: string
   meteringMode?: string
   deviceThirdPartyInitiateLogin?: boolean
+  loginPolicy?: string
+  loginDomains?: string[]
+  loginCredit?: boolean
   developerName?: string | null
   websiteUrl?: string | null
   dmzUrl?: string | null
@@ -297,6 +314,7 @@ function toChange({ developerName, websiteUrl, dmzUrl, initiateLoginUri, ...body
     websiteUrl: orEmpty(websiteUrl),
     dmzUrl: orEmpty(dmzUrl),
     initiateLoginUri: orEmpty(initiateLoginUri),
+    loginDomains: replacement(body.loginDomains),
     redirectUris: replacement(body.redirectUris),
     postLogoutRedirectUris: replacement(body.postLogoutRedirectUris),
     allowedScopes: replacement(body.allowedScopes),
@@ -335,6 +353,12 @@ const toSettings = (app: ManagedApp) => ({
   websiteUrl: app.websiteUrl,
   dmzUrl: app.dmzUrl,
   meteringMode: app.meteringMode,
+  loginPolicy: requireField(
+    loginPolicies.find((policy) => policy === app.loginPolicy),
+    'loginPolicy',
+  ),
+  loginDomains: app.loginDomains,
+  loginCredit: app.loginCredit,
   createdAt: app.createdAt,
   oidcClient: toClient(requireField(app.oidcClient, 'oidcClient')),
   m2mOidcClient: toClient(requireField(app.m2mOidcClient, 'm2mOidcClient')),

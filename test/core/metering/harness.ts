@@ -61,7 +61,13 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
   const ledger = createLedger()
   const plans = createPlans({ ledger })
   const secrets = createSecrets({ current: '1', byId: new Map([['1', randomBytes(32)]]) })
-  const app = await createApps({ pool, plans, secrets, now }).create({
+  const app = await createApps({
+    pool,
+    plans,
+    secrets,
+    now,
+    quota: { requireRoom: async () => {} },
+  }).create({
     name: 'acme',
     included: usdMicros(5_000_000n),
   })

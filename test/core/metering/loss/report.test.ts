@@ -55,6 +55,7 @@ const otherApp = () =>
     pool: world.pool,
     plans: createPlans({ ledger: createLedger() }),
     now: () => world.clock.at,
+    quota: { requireRoom: async () => {} },
     secrets: createSecrets({ current: '1', byId: new Map([['1', Buffer.alloc(32, 7)]]) }),
   }).create({ name: 'other', included: usdMicros(0n) })
 const ask = (query: Partial<Parameters<typeof metering.losses.ofApp>[1]> = {}) =>

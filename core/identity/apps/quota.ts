@@ -1,0 +1,77 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import { tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import { audit } from '../../platform/audit.ts'
+import type { AccountId } from '../../platform/ids.ts'
+import { parseEmail } from '../input.ts'
+import * as store from '../accounts/store.ts'
+
+export interface AppQuotaDeps {
+  readonly pool: Pool
+  /** For owners whom nobody gave another quota. */
+  readonly appsPerOwner: number
+  readonly now: Now
+}
+
+/** Who changes a quota, and in which request. */
+export interface QuotaActor {
+  readonly name: string
+  readonly correlationId: string
+}
+
+const appsMax = 1_000_000
+
+/** How many apps a person may own (docs/decisions/42.md). Operators' commands are not bound by it. */
+export function createAppQuota({ pool, appsPerOwner, now }: AppQuotaDeps) {
+  /**
+   * Locks the account, so that what is decided by the count follows one another, and refuses one app more. CONFLICT, with the
+   * name of the quota, when the account owns as many as it may.
+   */
+  async function requireRoom(db: Db, account: AccountId): Promise<void> {
+    const { max, owned } = await store.lockOwner(db, account)
+    const limit = max ?? appsPerOwner
+    if (owned >= limit)
+      throw new DomainError(
+        'CONFLICT',
+        `quota apps per owner: this account owns ${owned} of ${limit} apps; a platform admin can raise it`,
+      )
+  }
+
+  /** What the account owns and may own. NOT_FOUND for an unknown address. */
+  async function read(email: string) {
+    const account = await store.findByEmail(pool, parseEmail(email))
+    if (!account) throw unknownAccount()
+    const { max, owned } = await store.findOwner(pool, account.id)
+    return { email: account.email, apps: owned, appsMax: max ?? appsPerOwner }
+  }
+
+  /** Gives the account another quota, or with null the deployment's. */
+  async function change(email: string, max: number | null, actor: QuotaActor) {
+    if (max !== null && (!Number.isInteger(max) || max < 0 || max > appsMax))
+      throw new DomainError('REQUEST_INVALID', `appsMax must be a whole number up to ${appsMax}`)
+    await tx(pool, async (db) => {
+      const account = await store.findByEmail(db, parseEmail(email))
+      if (!account) throw unknownAccount()
+      const before = await store.lockOwner(db, account.id)
+      await store.setAppsMax(db, account.id, max)
+      await audit(db, {
+        appId: null,
+        actor: actor.name,
+        action: 'quota_changed',
+        status: 'success',
+        correlationId: actor.correlationId,
+        details: { quota: 'apps', accountId: account.id, from: before.max, to: max },
+        at: now(),
+      })
+    })
+    return read(email)
+  }
+
+  return { requireRoom, read, change }
+}
+
+export type AppQuota = ReturnType<typeof createAppQuota>
+
+const unknownAccount = (): DomainError =>
+  new DomainError('NOT_FOUND', 'no account has this e-mail address')
