@@ -1,8 +1,8 @@
 import type { EnvReader } from '../core/lib/env.ts'
 import { parseDecimal18 } from '../core/lib/money.ts'
 import { readCoreAddress } from '../core/lib/core-link/address.ts'
-import { readHost, readRedisUrl, readSecrets } from '../core/lib/settings.ts'
-import { readIdentity } from './identity/config.ts'
+import { readHost, readRedisUrl, readRevocationBound, readSecrets } from '../core/lib/settings.ts'
+import { readIdentity, rememberTokensSeconds } from './identity/config.ts'
 import { readSignerAddresses } from './http/addresses.ts'
 import { maxSecretBytes } from './http/caller.ts'
 
@@ -10,6 +10,12 @@ import { maxSecretBytes } from './http/caller.ts'
 export type SidecarConfig = ReturnType<typeof readSidecarConfig>
 
 export function readSidecarConfig(env: EnvReader) {
+  const settings = readSettings(env)
+  requireBound(env, settings)
+  return settings
+}
+
+function readSettings(env: EnvReader) {
   const logLevel = env.text('LOG_LEVEL', {
     meaning: 'trace, debug, info, warn, error or silent.',
     fallback: 'info',
@@ -48,6 +54,23 @@ export function readSidecarConfig(env: EnvReader) {
     decisions: readDecisions(env, logLevel),
     spool: readSpool(env),
   } as const
+}
+
+/** What core tells of an end must be true of this sidecar, also when it does not hear of the end. */
+function requireBound(
+  env: EnvReader,
+  { identity: { ttlSeconds }, signingTtlSeconds }: SettingsOfTime,
+): void {
+  const least = ttlSeconds + rememberTokensSeconds(ttlSeconds) + signingTtlSeconds
+  if (readRevocationBound(env) >= least) return
+  env.problem(
+    `REVOCATION_BOUND_SECONDS must be at least ${least} here, and at core: IDENTITY_TTL_SECONDS, a token's time in memory and SIGNING_TTL_SECONDS together`,
+  )
+}
+
+interface SettingsOfTime {
+  readonly identity: { readonly ttlSeconds: number }
+  readonly signingTtlSeconds: number
 }
 
 function readDecisions(env: EnvReader, logLevel: string) {

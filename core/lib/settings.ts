@@ -55,6 +55,19 @@ export const readRedisUrl = (env: EnvReader): string | undefined =>
     meaning: 'Redis for shared caches and invalidations; in process when not set.',
   })
 
+/**
+ * How long after its end a credential may still be permitted anything. Core tells it in answers, and keeps tombstones so
+ * long; a sidecar does not start with times that would break it.
+ */
+export const readRevocationBound = (env: EnvReader): number =>
+  env.integer('REVOCATION_BOUND_SECONDS', {
+    fallback: '420',
+    min: 1,
+    max: 7_200,
+    meaning:
+      'Longest time that an ended permission may be honoured; told in answers. At least IDENTITY_TTL_SECONDS, 60 (or that again, where it is less) and SIGNING_TTL_SECONDS together.',
+  })
+
 /** Who may sign in through the outside provider, by the address that it has verified. */
 export interface AllowedLogins {
   readonly anybody: boolean

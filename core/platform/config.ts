@@ -1,6 +1,6 @@
 import type { EnvReader } from '../lib/env.ts'
 import { issuerPath } from '../../proto/headers.ts'
-import { readPublicUrl, readRedisUrl, readSecret } from '../lib/settings.ts'
+import { readRevocationBound, readPublicUrl, readRedisUrl, readSecret } from '../lib/settings.ts'
 import type { Peppers } from './secrets.ts'
 
 /** Settings of every process that uses the database: core and the collector. */
@@ -61,15 +61,6 @@ function readDatabase(env: EnvReader): {
   })
   return { databaseUrl: url ?? '', databasePoolMax }
 }
-
-const readRevocationBound = (env: EnvReader): number =>
-  env.integer('REVOCATION_BOUND_SECONDS', {
-    fallback: '360',
-    min: 1,
-    max: 3_600,
-    meaning:
-      'Longest time that caches may honour an ended permission; told in answers and used for tombstones.',
-  })
 
 const readSignerUrl = (env: EnvReader): string =>
   env.url('SIGNER_DMZ_URL', {

@@ -7,6 +7,9 @@ const custom = /^custom:(.+)$/
 
 export type AuthMode = (typeof modes)[number] | 'custom'
 
+/** How long a verified token may be remembered: no longer than a key, and a minute at most. */
+export const rememberTokensSeconds = (ttlSeconds: number): number => Math.min(60, ttlSeconds)
+
 /** How end users are verified, and whose tokens are accepted. */
 export function readIdentity(env: EnvReader) {
   const ownIssuer = readPublicUrl(env) + issuerPath

@@ -23,6 +23,7 @@ import {
   restStatic,
   restUsers,
 } from './rest/rows.ts'
+import { revocation } from './revocation.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
 import { spool } from './spool.ts'
@@ -56,6 +57,7 @@ const rows: Readonly<Record<string, Row>> = {
   'rest-discovery': restDiscovery,
   'user-token-mint': userTokenMint,
   'api-key-verify': apiKeyVerify,
+  revocation,
   'usage-month': usageMonth,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,

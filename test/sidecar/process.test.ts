@@ -35,6 +35,16 @@ describe('the settings', () => {
     })
     readSidecarConfig(env)
     expect(env.problems).toHaveLength(9)
+    for (const [bound, count] of [
+      ['141', 0],
+      ['140', 1],
+    ] as const) {
+      const times = { IDENTITY_TTL_SECONDS: '80', SIGNING_TTL_SECONDS: '1' }
+      const reader = createEnvReader({ ...times, REVOCATION_BOUND_SECONDS: bound })
+      readSidecarConfig(reader)
+      const lines = reader.problems.filter((line) => line.startsWith('REVOCATION_BOUND_SECONDS'))
+      expect(lines).toHaveLength(count)
+    }
     expect(createEnvReader({ IDENTITY_AUTH_MODE: 'trusted_headers' })).toSatisfy(
       (reader: typeof env) => {
         readSidecarConfig(reader)

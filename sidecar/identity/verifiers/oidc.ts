@@ -22,6 +22,8 @@ export interface OidcOptions {
   readonly subjectClaim: string
   /** Of our own issuer. */
   readonly revokedTokens: Pick<RevokedTokens, 'isRevoked'>
+  /** How long an identity may be answered from memory. */
+  readonly rememberSeconds: number
   readonly now: Now
 }
 
@@ -40,7 +42,6 @@ const foreignTypes: readonly (string | undefined)[] = [
   'application/at+jwt',
 ]
 const toleranceSeconds = 60
-const cacheSeconds = 60
 
 export const trimSlashes = (url: string): string => url.replace(/\/+$/, '')
 const no = (refusal: Refusal, rule: string, identity: VerifiedIdentity | null = null): Verdict => ({
@@ -190,14 +191,14 @@ function identityOf(
 }
 
 /** The id and the times of a token. */
-function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { now }: OidcOptions) {
+function endsOf(claims: JWTPayload, trusted: TrustedIssuer, { rememberSeconds, now }: OidcOptions) {
   const expiresAt = Math.floor(claims.exp ?? 0)
   return {
     keyId: trusted.own ? textOf(claims.jti) || null : null,
     // A token that does not say when it was issued is older than any revocation.
     issuedAt: typeof claims.iat === 'number' ? Math.floor(claims.iat) : 0,
     expiresAt,
-    keepUntil: Math.min(expiresAt * 1000, now().getTime() + cacheSeconds * 1000),
+    keepUntil: Math.min(expiresAt * 1000, now().getTime() + rememberSeconds * 1000),
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Now } from '../../../core/lib/time.ts'
 import type { SidecarConfig } from '../../config.ts'
 import type { CoreClient } from '../../core-client.ts'
+import { rememberTokensSeconds } from '../config.ts'
 import type { RevokedTokens } from '../revoked-tokens.ts'
 import { createForeignKeys, createOwnKeys } from '../jwks.ts'
 import { type KeyLookup, type KeyShape, apiKeyVerifier } from './api-key.ts'
@@ -36,6 +37,7 @@ export async function selectVerifier({
     clientIdClaim: config.clientIdClaim,
     subjectClaim: config.subjectClaim,
     revokedTokens,
+    rememberSeconds: rememberTokensSeconds(config.ttlSeconds),
     now,
   })
   switch (config.mode) {

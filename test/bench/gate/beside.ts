@@ -61,6 +61,7 @@ async function compare({ bench, gate, mode, atLeast, credentials, settings }: Mo
     IDENTITY_AUTH_MODE: mode,
 
     IDENTITY_TTL_SECONDS: '3600',
+    REVOCATION_BOUND_SECONDS: '3660',
   })
   const other = await startOther(bench, settings)
   for (const server of [other, sidecar]) {

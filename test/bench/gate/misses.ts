@@ -40,7 +40,11 @@ function roundsOf({ quick }: Bench) {
 async function redisHits(bench: Bench, gate: Gate, url: string): Promise<Finding> {
   const rounds = roundsOf(bench)
   const keys = gate.newKeys(warmUp + rounds.total, 'user-of-many-keys')
-  const settings = { REDIS_URL: url, IDENTITY_TTL_SECONDS: '3600' }
+  const settings = {
+    REDIS_URL: url,
+    IDENTITY_TTL_SECONDS: '3600',
+    REVOCATION_BOUND_SECONDS: '3660',
+  }
   const [writer, reader] = [await gate.sidecar(settings), await gate.sidecar(settings)]
   await gate.load.ask(requestsOf(keys))
   await measure({ load: gate.load, server: writer, count: keys.length })

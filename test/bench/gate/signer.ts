@@ -29,7 +29,10 @@ export async function behindSigner(bench: Bench): Promise<Finding[]> {
   }
   const gate = await openGate(bench)
   const [key = ''] = gate.newKeys(1)
-  const sidecar = await gate.sidecar({ IDENTITY_TTL_SECONDS: '3600' })
+  const sidecar = await gate.sidecar({
+    IDENTITY_TTL_SECONDS: '3600',
+    REVOCATION_BOUND_SECONDS: '3660',
+  })
   const bare = await gate.bare(sidecar, key)
   const [rounds, seconds] = bench.quick ? [5, 1] : [11, 3]
   const rate = async (server: Helper): Promise<number> => {

@@ -21,7 +21,10 @@ const unknownCount = 200
 export async function authorizeWarm(bench: Bench): Promise<Finding[]> {
   const gate = await openGate(bench)
   // A round must not meet an identity that has run out.
-  const sidecar = await gate.sidecar({ IDENTITY_TTL_SECONDS: '3600' })
+  const sidecar = await gate.sidecar({
+    IDENTITY_TTL_SECONDS: '3600',
+    REVOCATION_BOUND_SECONDS: '3660',
+  })
   const compare = (credentials: readonly string[], wanted: Comparison) =>
     compareWarm({ bench, gate, sidecar, credentials, ...wanted })
   const keys = gate.newKeys(credentialCount)

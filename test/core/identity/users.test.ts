@@ -348,7 +348,7 @@ describe('deactivating a user', () => {
     const first = await deactivate('ada')
     const at = core.clock.now()
     expect(first.user).toMatchObject({ status: 'inactive', deactivatedAt: at.toISOString() })
-    expect(new Date(first.effectiveBy).getTime()).toBe(at.getTime() + 360 * second)
+    expect(new Date(first.effectiveBy).getTime()).toBe(at.getTime() + 420 * second)
     expect(await outcome(core.as().verifyApiKey({ apiKey }))).toBe('TOKEN_INVALID')
     core.clock.advance(5 * second)
     const again = await deactivate('ada')

@@ -182,7 +182,7 @@ describe('revoking a key', () => {
     const first = await revoke(keyId)
     expect(first).toMatchObject({
       revokedAt: at,
-      effectiveBy: new Date(Date.parse(at) + 360 * second).toISOString(),
+      effectiveBy: new Date(Date.parse(at) + 420 * second).toISOString(),
     })
     expect(await verify(apiKey)).toBe('TOKEN_INVALID')
     expect(

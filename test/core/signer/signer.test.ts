@@ -146,6 +146,8 @@ describe('verifying a key', () => {
       externalUserId: 'ada',
       userId: may?.userId,
       keyId,
+      // The secret that it was made with.
+      grants: [expect.any(String)],
     })
     expect(may).toEqual(await access('ada'))
   })
@@ -212,7 +214,7 @@ describe('watching invalidations', () => {
     const unique = [...new Set(heard.map(({ kind, id }) => `${kind} ${id}`))]
     expect(unique.slice(0, 2)).toEqual([`key ${first.keyId}`, `access ${userId}`])
     expect(unique.slice(2).toSorted()).toEqual(
-      [`key ${other.keyId}`, `key ${third.keyId}`, `user ${userId}`].toSorted(),
+      [`key ${other.keyId}`, `key ${third.keyId}`, `token ${userId}`, `user ${userId}`].toSorted(),
     )
   })
 
@@ -282,10 +284,10 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     for (const id of [keyId, user?.id ?? '']) {
       const left = await redis.ttl(`tollgate:revoked:${id}`)
       expect(left).toBeGreaterThan(350)
-      expect(left).toBeLessThanOrEqual(360)
+      expect(left).toBeLessThanOrEqual(420)
     }
     redis.disconnect()
-    expect(await shared.core.ready()).toMatchObject({ database: true, redis: true })
+    expect(await shared.core.ready()).toMatchObject({ database: 'ok', redis: 'ok' })
   })
 
   it('ignores other messages on the channel', async () => {
@@ -317,7 +319,7 @@ describe.each([redisUrl() ?? []].flat())('with Redis at %s', (url) => {
     const begin = performance.now()
     const late = await shared.startAnother({ REDIS_URL: `redis://127.0.0.1:${proxy.port}` })
     expect(performance.now() - begin).toBeLessThan(5_000)
-    expect(await late.core.ready()).toMatchObject({ redis: false, database: true })
+    expect(await late.core.ready()).toMatchObject({ redis: 'degraded', database: 'ok' })
     const app = await shared.newApp()
     const named = { clientId: app.clientId, externalUserId: 'ada' }
     const watcher = await watch(late.core.target)
