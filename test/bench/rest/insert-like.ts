@@ -20,7 +20,8 @@ export async function insertLike(
   const columns = [...fresh, ...others]
   const values = others.map((column) => {
     const value = row[column]
-    return typeof value === 'object' && value !== null ? JSON.stringify(value) : value
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    return isObject ? JSON.stringify(value) : value
   })
   const text =
     `insert into ${table} (${columns.map(escapeIdentifier).join(', ')}) ` +
