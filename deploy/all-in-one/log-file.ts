@@ -30,9 +30,14 @@ export async function openLogFile(path: string, level: string): Promise<LogFile>
       if (rotate(path)) destination.reopen()
     }, checkEveryMs)
     timer.unref()
-    const flush = (): void => destination.flushSync()
+    const lines = createLineBuffer((text) => destination.write(text))
+    const flush = (): void => {
+      lines.flush()
+      destination.flushSync()
+    }
     let isOpen = true
-    const write = (line: string): void => void (isOpen && destination.write(line))
+    const write = (line: string): void => void (isOpen && lines.write(line))
+    process.once('exit', () => isOpen && flush())
     const close = (): void => {
       isOpen = false
       clearInterval(timer)
@@ -44,6 +49,22 @@ export async function openLogFile(path: string, level: string): Promise<LogFile>
     const why = error instanceof Error && 'code' in error ? String(error.code) : 'unknown error'
     throw new Error(`cannot write the log ${path} (${why})`, { cause: error })
   }
+}
+
+/** Writes all lines of one turn of the event loop together: a line of its own costs a request as much as its answer. */
+function createLineBuffer(writeText: (text: string) => void) {
+  let lines = ''
+  const flush = (): void => {
+    if (lines === '') return
+    const text = lines
+    lines = ''
+    writeText(text)
+  }
+  const write = (line: string): void => {
+    if (lines === '') setImmediate(flush)
+    lines += line
+  }
+  return { write, flush }
 }
 
 function rotate(path: string): boolean {

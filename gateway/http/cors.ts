@@ -31,11 +31,18 @@ export function createCors({ core, publicUrl, origins }: CorsDeps) {
   const own = ownOrigins(publicUrl)
   const remembered = new LRUCache<string, { allowed: boolean }>({ max: 10_000, ttl: rememberMs })
 
-  /** Writes the headers. True when the request was a preflight, which is answered with them. */
-  async function answer(request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
+  /** Writes the headers. True when the request was a preflight, which is answered with them. At once where there is no Origin. */
+  function answer(request: FastifyRequest, reply: FastifyReply): boolean | Promise<boolean> {
     void reply.header('vary', 'Origin')
     const { origin } = request.headers
-    if (origin === undefined) return false
+    return origin === undefined ? false : answerTo(origin, request, reply)
+  }
+
+  async function answerTo(
+    origin: string,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<boolean> {
     const namesMethod = request.headers['access-control-request-method'] !== undefined
     const preflight = request.method === 'OPTIONS' && namesMethod
     if (await isAllowed(request, origin)) allow(reply, { origin, preflight })

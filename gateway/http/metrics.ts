@@ -70,7 +70,8 @@ export type HttpMetrics = ReturnType<typeof createHttpMetrics>
 
 /** Measures and logs every reply of the listener. */
 export function observeReplies(app: App, httpMetrics: HttpMetrics): void {
-  app.addHook('onResponse', async (request, reply) =>
-    httpMetrics.answered(request, { status: reply.raw.statusCode, ms: reply.elapsedTime }),
-  )
+  app.addHook('onResponse', (request, reply, done) => {
+    httpMetrics.answered(request, { status: reply.raw.statusCode, ms: reply.elapsedTime })
+    done()
+  })
 }

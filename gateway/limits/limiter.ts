@@ -157,9 +157,22 @@ function clientOf({ headers, body, params }: FastifyRequest): string | undefined
   return clientId === undefined ? undefined : fingerprint(clientId)
 }
 
-/** Adds the hooks that run after the body is parsed. `admitAddress` runs in the listener's own hook. */
+/**
+ * Adds the hooks that run after the body is parsed, to the routes that have a limit and are added from now on.
+ * `admitAddress` runs in the listener's own hook.
+ */
 export function limitHooks(app: App, limits: Limits): void {
   app.decorateRequest('admission', undefined)
-  app.addHook('preValidation', (request, reply) => limits.admitClient(request, reply))
-  app.addHook('onSend', async (request, reply) => limits.settle(request, reply.statusCode))
+  app.addHook('onRoute', (route) => {
+    if (route.config?.rules?.limit === undefined) return
+    route.preValidation = [
+      route.preValidation ?? [],
+      async (request: FastifyRequest, reply: FastifyReply) => limits.admitClient(request, reply),
+    ].flat()
+    route.onSend = [
+      route.onSend ?? [],
+      async (request: FastifyRequest, reply: FastifyReply) =>
+        limits.settle(request, reply.statusCode),
+    ].flat()
+  })
 }

@@ -1,7 +1,9 @@
+import { getOrInsert } from '../../../core/lib/maps.ts'
 import { Type } from 'typebox'
 import { m2mScopes, publicVocabulary } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
 import type { CoreCalls } from '../../core/client.ts'
+import { type HeldDocument, holdDocument, isHeld } from '../../http/held-document.ts'
 import { route } from '../../http/route.ts'
 import type { KeySet } from './key-set.ts'
 
@@ -56,12 +58,7 @@ const addresses = [
 
 /** OpenID Connect Discovery, at the issuer and at the origin's root, and RFC 8414. */
 export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
-  const document = documentOf(deps)
-  const signingAlg = (core: CoreCalls): Promise<string> =>
-    deps.keySet.read(core).then(
-      ([active]) => active?.alg ?? deps.tokenAlg,
-      () => deps.tokenAlg,
-    )
+  const readDocument = documentReader(deps)
   for (const [path, operationId] of addresses) {
     app.get(
       path,
@@ -73,15 +70,32 @@ export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
           description:
             'The endpoints and abilities of the issuer, as OpenID Connect Discovery and RFC 8414 describe them. The three addresses answer the same document.',
           tags: ['oidc'],
-          response: { 200: Discovery },
+          response: { 200: Discovery, 304: Type.Null({ description: 'Not changed' }) },
         },
       ),
-      async ({ core }, reply) => {
-        void reply.header('cache-control', 'public, max-age=3600')
-        // Of the key that signs now: TOKEN_ALG may have been changed since the first start.
-        return { ...document, id_token_signing_alg_values_supported: [await signingAlg(core)] }
+      async (request, reply) => {
+        const document = await readDocument(() => request.core)
+        return isHeld(request, reply, { document, maxAge: 3_600 }) ? null : document.value
       },
     )
+  }
+}
+
+/** Holds the document for the algorithm of the key that signs now: TOKEN_ALG may have been changed since the first start. */
+function documentReader({ keySet, tokenAlg, ...deps }: DiscoveryDeps) {
+  const withAlg = (alg: string) => ({
+    ...documentOf(deps),
+    id_token_signing_alg_values_supported: [alg],
+  })
+  const held = new Map<string, HeldDocument<ReturnType<typeof withAlg>>>()
+  const signingAlg = (core: () => CoreCalls): Promise<string> =>
+    keySet.read(core).then(
+      ({ value }) => value.keys[0]?.alg ?? tokenAlg,
+      () => tokenAlg,
+    )
+  return async (core: () => CoreCalls) => {
+    const alg = await signingAlg(core)
+    return getOrInsert(held, alg, () => holdDocument(withAlg(alg)))
   }
 }
 

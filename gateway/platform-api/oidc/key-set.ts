@@ -1,24 +1,27 @@
 import type { JsonWebKey } from '../../../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import type { CoreCalls } from '../../core/client.ts'
+import { type HeldDocument, holdDocument } from '../../http/held-document.ts'
 
 // Keys are published minutes before they sign, so a copy that is seconds old lacks none.
 const freshMs = 5_000
 
+type JwkSet = HeldDocument<{ readonly keys: ReturnType<typeof toJwk>[] }>
+
 /** The issuer's public keys, the one that signs first. Asked for at core once in five seconds, however many callers there are. */
 export function createKeySet() {
   let loadedAt = -Infinity
-  let keys: Promise<readonly JsonWebKey[]> = Promise.resolve([])
+  let document: Promise<JwkSet> = Promise.resolve(holdDocument({ keys: [] }))
 
-  function read(core: Pick<CoreCalls, 'tokens'>): Promise<readonly JsonWebKey[]> {
-    if (performance.now() - loadedAt < freshMs) return keys
+  function read(core: () => Pick<CoreCalls, 'tokens'>): Promise<JwkSet> {
+    if (performance.now() - loadedAt < freshMs) return document
     loadedAt = performance.now()
-    keys = load(core)
-    return keys
+    document = load(core())
+    return document
   }
 
-  async function load(core: Pick<CoreCalls, 'tokens'>): Promise<readonly JsonWebKey[]> {
+  async function load(core: Pick<CoreCalls, 'tokens'>): Promise<JwkSet> {
     try {
-      return (await core.tokens.jwks({})).keys
+      return holdDocument({ keys: (await core.tokens.jwks({})).keys.map(toJwk) })
     } catch (error) {
       loadedAt = -Infinity
       throw error
@@ -29,3 +32,16 @@ export function createKeySet() {
 }
 
 export type KeySet = ReturnType<typeof createKeySet>
+
+/** The members of RFC 7517; those that a key has not are left out of the text. */
+const toJwk = ({ kty, kid, alg, use, n, e, crv, x, y }: JsonWebKey) => ({
+  kty,
+  kid,
+  alg,
+  use,
+  ...(n === undefined ? {} : { n }),
+  ...(e === undefined ? {} : { e }),
+  ...(crv === undefined ? {} : { crv }),
+  ...(x === undefined ? {} : { x }),
+  ...(y === undefined ? {} : { y }),
+})

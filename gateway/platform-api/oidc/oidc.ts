@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto'
 import { fingerprint } from '../../../core/lib/crypto.ts'
 import { Type } from 'typebox'
 import { DomainError } from '../../../proto/errors.ts'
@@ -15,7 +14,7 @@ import {
 } from '../../auth/credentials.ts'
 import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { matchesEtag } from '../../http/headers.ts'
+import { isHeld } from '../../http/held-document.ts'
 import { route } from '../../http/route.ts'
 import { addressOf } from '../../limits/address.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
@@ -93,11 +92,8 @@ function readKeys(app: App, keySet: KeySet): void {
       },
     ),
     async (request, reply) => {
-      const keys = await keySet.read(request.core)
-      const etag = `"${hash('sha256', JSON.stringify(keys), 'base64url')}"`
-      void reply.header('cache-control', 'public, max-age=300').header('etag', etag)
-      if (matchesEtag(request.headers['if-none-match'], etag)) return reply.code(304).send(null)
-      return { keys: [...keys] }
+      const document = await keySet.read(() => request.core)
+      return isHeld(request, reply, { document, maxAge: 300 }) ? null : document.value
     },
   )
 }

@@ -87,6 +87,9 @@ const inTurn =
   (count) =>
     Array.from({ length: count }, (_, i) => request(names[i % names.length] ?? ''))
 
+// Targets of users, credits and keys: three times 0.21, 0.20 and 0.25, as measured when each was a transaction and an RPC
+// of its own; balances were at 0.10 then, the key set at 0.07.
+
 /** A user's balance, by a read of one row. */
 export const restBalance = compare({
   name: 'rest-balance, by bare fastify and one statement',
@@ -103,7 +106,7 @@ export const restBalance = compare({
 /** A user who is new, by the same inserts. */
 export const restUsers = compare({
   name: 'rest-users, by bare fastify and the same inserts',
-  atLeast: 0.3,
+  atLeast: 0.63,
   count: 1_000,
   requests: ({ clientId, request }) => {
     const create = (path: string): Requests =>
@@ -115,7 +118,7 @@ export const restUsers = compare({
 /** A credit under an Idempotency-Key, by the same inserts and the same change of the balance. */
 export const restCredits = compare({
   name: 'rest-credits, by bare fastify and the same inserts',
-  atLeast: 0.3,
+  atLeast: 0.6,
   count: 1_000,
   requests: ({ clientId, users, bareUsers, request }) => {
     const body = json({ amountUsdMicros: '1' })
@@ -131,7 +134,7 @@ export const restCredits = compare({
 /** A new key of a user, by the same inserts. */
 export const restKeys = compare({
   name: 'rest-keys, by bare fastify and the same inserts',
-  atLeast: 0.3,
+  atLeast: 0.75,
   count: 1_000,
   // At most 50 keys of a user in all rounds, who may have 100.
   requests: ({ clientId, users, request }) => {

@@ -31,6 +31,16 @@ describe('the log file', () => {
     ])
   })
 
+  it('has the lines of one turn soon after it, in their order', async () => {
+    const path = join(directory, 'tollgate.log')
+    const file = await openLogFile(path, 'info')
+    for (const msg of ['one', 'two', 'three']) file.log.info(msg)
+    await expect
+      .poll(async () => (await readFile(path, 'utf8')).match(/"msg":"\w+"/g))
+      .toEqual(['"msg":"one"', '"msg":"two"', '"msg":"three"'])
+    file.close()
+  })
+
   it('that cannot be opened is one clear line', async () => {
     await writeFile(join(directory, 'file'), '')
     await expect(openLogFile(join(directory, 'file', 'tollgate.log'), 'info')).rejects.toThrow(

@@ -83,6 +83,12 @@ describe('the discovery document', () => {
     })
     expect(two.text).toBe(one.text)
     expect(one.headers.get('cache-control')).toBe('public, max-age=3600')
+    expect(one.headers.get('content-type')).toBe('application/json; charset=utf-8')
+    const etag = one.headers.get('etag') ?? ''
+    const again = await harness.ask('GET', '/.well-known/openid-configuration', {
+      headers: { 'if-none-match': etag },
+    })
+    expect([etag.length > 2, again.status, again.text]).toEqual([true, 304, ''])
   })
 })
 
