@@ -25,11 +25,13 @@ export function createHttpMetrics(log: Log, metrics: Metrics) {
     seconds.observe({ route, method, status }, ms / 1000)
     if (isAnonymousRefusal(request, status) && !samples.isSample({ route, method, status, reason }))
       return
+    const level = routeOptions.config.rules?.document && status < 400 ? 'debug' : 'info'
+    if (!log.isLevelEnabled(level)) return
     const clientId = textMember(params, 'clientId')
     const appLabel =
       clientId !== undefined && /^app_[0-9a-f]{24}$/.test(clientId) ? { clientId } : {}
     const tenths = Math.round(ms * 10) / 10
-    log.info({ route, method, status, reason, ms: tenths, ...appLabel, correlationId }, 'request')
+    log[level]({ route, method, status, reason, ms: tenths, ...appLabel, correlationId }, 'request')
   }
 
   function malformed(

@@ -53,6 +53,8 @@ export interface RouteRules {
   readonly unmanaged?: boolean
   /** Needs metering. Where none is configured, 503 comes before any complaint about the request. */
   readonly metered?: boolean
+  /** A document for everyone, which verifiers fetch all the time: its answers are logged at the level debug. */
+  readonly document?: boolean
   /** The route was removed: its one answer is 410. */
   readonly gone?: boolean
 }

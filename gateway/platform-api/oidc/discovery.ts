@@ -63,7 +63,7 @@ export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
     app.get(
       path,
       route(
-        { guard: { kind: 'none' } },
+        { guard: { kind: 'none' }, document: true },
         {
           operationId,
           summary: 'Discovery document',

@@ -81,7 +81,7 @@ function readKeys(app: App, keySet: KeySet): void {
   app.get(
     `${base}/jwks`,
     route(
-      { guard: { kind: 'none' } },
+      { guard: { kind: 'none' }, document: true },
       {
         operationId: 'getJwks',
         summary: 'Keys that tokens are signed with',

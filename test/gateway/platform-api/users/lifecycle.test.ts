@@ -202,6 +202,26 @@ describe('the embedded webhook', () => {
 })
 
 describe('what is observed', () => {
+  it.each([
+    ['info', []],
+    ['debug', ['/api/v1/oidc/jwks', '/.well-known/openid-configuration']],
+  ])('are answers with public documents, at the level %s', async (level, routes) => {
+    const lines: string[] = []
+    const log = createLog({ level, name: 'gateway' }, { write: (line) => void lines.push(line) })
+    harness = await startHarness({ log })
+    for (const path of ['/api/v1/oidc/jwks', '/.well-known/openid-configuration'])
+      await harness.ask('GET', path, { authorization: null })
+    const logged = () =>
+      lines
+        .map((each) => JSON.parse(each))
+        .flatMap(({ msg, route }) => (msg === 'request' ? [route] : []))
+        .filter((route) => route !== '/api/v1/openapi.json')
+    await expect.poll(logged).toEqual(routes)
+    expect(await harness.metrics.metrics()).toMatch(
+      /http_duration_seconds_count\{[^}]*route="\/api\/v1\/oidc\/jwks"[^}]*\} 1/,
+    )
+  })
+
   it('are route templates, never what a person typed', async () => {
     const lines: string[] = []
     const log = createLog(
