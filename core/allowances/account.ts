@@ -1,6 +1,8 @@
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import type { Period } from '../lib/time.ts'
 import type { AppId, UserId } from '../platform/ids.ts'
+import { type Draw, type Facts, creditFacts } from './chain.ts'
+import { uuidV7 } from '../lib/crypto.ts'
 import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
 
 /** One account and its arithmetic, pure: no clock, no database. `store.ts` reads and writes what it changes. */
@@ -36,10 +38,31 @@ export interface Account {
   lendAfter: Date | null
   /** Until then a ticket may come of a call that was lost or released. */
   lateUntil: Date | null
+  /** Nothing is booked before this instant: an answered balance of the past stays as it was. */
+  bookedThrough: Date
+  /** The hash of the last entry in hexadecimal; null before the first that has one. */
+  head: string | null
   /** Unexpired credits in burn order. */
   credits: Credit[]
   /** Entries appended since the account was read. */
   readonly entries: Entry[]
+  /** Periods entered since the account was read. */
+  readonly periods: EnteredPeriod[]
+}
+
+/** A period that an account entered, with the terms of its plan then. */
+export interface EnteredPeriod extends Period {
+  readonly countsFrom: Date
+  readonly enteredAt: Date
+  /** The last entry of before. */
+  readonly afterSeq: bigint
+  readonly terms: PeriodTerms
+}
+
+export interface PeriodTerms {
+  readonly planId: string
+  readonly planVersion: number
+  readonly includedAttos: bigint
 }
 
 export const creditSources = ['trial', 'manual', 'promo', 'plan_adjustment'] as const
@@ -69,7 +92,7 @@ export interface Credit {
 
 export interface Entry {
   readonly seq: bigint
-  readonly kind: 'grant' | 'charge' | 'expire' | 'adjustment'
+  readonly kind: 'grant' | 'charge' | 'expire' | 'adjustment' | 'unpriced'
   /** Tickets that a charge covers. */
   readonly tickets?: number
   /** Signed change of the balance. */
@@ -78,8 +101,27 @@ export interface Entry {
   readonly balanceAfter: UsdAttos
   /** Id of the credit, of the adjustment, or of the charge that the tickets name. */
   readonly causeId: string
+  /** When it was booked: never before the entry in front of it. */
   readonly createdAt: Date
+  /** By how much it changed what remains of credits, in burn order; empty where the credit is the cause. */
+  readonly draws: readonly Draw[]
+  /** What counts as consumption of the running period. */
+  readonly periodAmount: UsdAttos
+  /** By how much the number of tickets that wait for a price changed. */
+  readonly unpricedChange: number
+  /** When the rates were read that priced its tickets; null where their prices were fixed elsewhere. */
+  readonly ratesKnownAt: Date | null
+  /** Of its tickets, in hexadecimal (core/metering/batch/tickets-hash.ts). */
+  readonly ticketsHash: string | null
+  /** What is chained of its cause; an adjustment's are known when its row is written. */
+  facts: Facts
 }
+
+// Events arrive late. For 15 minutes after a credit ends, what is left of it stays reserved for tickets signed before its
+// end; a late ticket and a balance read may then come in either order. A ticket that arrives later still finds the rest
+// only if nothing else has locked the account since: `charge` expires credits after it burns, every other change before,
+// so such a ticket may become overage although it would have been covered in time.
+export const lateMs = 15 * 60_000
 
 /** Included usage first, then by priority, expiry (no expiry last), creation and id (decision 33). */
 export function burnOrder(a: Credit, b: Credit): number {
@@ -118,15 +160,35 @@ function coversFeature(featureKey: string | null, { pipeline, modelId }: Spend):
   )
 }
 
-/** Appends a ledger entry and changes the balance by its amount. */
-function append(account: Account, entry: Omit<Entry, 'seq' | 'balanceAfter'>): void {
-  account.seq += 1n
-  account.balance = usdAttos(account.balance + entry.amount)
-  account.entries.push({ ...entry, seq: account.seq, balanceAfter: account.balance })
+type NewEntry = Pick<Entry, 'kind' | 'amount' | 'overage' | 'causeId' | 'createdAt'> &
+  Partial<Omit<Entry, 'seq' | 'balanceAfter'>>
+
+const silent = {
+  draws: [],
+  periodAmount: usdAttos(0n),
+  unpricedChange: 0,
+  ratesKnownAt: null,
+  ticketsHash: null,
+  facts: [],
 }
 
-/** Adds a credit and its ledger entry. */
-export function addCredit(account: Account, credit: Credit, at: Date): void {
+/** When something may be booked that happened at `at`: not before what is booked, or was answered, already. */
+const bookingTime = ({ bookedThrough }: Account, at: Date): Date =>
+  at < bookedThrough ? bookedThrough : at
+
+/** Appends a ledger entry and changes the balance by its amount. */
+function append(account: Account, entry: NewEntry): void {
+  const createdAt = bookingTime(account, entry.createdAt)
+  account.seq += 1n
+  account.balance = usdAttos(account.balance + entry.amount)
+  account.bookedThrough = createdAt
+  const { seq, balance: balanceAfter } = account
+  account.entries.push({ ...silent, ...entry, createdAt, seq, balanceAfter })
+}
+
+/** Adds a credit and its ledger entry. Returns the credit as it was booked. */
+export function addCredit(account: Account, request: Credit, at: Date): Credit {
+  const credit = { ...request, createdAt: bookingTime(account, at) }
   account.credits.push(credit)
   account.credits.sort(burnOrder)
   account.granted = usdAttos(account.granted + credit.amount)
@@ -137,25 +199,57 @@ export function addCredit(account: Account, credit: Credit, at: Date): void {
     overage: usdAttos(0n),
     causeId: credit.id,
     createdAt: at,
+    facts: creditFacts(credit),
+  })
+  return credit
+}
+
+/** What is left of each credit, to tell later what was drawn. */
+const snapshot = (credits: readonly Credit[]): readonly UsdAttos[] =>
+  credits.map(({ remaining }) => remaining)
+
+const drawsSince = (credits: readonly Credit[], before: readonly UsdAttos[]): Draw[] =>
+  credits.flatMap(({ id, remaining }, i) => {
+    const amount = usdAttos(remaining - (before[i] ?? 0n))
+    return amount === 0n ? [] : [{ creditId: id, amount }]
+  })
+
+/** Appends that tickets came which wait for a price. */
+export function noteUnpriced(
+  account: Account,
+  { id, at, unpriced }: { readonly id: string; readonly at: Date; readonly unpriced: number },
+): void {
+  append(account, {
+    kind: 'unpriced',
+    amount: usdAttos(0n),
+    overage: usdAttos(0n),
+    causeId: id,
+    createdAt: at,
+    unpricedChange: unpriced,
   })
 }
 
+/** A charge as it is booked. */
+export interface BookedCharge extends UserCharge {
+  readonly id: string
+  readonly at: Date
+  readonly ratesKnownAt: Date | null
+}
+
 /** Burns credits for a user's tickets, in the order of signing, and appends one entry for all of them. */
-export function burn(
-  account: Account,
-  charge: UserCharge & { readonly id: string; readonly at: Date },
-): void {
+export function burn(account: Account, charge: BookedCharge): void {
   const { tickets, cost, from: signedAt } = charge
   const spends = burnsAsOne(account, charge)
     ? [{ signedAt, pipeline: '', modelId: '', cost }]
     : charge.each().toSorted(bySigning)
   const periodFrom = account.periodCountsFrom.getTime()
-  let drawn = 0n
+  const before = snapshot(account.credits)
+  let [drawn, ofPeriod] = [0n, 0n]
   for (const spend of spends) {
     drawn += draw(account.credits, spend)
-    if (spend.signedAt.getTime() >= periodFrom)
-      account.periodConsumed = usdAttos(account.periodConsumed + spend.cost)
+    if (spend.signedAt.getTime() >= periodFrom) ofPeriod += spend.cost
   }
+  account.periodConsumed = usdAttos(account.periodConsumed + ofPeriod)
   const overage = usdAttos(cost - drawn)
   account.consumed = usdAttos(account.consumed + cost)
   account.overage = usdAttos(account.overage + overage)
@@ -166,6 +260,11 @@ export function burn(
     causeId: charge.id,
     createdAt: charge.at,
     tickets,
+    draws: drawsSince(account.credits, before),
+    periodAmount: usdAttos(ofPeriod),
+    unpricedChange: charge.unpriced - charge.waited,
+    ratesKnownAt: charge.ratesKnownAt,
+    ticketsHash: charge.ticketsHash,
   })
 }
 
@@ -217,7 +316,7 @@ export function expire(account: Account, { until, at }: { until: Date; at: Date 
   for (const credit of account.credits) {
     if (credit.expiresAt === null || credit.expiresAt > until || credit.expiredAt !== null) continue
     if (isHeld(account, credit)) continue
-    credit.expiredAt = at
+    credit.expiredAt = bookingTime(account, at)
     if (credit.state === 'stored') credit.state = 'changed'
     if (credit.remaining > 0n) {
       account.expired = usdAttos(account.expired + credit.remaining)
@@ -250,12 +349,24 @@ function isHeld(account: Account, credit: Credit): boolean {
 const beginsAfter = ({ kind, effectiveAt }: Credit, end: Date | null): boolean =>
   kind === 'included' && end !== null && effectiveAt >= end
 
+export interface PeriodEntry extends Pick<EnteredPeriod, 'start' | 'end' | 'enteredAt' | 'terms'> {
+  /** Its start unless it is a user's first. */
+  readonly countsFrom?: Date
+}
+
 /** Moves to the period that is running and starts its consumption at zero. */
 export function enterPeriod(
   account: Account,
-  period: Period,
-  countsFrom: Date = period.start,
+  { start, end, countsFrom = start, enteredAt, terms }: PeriodEntry,
 ): void {
+  const period = { start, end }
+  account.periods.push({
+    ...period,
+    countsFrom,
+    terms,
+    enteredAt: bookingTime(account, enteredAt),
+    afterSeq: account.seq,
+  })
   account.periodStart = period.start
   account.periodEnd = period.end
   account.periodCountsFrom = countsFrom
@@ -344,30 +455,10 @@ const adjustmentPriority = 10
 export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
   const { id, amount, at } = adjustment
   if (amount > 0n) {
-    account.credits.push({
-      id,
-      kind: 'adjustment',
-      source: 'manual',
-      featureKey: null,
-      amount,
-      remaining: amount,
-      priority: adjustmentPriority,
-      effectiveAt: at,
-      expiresAt: null,
-      expiredAt: null,
-      createdAt: at,
-      state: 'new',
-    })
-    account.credits.sort(burnOrder)
-    append(account, {
-      kind: 'adjustment',
-      amount,
-      overage: usdAttos(0n),
-      causeId: id,
-      createdAt: at,
-    })
+    giveBack(account, { id, at, parts: [{ creditId: '', featureKey: null, amount }] })
     return usdAttos(0n)
   }
+  const before = snapshot(account.credits)
   const drawn = takeFrom(account, adjustment)
   const overage = usdAttos(-amount - drawn)
   account.overage = usdAttos(account.overage + overage)
@@ -377,8 +468,95 @@ export function adjust(account: Account, adjustment: Adjustment): UsdAttos {
     overage,
     causeId: id,
     createdAt: at,
+    draws: drawsSince(account.credits, before),
   })
   return overage
+}
+
+/** A part of what is given back: to the credit that it was burned from, or, where that is gone, as a new one. */
+export interface Return extends Draw {
+  readonly featureKey: string | null
+}
+
+export interface GiveBack {
+  readonly id: string
+  readonly at: Date
+  readonly parts: readonly Return[]
+}
+
+/**
+ * Gives money back, in one entry. Of a credit that has ended it becomes a new one for the same feature, without an end:
+ * what is given back can be spent.
+ */
+export function giveBack(account: Account, { id, at, parts }: GiveBack): void {
+  const open = new Map(
+    account.credits
+      .filter(({ expiresAt, expiredAt }) => expiredAt === null && !(expiresAt && expiresAt <= at))
+      .map((credit) => [credit.id, credit]),
+  )
+  const draws: Draw[] = []
+  const ofFeature = new Map<string | null, bigint>()
+  for (const { creditId, featureKey, amount } of parts) {
+    const credit = open.get(creditId)
+    if (credit) {
+      credit.remaining = usdAttos(credit.remaining + amount)
+      if (credit.state === 'stored') credit.state = 'changed'
+      draws.push({ creditId, amount })
+    } else ofFeature.set(featureKey, (ofFeature.get(featureKey) ?? 0n) + amount)
+  }
+  for (const [featureKey, amount] of ofFeature) {
+    const creditId = draws.some((draw) => draw.creditId === id) ? uuidV7(at.getTime()) : id
+    account.credits.push(
+      returnedCredit(account, { id: creditId, featureKey, at, amount: usdAttos(amount) }),
+    )
+    draws.push({ creditId, amount: usdAttos(amount) })
+  }
+  account.credits.sort(burnOrder)
+  append(account, {
+    kind: 'adjustment',
+    amount: usdAttos(draws.reduce((sum, { amount }) => sum + amount, 0n)),
+    overage: usdAttos(0n),
+    causeId: id,
+    createdAt: at,
+    draws,
+  })
+}
+
+const returnedCredit = (
+  account: Account,
+  { at, ...of }: Pick<Credit, 'id' | 'featureKey' | 'amount'> & { readonly at: Date },
+): Credit => ({
+  ...of,
+  kind: 'adjustment',
+  source: 'manual',
+  remaining: of.amount,
+  priority: adjustmentPriority,
+  effectiveAt: at,
+  expiresAt: null,
+  expiredAt: null,
+  createdAt: bookingTime(account, at),
+  state: 'new',
+})
+
+/**
+ * What each credit paid for one ticket of a charge, in burn order. `credits` hold, as what remains, what the charge drew
+ * from each: drawing the tickets again from those, in the same order, each finds what it found then.
+ */
+export function paidFor(
+  eventId: string,
+  { credits, tickets }: { credits: readonly Credit[]; tickets: readonly TicketCharge[] },
+): Draw[] {
+  const sources = credits.map((credit) => ({ ...credit })).sort(burnOrder)
+  for (const ticket of tickets.toSorted(bySigning)) {
+    const before = snapshot(sources)
+    draw(sources, ticket)
+    if (ticket.eventId === eventId)
+      return drawsSince(sources, before).map(({ creditId, amount }) => ({
+        creditId,
+        amount: usdAttos(-amount),
+      }))
+  }
+  return []
 }
 
 function takeFrom(account: Account, { amount, at, feature }: Adjustment): bigint {

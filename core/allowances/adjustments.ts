@@ -17,7 +17,7 @@ import {
 } from '../lib/money.ts'
 import type { Db, Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
-import { type Account, spendableAt } from './account.ts'
+import { type Account, type Return, paidFor, spendableAt } from './account.ts'
 import type { Ledger } from './ledger.ts'
 import * as store from './store.ts'
 
@@ -76,7 +76,7 @@ export function createAdjustments({
 }: AdjustmentsDeps) {
   /**
    * AMOUNT_INVALID or REQUEST_INVALID for a malformed request; NOT_FOUND for an unknown app, user or ticket; CONFLICT for
-   * a debit beyond the balance that may not become overage, and for giving back more than the named ticket cost.
+   * a debit beyond the balance that may not become overage, and for giving back more than was burned for the named ticket.
    */
   async function adjust(request: AdjustmentRequest) {
     const parsed = parse(request)
@@ -130,15 +130,18 @@ export function createAdjustments({
       eventId,
       at,
     }
-    const { account, overage } = await ledger.adjust(db, { user, adjustment, feature: ticket })
+    const refund =
+      eventId !== null && ticket && amount > 0n
+        ? () => refundOf(db, { user, eventId, ticket, amount })
+        : undefined
+    const corrected = await ledger.adjust(db, { user, adjustment, feature: ticket, refund })
+    const { account, overage } = corrected
     if (overage > 0n && !parsed.mayBeOverage) {
       throw new DomainError(
         'CONFLICT',
         `only ${-amount - microsUp(overage)} of these USD micros are there to be taken${heldNote(account)}; the rest could be booked as overage`,
       )
     }
-    if (eventId !== null && ticket && amount > 0n)
-      await refuseTooMuch(db, { user, eventId, cost: ticket.cost })
     await audit(db, auditEntry({ user, parsed, correlationId, id: adjustment.id, at }))
     return {
       id: adjustment.id,
@@ -149,27 +152,89 @@ export function createAdjustments({
     }
   }
 
-  // The account is locked, so of two corrections of one ticket the second sees the first.
-  async function refuseTooMuch(
+  interface Refund {
+    readonly user: Correction['user']
+    readonly eventId: string
+    readonly ticket: store.CorrectedTicket
+    readonly amount: UsdMicros
+  }
+
+  /**
+   * What a ticket burned and has not got back, up to `amount` and in the order in which it was burned. The account is
+   * locked, so of two refunds of one ticket the second sees the first. CONFLICT for more than was paid.
+   */
+  async function refundOf(
     db: Db,
-    { user, eventId, cost }: { user: Correction['user']; eventId: string; cost: UsdAttos | null },
-  ): Promise<void> {
-    if (cost === null)
+    { user, eventId, ticket, amount }: Refund,
+  ): Promise<readonly Return[]> {
+    const { cost, chargeId } = ticket
+    if (cost === null || chargeId === null)
       throw new DomainError(
         'CONFLICT',
         'the ticket waits for its price; nothing was charged for it yet',
       )
-    const adjusted = await store.adjustedFor(db, user, eventId)
-    // Micros are coarser than costs: a part of a micro may be given back as a whole one.
-    if (adjusted > microsToAttos(microsUp(cost))) {
-      throw new DomainError(
-        'CONFLICT',
-        `the ticket cost ${microsUp(cost)} USD micros; no more than that can be given back for it`,
-      )
-    }
+    const charge = await store.findCharge(db, user, chargeId)
+    if (!charge) throw new Error(`the charge of ticket ${eventId} is not in the ledger`)
+    const paid = partsPaid(charge, eventId, cost)
+    const left = withoutFirst(paid, await store.givenBackFor(db, user, eventId))
+    const sum = sumOf(left)
+    // Micros are coarser than costs: a part of a micro is asked for as a whole one.
+    if (amount > microsUp(sum)) throw tooMuch(cost, sumOf(paid), sum)
+    return firstOf(left, microsToAttos(amount))
   }
 
   return { adjust }
+}
+
+/** What the credits paid for a ticket. Of a charge that does not say what it drew, all but its overage. */
+function partsPaid(
+  { credits, tickets, overage }: store.DrawnCharge,
+  eventId: string,
+  cost: UsdAttos,
+): Return[] {
+  if (credits === null)
+    return cost > overage
+      ? [{ creditId: '', featureKey: null, amount: usdAttos(cost - overage) }]
+      : []
+  const featureOf = new Map(credits.map(({ id, featureKey }) => [id, featureKey]))
+  return paidFor(eventId, { credits, tickets }).map(({ creditId, amount }) => ({
+    creditId,
+    amount,
+    featureKey: featureOf.get(creditId) ?? null,
+  }))
+}
+
+const sumOf = (parts: readonly Return[]): UsdAttos =>
+  usdAttos(parts.reduce((sum, { amount }) => sum + amount, 0n))
+
+/** The parts without their first `amount`. */
+function withoutFirst(parts: readonly Return[], amount: bigint): Return[] {
+  let open = amount
+  return parts.flatMap((part) => {
+    const skipped = part.amount < open ? part.amount : open
+    open -= skipped
+    return skipped === part.amount ? [] : [{ ...part, amount: usdAttos(part.amount - skipped) }]
+  })
+}
+
+/** The first `amount` of the parts. */
+function firstOf(parts: readonly Return[], amount: bigint): Return[] {
+  let open = amount
+  return parts.flatMap((part) => {
+    const share = part.amount < open ? part.amount : open
+    open -= share
+    return share === 0n ? [] : [{ ...part, amount: usdAttos(share) }]
+  })
+}
+
+function tooMuch(cost: UsdAttos, paid: UsdAttos, left: UsdAttos): DomainError {
+  const overage = usdAttos(cost - paid)
+  const unpaid =
+    overage === 0n ? '' : `, of which ${microsUp(overage)} are overage that nobody paid`
+  return new DomainError(
+    'CONFLICT',
+    `the ticket cost ${microsUp(cost)} USD micros${unpaid}; no more than ${microsUp(left)} can be given back for it`,
+  )
 }
 
 export type Adjustments = ReturnType<typeof createAdjustments>

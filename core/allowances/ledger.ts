@@ -4,8 +4,9 @@ import { type Period, periodAt } from '../lib/time.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
-import type { Account, Credit, CreditSource } from './account.ts'
+import type { Account, Credit, CreditSource, Return } from './account.ts'
 import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
+import { createReplay } from './replay.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
 import type { Terms } from './store.ts'
@@ -35,16 +36,19 @@ interface User {
   readonly userId: UserId
 }
 
+export interface Correction {
+  readonly user: User
+  readonly adjustment: sqlAccounts.NewAdjustment
+  readonly feature: { readonly pipeline: string; readonly modelId: string } | null
+  /** What a ticket burned and has not got back, in the order in which it was burned. */
+  readonly refund?: (() => Promise<readonly Return[]>) | undefined
+}
+
 const defaultPriority = 10
 const expireBatch = 500
 // The ticket that provisions a user was signed before the user existed, so the first period has no lower end.
 const beginning = new Date(0)
-// Events arrive late. For 15 minutes after a credit ends, what is left of it stays reserved for tickets signed before its
-// end; a late ticket and a balance read may then come in either order. A ticket that arrives later still finds the rest
-// only if nothing else has locked the account since: `charge` expires credits after it burns, every other change before,
-// so such a ticket may become overage although it would have been covered in time.
-const lateMs = 15 * 60_000
-const ended = (at: Date) => ({ until: new Date(at.getTime() - lateMs), at })
+const ended = (at: Date) => ({ until: new Date(at.getTime() - accounts.lateMs), at })
 
 /**
  * Changes balances. Every function runs inside the caller's transaction, locks the users that it touches in id order,
@@ -59,9 +63,9 @@ export function createLedger(
   /** Opens the accounts of newly subscribed users and adds the included usage of their first periods. */
   async function open(db: Db, users: readonly User[], at: Date): Promise<void> {
     if (users.length === 0) return
-    const terms = new Map((await store.currentTerms(db, users)).map((term) => [term.userId, term]))
+    const termsByUser = new Map((await store.currentTerms(db, users)).map((term) => [term.userId, term]))
     const termsOf = ({ userId }: User): Terms => {
-      const term = terms.get(userId)
+      const term = termsByUser.get(userId)
       if (!term) throw new Error(`user ${userId} has no subscription`)
       return term
     }
@@ -76,8 +80,10 @@ export function createLedger(
     )
     const opened = (await store.lockAccounts(db, users)).filter(({ seq }) => seq === 0n)
     for (const account of opened) {
-      accounts.enterPeriod(account, periodOf(account), beginning)
-      creditIncluded(account, termsOf(account).includedAttos, at)
+      const terms = termsOf(account)
+      const period = { ...periodOf(account), countsFrom: beginning, enteredAt: at, terms }
+      accounts.enterPeriod(account, period)
+      creditIncluded(account, terms.includedAttos, at)
     }
     await store.saveAccounts(db, opened, at)
   }
@@ -98,29 +104,37 @@ export function createLedger(
       createdAt: at,
       state: 'new',
     }
-    accounts.addCredit(account, credit, at)
-    return credit
+    return accounts.addCredit(account, credit, at)
   }
 
-  /** Corrects a balance. Returns the part of a debit that no credit covered, which the ledger now holds as overage. */
+  /**
+   * Corrects a balance. Returns the part of a debit that no credit covered, which the ledger now holds as overage. With
+   * `refund`, which is called when the account is locked, gives back those parts.
+   */
   async function adjust(
     db: Db,
-    {
-      user,
-      adjustment,
-      feature,
-    }: {
-      user: User
-      adjustment: sqlAccounts.NewAdjustment
-      feature: { pipeline: string; modelId: string } | null
-    },
+    { user, adjustment, feature, refund }: Correction,
   ): Promise<{ account: Account; overage: UsdAttos }> {
     const { at } = adjustment
     const account = await lockCurrent(db, user, at)
+    if (refund) return giveBack(db, account, { adjustment, parts: await refund() })
     const overage = accounts.adjust(account, { ...adjustment, feature })
     await store.insertAdjustment(db, account, adjustment)
     await store.saveAccounts(db, [account], at)
     return { account, overage }
+  }
+
+  async function giveBack(
+    db: Db,
+    account: Account,
+    { adjustment, parts }: { adjustment: sqlAccounts.NewAdjustment; parts: readonly Return[] },
+  ): Promise<{ account: Account; overage: UsdAttos }> {
+    const { id, at } = adjustment
+    accounts.giveBack(account, { id, at, parts })
+    const amount = usdAttos(parts.reduce((sum, part) => sum + part.amount, 0n))
+    await store.insertAdjustment(db, account, { ...adjustment, amount })
+    await store.saveAccounts(db, [account], at)
+    return { account, overage: usdAttos(0n) }
   }
 
   /**
@@ -141,6 +155,8 @@ export function createLedger(
     for (const account of locked) {
       const charge = byUser.get(account.userId)
       if (charge && charge.tickets > 0) accounts.burn(account, { ...charge, ...options })
+      else if (charge && charge.unpriced > 0)
+        accounts.noteUnpriced(account, { ...options, unpriced: charge.unpriced })
       accounts.expire(account, ended(options.at))
     }
     for (const { account, adjustment } of settlement?.givenBack ?? [])
@@ -177,7 +193,8 @@ export function createLedger(
     for (const account of due) {
       const term = terms.get(account.userId)
       if (!term) throw new Error(`user ${account.userId} has no subscription`)
-      accounts.enterPeriod(account, periodAt(term.anchorAt, term.cycle, at))
+      const period = periodAt(term.anchorAt, term.cycle, at)
+      accounts.enterPeriod(account, { ...period, enteredAt: at, terms: term })
       creditIncluded(account, term.includedAttos, at)
     }
   }
@@ -239,6 +256,7 @@ export function createLedger(
     spendable,
     sweep,
     rebuildBalance: store.rebuildBalance,
+    createReplay,
   }
 }
 

@@ -19,8 +19,8 @@ import {
   usdAttos,
   usdMicros,
 } from '../lib/money.ts'
-import type { Db, Pool } from '../lib/sql.ts'
-import { type Now, parseInstant, periodAt } from '../lib/time.ts'
+import { type Db, type Pool, tx } from '../lib/sql.ts'
+import { type Now, parseInstant } from '../lib/time.ts'
 import {
   type Account,
   type Credit,
@@ -182,8 +182,10 @@ export function createAllowances({
 
   /** The balance now or, with `asOf`, in the past: see `balanceAsOf`. */
   async function balance(user: BalanceUser, asOf?: string) {
-    if (asOf !== undefined) return balanceAsOf(user, asOf)
-    const at = now()
+    return asOf === undefined ? balanceNow(user, now()) : balanceAsOf(user, asOf)
+  }
+
+  async function balanceNow(user: BalanceUser, at: Date) {
     const [account, unpriced] = await Promise.all([readAccount(user), countUnpriced(user)])
     const { balance: left, remaining, featureBalances } = figuresOf(account, at)
     return {
@@ -199,8 +201,8 @@ export function createAllowances({
   }
 
   /**
-   * The balance at the instant `asOf` (ISO 8601), from the ledger entries written up to then: it shows what was known
-   * then, without tickets that arrived later. REQUEST_INVALID for an invalid or future instant, NOT_FOUND for one before
+   * The balance at the instant `asOf` (ISO 8601), by booking time: it shows what was known then, and never changes. Of
+   * now it is the live one. REQUEST_INVALID for an invalid or future instant, NOT_FOUND for one before
    * the user existed.
    */
   async function balanceAsOf(user: BalanceUser, asOf: string) {
@@ -210,24 +212,31 @@ export function createAllowances({
         'REQUEST_INVALID',
         'asOf must be an ISO 8601 instant with a zone, such as 2026-01-31T12:00:00Z',
       )
-    if (at > now()) throw new DomainError('REQUEST_INVALID', 'asOf must not be in the future')
+    const present = now()
+    if (at > present) throw new DomainError('REQUEST_INVALID', 'asOf must not be in the future')
     const of = { appId: user.appId, userId: user.userId, at }
     const since = await store.userSince(pool, of)
     if (!since || since > at)
       throw new DomainError('NOT_FOUND', 'the user was not there yet at that time')
-    const [terms] = await store.currentTerms(pool, [of])
-    const period = terms ? periodAt(terms.anchorAt, terms.cycle, at) : { start: since, end: at }
-    const { balance: left, consumed, granted, unpriced } = await store.balanceAt(pool, of, period)
-    const micros = microsDown(left)
+    if (at.getTime() === present.getTime())
+      return { ...(await balanceNow(user, at)), asOf: at.toISOString() }
+    const past = await tx(pool, async (db) => {
+      await store.closePast(db, of)
+      return store.balanceAt(db, of)
+    })
+    const remaining = microsDown(past.balance)
     return {
       externalUserId: user.externalUserId,
-      balanceUsdMicros: micros.toString(),
-      remainingUsdMicros: micros.toString(),
-      consumedUsdMicros: microsUp(consumed).toString(),
-      lifetimeGrantedUsdMicros: microsDown(granted).toString(),
-      hasAccess: micros > 0n,
-      unpricedTickets: unpriced.toString(),
-      featureBalances: [],
+      balanceUsdMicros: remaining.toString(),
+      remainingUsdMicros: remaining.toString(),
+      consumedUsdMicros: microsUp(past.consumed).toString(),
+      lifetimeGrantedUsdMicros: microsDown(past.granted).toString(),
+      hasAccess: remaining > 0n,
+      unpricedTickets: past.unpriced.toString(),
+      featureBalances: past.bound.map(({ featureKey, remaining: left }) => ({
+        featureKey,
+        balanceUsdMicros: microsDown(left).toString(),
+      })),
       asOf: at.toISOString(),
     }
   }

@@ -8,17 +8,20 @@ import {
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
 import type { BillingCycle, Period } from '../lib/time.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
+import type { TicketCharge } from '../metering/ingest/charges.ts'
 import { type AppId, type UserId, appId, userId } from '../platform/ids.ts'
 import {
   type Account,
   type Credit,
   type CreditSource,
   type Entry,
+  type PeriodTerms,
   burnOrder,
   creditSources,
 } from './account.ts'
+import { type Draw, adjustmentFacts, creditFacts, hashEntry } from './chain.ts'
 
-/** Writes balances, grants, ledger_entries and adjustments. */
+/** Writes balances, grants, periods, ledger_entries and adjustments. */
 
 interface UserKey {
   readonly appId: AppId
@@ -41,6 +44,8 @@ interface BalanceRow {
   period_consumed_attos: string
   lent_attos: string
   pending_attos: string
+  booked_through_ms: number
+  head_hash: string | null
   lend_after_ms: number | null
   late_until_ms: number | null
 }
@@ -104,8 +109,11 @@ const accountFromRow = (row: BalanceRow, credits: Credit[]): Account => ({
   pending: attos(row.pending_attos),
   lendAfter: dateOrNull(row.lend_after_ms),
   lateUntil: dateOrNull(row.late_until_ms),
+  bookedThrough: new Date(row.booked_through_ms),
+  head: row.head_hash,
   credits: credits.sort(burnOrder),
   entries: [],
+  periods: [],
 })
 
 function toAccounts(balances: readonly BalanceRow[], creditRows: readonly CreditRow[]): Account[] {
@@ -127,7 +135,9 @@ export async function lockAccounts(db: Db, users: readonly UserKey[]): Promise<A
            (extract(epoch from b.period_end) * 1000)::float8 as period_end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos,
            b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms,
-           (extract(epoch from b.late_until) * 1000)::float8 as late_until_ms
+           (extract(epoch from b.late_until) * 1000)::float8 as late_until_ms,
+           (extract(epoch from b.booked_through) * 1000)::float8 as booked_through_ms,
+           encode(b.head_hash, 'hex') as head_hash
     from balances b
     join unnest(${plainArray(apps)}::uuid[], ${plainArray(ids)}::uuid[]) as w (app_id, user_id)
       on b.app_id = w.app_id and b.user_id = w.user_id
@@ -155,7 +165,8 @@ export async function readAccounts(db: Db, users: readonly UserKey[]): Promise<A
            (extract(epoch from b.period_counts_from) * 1000)::float8 as period_counts_from_ms, b.period_consumed_attos,
            b.lent_attos, b.pending_attos, (extract(epoch from b.lend_after) * 1000)::float8 as lend_after_ms,
            (extract(epoch from b.late_until) * 1000)::float8 as late_until_ms,
-           g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
+           (extract(epoch from b.booked_through) * 1000)::float8 as booked_through_ms,
+           encode(b.head_hash, 'hex') as head_hash, g.id, g.kind, g.source, g.feature_key, g.amount_attos, g.remaining_attos, g.priority,
            (extract(epoch from g.effective_at) * 1000)::float8 as effective_ms,
            (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms,
            (extract(epoch from g.expired_at) * 1000)::float8 as expired_ms,
@@ -209,10 +220,29 @@ export async function insertBalances(
 /** Writes the changes of locked accounts, in a number of statements that does not depend on the number of accounts. */
 export async function saveAccounts(db: Db, accounts: readonly Account[], at: Date): Promise<void> {
   const touched = accounts.filter((account) => account.entries.length > 0)
+  await insertPeriods(db, accounts)
   await insertCredits(db, accounts)
   await updateCredits(db, accounts)
   if (touched.length > 0) await insertEntries(db, touched)
   await updateBalances(db, accounts, at)
+}
+
+async function insertPeriods(db: Db, accounts: readonly Account[]): Promise<void> {
+  const rows = accounts.flatMap(({ appId: app, userId: user, periods }) =>
+    periods.map((period) => ({ app, user, ...period, ...period.terms })),
+  )
+  if (rows.length === 0) return
+  const column = <T>(value: (row: (typeof rows)[number]) => T): T[] => rows.map(value)
+  await db.query(sql`
+    insert into periods (app_id, user_id, starts_at, ends_at, counts_from, entered_at, after_seq, plan_id, plan_version,
+                         included_attos)
+    select * from unnest(
+      ${column((row) => row.app)}::uuid[], ${column((row) => row.user)}::uuid[], ${column((row) => row.start)}::timestamptz[],
+      ${column((row) => row.end)}::timestamptz[], ${column((row) => row.countsFrom)}::timestamptz[],
+      ${column((row) => row.enteredAt)}::timestamptz[], ${column((row) => row.afterSeq)}::bigint[],
+      ${column((row) => row.planId)}::uuid[], ${column((row) => row.planVersion)}::integer[],
+      ${column((row) => row.includedAttos)}::numeric[])
+    on conflict do nothing`)
 }
 
 const creditsIn = (accounts: readonly Account[], state: Credit['state']) =>
@@ -264,7 +294,8 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
         period_start = head.period_start, period_end = head.period_end,
         period_counts_from = head.period_counts_from, period_consumed_attos = head.period_consumed,
         lent_attos = head.lent, pending_attos = head.pending, lend_after = head.lend_after,
-        late_until = head.late_until, updated_at = ${at}
+        late_until = head.late_until, booked_through = head.booked_through, head_hash = decode(head.head_hash, 'hex'),
+        updated_at = ${at}
     from unnest(
       ${plainArray(column((a) => a.appId))}::uuid[], ${plainArray(column((a) => a.userId))}::uuid[], ${plainArray(column((a) => a.seq))}::bigint[],
       ${plainArray(column((a) => a.balance))}::numeric[], ${plainArray(column((a) => a.granted))}::numeric[],
@@ -273,17 +304,17 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
       ${plainArray(column((a) => iso(a.periodStart)))}::timestamptz[], ${plainArray(column((a) => iso(a.periodEnd)))}::timestamptz[],
       ${plainArray(column((a) => iso(a.periodCountsFrom)))}::timestamptz[], ${plainArray(column((a) => a.periodConsumed))}::numeric[],
       ${plainArray(column((a) => a.lent))}::numeric[], ${plainArray(column((a) => a.pending))}::numeric[],
-      ${plainArray(column((a) => iso(a.lendAfter)))}::timestamptz[], ${plainArray(column((a) => iso(a.lateUntil)))}::timestamptz[])
+      ${plainArray(column((a) => iso(a.lendAfter)))}::timestamptz[], ${plainArray(column((a) => iso(a.lateUntil)))}::timestamptz[],
+      ${plainArray(column((a) => iso(a.bookedThrough)))}::timestamptz[], ${plainArray(column((a) => a.head))}::text[])
       as head (app_id, user_id, seq, balance, granted, topup, consumed, overage, expired, period_start, period_end,
-               period_counts_from, period_consumed, lent, pending, lend_after, late_until)
+               period_counts_from, period_consumed, lent, pending, lend_after, late_until, booked_through, head_hash)
     where b.app_id = head.app_id and b.user_id = head.user_id`)
 }
 
-export interface Terms {
+export interface Terms extends PeriodTerms {
   readonly userId: UserId
   readonly anchorAt: Date
   readonly cycle: BillingCycle
-  readonly includedAttos: bigint
 }
 
 /** The terms of each user's subscription: the newest version of its plan. */
@@ -292,17 +323,19 @@ export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<T
     user_id: string
     anchor_at: Date
     billing_cycle: BillingCycle
+    plan_id: string
+    version: number
     included_attos: string
   }>(
     db,
     sql`
-    select s.user_id, s.anchor_at, p.billing_cycle, v.included_attos
+    select s.user_id, s.anchor_at, p.billing_cycle, s.plan_id, v.version, v.included_attos
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
       as w (app_id, user_id)
     join subscriptions s on s.app_id = w.app_id and s.user_id = w.user_id
     join plans p on p.app_id = s.app_id and p.id = s.plan_id
     join lateral (
-      select included_attos from plan_versions
+      select version, included_attos from plan_versions
       where app_id = p.app_id and plan_id = p.id
       order by version desc
       limit 1) v on true`,
@@ -311,6 +344,8 @@ export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<T
     userId: userId(row.user_id),
     anchorAt: row.anchor_at,
     cycle: row.billing_cycle,
+    planId: row.plan_id,
+    planVersion: row.version,
     includedAttos: BigInt(row.included_attos),
   }))
 }
@@ -333,25 +368,28 @@ export async function usersToExpire(db: Db, at: Date, limit: number): Promise<Us
   return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
 }
 
-const entryBytes = 256
+const entryBytes = 448
 const entryColumns = `app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos, cause_id, created_at,
-  ticket_count`
+  ticket_count, credit_ids, credit_attos, period_attos, unpriced_change, rates_known_at, tickets_hash, hash`
 
-/** Writes the new entries of accounts by COPY, which takes half the time of an insert for the thousand entries of a batch. */
+/** Chains the new entries of accounts and writes them by COPY, which takes half the time of an insert for the thousand entries of a batch. */
 export async function insertEntries(db: Db, accounts: readonly Account[]): Promise<void> {
   const rows = createRowBuffer(new ArrayBuffer(entryBytes * accounts.length))
   for (const account of accounts) {
     const [app, user] = [uuidBytes(account.appId), uuidBytes(account.userId)]
-    for (const entry of account.entries) writeEntry(rows, { app, user, entry })
+    for (const entry of account.entries) {
+      account.head = hashEntry(account, account.head, entry)
+      writeEntry(rows, { app, user, entry, hash: account.head })
+    }
   }
   await copyRows(db, `ledger_entries (${entryColumns})`, rows.slice(0, rows.end()))
 }
 
 function writeEntry(
   rows: RowBuffer,
-  { app, user, entry }: { app: Buffer; user: Buffer; entry: Entry },
+  { app, user, entry, hash }: { app: Buffer; user: Buffer; entry: Entry; hash: string },
 ): void {
-  rows.row(10)
+  rows.row(17)
   rows.uuid(app)
   rows.uuid(user)
   rows.int8(entry.seq)
@@ -363,6 +401,24 @@ function writeEntry(
   rows.instant(entry.createdAt.getTime() * 1000)
   if (entry.tickets === undefined) rows.none()
   else rows.int4(entry.tickets)
+  writeDraws(rows, entry.draws)
+  rows.numeric(String(entry.periodAmount))
+  rows.int4(entry.unpricedChange)
+  if (entry.ratesKnownAt) rows.instant(entry.ratesKnownAt.getTime() * 1000)
+  else rows.none()
+  if (entry.ticketsHash === null) rows.none()
+  else rows.bytes(Buffer.from(entry.ticketsHash, 'hex'))
+  rows.bytes(Buffer.from(hash, 'hex'))
+}
+
+function writeDraws(rows: RowBuffer, draws: readonly Draw[]): void {
+  if (draws.length === 0) {
+    rows.none()
+    rows.none()
+    return
+  }
+  rows.array('uuid', draws, ({ creditId }) => rows.uuid(uuidBytes(creditId)))
+  rows.array('numeric', draws, ({ amount }) => rows.numeric(String(amount)))
 }
 
 /** The app of a public client id, whatever its status: a correction may be due after the app has ended. */
@@ -382,6 +438,7 @@ export interface CorrectedTicket {
   readonly modelId: string
   /** Null while it waits for its rate. */
   readonly cost: UsdAttos | null
+  readonly chargeId: string | null
 }
 
 /** A user's ticket by its event id. Scans all of the user's tickets: made for an operator's correction, not for a hot path. */
@@ -390,10 +447,15 @@ export async function findTicket(
   { appId: app, userId }: { appId: string; userId: string },
   eventId: string,
 ): Promise<CorrectedTicket | null> {
-  const row = await maybeOne<{ pipeline: string; model_id: string; cost_attos: string | null }>(
+  const row = await maybeOne<{
+    pipeline: string
+    model_id: string
+    cost_attos: string | null
+    charge_id: string | null
+  }>(
     db,
     sql`
-    select pipeline, model_id, cost_attos
+    select pipeline, model_id, cost_attos, charge_id
     from tickets
     where app_id = ${app} and user_id = ${userId} and event_id = ${eventId}
     limit 1`,
@@ -403,12 +465,75 @@ export async function findTicket(
       pipeline: row.pipeline,
       modelId: row.model_id,
       cost: row.cost_attos === null ? null : usdAttos(BigInt(row.cost_attos)),
+      chargeId: row.charge_id,
     }
   )
 }
 
-/** The sum of the adjustments that name a ticket. */
-export async function adjustedFor(
+/** A charge with what it drew: of each credit, as what remains, the part that it paid. */
+export interface DrawnCharge {
+  /** Null for a charge that is older than the record of what it drew. */
+  readonly credits: readonly Credit[] | null
+  readonly overage: UsdAttos
+  readonly tickets: readonly TicketCharge[]
+}
+
+/** The charge of a locked user, with all of its tickets that are in the table. */
+export async function findCharge(
+  db: Db,
+  { appId: app, userId: user }: UserKey,
+  chargeId: string,
+): Promise<DrawnCharge | null> {
+  const entry = await maybeOne<{ overage_attos: string; is_known: boolean }>(
+    db,
+    sql`
+    select overage_attos, credit_ids is not null or amount_attos = 0 as is_known
+    from ledger_entries
+    where app_id = ${app} and user_id = ${user} and cause_id = ${chargeId} and kind = 'charge'`,
+  )
+  if (!entry) return null
+  const credits = await many<CreditRow>(
+    db,
+    sql`
+    select g.user_id, g.id, g.kind, g.source, g.feature_key, g.amount_attos, -d.amount as remaining_attos, g.priority,
+           (extract(epoch from g.effective_at) * 1000)::float8 as effective_ms,
+           (extract(epoch from g.expires_at) * 1000)::float8 as expires_ms, null::float8 as expired_ms,
+           (extract(epoch from g.created_at) * 1000)::float8 as created_ms
+    from ledger_entries e
+    cross join unnest(e.credit_ids, e.credit_attos) as d (id, amount)
+    join grants g on g.app_id = e.app_id and g.user_id = e.user_id and g.id = d.id
+    where e.app_id = ${app} and e.user_id = ${user} and e.cause_id = ${chargeId} and e.kind = 'charge'`,
+  )
+  const tickets = await many<{
+    event_id: string
+    signed_ms: number
+    pipeline: string
+    model_id: string
+    cost_attos: string
+  }>(
+    db,
+    sql`
+    select event_id, floor(extract(epoch from signed_at) * 1000)::float8 as signed_ms, pipeline, model_id, cost_attos
+    from tickets
+    where app_id = ${app} and user_id = ${user} and charge_id = ${chargeId}`,
+  )
+  return {
+    credits: entry.is_known ? credits.map(creditFromRow) : null,
+    overage: attos(entry.overage_attos),
+    tickets: tickets.map((row) => ({
+      appId: app,
+      userId: user,
+      eventId: row.event_id,
+      signedAt: new Date(row.signed_ms),
+      pipeline: row.pipeline,
+      modelId: row.model_id,
+      cost: attos(row.cost_attos),
+    })),
+  }
+}
+
+/** What was given back for a ticket. */
+export async function givenBackFor(
   db: Db,
   { appId: app, userId }: Pick<Account, 'appId' | 'userId'>,
   eventId: string,
@@ -418,7 +543,7 @@ export async function adjustedFor(
     sql`
     select coalesce(sum(amount_attos), 0) as sum
     from adjustments
-    where app_id = ${app} and user_id = ${userId} and event_id = ${eventId}`,
+    where app_id = ${app} and user_id = ${userId} and event_id = ${eventId} and amount_attos > 0`,
   )
   return BigInt(row.sum)
 }
@@ -439,10 +564,17 @@ export async function insertAdjustment(
   adjustment: NewAdjustment,
 ): Promise<void> {
   const { appId: app, userId } = account
+  const held = usdAttos(account.lent + account.pending)
+  const entry = account.entries.find(({ causeId }) => causeId === adjustment.id)
+  if (!entry) throw new Error('an adjustment is written after its entry is appended')
+  const returned = account.credits.filter(
+    ({ id, state }) => state === 'new' && entry.draws.some(({ creditId }) => creditId === id),
+  )
+  entry.facts = [...adjustmentFacts({ ...adjustment, held }), ...returned.flatMap(creditFacts)]
   await db.query(sql`
-    insert into adjustments (app_id, user_id, id, amount_attos, reason, author, event_id, created_at)
+    insert into adjustments (app_id, user_id, id, amount_attos, reason, author, event_id, created_at, held_attos)
     values (${app}, ${userId}, ${adjustment.id}, ${adjustment.amount}, ${adjustment.reason}, ${adjustment.author},
-            ${adjustment.eventId}, ${adjustment.at})`)
+            ${adjustment.eventId}, ${adjustment.at}, ${held})`)
   await db.query(sql`
     update balances
     set adjusted_attos = adjusted_attos + ${adjustment.amount}, seq = ${account.seq}, balance_attos = ${account.balance},
@@ -470,60 +602,102 @@ export async function userSince(db: Db, { appId, userId }: UserAt): Promise<Date
 }
 
 export interface BalanceAt {
+  /** What remained of the money that pays for anything. */
   readonly balance: UsdAttos
-  /** Charged since `period.start`. */
+  /** What remained of the money that is bound, by feature. */
+  readonly bound: readonly { readonly featureKey: string; readonly remaining: UsdAttos }[]
+  /** Consumed of the period that was running. */
   readonly consumed: UsdAttos
   /** Included usage in effect, and every credit that was ever granted. */
   readonly granted: UsdAttos
-  /** Tickets that had arrived by then and still wait for their rate. */
+  /** Tickets that had been booked by then and waited for their rate. */
   readonly unpriced: bigint
 }
 
 /**
- * The balance at an instant: the sum of the entries up to then, without the credits that had ended by then. A credit
- * counts as gone from its end on, even where its expiry entry came later or is still missing.
+ * Settles the past of an account up to `at`: whatever is booked from now on is booked later. Waits for whoever is booking.
  */
-export async function balanceAt(
-  db: Db,
-  { appId, userId, at }: UserAt,
-  period: Period,
-): Promise<BalanceAt> {
+export async function closePast(db: Db, { appId, userId, at }: UserAt): Promise<void> {
+  await db.query(sql`
+    update balances
+    set booked_through = ${at}::timestamptz + interval '1 millisecond'
+    where app_id = ${appId} and user_id = ${userId} and booked_through <= ${at}`)
+}
+
+/**
+ * The figures at an instant up to which the past is closed, by booking time. They are told backwards from what is there
+ * now, because entries that are older than the record of what they drew are older than nearly every question.
+ */
+export async function balanceAt(db: Db, { appId, userId, at }: UserAt): Promise<BalanceAt> {
   const row = await maybeOne<{
     balance: string
-    consumed: string
+    bound: { featureKey: string; remaining: string }[]
+    consumed: string | null
     granted: string
     unpriced: bigint
   }>(
     db,
     sql`
-    with entries as (
-      select coalesce(sum(amount_attos) filter (where kind <> 'expire'), 0) as amount,
-             coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge' and created_at >= ${period.start}), 0) as consumed
+    with head as (
+      select coalesce(max(seq), 0) as seq
       from ledger_entries
       where app_id = ${appId} and user_id = ${userId} and created_at <= ${at}
-    ), ended as (
-      select coalesce(sum(coalesce(-e.amount_attos, g.remaining_attos)), 0) as amount
-      from grants g
-      left join ledger_entries e on e.app_id = g.app_id and e.user_id = g.user_id and e.cause_id = g.id and e.kind = 'expire'
-      where g.app_id = ${appId} and g.user_id = ${userId} and g.created_at <= ${at} and g.expires_at <= ${at}
+    ), later as (
+      select e.kind, e.cause_id, e.amount_attos, e.period_attos, e.unpriced_change, e.credit_ids, e.credit_attos
+      from ledger_entries e, head
+      where e.app_id = ${appId} and e.user_id = ${userId} and e.seq > head.seq
+    ), changes as (
+      select d.id, sum(d.amount) as amount
+      from later, unnest(later.credit_ids, later.credit_attos) as d (id, amount)
+      group by d.id
+      union all
+      select cause_id, amount_attos
+      from later
+      where kind = 'expire'
     ), credits as (
-      select coalesce(sum(amount_attos) filter (
-               where kind = 'grant' or (kind = 'included' and effective_at <= ${at} and expires_at > ${at})), 0) as granted,
-             coalesce(sum(amount_attos) filter (where effective_at > ${at}), 0) as not_yet
-      from grants
-      where app_id = ${appId} and user_id = ${userId} and created_at <= ${at}
+      select g.kind, g.amount_attos, g.effective_at <= ${at} and (g.expires_at is null or g.expires_at > ${at}) as active,
+             nullif(g.feature_key, 'network_spend') as feature,
+             g.remaining_attos - coalesce((select sum(amount) from changes where id = g.id), 0) as remaining
+      from grants g
+      where g.app_id = ${appId} and g.user_id = ${userId} and g.created_at <= ${at}
+    ), period as (
+      select starts_at, ends_at, after_seq
+      from periods
+      where app_id = ${appId} and user_id = ${userId} and entered_at <= ${at}
+      order by starts_at desc
+      limit 1
     )
-    select entries.amount - ended.amount - credits.not_yet as balance, entries.consumed, credits.granted,
+    select coalesce(sum(remaining) filter (where active and feature is null), 0) as balance,
+           (select coalesce(jsonb_agg(jsonb_build_object('featureKey', feature, 'remaining', remaining::text)
+                                      order by feature collate "C"), '[]')
+            from (
+              select feature, sum(remaining) as remaining
+              from credits
+              where active and feature is not null
+              group by feature) bound) as bound,
+           coalesce(sum(amount_attos) filter (where kind = 'grant' or (kind = 'included' and active)), 0) as granted,
+           (select case when b.period_start = period.starts_at
+                     then b.period_consumed_attos - (select coalesce(sum(period_attos), 0) from later)
+                     else (
+                       select coalesce(sum(e.period_attos), 0)
+                       from ledger_entries e, head
+                       where e.app_id = ${appId} and e.user_id = ${userId} and e.seq > period.after_seq
+                         and e.seq <= head.seq)
+                     end
+            from balances b, period
+            where b.app_id = ${appId} and b.user_id = ${userId} and period.ends_at > ${at}) as consumed,
            (select count(*)
             from tickets
-            where app_id = ${appId} and user_id = ${userId} and cost_attos is null and received_at <= ${at}) as unpriced
-    from entries, ended, credits`,
+            where app_id = ${appId} and user_id = ${userId} and cost_attos is null)
+           - (select coalesce(sum(unpriced_change), 0) from later) as unpriced
+    from credits`,
   )
   if (!row) throw new Error('sums without a row')
   return {
-    balance: usdAttos(BigInt(row.balance)),
-    consumed: usdAttos(BigInt(row.consumed)),
-    granted: usdAttos(BigInt(row.granted)),
+    balance: attos(row.balance),
+    bound: row.bound.map((of) => ({ ...of, remaining: attos(of.remaining) })),
+    consumed: attos(row.consumed ?? '0'),
+    granted: attos(row.granted),
     unpriced: row.unpriced,
   }
 }

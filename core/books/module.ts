@@ -32,6 +32,7 @@ export function createBooksModule(
     conflictOnPoison,
     ticketRecords,
     rebuildBalance: ledger.rebuildBalance,
+    createReplay: ledger.createReplay,
   })
   return {
     api: {},

@@ -26,6 +26,7 @@ export interface BooksDeps {
   readonly conflictOnPoison: typeof conflictOnPoison
   readonly ticketRecords: TicketRecords
   readonly rebuildBalance: Ledger['rebuildBalance']
+  readonly createReplay: Ledger['createReplay']
 }
 
 const archivePauseMs = 3_600_000
@@ -55,7 +56,11 @@ export function createBooks(deps: BooksDeps) {
 
   const stop = async (): Promise<void> => archiving?.stop()
 
-  const verify = createVerify({ pool })
+  const verify = createVerify({
+    pool,
+    createReplay: deps.createReplay,
+    hashTickets: ticketRecords.hashTickets,
+  })
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance })
   return {
     ...createBooksRpc({ verify, rebuild, tickets, archive }),

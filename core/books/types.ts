@@ -12,6 +12,7 @@ export const checks = [
   'ledger_entries',
   'balances',
   'grants',
+  'periods',
   'prices',
   'envelopes',
   'archives',

@@ -29,6 +29,9 @@ export interface RowBuffer {
   readonly instant: (micros: number) => void
   /** The 16 bytes that start at `from`. */
   readonly uuid: (bytes: Uint8Array, from?: number) => void
+  readonly bytes: (value: Uint8Array) => void
+  /** An array of one dimension; `write` writes each of its elements, which are of this type. */
+  readonly array: <T>(type: ArrayElement, values: readonly T[], write: (value: T) => void) => void
   /** Bytes of `source` that are encoded already. */
   readonly copy: (source: Buffer, from: number, to: number) => void
   /** A view of the bytes from `from` to `to`; valid until the next write. */
@@ -38,6 +41,10 @@ export interface RowBuffer {
   /** Empties the buffer, and frees its memory when that is larger than `keepBytes`. */
   readonly clear: () => void
 }
+
+/** The object identifiers of types that arrays are made of. */
+const elementTypes = { uuid: 2950, numeric: 1700 } as const
+export type ArrayElement = keyof typeof elementTypes
 
 const firstBytes = 1024 * 1024
 const keepBytes = 24 * 1024 * 1024
@@ -117,11 +124,28 @@ export function createRowBuffer(memory: ArrayBuffer = new ArrayBuffer(firstBytes
     for (let i = from; i < from + 16; i++) buffer[at++] = value[i] ?? 0
   }
 
+  function array<T>(type: ArrayElement, values: readonly T[], write: (value: T) => void): void {
+    room(24)
+    const start = at
+    for (const header of [0, 1, 0, elementTypes[type], values.length, 1]) {
+      word(header, at)
+      at += 4
+    }
+    for (const value of values) write(value)
+    word(at - start - 4, start)
+  }
+
   return {
     text,
     numeric,
     int8,
     uuid,
+    array,
+    bytes: (value) => {
+      length(value.length)
+      buffer.set(value, at)
+      at += value.length
+    },
     end: () => at,
     row: (fields) => {
       room(2)
@@ -272,12 +296,10 @@ export const plainArray = (
   values: readonly (string | number | bigint | boolean | null)[],
 ): string => `{${values.map((value) => value ?? 'NULL').join(',')}}`
 
-const uuidType = 2950
-
 /** An array of UUIDs, each as 16 latin1 characters, in Postgres's binary format: the driver sends a buffer as binary. */
 export function uuidArray(values: readonly string[]): Buffer {
   const array = Buffer.allocUnsafe(20 + values.length * 20)
-  let at = [1, 0, uuidType, values.length, 1].reduce(
+  let at = [1, 0, elementTypes.uuid, values.length, 1].reduce(
     (offset, word) => array.writeInt32BE(word, offset),
     0,
   )

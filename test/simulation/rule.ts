@@ -18,7 +18,7 @@ export function createRule(truth: Truth, { tables, accounts, takeTouched }: Data
   function checkUser(userId: string, now: number): string | null {
     const stored = accounts.get(userId)
     if (!stored) return null
-    const account: Account = { ...stored, entries: [] }
+    const account: Account = { ...stored, entries: [], periods: [] }
     const authorisations = tables.authorisations.get(userId) ?? []
     const leases = tables.leases.get(userId) ?? []
     const lent = leases.reduce((sum, { amount, used }) => sum + amount - used, 0n)

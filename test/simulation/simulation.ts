@@ -205,6 +205,8 @@ function createSetting(
       // The period that contains the start ends when the plan says.
       anchorAt: new Date(epochMs + periodEndsMs - 86_400_000),
       cycle: 'daily',
+      planId: 'plan',
+      planVersion: 1,
       includedAttos: BigInt(included) * attosPerMicro,
     })
     scheduler.schedule(null, 1, () =>

@@ -199,6 +199,7 @@ function shortfallOf(account: Account, open: ReadonlySet<AllowedCall>): bigint {
     modelId: 'echo',
     cost: usdAttos(cost),
   }))
-  for (const charge of userCharges(tickets)) burn(copy, { ...charge, id: 'rule', at: new Date(0) })
+  for (const charge of userCharges(tickets))
+    burn(copy, { ...charge, id: 'rule', at: new Date(0), ratesKnownAt: null })
   return copy.overage - before
 }

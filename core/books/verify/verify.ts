@@ -9,6 +9,7 @@ import {
 import { archivedMonths, beginSnapshot, countUsers } from '../store.ts'
 import { forApps, userRanges } from '../ranges.ts'
 import type { AppRef, Check, Difference, DifferentRow } from '../types.ts'
+import { type ReplayDeps, replayDifferences } from './replay.ts'
 import {
   type RangeQuery,
   archiveDifferences,
@@ -58,7 +59,7 @@ const userChecks: readonly (readonly [
 ]
 
 /** Recomputes the books from tickets and ledger entries. Only reads, each app from one snapshot, beside a running service. */
-export function createVerify({ pool }: { pool: Pool }) {
+export function createVerify({ pool, ...replay }: { pool: Pool } & ReplayDeps) {
   // Each app holds a connection until it is done; the service needs the others.
   const parallel = Math.max(1, Math.min(4, Math.floor((pool.options.max ?? 2) / 4)))
 
@@ -92,6 +93,10 @@ export function createVerify({ pool }: { pool: Pool }) {
               check,
               rows: await differences(db, { ...range, archived, limit }),
             })
+        }
+        for await (const { check, row } of replayDifferences(db, range, replay)) {
+          report(state, listener, { check, rows: [row] })
+          if (state.differences >= maxDifferences || signal.aborted) break
         }
         state.usersChecked += range.users
         if (state.differences >= maxDifferences) break

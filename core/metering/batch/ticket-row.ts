@@ -74,9 +74,16 @@ export function eventIdIn(rows: Buffer, from: number): string {
   return rows.toString('utf8', from + idAt, from + idAt + length)
 }
 
+/** The rate that a ticket is priced by. */
+export interface PricingRate {
+  readonly usdAttosPerEth: EthRate
+  readonly observedAt: Date
+}
+
 /** What a ticket costs, and by which rate. */
 export interface TicketPrice {
   readonly rateId: bigint
+  readonly rate: PricingRate
   readonly cost: UsdAttos
 }
 
@@ -89,13 +96,15 @@ const maxPrices = 1_000
 export function createPrices() {
   const byRate = new Map<bigint, Map<bigint, TicketPrice>>()
 
-  return (
-    { id, usdAttosPerEth }: { readonly id: bigint; readonly usdAttosPerEth: EthRate },
-    fee: Wei,
-  ): TicketPrice => {
+  return (rate: PricingRate & { readonly id: bigint }, fee: Wei): TicketPrice => {
+    const { id, usdAttosPerEth } = rate
     const prices = getOrInsert(byRate, id, () => new Map<bigint, TicketPrice>())
     if (prices.size >= maxPrices) prices.clear()
-    return getOrInsert(prices, fee, () => ({ rateId: id, cost: priceOf(fee, usdAttosPerEth) }))
+    return getOrInsert(prices, fee, () => ({
+      rateId: id,
+      rate,
+      cost: priceOf(fee, usdAttosPerEth),
+    }))
   }
 }
 

@@ -24,7 +24,11 @@ export interface UserCharge {
   readonly tickets: number
   /** Those without one: nothing is charged for them yet, but money is held. */
   readonly unpriced: number
+  /** Of those with a price, the ones that were booked before, without it. */
+  readonly waited: number
   readonly cost: UsdAttos
+  /** Of those with a price (batch/tickets-hash.ts); null without any. */
+  readonly ticketsHash: string | null
   /** None of them was signed before this instant, and none after the next. */
   readonly from: Date
   readonly to: Date
@@ -64,6 +68,8 @@ export interface ChargeOptions {
   /** Names the charge in the ledger. */
   readonly id: string
   readonly at: Date
+  /** When the rates were read that priced the tickets; null where their prices were fixed elsewhere. */
+  readonly ratesKnownAt: Date | null
   readonly settling: ListSettling
 }
 
@@ -95,8 +101,11 @@ export type Charge = (
   options: ChargeOptions,
 ) => Promise<ChargeResult>
 
-/** Groups priced tickets into one charge for each user. */
-export function userCharges(tickets: readonly TicketCharge[]): UserCharge[] {
+/** Groups tickets, which waited for their price, into one charge for each user. */
+export function userCharges(
+  tickets: readonly TicketCharge[],
+  hashOf: (user: UserId) => string | null = () => null,
+): UserCharge[] {
   return [...Map.groupBy(tickets, ({ userId }) => userId)].map(([userId, each]) => {
     const times = each.map(({ signedAt }) => signedAt.getTime())
     const cost = usdAttos(each.reduce((sum: bigint, ticket) => sum + ticket.cost, 0n))
@@ -108,6 +117,8 @@ export function userCharges(tickets: readonly TicketCharge[]): UserCharge[] {
       userId,
       tickets: each.length,
       unpriced: 0,
+      waited: each.length,
+      ticketsHash: hashOf(userId),
       cost,
       from,
       to,

@@ -258,7 +258,10 @@ export function createIngest(deps: IngestDeps) {
     const ids = encodeEventIds(batch.tickets, known, buffers.out)
     await yieldToOthers()
     const holdingRate = prices.includes(null) ? await deps.holdingRate(db) : noRate
-    const write = await planWrite({ batch, places: known, prices, holdingRate }, buffers)
+    const write = await planWrite(
+      { batch, places: known, keyOrder: ids.firsts, prices, holdingRate, ratesKnownAt: buffers.at },
+      buffers,
+    )
     return { ids, unknownClients, write }
   }
 
@@ -321,15 +324,16 @@ function groupByUser(
 
 /** Those of the tickets that are in `selected`, with their prices. */
 function only(
-  { batch, places, prices, holdingRate }: NewTickets,
+  { batch, places, prices, keyOrder, ...more }: NewTickets,
   selected: Uint32Array,
 ): NewTickets {
   const selection = new Set(selected)
   return {
+    ...more,
     batch,
+    keyOrder: keyOrder.filter((place) => selection.has(place)),
     places: places.filter((place) => selection.has(place)),
     prices: prices.filter((_, i) => selection.has(places[i] ?? -1)),
-    holdingRate,
   }
 }
 

@@ -79,9 +79,20 @@ export function createManualIngest({
     const ids = encodeEventIds(batch.tickets, Uint32Array.from(tickets.keys()), out)
     const { newTickets: places, duplicates, conflicts } = await deduplicator.insert(db, ids, out)
     const buffers = { firstParts: rows.slice(0, rows.end()), out, at }
+    const selection = new Set(places)
     const prices = await price(db, { batch, places, at }, tickets)
     const rate = prices.includes(null) ? await holdingRate(db) : noRate
-    const plan = await planWrite({ batch, places, prices, holdingRate: rate }, buffers)
+    const plan = await planWrite(
+      {
+        batch,
+        places,
+        keyOrder: ids.firsts.filter((place) => selection.has(place)),
+        prices,
+        holdingRate: rate,
+        ratesKnownAt: tickets.some(({ price }) => price !== undefined) ? null : at,
+      },
+      buffers,
+    )
     const options = { ...buffers, charge, emit, ticketsWritten: false }
     const { exhausted } = await executePlan(db, plan, options)
     return { ingested: [...places], duplicates, conflicts, exhausted }
@@ -104,10 +115,14 @@ export function createManualIngest({
     )
     return Array.from(places, (place, i) => {
       const fixed = tickets[place]?.price
-      if (fixed) return { rateId: rateId(fixed.rate), cost: fixed.cost }
+      if (fixed) {
+        const { usdAttosPerEth, observedAt } = fixed.rate
+        const rate = { usdAttosPerEth, observedAt: new Date(observedAt) }
+        return { rateId: rateId(fixed.rate), rate, cost: fixed.cost }
+      }
       const rate = rates[i]
       return rate
-        ? { rateId: rate.id, cost: priceOf(feeOf(batch.tickets, place), rate.usdAttosPerEth) }
+        ? { rateId: rate.id, rate, cost: priceOf(feeOf(batch.tickets, place), rate.usdAttosPerEth) }
         : null
     })
   }

@@ -25,6 +25,7 @@ import {
   toOf,
 } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
+import { hashByUser } from '../batch/tickets-hash.ts'
 import { type TicketPrice, eventIdIn, restWriter } from '../batch/ticket-row.ts'
 import { microsText } from '../events/parse.ts'
 import {
@@ -64,8 +65,12 @@ export interface NewTickets {
   readonly places: Uint32Array
   /** In the same order; null for a ticket whose rate is not known yet. */
   readonly prices: readonly (TicketPrice | null)[]
+  /** The same tickets in the order of their keys in `envelopes`. */
+  readonly keyOrder: Uint32Array
   /** What those without a price hold is counted at this rate. */
   readonly holdingRate: EthRate
+  /** When the rates were read; null for prices that were fixed elsewhere. */
+  readonly ratesKnownAt: Date | null
 }
 
 /** New tickets with everything that is written of them. */
@@ -79,6 +84,7 @@ export interface WritePlan extends NewTickets {
   /** The whole rows for COPY, as if no sequence number had come before. */
   readonly rows: Buffer
   readonly unpriced: number
+  readonly hashes: ReadonlyMap<UserId, string>
 }
 
 export interface RowBuffers {
@@ -112,9 +118,12 @@ export async function planWrite(tickets: NewTickets, buffers: RowBuffers): Promi
   await yieldToOthers()
   const addingHours = hoursStatement(hours)
   await yieldToOthers()
+  const hashes = hashByUser(tickets)
+  await yieldToOthers()
   const addingSessions = sessionsStatement(sessions)
   await yieldToOthers()
-  return { ...tickets, chargeId, at, sessions, addingSessions, addingHours, rows, unpriced }
+  const added = { sessions, addingSessions, addingHours }
+  return { ...tickets, ...added, chargeId, at, rows, unpriced, hashes }
 }
 
 /** What is unusual in the sessions of a batch, as numbers of tickets. */
@@ -151,7 +160,7 @@ export async function executePlan(
   plan: WritePlan,
   options: ExecuteOptions,
 ): Promise<WrittenTickets> {
-  const { chargeId, at, sessions, places } = plan
+  const { chargeId, at, sessions, places, ratesKnownAt } = plan
   if (places.length === 0) return { exhausted: [], settlement: null, anomalies: noAnomalies }
   const { repeated, oversized } = await addSessions(db, plan.addingSessions)
   const lost = oversized.length === 0 ? 0n : await closeHoles(db, oversized)
@@ -163,7 +172,7 @@ export async function executePlan(
   const charges = chargesOf(plan, options.firstParts)
   const settling = listSettling(plan)
   return {
-    ...(await options.charge(db, charges, { id: chargeId, at, settling })),
+    ...(await options.charge(db, charges, { id: chargeId, at, ratesKnownAt, settling })),
     anomalies: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost },
   }
 }
@@ -227,6 +236,8 @@ function chargesOf(tickets: WritePlan, rows: Buffer): UserCharge[] {
         userId,
         tickets: sumOf(sessions, (session) => session.tickets) - unpriced,
         unpriced,
+        waited: 0,
+        ticketsHash: tickets.hashes.get(userId) ?? null,
         each: () => ofUser(userId),
         cost: usdAttos(sessions.reduce((sum, { cost }) => sum + cost, 0n)),
         from: new Date(

@@ -3,6 +3,8 @@ import { uuidV7 } from '../../lib/crypto.ts'
 import { type UsdAttos, priceOf } from '../../lib/money.ts'
 import { type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
+import type { PricingRate } from '../batch/ticket-row.ts'
+import { hashTickets } from '../batch/tickets-hash.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import {
   type Charge,
@@ -64,6 +66,7 @@ export function createPricing({
   }
 
   async function priceBatch(span: store.Window): Promise<number> {
+    const known = now()
     const { count, exhausted, settlement } = await tx(pool, async (db) => {
       const waiting = await store.lockWaiting(db, span, {
         maxAgeSeconds: waitingAgeSeconds,
@@ -77,7 +80,7 @@ export function createPricing({
       const priced = waiting.flatMap((ticket, i) => {
         const rate = rates[i]
         return rate
-          ? [{ ...ticket, rateId: rate.id, cost: priceOf(ticket.fee, rate.usdAttosPerEth) }]
+          ? [{ ...ticket, rate, rateId: rate.id, cost: priceOf(ticket.fee, rate.usdAttosPerEth) }]
           : []
       })
       const at = now()
@@ -87,9 +90,10 @@ export function createPricing({
       await priceTickets(db, priced, id)
       await emit?.(db, priced, at)
       const charges = priced.map((ticket) => ({ ...ticket, signedAt: new Date(ticket.signedAt) }))
-      const result = await charge(db, userCharges(charges), {
+      const result = await charge(db, userCharges(charges, hashOf(priced)), {
         id,
         at,
+        ratesKnownAt: known,
         settling: settlingOf(priced),
       })
       return { count: priced.length, ...result }
@@ -100,6 +104,15 @@ export function createPricing({
   }
 
   return { pass }
+}
+
+/** The hash of the tickets of each user. */
+function hashOf(priced: readonly (store.WaitingTicket & { readonly rate: PricingRate })[]) {
+  const byUser = Map.groupBy(priced, ({ userId }) => userId)
+  return (user: UserId): string | null => {
+    const tickets = byUser.get(user)
+    return tickets ? hashTickets(tickets) : null
+  }
 }
 
 /** What they held until now goes when they are charged. */

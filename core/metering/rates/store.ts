@@ -219,6 +219,9 @@ export interface WaitingTicket {
   readonly pipeline: string
   readonly modelId: string
   readonly fee: Wei
+  /** 16 bytes each: its key in `envelopes`, and its event's digest. */
+  readonly key: Buffer
+  readonly digest: Buffer
 }
 
 export interface Window {
@@ -262,13 +265,19 @@ export async function lockWaiting(
     pipeline: string
     model_id: string
     fee_wei: string
+    key: Buffer
+    digest: Buffer
   }>(
     db,
     sql`
     select t.app_id, t.user_id, t.event_id, t.session_id, t.sequence_number, t.pipeline, t.model_id, t.fee_wei,
            to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as signed_at,
-           (extract(epoch from t.signed_at) * 1000000)::bigint as micros
+           (extract(epoch from t.signed_at) * 1000000)::bigint as micros, uuid_send(e.key) as key,
+           uuid_send(e.digest) as digest
     from tickets t
+    join envelopes e on e.key = case
+      when t.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.event_id::uuid
+      else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end
     where t.cost_attos is null and t.signed_at >= ${span.from} and t.signed_at <= ${span.to}
       and exists (
         select 1
@@ -290,6 +299,8 @@ export async function lockWaiting(
     pipeline: row.pipeline,
     modelId: row.model_id,
     fee: wei(BigInt(row.fee_wei)),
+    key: row.key,
+    digest: row.digest,
   }))
 }
 

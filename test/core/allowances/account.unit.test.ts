@@ -43,6 +43,9 @@ const account = (): Account => ({
   pending: zero,
   lendAfter: null,
   lateUntil: null,
+  bookedThrough: new Date(0),
+  head: null,
+  periods: [],
   credits: [],
   entries: [],
 })
@@ -74,8 +77,11 @@ const ticket = (cost: bigint, more: Partial<TicketCharge> = {}): TicketCharge =>
   ...more,
 })
 
+const booking = { id: 'c', at: minutes(2), ratesKnownAt: null }
+const noTerms = { planId: 'p', planVersion: 1, includedAttos: 0n }
+
 function charge(of: Account, ...tickets: TicketCharge[]): void {
-  for (const charged of userCharges(tickets)) burn(of, { ...charged, id: 'c', at: minutes(2) })
+  for (const charged of userCharges(tickets)) burn(of, { ...charged, ...booking })
 }
 const left = (of: Account) =>
   Object.fromEntries(of.credits.map((credit) => [credit.id, credit.remaining]))
@@ -137,7 +143,12 @@ describe('burning', () => {
   it('does not let the included usage of one period pay for another', () => {
     const a = account()
     addCredit(a, creditOf('january', 10n, { kind: 'included', expiresAt: minutes(1000) }), start)
-    enterPeriod(a, { start: minutes(1000), end: minutes(2000) })
+    enterPeriod(a, {
+      start: minutes(1000),
+      end: minutes(2000),
+      enteredAt: minutes(1000),
+      terms: noTerms,
+    })
     addCredit(
       a,
       creditOf('february', 10n, {
@@ -290,7 +301,12 @@ describe('tickets of a batch', () => {
     charged: UserCharge,
   ): Account {
     const a = account()
-    enterPeriod(a, { start: minutes(periodFrom), end: minutes(1000) })
+    enterPeriod(a, {
+      start: minutes(periodFrom),
+      end: minutes(1000),
+      enteredAt: start,
+      terms: noTerms,
+    })
     terms.forEach(({ amount, included, from, until, feature }, i) =>
       addCredit(
         a,
@@ -303,7 +319,7 @@ describe('tickets of a batch', () => {
         start,
       ),
     )
-    burn(a, { ...charged, id: 'c', at: minutes(2) })
+    burn(a, { ...charged, ...booking })
     return a
   }
 

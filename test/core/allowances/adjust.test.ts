@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { connectCore } from '../../../deploy/cli/client.ts'
-import { type Rpcs, atOnce, begin, outcome, serviceToken } from '../support.ts'
+import { type Rpcs, atOnce, begin, outcome, refusal, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
 
 let world: BooksWorld
@@ -151,8 +151,66 @@ describe('tollgate adjust', () => {
       await world.rows(`select sum(amount_attos) from adjustments where event_id = $1`, [
         `${user}-t`,
       ]),
-    ).toEqual([{ sum: attos(4) }])
+    ).toEqual([{ sum: '3000000021000' }])
     expect(await outcome(adjust('1', { eventId: 'nobody-s' }))).toBe('NOT_FOUND')
+  })
+
+  const credits = async () =>
+    (
+      await world.rows(
+        `select g.kind, g.feature_key, g.remaining_attos, g.expires_at is null as endless
+        from grants g join end_users u on u.app_id = g.app_id and u.id = g.user_id
+        where u.external_user_id = $1 order by g.kind, g.created_at, g.feature_key`,
+        [user],
+      )
+    ).map(({ kind, feature_key, remaining_attos }) => [kind, feature_key, remaining_attos])
+
+  it('gives back what was burned, in that order and to the credits that it came from, and no overage', async () => {
+    await m2m.createGrant({ ...who(), amountUsdMicros: '1000003', featureKey: 'live' })
+    // 5 USD are included, 1.000003 for this pipeline; 7.000011 are charged, together with another ticket of 0.3.
+    const at = (ms: number) => new Date(begin.getTime() + ms).toISOString()
+    const of = (id: string, fee: string, sequence_number: number, ms: number) => ({
+      id,
+      auth_id: `${world.app.clientId}:${user}`,
+      computed_fee: fee,
+      session_id: user,
+      sequence_number,
+      current_time: at(ms),
+    })
+    await world.ingest(
+      of(`${user}-a`, '100000000000000', 0, -20),
+      of(`${user}-b`, '2333337000000000', 1, -10),
+    )
+    expect(await head()).toMatchObject({ balance_attos: '0', overage_attos: attos(1_300_008) })
+    const refused = await refusal(adjust('7000011', { eventId: `${user}-b` }))
+    expect(refused.message).toBe(
+      'the ticket cost 7000011 USD micros, of which 1300008 are overage that nobody paid; no more than 5700003 can be given back for it',
+    )
+    await adjust('4600001', { eventId: `${user}-b` })
+    expect(await credits()).toEqual([
+      ['grant', 'live', '0'],
+      ['included', null, attos(4_600_001)],
+    ])
+    await adjust('1100002', { eventId: `${user}-b` })
+    expect(await credits()).toEqual([
+      ['grant', 'live', attos(1_000_003)],
+      ['included', null, attos(4_700_000)],
+    ])
+    expect(await outcome(adjust('1', { eventId: `${user}-b` }))).toBe('CONFLICT')
+    await adjust('300000', { eventId: `${user}-a` })
+    expect(await balance()).toMatchObject({ balanceUsdMicros: '6000003' })
+  })
+
+  it('gives back what an ended credit paid as a credit for the same feature', async () => {
+    await spend(`${user}-old`, '777777777777')
+    world.clock.set(new Date(begin.getTime() + 40 * 86_400_000))
+    await adjust('2333', { eventId: `${user}-old` })
+    expect(await credits()).toEqual([
+      ['adjustment', null, attos(2_333)],
+      ['included', null, '0'],
+      ['included', null, attos(5_000_000)],
+    ])
+    world.clock.set(begin)
   })
 
   it('is done once under its key, and refuses the key for something else', async () => {

@@ -100,7 +100,8 @@ async function ticket({
 
 /** Returns the users that have nothing left. */
 async function charge(tickets: readonly TicketCharge[]) {
-  const options = { id: randomUUID(), at: core.clock.now(), settling: () => new Map() }
+  const at = core.clock.now()
+  const options = { id: randomUUID(), at, ratesKnownAt: at, settling: () => new Map() }
   const { exhausted } = await tx(core.sql, (db) => ledger.charge(db, userCharges(tickets), options))
   return exhausted
 }

@@ -51,6 +51,8 @@ type Step =
   | { readonly do: 'grant' | 'spend'; readonly micros: number }
   | { readonly do: 'adjust'; readonly micros: number }
   | { readonly do: 'wait'; readonly minutes: number }
+  | { readonly do: 'late'; readonly micros: number; readonly minutes: number }
+  | { readonly do: 'bind'; readonly micros: number }
 
 const steps: Arbitrary<Step[]> = array(
   oneof(
@@ -61,6 +63,12 @@ const steps: Arbitrary<Step[]> = array(
       micros: integer({ min: -3_000_000, max: 3_000_000 }).filter((micros) => micros !== 0),
     }),
     record({ do: constant('wait' as const), minutes: oneof(nat(20), nat(60 * 24 * 50)) }),
+    record({
+      do: constant('late' as const),
+      micros: nat(7_000_003),
+      minutes: oneof(nat(20), nat(60 * 24 * 50)),
+    }),
+    record({ do: constant('bind' as const), micros: integer({ min: 1, max: 3_000_007 }) }),
   ),
   { minLength: 3, maxLength: 14 },
 )
@@ -70,13 +78,18 @@ async function take(user: string, step: Step, turn: number): Promise<void> {
   if (step.do === 'wait') return pass(step.minutes * minute)
   if (step.do === 'grant')
     return void (await m2m.createGrant({ ...who(user), amountUsdMicros: String(step.micros) }))
-  if (step.do === 'spend') {
+  if (step.do === 'bind') {
+    const bound = { amountUsdMicros: String(step.micros), featureKey: 'live' }
+    return void (await m2m.createGrant({ ...who(user), ...bound }))
+  }
+  if (step.do === 'spend' || step.do === 'late') {
+    const signed = world.clock.now().getTime() - (step.do === 'late' ? step.minutes * minute : 0)
     // A micro is a third of 10^9 wei; rounded up to the wei it is spent to within an atto-dollar of the micro.
     const fee = (BigInt(step.micros) * 10n ** 9n + 2n) / 3n
     return void (await world.ingest({
       auth_id: `${world.app.clientId}:${user}`,
       computed_fee: String(fee),
-      current_time: at(),
+      current_time: new Date(signed).toISOString(),
       session_id: user,
       sequence_number: turn,
     }))
@@ -93,14 +106,23 @@ async function take(user: string, step: Step, turn: number): Promise<void> {
 }
 
 describe('the balance as of a past instant', () => {
-  it('is what was answered then, whatever came later', async () => {
+  it('is what was answered then, whatever came later, and live when it is now', async () => {
     await assert(
       asyncProperty(steps, async (history) => {
         const user = await newUser()
         const read: { asOf: string; answered: Balance | undefined }[] = []
+        const between: { asOf: string; answered: Balance | undefined }[] = []
         for (const [turn, step] of history.entries()) {
           await take(user, step, turn)
-          read.push({ asOf: at(), answered: await balance(user) })
+          const answered = await balance(user)
+          read.push({ asOf: at(), answered })
+          expect(await balance(user, at())).toEqual({ ...answered, asOf: at() })
+          // An instant at which nothing happened, asked for the first time when it is past.
+          await pass(7)
+          const asOf = new Date(world.clock.now().getTime() - 3).toISOString()
+          between.push({ asOf, answered: await balance(user, asOf) })
+          for (const earlier of between)
+            expect(await balance(user, earlier.asOf)).toEqual(earlier.answered)
         }
         await pass(1)
         for (const { asOf, answered } of read)
@@ -159,6 +181,37 @@ describe('the balance as of a past instant', () => {
       balanceUsdMicros: '2000000',
       consumedUsdMicros: '3000000',
     })
+  })
+
+  it('does not change with a late ticket of a period that has ended', async () => {
+    const user = await newUser()
+    const signed = new Date(world.clock.now().getTime() + 5 * day).toISOString()
+    await pass(32 * day)
+    const asOf = at()
+    expect(await balance(user)).toMatchObject({ balanceUsdMicros: '5000000' })
+    await pass(day)
+    const answered = await balance(user, asOf)
+    await world.ingest({
+      auth_id: `${world.app.clientId}:${user}`,
+      computed_fee: '1000000000000000',
+      current_time: signed,
+      session_id: user,
+    })
+    await pass(1)
+    expect(await balance(user, asOf)).toEqual(answered)
+    expect(answered).toMatchObject({ balanceUsdMicros: '5000000' })
+  })
+
+  it('is booked after an answer, also by a clock that is behind', async () => {
+    const user = await newUser()
+    await pass(minute)
+    const asOf = new Date(world.clock.now().getTime() - 1).toISOString()
+    const answered = await balance(user, asOf)
+    world.clock.advance(-minute)
+    await m2m.createGrant({ ...who(user), amountUsdMicros: '17' })
+    world.clock.advance(minute)
+    expect(await balance(user, asOf)).toEqual(answered)
+    expect(await balance(user)).toMatchObject({ balanceUsdMicros: '5000017' })
   })
 
   it('lets included usage end with its period, booked or not', async () => {

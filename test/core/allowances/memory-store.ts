@@ -5,7 +5,7 @@ import type { Terms } from '../../../core/allowances/store.ts'
 import type { MemoryDatabase } from './escrow/memory-database.ts'
 
 /** A user's balance row and open credits. Replaced, never changed. */
-export type StoredAccount = Omit<Account, 'entries'>
+export type StoredAccount = Omit<Account, 'entries' | 'periods'>
 
 /** The ledger's accounts in memory: for the model checker. */
 export function createMemoryAccountStore({ set }: MemoryDatabase) {
@@ -17,7 +17,12 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
     users
       .flatMap(({ userId }) => accounts.get(userId) ?? [])
       .toSorted((a, b) => (a.userId < b.userId ? -1 : 1))
-      .map((account) => ({ ...account, credits: account.credits.map(copyOf), entries: [] }))
+      .map((account) => ({
+        ...account,
+        credits: account.credits.map(copyOf),
+        entries: [],
+        periods: [],
+      }))
 
   const insertBalances: AccountStore['insertBalances'] = async (_db, users) => {
     for (const { appId, userId, start, end } of users) {
@@ -35,13 +40,14 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
   }
 
   const saveAccounts: AccountStore['saveAccounts'] = async (_db, changed) => {
-    for (const { entries, ...account } of changed) {
+    for (const { entries, periods, ...account } of changed) {
       const { userId, credits, lent, pending, balance } = account
       if (lent < 0n || pending < 0n || balance < 0n)
         throw new Error(`${userId}: a balance, or what is held of it, is negative`)
       const open = credits.filter(({ expiredAt }) => expiredAt === null)
       set(accounts, userId, { ...account, credits: open.map(copyOf) })
       entries.length = 0
+      periods.length = 0
     }
   }
 
@@ -84,4 +90,6 @@ const nothing = {
   pending: zero,
   lendAfter: null,
   lateUntil: null,
+  bookedThrough: new Date(0),
+  head: null,
 }

@@ -154,6 +154,7 @@ describe('tollgate verify', () => {
         /ledger_entries .*\(bob\) seq=1: balance_after_attos is 5000000000000000001, should be 5000000000000000000, by \+1/,
       ),
       expect.stringMatching(/ledger_entries .*\(bob\) seq=2: balance_after_attos is .* by -1$/),
+      expect.stringMatching(/ledger_entries .*\(bob\) seq=1: hash is [0-9a-f]{64}, should be /),
     ])
     expect(
       await found(
@@ -198,6 +199,9 @@ describe('tollgate verify', () => {
       expect.stringMatching(
         /grants .*remaining_attos is 4999999999999999991, should be 5000000000000000000, by -9/,
       ),
+      expect.stringMatching(
+        /grants .* id=[\w-]+: remaining_attos is 4999999999999999991, should be 5000000000000000000, by -9/,
+      ),
     ])
     expect(
       await found(
@@ -235,6 +239,7 @@ describe('tollgate verify', () => {
       ),
     ).toEqual([
       expect.stringMatching(/envelopes .*event_id=[\w-]+: entered is missing, should be true/),
+      expect.stringMatching(/ledger_entries .* seq=\d: tickets_hash is [0-9a-f]{64}, should be /),
       expect.stringContaining('DIFFERENCE envelopes: count is 4, should be 5, by -1'),
     ])
     expect(

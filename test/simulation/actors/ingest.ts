@@ -59,6 +59,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
       await ledger.charge(db, chargesOf(tickets), {
         id: `charge-${at.getTime()}`,
         at,
+        ratesKnownAt: at,
         settling: (users) =>
           settlingOf(
             tickets.filter(({ call }) => users.has(call.userId)),

@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { createRowBuffer } from '../../../../core/lib/copy-sql.ts'
 import { addDecimal, decimalText, newDecimalSum } from '../../../../core/lib/decimal.ts'
-import { usdAttos, wei } from '../../../../core/lib/money.ts'
+import { ethRate, usdAttos, wei } from '../../../../core/lib/money.ts'
 import { createBatchParser } from '../../../../core/metering/batch/parsed-batch.ts'
 import { type SignedTicket, usualLimits } from '../../../../core/metering/events/parse.ts'
 import type { Sums } from '../../../../core/metering/ingest/hour-store.ts'
@@ -152,7 +152,16 @@ function sumsOf(samples: readonly Sample[]) {
   }
   const sums = createSums(batch, at)
   samples.forEach(({ cost }, place) =>
-    sums.addTicket(place, cost === null ? null : { rateId: 1n, cost: usdAttos(cost) }),
+    sums.addTicket(
+      place,
+      cost === null
+        ? null
+        : {
+            rateId: 1n,
+            rate: { usdAttosPerEth: ethRate(1n), observedAt: at },
+            cost: usdAttos(cost),
+          },
+    ),
   )
   return sums.read()
 }

@@ -1,0 +1,109 @@
+import { hash } from 'node:crypto'
+import type { UsdAttos } from '../lib/money.ts'
+
+/**
+ * Chains the entries of an account (docs/money.md, "Chain"): each has the SHA-256 of the hash before it and of all that
+ * it says, so that an entry cannot be changed, added or removed without a change of every hash behind it.
+ */
+
+/** The account whose entries these are. */
+export interface ChainOwner {
+  readonly appId: string
+  readonly userId: string
+}
+
+/** A change of what remains of a credit: below zero what it paid. */
+export interface Draw {
+  readonly creditId: string
+  readonly amount: UsdAttos
+}
+
+/** What of the cause of an entry must never change, as part of the entry. */
+export type Facts = readonly (string | null)[]
+
+/** What is hashed of an entry: all of it but its hash. */
+export interface ChainedEntry {
+  readonly seq: bigint
+  readonly kind: string
+  readonly amount: UsdAttos
+  readonly overage: UsdAttos
+  readonly balanceAfter: UsdAttos
+  readonly causeId: string
+  readonly createdAt: Date
+  readonly tickets?: number | null
+  readonly draws: readonly Draw[]
+  readonly periodAmount: UsdAttos
+  readonly unpricedChange: number
+  readonly ratesKnownAt: Date | null
+  readonly ticketsHash: string | null
+  readonly facts: Facts
+}
+
+/** The hash, in hexadecimal, of an entry that follows the one with the hash `previous`; null for the first. */
+export function hashEntry(
+  { appId, userId }: ChainOwner,
+  previous: string | null,
+  entry: ChainedEntry,
+): string {
+  const text = JSON.stringify([
+    previous ?? '',
+    appId,
+    userId,
+    String(entry.seq),
+    entry.kind,
+    String(entry.amount),
+    String(entry.overage),
+    String(entry.balanceAfter),
+    entry.causeId,
+    entry.createdAt.toISOString(),
+    entry.tickets ?? null,
+    entry.draws.map(({ creditId, amount }) => [creditId, String(amount)]),
+    String(entry.periodAmount),
+    entry.unpricedChange,
+    entry.ratesKnownAt?.toISOString() ?? null,
+    entry.ticketsHash,
+    entry.facts,
+  ])
+  return hash('sha256', text, 'hex')
+}
+
+export interface CreditFacts {
+  readonly kind: string
+  readonly source: string
+  readonly featureKey: string | null
+  readonly amount: UsdAttos
+  readonly priority: number
+  readonly effectiveAt: Date
+  readonly expiresAt: Date | null
+  readonly createdAt: Date
+}
+
+/** Of a credit: everything but what remains and how it ended. */
+export const creditFacts = (credit: CreditFacts): Facts => [
+  credit.kind,
+  credit.source,
+  credit.featureKey,
+  String(credit.amount),
+  String(credit.priority),
+  credit.effectiveAt.toISOString(),
+  credit.expiresAt?.toISOString() ?? null,
+  credit.createdAt.toISOString(),
+]
+
+export interface AdjustmentFacts {
+  readonly amount: bigint
+  readonly reason: string
+  readonly author: string
+  readonly eventId: string | null
+  readonly at: Date
+  readonly held: bigint
+}
+
+export const adjustmentFacts = (of: AdjustmentFacts): Facts => [
+  String(of.amount),
+  of.reason,
+  of.author,
+  of.eventId,
+  of.at.toISOString(),
+  String(of.held),
+]

@@ -1,0 +1,435 @@
+import { type UsdAttos, usdAttos } from '../lib/money.ts'
+import { type BillingCycle, periodAt } from '../lib/time.ts'
+import { appId, userId } from '../platform/ids.ts'
+import type { TicketCharge } from '../metering/ingest/charges.ts'
+import {
+  type Account,
+  type Credit,
+  type EnteredPeriod,
+  type Entry,
+  adjust,
+  burn,
+  burnOrder,
+  lateMs,
+} from './account.ts'
+import { type ChainOwner, type Draw, adjustmentFacts, creditFacts, hashEntry } from './chain.ts'
+
+/**
+ * Replays the ledger of one user from its facts - credits, adjustments, terms, and the tickets of each charge, in the order
+ * in which they were booked - by the rules that booked them, and tells what is not what they make. It goes on from what
+ * is written, so that one fault is told once.
+ */
+
+/** An entry as it is written. */
+export interface StoredEntry extends Omit<Entry, 'facts' | 'tickets' | 'draws'> {
+  readonly tickets: number | null
+  /** Null for an entry older than the record of what it drew. */
+  readonly draws: readonly Draw[] | null
+  readonly hash: string | null
+}
+
+/** The tickets that name a charge, with their hash. */
+export interface ChargedTickets {
+  readonly tickets: readonly TicketCharge[]
+  readonly hash: string | null
+  /** Some are only in an archive: what the charge drew is taken as written. */
+  readonly isArchived: boolean
+}
+
+export interface StoredAdjustment {
+  readonly amount: UsdAttos
+  readonly reason: string
+  readonly author: string
+  readonly eventId: string | null
+  readonly at: Date
+  /** Null for one that is older than the column. */
+  readonly held: UsdAttos | null
+  readonly feature: { readonly pipeline: string; readonly modelId: string } | null
+}
+
+export interface PlanVersion {
+  readonly planId: string
+  readonly version: number
+  readonly includedAttos: bigint
+  readonly createdAt: Date
+}
+
+/** What is known of a user besides its entries. */
+export interface AccountFacts {
+  readonly owner: ChainOwner
+  /** By id, with what is written to remain of each. */
+  readonly credits: ReadonlyMap<string, Credit>
+  readonly adjustments: ReadonlyMap<string, StoredAdjustment>
+  /** In their order. */
+  readonly periods: readonly EnteredPeriod[]
+  readonly subscription: {
+    readonly planId: string
+    readonly anchorAt: Date
+    readonly cycle: BillingCycle
+  } | null
+  readonly versions: readonly PlanVersion[]
+  readonly balance: StoredBalance | null
+}
+
+export interface StoredBalance extends Pick<
+  Account,
+  'periodStart' | 'periodEnd' | 'periodCountsFrom' | 'periodConsumed'
+> {
+  readonly bookedThrough: Date
+  readonly head: string | null
+  readonly unchainedSeq: bigint
+}
+
+/** A column that is not what the facts make it. */
+export interface ReplayFinding {
+  readonly table: 'ledger_entries' | 'grants' | 'balances' | 'periods'
+  readonly key: Readonly<Record<string, string>>
+  readonly column: string
+  readonly stored: string | null
+  readonly expected: string | null
+}
+
+// A plan's new version may be committed a moment after a period was entered by another core.
+const slackMs = 60_000
+
+/** A replay of one user: `step` for each entry in order, then `end`. */
+export function createReplay(facts: AccountFacts) {
+  const account = emptyAccount(facts.owner)
+  const opened = new Set<string>()
+  const expired = new Map<string, Date>()
+  const unchained = facts.balance?.unchainedSeq ?? 0n
+  let head: string | null = null
+  let last = new Date(0)
+  let lastSeq = 0n
+  let consumed = 0n
+
+  /** Takes an entry in. Returns what is wrong with it. */
+  function step(entry: StoredEntry, tickets: ChargedTickets): ReplayFinding[] {
+    const key = { seq: String(entry.seq) }
+    const compare = comparer('ledger_entries', key)
+    const found = checkChain(entry, compare)
+    if (entry.createdAt < last)
+      found.push(
+        ...compare('created_at', entry.createdAt.toISOString(), `not before ${last.toISOString()}`),
+      )
+    last = entry.createdAt
+    lastSeq = entry.seq
+    enterPeriods(entry.seq)
+    found.push(...book(entry, tickets, compare))
+    consumed += entry.periodAmount
+    return found
+  }
+
+  function checkChain(entry: StoredEntry, compare: Compare): ReplayFinding[] {
+    if (entry.seq <= unchained) {
+      head = null
+      return compare('hash', entry.hash, null)
+    }
+    const expected = hashEntry(facts.owner, head, {
+      ...entry,
+      draws: entry.draws ?? [],
+      facts: factsOf(entry),
+    })
+    head = entry.hash
+    return compare('hash', entry.hash, expected)
+  }
+
+  function factsOf({ kind, causeId, draws }: StoredEntry): readonly (string | null)[] {
+    const credit = facts.credits.get(causeId)
+    if (kind === 'grant') return credit ? creditFacts(credit) : []
+    const adjustment = facts.adjustments.get(causeId)
+    if (kind !== 'adjustment' || !adjustment) return []
+    const returned = (draws ?? []).flatMap(({ creditId }) => {
+      const one = facts.credits.get(creditId)
+      return one && !opened.has(creditId) ? creditFacts(one) : []
+    })
+    return [...adjustmentFacts({ ...adjustment, held: adjustment.held ?? 0n }), ...returned]
+  }
+
+  function enterPeriods(seq: bigint): void {
+    for (const { afterSeq, countsFrom } of facts.periods) {
+      if (afterSeq !== seq - 1n) continue
+      account.periodCountsFrom = countsFrom
+      consumed = 0n
+    }
+  }
+
+  function book(entry: StoredEntry, tickets: ChargedTickets, compare: Compare): ReplayFinding[] {
+    if (entry.kind === 'grant') return open(entry.causeId, compare, true)
+    if (entry.kind === 'expire') return expire(entry, compare)
+    if (entry.kind === 'adjustment') return correct(entry, compare)
+    return entry.kind === 'charge' ? charge(entry, tickets, compare) : []
+  }
+
+  function open(id: string, compare: Compare, isFull: boolean): ReplayFinding[] {
+    const credit = facts.credits.get(id)
+    if (!credit) return compare('cause_id', id, null)
+    opened.add(id)
+    account.credits.push({
+      ...credit,
+      remaining: isFull ? credit.amount : usdAttos(0n),
+      expiredAt: null,
+      state: 'stored',
+    })
+    account.credits.sort(burnOrder)
+    return []
+  }
+
+  function expire(entry: StoredEntry, compare: Compare): ReplayFinding[] {
+    const credit = account.credits.find(({ id }) => id === entry.causeId)
+    if (!credit) return compare('cause_id', entry.causeId, null)
+    account.credits = account.credits.filter((one) => one !== credit)
+    expired.set(credit.id, entry.createdAt)
+    const due = credit.expiresAt && new Date(credit.expiresAt.getTime() + lateMs)
+    const isEarly = due === null || entry.createdAt < due
+    return [
+      ...compare('amount_attos', String(entry.amount), String(-credit.remaining)),
+      ...(isEarly
+        ? compare('created_at', entry.createdAt.toISOString(), due?.toISOString() ?? null)
+        : []),
+    ]
+  }
+
+  function correct(entry: StoredEntry, compare: Compare): ReplayFinding[] {
+    const adjustment = facts.adjustments.get(entry.causeId)
+    if (!adjustment) return compare('cause_id', entry.causeId, null)
+    if (entry.amount > 0n || adjustment.amount > 0n) return giveBack(entry, compare)
+    if (adjustment.held === null) return apply(entry.draws ?? [], compare)
+    account.lent = adjustment.held
+    const before = remaining()
+    adjust(account, { ...adjustment, id: entry.causeId, feature: adjustment.feature })
+    return settle(entry, before, compare)
+  }
+
+  function giveBack(entry: StoredEntry, compare: Compare): ReplayFinding[] {
+    const draws = entry.draws ?? [{ creditId: entry.causeId, amount: entry.amount }]
+    const sum = draws.reduce((total, { amount }) => total + amount, 0n)
+    return [
+      ...draws.flatMap(({ creditId }) =>
+        opened.has(creditId) ? [] : open(creditId, compare, false),
+      ),
+      ...apply(draws, compare),
+      ...compare('credit_attos', String(sum), String(entry.amount)),
+    ]
+  }
+
+  function charge(
+    entry: StoredEntry,
+    { tickets, hash, isArchived }: ChargedTickets,
+    compare: Compare,
+  ): ReplayFinding[] {
+    if (isArchived) return apply(entry.draws ?? [], compare)
+    const [first] = tickets
+    // The check of charges tells that no ticket names it.
+    if (!first) return apply(entry.draws ?? [], compare)
+    const times = tickets.map(({ signedAt }) => signedAt.getTime())
+    const before = remaining()
+    burn(account, {
+      appId: first.appId,
+      userId: first.userId,
+      tickets: tickets.length,
+      unpriced: 0,
+      waited: 0,
+      cost: usdAttos(tickets.reduce((sum, { cost }) => sum + cost, 0n)),
+      ticketsHash: null,
+      from: new Date(times.reduce((a, b) => Math.min(a, b))),
+      to: new Date(times.reduce((a, b) => Math.max(a, b))),
+      each: () => tickets,
+      id: entry.causeId,
+      at: entry.createdAt,
+      ratesKnownAt: null,
+    })
+    return [
+      ...settle(entry, before, compare),
+      ...(entry.ticketsHash === null ? [] : compare('tickets_hash', entry.ticketsHash, hash)),
+    ]
+  }
+
+  const remaining = (): Map<string, UsdAttos> =>
+    new Map(account.credits.map((credit) => [credit.id, credit.remaining]))
+
+  /** Compares an entry with the one that the rules just made, and goes on from what is written. */
+  function settle(
+    entry: StoredEntry,
+    before: ReadonlyMap<string, UsdAttos>,
+    compare: Compare,
+  ): ReplayFinding[] {
+    const made = account.entries.pop()
+    account.entries.length = 0
+    if (!made) return []
+    const found = [
+      ...compare('amount_attos', String(entry.amount), String(made.amount)),
+      ...compare('overage_attos', String(entry.overage), String(made.overage)),
+    ]
+    if (entry.draws === null) return found
+    found.push(...compare('credit_attos', drawsText(entry.draws), drawsText(made.draws)))
+    if (entry.seq > unchained && entry.kind === 'charge')
+      found.push(
+        ...compare('period_attos', String(entry.periodAmount), String(made.periodAmount)),
+        ...compare('ticket_count', String(entry.tickets), String(made.tickets)),
+      )
+    if (found.length === 0) return found
+    for (const credit of account.credits) credit.remaining = before.get(credit.id) ?? usdAttos(0n)
+    return found.concat(apply(entry.draws, compare))
+  }
+
+  /** Takes what is written that an entry drew. */
+  function apply(draws: readonly Draw[], compare: Compare): ReplayFinding[] {
+    return draws.flatMap(({ creditId, amount }) => {
+      const credit = account.credits.find(({ id }) => id === creditId)
+      if (!credit) return compare('credit_ids', creditId, null)
+      const left = credit.remaining + amount
+      if (left < 0n || left > credit.amount)
+        return compare('credit_attos', String(amount), String(-credit.remaining))
+      credit.remaining = usdAttos(left)
+      return []
+    })
+  }
+
+  /** What remains wrong when all entries are in. */
+  function end(): ReplayFinding[] {
+    return [...creditFindings(), ...balanceFindings(), ...facts.periods.flatMap(periodFindings)]
+  }
+
+  function creditFindings(): ReplayFinding[] {
+    const left = remaining()
+    return [...facts.credits.values()].flatMap((credit) => {
+      const compare = comparer('grants', { id: credit.id })
+      const ended = expired.get(credit.id)
+      const due = (credit.expiresAt?.getTime() ?? Infinity) + lateMs
+      const isClosable =
+        credit.expiredAt === null ||
+        (left.get(credit.id) === 0n && credit.expiredAt.getTime() >= due)
+      return [
+        ...compare(
+          'remaining_attos',
+          String(credit.remaining),
+          opened.has(credit.id) ? String(left.get(credit.id) ?? 0n) : null,
+        ),
+        ...(ended
+          ? compare('expired_at', credit.expiredAt?.toISOString() ?? null, ended.toISOString())
+          : isClosable
+            ? []
+            : compare('expired_at', credit.expiredAt?.toISOString() ?? null, null)),
+      ]
+    })
+  }
+
+  function balanceFindings(): ReplayFinding[] {
+    const { balance, periods } = facts
+    if (!balance) return []
+    const compare = comparer('balances', {})
+    const period = periods.at(-1)
+    const found = compare('head_hash', balance.head, head)
+    if (balance.bookedThrough < last)
+      found.push(
+        ...compare('booked_through', balance.bookedThrough.toISOString(), last.toISOString()),
+      )
+    if (unchained > lastSeq)
+      found.push(...compare('unchained_seq', String(unchained), `at most ${lastSeq}`))
+    if (!period) return found
+    found.push(
+      ...compare('period_start', balance.periodStart.toISOString(), period.start.toISOString()),
+      ...compare('period_end', balance.periodEnd.toISOString(), period.end.toISOString()),
+      ...compare(
+        'period_counts_from',
+        balance.periodCountsFrom.toISOString(),
+        period.countsFrom.toISOString(),
+      ),
+    )
+    const isKnown = period.afterSeq >= unchained
+    const sum = lastSeq > period.afterSeq ? consumed : 0n
+    return isKnown
+      ? found.concat(compare('period_consumed_attos', String(balance.periodConsumed), String(sum)))
+      : found
+  }
+
+  function periodFindings(period: EnteredPeriod, index: number): ReplayFinding[] {
+    if (period.afterSeq < unchained) return []
+    const compare = comparer('periods', { starts_at: period.start.toISOString() })
+    const { subscription, versions } = facts
+    if (!subscription) return compare('plan_id', period.terms.planId, null)
+    const bounds = periodAt(subscription.anchorAt, subscription.cycle, period.enteredAt)
+    const known = versions.filter(({ planId }) => planId === period.terms.planId)
+    const version = known.find((one) => one.version === period.terms.planVersion)
+    const isOld = known.some(
+      (one) =>
+        version !== undefined &&
+        one.version > version.version &&
+        one.createdAt.getTime() < period.enteredAt.getTime() - slackMs,
+    )
+    const isEarly = (version?.createdAt.getTime() ?? 0) > period.enteredAt.getTime() + slackMs
+    const countsFrom = index === 0 && period.afterSeq === 0n ? new Date(0) : period.start
+    return [
+      ...compare('starts_at', period.start.toISOString(), bounds.start.toISOString()),
+      ...compare('ends_at', period.end.toISOString(), bounds.end.toISOString()),
+      ...compare('counts_from', period.countsFrom.toISOString(), countsFrom.toISOString()),
+      ...(version && !isOld && !isEarly
+        ? []
+        : compare('plan_version', String(period.terms.planVersion), 'the newest of its time')),
+      ...compare(
+        'included_attos',
+        String(period.terms.includedAttos),
+        String(version?.includedAttos ?? ''),
+      ),
+      ...includedFindings(period, compare),
+    ]
+  }
+
+  /** The credit of a period's included usage. */
+  function includedFindings(period: EnteredPeriod, compare: Compare): ReplayFinding[] {
+    const { includedAttos } = period.terms
+    const credit = [...facts.credits.values()].find(
+      ({ kind, effectiveAt }) =>
+        kind === 'included' && effectiveAt.getTime() === period.countsFrom.getTime(),
+    )
+    if (includedAttos === 0n) return compare('credit', credit?.id ?? null, null)
+    if (!credit) return compare('credit', null, String(includedAttos))
+    return [
+      ...compare('included_attos', String(includedAttos), String(credit.amount)),
+      ...compare('ends_at', period.end.toISOString(), credit.expiresAt?.toISOString() ?? null),
+      ...compare('entered_at', period.enteredAt.toISOString(), credit.createdAt.toISOString()),
+    ]
+  }
+
+  return { step, end }
+}
+
+export type CreateReplay = typeof createReplay
+
+type Compare = (column: string, stored: string | null, expected: string | null) => ReplayFinding[]
+
+const comparer =
+  (table: ReplayFinding['table'], key: ReplayFinding['key']): Compare =>
+  (column, stored, expected) =>
+    stored === expected ? [] : [{ table, key, column, stored, expected }]
+
+const drawsText = (draws: readonly Draw[]): string =>
+  draws.map(({ creditId, amount }) => `${creditId} ${amount}`).join(', ')
+
+const zero = usdAttos(0n)
+
+const emptyAccount = ({ appId: app, userId: user }: ChainOwner): Account => ({
+  appId: appId(app),
+  userId: userId(user),
+  seq: 0n,
+  balance: zero,
+  granted: zero,
+  topup: zero,
+  consumed: zero,
+  overage: zero,
+  expired: zero,
+  periodStart: new Date(0),
+  periodEnd: new Date(0),
+  periodCountsFrom: new Date(0),
+  periodConsumed: zero,
+  lent: zero,
+  pending: zero,
+  lendAfter: null,
+  lateUntil: null,
+  bookedThrough: new Date(0),
+  head: null,
+  credits: [],
+  entries: [],
+  periods: [],
+})
