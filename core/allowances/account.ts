@@ -125,7 +125,8 @@ export const lateMs = 15 * 60_000
 
 /** Included usage first, then by priority, expiry (no expiry last), creation and id (decision 33). */
 export function burnOrder(a: Credit, b: Credit): number {
-  if (a.kind !== b.kind) return a.kind === 'included' ? -1 : 1
+  const isIncluded = a.kind === 'included'
+  if (isIncluded !== (b.kind === 'included')) return isIncluded ? -1 : 1
   return (
     a.priority - b.priority ||
     (a.expiresAt?.getTime() ?? Infinity) - (b.expiresAt?.getTime() ?? Infinity) ||

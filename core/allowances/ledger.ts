@@ -63,7 +63,9 @@ export function createLedger(
   /** Opens the accounts of newly subscribed users and adds the included usage of their first periods. */
   async function open(db: Db, users: readonly User[], at: Date): Promise<void> {
     if (users.length === 0) return
-    const termsByUser = new Map((await store.currentTerms(db, users)).map((term) => [term.userId, term]))
+    const termsByUser = new Map(
+      (await store.currentTerms(db, users)).map((term) => [term.userId, term]),
+    )
     const termsOf = ({ userId }: User): Terms => {
       const term = termsByUser.get(userId)
       if (!term) throw new Error(`user ${userId} has no subscription`)
@@ -154,9 +156,7 @@ export function createLedger(
     const settlement = await settle(db, { accounts: locked, charges }, options)
     for (const account of locked) {
       const charge = byUser.get(account.userId)
-      if (charge && charge.tickets > 0) accounts.burn(account, { ...charge, ...options })
-      else if (charge && charge.unpriced > 0)
-        accounts.noteUnpriced(account, { ...options, unpriced: charge.unpriced })
+      if (charge) book(account, charge, options)
       accounts.expire(account, ended(options.at))
     }
     for (const { account, adjustment } of settlement?.givenBack ?? [])
@@ -258,6 +258,13 @@ export function createLedger(
     rebuildBalance: store.rebuildBalance,
     createReplay,
   }
+}
+
+/** Books the tickets of a charge, those that have a price and those that wait for one. */
+function book(account: Account, charge: UserCharge, options: ChargeOptions): void {
+  if (charge.tickets > 0) accounts.burn(account, { ...charge, ...options })
+  else if (charge.unpriced > 0)
+    accounts.noteUnpriced(account, { ...options, unpriced: charge.unpriced })
 }
 
 export type Ledger = ReturnType<typeof createLedger>

@@ -95,7 +95,8 @@ const slackMs = 60_000
 /** A replay of one user: `step` for each entry in order, then `end`. */
 export function createReplay(facts: AccountFacts) {
   const account = emptyAccount(facts.owner)
-  const opened = new Set<string>()
+  /** Credits by id, with the entry that gave them. */
+  const opened = new Map<string, bigint>()
   const expired = new Map<string, Date>()
   const unchained = facts.balance?.unchainedSeq ?? 0n
   let head: string | null = null
@@ -107,17 +108,17 @@ export function createReplay(facts: AccountFacts) {
   function step(entry: StoredEntry, tickets: ChargedTickets): ReplayFinding[] {
     const key = { seq: String(entry.seq) }
     const compare = comparer('ledger_entries', key)
-    const found = checkChain(entry, compare)
+    const findings = checkChain(entry, compare)
     if (entry.createdAt < last)
-      found.push(
+      findings.push(
         ...compare('created_at', entry.createdAt.toISOString(), `not before ${last.toISOString()}`),
       )
     last = entry.createdAt
     lastSeq = entry.seq
     enterPeriods(entry.seq)
-    found.push(...book(entry, tickets, compare))
+    findings.push(...book(entry, tickets, compare))
     consumed += entry.periodAmount
-    return found
+    return findings
   }
 
   function checkChain(entry: StoredEntry, compare: Compare): ReplayFinding[] {
@@ -155,16 +156,20 @@ export function createReplay(facts: AccountFacts) {
   }
 
   function book(entry: StoredEntry, tickets: ChargedTickets, compare: Compare): ReplayFinding[] {
-    if (entry.kind === 'grant') return open(entry.causeId, compare, true)
+    if (entry.kind === 'grant')
+      return open({ id: entry.causeId, seq: entry.seq, isFull: true }, compare)
     if (entry.kind === 'expire') return expire(entry, compare)
     if (entry.kind === 'adjustment') return correct(entry, compare)
     return entry.kind === 'charge' ? charge(entry, tickets, compare) : []
   }
 
-  function open(id: string, compare: Compare, isFull: boolean): ReplayFinding[] {
+  function open(
+    { id, seq, isFull }: { id: string; seq: bigint; isFull: boolean },
+    compare: Compare,
+  ): ReplayFinding[] {
     const credit = facts.credits.get(id)
     if (!credit) return compare('cause_id', id, null)
-    opened.add(id)
+    opened.set(id, seq)
     account.credits.push({
       ...credit,
       remaining: isFull ? credit.amount : usdAttos(0n),
@@ -206,7 +211,7 @@ export function createReplay(facts: AccountFacts) {
     const sum = draws.reduce((total, { amount }) => total + amount, 0n)
     return [
       ...draws.flatMap(({ creditId }) =>
-        opened.has(creditId) ? [] : open(creditId, compare, false),
+        opened.has(creditId) ? [] : open({ id: creditId, seq: entry.seq, isFull: false }, compare),
       ),
       ...apply(draws, compare),
       ...compare('credit_attos', String(sum), String(entry.amount)),
@@ -254,23 +259,23 @@ export function createReplay(facts: AccountFacts) {
     before: ReadonlyMap<string, UsdAttos>,
     compare: Compare,
   ): ReplayFinding[] {
-    const made = account.entries.pop()
+    const expected = account.entries.pop()
     account.entries.length = 0
-    if (!made) return []
-    const found = [
-      ...compare('amount_attos', String(entry.amount), String(made.amount)),
-      ...compare('overage_attos', String(entry.overage), String(made.overage)),
+    if (!expected) return []
+    const findings = [
+      ...compare('amount_attos', String(entry.amount), String(expected.amount)),
+      ...compare('overage_attos', String(entry.overage), String(expected.overage)),
     ]
-    if (entry.draws === null) return found
-    found.push(...compare('credit_attos', drawsText(entry.draws), drawsText(made.draws)))
+    if (entry.draws === null) return findings
+    findings.push(...compare('credit_attos', drawsText(entry.draws), drawsText(expected.draws)))
     if (entry.seq > unchained && entry.kind === 'charge')
-      found.push(
-        ...compare('period_attos', String(entry.periodAmount), String(made.periodAmount)),
-        ...compare('ticket_count', String(entry.tickets), String(made.tickets)),
+      findings.push(
+        ...compare('period_attos', String(entry.periodAmount), String(expected.periodAmount)),
+        ...compare('ticket_count', String(entry.tickets), String(expected.tickets)),
       )
-    if (found.length === 0) return found
+    if (findings.length === 0) return findings
     for (const credit of account.credits) credit.remaining = before.get(credit.id) ?? usdAttos(0n)
-    return found.concat(apply(entry.draws, compare))
+    return findings.concat(apply(entry.draws, compare))
   }
 
   /** Takes what is written that an entry drew. */
@@ -295,24 +300,25 @@ export function createReplay(facts: AccountFacts) {
     const left = remaining()
     return [...facts.credits.values()].flatMap((credit) => {
       const compare = comparer('grants', { id: credit.id })
-      const ended = expired.get(credit.id)
-      const due = (credit.expiresAt?.getTime() ?? Infinity) + lateMs
-      const isClosable =
-        credit.expiredAt === null ||
-        (left.get(credit.id) === 0n && credit.expiredAt.getTime() >= due)
+      const rest = opened.has(credit.id) ? (left.get(credit.id) ?? 0n) : null
       return [
         ...compare(
           'remaining_attos',
           String(credit.remaining),
-          opened.has(credit.id) ? String(left.get(credit.id) ?? 0n) : null,
+          rest === null ? null : String(rest),
         ),
-        ...(ended
-          ? compare('expired_at', credit.expiredAt?.toISOString() ?? null, ended.toISOString())
-          : isClosable
-            ? []
-            : compare('expired_at', credit.expiredAt?.toISOString() ?? null, null)),
+        ...endFindings(credit, rest, compare),
       ]
     })
+  }
+
+  /** An entry tells when a credit ended. Without one nothing had remained, and it ended when it was due. */
+  function endFindings(credit: Credit, rest: bigint | null, compare: Compare): ReplayFinding[] {
+    const { expiredAt } = credit
+    const end = expired.get(credit.id) ?? null
+    if (end === null && expiredAt === null) return []
+    if (end === null && rest === 0n && isDue(credit)) return []
+    return compare('expired_at', expiredAt?.toISOString() ?? null, end?.toISOString() ?? null)
   }
 
   function balanceFindings(): ReplayFinding[] {
@@ -320,15 +326,15 @@ export function createReplay(facts: AccountFacts) {
     if (!balance) return []
     const compare = comparer('balances', {})
     const period = periods.at(-1)
-    const found = compare('head_hash', balance.head, head)
+    const findings = compare('head_hash', balance.head, head)
     if (balance.bookedThrough < last)
-      found.push(
+      findings.push(
         ...compare('booked_through', balance.bookedThrough.toISOString(), last.toISOString()),
       )
     if (unchained > lastSeq)
-      found.push(...compare('unchained_seq', String(unchained), `at most ${lastSeq}`))
-    if (!period) return found
-    found.push(
+      findings.push(...compare('unchained_seq', String(unchained), `at most ${lastSeq}`))
+    if (!period) return findings
+    findings.push(
       ...compare('period_start', balance.periodStart.toISOString(), period.start.toISOString()),
       ...compare('period_end', balance.periodEnd.toISOString(), period.end.toISOString()),
       ...compare(
@@ -340,8 +346,10 @@ export function createReplay(facts: AccountFacts) {
     const isKnown = period.afterSeq >= unchained
     const sum = lastSeq > period.afterSeq ? consumed : 0n
     return isKnown
-      ? found.concat(compare('period_consumed_attos', String(balance.periodConsumed), String(sum)))
-      : found
+      ? findings.concat(
+          compare('period_consumed_attos', String(balance.periodConsumed), String(sum)),
+        )
+      : findings
   }
 
   function periodFindings(period: EnteredPeriod, index: number): ReplayFinding[] {
@@ -386,6 +394,7 @@ export function createReplay(facts: AccountFacts) {
     if (includedAttos === 0n) return compare('credit', credit?.id ?? null, null)
     if (!credit) return compare('credit', null, String(includedAttos))
     return [
+      ...compare('after_seq', String(period.afterSeq), String((opened.get(credit.id) ?? 0n) - 1n)),
       ...compare('included_attos', String(includedAttos), String(credit.amount)),
       ...compare('ends_at', period.end.toISOString(), credit.expiresAt?.toISOString() ?? null),
       ...compare('entered_at', period.enteredAt.toISOString(), credit.createdAt.toISOString()),
@@ -394,6 +403,10 @@ export function createReplay(facts: AccountFacts) {
 
   return { step, end }
 }
+
+/** It ended, when the time for late tickets was over. */
+const isDue = ({ expiresAt, expiredAt }: Credit): boolean =>
+  expiresAt !== null && expiredAt !== null && expiredAt.getTime() >= expiresAt.getTime() + lateMs
 
 export type CreateReplay = typeof createReplay
 

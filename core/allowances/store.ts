@@ -568,7 +568,10 @@ export async function insertAdjustment(
   const entry = account.entries.find(({ causeId }) => causeId === adjustment.id)
   if (!entry) throw new Error('an adjustment is written after its entry is appended')
   const returned = account.credits.filter(
-    ({ id, state }) => state === 'new' && entry.draws.some(({ creditId }) => creditId === id),
+    ({ id, kind, state }) =>
+      kind === 'adjustment' &&
+      state === 'new' &&
+      entry.draws.some(({ creditId }) => creditId === id),
   )
   entry.facts = [...adjustmentFacts({ ...adjustment, held }), ...returned.flatMap(creditFacts)]
   await db.query(sql`
@@ -708,18 +711,18 @@ export async function rebuildBalance(
   { appId: app, userId: user }: { appId: AppId; userId: string },
   at: Date,
 ): Promise<void> {
-  // A missing row continues in the period of the newest included usage, which must not be added a second time.
+  // A missing row continues in the period that was entered last, which must not be added a second time.
   await db.query(sql`
     insert into balances (app_id, user_id, period_start, period_end, period_counts_from, updated_at)
-    select u.app_id, u.id, greatest(g.effective_at, u.created_at), coalesce(g.expires_at, u.created_at),
-           coalesce(g.effective_at, u.created_at), ${at}
+    select u.app_id, u.id, coalesce(p.starts_at, u.created_at), coalesce(p.ends_at, u.created_at),
+           coalesce(p.counts_from, u.created_at), ${at}
     from end_users u
     left join lateral (
-      select effective_at, expires_at
-      from grants
-      where app_id = u.app_id and user_id = u.id and kind = 'included'
-      order by expires_at desc
-      limit 1) g on true
+      select starts_at, ends_at, counts_from
+      from periods
+      where app_id = u.app_id and user_id = u.id
+      order by starts_at desc
+      limit 1) p on true
     where u.app_id = ${app} and u.id = ${user}
     on conflict do nothing`)
   await db.query(sql`
@@ -731,7 +734,8 @@ export async function rebuildBalance(
     update balances b
     set seq = f.seq, balance_attos = f.balance, granted_attos = f.granted, topup_attos = f.topup,
         adjusted_attos = f.adjusted, consumed_attos = f.consumed, overage_attos = f.overage, expired_attos = f.expired,
-        lent_attos = f.lent, pending_attos = f.pending, updated_at = ${at}
+        lent_attos = f.lent, pending_attos = f.pending, head_hash = f.head, unchained_seq = f.unchained,
+        booked_through = greatest(b.booked_through, f.through), updated_at = ${at}
     from (
       select coalesce(max(seq), 0) as seq, coalesce(sum(amount_attos), 0) as balance,
              coalesce(sum(amount_attos) filter (where kind = 'grant'), 0) as granted,
@@ -739,6 +743,8 @@ export async function rebuildBalance(
              coalesce(sum(overage_attos - amount_attos) filter (where kind = 'charge'), 0) as consumed,
              coalesce(sum(overage_attos), 0) as overage,
              coalesce(-sum(amount_attos) filter (where kind = 'expire'), 0) as expired,
+             (array_agg(hash order by seq desc))[1] as head, coalesce(max(seq) filter (where hash is null), 0) as unchained,
+             max(created_at) as through,
              (select coalesce(sum(amount_attos), 0)
               from grants
               where app_id = ${app} and user_id = ${user} and kind = 'grant') as topup,
@@ -751,4 +757,51 @@ export async function rebuildBalance(
       from ledger_entries
       where app_id = ${app} and user_id = ${user}) f
     where b.app_id = ${app} and b.user_id = ${user}`)
+  await rebuildPeriod(db, app, user)
+  await rebuildCredits(db, app, user)
+}
+
+/** As far as the entries of the period tell what they count in it. */
+async function rebuildPeriod(db: Db, app: AppId, user: string): Promise<void> {
+  await db.query(sql`
+    update balances b
+    set period_start = p.starts_at, period_end = p.ends_at, period_counts_from = p.counts_from,
+        period_consumed_attos = case
+          when p.after_seq < b.unchained_seq then b.period_consumed_attos
+          else (
+            select coalesce(sum(period_attos), 0)
+            from ledger_entries
+            where app_id = ${app} and user_id = ${user} and seq > p.after_seq)
+          end
+    from (
+      select starts_at, ends_at, counts_from, after_seq
+      from periods
+      where app_id = ${app} and user_id = ${user}
+      order by starts_at desc
+      limit 1) p
+    where b.app_id = ${app} and b.user_id = ${user}`)
+}
+
+/** What remains of credits, and how they ended, where all entries tell what they drew. */
+async function rebuildCredits(db: Db, app: AppId, user: string): Promise<void> {
+  await db.query(sql`
+    with changes as (
+      select c.id, c.amount, null::timestamptz as expired_at
+      from ledger_entries, unnest(credit_ids, credit_attos) as c (id, amount)
+      where app_id = ${app} and user_id = ${user}
+      union all
+      select cause_id, amount_attos, case kind when 'expire' then created_at end
+      from ledger_entries
+      where app_id = ${app} and user_id = ${user} and kind in ('grant', 'expire')
+    ), folded as (
+      select id, sum(amount) as remaining, max(expired_at) as expired_at
+      from changes
+      group by id
+    )
+    update grants g
+    set remaining_attos = f.remaining, expired_at = coalesce(f.expired_at, g.expired_at)
+    from folded f, balances b
+    where g.app_id = ${app} and g.user_id = ${user} and g.id = f.id and b.app_id = ${app} and b.user_id = ${user}
+      and b.unchained_seq = 0
+      and (g.remaining_attos <> f.remaining or g.expired_at is distinct from coalesce(f.expired_at, g.expired_at))`)
 }

@@ -2,13 +2,20 @@ import { DomainError } from '../../proto/errors.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { AppId } from '../platform/ids.ts'
-import { balanceDifferences } from './verify/ledger-store.ts'
-import { archivedMonths, countUsers, holdArchive } from './store.ts'
+import { balanceDifferences, chargeDifferences, entryDifferences } from './verify/ledger-store.ts'
+import { type ReplayDeps, replayDifferences } from './verify/replay.ts'
+import { archivedMonths, beginSnapshot, countUsers, holdArchive } from './store.ts'
 import { forApps, userRanges } from './ranges.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { TicketRecords } from '../metering/records.ts'
 import type { AppRef, DifferentRow, UserRange } from './types.ts'
-import { type RangeQuery, hourDifferences, sessionDifferences } from './verify/ticket-store.ts'
+import {
+  type RangeQuery,
+  envelopeDifferences,
+  hourDifferences,
+  priceDifferences,
+  sessionDifferences,
+} from './verify/ticket-store.ts'
 
 /** How many rows differed, by table. */
 export type RebuiltRows = Readonly<Record<'usage_hourly' | 'ticket_sessions' | 'balances', number>>
@@ -29,7 +36,7 @@ export interface RebuildOptions {
   readonly report: (kind: 'progress' | 'done', progress: RebuildProgress) => void
 }
 
-export interface RebuildDeps {
+export interface RebuildDeps extends ReplayDeps {
   readonly pool: Pool
   readonly now: Now
   readonly ticketRecords: Pick<TicketRecords, 'rebuildHours' | 'rebuildSessions'>
@@ -56,10 +63,11 @@ const tries = 5
 
 /**
  * Recomputes the derived rows: hours and sessions from tickets, balances from ledger entries. Ingest may run meanwhile.
- * Months with archived tickets stay as they are. Entries, credits and tickets are never changed; `verify` reports what is
- * wrong with them.
+ * Months with archived tickets stay as they are. Entries and tickets are never changed, and a user whose ledger or tickets
+ * are damaged is left alone: what is derived from damage would make it the truth.
  */
-export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: RebuildDeps) {
+export function createRebuild(deps: RebuildDeps) {
+  const { pool, now, ticketRecords, rebuildBalance } = deps
   const tables: readonly Table[] = [
     {
       name: 'usage_hourly',
@@ -96,6 +104,7 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
   async function rebuild({ clientId, dryRun, signal, report }: RebuildOptions): Promise<void> {
     await forApps(pool, { clientId, parallel: 1, signal }, async (app) => {
       const rows = { usage_hourly: 0, ticket_sessions: 0, balances: 0 }
+      const damaged = new Set<string>()
       const progress = {
         clientId: app.clientId,
         usersDone: 0,
@@ -103,14 +112,20 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
         rows,
       }
       for await (const range of userRanges(pool, app.id)) {
+        const faults = await tx(pool, async (db) => {
+          await beginSnapshot(db)
+          return faultsOf(db, range, deps)
+        })
+        for (const user of faults.damaged) damaged.add(user)
         for (const table of tables) {
           if (signal.aborted) return
-          rows[table.name] += await rebuildRange(app, { table, range, dryRun })
+          rows[table.name] += await rebuildRange(app, { table, range, dryRun, faults })
         }
         progress.usersDone += range.users
         report('progress', progress)
       }
       report('done', progress)
+      if (damaged.size > 0) throw refusal(app, damaged)
     })
   }
 
@@ -118,22 +133,31 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
     readonly table: Table
     readonly range: UserRange
     readonly dryRun: boolean
+    readonly faults: Faults
   }
 
-  async function rebuildRange(app: AppRef, { table, range, dryRun }: Part): Promise<number> {
+  async function rebuildRange(
+    app: AppRef,
+    { table, range, dryRun, faults }: Part,
+  ): Promise<number> {
+    let wallets = table.name === 'balances' ? faults.wallets : []
     let count = 0
     for (;;) {
-      const { rows, archived } = await tx(pool, async (db) => {
+      const { different, archived } = await tx(pool, async (db) => {
         await holdArchive(db)
         const months = await archivedMonths(db, app.id)
         return {
-          rows: await table.differences(db, { ...range, archived: months, limit: rowsAtOnce }),
+          different: await table.differences(db, { ...range, archived: months, limit: rowsAtOnce }),
           archived: months,
         }
       })
+      const sound = different.filter(({ userId }) => userId === null || !faults.damaged.has(userId))
+      const known = new Set(sound.map(({ userId }) => userId))
+      const rows = [...sound, ...wallets.filter(({ userId }) => !known.has(userId))]
+      if (rows.length === 0) return count
       const repaired = dryRun || (await repair(app, { table, rows, archived }))
-      if (repaired) count += rows.length
-      if (repaired && (dryRun || rows.length < rowsAtOnce)) return count
+      if (repaired) [count, wallets] = [count + rows.length, []]
+      if (repaired && (dryRun || different.length < rowsAtOnce)) return count
     }
   }
 
@@ -164,6 +188,55 @@ export function createRebuild({ pool, now, ticketRecords, rebuildBalance }: Rebu
 
   return { rebuild }
 }
+
+/** What of a range of users a rebuild must not touch, and whose credits and balances it can make right. */
+interface Faults {
+  readonly damaged: ReadonlySet<string>
+  readonly wallets: readonly DifferentRow[]
+}
+
+const derivedColumns: Readonly<Record<string, readonly string[]>> = {
+  grants: ['remaining_attos', 'expired_at'],
+  balances: [
+    'period_start',
+    'period_end',
+    'period_counts_from',
+    'period_consumed_attos',
+    'head_hash',
+    'unchained_seq',
+    'booked_through',
+  ],
+}
+
+async function faultsOf(db: Db, range: UserRange, deps: ReplayDeps): Promise<Faults> {
+  const query = { ...range, archived: [], limit: rowsAtOnce }
+  const damage = [
+    await chargeDifferences(db, query),
+    await entryDifferences(db, query),
+    await priceDifferences(db, query),
+    await envelopeDifferences(db, query),
+  ].flat()
+  const wallets: DifferentRow[] = []
+  for await (const { check, row } of replayDifferences(db, range, deps)) {
+    const isDerived = Object.keys(row.stored ?? {}).every((column) =>
+      derivedColumns[check]?.includes(column),
+    )
+    ;(isDerived ? wallets : damage).push(row)
+  }
+  const damaged = new Set(damage.flatMap(({ userId }) => userId ?? []))
+  const repairable = wallets.filter(({ userId }) => userId !== null && !damaged.has(userId))
+  const byUser = new Map(repairable.map((row) => [row.userId, row]))
+  return { damaged, wallets: [...byUser.values()] }
+}
+
+const namesAtMost = 5
+
+const refusal = ({ clientId }: AppRef, damaged: ReadonlySet<string>): DomainError =>
+  new DomainError(
+    'CONFLICT',
+    `the ledger or the tickets of ${damaged.size} users of ${clientId} are damaged, and were left alone ` +
+      `(${[...damaged].slice(0, namesAtMost).join(', ')}); tollgate verify tells where`,
+  )
 
 export type Rebuild = ReturnType<typeof createRebuild>
 

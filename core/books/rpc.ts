@@ -4,6 +4,7 @@ import { type Handlers, rpc, streamRpc } from '../rpc/serve.ts'
 import type { Archive } from './archive/archive.ts'
 import type { TicketExport } from './transfer/export.ts'
 import type { TicketImport } from './transfer/import.ts'
+import type { BooksHead, Seal } from './seal/seal.ts'
 import type { Rebuild, RebuildProgress } from './rebuild.ts'
 import type { Difference } from './types.ts'
 import type { Progress, Verify } from './verify/verify.ts'
@@ -11,6 +12,7 @@ import type { Progress, Verify } from './verify/verify.ts'
 export interface BooksRpcDeps {
   readonly verify: Verify
   readonly rebuild: Rebuild
+  readonly seal: Seal
   readonly tickets: TicketExport & TicketImport
   readonly archive: Archive
 }
@@ -18,7 +20,7 @@ export interface BooksRpcDeps {
 // A page of 8 MiB, and what frames it.
 const messageMaxBytes = 9 * 1024 * 1024
 
-export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDeps) {
+export function createBooksRpc({ verify, rebuild, seal, tickets, archive }: BooksRpcDeps) {
   const booksService: Handlers<pb.BooksServiceServer> = {
     verifyBooks: streamRpc(
       operator(),
@@ -42,6 +44,10 @@ export function createBooksRpc({ verify, rebuild, tickets, archive }: BooksRpcDe
         })
       },
     ),
+
+    sealBooks: rpc(operator(), async ({ clientId }: pb.SealBooksRequest) => ({
+      heads: (await seal.seal(clientId, new AbortController().signal)).map(toHead),
+    })),
 
     rebuildBooks: streamRpc(
       operator(),
@@ -107,6 +113,16 @@ const toDifference = ({
   stored: stored ?? undefined,
   expected: expected ?? undefined,
   by: by ?? undefined,
+})
+
+const toHead = (of: BooksHead): pb.BooksHead => ({
+  clientId: of.clientId,
+  number: String(of.number),
+  createdAt: of.createdAt.toISOString(),
+  users: String(of.users),
+  entries: String(of.entries),
+  root: of.root,
+  head: of.head,
 })
 
 const toRebuilt = (

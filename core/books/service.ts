@@ -13,6 +13,7 @@ import { createExport } from './transfer/export.ts'
 import { createImport } from './transfer/import.ts'
 import { createRebuild } from './rebuild.ts'
 import { createBooksRpc } from './rpc.ts'
+import { createSeal } from './seal/seal.ts'
 import { createVerify } from './verify/verify.ts'
 
 export interface BooksDeps {
@@ -30,6 +31,7 @@ export interface BooksDeps {
 }
 
 const archivePauseMs = 3_600_000
+const sealPauseMs = 3_600_000
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooks(deps: BooksDeps) {
@@ -40,10 +42,19 @@ export function createBooks(deps: BooksDeps) {
     ...createImport({ ...deps, restoreTickets }),
   }
   const archive = createArchive({ pool, now, log, config, pages: tickets.pages, truncateMonth })
+  const seal = createSeal({ pool, now, log })
   let archiving: Loop | null = null
+  let sealing: Loop | null = null
 
-  /** From now on archives months as RETENTION_MONTHS says. */
+  /** From now on seals the books every hour, and archives months as RETENTION_MONTHS says. */
   function start(): void {
+    sealing = startLoop({
+      name: 'seal',
+      log,
+      pauseMs: sealPauseMs,
+      delayed: true,
+      round: (signal) => seal.seal(undefined, signal),
+    })
     if (config.retentionMonths === 0) return
     archiving = startLoop({
       name: 'archive',
@@ -54,16 +65,15 @@ export function createBooks(deps: BooksDeps) {
     })
   }
 
-  const stop = async (): Promise<void> => archiving?.stop()
+  const stop = async (): Promise<void> => {
+    await Promise.all([archiving?.stop(), sealing?.stop()])
+  }
 
-  const verify = createVerify({
-    pool,
-    createReplay: deps.createReplay,
-    hashTickets: ticketRecords.hashTickets,
-  })
-  const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance })
+  const replay = { createReplay: deps.createReplay, hashTickets: ticketRecords.hashTickets }
+  const verify = createVerify({ pool, ...replay })
+  const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
   return {
-    ...createBooksRpc({ verify, rebuild, tickets, archive }),
+    ...createBooksRpc({ verify, rebuild, seal, tickets, archive }),
     start,
     stop,
   }

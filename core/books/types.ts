@@ -16,6 +16,7 @@ export const checks = [
   'prices',
   'envelopes',
   'archives',
+  'checkpoints',
 ] as const
 export type Check = (typeof checks)[number]
 

@@ -111,9 +111,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, operator),
     reconcile: bound(streaming(reconciliation.reconcile.bind(reconciliation)), forReconciling),
     ...keyCalls(clients, operator),
-    verifyBooks: bound(streaming(books.verifyBooks.bind(books)), forBooks),
-    rebuildBooks: bound(streaming(books.rebuildBooks.bind(books)), forBooks),
-    archiveMonths: bound(streaming(books.archiveMonths.bind(books)), forBooks),
+    ...bookCalls(clients, forBooks),
     exportTickets: bound(unary(books.exportTickets.bind(books)), forPages),
     importTickets: bound(unary(books.importTickets.bind(books)), forPages),
     close: () => Object.values(clients).forEach((client) => client.close()),
@@ -127,6 +125,16 @@ const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => (
   changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),
   listSetAsideAddresses: () => unary(accounts.listSetAsideAddresses.bind(accounts))({}, options),
   startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
+})
+
+const bookCalls = (
+  { books }: Pick<ReturnType<typeof openClients>, 'books'>,
+  options: CallOptions,
+) => ({
+  sealBooks: bound(unary(books.sealBooks.bind(books)), options),
+  verifyBooks: bound(streaming(books.verifyBooks.bind(books)), options),
+  rebuildBooks: bound(streaming(books.rebuildBooks.bind(books)), options),
+  archiveMonths: bound(streaming(books.archiveMonths.bind(books)), options),
 })
 
 const keyCalls = (

@@ -17,6 +17,8 @@ export interface Manifest {
   readonly from: string | null
   readonly to: string | null
   readonly exportedAt: string
+  /** The head of the app's ledger (docs/money.md, "Chain"). */
+  readonly booksHead?: { readonly number: string; readonly head: string } | null | undefined
 }
 
 export interface Chunk {

@@ -57,11 +57,9 @@ export async function* replayDifferences(
   let user: ReplayedUser | null = null
   try {
     for await (const { userId: id, entry } of entriesOf(db, range)) {
-      if (user?.userId !== id) {
-        if (user) yield* rowsOf(user, user.replay.end())
-        user = begin(id)
-        replayed.add(id)
-      }
+      if (user && user.userId !== id) yield* rowsOf(user, user.replay.end())
+      if (user?.userId !== id) user = begin(id)
+      replayed.add(id)
       const tickets = entry.kind === 'charge' ? await charges.read(id, entry.seq) : []
       await rates.load(tickets)
       yield* rateDifferences(user, { entry, tickets, rates })
@@ -119,11 +117,11 @@ function chargeReader(tickets: AsyncGenerator<ChargedTicket>) {
   /** Charges are asked for in order; tickets of those that are not asked for are left out. */
   async function read(user: string, seq: bigint): Promise<ChargedTicket[]> {
     isOpen = true
-    const found: ChargedTicket[] = []
+    const charged: ChargedTicket[] = []
     for (;;) {
       next ??= (await tickets.next()).value ?? null
-      if (next === null || isAfter(next, user, seq)) return found
-      if (next.userId === user && next.seq === seq) found.push(next)
+      if (next === null || isAfter(next, user, seq)) return charged
+      if (next.userId === user && next.seq === seq) charged.push(next)
       next = null
     }
   }

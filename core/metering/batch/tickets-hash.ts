@@ -99,7 +99,7 @@ function userAt({ tickets, sessions }: ParsedBatch, place: number): UserId {
 }
 
 function pricesByPlace({ batch, places, prices }: PricedTickets): (TicketPrice | null)[] {
-  const byPlace = new Array<TicketPrice | null>(batch.tickets.count).fill(null)
+  const byPlace = Array.from({ length: batch.tickets.count }, (): TicketPrice | null => null)
   for (let i = 0; i < places.length; i++) byPlace[places[i] ?? 0] = prices[i] ?? null
   return byPlace
 }

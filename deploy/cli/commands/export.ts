@@ -1,6 +1,7 @@
 import { rename, rm, stat } from 'node:fs/promises'
 import {
   type Chunk,
+  type Manifest,
   isTicketFileName,
   writeTicketFile,
 } from '../../../core/books/transfer/ticket-file.ts'
@@ -63,6 +64,12 @@ interface Selection {
   readonly to: string | undefined
 }
 
+/** The head of the app's ledger as the tickets leave it. */
+async function headOf(core: CoreClient, clientId: string): Promise<Manifest['booksHead']> {
+  const [head] = (await retry(() => core.sealBooks({ clientId }))).heads
+  return head ? { number: head.number, head: head.head } : null
+}
+
 async function write(
   out: string,
   { app, from, to }: Selection,
@@ -89,6 +96,7 @@ async function write(
       from: from ?? null,
       to: to ?? null,
       exportedAt: new Date().toISOString(),
+      booksHead: await headOf(core, app),
     } as const
     const sums = await writeTicketFile(part, manifest, { name: out, chunks: chunks() })
     await rename(part, out)

@@ -3,30 +3,34 @@ import type {
   VerifyBooksResponse,
 } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
-import { type ProgressBar, createProgressBar, printJson } from '../output.ts'
+import { type ProgressBar, createProgressBar, printJson, printLines } from '../output.ts'
 
 export const verify: Command = {
   summary: 'recomputes sums, ledger and balances from the tickets',
   help: {
     usages: [
       {
-        syntax: 'tollgate verify [--app ID] [--json]',
+        syntax: 'tollgate verify [--app ID] [--head] [--json]',
         text:
-          'Proves the books of one app (app_…) or of all apps: hourly sums and sessions against tickets, charges ' +
-          'against the tickets that name them, ledger entries against each other, balances against entries, credits ' +
-          'against what was spent of them, costs against fees and rates, tickets against the envelopes that keep ' +
-          'them unique, archived months as a whole. Each app is read from one snapshot, several at a time, while ' +
-          'the service runs; nothing is written. Every difference is a line with the row, the column, the stored ' +
-          'and the expected value. The command exits with 1 when there is a difference.',
+          'Proves the books of one app (app_…) or of all apps. Replays each ledger from its facts - tickets in the order ' +
+          'in which they were booked, credits, corrections, plan versions, rates - and compares all that follows from ' +
+          'them: what was drawn of which credit, overage, periods and their sums, expiries, prices, hourly sums, ' +
+          'sessions, balances, envelopes, archives, the chain of entries. Each app is read from one snapshot while ' +
+          'the service runs; nothing is written. Every difference is a line with the row, the column, the stored and ' +
+          'the expected value. The command exits with 1 when there is a difference. With --head it prints, instead, ' +
+          'the head of each app: a hash over all of its entries, chained to the heads before. Keep it elsewhere: ' +
+          'whoever rewrites the whole database cannot rewrite that.',
       },
     ],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {
       app: { type: 'string' },
+      head: { type: 'boolean' },
       json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('verify takes no arguments, only options')
+    if (values.head) return printHeads(values.app, values.json ?? false)
     const result = await withCore(async (core) => {
       const bar = createProgressBar()
       const verification = newVerification()
@@ -39,6 +43,19 @@ export const verify: Command = {
     else process.stdout.write(summaryOf(result))
     return result.differences.length === 0 ? 0 : 1
   },
+}
+
+async function printHeads(clientId: string | undefined, asJson: boolean): Promise<number> {
+  const { heads } = await withCore((core) => core.sealBooks({ clientId }))
+  if (asJson) printJson({ heads })
+  else
+    printLines(
+      heads.map(
+        ({ clientId: app, number, createdAt, users, entries, head }) =>
+          `${app}  ${number}  ${createdAt}  ${entries} entries of ${users} users  ${head}`,
+      ),
+    )
+  return 0
 }
 
 interface Verification {

@@ -133,10 +133,11 @@ describe('tollgate adjust', () => {
     await m2m.createGrant({ ...who(), amountUsdMicros: '900000', featureKey: 'fixed' })
     await spend(`${user}-f`, '100000000000000', { pipeline: 'fixed' })
     await adjust('-5000000', { uncovered: 'overage' })
-    expect(await balance()).toMatchObject({ balanceUsdMicros: '900000' })
+    const bound = (balanceUsdMicros: string) => [{ featureKey: 'fixed', balanceUsdMicros }]
+    expect(await balance()).toMatchObject({ featureBalances: bound('900000') })
     expect(await outcome(adjust('-1'))).toBe('CONFLICT')
     await adjust('-200000', { eventId: `${user}-f` })
-    expect(await balance()).toMatchObject({ balanceUsdMicros: '700000' })
+    expect(await balance()).toMatchObject({ featureBalances: bound('700000') })
   })
 
   it('gives back for a ticket what it cost, and no more', async () => {
@@ -169,7 +170,7 @@ describe('tollgate adjust', () => {
     await m2m.createGrant({ ...who(), amountUsdMicros: '1000003', featureKey: 'live' })
     // 5 USD are included, 1.000003 for this pipeline; 7.000011 are charged, together with another ticket of 0.3.
     const at = (ms: number) => new Date(begin.getTime() + ms).toISOString()
-    const of = (id: string, fee: string, sequence_number: number, ms: number) => ({
+    const of = (id: string, fee: string, [sequence_number = 0, ms = 0]: readonly number[]) => ({
       id,
       auth_id: `${world.app.clientId}:${user}`,
       computed_fee: fee,
@@ -178,8 +179,8 @@ describe('tollgate adjust', () => {
       current_time: at(ms),
     })
     await world.ingest(
-      of(`${user}-a`, '100000000000000', 0, -20),
-      of(`${user}-b`, '2333337000000000', 1, -10),
+      of(`${user}-a`, '100000000000000', [0, -20]),
+      of(`${user}-b`, '2333337000000000', [1, -10]),
     )
     expect(await head()).toMatchObject({ balance_attos: '0', overage_attos: attos(1_300_008) })
     const refused = await refusal(adjust('7000011', { eventId: `${user}-b` }))
@@ -198,7 +199,10 @@ describe('tollgate adjust', () => {
     ])
     expect(await outcome(adjust('1', { eventId: `${user}-b` }))).toBe('CONFLICT')
     await adjust('300000', { eventId: `${user}-a` })
-    expect(await balance()).toMatchObject({ balanceUsdMicros: '6000003' })
+    expect(await balance()).toMatchObject({
+      balanceUsdMicros: '5000000',
+      featureBalances: [{ featureKey: 'live', balanceUsdMicros: '1000003' }],
+    })
   })
 
   it('gives back what an ended credit paid as a credit for the same feature', async () => {

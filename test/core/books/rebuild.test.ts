@@ -181,7 +181,7 @@ describe('tollgate rebuild', () => {
     expect([code, text]).toEqual([
       1,
       expect.stringMatching(
-        /the log of user [\w-]{36} contradicts itself; tollgate verify tells where/,
+        /the ledger or the tickets of 1 users of app_\w+ are damaged, and were left alone \([\w-]{36}\); tollgate verify tells where/,
       ),
     ])
     await world.damage(

@@ -27,8 +27,8 @@ beforeAll(async () => {
 afterAll(() => world.stop())
 
 const entry = (seq: number) => ({
-  text: `insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos, cause_id, created_at, ticket_count)
-    values ($1, $2, $3, 'charge', -5, 2, 0, gen_random_uuid(), now(), 3)`,
+  text: `insert into ledger_entries (app_id, user_id, seq, kind, amount_attos, overage_attos, balance_after_attos, cause_id, created_at, ticket_count, hash)
+    values ($1, $2, $3, 'charge', -5, 2, 0, gen_random_uuid(), now(), 3, '\\x00')`,
   values: [world.app.id, user, seq],
 })
 

@@ -1,0 +1,179 @@
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { AppId } from '../../platform/ids.ts'
+import { allowLongStatements } from '../store.ts'
+
+/** Writes checkpoints. */
+
+/** The head of one account's chain. */
+export interface AccountHead {
+  readonly userId: string
+  readonly seq: bigint
+  /** Hexadecimal; null while no entry of it is chained. */
+  readonly hash: string | null
+}
+
+export interface Checkpoint {
+  readonly number: bigint
+  readonly createdAt: Date
+  readonly snapshot: string
+  readonly through: Date
+  readonly users: bigint
+  readonly entries: bigint
+  readonly root: string
+  readonly head: string
+}
+
+interface CheckpointRow {
+  number: bigint
+  created_at: Date
+  snapshot: string
+  through: Date
+  users: bigint
+  entries: bigint
+  root: string
+  head: string
+}
+
+const fromRow = ({ created_at: createdAt, ...row }: CheckpointRow): Checkpoint => ({
+  ...row,
+  createdAt,
+})
+
+/** Makes this transaction one snapshot, in which a statement may take long. */
+export async function beginSealing(db: Db): Promise<void> {
+  await db.query(sql`set transaction isolation level repeatable read`)
+  await allowLongStatements(db)
+}
+
+/** Lets one core seal an app at a time; false when another does. */
+export async function tryLock(db: Db, app: AppId): Promise<boolean> {
+  const row = await one<{ locked: boolean }>(
+    db,
+    sql`select pg_try_advisory_xact_lock(hashtext('tollgate.checkpoints'), hashtext(${app}::text)) as locked`,
+  )
+  return row.locked
+}
+
+export async function lastCheckpoint(db: Db, app: AppId): Promise<Checkpoint | null> {
+  const row = await maybeOne<CheckpointRow>(
+    db,
+    sql`
+    select number, created_at, snapshot::text as snapshot, through, users, entries, encode(root, 'hex') as root,
+           encode(head, 'hex') as head
+    from checkpoints
+    where app_id = ${app}
+    order by number desc
+    limit 1`,
+  )
+  return row && fromRow(row)
+}
+
+/** A page of checkpoints after a number, in order. */
+export async function checkpointsAfter(
+  db: Db,
+  { app, after, limit }: { app: AppId; after: bigint; limit: number },
+): Promise<Checkpoint[]> {
+  const rows = await many<CheckpointRow>(
+    db,
+    sql`
+    select number, created_at, snapshot::text as snapshot, through, users, entries, encode(root, 'hex') as root,
+           encode(head, 'hex') as head
+    from checkpoints
+    where app_id = ${app} and number > ${after}
+    order by number
+    limit ${limit}`,
+  )
+  return rows.map(fromRow)
+}
+
+export async function insertCheckpoint(db: Db, app: AppId, of: Checkpoint): Promise<void> {
+  await db.query(sql`
+    insert into checkpoints (app_id, number, created_at, snapshot, through, users, entries, root, head)
+    values (${app}, ${of.number}, ${of.createdAt}, ${of.snapshot}::pg_snapshot, ${of.through}, ${of.users}, ${of.entries},
+            decode(${of.root}, 'hex'), decode(${of.head}, 'hex'))`)
+}
+
+export interface Extent {
+  readonly snapshot: string
+  /** No entry that is seen was booked later. */
+  readonly through: Date
+  readonly entries: bigint
+}
+
+/** How far the ledger of an app goes, as this transaction sees it. */
+export async function extentOf(db: Db, app: AppId): Promise<Extent> {
+  return one(
+    db,
+    sql`
+    select pg_current_snapshot()::text as snapshot, coalesce(max(booked_through), 'epoch') as through,
+           coalesce(sum(seq), 0)::bigint as entries
+    from balances
+    where app_id = ${app}`,
+  )
+}
+
+const pageSize = 10_000
+
+/** The heads of an app's accounts by user, as the balances tell them. */
+export async function* currentHeads(db: Db, app: AppId): AsyncGenerator<AccountHead> {
+  for (let after: string | null = null; ;) {
+    const page: AccountHead[] = await headsAfter(db, app, after)
+    yield* page
+    const last = page.at(-1)
+    if (!last || page.length < pageSize) return
+    after = last.userId
+  }
+}
+
+async function headsAfter(db: Db, app: AppId, after: string | null): Promise<AccountHead[]> {
+  const rows = await many<{ user_id: string; seq: bigint; hash: string | null }>(
+    db,
+    sql`
+    select user_id, seq, encode(head_hash, 'hex') as hash
+    from balances
+    where app_id = ${app} and seq > 0 and (${after}::uuid is null or user_id > ${after}::uuid)
+    order by user_id
+    limit ${pageSize}`,
+  )
+  return rows.map((row) => ({ userId: row.user_id, seq: row.seq, hash: row.hash }))
+}
+
+/** The heads of users `(after, upTo]` as their entries tell them, for what a checkpoint saw. */
+export async function* headsAt(
+  db: Db,
+  app: AppId,
+  { snapshot, through }: Pick<Checkpoint, 'snapshot' | 'through'>,
+): AsyncGenerator<AccountHead> {
+  for (let after: string | null = null; ;) {
+    const users: string[] = await usersWithEntries(db, app, after)
+    const last = users.at(-1)
+    if (last === undefined) return
+    const rows = await many<{ user_id: string; seq: bigint; hash: string | null }>(
+      db,
+      sql`
+      select distinct on (user_id) user_id, seq, encode(hash, 'hex') as hash
+      from ledger_entries
+      where app_id = ${app} and user_id = any(${users}::uuid[]) and created_at <= ${through}
+        and pg_visible_in_snapshot(xact::text::xid8, ${snapshot}::pg_snapshot)
+      order by user_id, seq desc`,
+    )
+    yield* rows.map((row) => ({ userId: row.user_id, seq: row.seq, hash: row.hash }))
+    if (users.length < usersAtOnce) return
+    after = last
+  }
+}
+
+const usersAtOnce = 500
+
+async function usersWithEntries(db: Db, app: AppId, after: string | null): Promise<string[]> {
+  const rows = await many<{ user_id: string }>(
+    db,
+    sql`
+    select user_id
+    from balances
+    where app_id = ${app} and seq > 0 and (${after}::uuid is null or user_id > ${after}::uuid)
+    order by user_id
+    limit ${usersAtOnce}`,
+  )
+  return rows.map((row) => row.user_id)
+}
