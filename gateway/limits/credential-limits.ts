@@ -56,8 +56,14 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
   ): Promise<CredentialAdmission> {
     const credential = credentialOf(request)
     if (credential === null) return withoutCredential(address)
-    if (await isKnown(credential)) return known(credential, address)
-    return admitUnknown(reply, address, credential)
+    if (await counters.isRemembered(credential.name)) return known(credential, address)
+    const check = firstChecks.get(credential.name)
+    // Nothing is awaited between here and the start of the first check: of those at once, one is the first.
+    if (check === undefined) return admitUnknown(reply, address, credential)
+    await check
+    return (await counters.isRemembered(credential.name))
+      ? known(credential, address)
+      : admitUnknown(reply, address, credential)
   }
 
   async function admitUnknown(
@@ -93,14 +99,6 @@ export function createCredentialLimits({ settings, counters, refuse }: Credentia
         settle(status)
       },
     }
-  }
-
-  async function isKnown({ name }: Credential): Promise<boolean> {
-    if (await counters.isRemembered(name)) return true
-    const check = firstChecks.get(name)
-    if (check === undefined) return false
-    await check
-    return counters.isRemembered(name)
   }
 
   function startFirstCheck({ name }: Credential) {

@@ -180,7 +180,8 @@ describe('clients, tokens and keys', () => {
     const { token: fresh } = await p.newUser()
     expect(headerOf(fresh)['kid']).toBe(activeKid)
     for (const kid of [headerOf(old)['kid'], activeKid, nextKid])
-      expect(await kids()).toContain(String(kid))
+      // The gateway holds the key set for some seconds.
+      await expect.poll(kids, { timeout: 15_000 }).toContain(String(kid))
     for (const jwt of [old, fresh]) {
       expect(
         (
