@@ -14,7 +14,7 @@ import { type Platform, type ProcessDeps, openPlatform } from './platform/platfo
 import { createSealingModule } from './platform/sealing/module.ts'
 import { startUpkeep } from './platform/upkeep.ts'
 import { startGrpcServer } from './rpc/server.ts'
-import { createSignerModule } from './signer/module.ts'
+import { createSignerModule, signerCredentials } from './signer/module.ts'
 import { createTokensModule, tokenCredentials } from './tokens/module.ts'
 import { createUsageModule } from './usage/module.ts'
 
@@ -71,7 +71,7 @@ function createModules(platform: Platform, config: CoreConfig) {
   const ledger = createLedger()
   const backend = add(createBackendModule(platform, { config: config.backend }))
   const plans = add(createPlansModule(platform, { config: config.plans, ledger }))
-  const credentialIssuers = [keyCredentials, tokenCredentials]
+  const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
   const people = { config: config.identity, meteringMode: config.metering.mode, plans, backend }
   const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))
   const { users } = identity

@@ -252,7 +252,7 @@ async function createIdentityPart(
   const entries = createCacheEntries(config.cacheKey ?? config.core.token)
   const lookup = createKeyDirectory({ core, cache, entries, ...shared, metrics, issuer, ...bounds })
   const revokedTokens = createRevokedTokens({ core, max, ...bounds })
-  const verify = await selectVerifier({
+  const selection = await selectVerifier({
     config: identity,
     core,
     lookup,
@@ -260,7 +260,7 @@ async function createIdentityPart(
     revokedTokens,
     now,
   })
-  const identities = createIdentities({ verify, accounts, versions, max, log, now })
+  const identities = createIdentities({ ...selection, accounts, versions, max, log, now })
   return { api: { identities, revokedTokens } }
 }
 

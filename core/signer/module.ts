@@ -1,8 +1,12 @@
 import { DecisionServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
-import { SignersServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
+import {
+  OwnSignerServiceService,
+  SignersServiceService,
+} from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { SignerServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/signer.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
+import type { CredentialIssuer } from '../identity/types.ts'
 import type { Keys } from '../keys/keys.ts'
 import type { MeteringApi } from '../metering/module.ts'
 import type { Platform } from '../platform/platform.ts'
@@ -12,8 +16,10 @@ import { createDecisionRpc } from './decisions/rpc.ts'
 import { createDecisions } from './decisions/service.ts'
 import { createSignerRpc } from './rpc.ts'
 import { createSigner } from './service.ts'
-import { createSignersRpc } from './signers/rpc.ts'
+import { createOwnSecrets } from './signers/own-secrets.ts'
+import { createOwnSignerRpc, createSignersRpc } from './signers/rpc.ts'
 import { createSigners } from './signers/service.ts'
+import { deleteOwnSigner } from './signers/store.ts'
 
 export interface SignerOthers {
   readonly ledger: Ledger
@@ -23,9 +29,18 @@ export interface SignerOthers {
   readonly tokens: TokensApi
 }
 
+/** Ends the signer that an app brings with the app. Users have none. */
+export const signerCredentials: CredentialIssuer = {
+  endOfUser: async () => [],
+  endOfApp: async (db, app) => {
+    await deleteOwnSigner(db, app)
+    return []
+  },
+}
+
 /** What sidecars ask: whose credential is this, and may its user spend? And what they answered, and why. */
 export function createSignerModule(
-  { pool, now, invalidations, stopping }: Platform,
+  { pool, now, invalidations, idempotency, stopping }: Platform,
   { ledger, metering, identity: { users }, keys, tokens }: SignerOthers,
 ) {
   const { sessions, isVoidToken } = tokens
@@ -34,11 +49,13 @@ export function createSignerModule(
   const { signerService } = createSignerRpc({ signer, invalidations, stopping })
   const decisions = createDecisions({ pool, now })
   const signers = createSigners({ pool, invalidations, now })
+  const ownSecrets = createOwnSecrets({ pool, idempotency, invalidations, now })
   return {
     api: {},
     services: [
       grpcService(SignerServiceService, signerService),
       grpcService(SignersServiceService, createSignersRpc({ signers }).signersService),
+      grpcService(OwnSignerServiceService, createOwnSignerRpc({ ownSecrets }).ownSignerService),
       grpcService(DecisionServiceService, createDecisionRpc({ decisions }).decisionService),
     ],
     upkeep: [decisions.deleteOld],

@@ -35,6 +35,7 @@ import {
   TokenService,
 } from '../../proto/gen/es/tollgate/tokens/v1/tokens_pb.ts'
 import { DecisionService } from '../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
+import { OwnSignerService } from '../../proto/gen/es/tollgate/signer/v1/signers_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
 import { UsageService } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import { type BatchedCall, type CallAnswer, batchCalls } from './batched-calls.ts'
@@ -74,6 +75,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const limits = createClient(LimitService, transport)
   const usage = createClient(UsageService, transport)
   const decisions = createClient(DecisionService, transport)
+  const ownSigner = createClient(OwnSignerService, transport)
   const losses = createClient(LossService, transport)
   const accounts = createClient(AccountService, transport)
   const apps = createClient(AppService, transport)
@@ -190,6 +192,11 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
     decisions: ({ call }: CallContext) => ({
       get: call(decisions.getAppDecision),
       list: call(decisions.listAppDecisions),
+    }),
+    signerSecrets: ({ call }: CallContext) => ({
+      list: call(ownSigner.listOwnSecrets),
+      create: call(ownSigner.createOwnSecret),
+      revoke: call(ownSigner.revokeOwnSecret),
     }),
     losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
     usage: ({ call, stream }: CallContext) => ({

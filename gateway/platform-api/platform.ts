@@ -25,6 +25,7 @@ import { Success } from './schemas.ts'
 import { sessionRoutes } from './session.ts'
 import { decisionRoutes } from './signer/decisions.ts'
 import { routingRoutes } from './signer/routing.ts'
+import { signerSecretRoutes } from './signer/secrets.ts'
 import { type Webhook, webhookRoutes } from './signer/webhook.ts'
 import { balanceRoutes } from './usage/balance.ts'
 import { usageHistoryRoutes } from './usage/history.ts'
@@ -82,6 +83,7 @@ const nouns = [
   auditRoutes,
   routingRoutes,
   decisionRoutes,
+  signerSecretRoutes,
   manifestRoutes,
   discoveryProfileRoutes,
   appKeyRoutes,

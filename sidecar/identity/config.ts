@@ -35,12 +35,14 @@ export function readIdentity(env: EnvReader) {
 
 function readProxySecret(env: EnvReader, mode: AuthMode): string | undefined {
   const proxySecret = env.optional('TRUSTED_PROXY_SECRET', {
-    meaning: 'What the reverse proxy sends as X-Livepeer-Proxy-Secret in trusted_headers mode.',
+    meaning:
+      'What a reverse proxy sends as X-Livepeer-Proxy-Secret beside the identity that it writes into headers, in the modes trusted_headers and composite; at least 32 characters.',
     secret: true,
   })
-  if (mode === 'trusted_headers' && (proxySecret ?? '').length < 32) {
+  if (mode === 'trusted_headers' && proxySecret === undefined)
     env.problem('TRUSTED_PROXY_SECRET of at least 32 characters is needed for trusted_headers')
-  }
+  else if (proxySecret !== undefined && proxySecret.length < 32)
+    env.problem('TRUSTED_PROXY_SECRET must have at least 32 characters')
   return proxySecret
 }
 

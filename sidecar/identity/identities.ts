@@ -3,6 +3,7 @@ import type { Log } from '../../core/lib/log.ts'
 import type { Now } from '../../core/lib/time.ts'
 import type { Account, Accounts } from '../accounts/accounts.ts'
 import { type Refusal, refusals } from '../authorize/refusals.ts'
+import type { HeaderMap } from '../authorize/request.ts'
 import { type BoundIdentity, bindIdentity } from './bound-identity.ts'
 import { type Versions, createBoundedMap, createSingleFlight } from './cached-state.ts'
 import type {
@@ -26,6 +27,8 @@ type Entry = Resolution & {
 
 export interface IdentitiesOptions {
   readonly verify: Verifier
+  /** Whether headers and not the credential say who it is: nothing is remembered of those. */
+  readonly goesByHeaders: (headers: HeaderMap | null) => boolean
   readonly accounts: Pick<Accounts, 'accountOf'>
   readonly versions: Versions
   readonly max: number
@@ -39,7 +42,15 @@ const refusedMs = 5_000
  * Caches identities by the fingerprint of their credential: as long as its verifier allows, five
  * seconds for an unknown key, never for a fault. One verification at a time for each credential.
  */
-export function createIdentities({ verify, accounts, versions, max, log, now }: IdentitiesOptions) {
+export function createIdentities({
+  verify,
+  goesByHeaders,
+  accounts,
+  versions,
+  max,
+  log,
+  now,
+}: IdentitiesOptions) {
   // Refusals have a map of their own, so that a flood of wrong keys cannot evict the right ones.
   const identities = createBoundedMap<Entry>({ max })
   const refused = createBoundedMap<Entry>({ max })
@@ -47,8 +58,8 @@ export function createIdentities({ verify, accounts, versions, max, log, now }: 
 
   /** Answers at once from memory where it can at `at`, Unix milliseconds; a fault is thrown. */
   function resolve(presentation: Presentation, at: number): Resolution | Promise<Resolution> {
-    const { credential } = presentation
-    if (credential.kind !== 'given') return verifyNow(presentation, null)
+    const { credential, headers } = presentation
+    if (credential.kind !== 'given' || goesByHeaders(headers)) return verifyNow(presentation, null)
     const key = fingerprint(credential.text)
     const entry = identities.get(key) ?? refused.get(key)
     if (entry && isValid(entry, at)) return entry

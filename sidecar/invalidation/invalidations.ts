@@ -64,6 +64,8 @@ export function createInvalidations({
     if (kind === 'lease') return recall([id])
     if (kind === 'signer') return refreshSigners()
     if (kind === 'access') return versions.invalidate(id)
+    // An app has ended, and the signer that it brought with it.
+    if (id.startsWith('app_')) refreshSigners()
     if (kind === 'key') end(`key:${id}`, endsBefore)
     // Cores of earlier releases call a signer session a key.
     end(id, endsBefore)

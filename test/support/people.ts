@@ -4,6 +4,7 @@ import { unary } from '../../core/lib/grpc.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { secretly } from './secrecy.ts'
 import { type TestApp, type TestCore, serviceToken } from '../core/support.ts'
@@ -72,6 +73,7 @@ export function manage(
   const apps = new management.ManagementServiceClient(core.core.target, insecure)
   const profiles = new catalog.CatalogServiceClient(core.core.target, insecure)
   const appKeys = new keys.KeyServiceClient(core.core.target, insecure)
+  const ownSigner = new signers.OwnSignerServiceClient(core.core.target, insecure)
   const headers = {
     [serviceTokenHeader]: serviceToken,
     [correlationHeader]: 'test-1',
@@ -141,6 +143,18 @@ export function manage(
     createKey: call(keys.CreateAppKeyRequest.fromPartial({}), appKeys.createAppKey.bind(appKeys)),
     listKeys: call(keys.ListAppKeysRequest.fromPartial({}), appKeys.listAppKeys.bind(appKeys)),
     revokeKey: call(keys.RevokeAppKeyRequest.fromPartial({}), appKeys.revokeAppKey.bind(appKeys)),
+    createSignerSecret: call(
+      signers.CreateOwnSecretRequest.fromPartial({}),
+      ownSigner.createOwnSecret.bind(ownSigner),
+    ),
+    listSignerSecrets: call(
+      signers.ListOwnSecretsRequest.fromPartial({}),
+      ownSigner.listOwnSecrets.bind(ownSigner),
+    ),
+    revokeSignerSecret: call(
+      signers.RevokeOwnSecretRequest.fromPartial({}),
+      ownSigner.revokeOwnSecret.bind(ownSigner),
+    ),
     validateKey: call(keys.ValidateKeyRequest.fromPartial({}), appKeys.validateKey.bind(appKeys)),
   }
 }

@@ -1,9 +1,12 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
+import { DomainError } from '../../../proto/errors.ts'
 import { secondsOf } from '../../lib/time.ts'
-import { operator, serviceCaller } from '../../rpc/callers.ts'
+import { parseIdempotencyKey } from '../../platform/idempotency.ts'
+import { member, operator, serviceCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { OwnSecrets } from './own-secrets.ts'
 import type { Signers } from './service.ts'
-import type { SecretRow, SignerRow } from './store.ts'
+import type { OwnSecretRow, Purpose, SecretRow, SignerRow } from './store.ts'
 
 export function createSignersRpc({ signers }: { signers: Signers }) {
   const signersService: Handlers<pb.SignersServiceServer> = {
@@ -33,6 +36,45 @@ export function createSignersRpc({ signers }: { signers: Signers }) {
   }
   return { signersService }
 }
+
+/** What owners of an app do with the signer that it brings. */
+export function createOwnSignerRpc({ ownSecrets }: { ownSecrets: OwnSecrets }) {
+  const ownSignerService: Handlers<pb.OwnSignerServiceServer> = {
+    listOwnSecrets: rpc(member('own'), async (_: pb.ListOwnSecretsRequest, caller) => ({
+      secrets: (await ownSecrets.list(caller)).map(toOwnSecret),
+    })),
+    createOwnSecret: rpc(
+      member('own'),
+      async (request: pb.CreateOwnSecretRequest, caller, context) => {
+        const idempotencyKey = parseIdempotencyKey(request.idempotencyKey)
+        const purpose = parsePurpose(request.purpose)
+        const overlapSeconds = request.overlapSeconds ?? null
+        return ownSecrets.create(caller, { purpose, overlapSeconds, idempotencyKey }, context)
+      },
+    ),
+    revokeOwnSecret: rpc(
+      member('own'),
+      async ({ id }: pb.RevokeOwnSecretRequest, caller, context) => {
+        await ownSecrets.revoke(caller, id, context)
+        return {}
+      },
+    ),
+  }
+  return { ownSignerService }
+}
+
+function parsePurpose(text: string): Purpose {
+  if (text !== 'decisions' && text !== 'events')
+    throw new DomainError('REQUEST_INVALID', 'purpose must be decisions or events')
+  return text
+}
+
+const toOwnSecret = ({ id, purpose, created_at, ends_at }: OwnSecretRow): pb.OwnSecret => ({
+  id,
+  purpose,
+  createdAt: created_at.toISOString(),
+  expiresAt: ends_at?.toISOString(),
+})
 
 const toInfo = (row: SignerRow): pb.SignerInfo => ({
   name: row.name,

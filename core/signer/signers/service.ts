@@ -19,7 +19,9 @@ export interface AppsOfSigner {
 }
 
 const nameForm = /^[a-z0-9][a-z0-9-]{0,62}$/
-const overlapMax = 2_592_000
+
+/** The longest time for which older secrets go on beside a new one, in seconds. */
+export const overlapMax = 2_592_000
 
 /** Signers with their secrets and apps (docs/decisions/53.md). Every change reaches sidecars at once. */
 export function createSigners({ pool, invalidations, now }: SignersDeps) {
@@ -49,7 +51,15 @@ export function createSigners({ pool, invalidations, now }: SignersDeps) {
   }
 
   async function setApps(name: string, apps: AppsOfSigner) {
-    await change('signer.apps', name, async (db) => bindApps(db, (await lock(db, name)).id, apps))
+    await change('signer.apps', name, async (db) => {
+      const { id, app_id } = await lock(db, name)
+      if (app_id !== null)
+        throw new DomainError(
+          'CONFLICT',
+          `the signer ${name} is the app's own and signs for no other`,
+        )
+      await bindApps(db, id, apps)
+    })
     return find(name)
   }
 
@@ -115,7 +125,9 @@ export function createSigners({ pool, invalidations, now }: SignersDeps) {
 export type Signers = ReturnType<typeof createSigners>
 
 /** `svc_sg_`, twelve characters that name the secret, and 256 random bits with their checksum. */
-function createSignerSecret(purpose: store.Purpose): store.NewSecret & { readonly text: string } {
+export function createSignerSecret(
+  purpose: store.Purpose,
+): store.NewSecret & { readonly text: string } {
   const id = randomBytes(6).toString('hex')
   const text = newSecret(`svc_sg_${id}_`)
   const key = randomBytes(32)

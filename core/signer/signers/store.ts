@@ -1,4 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+import type { AppId, ClientId } from '../../platform/ids.ts'
 
 export type Purpose = 'decisions' | 'events'
 
@@ -60,15 +61,17 @@ export async function replaceApps(
   return rowCount ?? 0
 }
 
+interface LockedSigner extends Pick<SignerRow, 'id' | 'may_push_events'> {
+  /** The app that brings this signer; null for an operator's. */
+  readonly app_id: string | null
+}
+
 /** Locks the signer of that name until the transaction ends. */
-export const lockSigner = (
-  db: Db,
-  name: string,
-): Promise<Pick<SignerRow, 'id' | 'may_push_events'> | null> =>
+export const lockSigner = (db: Db, name: string): Promise<LockedSigner | null> =>
   maybeOne(
     db,
     sql`
-    select id, may_push_events
+    select id, may_push_events, app_id
     from signers
     where name = ${name}
     for update`,
@@ -136,4 +139,89 @@ export async function deleteSigner(db: Db, name: string): Promise<boolean> {
     delete from signers
     where name = ${name}`)
   return rowCount === 1
+}
+
+interface OwnApp {
+  readonly appId: AppId
+  readonly clientId: ClientId
+}
+
+/** Makes the app's own signer where there is none, and locks it. Null for an app that is not active any more. */
+export async function lockOwnSigner(
+  db: Db,
+  { appId, clientId }: OwnApp,
+  signer: { readonly id: string; readonly at: Date },
+): Promise<LockedSigner | null> {
+  const app = await maybeOne(
+    db,
+    sql`
+    select id
+    from apps
+    where id = ${appId} and status = 'active'
+    for share`,
+  )
+  if (!app) return null
+  const { rowCount } = await db.query(sql`
+    insert into signers (id, name, app_id, all_apps, may_push_events, created_at)
+    values (${signer.id}, ${clientId}, ${appId}, false, true, ${signer.at})
+    on conflict do nothing`)
+  if (rowCount === 1)
+    await db.query(sql`
+      insert into signer_apps (signer_id, app_id)
+      values (${signer.id}, ${appId})`)
+  return lockSigner(db, clientId)
+}
+
+export interface OwnSecretRow {
+  readonly id: string
+  readonly purpose: Purpose
+  readonly created_at: Date
+  readonly ends_at: Date | null
+}
+
+/** The secrets of the app's own signer that are valid at `at`. */
+export const listOwnSecrets = (db: Db, appId: AppId, at: Date): Promise<OwnSecretRow[]> =>
+  many(
+    db,
+    sql`
+    select x.id, x.purpose, x.created_at, x.ends_at
+    from signer_secrets x
+    join signers s on s.id = x.signer_id
+    where s.app_id = ${appId} and (x.ends_at is null or x.ends_at > ${at})
+    order by x.created_at, x.id`,
+  )
+
+/** Ends the secrets of a purpose, none later than it would end by itself, and forgets those that ended before. */
+export async function endSecretsOf(
+  db: Db,
+  { signerId, purpose }: { readonly signerId: string; readonly purpose: Purpose },
+  { at, endsAt }: { readonly at: Date; readonly endsAt: Date | null },
+): Promise<void> {
+  await db.query(sql`
+    delete from signer_secrets
+    where signer_id = ${signerId} and ends_at <= ${at}`)
+  await db.query(sql`
+    update signer_secrets
+    set ends_at = least(ends_at, ${endsAt})
+    where signer_id = ${signerId} and purpose = ${purpose}`)
+}
+
+/** Deletes a secret of the app's own signer. Returns what it was for; null when the app has no such secret. */
+export async function deleteOwnSecret(db: Db, appId: AppId, id: string): Promise<Purpose | null> {
+  const row = await maybeOne<{ purpose: Purpose }>(
+    db,
+    sql`
+    delete from signer_secrets x
+    using signers s
+    where x.id = ${id} and s.id = x.signer_id and s.app_id = ${appId}
+    returning x.purpose`,
+  )
+  return row?.purpose ?? null
+}
+
+/** Ends the signer that the app brings, with its secrets. */
+export async function deleteOwnSigner(db: Db, appId: AppId): Promise<void> {
+  await db.query(sql`
+    delete from signers
+    where app_id = ${appId}`)
 }

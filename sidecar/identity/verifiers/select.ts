@@ -1,4 +1,5 @@
 import type { Now } from '../../../core/lib/time.ts'
+import type { HeaderMap } from '../../authorize/request.ts'
 import type { SidecarConfig } from '../../config.ts'
 import type { CoreClient } from '../../core-client.ts'
 import { rememberTokensSeconds } from '../config.ts'
@@ -7,7 +8,7 @@ import { createForeignKeys, createOwnKeys } from '../jwks.ts'
 import { type KeyLookup, type KeyShape, apiKeyVerifier } from './api-key.ts'
 import { loadCustomVerifier } from './custom.ts'
 import { type TrustedIssuer, oidcVerifier } from './oidc.ts'
-import { trustedHeadersVerifier } from './trusted-headers.ts'
+import { hasProxySecret, trustedHeadersVerifier } from './trusted-headers.ts'
 import { type Verifier, compositeVerifier } from './verifier.ts'
 
 export interface SelectOptions {
@@ -19,10 +20,13 @@ export interface SelectOptions {
   readonly now: Now
 }
 
-/**
- * The verifier that IDENTITY_AUTH_MODE names (decision 29). Trusted headers are never part of the
- * composite.
- */
+/** A verifier, and whether it goes by these headers in place of the credential. */
+export interface Selection {
+  readonly verify: Verifier
+  readonly goesByHeaders: (headers: HeaderMap | null) => boolean
+}
+
+/** The verifier that IDENTITY_AUTH_MODE names (decision 29). */
 export async function selectVerifier({
   config,
   core,
@@ -30,7 +34,7 @@ export async function selectVerifier({
   shape,
   revokedTokens,
   now,
-}: SelectOptions): Promise<Verifier> {
+}: SelectOptions): Promise<Selection> {
   const apiKey = apiKeyVerifier({ lookup, shape })
   const oidc = oidcVerifier({
     issuers: trustedIssuers(config, createOwnKeys({ load: core.getJwks, now })),
@@ -40,17 +44,41 @@ export async function selectVerifier({
     rememberSeconds: rememberTokensSeconds(config.ttlSeconds),
     now,
   })
+  const byCredential = (verify: Verifier): Selection => ({ verify, goesByHeaders: () => false })
   switch (config.mode) {
     case 'api_key':
-      return apiKey
+      return byCredential(apiKey)
     case 'oidc':
-      return oidc
+      return byCredential(oidc)
     case 'composite':
-      return compositeVerifier([apiKey, oidc])
+      return compositeOf(config, [apiKey, oidc])
     case 'trusted_headers':
-      return trustedHeadersVerifier({ issuer: config.ownIssuer, secret: config.proxySecret ?? '' })
+      return { verify: headersVerifierOf(config), goesByHeaders: () => true }
     case 'custom':
-      return loadCustomVerifier(config.module ?? '', { issuer: config.ownIssuer, lookup })
+      return byCredential(
+        await loadCustomVerifier(config.module ?? '', { issuer: config.ownIssuer, lookup }),
+      )
+  }
+}
+
+const headersVerifierOf = ({ ownIssuer, proxySecret }: SelectOptions['config']): Verifier =>
+  trustedHeadersVerifier({ issuer: ownIssuer, secret: proxySecret ?? '' })
+
+/**
+ * Trusted headers, where a proxy has a secret, before what goes by the credential (decision 40). They claim a request only
+ * beside a proxy's secret: the integrators' SDK sends the other headers along with its Bearer.
+ */
+function compositeOf(
+  config: SelectOptions['config'],
+  byCredential: readonly Verifier[],
+): Selection {
+  const verify = compositeVerifier(byCredential)
+  if (config.proxySecret === undefined) return { verify, goesByHeaders: () => false }
+  const byHeaders = headersVerifierOf(config)
+  return {
+    verify: (presentation) =>
+      hasProxySecret(presentation.headers) ? byHeaders(presentation) : verify(presentation),
+    goesByHeaders: hasProxySecret,
   }
 }
 

@@ -7,6 +7,12 @@ const no: Verdict = { kind: 'no', refusal: refusals.invalidIdentity, remember: f
 const subjectType = 'external_user_id'
 const trimmed = (url: string): string => url.replace(/\/+$/, '')
 
+const proofName = 'x-livepeer-proxy-secret'
+
+/** Whether a proxy's secret, right or wrong, stands in the headers: what is beside it, then, says who it is. */
+export const hasProxySecret = (headers: HeaderMap | null): boolean =>
+  singleValue(headers, proofName) !== ''
+
 /**
  * Accepts the identity that a reverse proxy wrote into the end user's headers. The headers alone
  * prove nothing, because an end user can send them too, so the proxy's secret must stand beside
@@ -22,7 +28,7 @@ export function trustedHeadersVerifier({
   return async ({ headers }) => {
     const clientId = singleValue(headers, 'x-livepeer-client-id')
     const subject = singleValue(headers, 'x-livepeer-usage-subject')
-    const proof = singleValue(headers, 'x-livepeer-proxy-secret')
+    const proof = singleValue(headers, proofName)
     if (clientId === '' && subject === '' && proof === '') return null
     if (!equalSecrets(proof ?? '', secret) || secret === '') return no
     if (!clientId || !subject || !isOurSubject(headers, issuer)) return no

@@ -9,6 +9,7 @@ import {
   secret as webhookSecret,
 } from '../../sidecar/support.ts'
 import { firstCall } from '../../sidecar/signer-bodies.ts'
+import { logInTo, manage } from '../../support/people.ts'
 import {
   type TestApp,
   type TestCore,
@@ -39,6 +40,8 @@ async function startOwnSidecar(env: Readonly<Record<string, string>> = {}) {
   const config = sidecarConfigOf({
     CORE_TARGET: core.core.target,
     CORE_TOKEN: serviceToken,
+    // Until the sidecar knows a new secret, each try is a guess.
+    SIGNER_ADDRESSES: '127.0.0.1',
     ...env,
   })
   const sidecar = await startSidecar(config, {
@@ -149,6 +152,157 @@ describe('a signer', () => {
       outcome(operator.removeSigner({ name: 'nobody' })),
     ])
     expect(ends).toEqual(['NOT_FOUND', 'NOT_FOUND', 'NOT_FOUND'])
+  })
+})
+
+describe('the signer that an app brings', () => {
+  const managing = async (role: 'owner' | 'admin' | 'viewer' = 'owner', of = app) =>
+    manage(core, { session: (await logInTo(core, of, role)).token })
+  const fresh = async () => {
+    const one = await core.newApp()
+    return { one, owner: await managing('owner', one) }
+  }
+
+  it('gets decisions about users of that app only, and pushes their events only', async () => {
+    const { one, owner } = await fresh()
+    const { clientId } = one
+    const { secret, details } = await owner.createSignerSecret({ clientId, purpose: 'decisions' })
+    const events = await owner.createSignerSecret({ clientId, purpose: 'events' })
+    const sidecar = await startOwnSidecar()
+    const [key, foreignKey] = [await keyOf(one), await keyOf(other)]
+    await until(async () => (await sidecar.authorize(secret, key)).transport === 200)
+    expect((await sidecar.authorize(secret, key)).json['status']).toBe(200)
+    expect((await sidecar.authorize(secret, foreignKey)).json).toMatchObject({
+      status: 403,
+      code: 'signer_not_bound',
+    })
+    expect((await sidecar.push(events.secret, clientId)).transport).toBe(202)
+    expect((await sidecar.push(events.secret, other.clientId)).transport).toBe(403)
+    // Each secret opens its own route.
+    expect((await sidecar.push(secret, clientId)).transport).toBe(401)
+    expect((await sidecar.authorize(events.secret, key)).transport).toBe(401)
+
+    await owner.revokeSignerSecret({ clientId, id: details?.id ?? '' })
+    await until(async () => (await sidecar.authorize(secret, key)).transport === 401)
+    expect((await sidecar.push(events.secret, clientId)).transport).toBe(202)
+  })
+
+  it('changes secrets with an overlap, for one purpose at a time', async () => {
+    const { one, owner } = await fresh()
+    const { clientId } = one
+    const make = (purpose: string, overlapSeconds?: number) => {
+      core.clock.advance(1)
+      return owner.createSignerSecret({ clientId, purpose, overlapSeconds })
+    }
+    const old = await make('decisions')
+    const events = await make('events')
+    const next = await make('decisions', 60)
+    const expiresAt = new Date(core.clock.now().getTime() + 60_000).toISOString()
+    expect(next.oldSecretsExpireAt).toBe(expiresAt)
+    expect((await owner.listSignerSecrets({ clientId })).secrets).toEqual([
+      { ...old.details, expiresAt },
+      events.details,
+      next.details,
+    ])
+    core.clock.advance(61_000)
+    expect((await owner.listSignerSecrets({ clientId })).secrets).toEqual([
+      events.details,
+      next.details,
+    ])
+  })
+
+  it('has at most five secrets of a purpose, also when many are made at once', async () => {
+    const { one, owner } = await fresh()
+    const { clientId } = one
+    const make = (purpose: string) => outcome(owner.createSignerSecret({ clientId, purpose }))
+    const ends = await Promise.all(Array.from({ length: 8 }, () => make('decisions')))
+    expect(ends.filter((end) => end === 'CONFLICT')).toHaveLength(3)
+    expect(await make('events')).toBe('OK')
+    expect((await owner.listSignerSecrets({ clientId })).secrets).toHaveLength(6)
+    // With an overlap of nothing there is room again.
+    const request = { clientId, purpose: 'decisions', overlapSeconds: 0 }
+    expect(await outcome(owner.createSignerSecret(request))).toBe('OK')
+  })
+
+  it('shows a secret to a repeated request again, and to nobody else', async () => {
+    const { one, owner } = await fresh()
+    const request = { clientId: one.clientId, purpose: 'decisions', idempotencyKey: 'once' }
+    const { secret } = await owner.createSignerSecret(request)
+    expect((await owner.createSignerSecret(request)).secret).toBe(secret)
+    expect(await outcome(owner.createSignerSecret({ ...request, purpose: 'events' }))).toBe(
+      'IDEMPOTENCY_CONFLICT',
+    )
+    expect(JSON.stringify(await owner.listSignerSecrets(request))).not.toContain(secret)
+    const { rows } = await core.sql.query('select * from signer_secrets')
+    expect(JSON.stringify(rows)).not.toContain(secret)
+    const { entries } = await owner.listAudit({ clientId: one.clientId })
+    expect(entries.map(({ action }) => action).toSorted()).toEqual([
+      'app_created',
+      'signer_secret_created',
+    ])
+    expect(JSON.stringify(entries)).not.toContain(secret)
+  })
+
+  it('is its own: operators see it, and cannot bind it to another app', async () => {
+    const { one, owner } = await fresh()
+    await owner.createSignerSecret({ clientId: one.clientId, purpose: 'decisions' })
+    const { signers } = await operator.listSigners({})
+    expect(signers.find(({ name }) => name === one.clientId)).toMatchObject({
+      allApps: false,
+      clientIds: [one.clientId],
+    })
+    for (const apps of [
+      { allApps: true, clientIds: [] },
+      { allApps: false, clientIds: [other.clientId] },
+    ])
+      expect(await outcome(operator.setSignerApps({ name: one.clientId, ...apps }))).toBe(
+        'CONFLICT',
+      )
+  })
+
+  it('ends with the app', async () => {
+    const { one, owner } = await fresh()
+    const { clientId } = one
+    const { secret } = await owner.createSignerSecret({ clientId, purpose: 'decisions' })
+    const sidecar = await startOwnSidecar()
+    const key = await keyOf(one)
+    await until(async () => (await sidecar.authorize(secret, key)).transport === 200)
+    await owner.deleteApp({ clientId })
+    await until(async () => (await sidecar.authorize(secret, key)).transport === 401)
+    const { signers } = await operator.listSigners({})
+    expect(signers.filter(({ name }) => name === clientId)).toEqual([])
+  })
+
+  it.each([
+    ['an admin', 'EDIT_FORBIDDEN', () => managing('admin')],
+    ['a viewer', 'EDIT_FORBIDDEN', () => managing('viewer')],
+    ['the owner of another app', 'NOT_FOUND', () => managing('owner', other)],
+  ])('is not for %s', async (_who, reason, who) => {
+    const { clientId } = app
+    const owner = await managing()
+    const { details } = await owner.createSignerSecret({ clientId, purpose: 'events' })
+    const rpcs = await who()
+    const id = details?.id ?? ''
+    expect([
+      await outcome(rpcs.listSignerSecrets({ clientId })),
+      await outcome(rpcs.createSignerSecret({ clientId, purpose: 'decisions' })),
+      await outcome(rpcs.revokeSignerSecret({ clientId, id })),
+    ]).toEqual([reason, reason, reason])
+    // Nor can a secret be ended from an app of one's own.
+    const others = await managing('owner', other)
+    expect(await outcome(others.revokeSignerSecret({ clientId: other.clientId, id }))).toBe(
+      'NOT_FOUND',
+    )
+    await owner.revokeSignerSecret({ clientId, id })
+  })
+
+  it.each([
+    ['an unknown purpose', { purpose: 'all' }],
+    ['a negative overlap', { overlapSeconds: -1 }],
+    ['an overlap of more than 30 days', { overlapSeconds: 2_592_001 }],
+  ])('has no secret with %s', async (_name, change) => {
+    const request = { clientId: app.clientId, purpose: 'decisions', ...change }
+    expect(await outcome((await managing()).createSignerSecret(request))).toBe('REQUEST_INVALID')
   })
 })
 

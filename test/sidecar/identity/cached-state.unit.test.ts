@@ -55,6 +55,7 @@ describe('an account that was evicted', () => {
     }
     const identities = createIdentities({
       verify,
+      goesByHeaders: () => false,
       accounts,
       versions,
       max: 10,

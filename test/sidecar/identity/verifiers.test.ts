@@ -132,11 +132,101 @@ describe('trusted headers', () => {
     expect(json).toMatchObject({ status: 403, code: 'invalid_identity' })
   })
 
-  it('mean nothing in any other mode', async () => {
-    const { authorize } = await startHarness({ env: { TRUSTED_PROXY_SECRET: proxySecret } })
+  it('are told apart when they come at once with one credential', async () => {
+    const { authorize } = await startHarness({ env })
+    const users = ['alice', 'bob', 'carol', 'dave']
+    const answers = await Promise.all(
+      users.map((user) =>
+        authorize({
+          headers: {
+            ...headers,
+            Authorization: ['Bearer of-the-proxy'],
+            'X-Livepeer-Usage-Subject': [user],
+          },
+          state,
+        }),
+      ),
+    )
+    // Whoever has no money is named in no answer.
+    const named = answers.map(({ json }) => json['auth_id'] ?? json['code'])
+    expect(named).toEqual([
+      'acme:alice',
+      'insufficient_balance',
+      'invalid_identity',
+      'invalid_identity',
+    ])
+  })
+
+  it.each(['api_key', 'oidc'])('mean nothing in the mode %s', async (mode) => {
+    const { authorize } = await startHarness({
+      env: { TRUSTED_PROXY_SECRET: proxySecret, IDENTITY_AUTH_MODE: mode },
+    })
     expect((await authorize({ headers, state })).json).toMatchObject({
       status: 401,
       code: 'missing_credential',
+    })
+  })
+
+  describe('in composite', () => {
+    const composite = { TRUSTED_PROXY_SECRET: proxySecret }
+    const { 'X-Livepeer-Proxy-Secret': _proof, ...unproven } = headers
+    const ofTenant = {
+      'X-Livepeer-Usage-Subject': ['user_42'],
+      'X-Livepeer-Client-Id': ['tenant_a'],
+    }
+    const key = { Authorization: ['Bearer sk_live_alice'] }
+    const ask = async (
+      sent: Readonly<Record<string, readonly string[]>>,
+      options: Readonly<Record<string, string>> = composite,
+    ) => {
+      const { authorize } = await startHarness({ env: options })
+      return (await authorize({ headers: sent, state })).json
+    }
+
+    it('count beside the secret of the proxy', async () => {
+      expect(await ask(headers)).toMatchObject({ status: 200, auth_id: 'acme:alice' })
+    })
+
+    it("claim nothing without it: the integrators' SDK sends them with its Bearer", async () => {
+      expect(await ask({ ...unproven, ...ofTenant, ...key })).toMatchObject({
+        status: 200,
+        auth_id: 'acme:alice',
+      })
+      expect(await ask(unproven)).toMatchObject({ status: 401, code: 'missing_credential' })
+    })
+
+    it('decide before the credential, also when they are refused', async () => {
+      expect(await ask({ ...headers, ...ofTenant, ...key })).toMatchObject({
+        status: 200,
+        auth_id: 'tenant_a:user_42',
+      })
+      for (const wrong of [['x'], [proxySecret, proxySecret], ['x', proxySecret]])
+        expect(await ask({ ...headers, ...key, 'X-Livepeer-Proxy-Secret': wrong })).toMatchObject({
+          status: 403,
+          code: 'invalid_identity',
+        })
+    })
+
+    it('are remembered under no credential, and no credential for them', async () => {
+      const { authorize } = await startHarness({ env: composite })
+      const idOf = async (sent: object) =>
+        (await authorize({ headers: sent, state: undefined })).json['auth_id']
+      expect(await idOf(key)).toBe('acme:alice')
+      expect(await idOf({ ...headers, ...ofTenant, ...key })).toBe('tenant_a:user_42')
+      expect(await idOf(key)).toBe('acme:alice')
+    })
+
+    it('claim nothing where no proxy has a secret', async () => {
+      expect(await ask({ ...headers, ...ofTenant, ...key }, {})).toMatchObject({
+        status: 200,
+        auth_id: 'acme:alice',
+      })
+    })
+
+    it('want a secret that is long enough', async () => {
+      await expect(startHarness({ env: { TRUSTED_PROXY_SECRET: 'short' } })).rejects.toThrow(
+        /TRUSTED_PROXY_SECRET must have at least 32 characters/,
+      )
     })
   })
 })

@@ -62,6 +62,22 @@ const routes: {
     least: 'admin',
     nobody: 401,
   },
+  { method: 'GET', path: '/signer-secrets', least: 'owner', nobody: 401 },
+  {
+    method: 'POST',
+    path: '/signer-secrets',
+    good: { json: { purpose: 'events' } },
+    bad: { json: { purpose: 'everything' } },
+    least: 'owner',
+    nobody: 401,
+  },
+  {
+    method: 'DELETE',
+    path: '/signer-secrets?secretId=x',
+    bad: { path: '/signer-secrets' },
+    least: 'owner',
+    nobody: 401,
+  },
   { method: 'GET', path: '/domains', least: 'viewer', nobody: 401 },
   { method: 'POST', path: '/domains', bad: { json: {} }, least: 'admin', nobody: 401 },
   {

@@ -237,6 +237,18 @@ export async function tellStory(
     ...managed,
     query: { target: 'm2m' },
   })
+  const signerSecret = await step({
+    operation: `post ${apps}/signer-secrets`,
+    status: 201,
+    ...managed,
+  })
+  await step({ operation: `get ${apps}/signer-secrets`, status: 200, ...managed })
+  await step({
+    operation: `delete ${apps}/signer-secrets`,
+    status: 200,
+    ...managed,
+    query: { secretId: String(signerSecret['id']) },
+  })
   const domain = await step({ operation: `post ${apps}/domains`, status: 201, ...managed })
   await step({ operation: `get ${apps}/domains`, status: 200, ...managed })
   await step({

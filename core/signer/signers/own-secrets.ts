@@ -1,0 +1,119 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { audit } from '../../platform/audit.ts'
+import type { Idempotency } from '../../platform/idempotency.ts'
+import type { Invalidations } from '../../platform/invalidations.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import type { MemberCaller } from '../../rpc/callers.ts'
+import type { Context } from '../../rpc/serve.ts'
+import { createSignerSecret, overlapMax } from './service.ts'
+import * as store from './store.ts'
+
+export interface OwnSecretsDeps {
+  readonly pool: Pool
+  readonly idempotency: Pick<Idempotency, 'once'>
+  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly now: Now
+}
+
+export interface OwnSecretRequest {
+  readonly purpose: store.Purpose
+  /** The older secrets of the purpose end after so many seconds; null lets them go on. */
+  readonly overlapSeconds: number | null
+  readonly idempotencyKey: string | undefined
+}
+
+const secretsMax = 5
+const idForm = /^[0-9a-f]{12}$/
+
+/**
+ * Secrets of the signer that an app brings, for the app's owners. The signer is bound to that app alone; it comes to be
+ * with the first secret (docs/decisions/53.md). Every change reaches sidecars at once.
+ */
+export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnSecretsDeps) {
+  const list = (caller: MemberCaller): Promise<store.OwnSecretRow[]> =>
+    store.listOwnSecrets(pool, caller.appId, now())
+
+  /** Makes a secret, whose text is in no other answer. CONFLICT when the app has too many of the purpose. */
+  async function create(caller: MemberCaller, request: OwnSecretRequest, context: Context) {
+    const { purpose, overlapSeconds, idempotencyKey } = request
+    checkOverlap(overlapSeconds)
+    const answer = await idempotency.once(
+      {
+        scope: `${caller.clientId}:${caller.accountId}:signer-secrets`,
+        key: idempotencyKey,
+        body: { purpose, overlapSeconds },
+        holdsSecret: true,
+      },
+      async (db) => {
+        const at = now()
+        const endsAt = overlapSeconds === null ? null : addSeconds(at, overlapSeconds)
+        const secret = await add(db, caller, { purpose, at, endsAt })
+        await note(db, { caller, context, action: 'signer_secret_created' }, secret)
+        return {
+          details: { id: secret.id, purpose, createdAt: at.toISOString(), expiresAt: undefined },
+          secret: secret.text,
+          oldSecretsExpireAt: endsAt?.toISOString(),
+        }
+      },
+    )
+    await invalidations.publish({ kind: 'signer', id: caller.clientId })
+    return answer
+  }
+
+  async function add(
+    db: Db,
+    { appId, clientId }: MemberCaller,
+    { purpose, at, endsAt }: { purpose: store.Purpose; at: Date; endsAt: Date | null },
+  ) {
+    const own = { id: uuidV7(at.getTime()), at }
+    const signer = await store.lockOwnSigner(db, { appId, clientId }, own)
+    if (!signer) throw new DomainError('NOT_FOUND', 'no such app for this credential')
+    await store.endSecretsOf(db, { signerId: signer.id, purpose }, { at, endsAt })
+    const valid = await store.listOwnSecrets(db, appId, at)
+    if (valid.filter((one) => one.purpose === purpose).length >= secretsMax)
+      throw new DomainError(
+        'CONFLICT',
+        `an app may have ${secretsMax} secrets for ${purpose}; revoke an old one`,
+      )
+    const secret = createSignerSecret(purpose)
+    await store.insertSecret(db, { signerId: signer.id, secret, at })
+    return secret
+  }
+
+  /** Ends a secret at once. NOT_FOUND for one that is not the app's own. */
+  async function revoke(caller: MemberCaller, id: string, context: Context): Promise<void> {
+    await tx(pool, async (db) => {
+      const purpose = idForm.test(id) ? await store.deleteOwnSecret(db, caller.appId, id) : null
+      if (!purpose) throw new DomainError('NOT_FOUND', 'the app has no such signer secret')
+      await note(db, { caller, context, action: 'signer_secret_revoked' }, { id, purpose })
+    })
+    await invalidations.publish({ kind: 'signer', id: caller.clientId })
+  }
+
+  async function note(
+    db: Db,
+    { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
+    { id, purpose }: { readonly id: string; readonly purpose: store.Purpose },
+  ): Promise<void> {
+    await audit(db, {
+      appId: caller.appId,
+      actor: caller.accountId,
+      action,
+      status: 'success',
+      correlationId: context.correlationId,
+      details: { secretId: id, purpose },
+      at: now(),
+    })
+  }
+
+  return { list, create, revoke }
+}
+
+export type OwnSecrets = ReturnType<typeof createOwnSecrets>
+
+function checkOverlap(seconds: number | null): void {
+  if (seconds !== null && (seconds < 0 || seconds > overlapMax))
+    throw new DomainError('REQUEST_INVALID', `overlapSeconds must be from 0 to ${overlapMax}`)
+}

@@ -1,0 +1,154 @@
+import { Type } from 'typebox'
+import type { OwnSecret } from '../../../proto/gen/es/tollgate/signer/v1/signers_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { CorrelationId, IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, Success, nullable, oneOf, required } from '../schemas.ts'
+
+const url = '/api/v1/apps/:clientId/signer-secrets'
+const tags = ['signer']
+const purposes = ['decisions', 'events'] as const
+
+const secretFields = {
+  id: Type.String({ description: 'The part of the secret that names it.' }),
+  purpose: oneOf(purposes, 'What it opens: POST /authorize of sidecars, or POST /events.'),
+  createdAt: Instant('When it was made.'),
+}
+const SignerSecretList = named(
+  Type.Object({
+    secrets: Type.Array(
+      Type.Object({
+        ...secretFields,
+        expiresAt: nullable({
+          format: 'date-time',
+          description: 'When an overlap ends it; null for one that goes on until it is revoked.',
+        }),
+      }),
+    ),
+  }),
+  'SignerSecretList',
+)
+const CreatedSignerSecret = named(
+  Type.Object({
+    ...secretFields,
+    secret: Type.String({ description: 'The full secret. It is shown only here.' }),
+    oldSecretsExpireAt: nullable({
+      format: 'date-time',
+      description: 'When the older secrets of the purpose end; null where they go on.',
+    }),
+    message: Type.String(),
+    correlation_id: CorrelationId,
+  }),
+  'CreatedSignerSecret',
+)
+const SecretBody = Type.Object(
+  {
+    purpose: oneOf(purposes, 'What it opens: POST /authorize of sidecars, or POST /events.'),
+    overlapSeconds: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: 2_592_000,
+        description:
+          'Ends the older secrets of the purpose after so many seconds, at most 30 days; 0 at once. Absent: they go on.',
+      }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
+/** Secrets of the signer that an app brings: it asks about users of that app, and pushes their events (docs/decisions/53.md). */
+export function signerSecretRoutes(app: App): void {
+  addSchemas(app, [SignerSecretList, CreatedSignerSecret])
+  listSignerSecrets(app)
+  createSignerSecret(app)
+  revokeSignerSecret(app)
+}
+
+function listSignerSecrets(app: App): void {
+  app.get(
+    url,
+    route(
+      { guard: { kind: 'member_own' } },
+      {
+        operationId: 'listSignerSecrets',
+        summary: "List the secrets of the app's own signer",
+        description:
+          'The secrets that are valid now, without their text: at most five for decisions and five for events.',
+        tags,
+        params: AppParams,
+        response: { 200: ref(SignerSecretList) },
+      },
+    ),
+    async ({ params, core }) => ({
+      secrets: (await core.signerSecrets.list(params)).secrets.map((secret) => ({
+        ...toSecret(secret),
+        expiresAt: secret.expiresAt ?? null,
+      })),
+    }),
+  )
+}
+
+function createSignerSecret(app: App): void {
+  app.post(
+    url,
+    route(
+      { guard: { kind: 'member_own' }, refuses: ['CONFLICT'] },
+      {
+        operationId: 'createSignerSecret',
+        summary: "Make a secret for the app's own signer",
+        description:
+          'Makes a secret and shows it this once. A signer that sends it as Bearer gets decisions about users of this app, or pushes their events, and has nothing of other apps: asked about their users it gets 403 signer_not_bound. Rotate with overlapSeconds.',
+        tags,
+        params: AppParams,
+        headers: IdempotencyHeader,
+        body: SecretBody,
+        response: { 201: ref(CreatedSignerSecret) },
+      },
+    ),
+    async ({ params, body, headers, core, correlationId }, reply) => {
+      const { details, secret, oldSecretsExpireAt } = await core.signerSecrets.create({
+        ...params,
+        ...body,
+        idempotencyKey: headers['idempotency-key'],
+      })
+      return reply.code(201).send({
+        ...toSecret(requireField(details, 'details')),
+        secret,
+        oldSecretsExpireAt: oldSecretsExpireAt ?? null,
+        message: 'Store the secret now; it is not shown again.',
+        correlation_id: correlationId,
+      })
+    },
+  )
+}
+
+function revokeSignerSecret(app: App): void {
+  app.delete(
+    url,
+    route(
+      { guard: { kind: 'member_own' } },
+      {
+        operationId: 'revokeSignerSecret',
+        summary: "Revoke a secret of the app's own signer",
+        description:
+          'Ends the secret. Sidecars hear of it at once; one that core does not reach honours it until it does.',
+        tags,
+        params: AppParams,
+        querystring: Type.Object({ secretId: required('The id of the secret.') }),
+        response: { 200: ref(Success) },
+      },
+    ),
+    async ({ params, query: { secretId }, core, correlationId }) => {
+      await core.signerSecrets.revoke({ ...params, id: secretId })
+      return { success: true, correlation_id: correlationId }
+    },
+  )
+}
+
+const toSecret = ({ id, purpose, createdAt }: OwnSecret) => ({
+  id,
+  // Core writes no other.
+  purpose: purpose === 'events' ? ('events' as const) : ('decisions' as const),
+  createdAt,
+})
