@@ -7,6 +7,7 @@ import type { App } from '../../http/app.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
 import { type Refusals, route } from '../../http/route.ts'
 import { type RefusalsByOperation, documentOptions } from './openapi.ts'
+import { sidecarDocument } from './sidecar.ts'
 import { theme } from './theme.ts'
 
 declare module 'fastify' {
@@ -18,6 +19,8 @@ declare module 'fastify' {
 
 /** Routes with this tag are in the internal document only. */
 export const internalTag = 'internal'
+
+const sidecarUrl = '/api/v1/sidecar/openapi.json'
 
 const Document = Type.Object({}, { additionalProperties: true, description: 'OpenAPI 3.0.3' })
 
@@ -44,6 +47,12 @@ export async function documentRoutes(app: App, deps: ListenerDeps): Promise<void
   readDocument(app)
   readInternalDocument(app)
   await page(app, pageOptions(deps, { routePrefix: '/api/v1/docs', url: '/api/v1/openapi.json' }))
+  readSidecarDocument(app)
+  await page(app, {
+    ...pageOptions(deps, { routePrefix: '/api/v1/sidecar/docs', url: sidecarUrl }),
+    transformSpecificationClone: false,
+    transformSpecification: () => sidecarDocument,
+  })
   await page(app, {
     ...pageOptions(deps, {
       routePrefix: '/api/v1/internal/docs',
@@ -74,6 +83,26 @@ function readDocument(app: App): void {
         .header('cache-control', 'public, max-age=300')
         .type('application/json')
         .send(JSON.stringify(app.swagger())),
+  )
+}
+
+function readSidecarDocument(app: App): void {
+  const body = JSON.stringify(sidecarDocument)
+  app.get(
+    sidecarUrl,
+    route(
+      { guard: { kind: 'none' } },
+      {
+        operationId: 'getSidecarOpenApi',
+        summary: "The document of the sidecar's routes",
+        description:
+          'The OpenAPI 3.0 document of the routes that remote signers call at a sidecar: decisions, pushed events, health.',
+        tags: ['service'],
+        response: { 200: Document },
+      },
+    ),
+    async (_, reply) =>
+      reply.header('cache-control', 'public, max-age=300').type('application/json').send(body),
   )
 }
 

@@ -46,7 +46,8 @@ header.className = 'tollgate'
 const name = document.createElement('strong')
 name.textContent = 'tollgate API'
 header.append(name)
-for (const [text, href] of [['OpenAPI document', '/api/v1/openapi.json'], ['Error codes', '/errors']]) {
+for (const [text, href] of [['Platform API', '/api/v1/docs/'], ['OpenAPI document', '/api/v1/openapi.json'],
+  ['Sidecar', '/api/v1/sidecar/docs/'], ['its document', '/api/v1/sidecar/openapi.json'], ['Error codes', '/errors']]) {
   const link = document.createElement('a')
   link.textContent = text
   link.href = href

@@ -6,44 +6,9 @@ import type { App } from '../../http/app.ts'
 import { renderError } from '../../http/errors.ts'
 import type { ListenerDeps } from '../../http/listener.ts'
 import { route } from '../../http/route.ts'
+import { AuthorizeRequest, Permission, Refusal } from './decision-schemas.ts'
 
-const Decision = Type.Object(
-  {
-    status: Type.Optional(
-      Type.Integer({
-        description: '200, or why not (413 and 431 too): the HTTP status is 200 either way.',
-      }),
-    ),
-    auth_id: Type.Optional(Type.String({ description: 'Absent from a refusal.' })),
-    externalUserId: Type.Optional(Type.String()),
-    expiry: Type.Optional(
-      Type.Unsafe<number | null>({ type: 'integer', nullable: true, description: 'Unix seconds' }),
-    ),
-    reason: Type.Optional(Type.String({ description: 'Of a refusal.' })),
-    code: Type.Optional(Type.String({ description: 'Of a refusal.' })),
-    decision: Type.Optional(
-      Type.String({
-        description: 'The id by which a refusal, and some permissions, are explained.',
-      }),
-    ),
-  },
-  { additionalProperties: true, description: 'The decision' },
-)
-const Question = Type.Unsafe<object>({
-  type: 'object',
-  additionalProperties: true,
-  description: 'headers and state, as the signer sends them; or authorization and payload',
-  properties: {
-    headers: {
-      type: 'object',
-      additionalProperties: true,
-      description: "Of the end user's request",
-    },
-    state: { type: 'object', additionalProperties: true, description: "The signer's session" },
-    authorization: { type: 'string', description: "The end user's credential" },
-    payload: { type: 'object', additionalProperties: true },
-  },
-})
+const Decision = Type.Union([Permission, Refusal], { description: 'The decision' })
 const refusal = (description: string) =>
   Type.Object({ status: Type.Integer(), reason: Type.String() }, { description })
 
@@ -63,7 +28,7 @@ export function webhookRoutes(app: App, webhook: Webhook, deps: ListenerDeps): v
           description:
             'Asked by the remote signer before it signs: who is this, and may it spend? The decision is in the body, the HTTP status is 200 either way. Only where the sidecar runs in this process.',
           tags: ['signer'],
-          body: Question,
+          body: AuthorizeRequest,
           response: {
             200: Decision,
             400: refusal('No JSON object'),

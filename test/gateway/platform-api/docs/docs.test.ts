@@ -71,6 +71,22 @@ describe.each(['/api/v1/docs', '/api/v1/docs/'])('the page at %s', (page) => {
   })
 })
 
+describe('the page of the sidecar', () => {
+  it('shows its document', async () => {
+    const { status } = await get('/api/v1/sidecar/docs/')
+    expect(status).toBe(200)
+    const { body } = await get('/api/v1/sidecar/openapi.json')
+    expect(JSON.parse((await get('/api/v1/sidecar/docs/json')).text)).toEqual(body)
+    expect(Object.keys(asRecord(body['paths']))).toEqual([
+      '/authorize',
+      '/events',
+      '/health',
+      '/healthz',
+      '/readyz',
+    ])
+  })
+})
+
 describe('the internal documents', () => {
   const all = [
     '/api/v1/internal/openapi.json',

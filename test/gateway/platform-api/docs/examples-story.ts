@@ -87,6 +87,7 @@ export async function tellStory(
   await step({ operation: 'get /health', status: 200, headers: {} })
   for (const path of [
     '/api/v1/openapi.json',
+    '/api/v1/sidecar/openapi.json',
     `${oidc}/.well-known/openid-configuration`,
     '/.well-known/openid-configuration',
     '/.well-known/oauth-authorization-server/api/v1/oidc',

@@ -18,7 +18,11 @@ async function fetchDocument(path: string): Promise<Record<string, unknown>> {
   return asRecord(await response.json())
 }
 
-describe.each(['/api/v1/openapi.json', '/api/v1/internal/openapi.json'])('%s', (path) => {
+describe.each([
+  '/api/v1/openapi.json',
+  '/api/v1/internal/openapi.json',
+  '/api/v1/sidecar/openapi.json',
+])('%s', (path) => {
   it('is valid for openapi-schema-validator', async () => {
     const { valid, errors } = await new Validator().validate(await fetchDocument(path))
     expect({ valid, errors }).toEqual({ valid: true, errors: undefined })

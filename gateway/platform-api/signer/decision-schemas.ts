@@ -1,0 +1,122 @@
+import { Type } from 'typebox'
+import { oneOf } from '../schemas.ts'
+
+/** What a signer asks before it hands out payment, and what it is answered (docs/signer-protocol.md). */
+
+const anything = { additionalProperties: true }
+const integer = (description: string) => Type.Optional(Type.Integer({ description }))
+const text = (description: string) => Type.Optional(Type.String({ description }))
+
+const Headers = Type.Object(
+  {},
+  {
+    description: "Of the end user's request: each name with its values, or with one.",
+    additionalProperties: Type.Unsafe<string | string[]>({
+      anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }],
+    }),
+  },
+)
+
+const State = Type.Object(
+  {
+    StateID: text('The payment session.'),
+    PMSessionID: text('Not read.'),
+    LastUpdate: text("The signer's time of this call, RFC 3339 to the nanosecond."),
+    OrchestratorAddress: text('Not read.'),
+    App: text("The application's name; absent from signers before 0.9.1."),
+    AuthExpiry: integer('Not read.'),
+    SenderNonce: integer('Not read.'),
+    Balance: text('Credit left at the orchestrator in wei, digits or digits/digits.'),
+    InitialPricePerUnit: integer('Wei; it may exceed 2^53.'),
+    InitialPixelsPerUnit: integer('Units for that price.'),
+    Type: text('live, lv2v, fixed or empty.'),
+    SequenceNumber: integer('0 at the first call, one more at each.'),
+    AuthID: text('The identity that an earlier answer bound; empty before.'),
+  },
+  {
+    ...anything,
+    description: "The signer's payment session, after this call's tickets were made.",
+  },
+)
+
+const question = { headers: Type.Optional(Headers), state: Type.Optional(State) }
+
+export const AuthorizeRequest = Type.Object(
+  {
+    ...question,
+    authorization: text(
+      "The end user's credential, in place of one in the headers; its scheme may be left out.",
+    ),
+    payload: Type.Optional(Type.Object(question, anything)),
+  },
+  {
+    ...anything,
+    description: 'headers and state, as the signer sends them; or authorization and payload.',
+  },
+)
+
+export const Permission = Type.Object(
+  {
+    status: Type.Unsafe<200>({ type: 'integer', enum: [200] }),
+    auth_id: Type.String({ description: '{clientId}:{externalUserId}, at most 256 bytes.' }),
+    externalUserId: Type.String(),
+    expiry: Type.Integer({
+      description: 'Unix seconds until which the signer need not ask again; 0: ask each time.',
+    }),
+    identity: Type.Object({
+      issuer: Type.String(),
+      client_id: Type.String(),
+      usage_subject: Type.String(),
+      usage_subject_type: oneOf(['external_user_id'], 'What usage_subject is.'),
+    }),
+    maxPrice: Type.Optional(
+      Type.Object(
+        {
+          price: Type.Integer({ description: 'It may exceed 2^53.' }),
+          currency: oneOf(['wei'], 'Of the price.'),
+          unit: oneOf(
+            ['seconds', '720p-pixel-seconds', 'fixed'],
+            "The unit of the session's type.",
+          ),
+        },
+        { description: 'The highest price that is allowed; absent without one.' },
+      ),
+    ),
+    decision: text('By which it is explained; present where it was recorded.'),
+  },
+  { description: 'The call may be signed.' },
+)
+
+/** The codes of refusals, and their statuses. 480, 481 and 482 steer the signer's clients and never appear. */
+export const refusalCodes = {
+  400: ['ambiguous_credential', 'invalid_state'],
+  401: ['missing_credential', 'invalid_api_key', 'invalid_token'],
+  403: [
+    'insufficient_scope',
+    'invalid_identity',
+    'signer_not_bound',
+    'user_inactive',
+    'untyped_call',
+    'limit_exceeded',
+  ],
+  429: ['limit_exceeded'],
+  431: ['request_too_large'],
+  483: ['insufficient_balance'],
+  503: ['rate_unavailable', 'billing_unavailable', 'authorization_unavailable'],
+} as const
+
+export const Refusal = Type.Object(
+  {
+    status: Type.Unsafe<number>({
+      type: 'integer',
+      enum: Object.keys(refusalCodes).map(Number),
+      description: Object.entries(refusalCodes)
+        .map(([status, codes]) => `${status}: ${codes.join(', ')}.`)
+        .join(' '),
+    }),
+    reason: Type.String({ description: "The text that the signer's client gets; it may change." }),
+    code: oneOf([...new Set(Object.values(refusalCodes).flat())], 'Why not.'),
+    decision: text('By which npx tollgate decision, and the app, explain it.'),
+  },
+  { description: 'The call must not be signed.' },
+)
