@@ -24,6 +24,8 @@ export interface Quickstart {
   readonly webhookSecret: string
   readonly ownerEmail: string
   readonly ownerPassword: string
+  /** `embedded`: the database is of this folder alone. Otherwise others may share it. */
+  readonly database: 'embedded' | 'external'
 }
 
 const generated = ['CORE_TOKEN', 'KEY_ENCRYPTION_KEY', 'SECRET_PEPPERS', 'WEBHOOK_SECRET'] as const
@@ -106,7 +108,10 @@ export async function readQuickstart(dataDir: string): Promise<Quickstart | null
   if (value === null || quickstartFields.some((field) => textOf(value, field) === undefined))
     return null
   const fields = quickstartFields.map((field) => [field, textOf(value, field) ?? ''] as const)
-  return Object.fromEntries(fields) as Record<keyof Quickstart, string>
+  return {
+    ...(Object.fromEntries(fields) as Record<(typeof quickstartFields)[number], string>),
+    database: textOf(value, 'database') === 'embedded' ? 'embedded' : 'external',
+  }
 }
 
 export const writeQuickstart = (dataDir: string, quickstart: Quickstart): Promise<void> =>

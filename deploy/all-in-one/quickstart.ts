@@ -14,6 +14,7 @@ export interface QuickstartRequest {
   readonly operator: CoreAddress
   readonly webhookSecret: string
   readonly addresses: Addresses
+  readonly database: Quickstart['database']
 }
 
 type DemoApp = Pick<
@@ -30,6 +31,7 @@ export async function ensureQuickstart({
   operator,
   webhookSecret,
   addresses,
+  database,
 }: QuickstartRequest): Promise<Quickstart> {
   const core = connectCore({ ...operator, target: addresses.coreTarget })
   try {
@@ -38,7 +40,7 @@ export async function ensureQuickstart({
     const app = isUsable ? demoAppOf(previous) : await createDemoApp(core)
     // The one who runs everything in one process is its platform admin.
     await core.changeAccount({ ...nobody, email: app.ownerEmail, isPlatformAdmin: true })
-    const quickstart = { ...addresses, ...app, webhookSecret }
+    const quickstart = { ...addresses, ...app, webhookSecret, database }
     await writeQuickstart(dataDir, quickstart)
     return quickstart
   } finally {

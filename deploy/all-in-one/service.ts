@@ -51,6 +51,7 @@ export async function startService(environment: Env): Promise<Service> {
       operator: settings.operator,
       webhookSecret: firstOf(env['WEBHOOK_SECRET']),
       addresses: { ...addresses, issuer: core.platform.issuer },
+      database: env['DATABASE_URL'] === undefined ? 'embedded' : 'external',
     })
     const parts = partsOf(env, environment)
     const startedInMs = performance.now() - startedAt

@@ -120,6 +120,28 @@ export function connectCore({ token, ...address }: CoreAddress) {
 
 export type CoreClient = ReturnType<typeof connectCore>
 
+/** The RPCs that change nothing. What is not in this list is a write, and needs the consent of `changeCore`. */
+export type CoreReader = Pick<
+  CoreClient,
+  | 'countSealed'
+  | 'exportTickets'
+  | 'getDecision'
+  | 'getOutbox'
+  | 'getQuarantined'
+  | 'listApps'
+  | 'listDecisions'
+  | 'listHolds'
+  | 'listQuarantined'
+  | 'listSetAsideAddresses'
+  | 'listSigners'
+  | 'listSigningKeys'
+  | 'lossReport'
+  | 'meteringStatus'
+  | 'readLimits'
+  | 'reconcile'
+  | 'verifyBooks'
+>
+
 const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => ({
   createAccount: bound(unary(accounts.createAccount.bind(accounts)), options),
   changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),

@@ -1,9 +1,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
-import { type CoreClient, connectCore } from './client.ts'
-import { dataDirOf, findServiceToken, readQuickstart } from '../all-in-one/data-dir.ts'
-import { setVariables } from '../all-in-one/settings.ts'
-import { createEnvReader } from '../../core/lib/env.ts'
-import { readCoreAddress } from '../../core/lib/core-link/address.ts'
+import { didYouMean } from '../../core/lib/did-you-mean.ts'
+import { type CoreClient, type CoreReader, connectCore } from './client.ts'
+import { type CoreTarget, findCore, requireConsent } from './target.ts'
 import type { Help } from './help.ts'
 
 export interface Command {
@@ -17,36 +15,52 @@ export interface Command {
 /** The command was used in a wrong way, which the message names. */
 export class UsageError extends Error {}
 
+/** What every command takes. */
+const commonOptions = { target: { type: 'string' } } as const
+
 /** Parses options strictly: an unknown one is a UsageError that names it. */
 export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
   argv: readonly string[],
   options: T,
 ) {
+  const all: T & typeof commonOptions = { ...options, ...commonOptions }
   try {
-    return parseArgs({ args: [...argv], options, allowPositionals: true, strict: true })
+    return parseArgs({ args: [...argv], options: all, allowPositionals: true, strict: true })
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message.split('. ')[0] : 'bad options')
+    const message = error instanceof Error ? (error.message.split('. ')[0] ?? '') : 'bad options'
+    const [, unknown] = /^Unknown option '--?([^']*)'/.exec(message) ?? []
+    const hint = unknown === undefined ? '' : didYouMean(unknown, Object.keys(all), '--')
+    throw new UsageError(`${message}${hint}`)
   }
 }
 
-/** Runs `work` with a connection to the running core: of CORE_TARGET, or of the data directory. */
-export async function withCore<T>(work: (core: CoreClient) => Promise<T>): Promise<T> {
-  const dataDir = dataDirOf(process.env)
-  const stored = await findServiceToken(dataDir)
-  const target =
-    process.env['CORE_TARGET'] ?? (await readQuickstart(dataDir))?.coreTarget ?? '127.0.0.1:50051'
-  const env = createEnvReader({
-    CORE_TOKEN: stored,
-    CORE_TARGET: target,
-    ...setVariables(process.env),
-  })
-  const address = readCoreAddress(env, 'operator')
-  if (address.token === '') {
-    throw new Error(
-      `no service found: start one with npm start, or set CORE_TARGET and CORE_TOKEN (looked in ${dataDir})`,
-    )
-  }
-  if (env.problems.length > 0) throw new Error(env.problems.join('; '))
+/** The option of a command that may speak to another core than the one of this folder. */
+interface Target {
+  readonly target?: string | undefined
+}
+
+/** Runs `work` with a connection to the running core that only reads: of --target, CORE_TARGET, or the data directory. */
+export async function withCore<T>(
+  { target }: Target,
+  work: (core: CoreReader) => Promise<T>,
+): Promise<T> {
+  return connected(await findCore(target), work)
+}
+
+/** Like withCore, and may write: refused where core is neither the caller's own quickstart nor named by --target. */
+export async function changeCore<T>(
+  { target }: Target,
+  work: (core: CoreClient) => Promise<T>,
+): Promise<T> {
+  const core = await findCore(target)
+  requireConsent(core)
+  return connected(core, work)
+}
+
+async function connected<T>(
+  { address }: CoreTarget,
+  work: (core: CoreClient) => Promise<T>,
+): Promise<T> {
   const core = connectCore(address)
   try {
     return await work(core)

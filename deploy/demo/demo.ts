@@ -12,7 +12,8 @@ import {
   usdMicros,
   wei,
 } from '../../core/lib/money.ts'
-import { UsageError, parse, withCore } from '../cli/command.ts'
+import { UsageError, changeCore, parse, withCore } from '../cli/command.ts'
+import { findCore, requireConsent } from '../cli/target.ts'
 import { type Quickstart, dataDirOf, readQuickstart } from '../all-in-one/data-dir.ts'
 import { directSink } from '../signer-double/events/direct-sink.ts'
 import { type SignerDouble, createSignerDouble } from '../signer-double/signer-double.ts'
@@ -27,13 +28,10 @@ const settleMs = 20_000
 
 /** Plays the demo; resolves to 0 when everything adds up. */
 export async function runDemo(argv: readonly string[]): Promise<number> {
-  const pauseMs = readPause(argv)
-  const dataDir = dataDirOf(process.env)
-  const service = await readQuickstart(dataDir)
-  if (!service)
-    throw new Error(`no service found in ${dataDir}; start one with npm start, in another terminal`)
+  const { pauseMs, target } = readOptions(argv)
+  const service = await findService(target)
   const screen = createScreen(process.stdout)
-  const rate = await usableRate(screen)
+  const rate = await usableRate(service, { target, screen })
   const api = createDemoApi(service)
   const { user, apiKey, included } = await provision(api, service, screen)
   const signer = createSignerDouble(signerOptions(service, rate))
@@ -50,16 +48,33 @@ export async function runDemo(argv: readonly string[]): Promise<number> {
     screen.step('Credit', `${usd('1000000')} added; ${usd(credited.balanceUsdMicros)} to spend`)
     await session.goOn(2)
     await signer.flush()
-    return await audit({ signer, api, user, rate, screen, overage })
+    return await audit({ signer, api, user, rate, screen, overage, target })
   } finally {
     await signer.stop()
   }
 }
 
-function readPause(argv: readonly string[]): number {
+/** The all-in-one service of this folder: the demo's users, its signer and its core are of one deployment. */
+async function findService(target: string | undefined): Promise<Quickstart> {
+  const dataDir = dataDirOf(process.env)
+  const service = await readQuickstart(dataDir)
+  if (!service)
+    throw new Error(`no service found in ${dataDir}; start one with npm start, in another terminal`)
+  const core = await findCore(target)
+  if (core.address.target !== service.coreTarget)
+    throw new Error(
+      `the demo plays against the service of ${dataDir} (core at ${service.coreTarget}) only; ` +
+        `${target === undefined ? 'CORE_TARGET' : '--target'} names another core, ${core.address.target}`,
+    )
+  requireConsent(core)
+  return service
+}
+
+function readOptions(argv: readonly string[]) {
   const { values } = parse(argv, { pause: { type: 'string' } })
   const pauseMs = Number(values.pause ?? '120')
-  if (Number.isInteger(pauseMs) && pauseMs >= 0 && pauseMs <= 60_000) return pauseMs
+  if (Number.isInteger(pauseMs) && pauseMs >= 0 && pauseMs <= 60_000)
+    return { pauseMs, target: values.target }
   throw new UsageError('--pause must be from 0 to 60000')
 }
 
@@ -78,13 +93,21 @@ async function provision(api: DemoApi, service: Quickstart, screen: Screen) {
   return { user, apiKey, included }
 }
 
-const currentRate = async () => (await withCore((core) => core.meteringStatus())).usableRate
+const currentRate = async (target: Target) =>
+  (await withCore({ target }, (core) => core.meteringStatus())).usableRate
 
-async function usableRate(screen: Screen) {
-  const known = await currentRate()
-  const observed =
-    known ??
-    (await withCore((core) => core.recordRate({ usdPerEth: demoRate, source: 'demo' }))).rate
+/** The rate in use. Where there is none the demo records one, but never in a database that others may share. */
+async function usableRate(
+  service: Quickstart,
+  { target, screen }: { target: Target; screen: Screen },
+) {
+  const known = await currentRate(target)
+  if (!known && service.database !== 'embedded')
+    throw new Error(
+      'no exchange answered, and the demo sets no price in a database that others may share; ' +
+        'set one: npx tollgate rate set USD_PER_ETH',
+    )
+  const observed = known ?? (await recordDemoRate(target))
   const value = parseDecimal18(observed?.usdPerEth ?? '')
   if (!observed || value === null) throw new Error('the service has no usable ETH rate')
   screen.step(
@@ -94,6 +117,11 @@ async function usableRate(screen: Screen) {
   return ethRate(value)
 }
 
+const recordDemoRate = async (target: Target) =>
+  (await changeCore({ target }, (core) => core.recordRate({ usdPerEth: demoRate, source: 'demo' })))
+    .rate
+
+type Target = string | undefined
 type Rate = Awaited<ReturnType<typeof usableRate>>
 
 /** Wei that cost `cents` at `rate`. */
@@ -200,6 +228,7 @@ interface AuditDeps {
   readonly rate: Rate
   readonly screen: Screen
   readonly overage: bigint
+  readonly target: Target
 }
 
 const atLeastZero = (value: bigint): bigint => (value > 0n ? value : 0n)
@@ -208,7 +237,15 @@ const costOf = (signer: SignerDouble, rate: Rate): bigint =>
   signer.stats().tickets.reduce((sum, ticket) => sum + priceOf(wei(ticket.fee), rate), 0n)
 
 /** Compares what the service says with what the signer signed. */
-async function audit({ signer, api, user, rate, screen, overage }: AuditDeps): Promise<number> {
+async function audit({
+  signer,
+  api,
+  user,
+  rate,
+  screen,
+  overage,
+  target,
+}: AuditDeps): Promise<number> {
   const { signed } = signer.stats()
   const { balance, usage } = await settled(api, user, signed.tickets)
   screen.usage(usage)
@@ -228,7 +265,7 @@ async function audit({ signer, api, user, rate, screen, overage }: AuditDeps): P
       microsDown(usdAttos(granted - cost + overage)).toString(),
     ],
   ] as const
-  const steady = parseDecimal18((await currentRate())?.usdPerEth ?? '') === rate
+  const steady = parseDecimal18((await currentRate(target))?.usdPerEth ?? '') === rate
   if (!steady)
     screen.step('Rate', 'it moved during the demo, so dollars are not compared at one rate')
   const checks = steady ? [...counts, ...dollars] : counts

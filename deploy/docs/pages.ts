@@ -48,8 +48,13 @@ function cliPage(): string {
 ${generated}
 
 \`npx tollgate <command> [options]\` runs one command, and \`npx tollgate <command> --help\` prints what this page says about it.
-Commands that speak to a running core find it through \`CORE_TARGET\` and \`CORE_TOKEN\`, or in the data directory of an
-all-in-one service (\`TOLLGATE_DATA_DIR\`). Where a command knows \`--json\`, that option prints one JSON document.
+Commands that speak to a running core find it by \`--target HOST:PORT\`, by \`CORE_TARGET\` with \`CORE_TOKEN_OPERATOR\` or
+\`CORE_TOKEN\`, or in the data directory of an all-in-one service (\`TOLLGATE_DATA_DIR\`). Where a command knows \`--json\`, that
+option prints one JSON document.
+
+A command that writes does so without more ado only in the quickstart of this data directory: at its address, with the token that
+it made for itself. Any other deployment must be named on the command line each time, by \`--target HOST:PORT\`; \`CORE_TARGET\` is
+not enough. The demo sets an ETH price only where the database is the embedded one.
 
 A command exits with 0 for success, with 1 for failure or for a difference that it was asked to find, and with 2 for wrong
 usage.

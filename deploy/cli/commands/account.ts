@@ -1,5 +1,5 @@
 import { dataDirOf, readQuickstart } from '../../all-in-one/data-dir.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
 
 export const account: Command = {
@@ -49,7 +49,7 @@ async function create(argv: readonly string[]): Promise<number> {
   })
   const { email, name = '' } = values
   if (email === undefined) throw new UsageError('account create needs --email')
-  const created = await withCore((core) =>
+  const created = await changeCore(values, (core) =>
     core.createAccount({
       email,
       name,
@@ -82,7 +82,7 @@ async function change(argv: readonly string[]): Promise<number> {
   if (admin !== undefined && admin !== 'yes' && admin !== 'no')
     throw new UsageError('--platform-admin takes yes or no')
   const isPlatformAdmin = admin === undefined ? undefined : admin === 'yes'
-  const { account } = await withCore((core) =>
+  const { account } = await changeCore(values, (core) =>
     core.changeAccount({ email, id, newEmail, isPlatformAdmin }),
   )
   if (values.json) printJson(account)
@@ -93,7 +93,7 @@ async function change(argv: readonly string[]): Promise<number> {
 
 async function listSetAside(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, { json: { type: 'boolean' } })
-  const { addresses } = await withCore((core) => core.listSetAsideAddresses())
+  const { addresses } = await withCore(values, (core) => core.listSetAsideAddresses())
   if (values.json) printJson(addresses)
   else if (addresses.length === 0) printLines(['Every account has its address'])
   else
@@ -105,7 +105,9 @@ async function resetPassword(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, { email: { type: 'string' }, json: { type: 'boolean' } })
   const { email } = values
   if (email === undefined) throw new UsageError('account reset-password needs --email')
-  const { token, expiresAt } = await withCore((core) => core.startPasswordReset({ email }))
+  const { token, expiresAt } = await changeCore(values, (core) =>
+    core.startPasswordReset({ email }),
+  )
   const link = `${await publicUrl()}/reset-password?token=${token}`
   if (values.json) printJson({ link, expiresAt })
   else printLines([link, `  works once, until ${expiresAt}`])

@@ -1,4 +1,4 @@
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
 
 export const app: Command = {
@@ -34,7 +34,7 @@ async function create(argv: readonly string[]): Promise<number> {
   })
   const { name, owner } = values
   if (name === undefined) throw new UsageError('app create needs --name')
-  const created = await withCore((core) =>
+  const created = await changeCore(values, (core) =>
     core.createApp({
       name,
       ownerEmail: owner,
@@ -68,7 +68,7 @@ async function list(argv: readonly string[]): Promise<number> {
   const limit = Number(values.limit ?? '100')
   if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
     throw new UsageError('--limit must be from 1 to 1000')
-  const { apps, nextCursor } = await withCore((core) =>
+  const { apps, nextCursor } = await withCore(values, (core) =>
     core.listApps({ limit, cursor: values.cursor }),
   )
   if (values.json) printJson({ apps, nextCursor })

@@ -1,5 +1,5 @@
 import type { ArchiveMonthsResponse } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
 
 export const archive: Command = {
@@ -23,7 +23,7 @@ export const archive: Command = {
       json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('archive takes no arguments, only options')
-    const steps = await withCore(async (core) => {
+    const steps = await changeCore(values, async (core) => {
       const all: ArchiveMonthsResponse[] = []
       for await (const step of core.archiveMonths({ dryRun: values['dry-run'] ?? false })) {
         all.push(step)

@@ -35,16 +35,23 @@ export const decision: Command = {
       limit: { type: 'string' },
       json: { type: 'boolean' },
     })
-    const { json, ...filter } = values
+    const { json, target, ...filter } = values
     const [decisionId, ...others] = positionals
     if (others.length > 0 || (decisionId !== undefined && Object.keys(filter).length > 0))
       throw new UsageError('decision takes one id, or options that say which are listed')
-    return decisionId === undefined ? list(filter, json) : show(decisionId, json)
+    return decisionId === undefined
+      ? list(filter, { json, target })
+      : show(decisionId, { json, target })
   },
 }
 
-async function show(decisionId: string, json: boolean | undefined): Promise<number> {
-  const answer = await withCore((core) => core.getDecision({ decisionId }))
+interface Common {
+  readonly json: boolean | undefined
+  readonly target: string | undefined
+}
+
+async function show(decisionId: string, { json, target }: Common): Promise<number> {
+  const answer = await withCore({ target }, (core) => core.getDecision({ decisionId }))
   if (json) printJson(answer)
   else printLines(linesOf(answer))
   return 0
@@ -59,11 +66,11 @@ interface ListOptions {
 
 async function list(
   { app: clientId, user: externalUserId, code, limit = '20' }: ListOptions,
-  json: boolean | undefined,
+  { json, target }: Common,
 ): Promise<number> {
   if (!/^([1-9][0-9]?|100)$/.test(limit))
     throw new UsageError('--limit takes a whole number from 1 to 100')
-  const { decisions } = await withCore((core) =>
+  const { decisions } = await withCore({ target }, (core) =>
     core.listDecisions({ clientId, externalUserId, code, limit: Number(limit) }),
   )
   if (json) printJson(decisions)

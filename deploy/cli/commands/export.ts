@@ -5,7 +5,7 @@ import {
   isTicketFileName,
   writeTicketFile,
 } from '../../../core/books/transfer/ticket-file.ts'
-import { type CoreClient, retry } from '../client.ts'
+import { type CoreReader, retry } from '../client.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
 import { type ProgressBar, createProgressBar, printJson } from '../output.ts'
 
@@ -46,9 +46,9 @@ export const exportTickets: Command = {
     )
       throw new Error(`${out} exists; --force replaces it`)
     const bar = createProgressBar()
-    const sums = await withCore((core) => write(out, { app, from, to }, { core, bar })).finally(
-      bar.end,
-    )
+    const sums = await withCore(values, (core) =>
+      write(out, { app, from, to }, { core, bar }),
+    ).finally(bar.end)
     if (values.json) printJson({ file: out, ...sums })
     else
       process.stdout.write(
@@ -73,7 +73,7 @@ async function headOf(core: CoreClient, clientId: string): Promise<Manifest['boo
 async function write(
   out: string,
   { app, from, to }: Selection,
-  { core, bar }: { core: CoreClient; bar: ProgressBar },
+  { core, bar }: { core: CoreReader; bar: ProgressBar },
 ) {
   const part = `${out}.part`
   async function* chunks(): AsyncGenerator<Chunk> {

@@ -5,7 +5,7 @@ import {
   readTicketFile,
 } from '../../../core/books/transfer/ticket-file.ts'
 import { retry } from '../client.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse } from '../command.ts'
 import { createProgressBar, printJson, printLines } from '../output.ts'
 
 export const importTickets: Command = {
@@ -33,7 +33,7 @@ export const importTickets: Command = {
     const [file, ...others] = positionals
     if (file === undefined || others.length > 0) throw new UsageError('import takes one file')
     if (!isTicketFileName(file)) throw new UsageError('the file must end with .gz or .zst')
-    const result = await take(file, values.app).catch((error: unknown) => {
+    const result = await take(file, values).catch((error: unknown) => {
       throw error instanceof DamagedFile
         ? new Error(`${file} is damaged: ${error.message}; nothing of it from there on was taken`, {
             cause: error,
@@ -53,7 +53,10 @@ export const importTickets: Command = {
   },
 }
 
-async function take(file: string, app: string | undefined) {
+async function take(
+  file: string,
+  values: { app?: string | undefined; target?: string | undefined },
+) {
   const { manifest, sums } = await checkTicketFile(file)
   const total = {
     file,
@@ -63,14 +66,14 @@ async function take(file: string, app: string | undefined) {
     conflictingEventIds: [] as string[],
   }
   const bar = createProgressBar()
-  return withCore(async (core) => {
+  return changeCore(values, async (core) => {
     let done = 0
     for await (const chunk of readTicketFile(file)) {
       if ('format' in chunk) continue
       const { lines, sha256 } = chunk
       const answer = await retry(() =>
         core.importTickets({
-          clientId: app ?? manifest.clientId,
+          clientId: values.app ?? manifest.clientId,
           lines,
           sha256,
           fileSha256: sums.sha256,

@@ -1,4 +1,4 @@
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
 import type {
   CountSealedResponse,
   SealedValues,
@@ -42,7 +42,9 @@ export const keys: Command = {
 
 async function rotate(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, { force: { type: 'boolean' }, json: { type: 'boolean' } })
-  const rotated = await withCore((core) => core.rotateSigningKeys({ force: values.force ?? false }))
+  const rotated = await changeCore(values, (core) =>
+    core.rotateSigningKeys({ force: values.force ?? false }),
+  )
   if (values.json) printJson(rotated)
   else printLines([`active ${rotated.activeKid}`, `next   ${rotated.nextKid}`])
   return 0
@@ -50,7 +52,7 @@ async function rotate(argv: readonly string[]): Promise<number> {
 
 async function list(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, { json: { type: 'boolean' } })
-  const { keys: published } = await withCore((core) => core.listSigningKeys())
+  const { keys: published } = await withCore(values, (core) => core.listSigningKeys())
   if (values.json) printJson({ keys: published })
   else {
     printLines(
@@ -65,7 +67,7 @@ async function list(argv: readonly string[]): Promise<number> {
 
 async function rewrap(argv: readonly string[]): Promise<number> {
   const { values } = parse(argv, { check: { type: 'boolean' }, json: { type: 'boolean' } })
-  const report = await withCore(async (core) => {
+  const report = await changeCore(values, async (core) => {
     const rewrapped = values.check ? 0 : await rewrapAll(core)
     return { rewrapped, ...(await core.countSealed()) }
   })

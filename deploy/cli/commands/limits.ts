@@ -1,6 +1,6 @@
 import type { PriceCeiling } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type { Limits } from '../../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
 import { authorOf } from './quarantine.ts'
 
@@ -76,7 +76,7 @@ export const limits: Command = {
 }
 
 async function show(values: Values): Promise<void> {
-  const answer = await withCore((core) => core.readLimits(subjectOf(values)))
+  const answer = await withCore(values, (core) => core.readLimits(subjectOf(values)))
   print(answer.limits, values)
 }
 
@@ -86,13 +86,13 @@ async function set(values: Values): Promise<void> {
     limits: limitsOf(values),
     author: authorOf(values),
   }
-  const answer = await withCore((core) => core.replaceLimits(request))
+  const answer = await changeCore(values, (core) => core.replaceLimits(request))
   print(answer.limits, values)
 }
 
 async function clear(values: Values): Promise<void> {
   const request = { ...subjectOf(values), author: authorOf(values) }
-  await withCore((core) => core.removeLimits(request))
+  await changeCore(values, (core) => core.removeLimits(request))
   printLines([`${nameOf(values)} has no limits now`])
 }
 

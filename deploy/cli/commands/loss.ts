@@ -36,7 +36,7 @@ export const loss: Command = {
       json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('loss takes options only')
-    const report = await withCore((core) =>
+    const report = await withCore(values, (core) =>
       core.lossReport({ clientId: values.app, startDate: values.from, endDate: values.to }),
     )
     if (values.json) printJson(report)

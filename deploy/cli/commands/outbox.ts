@@ -1,5 +1,8 @@
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
+
+const options = { json: { type: 'boolean' } } as const
+type Values = ReturnType<typeof parse<typeof options>>['values']
 
 export const outbox: Command = {
   summary: 'shows what is on its way to other systems, and retries what they refused',
@@ -19,16 +22,16 @@ export const outbox: Command = {
   },
   run: async (argv) => {
     const [verb, ...rest] = argv
-    const { values, positionals } = parse(rest, { json: { type: 'boolean' } })
+    const { values, positionals } = parse(rest, options)
     if ((verb !== 'list' && verb !== 'retry') || positionals.length > 0)
       throw new UsageError('outbox takes "list" or "retry"')
-    return verb === 'list' ? list(values.json ?? false) : retry(values.json ?? false)
+    return verb === 'list' ? list(values) : retry(values)
   },
 }
 
-async function list(json: boolean): Promise<number> {
-  const outboxState = await withCore((core) => core.getOutbox())
-  if (json) return (printJson(outboxState), 0)
+async function list(values: Values): Promise<number> {
+  const outboxState = await withCore(values, (core) => core.getOutbox())
+  if (values.json) return (printJson(outboxState), 0)
   printLines([
     `Rows that wait: ${outboxState.waiting}${outboxState.waitingSince ? `, the oldest since ${outboxState.waitingSince}` : ''}`,
     `Rows set aside: ${outboxState.setAside}`,
@@ -40,9 +43,9 @@ async function list(json: boolean): Promise<number> {
   return 0
 }
 
-async function retry(json: boolean): Promise<number> {
-  const retried = await withCore((core) => core.retryOutbox())
-  if (json) printJson(retried)
+async function retry(values: Values): Promise<number> {
+  const retried = await changeCore(values, (core) => core.retryOutbox())
+  if (values.json) printJson(retried)
   else printLines([`Rows to be tried again: ${retried.rows}`])
   return 0
 }

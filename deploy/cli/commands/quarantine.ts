@@ -1,7 +1,7 @@
 import { userInfo } from 'node:os'
 import type { QuarantinedEvent } from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import type { CoreClient } from '../client.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
 
 export const quarantine: Command = {
@@ -76,7 +76,7 @@ async function list(argv: readonly string[]): Promise<number> {
   const limit = Number(limitText)
   if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
     throw new UsageError('--limit must be from 1 to 1000')
-  const page = await withCore((core) => core.listQuarantined({ ...filter, authId, limit }))
+  const page = await withCore(values, (core) => core.listQuarantined({ ...filter, authId, limit }))
   if (asJson) printJson(page)
   else {
     printLines([
@@ -106,7 +106,9 @@ const lineOf = ({
 
 async function show(argv: readonly string[]): Promise<number> {
   const { values, positionals } = parse(argv, json)
-  const { event, bytes } = await withCore((core) => core.getQuarantined({ id: only(positionals) }))
+  const { event, bytes } = await withCore(values, (core) =>
+    core.getQuarantined({ id: only(positionals) }),
+  )
   if (values.json) printJson({ ...event, bytesBase64: bytes.toString('base64') })
   else {
     printLines([
@@ -130,7 +132,7 @@ async function attribute(argv: readonly string[]): Promise<number> {
   const { app, user } = values
   if (app === undefined || user === undefined)
     throw new UsageError('quarantine attribute needs --app and --user')
-  const { event } = await withCore((core) =>
+  const { event } = await changeCore(values, (core) =>
     core.attributeQuarantined({
       id: only(positionals),
       clientId: app,
@@ -152,8 +154,8 @@ async function redrive(argv: readonly string[]): Promise<number> {
   const request = { author: authorOf(values), underNewId: values['under-new-id'] ?? false }
   if (reason !== undefined && positionals.length > 0)
     throw new UsageError('quarantine redrive takes an id or --reason, not both')
-  if (reason !== undefined) return withCore((core) => redriveAll(core, reason, request))
-  const { event } = await withCore((core) =>
+  if (reason !== undefined) return changeCore(values, (core) => redriveAll(core, reason, request))
+  const { event } = await changeCore(values, (core) =>
     core.redriveQuarantined({ id: only(positionals), ...request }),
   )
   return print(event, values)
@@ -190,7 +192,7 @@ async function discard(argv: readonly string[]): Promise<number> {
   const { values, positionals } = parse(argv, { ...json, ...author, reason: { type: 'string' } })
   const { reason } = values
   if (reason === undefined) throw new UsageError('quarantine discard needs --reason')
-  const { event } = await withCore((core) =>
+  const { event } = await changeCore(values, (core) =>
     core.discardQuarantined({ id: only(positionals), reason, author: authorOf(values) }),
   )
   return print(event, values)

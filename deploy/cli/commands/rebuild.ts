@@ -1,5 +1,5 @@
 import type { RebuildBooksResponse } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse } from '../command.ts'
 import { createProgressBar, printJson } from '../output.ts'
 
 export const rebuild: Command = {
@@ -24,7 +24,7 @@ export const rebuild: Command = {
     })
     if (positionals.length > 0) throw new UsageError('rebuild takes no arguments, only options')
     const dryRun = values['dry-run'] ?? false
-    const done = await withCore(async (core) => {
+    const done = await changeCore(values, async (core) => {
       const bar = createProgressBar()
       const apps: RebuildBooksResponse[] = []
       for await (const message of core.rebuildBooks({ clientId: values.app, dryRun })) {

@@ -35,7 +35,7 @@ export const reconcile: Command = {
       values.from ??
       dayOf((values.to === undefined ? Date.now() : Date.parse(values.to)) - daysBack * 86_400_000)
     const request = { clientId: values.app, from, to, all: values.all ?? false }
-    const days = await withCore(async (core) => {
+    const days = await withCore(values, async (core) => {
       const received: ReconcileResponse[] = []
       for await (const day of core.reconcile(request)) received.push(day)
       return received

@@ -2,7 +2,7 @@ import type {
   SignerCredentials,
   SignerInfo,
 } from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
 import { printJson, printLines, printable, table } from '../output.ts'
 
 const options = {
@@ -52,13 +52,13 @@ export const signer: Command = {
 
 async function create(name: string, values: Values): Promise<void> {
   const request = { name, ...appsOf(values), mayPushEvents: values.events ?? false }
-  const answer = await withCore((core) => core.createSigner(request))
+  const answer = await changeCore(values, (core) => core.createSigner(request))
   if (values.json) return printJson(answer)
   printLines([...linesOf(answer.signer), ...secretsOf(answer.credentials)])
 }
 
 async function list(_name: string, values: Values): Promise<void> {
-  const { signers } = await withCore((core) => core.listSigners({}))
+  const { signers } = await withCore(values, (core) => core.listSigners({}))
   if (values.json) return printJson(signers)
   printLines(
     signers.length === 0 ? ['there are no signers but that of WEBHOOK_SECRET'] : tableOf(signers),
@@ -69,19 +69,19 @@ async function rotate(name: string, values: Values): Promise<void> {
   const overlapSeconds = Number(values['overlap-seconds'] ?? 86_400)
   if (!Number.isInteger(overlapSeconds))
     throw new UsageError('--overlap-seconds must be a whole number')
-  const answer = await withCore((core) => core.rotateSigner({ name, overlapSeconds }))
+  const answer = await changeCore(values, (core) => core.rotateSigner({ name, overlapSeconds }))
   if (values.json) return printJson(answer)
   printLines(secretsOf(answer.credentials))
 }
 
 async function apps(name: string, values: Values): Promise<void> {
-  const answer = await withCore((core) => core.setSignerApps({ name, ...appsOf(values) }))
+  const answer = await changeCore(values, (core) => core.setSignerApps({ name, ...appsOf(values) }))
   if (values.json) return printJson(answer)
   printLines(linesOf(answer.signer))
 }
 
-async function remove(name: string): Promise<void> {
-  await withCore((core) => core.removeSigner({ name }))
+async function remove(name: string, values: Values): Promise<void> {
+  await changeCore(values, (core) => core.removeSigner({ name }))
   printLines([`${name} is no signer any more`])
 }
 

@@ -16,7 +16,7 @@ export const status: Command = {
   },
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })
-    const metering = await withCore((core) => core.meteringStatus())
+    const metering = await withCore(values, (core) => core.meteringStatus())
     if (values.json) return (printJson(metering), 0)
     const columns = [
       'stream',

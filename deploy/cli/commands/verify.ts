@@ -31,7 +31,7 @@ export const verify: Command = {
     })
     if (positionals.length > 0) throw new UsageError('verify takes no arguments, only options')
     if (values.head) return printHeads(values.app, values.json ?? false)
-    const result = await withCore(async (core) => {
+    const result = await withCore(values, async (core) => {
       const bar = createProgressBar()
       const verification = newVerification()
       for await (const message of core.verifyBooks({ clientId: values.app }))

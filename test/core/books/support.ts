@@ -115,7 +115,7 @@ async function runCommand(argv: string[]): Promise<{ code: number; text: string 
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
   vi.spyOn(process.stdout, 'write').mockImplementation(keep)
   vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(argv)
+  const code = await main([...argv, '--target', process.env['CORE_TARGET'] ?? ''])
   vi.restoreAllMocks()
   return { code, text: printed.join('') }
 }

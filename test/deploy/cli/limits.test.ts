@@ -26,7 +26,7 @@ async function limits(...argv: string[]) {
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
   vi.spyOn(process.stdout, 'write').mockImplementation(keep)
   vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(['limits', ...argv])
+  const code = await main(['limits', ...argv, '--target', core.core.target])
   vi.restoreAllMocks()
   return { code, text: printed.join('') }
 }

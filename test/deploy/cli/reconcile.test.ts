@@ -124,7 +124,7 @@ describe('tollgate reconcile', () => {
     expect((await tollgate('outbox', 'list')).text).toMatch(
       /Rows set aside: 1\n {2}\d+ {2}openmeter.customer, 1 in it, of 2026-03-10T10:00:00.000Z: answered 400: no\n/,
     )
-    expect(await tollgate('outbox', 'retry')).toEqual({
+    expect(await tollgate('outbox', 'retry', '--target', core.core.target)).toEqual({
       code: 0,
       text: 'Rows to be tried again: 1\n',
     })

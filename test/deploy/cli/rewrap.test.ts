@@ -28,10 +28,9 @@ const createKey = (rpcs: ReturnType<TestCore['as']>, idempotencyKey: string) =>
 
 /** Runs the command against a core; what it printed, and how it ended. */
 async function rewrap(target: string, ...options: string[]) {
-  vi.stubEnv('CORE_TARGET', target)
   const lines: string[] = []
   vi.spyOn(process.stdout, 'write').mockImplementation((chunk) => lines.push(String(chunk)) > 0)
-  const code = await main(['keys', 'rewrap', ...options, '--json'])
+  const code = await main(['keys', 'rewrap', ...options, '--json', '--target', target])
   vi.restoreAllMocks()
   return { code, ...JSON.parse(lines.join('')) }
 }

@@ -1,4 +1,4 @@
-import { type Command, UsageError, parse, withCore } from '../../command.ts'
+import { type Command, UsageError, changeCore, parse } from '../../command.ts'
 import { printJson, printLines } from '../../output.ts'
 import { authorOf } from '../quarantine.ts'
 
@@ -57,7 +57,7 @@ export const adjust: Command = {
     ) {
       throw new UsageError('adjust needs --app, --user, --usd-micros and --reason')
     }
-    const adjustment = await withCore((core) =>
+    const adjustment = await changeCore(values, (core) =>
       core.createAdjustment({
         clientId: app,
         externalUserId: user,

@@ -32,7 +32,7 @@ export const holds: Command = {
     if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
       throw new UsageError('--limit must be from 1 to 1000')
     const cursor = values.cursor ?? ''
-    const page = await withCore((core) =>
+    const page = await withCore(values, (core) =>
       core.listHolds({ clientId, externalUserId, limit, cursor }),
     )
     if (values.json) printJson(page)

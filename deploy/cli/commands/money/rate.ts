@@ -1,4 +1,4 @@
-import { type Command, UsageError, parse, withCore } from '../../command.ts'
+import { type Command, UsageError, changeCore, parse } from '../../command.ts'
 import { printJson, printLines } from '../../output.ts'
 
 export const rate: Command = {
@@ -28,7 +28,7 @@ export const rate: Command = {
     const [verb, usdPerEth, ...rest] = positionals
     if (verb !== 'set' || usdPerEth === undefined || rest.length > 0)
       throw new UsageError('rate takes "set" and a price in USD')
-    const { rate: recorded } = await withCore((core) =>
+    const { rate: recorded } = await changeCore(values, (core) =>
       core.recordRate({
         usdPerEth,
         source: values.source ?? 'operator',

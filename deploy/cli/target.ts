@@ -1,0 +1,49 @@
+import { createEnvReader } from '../../core/lib/env.ts'
+import { type CoreAddress, readCoreAddress } from '../../core/lib/core-link/address.ts'
+import { dataDirOf, findServiceToken, readQuickstart } from '../all-in-one/data-dir.ts'
+import { setVariables } from '../all-in-one/settings.ts'
+
+export interface CoreTarget {
+  readonly address: CoreAddress
+  readonly dataDir: string
+  /** The all-in-one service of the data directory: its address, and the token that it made for itself. */
+  readonly isOwn: boolean
+  /** The command line named it, by --target. */
+  readonly isNamed: boolean
+}
+
+/** The core of a command: that of --target, of CORE_TARGET, or of the data directory. Rejects where there is none. */
+export async function findCore(target: string | undefined): Promise<CoreTarget> {
+  const dataDir = dataDirOf(process.env)
+  const stored = await findServiceToken(dataDir)
+  const own = (await readQuickstart(dataDir))?.coreTarget
+  const variables = setVariables(process.env)
+  const env = createEnvReader({
+    CORE_TOKEN: stored,
+    CORE_TARGET: own,
+    ...variables,
+    ...(target === undefined ? {} : { CORE_TARGET: target }),
+  })
+  const address = readCoreAddress(env, 'operator')
+  if (address.token === '') {
+    throw new Error(
+      `no service found: start one with npm start, or set CORE_TARGET and CORE_TOKEN_OPERATOR (looked in ${dataDir})`,
+    )
+  }
+  if (env.problems.length > 0) throw new Error(env.problems.join('; '))
+  // The address alone proves nothing: a tunnel to another deployment may end at the same port.
+  const isOwn =
+    own !== undefined && loopback(address.target) === loopback(own) && address.token === stored
+  return { address, dataDir, isOwn, isNamed: target !== undefined }
+}
+
+/** Throws unless the command may write there: to the caller's own quickstart, or where the command line says. */
+export function requireConsent({ address, dataDir, isOwn, isNamed }: CoreTarget): void {
+  if (isOwn || isNamed) return
+  throw new Error(
+    `this would write to the core at ${address.target}, which is not the quickstart of ${dataDir}; ` +
+      `if you mean it, name it: --target ${address.target}`,
+  )
+}
+
+const loopback = (target: string): string => target.replace(/^(localhost|\[::1\]):/i, '127.0.0.1:')

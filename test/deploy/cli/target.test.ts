@@ -1,0 +1,140 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { main } from '../../../deploy/cli/main.ts'
+import { type TestCore, observedRate, serviceToken, startTestCore } from '../../core/support.ts'
+
+let core: TestCore
+let dataDir: string
+beforeAll(async () => {
+  core = await startTestCore(observedRate)
+  // Nothing is priced by what was observed that long ago.
+  core.clock.advance(30 * 86_400_000)
+})
+afterAll(() => core.stop())
+beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'tollgate-target-'))
+  vi.stubEnv('TOLLGATE_DATA_DIR', dataDir)
+})
+afterEach(async () => {
+  vi.unstubAllEnvs()
+  vi.restoreAllMocks()
+  await rm(dataDir, { recursive: true, force: true })
+})
+
+async function tollgate(...argv: string[]) {
+  const printed: string[] = []
+  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
+  const code = await main(argv)
+  vi.restoreAllMocks()
+  return { code, text: printed.join('') }
+}
+
+/** What `npm start` leaves in its folder, for a service whose core is the one of this test. */
+async function quickstart({
+  token = serviceToken,
+  database = 'embedded',
+}: { token?: string; database?: string } = {}): Promise<void> {
+  const urls = ['platformUrl', 'builderUrl', 'sidecarUrl', 'adminUrl', 'issuer']
+  const ids = ['clientId', 'm2mClientId', 'm2mClientSecret', 'webhookSecret', 'ownerEmail']
+  const fields = [...urls.map((name) => [name, 'http://127.0.0.1:9']), ...ids.map((id) => [id, id])]
+  const file = { ...Object.fromEntries(fields), ownerPassword: 'p', coreTarget: core.core.target }
+  await writeFile(join(dataDir, 'quickstart.json'), JSON.stringify({ ...file, database }))
+  await writeFile(join(dataDir, 'secrets.json'), JSON.stringify({ CORE_TOKEN: token }))
+}
+
+const elsewhere = () => {
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+}
+
+const user = ['--app', 'app_1', '--user', 'ada']
+const writes = [
+  'app create --name Shop',
+  'account create --email ada@example.com',
+  'account reset-password --email ada@example.com',
+  'account change --email ada@example.com --platform-admin yes',
+  'signer create north --all-apps',
+  'signer rotate north',
+  'signer apps north --all-apps',
+  'signer remove north',
+  'keys rotate',
+  'keys rewrap',
+  'rate set 3000',
+  `adjust ${user.join(' ')} --usd-micros 1 --reason x`,
+  `limits set ${user.join(' ')} --calls-per-minute 1`,
+  `limits clear ${user.join(' ')}`,
+  'quarantine attribute 1 --app app_1 --user ada',
+  'quarantine redrive 1',
+  'quarantine redrive --reason unknown_app',
+  'quarantine discard 1 --reason x',
+  'rebuild',
+  'outbox retry',
+  'archive',
+]
+
+describe('a command that writes', () => {
+  it.each(writes)('refuses another deployment than the own quickstart: %s', async (line) => {
+    elsewhere()
+    const { code, text } = await tollgate(...line.split(' '))
+    expect([code, text]).toEqual([1, expect.stringContaining(`--target ${core.core.target}`)])
+    expect(text).toContain('this would write')
+  })
+
+  it('writes where it is told by name', async () => {
+    elsewhere()
+    const { code } = await tollgate('app', 'create', '--name', 'Shop', '--target', core.core.target)
+    expect(code).toBe(0)
+  })
+
+  it('writes to the quickstart of its folder, without a word', async () => {
+    await quickstart()
+    expect((await tollgate('app', 'create', '--name', 'Shop')).code).toBe(0)
+  })
+
+  it('is not deceived by another deployment at the address of the quickstart', async () => {
+    await quickstart({ token: 'another-token-of-the-folder-0123456789' })
+    vi.stubEnv('CORE_TOKEN', serviceToken)
+    expect((await tollgate('app', 'create', '--name', 'Shop')).text).toContain('would write')
+  })
+
+  it('may read from anywhere', async () => {
+    elsewhere()
+    expect((await tollgate('app', 'list')).code).toBe(0)
+    expect((await tollgate('status')).code).toBe(0)
+  })
+})
+
+describe('the demo', () => {
+  const rates = async () => (await core.sql.query('select * from rates')).rows.length
+
+  it('refuses a core that is not of its folder', async () => {
+    await quickstart()
+    vi.stubEnv('CORE_TARGET', 'core.example:50051')
+    expect(await tollgate('demo')).toEqual({
+      code: 1,
+      text: expect.stringContaining('core.example:50051'),
+    })
+    vi.unstubAllEnvs()
+  })
+
+  it('refuses a deployment that only listens at the address of the quickstart', async () => {
+    await quickstart({ token: 'another-token-of-the-folder-0123456789' })
+    vi.stubEnv('CORE_TOKEN', serviceToken)
+    expect((await tollgate('demo')).text).toContain('would write')
+  })
+
+  it.each([[[]], [['--target']]])(
+    'sets no price in a database that others may share (%s)',
+    async (flags: string[]) => {
+      await quickstart({ database: 'external' })
+      const before = await rates()
+      const { code, text } = await tollgate('demo', ...flags.flatMap((f) => [f, core.core.target]))
+      expect([code, text]).toEqual([1, expect.stringContaining('npx tollgate rate set')])
+      expect(await rates()).toBe(before)
+    },
+  )
+})
