@@ -137,6 +137,8 @@ export type CoreReader = Pick<
   | 'listSigningKeys'
   | 'lossReport'
   | 'meteringStatus'
+  | 'readAccountQuota'
+  | 'readCreditQuota'
   | 'readLimits'
   | 'reconcile'
   | 'verifyBooks'

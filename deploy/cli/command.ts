@@ -35,7 +35,7 @@ export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
 }
 
 /** The option of a command that may speak to another core than the one of this folder. */
-interface Target {
+export interface Target {
   readonly target?: string | undefined
 }
 

@@ -12,7 +12,7 @@ import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
 import { limits } from './commands/limits.ts'
 import { loss } from './commands/loss.ts'
-import { demo, signerDouble, start } from './commands/programs.ts'
+import { core, demo, gateway, sidecar, signerDouble, start } from './commands/programs.ts'
 import { quota } from './commands/money/quota.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/money/rate.ts'
@@ -28,6 +28,9 @@ import { renderHelp } from './help.ts'
 /** Every command by its name, in the order in which `--help` lists them. */
 export const commands: Readonly<Record<string, Command>> = {
   start,
+  core,
+  gateway,
+  sidecar,
   collector,
   demo,
   app,

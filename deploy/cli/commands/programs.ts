@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { signerDoubleHelp } from '../../signer-double/help.ts'
-import type { Command } from '../command.ts'
+import { type Command, UsageError } from '../command.ts'
 
 // These commands are whole programs. Each is loaded when it runs, because it imports much.
 
@@ -23,6 +23,41 @@ export const start: Command = {
     return 0
   },
 }
+
+/** A process of the service that runs apart. It says what it does in its log, and ends by a signal. */
+function processCommand(name: string, text: string, run: () => Promise<unknown>): Command {
+  return {
+    summary: `runs ${name} in a process of its own`,
+    help: { usages: [{ syntax: `tollgate ${name}`, text }] },
+    run: async (argv) => {
+      if (argv.length > 0) throw new UsageError(`${name} takes its settings from the environment`)
+      await run()
+      await once(process, 'exit')
+      return 0
+    },
+  }
+}
+
+export const core = processCommand(
+  'core',
+  'Runs core: gRPC on CORE_PORT, metrics and health on CORE_ADMIN_PORT. It needs DATABASE_URL, KEY_ENCRYPTION_KEY, ' +
+    'SECRET_PEPPERS, PUBLIC_URL and the tokens of its callers, and REDIS_URL where several processes run. Any number may run.',
+  () => import('../../../core/main.ts'),
+)
+
+export const gateway = processCommand(
+  'gateway',
+  'Runs the gateway: REST, OpenID Connect and pages on PLATFORM_PORT, the builder API on BUILDER_PORT, metrics and health ' +
+    'on GATEWAY_ADMIN_PORT. It needs CORE_TARGET, CORE_TOKEN_GATEWAY and PUBLIC_URL. Any number may run.',
+  () => import('../../../gateway/main.ts'),
+)
+
+export const sidecar = processCommand(
+  'sidecar',
+  'Runs a sidecar, which answers a signer: on SIDECAR_PORT, metrics and health on SIDECAR_ADMIN_PORT. It needs ' +
+    'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
+  () => import('../../../sidecar/main.ts'),
+)
 
 export const demo: Command = {
   summary: 'plays the whole story against a running service (npm run demo)',

@@ -63,6 +63,8 @@ const writes = [
   'signer remove north',
   'keys rotate',
   'keys rewrap',
+  'quota set --app app_1 --usd-micros 1',
+  'quota set --email ada@example.com --apps 3',
   'rate set 3000',
   `adjust ${user.join(' ')} --usd-micros 1 --reason x`,
   `limits set ${user.join(' ')} --calls-per-minute 1`,

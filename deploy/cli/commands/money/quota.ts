@@ -1,4 +1,11 @@
-import { type Command, UsageError, parse, withCore } from '../../command.ts'
+import {
+  type Command,
+  type Target,
+  UsageError,
+  changeCore,
+  parse,
+  withCore,
+} from '../../command.ts'
 import { printJson, printLines } from '../../output.ts'
 
 export const quota: Command = {
@@ -30,28 +37,28 @@ export const quota: Command = {
       throw new UsageError('quota takes "show" or "set"')
     const print = values.json ? printJson : (answer: object) => printLines(linesOf(answer))
     if (app !== undefined)
-      print(await ofApp(app, verb === 'set' ? numberOf(micros, '--usd-micros') : undefined))
+      print(await ofApp(values, app, verb === 'set' ? numberOf(micros, '--usd-micros') : undefined))
     else if (email !== undefined)
-      print(await ofAccount(email, verb === 'set' ? numberOf(apps, '--apps') : undefined))
+      print(await ofAccount(values, email, verb === 'set' ? numberOf(apps, '--apps') : undefined))
     else throw new UsageError('quota needs --app or --email')
     return 0
   },
 }
 
 /** Reads the quota of an app, or changes it: null means the deployment's. */
-const ofApp = (clientId: string, max: string | null | undefined) =>
-  withCore((core) =>
-    max === undefined
-      ? core.readCreditQuota({ clientId })
-      : core.replaceCreditQuota({ clientId, maxUsdMicros: max ?? undefined }),
-  )
+const ofApp = (values: Target, clientId: string, max: string | null | undefined) =>
+  max === undefined
+    ? withCore(values, (core) => core.readCreditQuota({ clientId }))
+    : changeCore(values, (core) =>
+        core.replaceCreditQuota({ clientId, maxUsdMicros: max ?? undefined }),
+      )
 
-const ofAccount = (email: string, max: string | null | undefined) =>
-  withCore((core) =>
-    max === undefined
-      ? core.readAccountQuota({ email })
-      : core.replaceAccountQuota({ email, appsMax: max === null ? undefined : Number(max) }),
-  )
+const ofAccount = (values: Target, email: string, max: string | null | undefined) =>
+  max === undefined
+    ? withCore(values, (core) => core.readAccountQuota({ email }))
+    : changeCore(values, (core) =>
+        core.replaceAccountQuota({ email, appsMax: max === null ? undefined : Number(max) }),
+      )
 
 function numberOf(text: string | undefined, flag: string): string | null {
   if (text === 'default') return null
