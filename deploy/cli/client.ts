@@ -141,6 +141,8 @@ export type CoreReader = Pick<
   | 'readCreditQuota'
   | 'readLimits'
   | 'reconcile'
+  // It records the head of what is there, which nothing else depends on.
+  | 'sealBooks'
   | 'verifyBooks'
 >
 

@@ -1,5 +1,5 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
-import { didYouMean } from '../../core/lib/did-you-mean.ts'
+import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
 import { type CoreClient, type CoreReader, connectCore } from './client.ts'
 import { type CoreTarget, findCore, requireConsent } from './target.ts'
 import type { Help } from './help.ts'

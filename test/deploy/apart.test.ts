@@ -10,8 +10,14 @@ import { freePorts } from '../support/processes.ts'
 const root = join(import.meta.dirname, '../..')
 const startMs = 90_000
 const portSettings = [
-  ...['CORE_PORT', 'PLATFORM_PORT', 'BUILDER_PORT', 'SIDECAR_PORT'],
-  ...['CORE_ADMIN_PORT', 'GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT', 'COLLECTOR_ADMIN_PORT'],
+  'CORE_PORT',
+  'PLATFORM_PORT',
+  'BUILDER_PORT',
+  'SIDECAR_PORT',
+  'CORE_ADMIN_PORT',
+  'GATEWAY_ADMIN_PORT',
+  'SIDECAR_ADMIN_PORT',
+  'COLLECTOR_ADMIN_PORT',
 ]
 const { kafkaBrokers, redisUrl } = inject('parts')
 

@@ -65,7 +65,7 @@ interface Selection {
 }
 
 /** The head of the app's ledger as the tickets leave it. */
-async function headOf(core: CoreClient, clientId: string): Promise<Manifest['booksHead']> {
+async function headOf(core: CoreReader, clientId: string): Promise<Manifest['booksHead']> {
   const [head] = (await retry(() => core.sealBooks({ clientId }))).heads
   return head ? { number: head.number, head: head.head } : null
 }

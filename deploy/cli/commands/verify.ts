@@ -2,7 +2,7 @@ import type {
   BookDifference,
   VerifyBooksResponse,
 } from '../../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { type Command, UsageError, type Target, parse, withCore } from '../command.ts'
 import { type ProgressBar, createProgressBar, printJson, printLines } from '../output.ts'
 
 export const verify: Command = {
@@ -30,7 +30,7 @@ export const verify: Command = {
       json: { type: 'boolean' },
     })
     if (positionals.length > 0) throw new UsageError('verify takes no arguments, only options')
-    if (values.head) return printHeads(values.app, values.json ?? false)
+    if (values.head) return printHeads(values)
     const result = await withCore(values, async (core) => {
       const bar = createProgressBar()
       const verification = newVerification()
@@ -45,9 +45,14 @@ export const verify: Command = {
   },
 }
 
-async function printHeads(clientId: string | undefined, asJson: boolean): Promise<number> {
-  const { heads } = await withCore((core) => core.sealBooks({ clientId }))
-  if (asJson) printJson({ heads })
+interface HeadOptions extends Target {
+  readonly app?: string | undefined
+  readonly json?: boolean | undefined
+}
+
+async function printHeads(values: HeadOptions): Promise<number> {
+  const { heads } = await withCore(values, (core) => core.sealBooks({ clientId: values.app }))
+  if (values.json) printJson({ heads })
   else
     printLines(
       heads.map(
