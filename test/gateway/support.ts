@@ -143,27 +143,34 @@ interface Seen {
   readonly answer: Answer
 }
 
-/**
- * Checks an answer against the document: the operation's response of that status, with the codes that it names. Unless
- * `strict`, a refusal may be any: a scripted core gives reasons that no real one has.
- */
-export async function documentChecker(document: Record<string, unknown>, { strict = false } = {}) {
+/** Validators of a document's answers, by method, path, status and type. */
+export function answerValidators(document: Record<string, unknown>) {
   const ajv = new Ajv({ strict: false })
   addFormats.default(ajv)
   const schemas = asRecord(asRecord(document['components'])['schemas'])
   for (const [name, schema] of Object.entries(schemas))
     ajv.addSchema({ ...asRecord(localRefs(schema)), $id: name })
-  const anyRefusal = ajv.compile({ anyOf: [Problem, OAuthError] })
   const documented = new Map(responseSchemas(document).map(({ key, schema }) => [key, schema]))
   // A document has a thousand schemas, and a test needs a few of them.
   const validators = new Map<string, (value: unknown) => boolean>()
-  const validatorOf = (key: string) =>
+  return (key: string) =>
     documented.has(key)
       ? getOrInsert(validators, key, () => {
           const validate = ajv.compile(asRecord(localRefs(documented.get(key))))
           return (value) => validate(value) === true
         })
       : undefined
+}
+
+/**
+ * Checks an answer against the document: the operation's response of that status, with the codes that it names. Unless
+ * `strict`, a refusal may be any: a scripted core gives reasons that no real one has.
+ */
+export async function documentChecker(document: Record<string, unknown>, { strict = false } = {}) {
+  const anyRefusal = new Ajv({ strict: false, validateFormats: false }).compile({
+    anyOf: [Problem, OAuthError],
+  })
+  const validatorOf = answerValidators(document)
   const templates = Object.keys(asRecord(document['paths'])).map((path) => ({
     path,
     pattern: new RegExp(`^${path.replaceAll('.', '\\.').replace(/\{[^}]+\}/g, '[^/]+')}$`),

@@ -11,7 +11,8 @@ import type {
 } from '../../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
-import { AppParams } from '../schemas.ts'
+import { addSchemas, named } from '../../http/schemas.ts'
+import { AppParams, Instant, Micros } from '../schemas.ts'
 import { refuseOtherUser, toCount, userQuery, withOneUser } from './query.ts'
 
 type StreamMessage = StreamUsageResponse | StreamOwnUsageResponse
@@ -22,12 +23,70 @@ const busySeconds = '10'
 const busyReasons = new Set<Reason>(['RATE_LIMITED', 'UNAVAILABLE'])
 
 const description = [
-  'Server-sent events. `charge`: what one batch of tickets took from one user, with chargeId, endUserId, externalUserId,',
-  'costUsdMicros, costUsdExact, balanceUsdMicros, balanceUsdExact, overageUsdExact, ticketCount and time.',
+  'Server-sent events; the schema is that of one event, whose data is JSON.',
   'Send the last id as Last-Event-ID to go on from there: nothing is missed, and what comes twice has the same chargeId',
-  'and endUserId. `reset`: that id was too old (a day), and what was between is missing here. `end`: the stream is over,',
-  'with the code of the reason. An id without an event comes every ten seconds.',
+  'and endUserId. An id without an event comes every ten seconds.',
 ].join(' ')
+
+const word = <const T extends string>(value: T) => Type.Unsafe<T>({ type: 'string', enum: [value] })
+const EventId = Type.String({ description: 'For Last-Event-ID.' })
+const UsageCharge = named(
+  Type.Object(
+    {
+      event: word('charge'),
+      id: EventId,
+      data: Type.Object(
+        {
+          chargeId: Type.String(),
+          endUserId: Type.String(),
+          externalUserId: Type.String(),
+          costUsdMicros: Micros('What the batch cost, rounded.'),
+          costUsdExact: Type.String({ description: 'The same in USD, every digit.' }),
+          balanceUsdMicros: Micros('What was left after it, rounded down.'),
+          balanceUsdExact: Type.String({ description: 'The same in USD, every digit.' }),
+          overageUsdExact: Type.String({ description: 'What nothing was left for, in USD.' }),
+          ticketCount: Type.Integer({ minimum: 0 }),
+          time: Instant('When it was booked.'),
+        },
+        { additionalProperties: false },
+      ),
+    },
+    { description: 'What one batch of tickets took from one user.' },
+  ),
+  'UsageCharge',
+)
+const UsageReset = named(
+  Type.Object(
+    {
+      event: word('reset'),
+      id: EventId,
+      data: Type.Object({}, { additionalProperties: false }),
+    },
+    { description: 'Last-Event-ID was too old (a day): what was between is missing here.' },
+  ),
+  'UsageReset',
+)
+const UsageStreamEnd = named(
+  Type.Object(
+    {
+      event: word('end'),
+      data: Type.Object(
+        { code: Type.String({ description: 'That of the reason, as in problem documents.' }) },
+        { additionalProperties: false },
+      ),
+    },
+    { description: 'The stream is over, and why.' },
+  ),
+  'UsageStreamEnd',
+)
+const UsageCursor = named(
+  Type.Object(
+    { id: EventId },
+    { additionalProperties: false, description: 'Nothing happened: an id to go on from.' },
+  ),
+  'UsageCursor',
+)
+const eventSchemas = [UsageCharge, UsageReset, UsageStreamEnd, UsageCursor]
 
 const example = `retry: 2000
 id: djE6MTIzNDU2
@@ -37,8 +96,9 @@ data: {"chargeId":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","endUserId":"4f6c1a0e-8
 "balanceUsdExact":"4.99964","overageUsdExact":"0","ticketCount":3,"time":"2026-04-02T10:00:01.250Z"}
 
 `.replaceAll('\\\n', '')
+const schema = { oneOf: eventSchemas.map(({ $id }) => ({ $ref: `${$id}#` })) }
 const response = {
-  200: { description, content: { 'text/event-stream': { schema: { type: 'string' }, example } } },
+  200: { description, content: { 'text/event-stream': { schema, example } } },
 }
 const StreamHeaders = Type.Object({
   'last-event-id': Type.Optional(
@@ -50,6 +110,7 @@ const refuses = ['RATE_LIMITED', 'UNAVAILABLE'] as const
 
 /** Live spend as server-sent events. Every stream ends when the listener closes. */
 export function usageStreamRoutes(app: App): void {
+  addSchemas(app, eventSchemas)
   const stopping = new AbortController()
   app.addHook('preClose', async () => stopping.abort())
   streamUsage(app, stopping.signal)

@@ -9,13 +9,17 @@ import { begin, serviceToken, until } from '../../../core/support.ts'
 import { eventData } from '../../../core/metering/harness.ts'
 import { type ServerSent, readEvents } from '../../../support/sse.ts'
 import { type Real, type RealApp, startReal } from '../../real.ts'
+import { answerValidators, asRecord } from '../../support.ts'
 
 let real: Real
 let app: RealApp
 let other: RealApp
 let metering: MeteringServiceClient
+let validatorOf: ReturnType<typeof answerValidators>
 beforeAll(async () => {
   real = await startReal()
+  const document = await fetch(`${real.url}/api/v1/openapi.json`)
+  validatorOf = answerValidators(asRecord(await document.json()))
   app = await real.newApp('streams')
   other = await real.newApp('others')
   metering = new MeteringServiceClient(real.core.core.target, credentials.createInsecure())
@@ -64,6 +68,14 @@ const charges = (events: readonly ServerSent[]) =>
 const keyOf = (data: Record<string, unknown>): string =>
   `${String(data['chargeId'])} ${String(data['endUserId'])}`
 
+/** What came is what the document says, of every event of every stream of these tests. */
+function expectTyped(url: string, { id, event, data }: ServerSent): void {
+  const path = url.replace(/app_[0-9a-f]+/, '{clientId}').replace(/\?.*/, '')
+  const validate = validatorOf(`GET ${path} 200 text/event-stream`)
+  const typed = { ...(id && { id }), ...(event && { event }), ...(data && { data }) }
+  expect([typed, validate?.(typed)]).toEqual([typed, true])
+}
+
 async function open(url: string, headers: Record<string, string>): Promise<Open> {
   const stop = new AbortController()
   const response = await fetch(real.url + url, { headers, signal: stop.signal })
@@ -74,7 +86,10 @@ async function open(url: string, headers: Record<string, string>): Promise<Open>
   expect(response.headers.get('cache-control')).toBe('no-store')
   const events: ServerSent[] = []
   const ended = (async () => {
-    for await (const event of readEvents(response, stop.signal)) events.push(event)
+    for await (const event of readEvents(response, stop.signal)) {
+      expectTyped(url, event)
+      events.push(event)
+    }
   })()
   await until(() => events.length > 0)
   return { events, ended, close: () => stop.abort() }
