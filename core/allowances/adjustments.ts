@@ -1,5 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import { foldEventId } from '../platform/ids.ts'
+import { parseReadable } from '../platform/text.ts'
 import { audit } from '../platform/audit.ts'
 import type { Idempotency } from '../platform/idempotency.ts'
 import type { Users } from '../identity/users/users.ts'
@@ -290,13 +291,5 @@ function heldNote({ lent, pending }: Account): string {
 
 const abs = (value: bigint): bigint => (value < 0n ? -value : value)
 
-function parseText(name: string, text: string, max: number): string {
-  const trimmed = text.trim()
-  if (trimmed === '' || trimmed.length > max || /\p{Cc}/u.test(trimmed)) {
-    throw new DomainError(
-      'REQUEST_INVALID',
-      `${name} must be 1 to ${max} characters without control characters`,
-    )
-  }
-  return trimmed
-}
+const parseText = (field: string, text: string, max: number): string =>
+  parseReadable(text, { field, max })

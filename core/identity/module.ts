@@ -23,6 +23,7 @@ import { type AppQuota, createAppQuota } from './apps/quota.ts'
 import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
+import { type Invitations, createInvitations } from './invitations/invitations.ts'
 import { createMembers } from './members/members.ts'
 import type { CredentialIssuer } from './types.ts'
 import { createOwners } from './users/owners.ts'
@@ -49,6 +50,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const idleSeconds = config.sessionIdleSeconds
   const accounts = createAccounts({ pool, grants, now, idleSeconds, records })
   const quota = createAppQuota({ ...config, pool, now })
+  const invitations = createInvitations({ pool, quota, now })
   const identities = createIdentities({ ...config, pool, now, accounts, records })
   const emitCustomer = backend.emitter?.emitCustomer
   const ending = { invalidations, grants, credentialIssuers }
@@ -56,8 +58,9 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const owners = createOwners({ pool, users })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)
-  const { accountService } = createAccountsRpc({ accounts, identities, quota })
-  const { appService, managementService } = createAppServices(platform, others, { clients, quota })
+  const { accountService } = createAccountsRpc({ accounts, identities, quota, invitations })
+  const parts = { clients, quota, invitations }
+  const { appService, managementService } = createAppServices(platform, others, parts)
 
   return {
     api: { clients, accounts, users, owners, loginPolicy: createLoginPolicy({ pool }) },
@@ -69,7 +72,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
       grpcService(ManagementServiceService, managementService),
     ],
     lifecycle: { prepare: () => restoreSetAside(pool, log) },
-    upkeep: [accounts.deleteExpired],
+    upkeep: [accounts.deleteExpired, invitations.deleteExpired],
   }
 }
 
@@ -83,7 +86,7 @@ function createAppServices(
     plans,
     credentialIssuers,
   }: IdentityOthers,
-  { clients, quota }: { clients: Clients; quota: AppQuota },
+  { clients, quota, invitations }: { clients: Clients; quota: AppQuota; invitations: Invitations },
 ) {
   const { pool, now, secrets, idempotency, grants, config } = platform
   const { publicUrl, issuer, defaultSignerUrl } = config
@@ -94,7 +97,8 @@ function createAppServices(
     ...createManagementRpc({
       apps,
       management: createManagement({ ...ending, pool, clients, idempotency, meteringMode, now }),
-      members: createMembers({ pool, now }),
+      members: createMembers({ ...ending, pool, invitations, now }),
+      invitations,
       starterUsdMicros,
       appCreation,
       routing: { publicUrl, issuer, defaultDmzUrl: defaultSignerUrl, meteringMode },

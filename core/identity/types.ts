@@ -36,6 +36,12 @@ export interface UserChange {
 export interface CredentialIssuer {
   readonly endOfUser: (db: Db, user: { appId: AppId; id: UserId }, at: Date) => Promise<string[]>
   readonly endOfApp: (db: Db, app: AppId, at: Date) => Promise<string[]>
+  /** Ends the logins of an account to an app, and returns their ids, which are grants. */
+  readonly endOfLogins?: (
+    db: Db,
+    login: { appId: AppId; accountId: string },
+    at: Date,
+  ) => Promise<string[]>
   /** Marks those that descend from ended grants, or with `keep` lets them go on without these. Returns how many ended. */
   readonly endOfGrants?: (
     db: Db,

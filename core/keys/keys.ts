@@ -10,6 +10,7 @@ import type { User } from '../identity/types.ts'
 import type { Owners } from '../identity/users/owners.ts'
 import type { Users } from '../identity/users/users.ts'
 import { type ClientId, appId, isUuid, newKeyId } from '../platform/ids.ts'
+import { toReadable } from '../platform/text.ts'
 import { isSecret, newSecret } from '../lib/crypto.ts'
 import type { Log } from '../lib/log.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
@@ -266,10 +267,7 @@ export function newKey() {
 
 /** The label without what Postgres or a page cannot show. A bad label is no reason to refuse a key. */
 export const cleanLabel = (text: string): string =>
-  text
-    .replace(/\p{Cc}+/gu, ' ')
-    .slice(0, labelMax)
-    .toWellFormed()
+  toReadable(text).slice(0, labelMax).toWellFormed()
 
 const composite = /^(app_[0-9a-f]{24})_(.+)$/
 

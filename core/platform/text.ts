@@ -6,9 +6,13 @@ import { DomainError } from '../../proto/errors.ts'
  * make text read differently from what it is.
  */
 const unreadable = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/u
+const unreadableRuns = new RegExp(`${unreadable.source}+`, 'gu')
 
 /** Whether text has none of the characters that make it unreadable or read as something else. */
 export const isReadable = (text: string): boolean => !unreadable.test(text)
+
+/** The text with a blank in place of what `isReadable` refuses, for text that is no reason to refuse anything. */
+export const toReadable = (text: string): string => text.replace(unreadableRuns, ' ')
 
 /** What `isReadable` refuses, as the end of a sentence. */
 export const unreadableKinds = 'no control or bidirectional formatting character'

@@ -7,6 +7,7 @@ import type { IdentityApi } from '../identity/module.ts'
 import type { CredentialIssuer } from '../identity/types.ts'
 import type { Keys } from '../keys/keys.ts'
 import { addSeconds } from '../lib/time.ts'
+import { accountId } from '../platform/ids.ts'
 import type { Platform } from '../platform/platform.ts'
 import { deleteInBatches } from '../platform/upkeep.ts'
 import type { Authenticator } from '../rpc/callers.ts'
@@ -35,6 +36,7 @@ import { createAuthorizationRpc } from './login/rpc.ts'
 import {
   deleteExpiredCodes,
   deleteExpiredFamilies,
+  endFamiliesOf,
   endFamiliesOfApp,
   endFamiliesOfUser,
 } from './login/store.ts'
@@ -48,7 +50,7 @@ import {
   revokeSessionsOfApp,
   revokeSessionsOfUser,
 } from './sessions/store.ts'
-import { createSubjects } from './subjects.ts'
+import { accountSubject, createSubjects } from './subjects.ts'
 import { createUserTokens } from './user-tokens.ts'
 
 /** Ends logins, signer sessions and devices with their user or app. Identity is created before tokens, so this stands on its own. */
@@ -57,6 +59,8 @@ export const tokenCredentials: CredentialIssuer = {
     await endFamiliesOfUser(db, user, at)
     return revokeSessionsOfUser(db, user, at)
   },
+  endOfLogins: (db, { appId, accountId: account }, at) =>
+    endFamiliesOf(db, { appId, externalUserId: accountSubject(accountId(account)) }, at),
   async endOfApp(db, app, at) {
     await revokeSessionsOfApp(db, app, at)
     await endFamiliesOfApp(db, app, at)

@@ -11,6 +11,7 @@ import {
   type GetBalanceResponse,
 } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
+import { CreditQuotaService } from '../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import {
   AppService,
@@ -72,6 +73,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const keys = createClient(KeyService, transport)
   const tokens = createClient(TokenService, transport)
   const allowances = createClient(AllowanceService, transport)
+  const creditQuotas = createClient(CreditQuotaService, transport)
   const limits = createClient(LimitService, transport)
   const usage = createClient(UsageService, transport)
   const decisions = createClient(DecisionService, transport)
@@ -105,6 +107,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       listMembers: call(management.listMembers),
       putMember: call(management.putMember),
       removeMember: call(management.removeMember),
+      withdrawInvitation: call(management.withdrawInvitation),
       rotateSecret: call(management.rotateClientSecret),
       listDomains: call(management.listDomains),
       addDomain: call(management.addDomain),
@@ -163,6 +166,15 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       logOutEverywhere: call(accounts.logOutEverywhere),
       session: call(accounts.getSession),
       resetPassword: call(accounts.resetPassword),
+      listInvitations: call(accounts.listInvitations),
+      acceptInvitation: call(accounts.acceptInvitation),
+      declineInvitation: call(accounts.declineInvitation),
+    }),
+    quotas: ({ call }: CallContext) => ({
+      getCredit: call(creditQuotas.getCreditQuota),
+      setCredit: call(creditQuotas.setCreditQuota),
+      getAccount: call(accounts.getAccountQuota),
+      setAccount: call(accounts.setAccountQuota),
     }),
     authorization: ({ call }: CallContext) => ({
       check: call(authorization.checkAuthorization),

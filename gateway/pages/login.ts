@@ -13,6 +13,7 @@ import {
   parameter,
   requireOwnForm,
 } from './forms.ts'
+import { invitationNote } from './invitations.ts'
 import { hidden, html, problem, sendPage } from './page.ts'
 import { senderOf, startSession, visitorOf } from './visitor.ts'
 
@@ -21,7 +22,12 @@ export function loginPages(app: App, { publicUrl, loginProvider, devices }: Page
   app.get('/login', pageRoute(), async (request, reply) => {
     const returnTo = ownPath(parameter(request, 'return_to'), publicUrl)
     const visitor = returnTo === undefined ? await visitorOf(request, publicUrl) : null
-    if (visitor) return sendPage(reply, { title: 'Logged in', content: loggedIn(visitor) })
+    if (visitor) {
+      const { token: sessionToken } = visitor
+      const { invitations } = await request.core.accounts.listInvitations({ sessionToken })
+      const content = loggedIn({ ...visitor, invitations: invitations.length })
+      return sendPage(reply, { title: 'Logged in', content })
+    }
     return showForm(request, reply, { returnTo })
   })
 
@@ -120,8 +126,17 @@ ${
 }
 <p class="small">Password forgotten? Whoever runs this service can give you a link to set a new one.</p>`
 
-const loggedIn = ({ email, csrfToken }: { email: string; csrfToken: string }) => html`
+const loggedIn = ({
+  email,
+  csrfToken,
+  invitations,
+}: {
+  email: string
+  csrfToken: string
+  invitations: number
+}) => html`
 <h1>You are logged in</h1>
 <p>as ${email}</p>
+${invitationNote(invitations)}
 <form method="post" action="/logout">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out</button></form>
 <form method="post" action="/logout/everywhere">${hidden({ csrf_token: csrfToken })}<button class="quiet">Log out everywhere</button></form>`

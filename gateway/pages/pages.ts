@@ -10,6 +10,7 @@ import { authorizePages } from './authorize.ts'
 import { devicePages } from './device.ts'
 import type { PagesDeps } from './forms.ts'
 import { initiateLoginPages } from './initiate-login.ts'
+import { invitationPages } from './invitations.ts'
 import { loginPages } from './login.ts'
 import { logoutPages } from './logout.ts'
 import { sendPage } from './page.ts'
@@ -35,6 +36,7 @@ export async function pageRoutes(
     for (const addPages of [
       startPages,
       loginPages,
+      invitationPages,
       providerPages,
       resetPages,
       devicePages,

@@ -14,10 +14,12 @@ import { discoveryProfileRoutes } from './apps/discovery-profiles.ts'
 import { domainRoutes } from './apps/domains.ts'
 import { manifestRoutes } from './apps/manifest.ts'
 import { memberRoutes } from './apps/members.ts'
+import { quotaRoutes } from './apps/quotas.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
 import { goneRoutes } from './gone.ts'
 import { ingestRoutes } from './ingest.ts'
 import { appKeyRoutes } from './keys/app-keys.ts'
+import { invitationRoutes } from './invitations.ts'
 import { keyRoutes } from './keys/keys.ts'
 import { validateRoutes } from './keys/validate.ts'
 import { oidcRoutes } from './oidc/oidc.ts'
@@ -58,6 +60,7 @@ export async function platformRoutes(app: App, deps: PlatformDeps): Promise<void
   for (const addRoutes of nouns) addRoutes(app)
   goneRoutes(app, deps)
   sessionRoutes(app, deps)
+  invitationRoutes(app, deps)
   validateRoutes(app, deps)
   ingestRoutes(app, deps)
   errorPages(app)
@@ -78,6 +81,7 @@ const nouns = [
   usageStreamRoutes,
   appRoutes,
   memberRoutes,
+  quotaRoutes,
   credentialRoutes,
   domainRoutes,
   auditRoutes,

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
 import { unary } from '../../core/lib/grpc.ts'
 import { serviceTokenHeader } from '../../proto/headers.ts'
@@ -21,6 +22,13 @@ export interface RealApp {
   readonly userToken: string
   readonly apiKey: string
   /** The headers of its owner's browser. */
+  readonly session: Readonly<Record<string, string>>
+}
+
+export interface RealPerson {
+  readonly accountId: string
+  readonly email: string
+  /** The headers of the person's browser. */
   readonly session: Readonly<Record<string, string>>
 }
 
@@ -78,13 +86,14 @@ export async function startReal() {
     }
   }
 
-  /** Creates an account without an app; returns its e-mail address. */
-  async function newAccount(email: string): Promise<string> {
-    await unary(people.createAccount.bind(people))(
-      accounts.CreateAccountRequest.fromPartial({ email, password }),
+  /** Somebody who is logged in and has no app. */
+  async function newPerson(isPlatformAdmin = false): Promise<RealPerson> {
+    const email = `${randomUUID()}@example.com`
+    const { account } = await unary(people.createAccount.bind(people))(
+      accounts.CreateAccountRequest.fromPartial({ email, password, isPlatformAdmin }),
       operator,
     )
-    return email
+    return { accountId: account?.id ?? '', email, session: await newSession(email) }
   }
 
   async function stop(): Promise<void> {
@@ -94,7 +103,7 @@ export async function startReal() {
     await core.stop()
   }
 
-  return { core, url: gateway.platformUrl, newApp, newAccount, stop }
+  return { core, url: gateway.platformUrl, newApp, newPerson, stop }
 }
 
 export type Real = Awaited<ReturnType<typeof startReal>>

@@ -50,6 +50,7 @@ export function createPages({ target, serviceToken }: Split) {
   const options = { deadlineMs: 10_000, headers: { [serviceTokenHeader]: serviceToken } }
   const logIn = unary(accounts.logIn.bind(accounts))
   const logOutEverywhere = unary(accounts.logOutEverywhere.bind(accounts))
+  const createAccount = unary(accounts.createAccount.bind(accounts))
   const startReset = unary(accounts.startPasswordReset.bind(accounts))
   const reset = unary(accounts.resetPassword.bind(accounts))
   const grant = unary(authorizations.grantAuthorization.bind(authorizations))
@@ -62,6 +63,8 @@ export function createPages({ target, serviceToken }: Split) {
   }
   return {
     logIn: (email: string) => logIn({ email, password }, options),
+    createAccount: (email: string) =>
+      createAccount({ email, password, name: '', isPlatformAdmin: false }, options),
     logOutEverywhere: (sessionToken: string) => logOutEverywhere({ sessionToken }, options),
     async resetPassword(email: string): Promise<void> {
       const { token } = await startReset({ email }, options)
@@ -93,11 +96,13 @@ export async function createLineage(split: Split, pages: Pages) {
     basic: basic(m2mClientId, created.m2mClientSecret),
   }
   const { sessionToken, session } = await pages.logIn(email)
-  const owner = {
-    cookie: `tollgate_session=${sessionToken}`,
+  const headersOf = (cookie: string, csrfToken: string | undefined) => ({
+    cookie: `tollgate_session=${cookie}`,
     origin: split.app.owner.origin,
-    'x-csrf-token': session?.csrfToken ?? '',
-  }
+    'x-csrf-token': csrfToken ?? '',
+  })
+  const owner = headersOf(sessionToken, session?.csrfToken)
+  const accountId = session?.account?.id ?? ''
   async function call(method: string, path: string, ask: Ask = {}): Promise<Answer> {
     const answer = await split.rest(method, path, ask)
     if (answer.status < 300) return answer
@@ -163,8 +168,19 @@ export async function createLineage(split: Split, pages: Pages) {
     web: sessionToken,
   }
   const keyIds = { user: text(userKey, 'keyId'), app: text(appKey, 'id') }
+  /** Makes another person an owner, who removes the first one. */
+  async function removeOwner(): Promise<void> {
+    const other = `${random()}@example.com`
+    await pages.createAccount(other)
+    const login = await pages.logIn(other)
+    const headers = headersOf(login.sessionToken, login.session?.csrfToken)
+    const { body } = await byOwner('PUT', '/admins', { email: other, role: 'owner' })
+    const { id } = Object(body['invitation'])
+    await call('POST', `/api/v1/invitations/${id}/accept`, { headers })
+    await call('DELETE', `${app.path}/admins?accountId=${accountId}`, { headers })
+  }
   const parts = { clientId, email, owner, app, values, keyIds, sessionToken }
-  return { ...parts, redeem, token, byOwner, byBackend }
+  return { ...parts, redeem, token, byOwner, byBackend, removeOwner }
 }
 
 export type Lineage = Awaited<ReturnType<typeof createLineage>>

@@ -2,6 +2,7 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { credentials } from '@grpc/grpc-js'
 import { unary } from '../../core/lib/grpc.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
+import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
@@ -71,6 +72,7 @@ export function manage(
 ) {
   const insecure = credentials.createInsecure()
   const apps = new management.ManagementServiceClient(core.core.target, insecure)
+  const people = new accounts.AccountServiceClient(core.core.target, insecure)
   const profiles = new catalog.CatalogServiceClient(core.core.target, insecure)
   const appKeys = new keys.KeyServiceClient(core.core.target, insecure)
   const ownSigner = new signers.OwnSignerServiceClient(core.core.target, insecure)
@@ -98,6 +100,22 @@ export function manage(
     removeMember: call(
       management.RemoveMemberRequest.fromPartial({}),
       apps.removeMember.bind(apps),
+    ),
+    withdrawInvitation: call(
+      management.WithdrawInvitationRequest.fromPartial({}),
+      apps.withdrawInvitation.bind(apps),
+    ),
+    listInvitations: call(
+      accounts.ListInvitationsRequest.fromPartial({ sessionToken: as.session ?? '' }),
+      people.listInvitations.bind(people),
+    ),
+    acceptInvitation: call(
+      accounts.AcceptInvitationRequest.fromPartial({ sessionToken: as.session ?? '' }),
+      people.acceptInvitation.bind(people),
+    ),
+    declineInvitation: call(
+      accounts.DeclineInvitationRequest.fromPartial({ sessionToken: as.session ?? '' }),
+      people.declineInvitation.bind(people),
     ),
     rotateSecret: call(
       management.RotateClientSecretRequest.fromPartial({}),

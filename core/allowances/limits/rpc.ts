@@ -1,6 +1,6 @@
-import { DomainError } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { Scope } from '../../../proto/scopes.ts'
+import { parseReadable } from '../../platform/text.ts'
 import type { Actor } from '../../platform/audit.ts'
 import { actorOf, m2m, operator } from '../../rpc/callers.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
@@ -51,11 +51,6 @@ export function createLimitsRpc({ limits }: { readonly limits: LimitsService }) 
 
 /** Names an operator in the audit log. */
 function operatorOf(author: string, context: Context): Actor {
-  const name = author.trim()
-  if (name === '' || name.length > 100 || /\p{Cc}/u.test(name))
-    throw new DomainError(
-      'REQUEST_INVALID',
-      'author must be 1 to 100 characters without control characters',
-    )
+  const name = parseReadable(author, { field: 'author' })
   return { name: `operator:${name}`, context }
 }

@@ -1,6 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as escrow from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
+import { isReadable, unreadableKinds } from '../../platform/text.ts'
 import {
   type UsdAttos,
   microsDown,
@@ -18,7 +19,7 @@ const sessionsMax = 10_000
 const ceilingsMax = 50
 /** Prices of the signer are 64-bit integers. */
 const weiMax = 2n ** 63n - 1n
-const appSyntax = /^[^\p{Cc}\p{Cs}]{0,200}$/u
+const appMax = 200
 
 /** The limits of a request. AMOUNT_INVALID or REQUEST_INVALID for what is out of bounds, and when there are none. */
 export function parseLimits(request: pb.Limits | undefined): Limits {
@@ -72,10 +73,10 @@ function parseCeiling({ type: text, app, maxWei }: escrow.PriceCeiling): PriceCe
       'REQUEST_INVALID',
       `the type of a price must be one of: ${sessionTypes.join(', ')}`,
     )
-  if (!appSyntax.test(app))
+  if (app.length > appMax || !isReadable(app))
     throw new DomainError(
       'REQUEST_INVALID',
-      'the app of a price must be at most 200 characters without control characters',
+      `the app of a price must have at most ${appMax} characters, and ${unreadableKinds}`,
     )
   const wei = parseInteger(maxWei)
   if (wei === null || wei <= 0n || wei > weiMax)

@@ -2,6 +2,8 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accou
 import { operator, gatewayCaller, platformAdmin } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
+import type { Invitations } from '../invitations/invitations.ts'
+import { createOwnInvitationHandlers } from '../invitations/rpc.ts'
 import type { Accounts, LiveSession } from './accounts.ts'
 import type { Identities } from './identities.ts'
 
@@ -9,9 +11,10 @@ export interface AccountsRpcDeps {
   readonly accounts: Accounts
   readonly identities: Identities
   readonly quota: AppQuota
+  readonly invitations: Invitations
 }
 
-export function createAccountsRpc({ accounts, identities, quota }: AccountsRpcDeps) {
+export function createAccountsRpc({ accounts, identities, quota, invitations }: AccountsRpcDeps) {
   const accountService: Handlers<pb.AccountServiceServer> = {
     ...createLoginHandlers({ accounts, identities }),
     createAccount: rpc(operator(), async (request: pb.CreateAccountRequest, _, context) =>
@@ -29,6 +32,7 @@ export function createAccountsRpc({ accounts, identities, quota }: AccountsRpcDe
       account: await accounts.change(request, context),
     })),
     ...createQuotaHandlers(quota),
+    ...createOwnInvitationHandlers(invitations, accounts),
     listSetAsideAddresses: rpc(operator(), async () => ({
       addresses: await accounts.listSetAside(),
     })),

@@ -23,6 +23,8 @@ import {
   parseScopes,
   parseWebUrl,
 } from '../input.ts'
+import type { Invitations } from '../invitations/invitations.ts'
+import { createInvitationHandlers } from '../invitations/rpc.ts'
 import type { Members } from '../members/members.ts'
 import { createMemberHandlers } from '../members/rpc.ts'
 import type { Apps } from './apps.ts'
@@ -92,6 +94,7 @@ export interface ManagementRpcDeps {
   readonly apps: Apps
   readonly management: Management
   readonly members: Members
+  readonly invitations: Invitations
   readonly starterUsdMicros: UsdMicros
   /** Who may make apps: platform admins, or every account. */
   readonly appCreation: AppCreation
@@ -102,7 +105,8 @@ export interface ManagementRpcDeps {
 export function createManagementRpc(deps: ManagementRpcDeps) {
   const managementService: Handlers<pb.ManagementServiceServer> = {
     ...createOwnAppHandlers(deps),
-    ...createMemberHandlers(deps.members),
+    ...createMemberHandlers(deps.members, deps.invitations),
+    ...createInvitationHandlers(deps.invitations),
     ...createSettingHandlers(deps.management),
   }
   return { managementService }

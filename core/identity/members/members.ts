@@ -1,96 +1,118 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { audit } from '../../platform/audit.ts'
+import type { Grants } from '../../platform/grants/grants.ts'
 import type { MemberCaller, Role } from '../../rpc/callers.ts'
-import { isUuid } from '../../platform/ids.ts'
+import { appId, isUuid } from '../../platform/ids.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
-import { findByEmail } from '../accounts/store.ts'
-import { lockApp } from '../apps/store.ts'
+import { admitsStranger } from '../apps/login-policy.ts'
+import { type AppRow, lockApp } from '../apps/store.ts'
 import { parseEmail } from '../input.ts'
+import type { Invitations } from '../invitations/invitations.ts'
+import type { InvitationRow } from '../invitations/store.ts'
+import type { CredentialIssuer } from '../types.ts'
 import * as store from './store.ts'
 
-const membersMax = 100
+export interface MembersDeps {
+  readonly pool: Pool
+  readonly invitations: Pick<Invitations, 'invite' | 'end'>
+  readonly grants: Pick<Grants, 'end'>
+  /** The domains whose logins end with a membership. */
+  readonly credentialIssuers: readonly CredentialIssuer[]
+  readonly now: Now
+}
 
 /** The people who may see and change an app. An app always has an owner, and only an owner may add or remove one. */
-export function createMembers({ pool, now }: { pool: Pool; now: Now }) {
+export function createMembers(deps: MembersDeps) {
+  const { pool, invitations, grants, credentialIssuers, now } = deps
   const list = (caller: MemberCaller): Promise<store.MemberRow[]> =>
     store.listMembers(pool, caller.appId)
 
-  /** Adds the account of that address, or changes its role. NOT_FOUND when no account has the address. */
+  /** Changes the role of a member. Invites everybody else, and a member who is to become an owner. */
   async function put(
     caller: MemberCaller,
     request: { email: string; role: Role },
     context: Context,
-  ) {
+  ): Promise<{ member: store.MemberRow } | { invitation: InvitationRow }> {
+    const { role } = request
     return tx(pool, async (db) => {
       await lock(db, caller)
-      const account = await findByEmail(db, parseEmail(request.email))
-      if (!account)
-        throw new DomainError(
-          'NOT_FOUND',
-          'no account has this e-mail address; its owner must sign up first',
-        )
-      const before = await store.findMember(db, caller.appId, account.id)
-      await allowChange(db, caller, { from: before?.role ?? null, to: request.role })
-      await store.putMember(db, {
-        app: caller.appId,
-        account: account.id,
-        role: request.role,
-        at: now(),
-      })
-      await note(
-        db,
-        { caller, context, action: before ? 'member_role_changed' : 'member_added' },
-        { accountId: account.id, role: request.role },
-      )
-      const member = await store.findMember(db, caller.appId, account.id)
-      if (!member) throw new Error('a member that was just written cannot be found')
-      return { member, created: before === null }
+      const email = parseEmail(request.email)
+      const before = await store.findMemberByEmail(db, caller.appId, email)
+      if (before === null || (role === 'owner' && before.role !== 'owner'))
+        return { invitation: await invitations.invite(db, { caller, context }, { email, role }) }
+      await allowChange(db, caller, { from: before.role, to: role })
+      const { account_id: account } = before
+      await store.putMember(db, { app: caller.appId, account, role, at: now() })
+      await invitations.end(db, caller.appId, email)
+      const details = { accountId: account, role }
+      await note(db, { caller, context, action: 'member_role_changed' }, details)
+      return { member: { ...before, role } }
     })
   }
 
+  /** Ends the membership, and with it the person's logins to the app, unless others than members may log in, too. */
   async function remove(caller: MemberCaller, account: string, context: Context): Promise<void> {
     await tx(pool, async (db) => {
-      await lock(db, caller)
+      const app = await lock(db, caller)
       const before = isUuid(account) ? await store.findMember(db, caller.appId, account) : null
       if (!before) throw new DomainError('NOT_FOUND', 'the app has no such member')
       await allowChange(db, caller, { from: before.role, to: null })
       await store.deleteMember(db, caller.appId, account)
+      await invitations.end(db, caller.appId, before.email)
+      const endedLogins = await endLogins(db, app, before)
       await note(
         db,
         { caller, context, action: 'member_removed' },
-        { accountId: account, role: before.role },
+        { accountId: account, role: before.role, endedLogins },
       )
     })
   }
 
+  /** Returns how many logins ended. */
+  async function endLogins(db: Db, app: AppRow, member: store.MemberRow): Promise<number> {
+    const { email, is_platform_admin: isPlatformAdmin, account_id } = member
+    const { login_policy: loginPolicy, login_domains: loginDomains } = app
+    if (admitsStranger({ loginPolicy, loginDomains }, { email, isPlatformAdmin })) return 0
+    const at = now()
+    const logins: string[] = []
+    for (const { endOfLogins } of credentialIssuers)
+      logins.push(
+        ...((await endOfLogins?.(db, { appId: appId(app.id), accountId: account_id }, at)) ?? []),
+      )
+    await grants.end(
+      db,
+      logins.map((id) => ({ id, cause: 'member_removed', at })),
+    )
+    return logins.length
+  }
+
   // Changes follow each other: of two owners that leave at the same time, neither may still count the other.
-  async function lock(db: Db, caller: MemberCaller): Promise<void> {
-    if (!(await lockApp(db, caller.appId)))
-      throw new DomainError('NOT_FOUND', 'no such app for this credential')
+  async function lock(db: Db, caller: MemberCaller): Promise<AppRow> {
+    const app = await lockApp(db, caller.appId)
+    if (!app) throw new DomainError('NOT_FOUND', 'no such app for this credential')
+    return app
   }
 
   async function allowChange(
     db: Db,
     caller: MemberCaller,
-    { from, to }: { from: Role | null; to: Role | null },
+    { from, to }: { from: Role; to: Role | null },
   ): Promise<void> {
-    if ((from === 'owner' || to === 'owner') && caller.role !== 'owner') {
-      throw new DomainError('EDIT_FORBIDDEN', 'only an owner makes, changes or removes an owner')
+    if (from === 'owner' && caller.role !== 'owner') {
+      throw new DomainError('EDIT_FORBIDDEN', 'only an owner changes or removes an owner')
     }
-    const { members, owners } = await store.countMembers(db, caller.appId)
+    const { owners } = await store.countMembers(db, caller.appId)
     if (from === 'owner' && to !== 'owner' && owners === 1) {
       throw new DomainError('CONFLICT', 'an app is never without an owner; make another one first')
     }
-    if (from === null && members >= membersMax)
-      throw new DomainError('CONFLICT', `an app may have ${membersMax} members`)
   }
 
   async function note(
     db: Db,
     { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
-    details: Readonly<Record<string, string>>,
+    details: Readonly<Record<string, string | number>>,
   ): Promise<void> {
     await audit(db, {
       appId: caller.appId,

@@ -2,18 +2,23 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/manag
 import { member } from '../../rpc/callers.ts'
 import { rpc } from '../../rpc/serve.ts'
 import { parseRole } from '../input.ts'
+import type { Invitations } from '../invitations/invitations.ts'
+import { renderInvitation } from '../invitations/rpc.ts'
 import type { Members } from './members.ts'
 import type { MemberRow } from './store.ts'
 
 /** The part of ManagementService that is about members. */
-export const createMemberHandlers = (members: Members) => ({
+export const createMemberHandlers = (members: Members, invitations: Pick<Invitations, 'list'>) => ({
   listMembers: rpc(member('read'), async (_: pb.ListMembersRequest, caller) => ({
     members: (await members.list(caller)).map(render),
+    invitations: (await invitations.list(caller)).map(renderInvitation),
   })),
   putMember: rpc(member('edit'), async (request: pb.PutMemberRequest, caller, context) => {
     const change = { email: request.email, role: parseRole(request.role) }
-    const { member: written, created } = await members.put(caller, change, context)
-    return { member: render(written), created }
+    const written = await members.put(caller, change, context)
+    return 'member' in written
+      ? { member: render(written.member), created: false, invitation: undefined }
+      : { member: undefined, created: false, invitation: renderInvitation(written.invitation) }
   }),
   removeMember: rpc(member('edit'), async (request: pb.RemoveMemberRequest, caller, context) => {
     await members.remove(caller, request.accountId, context)

@@ -1,5 +1,6 @@
 import { type AccountId, type AppId, accountId } from '../../platform/ids.ts'
 import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
+import type { Email } from '../../lib/text/email.ts'
 import type { Role } from '../../rpc/callers.ts'
 
 export interface MemberRow {
@@ -8,13 +9,14 @@ export interface MemberRow {
   name: string
   role: Role
   created_at: Date
+  is_platform_admin: boolean
 }
 
 export const listMembers = (db: Db, app: AppId): Promise<MemberRow[]> =>
   many<MemberRow>(
     db,
     sql`
-    select m.account_id, a.email, a.name, m.role, m.created_at
+    select m.account_id, a.email, a.name, m.role, m.created_at, a.is_platform_admin
     from members m
     join accounts a on a.id = m.account_id
     where m.app_id = ${app}
@@ -25,11 +27,28 @@ export const findMember = (db: Db, app: AppId, account: string): Promise<MemberR
   maybeOne<MemberRow>(
     db,
     sql`
-    select m.account_id, a.email, a.name, m.role, m.created_at
+    select m.account_id, a.email, a.name, m.role, m.created_at, a.is_platform_admin
     from members m
     join accounts a on a.id = m.account_id
     where m.app_id = ${app} and m.account_id = ${account}`,
   )
+
+export const findMemberByEmail = (db: Db, app: AppId, email: Email): Promise<MemberRow | null> =>
+  maybeOne<MemberRow>(
+    db,
+    sql`
+    select m.account_id, a.email, a.name, m.role, m.created_at, a.is_platform_admin
+    from members m
+    join accounts a on a.id = m.account_id
+    where m.app_id = ${app} and a.email = ${email}`,
+  )
+
+/** Whether the account is a member. Its membership cannot end before the transaction does. */
+export async function lockMembership(db: Db, app: AppId, account: string): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    select from members where app_id = ${app} and account_id = ${account} for key share`)
+  return rowCount === 1
+}
 
 export async function countMembers(
   db: Db,

@@ -2,6 +2,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { audit } from '../../platform/audit.ts'
 import { parseCursor, parseLimit, page } from '../../platform/cursor.ts'
 import { authId, isClientId, isUuid, parseExternalUserId } from '../../platform/ids.ts'
+import { parseReadable } from '../../platform/text.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, parseInstant } from '../../lib/time.ts'
@@ -278,10 +279,5 @@ function parseTime(name: string, text: string | undefined): Date | null {
 
 const parseAuthor = (text: string): string => parseText('author', text, 100)
 
-function parseText(name: string, text: string, max: number): string {
-  const trimmed = text.trim()
-  if (trimmed === '' || trimmed.length > max || /\p{Cc}/u.test(trimmed)) {
-    throw invalid(`${name} must be 1 to ${max} characters without control characters`)
-  }
-  return trimmed
-}
+const parseText = (field: string, text: string, max: number): string =>
+  parseReadable(text, { field, max })

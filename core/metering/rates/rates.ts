@@ -1,5 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { type EthRate, formatDecimal18 } from '../../lib/money.ts'
+import { parseReadable } from '../../platform/text.ts'
 import type { Log } from '../../lib/log.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds, parseInstant } from '../../lib/time.ts'
@@ -94,13 +95,8 @@ export function createRates({
         'REQUEST_INVALID',
         'usdPerEth must be a positive decimal of USD for one ETH',
       )
-    const name = source.trim()
-    if (name === '' || name.length > 100 || /\p{Cc}/u.test(name)) {
-      throw new DomainError(
-        'REQUEST_INVALID',
-        'source must say in 1 to 100 characters where the rate comes from',
-      )
-    }
+    // Says where the rate comes from.
+    const name = parseReadable(source, { field: 'source' })
     const at = observedAt === undefined ? now() : instantOf(observedAt)
     return insertRate(
       pool,

@@ -1,4 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
+import { isReadable, parseReadable, unreadableKinds } from '../../platform/text.ts'
 
 /** Manifests and discovery profiles, and how they are parsed: REQUEST_INVALID with the reason for anything else. */
 
@@ -59,13 +60,10 @@ export function parseCapabilities<T extends Capability>(values: readonly T[], fi
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0)
 
 function checkWord(word: string, field: string): void {
-  if (
-    word.trim() === '' ||
-    word.trim() !== word ||
-    word.length > wordMax ||
-    /\p{Cc}|\p{Cs}/u.test(word)
-  ) {
-    throw invalid(`${field}: pipeline and modelId have 1 to ${wordMax} characters each`)
+  if (word.trim() === '' || word.trim() !== word || word.length > wordMax || !isReadable(word)) {
+    throw invalid(
+      `${field}: pipeline and modelId have 1 to ${wordMax} characters each, and ${unreadableKinds}`,
+    )
   }
 }
 
@@ -141,10 +139,4 @@ function parseFilters(filters: Record<string, unknown>): Record<string, number> 
   return Object.fromEntries(entries)
 }
 
-export function parseProfileName(text: string): string {
-  const name = text.trim()
-  if (name === '') throw invalid('name is required')
-  if (name.length > 100 || /\p{Cc}|\p{Cs}/u.test(name))
-    throw invalid('name must have at most 100 characters, no control character')
-  return name
-}
+export const parseProfileName = (text: string): string => parseReadable(text, { field: 'name' })

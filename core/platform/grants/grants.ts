@@ -17,6 +17,7 @@ export type EndCause =
   | 'session_revoked'
   | 'scope_taken'
   | 'user_deactivated'
+  | 'member_removed'
   | 'app_deleted'
 
 /** The end of a grant: of everything that descends from it. */

@@ -3,6 +3,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import { Scope } from '../../../proto/scopes.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
+import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import { equalSecrets } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
@@ -22,6 +23,7 @@ export interface AuthorizationCodeDeps {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly families: TokenFamilies
+  readonly loginPolicy: Pick<LoginAdmission, 'admitsNew'>
   readonly now: Now
 }
 
@@ -30,7 +32,7 @@ const verifierSyntax = /^[A-Za-z0-9\-._~]{43,128}$/
 
 /** RFC 6749 section 4.1.3 with PKCE (RFC 7636), method S256 only. */
 export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
-  const { clients, subjects, families, now } = deps
+  const { clients, subjects, families, loginPolicy, now } = deps
 
   async function redeem(request: AuthorizationCodeRequest) {
     const client = await clients.findPublic(request.clientId)
@@ -59,7 +61,8 @@ export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
       grants,
     })
     const scope = stillAllowed(code.scope, client.scopes)
-    if (!user || scope === '') return { refusal: invalidCode() }
+    const isAdmitted = user !== null && (await loginPolicy.admitsNew(db, client, code.account_id))
+    if (!isAdmitted || scope === '') return { refusal: invalidCode() }
     await store.consumeCode(db, codeHash, now())
     const expiresAt = await families.begin(db, { id: code.family_id, user, grants })
     const family = {

@@ -1,6 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import type { Clients, PublicClient } from '../../identity/apps/clients.ts'
+import type { LoginAdmission } from '../../identity/apps/login-policy.ts'
 import type { User } from '../../identity/types.ts'
 import { isSecret, uuidV7 } from '../../lib/crypto.ts'
 import type { Db } from '../../lib/sql.ts'
@@ -18,11 +19,14 @@ export interface DeviceCodeDeps {
   readonly clients: Pick<Clients, 'findPublic'>
   readonly subjects: Subjects
   readonly families: TokenFamilies
+  readonly loginPolicy: Pick<LoginAdmission, 'admitsNew'>
   readonly now: Now
 }
 
 /** RFC 8628 section 3.4: the polling of a device, and its tokens after the approval. */
-export function createDeviceCodeGrant({ clients, subjects, families, now }: DeviceCodeDeps) {
+export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
+  const { clients, subjects, families, loginPolicy, now } = deps
+
   async function redeem(request: { clientId: string; deviceCode: string }) {
     const client = await clients.findPublic(request.clientId)
     if (!client) throw new DomainError('CREDENTIAL_INVALID', 'unknown client')
@@ -78,7 +82,10 @@ export function createDeviceCodeGrant({ clients, subjects, families, now }: Devi
     const scope = stillAllowed(device.scope, client.scopes)
     if (!user || scope === '')
       return { refusal: new DomainError('GRANT_INVALID', 'the user is inactive') }
-    const { grants } = device
+    const { grants, account_id: account } = device
+    // Without an account the app's own backend vouched for the user.
+    if (account !== null && !(await loginPolicy.admitsNew(db, client, account)))
+      return { refusal: new DomainError('ACCESS_DENIED', 'this account may not use the app') }
     const id = uuidV7(now().getTime())
     const expiresAt = await families.begin(db, { id, user, grants })
     if (!(await store.consumeDevice(db, { hash: device.code_hash, familyId: id })))

@@ -51,7 +51,8 @@ export function createRefreshTokenGrant(deps: RefreshTokenDeps) {
       grants: token.grants,
     })
     const grantable = splitScopes(stillAllowed(token.scope, client.scopes))
-    const isAdmitted = user !== null && (await loginPolicy.admitsStill(client, token.account_id))
+    const isAdmitted =
+      user !== null && (await loginPolicy.admitsStill(db, client, token.account_id))
     if (!isAdmitted || grantable.length === 0) return { refusal: invalidRefresh() }
     const scope = chooseScopes(request.scope, { grantable, fallback: grantable })
     await families.rotateRefreshToken(db, request.refreshToken)

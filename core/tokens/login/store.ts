@@ -5,7 +5,7 @@ import {
   type UserId,
   appId,
 } from '../../platform/ids.ts'
-import { type Db, maybeOne, sql } from '../../lib/sql.ts'
+import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
 
 /** The scopes that the account has consented to for that client. */
 export async function consentedScopes(
@@ -129,6 +129,24 @@ export async function endFamiliesOfUser(
 ): Promise<void> {
   await db.query(sql`
     update token_families set ended_at = ${at} where app_id = ${user.appId} and user_id = ${user.id} and ended_at is null`)
+}
+
+/** Ends every login of an end user to an app. Returns their ids. */
+export async function endFamiliesOf(
+  db: Db,
+  { appId, externalUserId }: { appId: AppId; externalUserId: string },
+  at: Date,
+): Promise<string[]> {
+  const rows = await many<{ id: string }>(
+    db,
+    sql`
+    update token_families f set ended_at = ${at}
+    from end_users u
+    where u.app_id = ${appId} and u.external_user_id = ${externalUserId}
+      and f.app_id = u.app_id and f.user_id = u.id and f.ended_at is null
+    returning f.id`,
+  )
+  return rows.map(({ id }) => id)
 }
 
 /** Ends every login of an app that is deleted. */

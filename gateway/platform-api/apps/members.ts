@@ -1,9 +1,11 @@
 import { Type } from 'typebox'
 import type { Member as MemberMessage } from '../../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
+import { DomainError } from '../../../proto/errors.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { Invitation, toInvitation } from '../invitations.ts'
 import { AppParams, Instant, Success, oneOf, required } from '../schemas.ts'
 
 const url = '/api/v1/apps/:clientId/admins'
@@ -17,11 +19,21 @@ const memberFields = {
   createdAt: Instant('Since when.'),
 }
 const Member = named(Type.Object(memberFields), 'Member')
-const MemberList = named(Type.Object({ members: Type.Array(ref(Member)) }), 'MemberList')
+const MemberList = named(
+  Type.Object({ members: Type.Array(ref(Member)), invitations: Type.Array(ref(Invitation)) }),
+  'MemberList',
+)
+const PendingInvitation = named(
+  Type.Object({
+    status: oneOf(['pending'], 'It waits for an answer.'),
+    invitation: ref(Invitation),
+  }),
+  'PendingInvitation',
+)
 
 const MemberBody = Type.Object(
   {
-    email: required('Of the account.'),
+    email: required('Of the person.'),
     role: oneOf(
       ['owner', 'admin', 'viewer'],
       'A viewer reads, an admin edits, an owner also deletes.',
@@ -32,7 +44,7 @@ const MemberBody = Type.Object(
 
 /** The people of an app: who may see and change it. */
 export function memberRoutes(app: App): void {
-  addSchemas(app, [Member, MemberList])
+  addSchemas(app, [Invitation, Member, MemberList, PendingInvitation])
   listMembers(app)
   putMember(app)
   removeMember(app)
@@ -46,15 +58,16 @@ function listMembers(app: App): void {
       {
         operationId: 'listMembers',
         summary: "List the app's people",
-        description: 'The accounts that may see or change the app, with their roles.',
+        description:
+          'The accounts that may see or change the app, with their roles, and the invitations that wait for an answer.',
         tags,
         params: AppParams,
         response: { 200: ref(MemberList) },
       },
     ),
     async ({ params, core }) => {
-      const { members } = await core.management.listMembers(params)
-      return { members: members.map(toMember) }
+      const { members, invitations } = await core.management.listMembers(params)
+      return { members: members.map(toMember), invitations: invitations.map(toInvitation) }
     },
   )
 }
@@ -66,18 +79,20 @@ function putMember(app: App): void {
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
         operationId: 'putMember',
-        summary: 'Add someone with an account, or change a role',
+        summary: 'Invite someone, or change a role',
         description:
-          'Makes the account with this e-mail address a member, or changes its role. Only an owner makes, changes or removes an owner, and an app is never without one.',
+          'Changes the role of the member with this e-mail address. Everybody else, and a member who is to become an owner, gets an invitation (202) in place of the one that waits already: it ends after 14 days, and they answer it when they are logged in. Nothing is mailed, and the answer is the same whether the address has an account or not. Only an owner invites, changes or removes an owner, and an app is never without one.',
         tags,
         params: AppParams,
         body: MemberBody,
-        response: { 200: ref(Member), 201: ref(Member) },
+        response: { 200: ref(Member), 202: ref(PendingInvitation) },
       },
     ),
     async ({ params, body, core }, reply) => {
-      const { member, created } = await core.management.putMember({ ...params, ...body })
-      return reply.code(created ? 201 : 200).send(toMember(requireField(member, 'member')))
+      const { member, invitation } = await core.management.putMember({ ...params, ...body })
+      if (member) return reply.code(200).send(toMember(member))
+      const pending = toInvitation(requireField(invitation, 'invitation'))
+      return reply.code(202).send({ status: 'pending' as const, invitation: pending })
     },
   )
 }
@@ -89,16 +104,24 @@ function removeMember(app: App): void {
       { guard: { kind: 'member_edit' }, refuses: ['CONFLICT'] },
       {
         operationId: 'removeMember',
-        summary: 'Take someone out',
-        description: 'Ends the membership of an account. The account itself stays.',
+        summary: 'Take someone out, or an invitation back',
+        description:
+          'Ends the membership of an account (accountId), at once with its rights here and, where only members may log in (loginPolicy), with its logins to the app. The account itself stays. With invitationId it withdraws an invitation.',
         tags,
         params: AppParams,
-        querystring: Type.Object({ accountId: required('Whom.') }),
+        querystring: Type.Object({
+          accountId: Type.Optional(required('Whom.')),
+          invitationId: Type.Optional(required('Which invitation, in place of accountId.')),
+        }),
         response: { 200: ref(Success) },
       },
     ),
-    async ({ params, query: { accountId }, core, correlationId }) => {
-      await core.management.removeMember({ ...params, accountId })
+    async ({ params, query: { accountId, invitationId }, core, correlationId }) => {
+      if ((accountId === undefined) === (invitationId === undefined))
+        throw new DomainError('REQUEST_INVALID', 'send accountId or invitationId')
+      if (accountId !== undefined) await core.management.removeMember({ ...params, accountId })
+      if (invitationId !== undefined)
+        await core.management.withdrawInvitation({ ...params, invitationId })
       return { success: true, correlation_id: correlationId }
     },
   )

@@ -167,6 +167,7 @@ describe('a key', () => {
   it.each([
     ['a long label, cut', 'x'.repeat(300), 'x'.repeat(100)],
     ['control characters, replaced', 'a\u0000b\nc', 'a b c'],
+    ['bidirectional controls, replaced', 'a\u202eb', 'a b'],
     ['half a character, replaced', `${'x'.repeat(99)}😀`, `${'x'.repeat(99)}\ufffd`],
     ['nothing', '', ''],
   ])('takes %s', async (_what, label, stored) => {

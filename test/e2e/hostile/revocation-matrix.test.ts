@@ -157,6 +157,7 @@ const causes: readonly (readonly [
     ({ byBackend }) => byBackend('DELETE', '/users?externalUserId=ada'),
     ['minted', 'userKey', 'keyToken', 'machineKey'],
   ],
+  ['the end of a membership', ({ removeOwner }) => removeOwner(), ofLogin],
   [
     'deletion of the app',
     ({ byOwner }) => byOwner('DELETE', ''),

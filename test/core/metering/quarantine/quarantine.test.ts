@@ -253,7 +253,10 @@ describe('tollgate quarantine', () => {
     const id = await quarantined({ auth_id: '', computed_fee: '9' })
     expect((await run('discard', id)).code).toBe(2)
     expect((await run('discard', id, '--reason', ' ')).text).toContain(
-      'reason must be 1 to 500 characters',
+      'reason must have 1 to 500 characters',
+    )
+    expect((await run('discard', id, '--reason', 'a\u202eb')).text).toContain(
+      'no control or bidirectional formatting character',
     )
     expect(
       (await run('discard', id, '--reason', 'a test of the signer', '--author', 'grace')).text,

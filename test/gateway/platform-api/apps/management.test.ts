@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type TestApp, basicOf, bearerOf } from '../../../core/support.ts'
 import { type Person, logIn, logInTo } from '../../../support/people.ts'
 import { type RequestOptions, type Console, startConsole } from '../../console.ts'
+import { asRecord } from '../../support.ts'
 
 let console: Console
 let app: TestApp
@@ -331,20 +332,41 @@ describe('apps', () => {
 })
 
 describe('members', () => {
-  it('are added and changed by their address, and removed', async () => {
-    const { email, accountId } = await logIn(console)
-    const put = (role: string) => ask('PUT', '/admins', { person: owner, json: { email, role } })
-    expect([(await put('viewer')).status, (await put('admin')).status]).toEqual([201, 200])
+  it('are invited by their address, answer themselves, are changed and removed', async () => {
+    const person = await logIn(console)
+    const { email, accountId } = person
+    const put = (role: string, to = email) =>
+      ask('PUT', '/admins', { person: owner, json: { email: to, role } })
+    const invited = await put('viewer')
+    const unknown = await put('viewer', 'nobody@example.com')
+    expect([invited.status, unknown.status, invited.body['status']]).toEqual([202, 202, 'pending'])
+    expect((await ask('GET', '/admins')).body).toMatchObject({
+      members: [{ email: owner.email }],
+      invitations: [{ email }, { email: 'nobody@example.com' }],
+    })
+    const { id } = asRecord(unknown.body['invitation'])
+    expect(await status('DELETE', `/admins?invitationId=${id}`)).toBe(200)
+    expect(await status('DELETE', `/admins?invitationId=${id}`)).toBe(404)
+    expect(await status('DELETE', `/admins?invitationId=${id}&accountId=${accountId}`)).toBe(400)
+
+    const own = (method: string, path = '') =>
+      console.ask(method, `/api/v1/invitations${path}`, { person })
+    const { body } = await own('GET')
+    const [invitation] = Array.isArray(body['invitations']) ? body['invitations'].map(asRecord) : []
+    expect(invitation).toMatchObject({ clientId: app.clientId, role: 'viewer' })
+    expect((await own('POST', `/${invitation?.['id']}/accept`)).status).toBe(200)
+    expect((await own('POST', `/${invitation?.['id']}/accept`)).status).toBe(404)
+    expect((await own('POST', '/x/decline')).status).toBe(404)
+
+    expect((await put('admin')).status).toBe(200)
     expect((await ask('GET', '/admins')).body['members']).toHaveLength(2)
+    expect((await put('owner')).status).toBe(202)
+    const { body: again } = await own('GET')
+    const [toOwner] = Array.isArray(again['invitations']) ? again['invitations'].map(asRecord) : []
+    expect((await own('POST', `/${toOwner?.['id']}/decline`)).status).toBe(200)
     expect(await status('DELETE', `/admins?accountId=${accountId}`)).toBe(200)
     expect(await status('DELETE', `/admins?accountId=${accountId}`)).toBe(404)
     expect(await status('DELETE', `/admins?accountId=${owner.accountId}`)).toBe(409)
-    expect(
-      await status('PUT', '/admins', {
-        person: owner,
-        json: { email: 'nobody@example.com', role: 'admin' },
-      }),
-    ).toBe(404)
   })
 })
 

@@ -212,26 +212,35 @@ export async function tellStory(
   await step({ operation: 'get /api/v1/apps', status: 200, headers: owner })
   await step({ operation: `put ${apps}`, status: 200, ...managed })
   await step({ operation: `get ${apps}`, status: 200, ...managed })
-  const colleague = await real.newAccount(`${randomUUID()}@example.com`)
-  const member = await step({
-    operation: `put ${apps}/admins`,
-    status: 201,
-    ...managed,
-    real: { email: colleague },
-  })
-  await step({
-    operation: `put ${apps}/admins`,
-    status: 200,
-    ...managed,
-    real: { email: colleague },
-  })
+  const colleague = await real.newPerson()
+  const invite = (email: string, status = 202) =>
+    step({ operation: `put ${apps}/admins`, status, ...managed, real: { email } })
+  const answer = async (operation: string): Promise<void> => {
+    const invitation = asRecord((await invite(colleague.email))['invitation'])
+    const path = { invitationId: String(invitation['id']) }
+    await step({ operation, status: 200, headers: colleague.session, path })
+  }
+  await answer('post /api/v1/invitations/{invitationId}/decline')
+  await invite(colleague.email)
+  await step({ operation: 'get /api/v1/invitations', status: 200, headers: colleague.session })
+  await answer('post /api/v1/invitations/{invitationId}/accept')
+  await invite(colleague.email, 200)
+  await invite(`${randomUUID()}@example.com`)
   await step({ operation: `get ${apps}/admins`, status: 200, ...managed })
   await step({
     operation: `delete ${apps}/admins`,
     status: 200,
     ...managed,
-    query: { accountId: String(member['accountId']) },
+    query: { accountId: colleague.accountId },
   })
+  const { email, session: admin } = await real.newPerson(true)
+  const quotas = '/api/v1/quotas'
+  const ofAccount = { headers: admin, query: { email }, real: { email } }
+  for (const method of ['put', 'get']) {
+    const ofApp = { headers: admin, path: mine }
+    await step({ operation: `${method} ${quotas}/credit/{clientId}`, status: 200, ...ofApp })
+    await step({ operation: `${method} ${quotas}/accounts`, status: 200, ...ofAccount })
+  }
   await step({
     operation: `post ${apps}/credentials`,
     status: 200,

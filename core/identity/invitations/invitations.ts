@@ -1,0 +1,182 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { type Email, normalizeEmail } from '../../lib/text/email.ts'
+import { type Now, addSeconds } from '../../lib/time.ts'
+import { audit } from '../../platform/audit.ts'
+import { type AppId, isUuid } from '../../platform/ids.ts'
+import type { AccountCaller, MemberCaller, Role } from '../../rpc/callers.ts'
+import type { Context } from '../../rpc/serve.ts'
+import type { AppQuota } from '../apps/quota.ts'
+import { lockApp } from '../apps/store.ts'
+import { countMembers, findMember, putMember } from '../members/store.ts'
+import * as store from './store.ts'
+
+export interface InvitationsDeps {
+  readonly pool: Pool
+  readonly quota: Pick<AppQuota, 'requireRoom'>
+  readonly now: Now
+}
+
+const lifetimeSeconds = 14 * 86_400
+const pendingMax = 100
+const membersMax = 100
+// Apps that a person is shown; the others follow when those are answered.
+const shownMax = 100
+
+/**
+ * Nobody becomes a member, or an owner, without being asked. An invitation is to an address, whether that has an account or
+ * not, and waits for the account that has it: so it tells nobody which addresses have accounts. Every change locks the app's
+ * row first, and so do changes of members.
+ */
+export function createInvitations({ pool, quota, now }: InvitationsDeps) {
+  /** Invites the address, in place of what it was invited to before. The caller has locked the app's row. */
+  async function invite(
+    db: Db,
+    { caller, context }: { caller: MemberCaller; context: Context },
+    { email, role }: { email: Email; role: Role },
+  ): Promise<store.InvitationRow> {
+    const at = now()
+    requireRights(caller, role)
+    await store.deleteInvitationTo(db, caller.appId, email)
+    if ((await store.countInvitations(db, caller.appId, at)) >= pendingMax)
+      throw new DomainError(
+        'CONFLICT',
+        `${pendingMax} invitations of this app wait for an answer; withdraw some`,
+      )
+    const id = uuidV7(at.getTime())
+    await store.insertInvitation(db, {
+      appId: caller.appId,
+      id,
+      email,
+      role,
+      invitedBy: caller.accountId,
+      at,
+      expiresAt: addSeconds(at, lifetimeSeconds),
+    })
+    const by = { app: caller.appId, actor: caller.accountId, context }
+    await note(db, by, { action: 'member_invited', details: { email, role } })
+    const invitation = await store.findInvitation(db, { app: caller.appId, id, at })
+    if (!invitation) throw new Error('an invitation that was just written cannot be found')
+    return invitation
+  }
+
+  /** Those of an app that wait for an answer. */
+  const list = (caller: MemberCaller): Promise<store.InvitationRow[]> =>
+    store.listInvitations(pool, caller.appId, now())
+
+  /** Those that wait for the answer of this account. */
+  async function listOwn({ email: address }: AccountCaller): Promise<store.InvitationRow[]> {
+    const email = normalizeEmail(address)
+    return email === null
+      ? []
+      : store.listInvitationsTo(pool, { email, at: now(), limit: shownMax })
+  }
+
+  /** Takes an invitation back. Only an owner takes back that of an owner. */
+  async function withdraw(caller: MemberCaller, id: string, context: Context): Promise<void> {
+    await tx(pool, async (db) => {
+      await lockApp(db, caller.appId)
+      const key = { app: caller.appId, id, at: now() }
+      const invitation = isUuid(id) ? await store.findInvitation(db, key) : null
+      if (!invitation) throw unknownInvitation()
+      const { email, role } = invitation
+      requireRights(caller, role)
+      await store.deleteInvitationTo(db, caller.appId, email)
+      const by = { app: caller.appId, actor: caller.accountId, context }
+      await note(db, by, { action: 'member_invitation_withdrawn', details: { email, role } })
+    })
+  }
+
+  /** Makes the account a member, or an owner. CONFLICT when its quota of apps, or the app's members, leave no room. */
+  const accept = (account: AccountCaller, id: string, context: Context) =>
+    answer(account, { id, context }, async (db, invitation) => {
+      const { role, invited_by: invitedBy } = invitation
+      const before = await join(db, account, invitation)
+      return {
+        action: before === null ? 'member_added' : 'member_role_changed',
+        details: { accountId: account.accountId, role, invitedBy },
+      }
+    })
+
+  const decline = (account: AccountCaller, id: string, context: Context) =>
+    answer(account, { id, context }, async (_, { role }) => ({
+      action: 'member_invitation_declined',
+      details: { accountId: account.accountId, role },
+    }))
+
+  async function answer(
+    account: AccountCaller,
+    { id, context }: { id: string; context: Context },
+    act: (db: Db, invitation: store.InvitationRow) => Promise<Note>,
+  ): Promise<store.InvitationRow> {
+    return tx(pool, async (db) => {
+      const invitation = await lockOwn(db, account, id)
+      await store.deleteInvitationTo(db, invitation.app_id, invitation.email)
+      const entry = await act(db, invitation)
+      await note(db, { app: invitation.app_id, actor: account.accountId, context }, entry)
+      return invitation
+    })
+  }
+
+  /** The invitation, with its app's row locked: an answer and a withdrawal at the same time follow each other. */
+  async function lockOwn(db: Db, account: AccountCaller, id: string): Promise<store.InvitationRow> {
+    const email = normalizeEmail(account.email)
+    if (email === null || !isUuid(id)) throw unknownInvitation()
+    const key = { email, id, at: now() }
+    const invitation = await store.findInvitationTo(db, key)
+    if (!invitation || !(await lockApp(db, invitation.app_id))) throw unknownInvitation()
+    const current = await store.findInvitationTo(db, key)
+    if (!current) throw unknownInvitation()
+    return current
+  }
+
+  /** Returns the role that the account had before. An owner stays one. */
+  async function join(
+    db: Db,
+    { accountId }: AccountCaller,
+    { app_id: app, role }: store.InvitationRow,
+  ): Promise<Role | null> {
+    const before = (await findMember(db, app, accountId))?.role ?? null
+    if (before === 'owner') return before
+    if (before === null && (await countMembers(db, app)).members >= membersMax)
+      throw new DomainError('CONFLICT', `an app may have ${membersMax} members`)
+    if (role === 'owner') await quota.requireRoom(db, accountId)
+    await putMember(db, { app, account: accountId, role, at: now() })
+    return before
+  }
+
+  async function note(
+    db: Db,
+    { app, actor, context }: { app: AppId; actor: string; context: Context },
+    { action, details }: Note,
+  ): Promise<void> {
+    const { correlationId } = context
+    const entry = { appId: app, actor, action, details, correlationId, at: now() }
+    await audit(db, { ...entry, status: 'success' })
+  }
+
+  /** Ends the invitation of an address that a change of its member has overtaken. The caller has locked the app's row. */
+  const end = (db: Db, app: AppId, email: string): Promise<void> =>
+    store.deleteInvitationTo(db, app, email)
+
+  /** Upkeep: deletes those that nobody answered in time. */
+  const deleteExpired = (): Promise<void> => store.deleteExpiredInvitations(pool, now())
+
+  return { invite, list, listOwn, withdraw, accept, decline, end, deleteExpired }
+}
+
+export type Invitations = ReturnType<typeof createInvitations>
+
+interface Note {
+  readonly action: string
+  readonly details: Readonly<Record<string, string>>
+}
+
+function requireRights(caller: MemberCaller, role: Role): void {
+  if (role === 'owner' && caller.role !== 'owner')
+    throw new DomainError('EDIT_FORBIDDEN', 'only an owner invites an owner, or takes that back')
+}
+
+const unknownInvitation = (): DomainError =>
+  new DomainError('NOT_FOUND', 'there is no such invitation, or it is over')

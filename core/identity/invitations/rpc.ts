@@ -1,0 +1,57 @@
+import type * as accounts from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
+import type * as management from '../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import { gatewayCaller, member } from '../../rpc/callers.ts'
+import { rpc } from '../../rpc/serve.ts'
+import type { Accounts } from '../accounts/accounts.ts'
+import type { Invitations } from './invitations.ts'
+import type { InvitationRow } from './store.ts'
+
+/** The part of ManagementService that is about invitations. */
+export const createInvitationHandlers = (invitations: Invitations) => ({
+  withdrawInvitation: rpc(
+    member('edit'),
+    async (request: management.WithdrawInvitationRequest, caller, context) => {
+      await invitations.withdraw(caller, request.invitationId, context)
+      return {}
+    },
+  ),
+})
+
+/** The part of AccountService that is about invitations: those of the person who is logged in. */
+export const createOwnInvitationHandlers = (
+  invitations: Invitations,
+  { bySession }: Pick<Accounts, 'bySession'>,
+) => ({
+  listInvitations: rpc(gatewayCaller(), async (request: accounts.ListInvitationsRequest) => ({
+    invitations: (await invitations.listOwn(await bySession(request.sessionToken))).map(
+      renderInvitation,
+    ),
+  })),
+  acceptInvitation: rpc(
+    gatewayCaller(),
+    async (request: accounts.AcceptInvitationRequest, _, context) => {
+      const account = await bySession(request.sessionToken)
+      const invitation = await invitations.accept(account, request.invitationId, context)
+      return { invitation: renderInvitation(invitation) }
+    },
+  ),
+  declineInvitation: rpc(
+    gatewayCaller(),
+    async (request: accounts.DeclineInvitationRequest, _, context) => {
+      const account = await bySession(request.sessionToken)
+      const invitation = await invitations.decline(account, request.invitationId, context)
+      return { invitation: renderInvitation(invitation) }
+    },
+  ),
+})
+
+export const renderInvitation = (row: InvitationRow) => ({
+  id: row.id,
+  clientId: row.client_id,
+  appName: row.app_name,
+  email: row.email,
+  role: row.role,
+  invitedBy: row.invited_by,
+  createdAt: row.created_at.toISOString(),
+  expiresAt: row.expires_at.toISOString(),
+})

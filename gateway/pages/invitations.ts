@@ -1,0 +1,61 @@
+import type { Invitation } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
+import { DomainError } from '../../proto/errors.ts'
+import type { App } from '../http/app.ts'
+import { type PagesDeps, field, formRoute, pageRoute } from './forms.ts'
+import { type Html, hidden, html, sendPage } from './page.ts'
+import { senderOf, toLogin, visitorOf } from './visitor.ts'
+
+const path = '/invitations'
+
+/** Where people answer the invitations to apps: nobody becomes a member without having clicked here. */
+export function invitationPages(app: App, { publicUrl }: PagesDeps): void {
+  app.get(path, pageRoute(), async (request, reply) => {
+    const visitor = await visitorOf(request, publicUrl)
+    if (!visitor) return toLogin(reply, path)
+    const { token: sessionToken, csrfToken, email } = visitor
+    const { invitations } = await request.core.accounts.listInvitations({ sessionToken })
+    const content = html`
+<h1>Invitations</h1>
+<p>to ${email}</p>
+${invitations.length === 0 ? html`<p>No invitation waits for an answer.</p>` : ''}
+${invitationForms(invitations, csrfToken)}
+<a class="button quiet" href="/login">Back</a>`
+    return sendPage(reply, { title: 'Invitations', content })
+  })
+
+  app.post(path, formRoute(), async (request, reply) => {
+    const { token: sessionToken } = await senderOf(request, publicUrl)
+    const action = field(request, 'action')
+    const answer = { sessionToken, invitationId: field(request, 'invitation_id') ?? '' }
+    if (action === 'accept') await request.core.accounts.acceptInvitation(answer)
+    else if (action === 'decline') await request.core.accounts.declineInvitation(answer)
+    else throw new DomainError('REQUEST_INVALID', 'action must be accept or decline')
+    return reply.redirect(path, 303)
+  })
+}
+
+/** A form for each invitation. */
+const invitationForms = (invitations: readonly Invitation[], csrfToken: string): Html[] =>
+  invitations.map(
+    ({ id, appName, clientId, role, invitedBy, expiresAt }) => html`
+<form method="post" action="${path}">
+<ul><li>${appName}<small>${clientId}</small></li>
+<li>as ${role}<small>${whatRolesMay[role]}</small></li>
+<li>asked by ${invitedBy}<small>until ${expiresAt.slice(0, 10)}</small></li></ul>
+${hidden({ csrf_token: csrfToken, invitation_id: id })}
+<button name="action" value="accept">Join ${appName}</button>
+<button name="action" value="decline" class="quiet">Decline</button>
+</form>
+<p class="or"></p>`,
+  )
+
+const whatRolesMay: Readonly<Record<string, string>> = {
+  owner: 'you answer for the app, and may delete it',
+  admin: 'you may change the app',
+  viewer: 'you may look at the app',
+}
+
+/** The way from the login page to the invitations that wait. */
+export const invitationNote = (count: number): Html | false =>
+  count > 0 &&
+  html`<p><a href="${path}">${count === 1 ? 'One invitation' : `${count} invitations`} to an app</a> ${count === 1 ? 'waits' : 'wait'} for your answer.</p>`

@@ -1,0 +1,134 @@
+import { Type } from 'typebox'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Micros, nullable, required } from '../schemas.ts'
+
+const guard = { kind: 'platform_admin' } as const
+const tags = ['apps']
+
+const CreditQuota = named(
+  Type.Object({
+    clientId: Type.String(),
+    maxUsdMicros: Micros('What the app may have given its users and they have not spent.'),
+    outstandingUsdMicros: Micros('What it has.'),
+  }),
+  'CreditQuota',
+)
+const AccountQuota = named(
+  Type.Object({
+    email: Type.String(),
+    apps: Type.Integer({ description: 'That the account owns.' }),
+    appsMax: Type.Integer({ description: 'That it may own.' }),
+  }),
+  'AccountQuota',
+)
+
+/** What an app may have given and an account may own, for platform admins. */
+export function quotaRoutes(app: App): void {
+  addSchemas(app, [CreditQuota, AccountQuota])
+  getCreditQuota(app)
+  setCreditQuota(app)
+  getAccountQuota(app)
+  setAccountQuota(app)
+}
+
+const creditQuotaUrl = '/api/v1/quotas/credit/:clientId'
+
+function getCreditQuota(app: App): void {
+  app.get(
+    creditQuotaUrl,
+    route(
+      { guard },
+      {
+        operationId: 'getCreditQuota',
+        summary: 'How much credit an app may have given by hand, and has',
+        description:
+          'Credit of the allowance route that the users of the app have not spent. For platform admins.',
+        tags,
+        params: AppParams,
+        response: { 200: ref(CreditQuota) },
+      },
+    ),
+    async ({ params, core }) => core.quotas.getCredit(params),
+  )
+}
+
+function setCreditQuota(app: App): void {
+  app.put(
+    creditQuotaUrl,
+    route(
+      { guard, amounts: ['maxUsdMicros'] },
+      {
+        operationId: 'setCreditQuota',
+        summary: 'Change how much credit an app may have given by hand',
+        description: 'Is written to the audit log of the app. For platform admins.',
+        tags,
+        params: AppParams,
+        body: Type.Object(
+          {
+            maxUsdMicros: nullable({
+              pattern: '^(0|[1-9][0-9]{0,15})$',
+              description: "null for the deployment's; at most 10^15",
+            }),
+          },
+          { additionalProperties: false },
+        ),
+        response: { 200: ref(CreditQuota) },
+      },
+    ),
+    async ({ params, body, core }) =>
+      core.quotas.setCredit({ ...params, maxUsdMicros: body.maxUsdMicros ?? undefined }),
+  )
+}
+
+const accountQuotaUrl = '/api/v1/quotas/accounts'
+
+function getAccountQuota(app: App): void {
+  app.get(
+    accountQuotaUrl,
+    route(
+      { guard },
+      {
+        operationId: 'getAccountQuota',
+        summary: 'How many apps an account owns and may own',
+        description: 'Deleted apps do not count. For platform admins.',
+        tags,
+        querystring: Type.Object({ email: required('Of the account.') }),
+        response: { 200: ref(AccountQuota) },
+      },
+    ),
+    async ({ query, core }) => core.quotas.getAccount(query),
+  )
+}
+
+function setAccountQuota(app: App): void {
+  app.put(
+    accountQuotaUrl,
+    route(
+      { guard },
+      {
+        operationId: 'setAccountQuota',
+        summary: 'Change how many apps an account may own',
+        description: 'Apps that it owns already stay. For platform admins.',
+        tags,
+        body: Type.Object(
+          {
+            email: required('Of the account.'),
+            appsMax: Type.Unsafe<number | null>({
+              type: 'integer',
+              minimum: 0,
+              maximum: 1_000_000,
+              nullable: true,
+              description: "null for the deployment's",
+            }),
+          },
+          { additionalProperties: false },
+        ),
+        response: { 200: ref(AccountQuota) },
+      },
+    ),
+    async ({ body: { email, appsMax }, core }) =>
+      core.quotas.setAccount({ email, appsMax: appsMax ?? undefined }),
+  )
+}

@@ -1,0 +1,128 @@
+import type { FastifyRequest } from 'fastify'
+import { Type } from 'typebox'
+import type { Invitation as InvitationMessage } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
+import { DomainError } from '../../proto/errors.ts'
+import { sessionOf } from '../auth/session.ts'
+import { requireField } from '../core/client.ts'
+import type { App } from '../http/app.ts'
+import { route } from '../http/route.ts'
+import { addSchemas, named, ref } from '../http/schemas.ts'
+import { Instant, oneOf } from './schemas.ts'
+
+const url = '/api/v1/invitations'
+const tags = ['session']
+const guard = { kind: 'session' } as const
+
+export const Invitation = named(
+  Type.Object({
+    id: Type.String(),
+    clientId: Type.String({ description: 'The app.' }),
+    appName: Type.String(),
+    email: Type.String({ description: 'Whom it asks.' }),
+    role: oneOf(['owner', 'admin', 'viewer'], 'What that person would be.'),
+    invitedBy: Type.String({ description: 'The address of whoever made it.' }),
+    createdAt: Instant('When it was made.'),
+    expiresAt: Instant('When it ends.'),
+  }),
+  'Invitation',
+)
+const InvitationList = named(
+  Type.Object({ invitations: Type.Array(ref(Invitation)) }),
+  'InvitationList',
+)
+const InvitationParams = Type.Object({
+  invitationId: Type.String({ description: 'The id of the invitation.' }),
+})
+
+/** The invitations of the person who is logged in, for programs; people answer on a page. */
+export function invitationRoutes(app: App, { publicUrl }: { publicUrl: string }): void {
+  addSchemas(app, [InvitationList])
+  const tokenOf: TokenOf = (request) => {
+    const sessionToken = sessionOf(request, publicUrl)
+    if (sessionToken === undefined) throw new DomainError('TOKEN_INVALID', 'log in first')
+    return sessionToken
+  }
+  listInvitations(app, tokenOf)
+  acceptInvitation(app, tokenOf)
+  declineInvitation(app, tokenOf)
+}
+
+type TokenOf = (request: FastifyRequest) => string
+
+function listInvitations(app: App, tokenOf: TokenOf): void {
+  app.get(
+    url,
+    route(
+      { guard },
+      {
+        operationId: 'listInvitations',
+        summary: 'Invitations to you',
+        description: 'To join an app, or to become its owner: those that wait for your answer.',
+        tags,
+        response: { 200: ref(InvitationList) },
+      },
+    ),
+    async (request) => {
+      const sessionToken = tokenOf(request)
+      const { invitations } = await request.core.accounts.listInvitations({ sessionToken })
+      return { invitations: invitations.map(toInvitation) }
+    },
+  )
+}
+
+function acceptInvitation(app: App, tokenOf: TokenOf): void {
+  app.post(
+    `${url}/:invitationId/accept`,
+    route(
+      { guard, refuses: ['CONFLICT'] },
+      {
+        operationId: 'acceptInvitation',
+        summary: 'Accept an invitation',
+        description:
+          'You are a member from then on. As an owner the app counts against the number of apps that you may own.',
+        tags,
+        params: InvitationParams,
+        response: { 200: ref(Invitation) },
+      },
+    ),
+    async (request) => {
+      const { invitationId } = request.params
+      const answer = { sessionToken: tokenOf(request), invitationId }
+      const { invitation } = await request.core.accounts.acceptInvitation(answer)
+      return toInvitation(requireField(invitation, 'invitation'))
+    },
+  )
+}
+
+function declineInvitation(app: App, tokenOf: TokenOf): void {
+  app.post(
+    `${url}/:invitationId/decline`,
+    route(
+      { guard },
+      {
+        operationId: 'declineInvitation',
+        summary: 'Decline an invitation',
+        description: "It is gone. The app's people see that in its audit log.",
+        tags,
+        params: InvitationParams,
+        response: { 200: ref(Invitation) },
+      },
+    ),
+    async (request) => {
+      const { invitationId } = request.params
+      const answer = { sessionToken: tokenOf(request), invitationId }
+      const { invitation } = await request.core.accounts.declineInvitation(answer)
+      return toInvitation(requireField(invitation, 'invitation'))
+    },
+  )
+}
+
+export const toInvitation = (message: InvitationMessage) => {
+  const { id, clientId, appName, email, invitedBy, createdAt, expiresAt } = message
+  return { id, clientId, appName, email, role: roleOf(message), invitedBy, createdAt, expiresAt }
+}
+
+function roleOf({ role }: InvitationMessage): 'owner' | 'admin' | 'viewer' {
+  if (role === 'owner' || role === 'admin' || role === 'viewer') return role
+  throw new DomainError('INTERNAL', 'core names a role that this gateway does not know')
+}
