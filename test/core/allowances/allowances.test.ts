@@ -257,6 +257,14 @@ describe('granting', () => {
   })
 
   it('takes the largest amount again and again, to the micro', async () => {
+    const { rows } = await core.sql.query('select app_id from clients where client_id = $1', [
+      app.clientId,
+    ])
+    await core.sql.query(
+      `insert into credit_quotas (app_id, max_attos, bound_attos, updated_at) values ($1, 4e27, 0, now())
+       on conflict (app_id) do update set max_attos = 4e27`,
+      [rows[0].app_id],
+    )
     for (let i = 0; i < 3; i++) await grant({ amountUsdMicros: '1000000000000000' })
     await spend({ micros: 9_007_199_254_740_993n % 10n ** 15n })
     expect(await balance()).toMatchObject({

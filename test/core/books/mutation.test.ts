@@ -34,6 +34,8 @@ const elsewhere: Readonly<Record<string, string>> = {
   early_tickets: 'of the escrow: what a hold frees, not what is booked',
   authorised_sessions: 'of the escrow: a report, not a figure of the books',
   limits: 'what an owner allows, not what is booked',
+  credit_quotas:
+    'what a platform admin allows, and a bound of what is unspent, which is counted anew when it is reached',
   limit_sessions: 'what limits count, by the bounds of calls',
   quarantine: 'events that are no money yet',
   ticket_archives: 'proved as a whole (archive.test.ts)',

@@ -196,7 +196,7 @@ describe('a discovery profile', () => {
 })
 
 describe('an app-level key', () => {
-  it('is shown once, listed without its secret, revoked once, and not exchanged for tokens', async () => {
+  it('is shown once, listed without its secret, revoked once, and stands for the owner', async () => {
     const made = await owner.createKey({ ...named(), label: 'ci' })
     expect(made.apiKey).toMatch(/^svc_ak_[0-9A-Za-z]{49}$/)
     const { keys } = await owner.listKeys(named())
@@ -208,13 +208,12 @@ describe('an app-level key', () => {
         prefix: made.apiKey.slice(0, 13),
       }),
     ])
-    expect(await outcome(core.as(bearerOf(made.apiKey)).exchangeApiKey(named()))).toBe(
-      'CREDENTIAL_INVALID',
-    )
+    expect(await outcome(core.as(bearerOf(made.apiKey)).exchangeApiKey(named()))).toBe('OK')
     expect(await owner.validateKey({ key: made.apiKey })).toMatchObject({
       clientId: app.clientId,
-      userId: undefined,
-      planId: undefined,
+      userId: expect.any(String),
+      externalUserId: expect.stringMatching(/^owner:/),
+      planId: expect.any(String),
       capabilities: ['*'],
     })
     const first = await owner.revokeKey({ ...named(), keyId: made.keyId })

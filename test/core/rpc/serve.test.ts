@@ -665,7 +665,7 @@ describe('stopping', () => {
       dying.core.stop().then(() => order.push('second')),
     ])
     expect(order).toEqual(['first', 'second'])
-    expect(await dying.core.ready()).toMatchObject({ database: false })
+    expect(await dying.core.ready()).toMatchObject({ database: 'unavailable' })
     await dying.stop()
   })
 })
@@ -712,13 +712,13 @@ describe('when PostgreSQL is away', () => {
         'UNAVAILABLE',
       ])
     }
-    expect(await remote.core.ready()).toMatchObject({ database: false })
+    expect(await remote.core.ready()).toMatchObject({ database: 'unavailable' })
     expect((await remote.as().getJwks()).keys).toHaveLength(2)
 
     proxy.mode('pass')
     await until(async () => (await outcome(rpcs.listUsers({ clientId: made.clientId }))) === 'OK')
     expect(await reasonsOf(calls())).toEqual(['OK', 'OK', 'OK', 'OK', 'TOKEN_INVALID', 'OK'])
-    expect(await remote.core.ready()).toMatchObject({ database: true })
+    expect(await remote.core.ready()).toMatchObject({ database: 'ok' })
     await remote.stop()
     proxy.stop()
     await database.drop()

@@ -90,7 +90,7 @@ describe('core with OpenMeter', () => {
     expect(fake.state.customers).toMatchObject([
       { body: { name: 'ada', metadata: { client_id: app.clientId } } },
     ])
-    expect(await core.core.ready()).toMatchObject({ database: true, openmeter: true })
+    expect(await core.core.ready()).toMatchObject({ database: 'ok', openmeter: 'ok' })
     expect(await outcome(rpcs.queryUsage({ clientId: app.clientId }))).toBe('OK')
     expect(
       await outcome(rpcs.getAllowance({ clientId: app.clientId, externalUserId: 'ada' })),
@@ -103,7 +103,7 @@ describe('core with OpenMeter', () => {
   it('starts with a wrong key, says so in its health, and goes on when the key is right', async () => {
     const { fake, core, app } = await start(withKey, 'another-key')
     const rpcs = core.as(app.basic)
-    expect(await core.core.ready()).toMatchObject({ database: true, openmeter: false })
+    expect(await core.core.ready()).toMatchObject({ database: 'ok', openmeter: 'degraded' })
     expect((await refusal(rpcs.queryUsage({ clientId: app.clientId }))).message).toBe(
       'the metering backend does not answer now',
     )
@@ -128,7 +128,7 @@ describe('core with OpenMeter', () => {
     fake.apiKey = 'the-right-key'
     await until(() => fake.state.customers.length === 1)
     await until(async () => (await outcome(rpcs.queryUsage({ clientId: app.clientId }))) === 'OK')
-    expect(await core.core.ready()).toMatchObject({ openmeter: true })
+    expect(await core.core.ready()).toMatchObject({ openmeter: 'ok' })
   })
 
   it('refuses answers while OpenMeter is away, and survives an address where nothing listens', async () => {
@@ -139,7 +139,7 @@ describe('core with OpenMeter', () => {
     expect(await outcome(core.as(app.basic).queryUsage({ clientId: app.clientId }))).toBe(
       'METERING_UNREACHABLE',
     )
-    expect(await core.core.ready()).toMatchObject({ openmeter: false })
+    expect(await core.core.ready()).toMatchObject({ openmeter: 'degraded' })
   })
 
   it('answers that metering is not configured when it is not', async () => {
