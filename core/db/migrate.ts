@@ -1,5 +1,7 @@
 import { readFile, readdir } from 'node:fs/promises'
 import { Client } from 'pg'
+import { messageOf } from '../lib/process.ts'
+import { addressOf } from '../lib/settings.ts'
 
 const folder = new URL('./migrations/', import.meta.url)
 
@@ -8,8 +10,13 @@ const folder = new URL('./migrations/', import.meta.url)
  * that a second process that starts waits, and then has nothing to do. Returns the names of the files that it applied.
  */
 export async function migrate(url: string): Promise<string[]> {
-  const client = new Client({ connectionString: url, connectionTimeoutMillis: 10_000 })
-  await client.connect()
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: 5_000 })
+  await client.connect().catch((error: unknown) => {
+    throw new Error(
+      `DATABASE_URL: cannot use the database at ${addressOf(url)}: ${messageOf(error)}`,
+      { cause: error },
+    )
+  })
   try {
     // "if not exists" races with itself in Postgres; the lock makes the second starter wait.
     await client.query(`select pg_advisory_lock(hashtext('tollgate.migrations'))`)

@@ -3,6 +3,7 @@ import { type EnvReader, createEnvReader } from './env.ts'
 import { type Readiness, createAdminServer, listen } from './http.ts'
 import { type Log, createLog } from './log.ts'
 import { type Metrics, createMetrics } from './metrics.ts'
+import { unknownSettings } from './names/unknown-settings.ts'
 
 export interface Running {
   readonly ready: Readiness
@@ -43,9 +44,9 @@ export async function runProcess<Config>(spec: ProcessSpec<Config>): Promise<voi
     meaning: `Loopback port of ${spec.name}'s metrics and health.`,
   })
   const level = readLogLevel(env)
-  if (env.problems.length > 0) fail(env.problems)
+  if (env.problems.length > 0) fail([...env.problems, ...unknownSettings(process.env)])
   const log = createLog({ level, name: spec.name })
-  for (const line of env.warnings) log.warn(line)
+  for (const line of [...env.warnings, ...unknownSettings(process.env)]) log.warn(line)
   const metrics = createMetrics(spec.name)
   const running = await spec
     .start(config, { log, metrics, adminPort })

@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis'
 import type { Log } from './log.ts'
+import { addressOf } from './settings.ts'
 
 export interface RedisOptions {
   readonly url: string
@@ -31,7 +32,7 @@ export function connectRedis({ url, commandTimeoutMs, whileAway, log }: RedisOpt
   })
   let isAway = false
   redis.on('error', (error: Error) => {
-    if (!isAway) log?.warn({ err: error.message }, 'Redis is away')
+    if (!isAway) log?.warn({ err: error.message }, `REDIS_URL: Redis is away at ${addressOf(url)}`)
     isAway = true
   })
   redis.on('ready', () => void (isAway = false))

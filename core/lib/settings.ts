@@ -48,6 +48,13 @@ export function readSecret(env: EnvReader, name: string, meaning: string): strin
   return value
 }
 
+/** A URL for people: without user, password and parameters. */
+export function addressOf(url: string): string {
+  if (!URL.canParse(url)) return 'an address that is no URL'
+  const { protocol, host, pathname } = new URL(url)
+  return `${protocol}//${host}${pathname}`
+}
+
 export const readRedisUrl = (env: EnvReader): string | undefined =>
   env.url('REDIS_URL', {
     schemes: ['redis', 'rediss'],

@@ -1,11 +1,18 @@
 import { fail, messagesOf, onStopSignal } from '../../core/lib/process.ts'
+import { unknownSettings } from '../../core/lib/names/unknown-settings.ts'
 import { startService } from './service.ts'
 import { welcome } from './welcome.ts'
 
 /** `npm start`: the whole service in one process, on whatever real parts the environment names. */
+for (const line of unknownSettings(process.env)) warn(line)
 const service = await startService(process.env).catch((error: unknown) => fail(messagesOf(error)))
 process.stdout.write(welcome(service))
+for (const line of service.warnings) warn(line)
 onStopSignal(async () => {
   process.stdout.write('\nStopping: running requests are answered first.\n')
   await service.stop()
 })
+
+function warn(line: string): void {
+  process.stderr.write(`tollgate: warning: ${line}\n`)
+}

@@ -4,6 +4,8 @@ import { startEmbeddedPostgres } from '../../core/db/embedded/embedded.ts'
 import type { Env } from '../../core/lib/env.ts'
 import { createAdminServer, listen } from '../../core/lib/http.ts'
 import type { Log } from '../../core/lib/log.ts'
+import { connectRedis, redisAnswers } from '../../core/lib/redis.ts'
+import { addressOf } from '../../core/lib/settings.ts'
 import { createMetrics } from '../../core/lib/metrics.ts'
 import { startGateway } from '../../gateway/server.ts'
 import { startSidecar } from '../../sidecar/server.ts'
@@ -20,6 +22,8 @@ export interface Service {
   /** Which product stands behind each part, for people. */
   readonly parts: Readonly<Record<string, string>>
   readonly startedInMs: number
+  /** What works and should not stay as it is, for people. */
+  readonly warnings: readonly string[]
   stop(): Promise<void>
 }
 
@@ -55,7 +59,8 @@ export async function startService(environment: Env): Promise<Service> {
     })
     const parts = partsOf(env, environment)
     const startedInMs = performance.now() - startedAt
-    return { dataDir, logFile: logFile.path, quickstart, parts, startedInMs, stop }
+    const warnings = await redisWarnings(env['REDIS_URL'])
+    return { dataDir, logFile: logFile.path, quickstart, parts, startedInMs, warnings, stop }
   } catch (error) {
     // The first error is the reason to report, even if stopping fails, too.
     await stop().catch(() => {})
@@ -136,4 +141,18 @@ const firstOf = (list: string | undefined): string => list?.split(',')[0]?.trim(
 function once(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | null = null
   return () => (running ??= work())
+}
+
+/** The service runs without Redis, so that nothing else would tell the one who starts it. */
+async function redisWarnings(url: string | undefined): Promise<string[]> {
+  if (url === undefined) return []
+  const redis = connectRedis({ url, commandTimeoutMs: 1_000, whileAway: 'wait', log: null })
+  try {
+    const answers = await redisAnswers(redis)
+    return answers
+      ? []
+      : [`REDIS_URL: Redis does not answer at ${addressOf(url)}; the service goes on without it`]
+  } finally {
+    redis.disconnect()
+  }
 }

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
 import { messageOf } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { adjust } from './commands/money/adjust.ts'
@@ -64,29 +66,44 @@ const help = `tollgate: identity, metering and billing beside a remote signer
 ${Object.entries(commands)
   .map(([name, { summary }]) => `  ${name.padEnd(14)} ${summary}`)
   .join('\n')}
-  help           this text; "tollgate <command> --help" tells more
+  help           this text; "tollgate help <command>" tells more
+  --version      the version
 
-Commands that speak to a running core find it through CORE_TARGET and CORE_TOKEN, or in the data directory
-of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate).
+Commands that speak to a running core find it by --target HOST:PORT, by CORE_TARGET and CORE_TOKEN_OPERATOR, or in the
+data directory of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate). Those that write need --target, unless
+core is the one of that directory.
+
+Exit codes: 0 success, 1 failure or a difference, 2 wrong usage.
 `
 
 /** Runs one command and resolves to the exit code: 0 for success, 1 for failure, 2 for wrong usage. */
 export async function main(argv: readonly string[]): Promise<number> {
   const [name = 'help', ...rest] = argv
-  if (name === 'help' || asksForHelp([name])) return print(help, 0)
+  if (name === '--version' || name === 'version') return print(`tollgate ${version()}\n`, 0)
+  if (name === 'help' || asksForHelp([name]))
+    return rest[0] === undefined ? print(help, 0) : run(rest[0], ['--help'])
+  return run(name, rest)
+}
+
+async function run(name: string, argv: readonly string[]): Promise<number> {
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (!command)
-    return print(
-      `tollgate: there is no command "${name.slice(0, 40)}"; see npx tollgate --help\n`,
-      2,
-    )
-  if (asksForHelp(rest)) return print(renderHelp(command.help), 0)
+  if (!command) {
+    const word = name.slice(0, 40)
+    const hint = didYouMean(word, Object.keys(commands))
+    return print(`tollgate: there is no command "${word}"${hint}; see npx tollgate --help\n`, 2)
+  }
+  if (asksForHelp(argv)) return print(renderHelp(command.help), 0)
   try {
-    return await command.run(rest)
+    return await command.run(argv)
   } catch (error) {
     const hint = error instanceof UsageError ? `; see npx tollgate ${name} --help` : ''
     return print(`tollgate: ${messageOf(error)}${hint}\n`, error instanceof UsageError ? 2 : 1)
   }
+}
+
+function version(): string {
+  const manifest = new URL('../../package.json', import.meta.url)
+  return String(JSON.parse(readFileSync(manifest, 'utf8')).version)
 }
 
 const asksForHelp = (argv: readonly string[]): boolean =>

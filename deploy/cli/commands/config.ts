@@ -1,3 +1,4 @@
+import { unknownSettings } from '../../../core/lib/names/unknown-settings.ts'
 import type { Setting } from '../../../core/lib/env.ts'
 import { type Command, parse } from '../command.ts'
 import { printJson, printLines } from '../output.ts'
@@ -19,8 +20,9 @@ export const config: Command = {
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })
     const { settings: all, problems } = readSettings(process.env)
+    const warnings = unknownSettings(process.env)
     const settings = all.map(visible)
-    if (values.json) printJson({ settings, problems })
+    if (values.json) printJson({ settings, problems, warnings })
     else {
       printLines(
         settings.flatMap((setting) => [
@@ -28,6 +30,7 @@ export const config: Command = {
           `    ${setting.meaning}`,
         ]),
       )
+      if (warnings.length > 0) printLines(['', ...warnings.map((line) => `warning: ${line}`)])
       if (problems.length > 0) printLines(['', ...problems.map((problem) => `problem: ${problem}`)])
     }
     return problems.length > 0 ? 1 : 0
