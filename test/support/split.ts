@@ -40,7 +40,11 @@ export async function startSplit(options: SplitOptions) {
   try {
     const port = await choosePorts()
     const shared = sharedSettings(options, port)
-    const { target, farTarget } = await startProcesses(stops, { shared, port, options })
+    const { target, farTarget, databaseUrl } = await startProcesses(stops, {
+      shared,
+      port,
+      options,
+    })
     const connect = (to: string): CoreClient => {
       const client = connectCore({ target: to, token: shared.CORE_TOKEN })
       stops.push(async () => client.close())
@@ -50,10 +54,13 @@ export async function startSplit(options: SplitOptions) {
       near: connect(target),
       far: connect(farTarget),
       target,
+      databaseUrl,
       serviceToken: shared.CORE_TOKEN,
     }
     return {
       ...createCalls({ shared, sidecarPort: port('SIDECAR') }),
+      platformUrl: `http://127.0.0.1:${shared.PLATFORM_PORT}`,
+      sidecarUrl: `http://127.0.0.1:${port('SIDECAR')}`,
       app: await createApp({ ...parts, port: port('PLATFORM') }),
       ...parts,
       stop,
@@ -100,7 +107,7 @@ interface SplitParts {
   readonly options: SplitOptions
 }
 
-/** Starts the processes; returns the addresses of the gateway's core and of the sidecar's. */
+/** Starts the processes; returns the addresses of the gateway's core, of the sidecar's and of their database. */
 async function startProcesses(stops: Stops, { shared, port, options }: SplitParts) {
   const database = await createDatabase()
   stops.push(database.drop)
@@ -134,7 +141,7 @@ async function startProcesses(stops: Stops, { shared, port, options }: SplitPart
     BUILDER_PORT: port('BUILDER'),
     GATEWAY_ADMIN_PORT: port('GATEWAY_ADMIN'),
   })
-  return { target, farTarget }
+  return { target, farTarget, databaseUrl: database.url }
 }
 
 export type Split = Awaited<ReturnType<typeof startSplit>>
@@ -211,8 +218,15 @@ function createCalls({
     })
 
   let calls = 0
-  /** The sidecar's decision about a signing request with `credential`, in a session of its own unless `more` names one. */
-  async function decide(credential: string, more: object = {}): Promise<Answer['body']> {
+  /**
+   * The sidecar's decision about a signing request with `credential`, in a session of its own unless `more` names one.
+   * The default signer asks, unless `secret` is another's.
+   */
+  async function decide(
+    credential: string,
+    more: object = {},
+    secret = shared.WEBHOOK_SECRET,
+  ): Promise<Answer['body']> {
     calls += 1
     const state = {
       StateID: calls.toString(16).padStart(8, '0'),
@@ -229,7 +243,7 @@ function createCalls({
     }
     const { body } = await send(`http://127.0.0.1:${sidecarPort}/authorize`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${shared.WEBHOOK_SECRET}` },
+      headers: { authorization: `Bearer ${secret}` },
       body: JSON.stringify({ headers: { Authorization: [`Bearer ${credential}`] }, state }),
     })
     return body

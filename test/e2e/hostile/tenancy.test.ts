@@ -1,0 +1,349 @@
+import { Pool } from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Operation, sample } from '../../gateway/real.ts'
+import { asRecord } from '../../gateway/support.ts'
+import {
+  type Lineage,
+  type Pages,
+  createLineage,
+  createPages,
+  redirectUri,
+  signingNames,
+} from '../../support/lineage.ts'
+import { type Answer, type Split, startSplit } from '../../support/split.ts'
+import { digestRows } from '../../support/tenant-rows.ts'
+import {
+  type Credential,
+  type CredentialKind,
+  type Victim,
+  createVictim,
+  credentialKinds,
+  credentialsOf,
+  operationsIn,
+  unknownApp,
+  unknownIds,
+} from '../../support/tenants.ts'
+
+type Ids = Readonly<Record<string, string>>
+
+let split: Split
+let pages: Pages
+let database: Pool
+let operations: readonly Operation[]
+let victim: Victim
+let attacker: Lineage
+let credentials: Readonly<Record<CredentialKind, readonly Credential[]>>
+let nobodys: Ids
+let before: Readonly<Record<string, string>>
+
+beforeAll(async () => {
+  split = await startSplit({ redisUrl: null })
+  pages = createPages(split)
+  database = new Pool({ connectionString: split.databaseUrl, max: 2 })
+  operations = await operationsIn(split)
+  victim = await createVictim(split, { pages, database })
+  attacker = await createLineage(split, pages)
+  // A key of the app makes its owner an end user at first need, whoever presents it.
+  const authorization = `Bearer ${victim.values.appKey}`
+  await split.rest('GET', '/api/v1/auth/validate', { authorization })
+  credentials = credentialsOf(attacker, victim.revoked)
+  await attacker.byBackend('POST', '/users', { json: { externalUserId: 'last' } })
+  const { body } = await attacker.byBackend('GET', '/users?limit=1')
+  nobodys = unknownIds(String(body['nextCursor']))
+}, 120_000)
+beforeEach(async () => {
+  before = await digestRows(database, victim.allIds)
+})
+afterAll(async () => {
+  pages?.close()
+  await database?.end()
+  await split?.stop()
+})
+
+interface Seen {
+  readonly status: number
+  readonly type: string | null
+  readonly text: string
+}
+
+const inPath = ({ path }: Operation): string[] =>
+  [...path.matchAll(/\{([^}]+)\}/g)].map(([, name = '']) => name)
+const inQuery = ({ parameters }: Operation): string[] =>
+  parameters.filter((each) => each['in'] === 'query').map(({ name }) => String(name))
+const inBody = ({ body }: Operation): string[] => Object.keys(asRecord(body?.['properties'] ?? {}))
+
+/** The request of an operation with these ids in its path, its query and its body. */
+function requestOf(operation: Operation, ids: Ids): { url: string; init: RequestInit } {
+  const { method, path, parameters, body, form } = operation
+  const at = path.replace(/\{([^}]+)\}/g, (_, name: string) =>
+    encodeURIComponent(ids[name] ?? 'unknown'),
+  )
+  const query = parameters
+    .filter((each) => each['in'] === 'query')
+    .map(({ name, required }) => [String(name), ids[String(name)] ?? (required ? 'text' : '')])
+    .filter(([, value]) => value !== '')
+  const url = `${split.platformUrl}${at}?${formOf(Object.fromEntries(query))}`
+  if (body === null) return { url, init: { method } }
+  const known = inBody(operation).flatMap((name) =>
+    ids[name] === undefined ? [] : [[name, ids[name]]],
+  )
+  const value = { ...asRecord(sample(body)), ...Object.fromEntries(known) }
+  const [type, text] = form
+    ? ['application/x-www-form-urlencoded', formOf(value)]
+    : ['application/json', JSON.stringify(value)]
+  return { url, init: { method, body: text, headers: { 'content-type': type } } }
+}
+
+const formOf = (value: object): string =>
+  new URLSearchParams(
+    Object.fromEntries(Object.entries(value).map(([name, each]) => [name, String(each)])),
+  ).toString()
+
+/** The answer without what differs between any two answers: its id, and the ids that were sent. */
+async function ask(operation: Operation, ids: Ids, credential: Credential): Promise<Seen> {
+  const { url, init } = requestOf(operation, ids)
+  const { authorization, headers } = credential
+  const response = await fetch(url, {
+    ...init,
+    redirect: 'manual',
+    headers: {
+      ...Object.fromEntries(new Headers(init.headers)),
+      ...headers,
+      ...(authorization !== undefined && { authorization }),
+    },
+  })
+  const type = response.headers.get('content-type')
+  const isStream = type?.startsWith('text/event-stream') ?? false
+  if (isStream) await response.body?.cancel()
+  let text = isStream ? '' : await response.text()
+  text = text.replace(/"correlation_id":"[^"]*"/, '')
+  for (const id of new Set(Object.values(ids))) text = text.replaceAll(id, '{id}')
+  return { status: response.status, type, text }
+}
+
+const victimIds = (): Ids => ({ ...victim.ids, clientId: victim.clientId })
+const named = ({ method, path }: Operation, credential: Credential): string =>
+  `${method} ${path} with ${credential.authorization?.slice(0, 24) ?? Object.keys(credential.headers ?? {})[0] ?? 'nothing'}`
+
+/** What of the victim stands in a text. No stranger may read any of it. */
+const leaksIn = (text: string): string[] => {
+  const { ids, allIds, email, values, key } = victim
+  const own = [ids.externalUserId, email, key, '7777777', 'of the victim', 'victim.example']
+  return [...own, ...allIds, ...Object.values(values)].filter((each) => text.includes(each))
+}
+
+async function expectUntouched(): Promise<void> {
+  expect(await digestRows(database, victim.allIds)).toEqual(before)
+}
+
+/** Routes that are gone say so to everybody. */
+const refusalsOf = ({ path }: Operation): number[] =>
+  /\/(credits|signed-tickets)$/.test(path) ? [400, 401, 404, 410] : [400, 401, 404]
+
+// What an attacker makes at its own app has an id and a time of its own.
+const comparable = (seen: Seen): object => (seen.status < 400 ? { status: seen.status } : seen)
+
+describe.each(credentialKinds)('with %s', (kind) => {
+  it('every route of another app is as if there were no such app', async () => {
+    const scoped = operations.filter((each) => inPath(each).includes('clientId'))
+    expect(scoped.length).toBeGreaterThan(40)
+    for (const operation of scoped)
+      for (const credential of credentials[kind]) {
+        const foreign = await ask(operation, victimIds(), credential)
+        const none = await ask(operation, { ...victimIds(), clientId: unknownApp() }, credential)
+        const what = named(operation, credential)
+        expect({ what, ...none }).toEqual({ what, ...foreign })
+        expect(refusalsOf(operation)).toContain(foreign.status)
+        expect({ what, leaks: leaksIn(foreign.text) }).toEqual({ what, leaks: [] })
+      }
+    await expectUntouched()
+  }, 60_000)
+
+  it("every route that takes an id is as if there were no such id, at one's own app or at none", async () => {
+    const own = { clientId: attacker.clientId }
+    const taking = operations.filter((each) =>
+      [...inPath(each), ...inQuery(each), ...inBody(each)].some((name) => name in victim.ids),
+    )
+    expect(taking.length).toBeGreaterThan(20)
+    for (const operation of taking)
+      for (const credential of credentials[kind]) {
+        const foreign = await ask(operation, { ...victim.ids, ...own }, credential)
+        const none = await ask(operation, { ...nobodys, ...own }, credential)
+        const what = named(operation, credential)
+        expect({ what, ...comparable(none) }).toEqual({ what, ...comparable(foreign) })
+        expect({ what, leaks: leaksIn(foreign.text) }).toEqual({ what, leaks: [] })
+      }
+    await expectUntouched()
+  }, 60_000)
+})
+
+describe("another tenant's client that came by the tokens of a victim", () => {
+  const grant = 'urn:ietf:params:oauth:grant-type:token-exchange'
+  const types = ['access_token', 'jwt', 'refresh_token', 'id_token']
+  const uses: readonly ((token: string) => readonly [string, Ids])[] = [
+    (token) => ['/api/v1/oidc/token/introspection', { token }],
+    (token) => ['/api/v1/oidc/token/revocation', { token }],
+    (token) => ['/api/v1/oidc/token/revocation', { token, token_type_hint: 'refresh_token' }],
+    (token) => ['/api/v1/oidc/token', { grant_type: 'refresh_token', refresh_token: token }],
+    (token) => [
+      '/api/v1/oidc/token',
+      {
+        grant_type: 'authorization_code',
+        code: token,
+        code_verifier: 'v'.repeat(43),
+        redirect_uri: redirectUri,
+      },
+    ],
+    ...types.flatMap((type) =>
+      ['/api/v1/oidc/token', `/api/v1/apps/{own}/oidc/token`].map(
+        (path) =>
+          (token: string): readonly [string, Ids] => [
+            path,
+            {
+              grant_type: grant,
+              subject_token: token,
+              subject_token_type: `urn:ietf:params:oauth:token-type:${type}`,
+            },
+          ],
+      ),
+    ),
+  ]
+
+  it.each(['its secret', 'its public id'])(
+    'learns and ends nothing with %s',
+    async (by) => {
+      const post = async (path: string, form: Ids) => {
+        const at = path.replace('{own}', attacker.clientId)
+        const isPublic = by === 'its public id'
+        const { status, body }: Answer = await split.rest('POST', at, {
+          form: isPublic ? { ...form, client_id: attacker.clientId } : form,
+          ...(!isPublic && { authorization: attacker.app.basic }),
+        })
+        const { correlation_id: _, ...rest } = body
+        return { path, form: Object.keys(form), status, body: rest }
+      }
+      for (const token of Object.values(victim.values))
+        for (const use of uses) {
+          const foreign = await post(...use(token))
+          const none = await post(...use(unlike(token)))
+          // One who holds a token of another app may learn there that it is another's (decision 13).
+          const expected = [none, ...(foreign.path.includes('/apps/') ? [anothers(none)] : [])]
+          expect(expected.map(textOf)).toContain(textOf(foreign))
+          expect(foreign.body).not.toHaveProperty('access_token')
+          expect(foreign.body['active'] ?? false).toBe(false)
+        }
+      await expectUntouched()
+    },
+    60_000,
+  )
+})
+
+const textOf = (value: object): string => JSON.stringify(value)
+const anothers = (answer: object): object => ({
+  ...answer,
+  status: 404,
+  body: { error: 'not_found', error_description: 'no such app for this credential' },
+})
+
+/** A token of the same form that nobody issued. */
+const unlike = (token: string): string =>
+  token.replace(/.{8}$/, (end) => (end === 'AAAAAAAA' ? 'BBBBBBBB' : 'AAAAAAAA'))
+
+describe('the sidecar', () => {
+  let secret: string
+  let eventsSecret: string
+  beforeAll(async () => {
+    const { credentials: issued } = await split.near.createSigner({
+      name: 'of-the-attacker',
+      allApps: false,
+      clientIds: [attacker.clientId],
+      mayPushEvents: true,
+    })
+    secret = issued?.secret ?? ''
+    eventsSecret = issued?.eventsSecret ?? ''
+  })
+
+  const authorize = (by: string, credential: string) => split.decide(credential, {}, by)
+
+  it("knows the attacker's own signer", async () => {
+    const status = async () => (await authorize(secret, attacker.values.minted))['status']
+    await expect.poll(status, { timeout: 10_000 }).toBe(200)
+  })
+
+  it.each(credentialKinds)('takes %s for no signer', async (kind) => {
+    for (const { authorization, headers } of credentials[kind])
+      for (const path of ['/authorize', '/events']) {
+        const answer = await fetch(split.sidecarUrl + path, {
+          method: 'POST',
+          body: '{}',
+          headers: { ...headers, ...(authorization !== undefined && { authorization }) },
+        })
+        const { status = answer.status }: { status?: number } = JSON.parse(await answer.text())
+        expect(status).toBe(401)
+      }
+  })
+
+  it("refuses another app's signer every credential, and says nothing of it", async () => {
+    for (const name of signingNames) {
+      const answer = await authorize(secret, victim.values[name])
+      expect([name, answer['status']]).not.toEqual([name, 200])
+      expect(leaksIn(JSON.stringify(answer))).toEqual([])
+    }
+    await expectUntouched()
+  })
+
+  it.each([
+    ['names the user', (user: string) => ({ auth_id: `${victim.clientId}:${user}` })],
+    [
+      'names the app apart',
+      (user: string) => ({ client_id: victim.clientId, usage_subject: user }),
+    ],
+    [
+      'names both',
+      (user: string) => ({
+        auth_id: `${attacker.clientId}:x`,
+        client_id: victim.clientId,
+        usage_subject: user,
+      }),
+    ],
+  ])("refuses another app's signer an event that %s", async (_, naming) => {
+    const event = {
+      id: crypto.randomUUID(),
+      type: 'create_signed_ticket',
+      timestamp: String(Date.now()),
+      data: {
+        ...naming(victim.ids.externalUserId),
+        computed_fee: '120000',
+        current_time: new Date().toISOString(),
+      },
+    }
+    const push = async (by: string) =>
+      (
+        await fetch(`${split.sidecarUrl}/events`, {
+          method: 'POST',
+          body: JSON.stringify(event),
+          headers: { authorization: `Bearer ${by}`, 'content-type': 'application/json' },
+        })
+      ).status
+    expect(await push(eventsSecret)).toBe(403)
+    expect(await push(secret)).toBe(401)
+    await expectUntouched()
+  })
+})
+
+it('leaves each credential of the victim alive', async () => {
+  for (const name of signingNames)
+    expect([name, await split.authorize(victim.values[name])]).toEqual([name, 200])
+  const { rest } = split
+  const { machine, refresh } = victim.values
+  const users = await rest('GET', `${victim.app.path}/users`, {
+    authorization: `Bearer ${machine}`,
+  })
+  const apps = await rest('GET', '/api/v1/apps', { headers: victim.owner })
+  const token = await victim.token({
+    grant_type: 'refresh_token',
+    client_id: victim.clientId,
+    refresh_token: refresh,
+  })
+  expect([users.status, apps.status, token.status]).toEqual([200, 200, 200])
+})
