@@ -52,6 +52,12 @@ export interface LiveSession {
 const tooManyLogins = (): DomainError =>
   new DomainError('RATE_LIMITED', 'too many people log in at this moment; try again')
 
+/** An account whose password was right, with the hash that it was compared with. */
+type Authenticated = store.Account & { readonly passwordHash: string | null }
+
+const wrongPassword = (): DomainError =>
+  new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
+
 /** Accounts of the dashboard and their server-side sessions (decision 16). Session and reset tokens are stored as SHA-256 hashes. */
 export function createAccounts({ pool, grants, now, idleSeconds, records }: AccountsDeps) {
   // argon2 takes 19 MiB and one of four threads: many logins must neither fill the memory nor starve other work.
@@ -60,7 +66,18 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   /** CREDENTIAL_INVALID for an unknown address and a wrong password alike, after the same work. */
   async function logIn(email: string, password: string, origin: CallOrigin = {}) {
     const account = await authenticate(email, password, { method: 'password', ...origin })
-    return tx(pool, (db) => begin(db, account, { method: 'password', ...origin }))
+    return tx(pool, async (db) => {
+      await confirm(db, account)
+      return begin(db, account, { method: 'password', ...origin })
+    })
+  }
+
+  /**
+   * Locks the account until the transaction ends, so that a change of its password ends the session that begins here, or is
+   * over: then CREDENTIAL_INVALID unless the password is still the one that was compared, which takes a while.
+   */
+  async function confirm(db: Db, account: Authenticated): Promise<void> {
+    if ((await store.lockPassword(db, account.id)) !== account.passwordHash) throw wrongPassword()
   }
 
   /** The account whose address and password these are. CREDENTIAL_INVALID as `logIn`; a failure is recorded. */
@@ -68,7 +85,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     email: string,
     password: string,
     { method, correlationId }: CallOrigin & { method: LoginMethod },
-  ): Promise<store.Account> {
+  ): Promise<Authenticated> {
     const address = normalizeEmail(email)
     const account = address === null ? null : await store.findByEmail(pool, address)
     // No password is longer than the maximum, so only that much is hashed.
@@ -76,7 +93,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     const matches = await runLimited(() => passwordMatches(password.slice(0, passwordMax), stored))
     if (account && matches) return account
     records.failed(method, account?.id ?? null, correlationId)
-    throw new DomainError('CREDENTIAL_INVALID', 'the e-mail address or the password is wrong')
+    throw wrongPassword()
   }
 
   /** Begins a session of an account that has shown who it is. */
@@ -297,6 +314,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
   return {
     logIn,
     authenticate,
+    confirm,
     begin,
     logOut,
     logOutEverywhere,

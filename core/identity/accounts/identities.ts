@@ -24,7 +24,7 @@ export interface ProviderIdentity {
 
 export interface IdentitiesDeps {
   readonly pool: Pool
-  readonly accounts: Pick<Accounts, 'authenticate' | 'begin'>
+  readonly accounts: Pick<Accounts, 'authenticate' | 'confirm' | 'begin'>
   readonly records: LoginRecords
   readonly allowedLogins: AllowedLogins
   readonly now: Now
@@ -162,6 +162,7 @@ export function createIdentities(deps: IdentitiesDeps) {
       throw new DomainError('CREDENTIAL_INVALID', 'this is the password of another account')
     refuseAdmin(account)
     return tx(pool, async (db) => {
+      await accounts.confirm(db, account)
       const { issuer, subject } = pending
       const owner = await store.linkIdentity(db, { ...pending, at: now() })
       if (owner !== account.id)

@@ -195,6 +195,15 @@ export async function setPassword(db: Db, account: AccountId, passwordHash: stri
   await db.query(sql`update accounts set password_hash = ${passwordHash} where id = ${account}`)
 }
 
+/** The hash of the account's password; the row is locked until the transaction ends. */
+export async function lockPassword(db: Db, account: AccountId): Promise<string | null> {
+  const row = await maybeOne<{ password_hash: string | null }>(
+    db,
+    sql`select password_hash from accounts where id = ${account} for share`,
+  )
+  return row?.password_hash ?? null
+}
+
 export interface NewSession {
   readonly tokenHash: Buffer
   readonly accountId: AccountId

@@ -64,16 +64,14 @@ export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
     const isAdmitted = user !== null && (await loginPolicy.admitsNew(db, client, code.account_id))
     if (!isAdmitted || scope === '') return { refusal: invalidCode() }
     await store.consumeCode(db, codeHash, now())
-    const expiresAt = await families.begin(db, { id: code.family_id, user, grants })
+    const login = { id: code.family_id, user, authTime: code.auth_time, grants }
+    const expiresAt = await families.begin(db, login)
     const family = {
-      id: code.family_id,
-      user,
+      ...login,
       clientId: client.clientId,
       accountId: code.account_id,
       scope,
-      authTime: code.auth_time,
       nonce: code.nonce,
-      grants,
     }
     // OpenID Connect Core section 11: a login outlives its access token only when the person was asked for that.
     const isRefreshable =

@@ -87,7 +87,7 @@ export function createDeviceCodeGrant(deps: DeviceCodeDeps) {
     if (account !== null && !(await loginPolicy.admitsNew(db, client, account)))
       return { refusal: new DomainError('ACCESS_DENIED', 'this account may not use the app') }
     const id = uuidV7(now().getTime())
-    const expiresAt = await families.begin(db, { id, user, grants })
+    const expiresAt = await families.begin(db, { id, user, authTime: decidedAt, grants })
     if (!(await store.consumeDevice(db, { hash: device.code_hash, familyId: id })))
       return { refusal: unknownCode() }
     const family = {

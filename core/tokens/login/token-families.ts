@@ -38,6 +38,8 @@ export interface TokenFamily {
   readonly grants: readonly string[]
 }
 
+type NewLogin = Pick<TokenFamily, 'id' | 'user' | 'authTime' | 'grants'>
+
 /** How the redemption of a code or a refresh token ends: with tokens, or with a refusal that may also end a login. */
 export type Redemption =
   | { readonly family: TokenFamily; readonly refreshToken: string | undefined }
@@ -80,13 +82,13 @@ export function createTokenFamilies(deps: TokenFamiliesDeps) {
     return { refusal }
   }
 
-  /** Begins a family, in the transaction that consumes its code. Returns its expiry. */
-  async function begin(
-    db: Db,
-    { id, user, grants: lineage }: { id: string; user: User; grants: readonly string[] },
-  ): Promise<Date> {
-    const at = now()
-    const expiresAt = addSeconds(at, refreshTtlSeconds)
+  /**
+   * Begins a family, in the transaction that consumes its code. Returns its expiry. It counts as begun when the person
+   * logged in or decided, not now: an end of all that came before an instant may be committed later than that instant.
+   */
+  async function begin(db: Db, login: NewLogin): Promise<Date> {
+    const { id, user, authTime: at, grants: lineage } = login
+    const expiresAt = addSeconds(now(), refreshTtlSeconds)
     const { appId, id: userId } = user
     await store.insertFamily(db, { id, appId, userId, grants: lineage, at, expiresAt })
     return expiresAt

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { credentials } from '@grpc/grpc-js'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { unary } from '../../../core/lib/grpc.ts'
 import { serviceTokenHeader, sessionHeader } from '../../../proto/headers.ts'
 import * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
@@ -123,6 +124,40 @@ describe('an account', () => {
     expect(all.filter((each) => each === 'RATE_LIMITED').length).toBeGreaterThan(0)
     expect(new Set(all)).toEqual(new Set(['CREDENTIAL_INVALID', 'RATE_LIMITED']))
     expect(await outcome(logIn('missing@example.com'))).toBe('CREDENTIAL_INVALID')
+  })
+})
+
+describe('a change of the password', () => {
+  it.each([
+    ['a login', async (email: string) => outcome(logIn(email))],
+    [
+      'a link of an identity',
+      async (email: string) => {
+        const identity = await withIdentity({ subject: email, email, emailVerified: true })
+        const linkToken = identity.linkToken ?? ''
+        return outcome(
+          unary(client.linkIdentity.bind(client))({ email, password, linkToken }, options()),
+        )
+      },
+    ],
+  ])('refuses %s that compared the old one meanwhile', async (_, begin) => {
+    const email = `${randomUUID()}@example.com`
+    const { account } = await create({ email, password })
+    const changing = await test.sql.connect()
+    onTestFinished(() => changing.release())
+    await changing.query('begin')
+    await changing.query("update accounts set password_hash = 'another' where id = $1", [
+      account?.id,
+    ])
+    const login = begin(email)
+    // Long enough to compare the old one, which is all that others can see yet.
+    const first = await Promise.race([login, sleep(1_500, 'waits')])
+    await changing.query('commit')
+    expect([first, await login]).toEqual(['waits', 'CREDENTIAL_INVALID'])
+    const { rows } = await test.sql.query('select from web_sessions where account_id = $1', [
+      account?.id,
+    ])
+    expect(rows).toEqual([])
   })
 })
 

@@ -79,6 +79,30 @@ describe('a refresh token', () => {
     expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 400])
   })
 
+  it('is refused when the person ended all logins before it was redeemed, whatever was committed first', async () => {
+    const { clock, sql } = grants.real.core
+    const { body } = await grants.post('/api/v1/oidc/device/auth', {
+      client_id: grants.app.clientId,
+    })
+    await grants.devices.decide(sessionOf(grants.app), String(body['user_code']), 'approve')
+    const ended = new Date(clock.now().getTime() + second)
+    clock.advance(2 * second)
+    const login = await grants.token({
+      grant_type: deviceGrant,
+      device_code: String(body['device_code']),
+      client_id: grants.app.clientId,
+    })
+    const { refresh_token: token } = login.body
+    // As a password reset writes it that took its instant before this login was redeemed, and was committed after.
+    await sql.query(
+      `insert into grant_ends (id, ends_before)
+      select unnest(f.grants), $2 from refresh_tokens r join token_families f on f.id = r.family_id
+      where r.token_hash = $1`,
+      [hash('sha256', String(token), 'buffer'), ended],
+    )
+    expect((await refresh(token)).error).toBe('invalid_grant')
+  })
+
   it('is refused for another client, more scopes, after its end, and when it is none', async () => {
     const { refresh_token: token } = await login()
     const other = await grants.real.newApp('refresh-other')
