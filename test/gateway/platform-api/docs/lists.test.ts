@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { basicOf, bearerOf } from '../../../core/support.ts'
+import { type Operation, type Real, addressFor, operationsOf, startReal } from '../../real.ts'
+import { asRecord } from '../../support.ts'
+
+type Headers = Readonly<Record<string, string>>
+
+let real: Real
+let session: Headers
+let document: Record<string, unknown>
+let lists: readonly List[]
+beforeAll(async () => {
+  real = await startReal()
+  session = (await real.newApp('lists')).session
+  const { operations, ...table } = await operationsOf(real.url, session)
+  document = table.document
+  lists = operations.flatMap(toList)
+})
+afterAll(() => real.stop())
+
+interface List {
+  readonly operation: Operation
+  readonly id: string
+  /** The members of the answer that are lists. */
+  readonly arrays: readonly string[]
+  readonly pages: boolean
+  readonly properties: Record<string, unknown>
+  readonly required: readonly string[]
+  readonly security: string
+}
+
+/** An operation whose answer lists something: its operationId says so. */
+function toList(operation: Operation): List[] {
+  const described = asRecord(
+    asRecord(asRecord(document['paths'])[operation.path])[operation.method.toLowerCase()],
+  )
+  const id = String(described['operationId'])
+  const answer = asRecord(asRecord(described['responses'])['200'] ?? {})
+  const media = asRecord(answer['content'] ?? {})['application/json']
+  if (operation.method !== 'GET' || !id.startsWith('list') || media === undefined) return []
+  const schema = resolve(asRecord(media)['schema'])
+  const properties = asRecord(schema['properties'])
+  return [
+    {
+      operation,
+      id,
+      arrays: Object.keys(properties).filter(
+        (name) => asRecord(properties[name])['type'] === 'array',
+      ),
+      pages: operation.parameters.some(({ name }) => name === 'cursor'),
+      properties,
+      required: Array.isArray(schema['required']) ? schema['required'].map(String) : [],
+      security: JSON.stringify(described['security'] ?? []),
+    },
+  ]
+}
+
+function resolve(schema: unknown): Record<string, unknown> {
+  const { $ref } = asRecord(schema)
+  if (typeof $ref !== 'string') return asRecord(schema)
+  const schemas = asRecord(asRecord(document['components'])['schemas'])
+  return asRecord(schemas[$ref.replace('#/components/schemas/', '')])
+}
+
+/** What a new app has by being made: itself beside the owner's other one, its owner, the entry of its making. */
+const inherent: Readonly<Record<string, number>> = { listApps: 2, listMembers: 1, listAudit: 1 }
+
+async function newApp() {
+  const response = await fetch(`${real.url}/api/v1/apps`, {
+    method: 'POST',
+    headers: { ...session, 'content-type': 'application/json' },
+    body: JSON.stringify({ name: 'New' }),
+  })
+  const app = asRecord(await response.json())
+  const clientId = String(app['clientId'])
+  const basic = basicOf(String(app['m2mClientId']), String(app['m2mClientSecret']))
+  return { clientId, basic, m2m: real.core.as(basic) }
+}
+
+describe('every list', () => {
+  it('is in the table that this test is made from', () => {
+    expect(lists.map(({ id }) => id)).toEqual(
+      expect.arrayContaining(['listUsers', 'listKeys', 'listDecisions', 'listSignerSecrets']),
+    )
+  })
+
+  it('has its array in every answer, and nextCursor where it comes in pages', () => {
+    for (const { id, arrays, pages, properties, required } of lists) {
+      expect([id, arrays.length > 0]).toEqual([id, true])
+      expect([id, required]).toEqual([id, expect.arrayContaining([...arrays])])
+      // Absent on the last page.
+      expect([id, 'nextCursor' in properties]).toEqual([id, pages])
+      expect([id, required.includes('nextCursor')]).toEqual([id, false])
+    }
+  })
+
+  it('is an empty array for a new app, without a next page', async () => {
+    const { clientId, basic, m2m } = await newApp()
+    const ask = async ({ operation, id, arrays, security }: List, userToken: string) => {
+      const headers = security.includes('userToken')
+        ? { authorization: userToken }
+        : security.includes('session')
+          ? session
+          : { authorization: basic }
+      const address = addressFor(operation, { clientId })
+      const response = await fetch(real.url + address, { headers })
+      const body = asRecord(await response.json())
+      expect([id, response.status, body['nextCursor']]).toEqual([id, 200, undefined])
+      const items = arrays.map((name) => body[name])
+      expect([id, items.every(Array.isArray)]).toEqual([id, true])
+      expect([id, items.flat().length]).toEqual([id, inherent[id] ?? 0])
+    }
+    const ofUser = ({ operation, security }: List) =>
+      operation.path.includes('{externalUserId}') || security.includes('userToken')
+    for (const list of lists.filter((each) => !ofUser(each))) await ask(list, '')
+    const ada = { clientId, externalUserId: 'ada' }
+    await m2m.upsertUser(ada)
+    const { accessToken } = await m2m.mintUserToken(ada)
+    for (const list of lists.filter(ofUser)) await ask(list, bearerOf(accessToken))
+  })
+})
