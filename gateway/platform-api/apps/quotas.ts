@@ -88,7 +88,7 @@ function getAccountQuota(app: App): void {
   app.get(
     accountQuotaUrl,
     route(
-      { guard },
+      { guard, refuses: ['NOT_FOUND'] },
       {
         operationId: 'getAccountQuota',
         summary: 'How many apps an account owns and may own',
@@ -106,7 +106,7 @@ function setAccountQuota(app: App): void {
   app.put(
     accountQuotaUrl,
     route(
-      { guard },
+      { guard, refuses: ['NOT_FOUND'] },
       {
         operationId: 'setAccountQuota',
         summary: 'Change how many apps an account may own',
