@@ -4,8 +4,9 @@ import { type Backoff, backoffMs } from '../../core/lib/loop.ts'
 import type { Log } from '../../core/lib/log.ts'
 import { settlesWithin } from '../../core/lib/process.ts'
 import { DomainError } from '../../proto/errors.ts'
-import type { SpooledEvent } from './log-format.ts'
-import type { Checkpoint } from './recovery.ts'
+import type { RecordNumbers, SpooledEvent } from './log-format.ts'
+import type { Checkpoint } from './checkpoint.ts'
+import { type Gap, type Loss, createLossTracker } from './losses.ts'
 import type { LogPosition, Segments } from './segments.ts'
 
 export interface ForwarderOptions {
@@ -17,6 +18,12 @@ export interface ForwarderOptions {
   /** Called after segments may have been removed. */
   readonly onRemoved: () => void
   readonly onFailed: () => void
+  /** The number of the event at the checkpoint; null when it is not known. */
+  readonly startSequence: number | null
+  /** What recovery has found missing and reported. */
+  readonly knownGaps: readonly Gap[]
+  /** Called when events that were acknowledged are gone. */
+  readonly onLost: (loss: Loss) => void
   /** Called when bytes were set aside. */
   readonly onDamaged: () => void
   readonly log: Log
@@ -24,6 +31,7 @@ export interface ForwarderOptions {
 
 interface FirstEvent {
   readonly at: LogPosition
+  readonly number: RecordNumbers | null
   /** Where the second one begins. */
   readonly next: number
 }
@@ -39,6 +47,14 @@ export function startForwarder(options: ForwarderOptions) {
   const { segments, checkpoint, log } = options
   const stopping = new AbortController()
   let position: LogPosition = checkpoint.start
+  const losses = createLossTracker({
+    expected: options.startSequence,
+    known: options.knownGaps,
+    onLost: (loss) => {
+      log.error({ ...loss, ...position }, 'events that were acknowledged are lost from the spool')
+      options.onLost(loss)
+    },
+  })
   let wake = Promise.withResolvers<void>()
   let idle = false
   let failures = 0
@@ -65,21 +81,30 @@ export function startForwarder(options: ForwarderOptions) {
     (idle || failures > 0 || unreadable > 0 || performance.now() > deadline)
 
   async function step(): Promise<void> {
+    const nextSequence = segments.nextSequence()
     const read = await segments.read(position, { count: batchSize, bytes: batchBytes })
     idle = read.kind === 'end'
     if (read.kind === 'records') return forward(read.records, read.at)
-    if (read.kind === 'end') return waitForEvents()
+    if (read.kind === 'end') return waitForEvents(nextSequence)
     if (read.kind === 'torn') return skip(await segments.giveUp(read.at))
-    const path = await segments.setAside(read.at, read.next)
-    log.error(
-      { segment: read.at.segment, from: read.at.offset, to: read.next, path },
-      'the spool is damaged; the bytes are set aside and what follows is forwarded',
-    )
-    options.onDamaged()
-    await advance({ segment: read.at.segment, offset: read.next })
+    await passDamage(read.at, read.next)
   }
 
-  async function waitForEvents(): Promise<void> {
+  async function passDamage(at: LogPosition, next: number): Promise<void> {
+    const { path, isNew } = await segments.setAside(at, next)
+    const range = { segment: at.segment, from: at.offset, to: next, path }
+    if (isNew)
+      log.error(
+        range,
+        'the spool is damaged; the bytes are set aside and what follows is forwarded',
+      )
+    options.onDamaged()
+    losses.onDamage(next - at.offset)
+    await advance({ segment: at.segment, offset: next })
+  }
+
+  async function waitForEvents(nextSequence: number): Promise<void> {
+    losses.reach(nextSequence)
     oldestMs = null
     await release()
     if (!stopping.signal.aborted) await wake.promise
@@ -89,18 +114,25 @@ export function startForwarder(options: ForwarderOptions) {
     const [first, last] = [records[0], records.at(-1)]
     if (!first || !last) return
     oldestMs = first.atMs
+    if (first.number) losses.reach(first.number.sequence)
     try {
       await options.deliver(
         records.map(({ envelope }) => envelope),
         randomUUID(),
       )
     } catch (error) {
-      return onDeliveryFailed(error, { at, next: first.next, count: records.length })
+      return onDeliveryFailed(error, {
+        at,
+        number: first.number,
+        next: first.next,
+        count: records.length,
+      })
     }
     failures = 0
     batchSize = Math.min(maxBatch, batchSize * 2)
     segments.acknowledge(at.segment, records.length)
     options.onDelivered(records.length)
+    losses.pass(last.number)
     await advance({ segment: at.segment, offset: last.next })
   }
 
@@ -119,11 +151,12 @@ export function startForwarder(options: ForwarderOptions) {
     await pauseAfter(failures)
   }
 
-  async function setRefusedAside(error: unknown, { at, next }: FirstEvent): Promise<void> {
-    const path = await segments.setAside(at, next)
+  async function setRefusedAside(error: unknown, { at, number, next }: FirstEvent): Promise<void> {
+    const { path } = await segments.setAside(at, next)
     log.error({ err: error, path }, 'core refuses a spooled event; it is set aside')
     options.onDamaged()
     segments.acknowledge(at.segment, 1)
+    losses.pass(number)
     await advance({ segment: at.segment, offset: next })
   }
 
@@ -132,7 +165,7 @@ export function startForwarder(options: ForwarderOptions) {
     const isElsewhere = to.segment !== position.segment
     position = to
     await checkpoint
-      .save(to)
+      .save({ ...to, sequence: losses.next() })
       .catch((error: unknown) => log.warn({ err: error }, 'the position in the spool was not kept'))
     if (isElsewhere) await release()
   }

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
 import type { Metrics } from '../../core/lib/metrics.ts'
+import type { Loss } from './losses.ts'
 
 export interface SpoolFigures {
   readonly bytes: number
@@ -8,9 +9,10 @@ export interface SpoolFigures {
   readonly full: boolean
 }
 
-/** The spool's metrics; `figures` is called whenever the page is read. */
-export function createSpoolMetrics(metrics: Metrics, figures: () => SpoolFigures) {
+/** The spool's metrics; what `observe` is given is called whenever the page is read. */
+export function createSpoolMetrics(metrics: Metrics) {
   const registers = [metrics]
+  let figures = (): SpoolFigures => ({ bytes: 0, events: 0, oldestSeconds: 0, full: false })
 
   function addGauge(name: string, help: string, read: (figures: SpoolFigures) => number): void {
     const collect = (): void => gauge.set(read(figures()))
@@ -33,11 +35,7 @@ export function createSpoolMetrics(metrics: Metrics, figures: () => SpoolFigures
     '1 while pushes are refused because the spool or its disk is full.',
     ({ full }) => Number(full),
   )
-  const damages = new Counter({
-    name: 'tollgate_sidecar_spool_damaged_total',
-    help: 'Parts of the spool that were set aside because they were not what was written.',
-    registers,
-  })
+  const { damages, lostRecords, lostBytes } = addCounters(metrics)
   const seconds = new Histogram({
     name: 'tollgate_sidecar_spool_write_duration_seconds',
     help: 'Time to write a group of events and to force it to disk.',
@@ -45,7 +43,31 @@ export function createSpoolMetrics(metrics: Metrics, figures: () => SpoolFigures
     registers,
   })
   return {
+    observe: (read: () => SpoolFigures): void => void (figures = read),
+    countLoss: ({ records, bytes }: Loss): void => {
+      lostRecords.inc(records)
+      lostBytes.inc(bytes)
+    },
     countDamage: (): void => damages.inc(),
     observeWrite: (ms: number): void => seconds.observe(ms / 1000),
   }
+}
+
+function addCounters(metrics: Metrics) {
+  const addCounter = (name: string, help: string): Counter =>
+    new Counter({ name, help, registers: [metrics] })
+
+  const damages = addCounter(
+    'tollgate_sidecar_spool_damaged_total',
+    'Parts of the spool that were set aside because they were not what was written.',
+  )
+  const lostRecords = addCounter(
+    'tollgate_sidecar_spool_lost_records_total',
+    'Events that were acknowledged to their sender and that damage to the spool took.',
+  )
+  const lostBytes = addCounter(
+    'tollgate_sidecar_spool_lost_bytes_total',
+    'Damaged bytes that stand where events are lost; what is cut from a file is not in it.',
+  )
+  return { damages, lostRecords, lostBytes }
 }

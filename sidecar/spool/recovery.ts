@@ -1,9 +1,21 @@
 import { type FileHandle, mkdir, open, readdir, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { crc32 } from 'node:zlib'
 import type { Log } from '../../core/lib/log.ts'
+import type { Checkpoint } from './checkpoint.ts'
 import { type ReadLimits, readRecords } from './log-format.ts'
-import { type LogPosition, type Segment, asideSuffix, syncDirectory } from './segments.ts'
+import {
+  type DamagedBytes,
+  type Gap,
+  type GapSearch,
+  type Loss,
+  asideSuffix,
+  bytesOf,
+  createGapSearch,
+  damagedPath,
+  keepDamaged,
+  lostIn,
+} from './losses.ts'
+import { type LogPosition, type Segment, syncDirectory } from './segments.ts'
 
 const segmentName = /^(\d{12})\.events$/
 const scanLimits: ReadLimits = { count: 100_000, bytes: 1024 * 1024 }
@@ -16,106 +28,172 @@ export async function makeDirectory(directory: string): Promise<void> {
     await syncDirectory(dirname(at))
 }
 
-const checkpointBytes = 20
-
-/**
- * Opens the file that holds the position up to which core has acknowledged events. It is not forced
- * to disk: after a power cut an older position is read, and events that are sent again are
- * duplicates by their id.
- */
-export async function openCheckpoint(directory: string) {
-  const path = join(directory, 'position')
-  const file = await open(path, 'r+').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return open(path, 'w+', 0o600)
-    throw error
-  })
-  const start = await readCheckpoint(file)
-
-  async function save({ segment, offset }: LogPosition): Promise<void> {
-    const bytes = Buffer.alloc(checkpointBytes)
-    bytes.writeDoubleLE(segment, 0)
-    bytes.writeDoubleLE(offset, 8)
-    bytes.writeUInt32LE(crc32(bytes.subarray(0, 16)), 16)
-    await file.write(bytes, 0, checkpointBytes, 0)
-  }
-
-  return { start, save, close: () => file.close() }
-}
-
-export type Checkpoint = Awaited<ReturnType<typeof openCheckpoint>>
-
-/** The start of the spool when the file is new or was torn. */
-async function readCheckpoint(file: FileHandle): Promise<LogPosition> {
-  const bytes = Buffer.alloc(checkpointBytes)
-  const { bytesRead } = await file.read(bytes, 0, checkpointBytes, 0)
-  const isWhole =
-    bytesRead === checkpointBytes && crc32(bytes.subarray(0, 16)) === bytes.readUInt32LE(16)
-  return isWhole
-    ? { segment: bytes.readDoubleLE(0), offset: bytes.readDoubleLE(8) }
-    : { segment: 0, offset: 0 }
-}
-
 export interface RecoveredSegments {
   /** The oldest first. */
   readonly segments: Segment[]
-  /** Bytes of the files that earlier runs set aside. */
+  /** Bytes of the files that are set aside. */
   readonly asideBytes: number
+  /** The number of the next event. */
+  readonly nextSequence: number
+  /** The number of the event at the position; null when it is not known. */
+  readonly startSequence: number | null
+  /** What is missing, all of it reported. */
+  readonly gaps: readonly Gap[]
+}
+
+export interface RecoveryOptions {
+  readonly checkpoint: Checkpoint
+  /** Of all files that are set aside. */
+  readonly asideMaxBytes: number
+  readonly onLost: (loss: Loss) => void
+  readonly log: Log
 }
 
 /**
  * Recovers the segments of earlier runs. Reads every record once, removes segments that core has
- * acknowledged, and cuts off records that were never acknowledged to the sender because their
- * writer was killed before their end.
+ * acknowledged, cuts off records that were never acknowledged to the sender because their writer was
+ * killed before their end, and reports those that were and are gone.
  */
 export async function recoverSegments(
   directory: string,
-  position: LogPosition,
-  log: Log,
+  options: RecoveryOptions,
 ): Promise<RecoveredSegments> {
+  const { checkpoint, log } = options
+  const { start } = checkpoint
   const names = (await readdir(directory)).toSorted()
-  const segments: Segment[] = []
-  for (const name of names.filter((name) => segmentName.test(name))) {
-    const number = Number(name.slice(0, 12))
-    const segment = { number, path: join(directory, name), size: 0, events: 0 }
-    const from = number === position.segment ? position.offset : 0
-    if (number >= position.segment) {
-      const file = await open(segment.path, 'r+')
-      await scan(file, { segment, from, log }).finally(() => file.close())
-    }
-    if (segment.size > 0) segments.push(segment)
-    else await rm(segment.path)
-  }
-  const asideNames = names.filter((name) => name.endsWith(asideSuffix))
-  const asideStats = await Promise.all(asideNames.map((name) => stat(join(directory, name))))
+  const segmentNames = names.filter((name) => segmentName.test(name))
+  const isNew = segmentNames.length === 0 && checkpoint.acknowledgedBelow === null
+  const startSequence = start.sequence ?? (isNew ? 1 : null)
+  const search = createGapSearch(startSequence)
+  const { segments, torn } = await scanSegments(directory, segmentNames, { start, search })
+  const { gaps, acknowledgedBelow, next } = search.end(checkpoint.acknowledgedBelow)
+  let asideBytes = await asideBytesOf(directory, names)
+  for (const gap of gaps)
+    asideBytes += await report(gap, { ...options, acknowledgedBelow, asideBytes })
+  for (const end of torn) await cutOff(end, log)
+  for (const { path } of segments.filter(({ size }) => size === 0)) await rm(path)
+  await checkpoint.saveAcknowledged(next)
+  if (isNew) await checkpoint.save({ ...start, sequence: startSequence })
   const events = segments.reduce((sum, { events }) => sum + events, 0)
   if (events > 0) log.info({ events }, 'the spool holds events of an earlier run')
-  return { segments, asideBytes: asideStats.reduce((sum, { size }) => sum + size, 0) }
+  const whole = segments.filter(({ size }) => size > 0)
+  return { segments: whole, asideBytes, nextSequence: next, startSequence, gaps }
+}
+
+interface DirectoryScan {
+  readonly start: LogPosition
+  readonly search: GapSearch
+}
+
+/** All segments, and the torn ends of their files. */
+async function scanSegments(
+  directory: string,
+  names: readonly string[],
+  { start, search }: DirectoryScan,
+) {
+  const segments: Segment[] = []
+  const torn: DamagedBytes[] = []
+  for (const name of names) {
+    const number = Number(name.slice(0, 12))
+    const segment = { number, path: join(directory, name), size: 0, events: 0 }
+    const from = number === start.segment ? start.offset : 0
+    if (number >= start.segment) {
+      const file = await open(segment.path, 'r')
+      const end = await scan(file, { segment, from, search }).finally(() => file.close())
+      if (end) torn.push(end)
+    }
+    segments.push(segment)
+  }
+  return { segments, torn }
+}
+
+async function asideBytesOf(directory: string, names: readonly string[]): Promise<number> {
+  const asideNames = names.filter((name) => name.endsWith(asideSuffix))
+  const stats = await Promise.all(asideNames.map((name) => stat(join(directory, name))))
+  return stats.reduce((sum, { size }) => sum + size, 0)
 }
 
 interface SegmentScan {
   readonly segment: Segment
   readonly from: number
-  readonly log: Log
+  readonly search: GapSearch
 }
 
-/** Determines the segment's size, and counts its events from `from` on. */
-async function scan(file: FileHandle, { segment, from, log }: SegmentScan): Promise<void> {
+/** Determines the segment's size, and counts its events from `from` on. Returns its torn end, if it has one. */
+async function scan(
+  file: FileHandle,
+  { segment, from, search }: SegmentScan,
+): Promise<DamagedBytes | null> {
   const end = (await file.stat()).size
+  const { number, path } = segment
   for (let at = Math.min(from, end); ;) {
     const read = await readRecords(file, { from: at, end }, scanLimits)
-    if (read.kind === 'records') segment.events += read.records.length
+    segment.size = read.kind === 'torn' ? at : end
+    if (read.kind === 'end') return null
     if (read.kind === 'torn') {
-      await file.truncate(at)
-      await file.datasync()
-      log.warn(
-        { segment: segment.path, bytes: end - at },
-        'cut off a record that was not written to its end',
-      )
+      const bytes = { segment: number, path, from: at, to: end, isEnd: true }
+      search.addDamage(bytes)
+      return bytes
     }
-    if (read.kind === 'torn' || read.kind === 'end') {
-      segment.size = read.kind === 'torn' ? at : end
-      return
-    }
+    if (read.kind === 'records') {
+      segment.events += read.records.length
+      search.addRecords(read.records)
+    } else search.addDamage({ segment: number, path, from: at, to: read.next, isEnd: false })
     at = read.next
   }
+}
+
+interface Report extends RecoveryOptions {
+  readonly acknowledgedBelow: number
+  readonly asideBytes: number
+}
+
+/** Tells of acknowledged events that are gone, and keeps what stands in their place. Returns the bytes that it kept. */
+async function report(
+  gap: Gap,
+  { acknowledgedBelow, onLost, log, ...aside }: Report,
+): Promise<number> {
+  const records = lostIn(gap, acknowledgedBelow)
+  if (records === 0) return 0
+  let kept = 0
+  let known = 0
+  for (const bytes of gap.damage) {
+    const room = aside.asideMaxBytes - aside.asideBytes - kept
+    try {
+      const size = await keepBytes(bytes, room)
+      kept += size
+      if (size === 0) known += 1
+    } catch (error) {
+      log.error({ err: error, ...bytes }, 'damaged bytes of the spool could not be kept')
+    }
+  }
+  const bytes = bytesOf(gap.damage)
+  const damage = gap.damage.map((bytes) => ({ ...bytes, kept: damagedPath(bytes) }))
+  const loss = { records, bytes, from: gap.from, to: gap.to, damage }
+  if (known > 0 && known === gap.damage.length) {
+    log.warn(loss, 'an earlier run has reported that these events are lost')
+    return 0
+  }
+  log.error(
+    loss,
+    'events that were acknowledged are lost: the spool is damaged; what follows is forwarded',
+  )
+  onLost({ records, bytes })
+  return kept
+}
+
+async function keepBytes(bytes: DamagedBytes, room: number): Promise<number> {
+  const file = await open(bytes.path, 'r')
+  return keepDamaged(file, bytes, room).finally(() => file.close())
+}
+
+async function cutOff({ path, from, to }: DamagedBytes, log: Log): Promise<void> {
+  const file = await open(path, 'r+')
+  try {
+    await file.truncate(from)
+    await file.datasync()
+  } finally {
+    await file.close()
+  }
+  log.debug({ segment: path, bytes: to - from }, 'cut off what was not written to its end')
 }

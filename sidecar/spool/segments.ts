@@ -1,7 +1,8 @@
-import { type FileHandle, link, open, rm, writeFile } from 'node:fs/promises'
+import { type FileHandle, link, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '../../core/lib/log.ts'
-import { type ReadLimits, type SegmentRead, readAt, readRecords } from './log-format.ts'
+import { asideSuffix, damagedPath, keepDamaged } from './losses.ts'
+import { type ReadLimits, type SegmentRead, readRecords } from './log-format.ts'
 
 /** A position in the spool: the number of a segment, and an offset in it. */
 export interface LogPosition {
@@ -19,8 +20,6 @@ export interface Segment {
   events: number
 }
 
-export const asideSuffix = '.damaged'
-
 export const segmentPath = (directory: string, number: number): string =>
   join(directory, `${String(number).padStart(12, '0')}.events`)
 
@@ -36,6 +35,12 @@ export interface SegmentsOptions {
   readonly segments: Segment[]
   /** Bytes of the files that earlier runs set aside. */
   readonly asideBytes: number
+  /** The number of the next event. */
+  readonly nextSequence: number
+  /** Notes that all events below a number are on disk, before their senders hear of it. */
+  readonly saveAcknowledged: (below: number) => Promise<void>
+  /** Of all files that are set aside. */
+  readonly asideMaxBytes: number
   /** The lowest number that no segment has had. */
   readonly nextNumber: number
   /** Size at which a segment is followed by the next. */
@@ -55,6 +60,7 @@ interface OpenSegment {
 export function createSegments(options: SegmentsOptions) {
   const { directory, segments, segmentBytes, log } = options
   let number = options.nextNumber
+  let sequence = options.nextSequence
   let asideBytes = options.asideBytes
   let writing: OpenSegment | null = null
   let reading: OpenSegment | null = null
@@ -79,11 +85,15 @@ export function createSegments(options: SegmentsOptions) {
       await file.datasync()
       segment.size += bytes.length
       segment.events += events
+      sequence += events
     } catch (error) {
       writing = null
       await abandon({ segment, file })
       throw error
     }
+    await options
+      .saveAcknowledged(sequence)
+      .catch((error: unknown) => log.warn({ err: error }, 'what the spool holds was not noted'))
   }
 
   async function create(): Promise<OpenSegment> {
@@ -166,21 +176,22 @@ export function createSegments(options: SegmentsOptions) {
     return { segment: number, offset: size }
   }
 
-  /** Copies bytes that are no events to a file of their own, for a person to look at. */
-  async function setAside(from: LogPosition, to: number): Promise<string> {
-    const path = `${segmentPath(directory, from.segment)}-${from.offset}${asideSuffix}`
+  /** Copies bytes that are no events to a file of their own, for a person to look at, unless recovery did. */
+  async function setAside(
+    from: LogPosition,
+    to: number,
+  ): Promise<{ path: string; isNew: boolean }> {
+    const segment = segmentPath(directory, from.segment)
+    const range = { path: segment, from: from.offset, to }
     try {
       if (!reading) throw new Error('the segment cannot be opened')
-      const bytes = await readAt(reading.file, from.offset, to - from.offset)
-      await writeFile(path, bytes, { mode: 0o600 })
-      asideBytes += bytes.length
+      const bytes = await keepDamaged(reading.file, range, options.asideMaxBytes - asideBytes)
+      asideBytes += bytes
+      return { path: damagedPath(range), isNew: bytes > 0 }
     } catch (error) {
-      log.error(
-        { err: error, segment: from.segment, from: from.offset, to },
-        'damaged bytes of the spool could not be kept',
-      )
+      log.error({ err: error, ...range }, 'damaged bytes of the spool could not be kept')
+      return { path: damagedPath(range), isNew: true }
     }
-    return path
   }
 
   /** Removes the segments that end at or before `position`. */
@@ -199,7 +210,20 @@ export function createSegments(options: SegmentsOptions) {
     await closeReading()
   }
 
-  return { write, read, acknowledge, giveUp, setAside, release, usedBytes, waiting, close }
+  const nextSequence = (): number => sequence
+
+  return {
+    write,
+    nextSequence,
+    read,
+    acknowledge,
+    giveUp,
+    setAside,
+    release,
+    usedBytes,
+    waiting,
+    close,
+  }
 }
 
 export type Segments = ReturnType<typeof createSegments>

@@ -6,7 +6,9 @@ import type { Metrics } from '../../core/lib/metrics.ts'
 import type { Now } from '../../core/lib/time.ts'
 import { startForwarder } from './forwarder.ts'
 import { createSpoolMetrics } from './metrics.ts'
-import { makeDirectory, openCheckpoint, recoverSegments } from './recovery.ts'
+import { openCheckpoint } from './checkpoint.ts'
+import type { Loss } from './losses.ts'
+import { makeDirectory, recoverSegments } from './recovery.ts'
 import { createSegments } from './segments.ts'
 import { createCapacity, createSpoolWriter } from './writer.ts'
 
@@ -38,14 +40,21 @@ const probeBytes = 64 * 1024
 export async function openSpool(options: SpoolOptions) {
   const directory = resolve(options.directory)
   const { maxBytes, log, now } = options
-  const { checkpoint, segments, unlock } = await openFiles({ directory, maxBytes, log })
+  const spoolMetrics = createSpoolMetrics(options.metrics)
+  const onLost = spoolMetrics.countLoss
+  const { checkpoint, segments, recovered, unlock } = await openFiles({
+    directory,
+    maxBytes,
+    onLost,
+    log,
+  })
   const capacity = createCapacity({
     maxBytes,
     usedBytes: segments.usedBytes,
     probe: () => probe(directory),
     log,
   })
-  const spoolMetrics = createSpoolMetrics(options.metrics, () => {
+  spoolMetrics.observe(() => {
     const oldestMs = forwarder.oldestMs()
     const oldestSeconds = oldestMs === null ? 0 : Math.max(0, (now().getTime() - oldestMs) / 1000)
     const [bytes, events, full] = [segments.usedBytes(), segments.waiting(), capacity.isFull()]
@@ -54,6 +63,9 @@ export async function openSpool(options: SpoolOptions) {
   const forwarder = startForwarder({
     segments,
     checkpoint,
+    startSequence: recovered.startSequence,
+    knownGaps: recovered.gaps,
+    onLost,
     log,
     deliver: options.deliver,
     onFailed: options.onFailed,
@@ -63,6 +75,7 @@ export async function openSpool(options: SpoolOptions) {
   })
   const writer = createSpoolWriter({
     write: segments.write,
+    nextSequence: segments.nextSequence,
     capacity,
     now,
     onWritten: (ms) => {
@@ -93,29 +106,37 @@ export async function openSpool(options: SpoolOptions) {
 
 export type Spool = Awaited<ReturnType<typeof openSpool>>
 
-type Opening = Pick<SpoolOptions, 'directory' | 'maxBytes' | 'log'>
+interface Opening extends Pick<SpoolOptions, 'maxBytes' | 'log'> {
+  readonly directory: string
+  readonly onLost: (loss: Loss) => void
+}
 
-async function openFiles({ directory, maxBytes, log }: Opening) {
+/** The share of the limit that damaged bytes may take. */
+const asideShare = 0.5
+
+async function openFiles({ directory, maxBytes, onLost, log }: Opening) {
   let unlock = async (): Promise<void> => {}
   try {
     await makeDirectory(directory)
     unlock = await lockDirectory(directory, 'SPOOL_DIR')
     const checkpoint = await openCheckpoint(directory)
-    const recovered = await recoverSegments(directory, checkpoint.start, log)
+    const asideMaxBytes = maxBytes * asideShare
+    const recovered = await recoverSegments(directory, { checkpoint, asideMaxBytes, onLost, log })
     const last = Math.max(
       checkpoint.start.segment,
       ...recovered.segments.map(({ number }) => number),
     )
     const largest = Math.max(usualSegmentBytes, maxBytes / segmentCount.most)
-    const segmentBytes = Math.min(largest, maxBytes / segmentCount.least)
     const segments = createSegments({
       directory,
       ...recovered,
+      saveAcknowledged: checkpoint.saveAcknowledged,
+      asideMaxBytes,
       nextNumber: last + 1,
-      segmentBytes,
+      segmentBytes: Math.min(largest, maxBytes / segmentCount.least),
       log,
     })
-    return { checkpoint, segments, unlock }
+    return { checkpoint, segments, recovered, unlock }
   } catch (error) {
     await unlock()
     throw unusableDirectory(directory, error)

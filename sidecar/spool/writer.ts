@@ -1,19 +1,22 @@
 import type { Log } from '../../core/lib/log.ts'
 import type { Now } from '../../core/lib/time.ts'
 import { DomainError } from '../../proto/errors.ts'
-import { encodeRecords } from './log-format.ts'
+import { encodeRecords, recordBytes } from './log-format.ts'
 
 export interface WriterOptions {
   /** Returns when the bytes are on disk. */
   readonly write: (bytes: Buffer, events: number) => Promise<void>
+  /** The number of the next event; it stays the same after a write that failed. */
+  readonly nextSequence: () => number
   readonly capacity: Capacity
   readonly onWritten: (ms: number) => void
   readonly now: Now
 }
 
 interface PendingWrite {
-  readonly bytes: Buffer
-  readonly events: number
+  readonly envelopes: readonly Buffer[]
+  readonly atMs: number
+  readonly size: number
   readonly written: PromiseWithResolvers<void>
 }
 
@@ -23,16 +26,22 @@ const groupBytes = 8 * 1024 * 1024
  * Group commit: while one group is forced to disk the next one gathers, so that one fsync serves
  * all pushes that wait. The row `spool` of `npm run bench` measures it against one fsync each.
  */
-export function createSpoolWriter({ write, capacity, onWritten, now }: WriterOptions) {
+export function createSpoolWriter({
+  write,
+  nextSequence,
+  capacity,
+  onWritten,
+  now,
+}: WriterOptions) {
   const queue: PendingWrite[] = []
   let working: Promise<void> | null = null
 
   /** Returns when all of them are on disk; throws SPOOL_UNAVAILABLE when that is not certain. */
   function append(envelopes: readonly Buffer[]): Promise<void> {
-    const bytes = encodeRecords(envelopes, now().getTime())
-    capacity.reserve(bytes.length)
+    const size = recordBytes(envelopes)
+    capacity.reserve(size)
     const written = Promise.withResolvers<void>()
-    queue.push({ bytes, events: envelopes.length, written })
+    queue.push({ envelopes, atMs: now().getTime(), size, written })
     working ??= work()
     return written.promise
   }
@@ -44,13 +53,10 @@ export function createSpoolWriter({ write, capacity, onWritten, now }: WriterOpt
   }
 
   async function writeGroup(group: readonly PendingWrite[]): Promise<void> {
-    const bytes = Buffer.concat(group.map(({ bytes }) => bytes))
+    const { bytes, events } = encodeGroup(group, nextSequence())
     const started = performance.now()
     try {
-      await write(
-        bytes,
-        group.reduce((sum, { events }) => sum + events, 0),
-      )
+      await write(bytes, events)
       onWritten(performance.now() - started)
       for (const { written } of group) written.resolve()
     } catch (error) {
@@ -67,11 +73,23 @@ export function createSpoolWriter({ write, capacity, onWritten, now }: WriterOpt
   return { append, idle }
 }
 
+/** Numbers are in the order of writing, so they are known only here. */
+function encodeGroup(group: readonly PendingWrite[], first: number) {
+  let place = 0
+  const parts = group.map(({ envelopes, atMs }) => {
+    const bytes = encodeRecords(envelopes, atMs, { sequence: first + place, place })
+    place += envelopes.length
+    return bytes
+  })
+  const [only] = parts
+  return { bytes: only && parts.length === 1 ? only : Buffer.concat(parts), events: place }
+}
+
 /** Removes what fits into a group from the front of the queue; one write at least. */
 function nextGroup(queue: PendingWrite[]): PendingWrite[] {
   let size = 0
-  const end = queue.findIndex(({ bytes }, i) => {
-    size += bytes.length
+  const end = queue.findIndex((pending, i) => {
+    size += pending.size
     return i > 0 && size > groupBytes
   })
   return queue.splice(0, end === -1 ? queue.length : end)

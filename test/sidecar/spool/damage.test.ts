@@ -7,10 +7,11 @@ import { segmentPath } from '../../../sidecar/spool/segments.ts'
 import { createReceiver, filesOf, newFolder, startSpool, until } from './support.ts'
 
 const texts = ['{"id":"a"}', '{"id":"b","note":"\u00e9\u00e9"}', '{"id":"c"}']
-const records = (of: readonly string[]): Buffer =>
+const records = (of: readonly string[], sequence = 1): Buffer =>
   encodeRecords(
     of.map((text) => Buffer.from(text)),
     1_789_380_930_000,
+    { sequence, place: 0 },
   )
 
 /** What a spool makes of a segment with these bytes, and how many damages it counts. */
@@ -29,7 +30,7 @@ async function outcomeOf(
 
 describe('a spool whose process was killed', () => {
   it('loses nothing but the record that was being written, at whatever byte', async () => {
-    const [before, last] = [records(texts.slice(0, 2)), records(texts.slice(2))]
+    const [before, last] = [records(texts.slice(0, 2)), records(texts.slice(2), 3)]
     for (let cut = 0; cut < last.length; cut++) {
       const { envelopes, damaged } = await outcomeOf(Buffer.concat([before, last.subarray(0, cut)]))
       expect([cut, damaged, ...envelopes]).toEqual([cut, 0, ...texts.slice(0, 2)])
@@ -77,7 +78,7 @@ describe('a spool whose process was killed', () => {
 
 describe('a damaged spool', () => {
   it('sets aside the record that is broken, whichever byte of it is, and forwards all others', async () => {
-    const [before, broken, behind] = texts.map((text) => records([text]))
+    const [before, broken, behind] = texts.map((text, i) => records([text], 1 + i))
     if (!before || !broken || !behind) throw new Error('three records')
     for (let at = 0; at < broken.length; at++) {
       const spoilt = Buffer.from(broken)
@@ -108,7 +109,7 @@ describe('a damaged spool', () => {
         ),
         async (before, behind, damage) => {
           const { envelopes, damaged } = await outcomeOf(
-            Buffer.concat([records(before), damage, records(behind)]),
+            Buffer.concat([records(before), damage, records(behind, before.length + 1)]),
           )
           expect(envelopes).toEqual([...before, ...behind])
           expect(damaged).toBe(1)
@@ -120,7 +121,7 @@ describe('a damaged spool', () => {
 
   it('finds the records behind damage that is larger than one read', async () => {
     const { envelopes, damaged } = await outcomeOf(
-      Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'])]),
+      Buffer.concat([records(['a']), Buffer.alloc(3_000_000, 0xf5), records(['b'], 2)]),
     )
     expect([damaged, ...envelopes]).toEqual([1, 'a', 'b'])
   })

@@ -98,6 +98,7 @@ describe('a write that fails', () => {
       capacity,
       now: () => new Date(),
       onWritten: () => capacity.onWritten(),
+      nextSequence: () => 1,
       write: async (_bytes, events) => {
         if (fault) throw fault
         written += events

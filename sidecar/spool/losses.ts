@@ -1,0 +1,157 @@
+import { type FileHandle, stat, writeFile } from 'node:fs/promises'
+import { type RecordNumbers, type SpooledEvent, readAt } from './log-format.ts'
+
+/** Bytes of a segment that are not what was written. */
+export interface DamagedBytes {
+  readonly segment: number
+  readonly path: string
+  readonly from: number
+  readonly to: number
+  /** The file ends here, within a record. */
+  readonly isEnd: boolean
+}
+
+/** Numbers that are missing between two events, or at the end, and the damage that stands in their place. */
+export interface Gap {
+  /** The first that is missing; null when the number before is not known. */
+  readonly from: number | null
+  /** The first that is there again; null when none is known. */
+  readonly to: number | null
+  readonly damage: readonly DamagedBytes[]
+}
+
+/**
+ * Finds the gaps in the numbers of a spool that is read from its position to its end. `expected` is
+ * the number at the position, null when it is not known.
+ */
+export function createGapSearch(expected: number | null) {
+  const gaps: Gap[] = []
+  let next = expected
+  let acknowledged = 0
+  let damage: DamagedBytes[] = []
+
+  const addDamage = (bytes: DamagedBytes): void => void damage.push(bytes)
+
+  function addRecords(records: readonly SpooledEvent[]): void {
+    for (const { number } of records) {
+      const sequence = number?.sequence ?? null
+      closeGap(sequence)
+      if (number === null) continue
+      next = Math.max(next ?? 0, number.sequence + 1)
+      acknowledged = Math.max(acknowledged, number.sequence - number.place)
+    }
+  }
+
+  function closeGap(to: number | null): void {
+    const isMissing = next !== null && to !== null && to > next
+    if (isMissing || damage.length > 0) gaps.push({ from: next, to, damage })
+    damage = []
+  }
+
+  /**
+   * All gaps. The numbers below `acknowledged` were acknowledged to senders; so were those in front
+   * of any group that was read.
+   */
+  function end(acknowledgedBelow: number | null) {
+    const below = Math.max(acknowledged, acknowledgedBelow ?? 0)
+    closeGap(Math.max(below, next ?? 0))
+    return { gaps, acknowledgedBelow: below, next: next ?? Math.max(below, 1) }
+  }
+
+  return { addDamage, addRecords, end }
+}
+
+export type GapSearch = ReturnType<typeof createGapSearch>
+
+/**
+ * How many acknowledged events are gone with a gap: one at least, where only damage tells of it.
+ * The end of a file that proves nothing is a write that was never acknowledged.
+ */
+export function lostIn({ from, to, damage }: Gap, acknowledgedBelow: number): number {
+  if (from === null || to === null) return damage.some(({ isEnd }) => !isEnd) ? 1 : 0
+  return Math.max(0, Math.min(to, acknowledgedBelow) - from)
+}
+
+export const bytesOf = (damage: readonly DamagedBytes[]): number =>
+  damage.reduce((sum, { from, to }) => sum + to - from, 0)
+
+export interface Loss {
+  readonly records: number
+  readonly bytes: number
+}
+
+export interface LossTrackerOptions {
+  /** The number of the next event to read; null when it is not known. */
+  readonly expected: number | null
+  /** Gaps that recovery has reported. */
+  readonly known: readonly Gap[]
+  readonly onLost: (loss: Loss) => void
+}
+
+/** Reports gaps that show after the start: damage to what was whole then. */
+export function createLossTracker({ expected, known, onLost }: LossTrackerOptions) {
+  let next = expected
+  let damagedBytes = 0
+
+  const knownEnd = (): number | null =>
+    known.find(({ from, to }) => from !== null && from === next && to !== null)?.to ?? null
+
+  /** To be called when damaged bytes are passed. */
+  function onDamage(bytes: number): void {
+    const end = knownEnd()
+    if (end === null) damagedBytes += bytes
+    else next = end
+  }
+
+  /** To be called with the number that is there: of the next event, or at the end of the next to be written. */
+  function reach(sequence: number): void {
+    if (knownEnd() === sequence) next = sequence
+    if (next !== null && sequence > next) onLost({ records: sequence - next, bytes: damagedBytes })
+    damagedBytes = 0
+    next = Math.max(next ?? 0, sequence)
+  }
+
+  /** To be called when the event with this number is forwarded. */
+  function pass(number: RecordNumbers | null): void {
+    if (number) next = Math.max(next ?? 0, number.sequence + 1)
+  }
+
+  return { onDamage, reach, pass, next: () => next }
+}
+
+export const asideSuffix = '.damaged'
+
+export interface FileRange {
+  readonly path: string
+  readonly from: number
+  readonly to: number
+}
+
+/** The file that keeps these bytes of a segment. */
+export const damagedPath = ({ path, from }: FileRange): string => `${path}-${from}${asideSuffix}`
+
+/**
+ * Copies damaged bytes of a segment to a file of their own. Returns how many bytes it wrote: 0 when
+ * the file was there. Throws when they are more than `room`.
+ */
+export async function keepDamaged(
+  file: FileHandle,
+  range: FileRange,
+  room: number,
+): Promise<number> {
+  const path = damagedPath(range)
+  const size = range.to - range.from
+  if ((await sizeOf(path)) === size) return 0
+  if (size > room)
+    throw new Error(
+      'the files of damaged bytes take their share of the spool: look at them, then delete them',
+    )
+  await writeFile(path, await readAt(file, range.from, size), { mode: 0o600, flush: true })
+  return size
+}
+
+const sizeOf = (path: string): Promise<number | null> =>
+  stat(path).then(
+    ({ size }) => size,
+    () => null,
+  )
