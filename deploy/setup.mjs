@@ -9,7 +9,7 @@
 //
 // Without them the generated code of the build is used as it is.
 
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   existsSync,
@@ -30,7 +30,11 @@ import { fileURLToPath } from 'node:url'
 const NODE_MAJOR = 24
 const INSTALL_MINUTES = 15
 const GENERATE_MINUTES = 2
-const OUTPUT_BYTES = 64 * 1024 * 1024
+const PROGRESS_SECONDS = 3
+const OUTPUT_CHARACTERS = 64 * 1024
+/** What npm prints of a registry that does not answer. */
+const UNREACHABLE =
+  /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT|CERT_|SELF_SIGNED/
 /** What is generated, each only where its template is; `outputs` are folders of proto/gen. */
 const GENERATIONS = [
   { template: 'proto/buf.gen.yaml', input: 'proto', outputs: ['ts-proto', 'es'] },
@@ -48,9 +52,9 @@ const problem = (message) => Object.assign(new Error(message), { isProblem: true
 /** Installs and generates what is missing under `root`. A second setup waits for the first. */
 export async function setup(root, log = (line) => process.stderr.write(`${line}\n`)) {
   if (!isInstalled(root) || !isGenerated(root)) {
-    await withLock(root, log, () => {
-      if (!isInstalled(root)) install(root, log)
-      if (!isGenerated(root)) generate(root, log)
+    await withLock(root, log, async () => {
+      if (!isInstalled(root)) await install(root, log)
+      if (!isGenerated(root)) await generate(root, log)
     })
   }
   if (!existsSync(pinnedNode(root)) && nodeMajor() < NODE_MAJOR) {
@@ -98,7 +102,7 @@ function mayBeAbsent(entry, omitsDev) {
   return Boolean(entry.optional || ((entry.dev || entry.devOptional) && omitsDev))
 }
 
-function install(root, log) {
+async function install(root, log) {
   // npm ci would empty the folder that the link points at, which belongs to another project.
   if (lstatSync(join(root, 'node_modules'), { throwIfNoEntry: false })?.isSymbolicLink()) {
     throw problem(
@@ -110,10 +114,12 @@ function install(root, log) {
   const runsHere = npm !== undefined && /\bnpm-cli\.[cm]?js$/.test(npm) && existsSync(npm)
   const options = ['ci', '--no-audit', '--no-fund']
   const [command, args] = runsHere ? [hostNode(root), [npm, ...options]] : ['npm', options]
-  run({
+  await run({
     command,
     args,
     root,
+    log,
+    doing: 'installing',
     env: installEnvironment(root),
     minutes: INSTALL_MINUTES,
     what: 'npm ci',
@@ -164,7 +170,7 @@ function generations(root) {
   return GENERATIONS.filter(({ template }) => existsSync(join(root, template)))
 }
 
-function generate(root, log) {
+async function generate(root, log) {
   if (!hasGenerators(root)) {
     throw problem(
       'the code generated from proto/ is missing or older than the contract, and its generators are ' +
@@ -177,7 +183,8 @@ function generate(root, log) {
   const env = { ...process.env, PATH: `${bin}${delimiter}${process.env.PATH ?? ''}` }
   for (const { template, input } of generations(root)) {
     const args = ['generate', '--template', template, input]
-    run({ command: 'buf', args, root, env, minutes: GENERATE_MINUTES, what: 'buf generate' })
+    const options = { minutes: GENERATE_MINUTES, what: 'buf generate', doing: 'generating' }
+    await run({ command: 'buf', args, root, env, log, ...options })
   }
   mkdirSync(join(root, 'proto', 'gen'), { recursive: true })
   writeFileSync(join(root, 'proto', 'gen', '.hash'), hash)
@@ -220,22 +227,48 @@ function contractFiles(root, folder) {
   return list(folder).sort()
 }
 
-function run({ command, args, root, env, minutes, what }) {
-  const { error, status, signal, stdout, stderr } = spawnSync(command, args, {
+/** Runs a command, and says every few seconds that it still runs, and at the end how long it took. */
+async function run({ command, args, root, env, minutes, what, log, doing }) {
+  const startedAt = Date.now()
+  const seconds = () => Math.round((Date.now() - startedAt) / 1000)
+  const timer = setInterval(
+    () => log(`tollgate: still ${doing}, ${seconds()} s so far`),
+    PROGRESS_SECONDS * 1000,
+  )
+  const { reason, output } = await runToEnd(command, args, {
     cwd: root,
     env,
-    encoding: 'utf8',
-    maxBuffer: OUTPUT_BYTES,
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: minutes * 60_000,
-  })
-  if (status === 0) return
-  const lines = `${stdout ?? ''}\n${stderr ?? ''}`.split('\n').filter((line) => line.trim() !== '')
+  }).finally(() => clearInterval(timer))
+  if (reason === null) return log(`tollgate: done ${doing} in ${seconds()} s`)
+  const lines = output.split('\n').filter((line) => line.trim() !== '')
   const messages = lines.filter(
     (line) => !/^npm (warn|notice)|complete log of this run/i.test(line),
   )
-  const reason = error?.message ?? (signal ? `ended by ${signal}` : `exit code ${status}`)
-  throw problem([`${what} failed: ${reason}`, ...messages.slice(-8)].join('\n  '))
+  const advice = UNREACHABLE.test(output)
+    ? [
+        'the package registry cannot be reached: check the network, and the registry and proxy that ' +
+          '"npm config get registry" and "npm config get https-proxy" name; then run this again',
+      ]
+    : []
+  throw problem([`${what} failed: ${reason}`, ...messages.slice(-8), ...advice].join('\n  '))
+}
+
+/** Why the command failed, null when it did not, and the end of what it printed. */
+function runToEnd(command, args, options) {
+  return new Promise((resolve) => {
+    let output = ''
+    const child = spawn(command, args, options)
+    const take = (chunk) => (output = (output + chunk).slice(-OUTPUT_CHARACTERS))
+    child.stdout.setEncoding('utf8').on('data', take)
+    child.stderr.setEncoding('utf8').on('data', take)
+    child.once('error', (error) => resolve({ reason: error.message, output }))
+    child.once('close', (status, signal) => {
+      const reason = signal ? `ended by ${signal}` : `exit code ${status}`
+      resolve({ reason: status === 0 ? null : reason, output })
+    })
+  })
 }
 
 /** Runs `work` while holding a lock file. A lock whose process is gone is taken over. */
@@ -254,7 +287,7 @@ async function withLock(root, log, work) {
   const release = () => rmSync(lock, { force: true })
   process.once('exit', release)
   try {
-    work()
+    await work()
   } finally {
     process.off('exit', release)
     release()

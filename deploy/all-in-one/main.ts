@@ -4,6 +4,8 @@ import { startService } from './service.ts'
 import { welcome } from './welcome.ts'
 
 /** `npm start`: the whole service in one process, on whatever real parts the environment names. */
+// Whoever reads our output may end before we do.
+process.stdout.on('error', () => {})
 for (const line of unknownSettings(process.env)) warn(line)
 const service = await startService(process.env).catch((error: unknown) => fail(messagesOf(error)))
 process.stdout.write(welcome(service))

@@ -132,6 +132,22 @@ describe('setup', () => {
     expect(stderr).toMatch(/npm ci failed: exit code 1\n {2}npm error code ENOSPC\n$/)
   })
 
+  it('says what to look at where the registry cannot be reached', async () => {
+    await script('bin/npm', 'echo "npm error code EAI_AGAIN" >&2; exit 1')
+    const { code, stderr } = await setup()
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/registry cannot be reached: check the network.*npm config get/)
+  })
+
+  it('is never silent for long, and says how long it took', async () => {
+    const install = await readFile(join(root, 'bin/npm'), 'utf8')
+    await script('bin/npm', `sleep 4\n${install.split('\n').slice(1).join('\n')}`)
+    const { code, stderr } = await setup()
+    expect(code).toBe(0)
+    expect(stderr).toMatch(/still installing, \d+ s so far\n/)
+    expect(stderr).toMatch(/done installing in \d+ s\n/)
+  })
+
   it('installs once when started twice at a time', async () => {
     const both = await Promise.all([setup(), setup()])
     expect(both.map(({ code }) => code)).toEqual([0, 0])
