@@ -10,6 +10,8 @@ import { createBackendModule } from './metering/backend/module.ts'
 import { createMeteringModule } from './metering/module.ts'
 import type { Module } from './module.ts'
 import { createPlansModule } from './plans/module.ts'
+import { createOperatorLog } from './platform/operator-log.ts'
+import { createAuditModule } from './platform/audit-log/module.ts'
 import { type Platform, type ProcessDeps, openPlatform } from './platform/platform.ts'
 import { createSealingModule } from './platform/sealing/module.ts'
 import { startUpkeep } from './platform/upkeep.ts'
@@ -29,7 +31,9 @@ export async function startCore(config: CoreConfig, deps: ProcessDeps) {
   const lifecycles = modules.flatMap(({ lifecycle }) => lifecycle ?? [])
   for (const { prepare } of lifecycles) await prepare?.()
   const services = modules.flatMap((module) => module.services)
-  const server = await startGrpcServer(services, { ...platform, ...config.server, authenticator })
+  const operatorLog = createOperatorLog(platform)
+  const serving = { ...platform, ...config.server, authenticator, operatorLog }
+  const server = await startGrpcServer(services, serving)
   const steps = modules.flatMap((module) => module.upkeep ?? [])
   const upkeep = startUpkeep([...opened.upkeep, ...steps], platform.log)
   for (const { start } of lifecycles) await start?.()
@@ -86,6 +90,7 @@ function createModules(platform: Platform, config: CoreConfig) {
   add(createUsageModule(platform, { backend, identity }))
   add(createBooksModule(platform, { config: config.books, metering, ledger }))
   add(createSealingModule(platform, tokens))
+  add(createAuditModule(platform))
   add(createSignerModule(platform, { ledger, metering, identity, keys, tokens }))
   return { modules, authenticator: tokens.authenticator }
 }

@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto'
 
 /** Proves to core that a call comes from one of our own processes or an operator's command. */
 export const serviceTokenHeader = 'x-tollgate-service-token'
+/** Who runs an operator's command: OS user and host, percent-encoded. Told for the audit log, and proves nothing. */
+export const operatorHeader = 'x-tollgate-operator'
 /** The token of a dashboard session, forwarded by the gateway. */
 export const sessionHeader = 'x-tollgate-session'
 export const correlationHeader = 'x-correlation-id'

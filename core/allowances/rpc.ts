@@ -6,8 +6,9 @@ import {
   type RequireMetering,
   m2m,
   m2mBasic,
-  operator,
   endUser,
+  operator,
+  operatorWrite,
   platformAdmin,
 } from '../rpc/callers.ts'
 import { DomainError } from '../../proto/errors.ts'
@@ -37,7 +38,7 @@ export function createCreditQuotaRpc(quota: CreditQuota) {
       quota.read(clientId),
     ),
     replaceCreditQuota: rpc(
-      operator(),
+      operatorWrite(),
       async (request: quotas.ReplaceCreditQuotaRequest, _, { correlationId }) =>
         quota.change(request.clientId, parseMax(request.maxUsdMicros), {
           name: 'operator',
@@ -95,7 +96,7 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
     createGrant: rpc(crediting, credit),
     createGrants: batchedRpc(`${service}/CreateGrant`, crediting, credit),
     createAdjustment: rpc(
-      operator(),
+      operatorWrite(),
       async (request: pb.CreateAdjustmentRequest, _caller, { correlationId }) =>
         adjustments.adjust({
           clientId: request.clientId,

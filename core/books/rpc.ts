@@ -1,5 +1,5 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
-import { operator } from '../rpc/callers.ts'
+import { operator, operatorWrite } from '../rpc/callers.ts'
 import { type Handlers, rpc, streamRpc } from '../rpc/serve.ts'
 import type { Archive } from './archive/archive.ts'
 import type { TicketExport } from './transfer/export.ts'
@@ -50,7 +50,7 @@ export function createBooksRpc({ verify, rebuild, seal, tickets, archive }: Book
     })),
 
     rebuildBooks: streamRpc(
-      operator(),
+      operatorWrite(),
       async (
         request: pb.RebuildBooksRequest,
         emit: (message: pb.RebuildBooksResponse) => void,
@@ -70,7 +70,7 @@ export function createBooksRpc({ verify, rebuild, seal, tickets, archive }: Book
     ),
 
     archiveMonths: streamRpc(
-      operator(),
+      operatorWrite(),
       async (
         request: pb.ArchiveMonthsRequest,
         emit: (message: pb.ArchiveMonthsResponse) => void,
@@ -84,7 +84,7 @@ export function createBooksRpc({ verify, rebuild, seal, tickets, archive }: Book
     ),
 
     importTickets: rpc(
-      operator(),
+      operatorWrite('repeated'),
       async (request: pb.ImportTicketsRequest) => {
         const imported = await tickets.importLines(request)
         return { ...imported, conflictingEventIds: [...imported.conflictingEventIds] }

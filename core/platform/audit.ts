@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { AppId } from './ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import { type Db, prepared, sql } from '../lib/sql.ts'
+import { type Db, many, prepared, sql } from '../lib/sql.ts'
 
 /** Who acts, and in which request. */
 export interface Actor {
@@ -45,12 +45,13 @@ export async function auditAll(db: Db, entries: readonly AuditEntry[]): Promise<
 const minuteMs = 60_000
 
 /**
- * As `audit`, for what strangers can make happen as often as they like: one entry for each minute, actor and action, whose
- * `details.count` says how often it happened. It has the other facts of the first time.
+ * As `audit`, for what strangers can make happen as often as they like: one entry for each minute, actor, action, outcome
+ * and `kind`, whose `details.count` says how often it happened. It has the other facts of the first time.
  */
-export async function auditRepeated(db: Db, entry: AuditEntry): Promise<void> {
+export async function auditRepeated(db: Db, entry: AuditEntry, kind = ''): Promise<void> {
   const minute = Math.floor(entry.at.getTime() / minuteMs)
-  const digest = hash('sha256', `${entry.appId ?? ''} ${entry.actor} ${entry.action} ${minute}`)
+  const parts = [entry.appId ?? '', entry.actor, entry.action, entry.status, kind, minute]
+  const digest = hash('sha256', parts.join(' '))
   await db.query(sql`
     insert into audit_log (app_id, id, actor, action, status, correlation_id, details, created_at)
     values (${entry.appId}, ${digest.slice(0, 32)}::uuid, ${entry.actor}, ${entry.action}, ${entry.status},
@@ -58,3 +59,26 @@ export async function auditRepeated(db: Db, entry: AuditEntry): Promise<void> {
     on conflict (id) do update
     set details = jsonb_set(audit_log.details, '{count}', to_jsonb((audit_log.details ->> 'count')::int + 1))`)
 }
+
+export interface OldEntry {
+  readonly id: string
+  readonly appId: string | null
+  readonly actor: string
+  readonly action: string
+  readonly status: string
+  readonly correlationId: string | null
+  readonly details: object
+  readonly createdAt: Date
+}
+
+/** Deletes at most `limit` entries that were made before an instant, oldest first, and returns them. */
+export const deleteOldEntries = (db: Db, before: Date, limit: number): Promise<OldEntry[]> =>
+  many<OldEntry>(
+    db,
+    sql`
+    delete from audit_log
+    where id in (
+      select id from audit_log where created_at < ${before} order by created_at, id limit ${limit} for update skip locked)
+    returning id, app_id as "appId", actor, action, status, correlation_id as "correlationId", details,
+              created_at as "createdAt"`,
+  )

@@ -22,6 +22,13 @@ export interface PlatformConfig extends SharedConfig {
   /** The key-encryption keys of what is sealed at rest, the current one first. */
   readonly sealingSecrets: readonly string[]
   readonly peppers: Peppers
+  readonly audit: AuditConfig
+}
+
+export interface AuditConfig {
+  readonly retentionDays: number
+  /** Where entries are written to before they are deleted; null for nowhere. */
+  readonly exportDir: string | null
 }
 
 export const readSharedConfig = (env: EnvReader): SharedConfig => ({
@@ -39,6 +46,7 @@ export function readPlatformConfig(env: EnvReader): PlatformConfig {
     defaultSignerUrl: readSignerUrl(env),
     sealingSecrets: readSealingSecrets(env),
     peppers: readPeppers(env),
+    audit: readAuditConfig(env),
   }
 }
 
@@ -84,6 +92,20 @@ function readSealingSecrets(env: EnvReader): readonly string[] {
     env.problem('KEY_ENCRYPTION_KEYS_OLD must hold values of at least 32 characters')
   return [current, ...old]
 }
+
+const readAuditConfig = (env: EnvReader): AuditConfig => ({
+  retentionDays: env.integer('AUDIT_RETENTION_DAYS', {
+    fallback: '400',
+    min: 1,
+    max: 36_500,
+    meaning: 'Days that entries of the audit log stay in the database.',
+  }),
+  exportDir:
+    env.optional('AUDIT_EXPORT_DIR', {
+      meaning:
+        'Folder that core appends old entries of the audit log to, as NDJSON, before it deletes them.',
+    }) ?? null,
+})
 
 function readPeppers(env: EnvReader): Peppers {
   const meaning =

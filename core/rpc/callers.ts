@@ -113,7 +113,11 @@ export type Admit<C extends Caller> = (
 export interface Guard<C extends Caller> {
   readonly roles: readonly ServiceRole[]
   readonly admit: Admit<C>
+  /** Whether each call has an entry in the audit log, or one for all of a minute; none without it. */
+  readonly operatorLog?: OperatorLogging
 }
+
+export type OperatorLogging = 'each' | 'repeated'
 
 const bearerSyntax = /^[A-Za-z0-9\-._~+/]+=*$/
 
@@ -145,8 +149,14 @@ export const serviceCaller = (
 /** The gateway, on behalf of somebody who needs no credential or whose credential is in the request. */
 export const gatewayCaller = (): Guard<ServiceCaller> => serviceCaller('gateway')
 
-/** An operator's command. */
+/** An operator's command that changes nothing. */
 export const operator = (): Guard<ServiceCaller> => serviceCaller('operator')
+
+/** An operator's command that changes something: its calls have entries in the audit log, however they end. */
+export const operatorWrite = (operatorLog: OperatorLogging = 'each'): Guard<ServiceCaller> => ({
+  ...operator(),
+  operatorLog,
+})
 
 /** Somebody whose credential the gateway forwards. */
 const throughGateway = <C extends Caller>(admit: Admit<C>): Guard<C> => ({

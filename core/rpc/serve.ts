@@ -11,12 +11,24 @@ import {
 import { once } from 'node:events'
 import { Histogram } from 'prom-client'
 import { DomainError, type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
-import { type Authenticator, type Caller, type Guard, parseCredential } from './callers.ts'
-import { correlationIdFrom, correlationHeader, sessionHeader } from '../../proto/headers.ts'
+import {
+  type Authenticator,
+  type Caller,
+  type Guard,
+  type OperatorLogging,
+  parseCredential,
+} from './callers.ts'
+import {
+  correlationHeader,
+  correlationIdFrom,
+  operatorHeader,
+  sessionHeader,
+} from '../../proto/headers.ts'
 import type { Log } from '../lib/log.ts'
 import type { Metrics } from '../lib/metrics.ts'
 import type { ServiceRole } from '../lib/core-link/address.ts'
 import { isUnavailable } from '../lib/sql.ts'
+import type { OperatorLog } from '../platform/operator-log.ts'
 
 /** What a handler may know of a call besides its request and caller. */
 export interface Context {
@@ -42,6 +54,8 @@ export interface Admission {
   readonly roles: readonly ServiceRole[]
   /** Longest request message in bytes; `smallMessageBytes` where it is not given. */
   readonly messageMaxBytes?: number
+  /** As the guard says it. */
+  readonly operatorLog?: OperatorLogging | undefined
 }
 // Method syntax, so that handlers of many request types fit into one map.
 export interface Rpc<Request, Response> extends Admission {
@@ -71,6 +85,10 @@ export interface ServeDeps {
   readonly metrics: Metrics
 }
 
+export interface BinderDeps extends ServeDeps {
+  readonly operatorLog: Pick<OperatorLog, 'record'>
+}
+
 export interface Refusal {
   readonly reason: Reason
   readonly reply: { readonly code: number; readonly details: string; readonly metadata: Metadata }
@@ -94,6 +112,7 @@ export function rpc<Request, Response, C extends Caller>(
   return {
     ...options,
     roles: guard.roles,
+    operatorLog: guard.operatorLog,
     unary: async ({ request, credentials, context }, deps) =>
       handler(request, await runGuard(guard, { request, credentials }, deps), context),
   }
@@ -110,6 +129,7 @@ export function streamRpc<Request, Response, C extends Caller>(
 ): StreamRpc<Request, Response> {
   return {
     roles: guard.roles,
+    operatorLog: guard.operatorLog,
     stream: async ({ request, credentials, context, writable }, deps, emit) => {
       const run = (): Promise<C> => runGuard(guard, { request, credentials }, deps)
       const caller = await run()
@@ -179,6 +199,12 @@ export const grpcService = <Server>(
   ),
 })
 
+interface NotedCall {
+  readonly call: { readonly request: unknown; readonly metadata: Metadata }
+  readonly context: Pick<Context, 'correlationId'>
+  readonly reason: Reason | null
+}
+
 /** A stream is ended when more messages than this wait for its reader. */
 const unreadMax = 10_000
 
@@ -196,7 +222,7 @@ export function textOf(metadata: Metadata, name: string): string | undefined {
 }
 
 /** Turns handlers into what grpc-js calls: the one place where calls are timed, refused and logged. */
-export function createBinder(deps: ServeDeps) {
+export function createBinder(deps: BinderDeps) {
   const seconds = new Histogram({
     name: 'tollgate_core_rpc_duration_seconds',
     help: 'Time to answer an RPC',
@@ -255,6 +281,21 @@ export function createBinder(deps: ServeDeps) {
     }
   }
 
+  /** Writes what an operator did, before the answer, so that whoever has it finds the entry. */
+  const note = (
+    path: string,
+    logging: OperatorLogging,
+    { call, context, reason }: NotedCall,
+  ): Promise<void> =>
+    deps.operatorLog.record({
+      rpc: path,
+      request: call.request,
+      operator: textOf(call.metadata, operatorHeader),
+      correlationId: context.correlationId,
+      isRepeated: logging === 'repeated',
+      reason,
+    })
+
   function unaryHandler<Request, Response>(
     path: string,
     handler: Rpc<Request, Response>,
@@ -279,7 +320,12 @@ export function createBinder(deps: ServeDeps) {
           { request: call.request, credentials: credentialsOf(call.metadata), context },
           runtime,
         )
-      void settle(path, context, work).then((settled) => {
+      const settled = settle(path, context, work).then(async (outcome) => {
+        const reason = 'response' in outcome ? null : outcome.reason
+        if (handler.operatorLog) await note(path, handler.operatorLog, { call, context, reason })
+        return outcome
+      })
+      void settled.then((settled) => {
         answered = true
         if ('response' in settled) done(null, settled.response)
         else done(settled.reply)
@@ -304,14 +350,21 @@ export function createBinder(deps: ServeDeps) {
       const writable = async (): Promise<void> => {
         if (call.writableNeedDrain) await once(call, 'drain', { signal: abort.signal })
       }
-      const fail = (error: unknown) => call.emit('error', refuse(error, path, context).reply)
-      handler
-        .stream(
-          { request: call.request, credentials: credentialsOf(call.metadata), context, writable },
-          deps,
-          emit,
-        )
-        .then(() => (call.writableLength < unreadMax ? call.end() : fail(tooSlow())), fail)
+      const run = async (): Promise<void> => {
+        const credentials = credentialsOf(call.metadata)
+        await handler.stream({ request: call.request, credentials, context, writable }, deps, emit)
+        if (call.writableLength >= unreadMax) throw tooSlow()
+      }
+      const end = async (refusal: Refusal | null): Promise<void> => {
+        const reason = refusal?.reason ?? null
+        if (handler.operatorLog) await note(path, handler.operatorLog, { call, context, reason })
+        if (refusal) call.emit('error', refusal.reply)
+        else call.end()
+      }
+      void run().then(
+        () => end(null),
+        (error: unknown) => end(refuse(error, path, context)),
+      )
     }
   }
 

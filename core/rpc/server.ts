@@ -4,7 +4,7 @@ import type { ServerTls } from '../lib/core-link/tls.ts'
 import { createAdmission } from './admission.ts'
 import { addHealthAndReflection } from './health.ts'
 import { openListener } from './listener.ts'
-import { type Admission, type ServeDeps, type Service, createBinder, pathOf } from './serve.ts'
+import { type Admission, type BinderDeps, type Service, createBinder, pathOf } from './serve.ts'
 
 // Importing takes the largest messages. Each RPC has a bound of its own below this one.
 const messageMaxBytes = 16 * 1024 * 1024
@@ -19,7 +19,7 @@ export interface GrpcServer {
   stop(graceMs: number): Promise<void>
 }
 
-export interface ServerDeps extends ServeDeps {
+export interface ServerDeps extends BinderDeps {
   readonly host: string
   readonly port: number
   readonly serviceTokens: ServiceTokens

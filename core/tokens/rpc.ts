@@ -7,6 +7,7 @@ import {
   m2m,
   oauthClient,
   operator,
+  operatorWrite,
 } from '../rpc/callers.ts'
 import { type Handlers, rpc } from '../rpc/serve.ts'
 import { batchedRpc } from '../rpc/batched.ts'
@@ -53,7 +54,7 @@ export function createTokensRpc({
         y: jwk['y'],
       })),
     })),
-    rotateSigningKeys: rpc(operator(), async ({ force }: pb.RotateSigningKeysRequest) =>
+    rotateSigningKeys: rpc(operatorWrite(), async ({ force }: pb.RotateSigningKeysRequest) =>
       rotation.rotate({ force }),
     ),
     listSigningKeys: rpc(operator(), async (_request: pb.ListSigningKeysRequest) => ({

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { hostname, userInfo } from 'node:os'
 import type { ChannelOptions, ChannelCredentials } from '@grpc/grpc-js'
 import { backoffMs } from '../../core/lib/loop.ts'
 import { type CallOptions, channelTo, streaming, unary } from '../../core/lib/grpc.ts'
 import type { CoreAddress } from '../../core/lib/core-link/address.ts'
-import { serviceTokenHeader } from '../../proto/headers.ts'
+import { operatorHeader, serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { AllowanceServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { CreditQuotaServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
@@ -21,6 +22,7 @@ import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/meterin
 import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import { QuarantineServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
+import { AuditServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/audit.ts'
 import { SealingServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
 import { DecisionServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import { SignersServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
@@ -52,6 +54,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     accounts: open(AccountServiceClient),
     allowances: open(AllowanceServiceClient),
     apps: open(AppServiceClient),
+    audit: open(AuditServiceClient),
     books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
     callers: open(CallerServiceClient),
     decisions: open(DecisionServiceClient),
@@ -78,7 +81,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
   const { accounts, allowances, apps, books, callers, decisions } = clients
   const { limits, losses, metering } = clients
   const { outbox, quarantine, reconciliation } = clients
-  const headers = { [serviceTokenHeader]: token }
+  const headers = { [serviceTokenHeader]: token, [operatorHeader]: operatorOf() }
   const operator: CallOptions = { deadlineMs, headers }
   const forPages: CallOptions = { deadlineMs: pageDeadlineMs, headers }
   const forBooks: CallOptions = { deadlineMs: booksDeadlineMs, headers }
@@ -95,6 +98,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
       }),
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
     ...quotaCalls(clients, operator),
+    exportAudit: bound(unary(clients.audit.exportAudit.bind(clients.audit)), forPages),
     ...limitCalls(limits, operator),
     ...signerCalls(clients.signers, operator),
     listHolds: bound(unary(clients.holds.listHolds.bind(clients.holds)), operator),
@@ -124,6 +128,7 @@ export type CoreClient = ReturnType<typeof connectCore>
 export type CoreReader = Pick<
   CoreClient,
   | 'countSealed'
+  | 'exportAudit'
   | 'exportTickets'
   | 'getDecision'
   | 'getOutbox'
@@ -145,6 +150,18 @@ export type CoreReader = Pick<
   | 'sealBooks'
   | 'verifyBooks'
 >
+
+/** OS user and host, percent-encoded, for the audit log of core. */
+const operatorOf = (): string => encodeURIComponent(`${userName()}@${hostname()}`)
+
+// In a container the user may have no name.
+function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    return String(process.getuid?.() ?? 'unknown')
+  }
+}
 
 const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => ({
   createAccount: bound(unary(accounts.createAccount.bind(accounts)), options),

@@ -4,6 +4,7 @@ import { messageOf } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { adjust } from './commands/money/adjust.ts'
 import { app } from './commands/app.ts'
+import { audit } from './commands/audit.ts'
 import { archive } from './commands/archive.ts'
 import { collector } from './commands/collector.ts'
 import { config } from './commands/config.ts'
@@ -49,6 +50,7 @@ export const commands: Readonly<Record<string, Command>> = {
   rebuild,
   outbox,
   reconcile,
+  audit,
   loss,
   holds,
   decision,

@@ -2,7 +2,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/lim
 import { Scope } from '../../../proto/scopes.ts'
 import { parseReadable } from '../../platform/text.ts'
 import type { Actor } from '../../platform/audit.ts'
-import { actorOf, m2m, operator } from '../../rpc/callers.ts'
+import { actorOf, m2m, operator, operatorWrite } from '../../rpc/callers.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
 import type { LimitsService } from './service.ts'
 import { parseLimits, renderLimits } from './wire.ts'
@@ -33,17 +33,23 @@ export function createLimitsRpc({ limits }: { readonly limits: LimitsService }) 
         (await limits.read(await limits.appOf(request.clientId), request)) ?? undefined,
       ),
     })),
-    replaceLimits: rpc(operator(), async (request: pb.ReplaceLimitsRequest, _caller, context) => {
-      const parsed = parseLimits(request.limits)
-      const actor = operatorOf(request.author, context)
-      await limits.set(await limits.appOf(request.clientId), request, { limits: parsed, actor })
-      return { limits: renderLimits(parsed) }
-    }),
-    removeLimits: rpc(operator(), async (request: pb.RemoveLimitsRequest, _caller, context) => {
-      const actor = operatorOf(request.author, context)
-      await limits.clear(await limits.appOf(request.clientId), request, actor)
-      return {}
-    }),
+    replaceLimits: rpc(
+      operatorWrite(),
+      async (request: pb.ReplaceLimitsRequest, _caller, context) => {
+        const parsed = parseLimits(request.limits)
+        const actor = operatorOf(request.author, context)
+        await limits.set(await limits.appOf(request.clientId), request, { limits: parsed, actor })
+        return { limits: renderLimits(parsed) }
+      },
+    ),
+    removeLimits: rpc(
+      operatorWrite(),
+      async (request: pb.RemoveLimitsRequest, _caller, context) => {
+        const actor = operatorOf(request.author, context)
+        await limits.clear(await limits.appOf(request.clientId), request, actor)
+        return {}
+      },
+    ),
   }
 
   return { limitService, operatorLimitService }

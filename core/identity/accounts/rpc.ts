@@ -1,5 +1,5 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
-import { operator, gatewayCaller, platformAdmin } from '../../rpc/callers.ts'
+import { operator, gatewayCaller, operatorWrite, platformAdmin } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
 import type { Invitations } from '../invitations/invitations.ts'
@@ -17,7 +17,7 @@ export interface AccountsRpcDeps {
 export function createAccountsRpc({ accounts, identities, quota, invitations }: AccountsRpcDeps) {
   const accountService: Handlers<pb.AccountServiceServer> = {
     ...createLoginHandlers({ accounts, identities }),
-    createAccount: rpc(operator(), async (request: pb.CreateAccountRequest, _, context) =>
+    createAccount: rpc(operatorWrite(), async (request: pb.CreateAccountRequest, _, context) =>
       accounts.create(
         {
           email: request.email,
@@ -28,7 +28,7 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
         context,
       ),
     ),
-    changeAccount: rpc(operator(), async (request: pb.ChangeAccountRequest, _, context) => ({
+    changeAccount: rpc(operatorWrite(), async (request: pb.ChangeAccountRequest, _, context) => ({
       account: await accounts.change(request, context),
     })),
     ...createQuotaHandlers(quota),
@@ -37,7 +37,7 @@ export function createAccountsRpc({ accounts, identities, quota, invitations }: 
       addresses: await accounts.listSetAside(),
     })),
     startPasswordReset: rpc(
-      operator(),
+      operatorWrite(),
       async ({ email }: pb.StartPasswordResetRequest, _, context) => {
         const { token, expiresAt } = await accounts.startReset(email, context)
         return { token, expiresAt: expiresAt.toISOString() }
@@ -64,7 +64,7 @@ const createQuotaHandlers = (quota: AppQuota) => ({
     quota.read(email),
   ),
   replaceAccountQuota: rpc(
-    operator(),
+    operatorWrite(),
     async ({ email, appsMax }: pb.ReplaceAccountQuotaRequest, _, { correlationId }) =>
       quota.change(email, appsMax ?? null, { name: 'operator', correlationId }),
   ),

@@ -1,5 +1,5 @@
 import type { AppView } from './management.ts'
-import type { AppRow, AuditRow, ClientRow, DomainRow, MeteringMode, OwnAppRow } from './store.ts'
+import type { AppRow, ClientRow, DomainRow, MeteringMode, OwnAppRow } from './store.ts'
 
 export const ownApp = (row: OwnAppRow) => ({
   clientId: row.client_id,
@@ -58,15 +58,5 @@ const client = (row: ClientRow) => ({
 export const domain = (row: DomainRow) => ({
   id: row.id,
   origin: row.origin,
-  createdAt: row.created_at.toISOString(),
-})
-
-export const auditEntry = (row: AuditRow) => ({
-  id: row.id,
-  actor: row.actor,
-  action: row.action,
-  status: row.status,
-  correlationId: row.correlation_id ?? undefined,
-  detailsJson: JSON.stringify(row.details),
   createdAt: row.created_at.toISOString(),
 })

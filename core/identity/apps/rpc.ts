@@ -4,9 +4,17 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/manag
 import { type UsdMicros, parseInteger, usdMicros } from '../../lib/money.ts'
 import type { AppCreation } from '../config.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
+import { parseSpan, renderEntry } from '../../platform/audit-log/rpc.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
 import { isClientId } from '../../platform/ids.ts'
-import { m2mOrMember, member, operator, gatewayCaller, session } from '../../rpc/callers.ts'
+import {
+  m2mOrMember,
+  member,
+  operator,
+  gatewayCaller,
+  session,
+  operatorWrite,
+} from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import {
   parseColor,
@@ -47,7 +55,7 @@ export interface AppsRpcDeps {
 /** What operators and our own processes ask about apps. */
 export function createAppsRpc({ apps, clients, starterUsdMicros }: AppsRpcDeps) {
   const appService: Handlers<identity.AppServiceServer> = {
-    createApp: rpc(operator(), async (request: identity.CreateAppRequest) => {
+    createApp: rpc(operatorWrite(), async (request: identity.CreateAppRequest) => {
       const created = await apps.create({
         name: parseName(request.name),
         included:
@@ -207,10 +215,12 @@ function createSettingHandlers(management: Management) {
     listAuditEntries: rpc(member('edit'), async (request: pb.ListAuditEntriesRequest, caller) => {
       const { items, nextCursor } = await management.listAudit(caller, {
         action: parseAction(request.action),
+        ...parseSpan(request),
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
+        isOldestFirst: request.oldestFirst,
       })
-      return { entries: items.map(render.auditEntry), nextCursor }
+      return { entries: items.map(renderEntry), nextCursor }
     }),
   }
 }

@@ -343,30 +343,3 @@ export async function knowsOrigin(
   )
   return known
 }
-
-export interface AuditRow {
-  id: string
-  actor: string
-  action: string
-  status: string
-  correlation_id: string | null
-  details: object
-  created_at: Date
-}
-
-/** Newest first; one row more than `limit` when there are more. */
-export const listAudit = (
-  db: Db,
-  filter: { app: AppId; action: string | null; after: Cursor | null; limit: number },
-): Promise<AuditRow[]> =>
-  many<AuditRow>(
-    db,
-    sql`
-    select id, actor, action, status, correlation_id, details, created_at
-    from audit_log
-    where app_id = ${filter.app} and (${filter.action}::text is null or action = ${filter.action})
-      and (${filter.after?.id ?? null}::uuid is null
-           or (created_at, id) < (${filter.after?.createdAt ?? null}::timestamptz, ${filter.after?.id ?? null}::uuid))
-    order by created_at desc, id desc
-    limit ${filter.limit + 1}`,
-  )

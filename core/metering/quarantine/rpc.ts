@@ -1,5 +1,5 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
-import { operator } from '../../rpc/callers.ts'
+import { operator, operatorWrite } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Quarantine } from './quarantine.ts'
 import type { QuarantineEntry } from './store.ts'
@@ -22,13 +22,13 @@ export function createQuarantineRpc({ quarantine }: { quarantine: Quarantine }) 
       const event = await quarantine.get(id)
       return { event: toEvent(event), bytes: event.bytes }
     }),
-    attributeQuarantined: rpc(operator(), async (request: pb.AttributeQuarantinedRequest) => ({
+    attributeQuarantined: rpc(operatorWrite(), async (request: pb.AttributeQuarantinedRequest) => ({
       event: toEvent(await quarantine.attribute(request)),
     })),
-    redriveQuarantined: rpc(operator(), async (request: pb.RedriveQuarantinedRequest) => ({
+    redriveQuarantined: rpc(operatorWrite(), async (request: pb.RedriveQuarantinedRequest) => ({
       event: toEvent(await quarantine.redrive(request)),
     })),
-    discardQuarantined: rpc(operator(), async (request: pb.DiscardQuarantinedRequest) => ({
+    discardQuarantined: rpc(operatorWrite(), async (request: pb.DiscardQuarantinedRequest) => ({
       event: toEvent(await quarantine.discard(request)),
     })),
   }

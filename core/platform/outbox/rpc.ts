@@ -1,5 +1,5 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
-import { operator } from '../../rpc/callers.ts'
+import { operator, operatorWrite } from '../../rpc/callers.ts'
 import type { Pool } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
@@ -30,7 +30,7 @@ export function createOutboxRpc({ pool, now }: { pool: Pool; now: Now }) {
       }
     }),
 
-    retryOutbox: rpc(operator(), async (_request: pb.RetryOutboxRequest) => ({
+    retryOutbox: rpc(operatorWrite(), async (_request: pb.RetryOutboxRequest) => ({
       rows: String(await store.retrySetAside(pool, now())),
     })),
   }

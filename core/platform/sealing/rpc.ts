@@ -1,12 +1,13 @@
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
-import { operator } from '../../rpc/callers.ts'
+import { operator, operatorWrite } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { Rewrap } from './rewrap.ts'
 
 export function createSealingRpc({ rewrap, count }: Rewrap) {
   const sealingService: Handlers<pb.SealingServiceServer> = {
-    rewrap: rpc(operator(), ({ cursor }: pb.RewrapRequest, _caller, { correlationId }) =>
-      rewrap(cursor, correlationId),
+    rewrap: rpc(
+      operatorWrite('repeated'),
+      ({ cursor }: pb.RewrapRequest, _caller, { correlationId }) => rewrap(cursor, correlationId),
     ),
     countSealed: rpc(operator(), (_request: pb.CountSealedRequest) => count()),
   }

@@ -2,7 +2,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers
 import { DomainError } from '../../../proto/errors.ts'
 import { secondsOf } from '../../lib/time.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
-import { member, operator, serviceCaller } from '../../rpc/callers.ts'
+import { member, operator, operatorWrite, serviceCaller } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 import type { OwnSecrets } from './own-secrets.ts'
 import type { Signers } from './service.ts'
@@ -10,20 +10,20 @@ import type { OwnSecretRow, Purpose, SecretRow, SignerRow } from './store.ts'
 
 export function createSignersRpc({ signers }: { signers: Signers }) {
   const signersService: Handlers<pb.SignersServiceServer> = {
-    createSigner: rpc(operator(), async (request: pb.CreateSignerRequest) => {
+    createSigner: rpc(operatorWrite(), async (request: pb.CreateSignerRequest) => {
       const { signer, credentials } = await signers.create(request)
       return { signer: toInfo(signer), credentials }
     }),
     listSigners: rpc(operator(), async (_request: pb.ListSignersRequest) => ({
       signers: (await signers.list()).map(toInfo),
     })),
-    rotateSigner: rpc(operator(), async (request: pb.RotateSignerRequest) => ({
+    rotateSigner: rpc(operatorWrite(), async (request: pb.RotateSignerRequest) => ({
       credentials: await signers.rotate(request.name, request.overlapSeconds),
     })),
-    setSignerApps: rpc(operator(), async (request: pb.SetSignerAppsRequest) => ({
+    setSignerApps: rpc(operatorWrite(), async (request: pb.SetSignerAppsRequest) => ({
       signer: toInfo(await signers.setApps(request.name, request)),
     })),
-    removeSigner: rpc(operator(), async ({ name }: pb.RemoveSignerRequest) => {
+    removeSigner: rpc(operatorWrite(), async ({ name }: pb.RemoveSignerRequest) => {
       await signers.remove(name)
       return {}
     }),

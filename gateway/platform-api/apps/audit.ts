@@ -1,3 +1,5 @@
+import { Readable } from 'node:stream'
+import type { FastifyReply } from 'fastify'
 import { Type } from 'typebox'
 import type { AuditEntry } from '../../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import type { App } from '../../http/app.ts'
@@ -23,9 +25,25 @@ const AuditLog = named(
   'AuditLog',
 )
 
+const auditQuery = {
+  action: Type.Optional(text('only this action')),
+  since: Type.Optional(text('an ISO 8601 instant or day: only entries at or after it')),
+  until: Type.Optional(text('an ISO 8601 instant or day: only entries before it')),
+}
+
+const exportExample = `{"id":"019da5c2-6f4e-7c51-9e1b-0d5c1f6a7b82","actor":"m2m_0123456789abcdef01234567",\
+"action":"api_key_created","status":"success","correlationId":"4f6c1a0e","details":{},\
+"createdAt":"2026-04-02T10:00:01.250Z","cursor":"MjAyNi0wNC0wMlQxMDowMDowMS4yNTBa"}
+`
+
 /** The audit log of an app. */
 export function auditRoutes(app: App): void {
   addSchemas(app, [AuditLog])
+  listRoute(app)
+  exportRoute(app)
+}
+
+function listRoute(app: App): void {
   app.get(
     '/api/v1/apps/:clientId/audit',
     route(
@@ -37,7 +55,7 @@ export function auditRoutes(app: App): void {
           'Changes of the app and its users with their author, the newest first, in pages.',
         tags: ['apps'],
         params: AppParams,
-        querystring: Type.Object({ ...pageQuery, action: Type.Optional(text('only this action')) }),
+        querystring: Type.Object({ ...pageQuery, ...auditQuery }),
         response: { 200: ref(AuditLog) },
       },
     ),
@@ -51,6 +69,73 @@ export function auditRoutes(app: App): void {
     },
   )
 }
+
+const ndjson = 'application/x-ndjson'
+const exportDescription =
+  'Newline-delimited JSON: an entry on each line, the oldest first, with the members of an entry of the list and a cursor.'
+const exportPage = 500
+
+function exportRoute(app: App): void {
+  app.get(
+    '/api/v1/apps/:clientId/audit/export',
+    route(
+      { guard: { kind: 'member_edit' } },
+      {
+        operationId: 'exportAudit',
+        summary: 'The whole audit log, as NDJSON',
+        description:
+          'Streams every entry as a line of JSON, the oldest first. Send the cursor of the last line that arrived to go on behind it: after a disconnection, or another day. A stream that breaks off ends without its last line break or the connection fails; what arrived is good.',
+        tags: ['apps'],
+        params: AppParams,
+        querystring: Type.Object({
+          ...auditQuery,
+          cursor: Type.Optional(text('the cursor of a line: only entries after it')),
+        }),
+        response: {
+          200: {
+            description: exportDescription,
+            content: { [ndjson]: { schema: { type: 'string' }, example: exportExample } },
+          },
+        },
+      },
+    ),
+    async ({ params, query, core }, reply) => {
+      const read = (cursor: string | undefined) =>
+        core.management.listAudit({
+          ...params,
+          ...query,
+          cursor,
+          limit: exportPage,
+          oldestFirst: true,
+        })
+      return streamLines(reply, read, await read(query.cursor))
+    },
+  )
+}
+
+interface AuditPage {
+  readonly entries: readonly AuditEntry[]
+  readonly nextCursor?: string | undefined
+}
+
+/** Sends the first page and reads the others as fast as the client takes them. */
+function streamLines(
+  reply: FastifyReply,
+  read: (cursor: string) => Promise<AuditPage>,
+  first: AuditPage,
+): FastifyReply {
+  async function* lines(): AsyncGenerator<string> {
+    for (let page = first; ; page = await read(page.nextCursor)) {
+      if (page.entries.length > 0) yield page.entries.map(toLine).join('')
+      if (page.nextCursor === undefined) return
+    }
+  }
+  void reply.type(`${ndjson}; charset=utf-8`).header('cache-control', 'no-store')
+  return reply.send(Readable.from(lines(), { objectMode: false }))
+}
+
+const toLine = (entry: AuditEntry): string =>
+  `${JSON.stringify({ ...toEntry(entry), cursor: entry.cursor })}\n`
 
 const toEntry = (entry: AuditEntry) => ({
   id: entry.id,

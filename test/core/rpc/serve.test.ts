@@ -778,6 +778,7 @@ describe('a stream whose reader does not keep up', () => {
       serviceTokens,
       log: silentLog(),
       metrics: createMetrics('core'),
+      operatorLog: { record: async () => {} },
     }
     const watchInvalidations = streamRpc(
       serviceCaller('sidecar'),
@@ -826,6 +827,7 @@ describe('a stream whose reader does not keep up', () => {
       serviceTokens,
       log: silentLog(),
       metrics: createMetrics('core'),
+      operatorLog: { record: async () => {} },
     }
     const watchInvalidations = streamRpc(
       serviceCaller('sidecar'),

@@ -1,0 +1,109 @@
+import type { Reason } from '../../proto/errors.ts'
+import type { Log } from '../lib/log.ts'
+import type { Pool } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
+import { type AuditEntry, audit, auditRepeated } from './audit.ts'
+
+/** One call of an operator's command that changes something. */
+export interface OperatorCall {
+  readonly rpc: string
+  readonly request: unknown
+  /** Who the command says runs it, as it was sent. */
+  readonly operator: string | undefined
+  readonly correlationId: string
+  /** One entry for all calls of a minute with the same subject: for commands that make many. */
+  readonly isRepeated: boolean
+  /** Null when it succeeded. */
+  readonly reason: Reason | null
+}
+
+/** Fields of requests that say what was done, and to whom. None of them ever holds a secret. */
+const subjects = new Set([
+  'allApps',
+  'amountUsdMicros',
+  'appsMax',
+  'author',
+  'clientId',
+  'clientIds',
+  'dryRun',
+  'email',
+  'eventId',
+  'externalUserId',
+  'fileSha256',
+  'force',
+  'id',
+  'isPlatformAdmin',
+  'keyId',
+  'maxUsdMicros',
+  'mayPushEvents',
+  'name',
+  'newEmail',
+  'observedAt',
+  'overlapSeconds',
+  'ownerEmail',
+  'reason',
+  'source',
+  'starterUsdMicros',
+  'underNewId',
+  'usdPerEth',
+])
+const valueMax = 200
+const operatorSyntax = /^[\p{L}\p{N}._@\\-]{1,128}$/u
+
+/**
+ * Writes an entry for each call of an operator that changes something, refused ones too: who, which RPC, of what, and how
+ * it ended. An entry that cannot be written is an error in the log and fails no call: the change has happened.
+ */
+export function createOperatorLog({ pool, log, now }: { pool: Pool; log: Log; now: Now }) {
+  async function record(call: OperatorCall): Promise<void> {
+    const subject = subjectOf(call.request)
+    const kind = `${call.rpc} ${JSON.stringify(subject)}`
+    const entry: AuditEntry = {
+      appId: null,
+      actor: operatorName(call.operator),
+      action: 'operator_command',
+      status: call.reason === null ? 'success' : 'refused',
+      correlationId: call.correlationId,
+      details: {
+        rpc: call.rpc,
+        ...subject,
+        ...(call.reason === null ? {} : { refusal: call.reason.toLowerCase() }),
+      },
+      at: now(),
+    }
+    await (call.isRepeated ? auditRepeated(pool, entry, kind) : audit(pool, entry)).catch(
+      (error: unknown) => log.error({ err: error, rpc: call.rpc }, 'audit entry lost'),
+    )
+  }
+
+  return { record }
+}
+
+export type OperatorLog = ReturnType<typeof createOperatorLog>
+
+/** The actor of an operator's call in the audit log. The name is what the command says and proves nothing. */
+export function operatorName(name: string | undefined): string {
+  const text = name === undefined ? '' : decoded(name)
+  return operatorSyntax.test(text) ? `operator:${text}` : 'operator'
+}
+
+// Metadata is ASCII; names of people are not.
+function decoded(name: string): string {
+  try {
+    return decodeURIComponent(name)
+  } catch {
+    return ''
+  }
+}
+
+function subjectOf(request: unknown): Record<string, string | number | boolean> {
+  const details: Record<string, string | number | boolean> = {}
+  if (typeof request !== 'object' || request === null) return details
+  for (const [field, value] of Object.entries(request)) {
+    if (!subjects.has(field)) continue
+    if (typeof value === 'string') details[field] = value.slice(0, valueMax).replace(/\0/g, '')
+    else if (Array.isArray(value)) details[field] = value.join(' ').slice(0, valueMax)
+    else if (typeof value === 'number' || typeof value === 'boolean') details[field] = value
+  }
+  return details
+}

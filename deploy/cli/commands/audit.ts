@@ -1,0 +1,67 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type {
+  ExportAuditRequest,
+  ExportedAuditEntry,
+} from '../../../proto/gen/ts-proto/tollgate/platform/v1/audit.ts'
+import { type CoreClient, retry } from '../client.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+
+const followMs = 2_000
+
+export const audit: Command = {
+  summary: 'writes the audit log of all apps as NDJSON',
+  help: {
+    usages: [
+      {
+        syntax:
+          'tollgate audit [--app CLIENT_ID] [--since TIME] [--until TIME] [--after CURSOR] [--follow]',
+        text:
+          'Writes every entry as a line of JSON on standard output, the oldest first: who did what to which app, how it ' +
+          'ended, and in which request. With --app only what was done to that app, by its members and clients or by ' +
+          'operators. TIME is an ISO 8601 instant or a day; entries at or after --since and before --until. --after goes ' +
+          'on behind the "cursor" of a line. --follow goes on with what comes, 15 seconds after it was done, so that ' +
+          "nothing is missed that is committed late. The entry of an operator's command names the user and host that " +
+          'it ran as, which the command itself says.',
+      },
+    ],
+  },
+  run: async (argv) => {
+    const { values, positionals } = parse(argv, {
+      app: { type: 'string' },
+      since: { type: 'string' },
+      until: { type: 'string' },
+      after: { type: 'string' },
+      follow: { type: 'boolean' },
+    })
+    if (positionals.length > 0) throw new UsageError('audit takes options only')
+    const { app: clientId, since, until, after: cursor, follow = false } = values
+    if (follow && until !== undefined) throw new UsageError('--follow has no --until')
+    await withCore((core) =>
+      writeEntries(core, { clientId, since, until, cursor, limit: 0, settled: follow }),
+    )
+    return 0
+  },
+}
+
+/** Writes page after page; with `settled` it waits for more at the end. */
+async function writeEntries(core: CoreClient, request: ExportAuditRequest): Promise<void> {
+  let cursor = request.cursor
+  for (;;) {
+    const next = cursor
+    const page = await retry(() => core.exportAudit({ ...request, cursor: next }))
+    for (const entry of page.entries) await writeLine(entry)
+    cursor = page.entries.at(-1)?.cursor ?? cursor
+    if (page.nextCursor !== undefined) continue
+    if (!request.settled) return
+    await sleep(followMs)
+  }
+}
+
+async function writeLine({ detailsJson, clientId, ...entry }: ExportedAuditEntry): Promise<void> {
+  const details: unknown = JSON.parse(detailsJson)
+  const line = `${JSON.stringify({ clientId: clientId ?? null, ...entry, details })}\n`
+  if (process.stdout.write(line)) return
+  const { promise, resolve } = Promise.withResolvers<void>()
+  process.stdout.once('drain', resolve)
+  await promise
+}
