@@ -141,7 +141,7 @@ const longestTtl = ({ userTtlSeconds, machineTtlSeconds, login, signer }: Tokens
 
 /** What several grant types share. */
 function createParts(
-  { pool, now, secrets, grants, config: { issuer, defaultSignerUrl } }: Platform,
+  platform: Platform,
   {
     config,
     identity: { clients, accounts, users, owners, loginPolicy },
@@ -150,11 +150,14 @@ function createParts(
   }: TokensOthers,
   jwts: Jwts,
 ) {
+  const { pool, now, secrets, grants } = platform
+  const { issuer, defaultSignerUrl } = platform.config
   const { signer, login, device, enforceAllowance } = config
   const shared = { pool, now, grants, issuer, jwts, clients, users, owners, loginPolicy, keys }
   const base = { ...shared, subjects: createSubjects(shared) }
   return {
     ...base,
+    exchangeAudit: createExchangeAudit(platform),
     sessions: createSignerSessions({ ...base, secrets, ttlSeconds: signer.sessionTtlSeconds }),
     families: createTokenFamilies({ ...base, ...login, findAccount: accounts.find }),
     devices: createDevices({ ...base, ...device }),
@@ -170,22 +173,21 @@ function createParts(
 
 /** Every OAuth grant, and what happens to tokens after they were issued. */
 function createGrants(
-  { pool, log, metrics, now, config: { revocationBoundSeconds } }: Platform,
+  { config: { revocationBoundSeconds } }: Platform,
   { config: { machineTtlSeconds: ttlSeconds } }: TokensOthers,
   parts: ReturnType<typeof createParts>,
 ) {
-  const deps = { ...parts, exchangeAudit: createExchangeAudit({ pool, log, metrics, now }) }
-  const clientCredentials = createClientCredentialsGrant({ ...deps, ttlSeconds })
+  const clientCredentials = createClientCredentialsGrant({ ...parts, ttlSeconds })
   const { grantService } = createGrantsRpc({
     ...parts,
-    authorizationCode: createAuthorizationCodeGrant(deps),
+    authorizationCode: createAuthorizationCodeGrant(parts),
     clientCredentials,
-    deviceCode: createDeviceCodeGrant(deps),
-    deviceToken: createDeviceTokenExchange(deps),
-    refreshToken: createRefreshTokenGrant(deps),
-    tokenExchange: createTokenExchange(deps),
-    introspection: createIntrospection(deps),
-    revocation: createRevocation(deps),
+    deviceCode: createDeviceCodeGrant(parts),
+    deviceToken: createDeviceTokenExchange(parts),
+    refreshToken: createRefreshTokenGrant(parts),
+    tokenExchange: createTokenExchange(parts),
+    introspection: createIntrospection(parts),
+    revocation: createRevocation(parts),
     revocationBoundSeconds,
   })
   return { clientCredentials, grantService }

@@ -38,8 +38,8 @@ export function createTokensRpc({
     ),
     mintUserToken: rpc(minter, mint),
     mintUserTokens: batchedRpc('tollgate.tokens.v1.TokenService/MintUserToken', minter, mint),
-    exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller) =>
-      userTokens.exchangeApiKey(caller.token, request.clientId, request.scope),
+    exchangeApiKey: rpc(bearer(), async (request: pb.ExchangeApiKeyRequest, caller, context) =>
+      userTokens.exchangeApiKey({ apiKey: caller.token, ...request }, context),
     ),
     getJwks: rpc(serviceCaller('gateway', 'sidecar'), async (_request: pb.GetJwksRequest) => ({
       keys: (await signingKeys.jwks()).map((jwk) => ({

@@ -4,6 +4,7 @@ import type { Users } from '../identity/users/users.ts'
 import type { Keys } from '../keys/keys.ts'
 import { joinGrants, keyGrant } from '../platform/grants/grants.ts'
 import type { M2mCaller } from '../rpc/callers.ts'
+import type { ExchangeAudit } from './grants/exchange-audit.ts'
 import type { Jwts } from './issuer/jwt.ts'
 import { chooseScopes } from './scopes.ts'
 import type { IssuedToken, TokenSubject } from './types.ts'
@@ -13,10 +14,19 @@ export interface UserTokensDeps {
   readonly jwts: Jwts
   readonly users: Users
   readonly keys: Pick<Keys, 'verify'>
+  readonly exchangeAudit: ExchangeAudit
+}
+
+interface ApiKeyExchange {
+  readonly apiKey: string
+  readonly clientId: string
+  readonly scope?: string | undefined
 }
 
 /** User JWTs that no login leads to: minted by the app's backend, or exchanged for an API key. */
-export function createUserTokens({ ttlSeconds, jwts, users, keys }: UserTokensDeps) {
+export function createUserTokens(deps: UserTokensDeps) {
+  const { ttlSeconds, jwts, users, keys, exchangeAudit } = deps
+
   /** A user JWT for an active user, with scopes of the app's public client (decision 14). NOT_FOUND for an inactive user. */
   async function mint(
     caller: M2mCaller,
@@ -32,18 +42,25 @@ export function createUserTokens({ ttlSeconds, jwts, users, keys }: UserTokensDe
   }
 
   /** A user JWT for the owner of a key. CREDENTIAL_INVALID for a key that is not valid, NOT_FOUND for a key of another app. */
-  async function exchangeApiKey(key: string, clientId: string, requestedScope: string | undefined) {
-    const owner = await keys.verify(key)
+  async function exchangeApiKey(
+    { apiKey, clientId, scope: requestedScope }: ApiKeyExchange,
+    context: { readonly correlationId: string },
+  ) {
+    const owner = await keys.verify(apiKey)
     if (!owner) throw new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')
     if (owner.clientId !== clientId)
       throw new DomainError('NOT_FOUND', 'no such app for this credential')
-    const scope = userScope(owner.publicScopes, requestedScope)
-    const token = await sign(owner, {
-      scope,
-      voidedBefore: owner.tokensValidAfter,
-      grants: joinGrants(owner.grants, [keyGrant(owner.keyId)]),
+    const actor = { name: owner.keyId, context }
+    const attempt = { appId: owner.appId, action: 'api_key_token_exchange', actor }
+    return exchangeAudit.record(attempt, async () => {
+      const scope = userScope(owner.publicScopes, requestedScope)
+      const token = await sign(owner, {
+        scope,
+        voidedBefore: owner.tokensValidAfter,
+        grants: joinGrants(owner.grants, [keyGrant(owner.keyId)]),
+      })
+      return { ...token, externalUserId: owner.externalUserId }
     })
-    return { ...token, externalUserId: owner.externalUserId }
   }
 
   const sign = (

@@ -111,8 +111,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     attributeQuarantined: bound(unary(quarantine.attributeQuarantined.bind(quarantine)), operator),
     redriveQuarantined: bound(unary(quarantine.redriveQuarantined.bind(quarantine)), operator),
     discardQuarantined: bound(unary(quarantine.discardQuarantined.bind(quarantine)), operator),
-    getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, operator),
-    retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, operator),
+    ...outboxCalls(outbox, operator),
     reconcile: bound(streaming(reconciliation.reconcile.bind(reconciliation)), forReconciling),
     ...keyCalls(clients, operator),
     ...bookCalls(clients, forBooks),
@@ -162,6 +161,11 @@ function userName(): string {
     return String(process.getuid?.() ?? 'unknown')
   }
 }
+
+const outboxCalls = (outbox: OutboxServiceClient, options: CallOptions) => ({
+  getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, options),
+  retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, options),
+})
 
 const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => ({
   createAccount: bound(unary(accounts.createAccount.bind(accounts)), options),

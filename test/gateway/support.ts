@@ -68,7 +68,7 @@ export async function startHarness(
   async function ask(method: string, path: string, options: Ask = {}): Promise<Answer> {
     const response = await fetch(gateway.platformUrl + path, { method, ...requestOf(options) })
     const text = await response.text()
-    const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
+    const json = /[/+]json/.test(response.headers.get('content-type') ?? '') && text !== ''
     const answer = {
       status: response.status,
       headers: response.headers,
@@ -182,14 +182,14 @@ export async function documentChecker(document: Record<string, unknown>, { stric
       template && asRecord(asRecord(document['paths'])[template])[method.toLowerCase()]
     if (!operation || answer.status === 304) return
     const type = answer.headers.get('content-type')?.split(';')[0] ?? ''
-    if (!strict && answer.status >= 400 && /json/.test(type))
+    if (!strict && answer.status >= 400 && /[/+]json/.test(type))
       return expect({ text: answer.text, is: anyRefusal(answer.body) }).toMatchObject({ is: true })
     const validate = validatorOf(`${method} ${template} ${answer.status} ${type}`)
     expect(validate, `${method} ${template} documents ${answer.status} ${type}`).toBeDefined()
     // The schema of a stream is that of an event's data (stream.test.ts).
     if (type === 'text/event-stream') return
     expect(
-      validate?.(/json/.test(type) ? answer.body : answer.text),
+      validate?.(/[/+]json/.test(type) ? answer.body : answer.text),
       `${method} ${template} ${answer.status} ${answer.text}`,
     ).toBe(true)
   }

@@ -43,7 +43,7 @@ export async function startPitfalls() {
     })
     const answer = await response.text()
     const isObject =
-      /json/.test(response.headers.get('content-type') ?? '') && answer.startsWith('{')
+      /[/+]json/.test(response.headers.get('content-type') ?? '') && answer.startsWith('{')
     return {
       status: response.status,
       headers: response.headers,

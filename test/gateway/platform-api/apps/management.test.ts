@@ -89,6 +89,13 @@ const routes: {
     nobody: 401,
   },
   { method: 'GET', path: '/audit', bad: { path: '/audit?limit=0' }, least: 'admin', nobody: 401 },
+  {
+    method: 'GET',
+    path: '/audit/export',
+    bad: { path: '/audit/export?since=yesterday' },
+    least: 'admin',
+    nobody: 401,
+  },
   { method: 'GET', path: '/signer/routing', least: 'viewer', nobody: 404 },
   { method: 'GET', path: '/manifest', least: 'viewer', nobody: 404 },
   {

@@ -38,7 +38,7 @@ interface Sent extends RequestInit {
 async function ask({ path, ...init }: Sent): Promise<number> {
   const response = await fetch(real.url + path, { redirect: 'manual', ...init })
   const text = await textOf(response)
-  const json = /json/.test(response.headers.get('content-type') ?? '') && text !== ''
+  const json = /[/+]json/.test(response.headers.get('content-type') ?? '') && text !== ''
   const body: unknown = json ? JSON.parse(text) : {}
   const answer = {
     status: response.status,

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { examples } from '../../../../gateway/platform-api/docs/openapi.ts'
 import { type StoryStep, tellStory } from './examples-story.ts'
 import { type Grants, startGrants } from '../oidc/support.ts'
+import { audited } from '../../../core/rpc/audited.ts'
 import { asRecord, documentChecker } from '../../support.ts'
 
 let grants: Grants
@@ -18,6 +19,27 @@ beforeAll(async () => {
   story = await tellStory(grants, { forms, bodies: (operation) => examples[operation]?.body })
 })
 afterAll(() => grants.stop())
+
+// Every call that changed something stands in the audit log, by the actions that test/core/rpc/audited.ts names.
+it('leaves the entries in the audit log that each RPC promises', async () => {
+  const { metrics, sql } = grants.real.core
+  const durations = await metrics.getSingleMetric('tollgate_core_rpc_duration_seconds')?.get()
+  const called = new Set(
+    durations?.values.flatMap(({ labels }) =>
+      labels['reason'] === 'OK' ? [String(labels['rpc']).replace('tollgate.', '')] : [],
+    ),
+  )
+  const { rows } = await sql.query<{ action: string }>('select distinct action from audit_log')
+  const actions = new Set(rows.map(({ action }) => action))
+  const promises = [...called].flatMap((rpc) => {
+    const rule = audited[rpc]
+    return typeof rule === 'object' && 'as' in rule
+      ? rule.as.map((action) => ({ rpc, action }))
+      : []
+  })
+  expect(promises.length).toBeGreaterThan(20)
+  expect(promises.filter(({ action }) => !actions.has(action))).toEqual([])
+})
 
 // Their answers are documents, of which one holds the examples.
 const documents = new Set(['get /api/v1/openapi.json', 'get /api/v1/sidecar/openapi.json'])

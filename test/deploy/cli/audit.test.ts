@@ -1,0 +1,123 @@
+import { hostname, userInfo } from 'node:os'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { main } from '../../../deploy/cli/main.ts'
+import { type TestCore, begin, serviceToken, startTestCore } from '../../core/support.ts'
+import { secretly } from '../../support/secrecy.ts'
+
+let core: TestCore
+beforeAll(async () => {
+  core = await startTestCore()
+  vi.stubEnv('CORE_TARGET', core.core.target)
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+})
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await core.stop()
+})
+afterEach(() => vi.restoreAllMocks())
+
+/** Runs the command; what it printed, and how it ended. */
+async function tollgate(...argv: string[]) {
+  const printed: string[] = []
+  const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep)
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep)
+  const code = await main(argv)
+  vi.restoreAllMocks()
+  return { code, text: printed.join('') }
+}
+
+async function entries(...argv: string[]): Promise<Record<string, unknown>[]> {
+  const { text } = await tollgate('audit', ...argv)
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line))
+}
+
+async function exportAudit(request: { limit: number; settled: boolean }) {
+  const client = connectCore({ target: core.core.target, token: serviceToken })
+  return client.exportAudit(request).finally(() => client.close())
+}
+
+const me = `operator:${userInfo().username}@${hostname()}`
+
+describe('tollgate audit', () => {
+  it('tells who ran a command, of what, and how it ended', async () => {
+    await tollgate('rate', 'set', '2500')
+    await tollgate('account', 'create', '--email', 'nobody')
+    expect((await entries()).filter(({ action }) => action === 'operator_command')).toEqual(
+      expect.arrayContaining([
+        {
+          clientId: null,
+          id: expect.any(String),
+          actor: me,
+          action: 'operator_command',
+          status: expect.any(String),
+          correlationId: expect.any(String),
+          details: expect.objectContaining({
+            rpc: 'tollgate.identity.v1.AccountService/CreateAccount',
+            refusal: 'request_invalid',
+          }),
+          createdAt: begin.toISOString(),
+          cursor: expect.any(String),
+        },
+      ]),
+    )
+  })
+
+  it('tells of one app what its own clients and operators did, and no secret of either', async () => {
+    const app = await core.newApp()
+    const other = await core.newApp()
+    const user = { clientId: app.clientId, externalUserId: 'ada' }
+    await core.as(app.basic).upsertUser(user)
+    const { apiKey } = await core.as(app.basic).createKey(user)
+    secretly(apiKey)
+    await core.as(other.basic).upsertUser({ ...user, clientId: other.clientId })
+    await tollgate(
+      'limits',
+      'set',
+      '--app',
+      app.clientId,
+      '--user',
+      'ada',
+      '--calls-per-minute',
+      '5',
+    )
+    const lines = await entries('--app', app.clientId)
+    expect(new Set(lines.map(({ clientId }) => clientId))).toEqual(new Set([app.clientId]))
+    expect(lines.map(({ action }) => action).toSorted()).toEqual([
+      'api_key_created',
+      'app_created',
+      'app_user_upserted',
+      'limits_set',
+      'operator_command',
+    ])
+    expect(JSON.stringify(lines)).not.toContain(apiKey)
+    expect(JSON.stringify(await entries())).not.toMatch(/svc_[a-z]{2}_/)
+  })
+
+  it('goes on behind the cursor of a line, and keeps to a span', async () => {
+    const all = await entries()
+    const after = await entries('--after', String(all[1]?.['cursor']))
+    expect(after).toEqual(all.slice(2))
+    const later = new Date(begin.getTime() + 1).toISOString()
+    expect(await entries('--since', later)).toEqual([])
+    expect(await entries('--until', begin.toISOString())).toEqual([])
+  })
+
+  it('leaves what may still be passed by out of what it follows', async () => {
+    const request = { limit: 0, settled: true }
+    expect((await exportAudit(request)).entries).toEqual([])
+    core.clock.advance(16_000)
+    expect((await exportAudit(request)).entries.length).toBeGreaterThan(3)
+  })
+
+  it('is used as its help says', async () => {
+    expect((await tollgate('audit', 'all')).code).toBe(2)
+    expect((await tollgate('audit', '--follow', '--until', '2026-01-01')).code).toBe(2)
+    const wrong = await tollgate('audit', '--since', 'yesterday')
+    expect([wrong.code, wrong.text]).toEqual([1, expect.stringContaining('since must be')])
+  })
+})

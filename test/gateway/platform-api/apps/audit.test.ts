@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, expect, describe, it } from 'vitest'
+import type { TestApp } from '../../../core/support.ts'
+import { type Person, logInTo } from '../../../support/people.ts'
+import { type Console, startConsole } from '../../console.ts'
+import { asRecord } from '../../support.ts'
+
+let console: Console
+let app: TestApp
+let owner: Person
+beforeAll(async () => {
+  console = await startConsole()
+  app = await console.newApp()
+  owner = await logInTo(console, app, 'owner')
+  // More than two pages of the export, a second apart.
+  await console.sql.query(
+    `insert into audit_log (app_id, id, actor, action, status, details, created_at)
+     select app_id, gen_random_uuid(), 'filler', 'filled', 'success', json_build_object('n', n),
+            '2026-01-01T00:00:00Z'::timestamptz + n * interval '1 second'
+     from clients, generate_series(1, 1100) as n where client_id = $1`,
+    [app.clientId],
+  )
+})
+afterAll(() => console.stop())
+
+async function read(query = '') {
+  const answer = await console.ask('GET', `/api/v1/apps/${app.clientId}/audit/export${query}`, {
+    person: owner,
+  })
+  const lines = answer.text.split('\n')
+  // Whoever reads knows a whole line by its end.
+  expect(lines.at(-1)).toBe('')
+  const entries = lines.slice(0, -1).map((line) => asRecord(JSON.parse(line)))
+  return { type: answer.headers.get('content-type'), entries }
+}
+
+const numbers = (entries: readonly Record<string, unknown>[]): unknown[] =>
+  entries.flatMap(({ action, details }) => (action === 'filled' ? [asRecord(details)['n']] : []))
+
+describe('the export of the audit log', () => {
+  it('streams every entry once, the oldest first, over several pages', async () => {
+    const { type, entries } = await read()
+    expect(type).toBe('application/x-ndjson; charset=utf-8')
+    expect(numbers(entries)).toEqual(Array.from({ length: 1_100 }, (_, i) => i + 1))
+    expect(entries.at(0)).toEqual({
+      id: expect.any(String),
+      actor: 'filler',
+      action: 'filled',
+      status: 'success',
+      correlationId: null,
+      details: { n: 1 },
+      createdAt: '2026-01-01T00:00:01.000Z',
+      cursor: expect.any(String),
+    })
+  })
+
+  it('goes on behind the cursor of a line', async () => {
+    const { entries } = await read()
+    const cursor = String(entries[699]?.['cursor'])
+    expect(numbers((await read(`?cursor=${cursor}`)).entries).at(0)).toBe(701)
+  })
+
+  it('takes one action, and a span that holds its begin and not its end', async () => {
+    const span = 'action=filled&since=2026-01-01T00:00:05Z&until=2026-01-01T00:00:08Z'
+    expect(numbers((await read(`?${span}`)).entries)).toEqual([5, 6, 7])
+    expect((await read('?action=filled&since=2026-01-02')).entries).toEqual([])
+    const list = await console.ask('GET', `/api/v1/apps/${app.clientId}/audit?${span}`, {
+      person: owner,
+    })
+    const listed = list.body['entries']
+    expect(numbers(Array.isArray(listed) ? listed.map(asRecord) : [])).toEqual([7, 6, 5])
+  })
+})
