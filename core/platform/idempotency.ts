@@ -5,6 +5,7 @@ import type { Now } from '../lib/time.ts'
 import type { Reply } from './batch-writer.ts'
 import type { SealedTable } from './sealing/rewrap.ts'
 import type { SealedPlace, Sealing } from './sealing/sealing.ts'
+import { deleteInBatches } from './upkeep.ts'
 
 export interface IdempotentRequest {
   /** Caller and operation: equal keys of other callers or operations do not collide. */
@@ -139,15 +140,13 @@ export function createIdempotency({
     return [{ scope, key, digest: digestOf(request), sealed, holdsSecret }]
   }
 
-  /** Deletes requests older than 32 days, and earlier the answers that held a secret. Returns how many it deleted. */
-  async function forgetOld(): Promise<number> {
+  /** Deletes requests older than 32 days, and earlier the answers that held a secret. */
+  async function forgetOld(): Promise<void> {
     const at = now().getTime()
-    await pool.query(sql`
-      update idempotency_keys set sealed_reply = null
-      where holds_secret and sealed_reply is not null and created_at < ${new Date(at - secretHours * hourMs)}`)
-    const { rowCount } = await pool.query(sql`
-      delete from idempotency_keys where created_at < ${new Date(at - keptDays * dayMs)}`)
-    return rowCount ?? 0
+    const secretsBefore = new Date(at - secretHours * hourMs)
+    await deleteInBatches((limit) => eraseSecrets(pool, secretsBefore, limit))
+    const before = new Date(at - keptDays * dayMs)
+    await deleteInBatches((limit) => deleteOld(pool, before, limit))
   }
 
   return { once, each, forgetOld }
@@ -271,4 +270,24 @@ export const sealedReplies: SealedTable = {
 function nameParts(name: string): [scope: string, key: string] {
   const [scope = '', key = ''] = name.split(' ')
   return [scope, key]
+}
+
+/** Erases at most `limit` answers that held a secret, and returns how many. The rows stay, so that nothing is done twice. */
+async function eraseSecrets(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`
+    update idempotency_keys set sealed_reply = null
+    where ctid in (
+      select ctid from idempotency_keys
+      where holds_secret and sealed_reply is not null and created_at < ${before}
+      limit ${limit} for update skip locked)`)
+  return rowCount ?? 0
+}
+
+async function deleteOld(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`
+    delete from idempotency_keys
+    where ctid in (
+      select ctid from idempotency_keys where created_at < ${before} order by created_at limit ${limit}
+      for update skip locked)`)
+  return rowCount ?? 0
 }

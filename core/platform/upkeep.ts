@@ -30,14 +30,17 @@ export function startUpkeep(steps: readonly (() => Promise<unknown>)[], log: Log
 
 const batchSize = 1_000
 const batchesMax = 100
+const roundMs = 10_000
 
 /**
- * Deletes in short transactions until nothing is left, so that it keeps pace with whatever is added, and at most a hundred
- * thousand rows, so that the other steps get their turn. `deleteBatch` deletes at most `limit` rows and returns how many.
+ * Deletes in short transactions until nothing is left, so that it keeps pace with whatever is added, but at most a hundred
+ * thousand rows and ten seconds, so that the other steps get their turn; the next minute goes on. `deleteBatch` deletes at
+ * most `limit` rows and returns how many.
  */
 export async function deleteInBatches(
   deleteBatch: (limit: number) => Promise<number>,
 ): Promise<void> {
-  for (let batch = 0; batch < batchesMax; batch++)
+  const end = performance.now() + roundMs
+  for (let batch = 0; batch < batchesMax && performance.now() < end; batch++)
     if ((await deleteBatch(batchSize)) < batchSize) return
 }

@@ -11,11 +11,10 @@ import { findApp, lockAccounts } from '../store.ts'
 import type { Limits, LimitedSubject } from './limits.ts'
 import * as store from './store.ts'
 import { renderLimits } from './wire.ts'
+import { deleteInBatches } from '../../platform/upkeep.ts'
 
 /** A session without a call for so long begins anew. */
 const sessionKeptMs = 32 * 86_400_000
-const forgetBatch = 1_000
-const forgetBatches = 20
 
 export interface LimitsDeps {
   readonly pool: Pool
@@ -108,8 +107,7 @@ export function createLimits({ pool, users, escrow, invalidations, log, now }: L
 
   async function forgetOld(): Promise<void> {
     const before = new Date(now().getTime() - sessionKeptMs)
-    for (let i = 0; i < forgetBatches; i++)
-      if ((await store.forgetSessions(pool, before, forgetBatch)) < forgetBatch) return
+    await deleteInBatches((limit) => store.forgetSessions(pool, before, limit))
   }
 
   return { read, set, clear, appOf, forgetOld }

@@ -12,6 +12,7 @@ import { type AccountCaller, type MemberCaller, type Role, roles } from '../../r
 import { parseEmail, parseOptionalName } from '../input.ts'
 import type { LoginMethod, LoginRecords } from './log-in-records.ts'
 import * as store from './store.ts'
+import { deleteInBatches } from '../../platform/upkeep.ts'
 
 export interface AccountsDeps {
   readonly pool: Pool
@@ -309,7 +310,11 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
 
   const listSetAside = (): Promise<store.SetAsideAddress[]> => store.listSetAside(pool)
 
-  const deleteExpired = (): Promise<void> => store.deleteExpired(pool, now())
+  async function deleteExpired(): Promise<void> {
+    const at = now()
+    for (const deleteBatch of store.deletions)
+      await deleteInBatches((limit) => deleteBatch(pool, at, limit))
+  }
 
   return {
     logIn,

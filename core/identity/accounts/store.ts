@@ -297,13 +297,35 @@ export async function endResets(db: Db, account: AccountId, at: Date): Promise<v
   )
 }
 
-/** Deletes expired sessions, reset tokens and logins through the provider. */
-export async function deleteExpired(db: Db, at: Date): Promise<void> {
-  await db.query(sql`delete from web_sessions where expires_at <= ${at}`)
-  await db.query(sql`delete from password_resets where expires_at <= ${at}`)
-  await db.query(sql`delete from identity_links where expires_at <= ${at}`)
-  await db.query(sql`delete from used_provider_logins where expires_at <= ${at}`)
-}
+/** Each deletes at most `limit` expired rows of a table and returns how many. */
+export const deletions: readonly ((db: Db, at: Date, limit: number) => Promise<number>)[] = [
+  async (db, at, limit) =>
+    countOf(
+      await db.query(sql`
+    delete from web_sessions where ctid in
+      (select ctid from web_sessions where expires_at <= ${at} limit ${limit} for update skip locked)`),
+    ),
+  async (db, at, limit) =>
+    countOf(
+      await db.query(sql`
+    delete from password_resets where ctid in
+      (select ctid from password_resets where expires_at <= ${at} limit ${limit} for update skip locked)`),
+    ),
+  async (db, at, limit) =>
+    countOf(
+      await db.query(sql`
+    delete from identity_links where ctid in
+      (select ctid from identity_links where expires_at <= ${at} limit ${limit} for update skip locked)`),
+    ),
+  async (db, at, limit) =>
+    countOf(
+      await db.query(sql`
+    delete from used_provider_logins where ctid in
+      (select ctid from used_provider_logins where expires_at <= ${at} limit ${limit} for update skip locked)`),
+    ),
+]
+
+const countOf = ({ rowCount }: { readonly rowCount: number | null }): number => rowCount ?? 0
 
 /** The app of a public client and the account's role in it. Null when there is no such app; a null role when it is no member. */
 export async function findMembership(

@@ -3,6 +3,7 @@ import { type Db, type Pool, afterCommit } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
 import type { Invalidations } from '../invalidations.ts'
 import * as store from './store.ts'
+import { deleteInBatches } from '../upkeep.ts'
 
 /** Why credentials ended, as the audit log names it. */
 export type EndCause =
@@ -76,7 +77,10 @@ export function createGrants({ pool, invalidations, now }: GrantsDeps) {
     store.findEnds(db, ids, issuedAt)
 
   /** Upkeep: forgets ends whose descendants are all dead. */
-  const deleteExpired = (): Promise<void> => store.deleteExpiredEnds(pool, now())
+  async function deleteExpired(): Promise<void> {
+    const at = now()
+    await deleteInBatches((limit) => store.deleteExpiredEnds(pool, at, limit))
+  }
 
   return { end, findEnds, deleteExpired, sender }
 }

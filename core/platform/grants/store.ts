@@ -67,8 +67,10 @@ export async function findEnds(db: Db, ids: readonly string[], issuedAt: Date): 
   )
 }
 
-/** Deletes a bounded number of ends that nothing alive descends from. */
-export async function deleteExpiredEnds(db: Db, at: Date): Promise<void> {
-  await db.query(sql`delete from grant_ends where id in
-    (select id from grant_ends where expires_at < ${at} limit 1000)`)
+/** Deletes at most `limit` ends that nothing alive descends from, and returns how many. */
+export async function deleteExpiredEnds(db: Db, at: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`
+    delete from grant_ends where id in (
+      select id from grant_ends where expires_at < ${at} order by expires_at limit ${limit} for update skip locked)`)
+  return rowCount ?? 0
 }

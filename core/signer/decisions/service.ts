@@ -3,6 +3,7 @@ import { type DecisionId, parseDecisionId } from '../../../proto/decision-id.ts'
 import { type AppId, isClientId } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
+import { deleteInBatches } from '../../platform/upkeep.ts'
 import { type DecisionRecord, toJson } from './record.ts'
 import * as store from './store.ts'
 
@@ -61,8 +62,10 @@ export function createDecisions({ pool, now, max = recordsMax }: DecisionsDeps) 
   async function deleteOld(): Promise<void> {
     const apps = grown
     grown = new Set()
-    await store.deleteRecordedBefore(pool, addSeconds(now(), -retentionSeconds))
-    for (const app of apps) await store.deleteOldest(pool, app, max)
+    const before = addSeconds(now(), -retentionSeconds)
+    await deleteInBatches((limit) => store.deleteRecordedBefore(pool, before, limit))
+    for (const app of apps)
+      await deleteInBatches((limit) => store.deleteOldest(pool, app, { max, limit }))
   }
 
   return { record, find, list, deleteOld }

@@ -77,22 +77,37 @@ export async function listDecisions(
   return rows.map(({ record }) => record)
 }
 
-export async function deleteRecordedBefore(db: Db, instant: Date): Promise<void> {
-  await db.query(sql`
+/** Deletes at most `limit` decisions, and returns how many. */
+export async function deleteRecordedBefore(db: Db, before: Date, limit: number): Promise<number> {
+  const { rowCount } = await db.query(sql`
     delete from decisions
-    where recorded_at < ${instant}`)
+    where ctid in (
+      select ctid from decisions where recorded_at < ${before} order by recorded_at limit ${limit}
+      for update skip locked)`)
+  return rowCount ?? 0
 }
 
-/** Deletes all but the newest `max` decisions of an app, or of none for null. */
-export async function deleteOldest(db: Db, app: AppId | null, max: number): Promise<void> {
-  await db.query(sql`
+/** Deletes decisions of an app, or of none for null, but not the newest `max`; at most `limit`, and returns how many. */
+export async function deleteOldest(
+  db: Db,
+  app: AppId | null,
+  { max, limit }: { readonly max: number; readonly limit: number },
+): Promise<number> {
+  const { rowCount } = await db.query(sql`
     delete from decisions
-    where app_id is not distinct from ${app}::uuid
-      and recorded_at <= (
-        select recorded_at
-        from decisions
-        where app_id is not distinct from ${app}::uuid
-        order by recorded_at desc
-        offset ${max}
-        limit 1)`)
+    where ctid in (
+      select ctid
+      from decisions
+      where app_id is not distinct from ${app}::uuid
+        and recorded_at <= (
+          select recorded_at
+          from decisions
+          where app_id is not distinct from ${app}::uuid
+          order by recorded_at desc
+          offset ${max}
+          limit 1)
+      order by recorded_at
+      limit ${limit}
+      for update skip locked)`)
+  return rowCount ?? 0
 }

@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createGrants } from '../../../core/platform/grants/grants.ts'
+import { createIdempotency } from '../../../core/platform/idempotency.ts'
+import { createInvalidations } from '../../../core/platform/invalidations.ts'
+import { createSealing } from '../../../core/platform/sealing/sealing.ts'
+import { deletions } from '../../../core/identity/accounts/store.ts'
+import { silentLog } from '../../../core/lib/log.ts'
+import { createDecisions } from '../../../core/signer/decisions/service.ts'
+import { deleteInBatches } from '../../../core/platform/upkeep.ts'
+import { secretly } from '../../support/secrecy.ts'
+import { type TestCore, begin, day, startTestCore } from '../support.ts'
+
+let core: TestCore
+beforeAll(async () => {
+  core = await startTestCore()
+})
+afterAll(() => core.stop())
+
+const now = () => begin
+const many = 50_000
+
+async function count(table: string): Promise<number> {
+  const { rows } = await core.sql.query<{ n: number }>(`select count(*)::int as n from ${table}`)
+  return rows[0]?.n ?? -1
+}
+
+/** Each table with expiring rows of the platform: fifty thousand expired ones, one that is not, and what empties it. */
+const tables: readonly {
+  table: string
+  fill: string
+  empty: () => Promise<unknown>
+}[] = [
+  {
+    table: 'grant_ends',
+    fill: `insert into grant_ends (id, expires_at) select 'g' || n, $2::timestamptz from generate_series(1, $1::int) as n`,
+    empty: () => {
+      const invalidations = createInvalidations({
+        redis: null,
+        tombstoneSeconds: 1,
+        log: silentLog(),
+      })
+      return createGrants({ pool: core.sql, invalidations, now }).deleteExpired()
+    },
+  },
+  {
+    table: 'idempotency_keys',
+    fill: `insert into idempotency_keys (scope, key, request_hash, sealed_reply, created_at)
+           select 's', n::text || $2::text, '', '', $2::timestamptz - interval '32 days' from generate_series(1, $1::int) as n`,
+    empty: () => {
+      const sealing = createSealing([secretly('sealing-key-of-the-expiry-tests-0123456789')])
+      return createIdempotency({ pool: core.sql, sealing, now }).forgetOld()
+    },
+  },
+  {
+    table: 'decisions',
+    fill: `insert into decisions (id, app_id, recorded_at, record)
+           select n::text || $2::text, null, $2::timestamptz - interval '7 days', '{}' from generate_series(1, $1::int) as n`,
+    empty: () => createDecisions({ pool: core.sql, now }).deleteOld(),
+  },
+  {
+    table: 'used_provider_logins',
+    fill: `insert into used_provider_logins (state_hash, expires_at)
+           select decode(md5(n::text || $2::text), 'hex'), $2::timestamptz from generate_series(1, $1::int) as n`,
+    empty: async () => {
+      for (const deleteBatch of deletions)
+        await deleteInBatches((limit) => deleteBatch(core.sql, begin, limit))
+    },
+  },
+]
+
+describe('upkeep keeps pace', () => {
+  for (const { table, fill, empty } of tables)
+    it(`with 50,000 expired rows of ${table} in one round, and keeps what is not expired`, async () => {
+      await core.sql.query(`delete from ${table}`)
+      await core.sql.query(fill, [many, new Date(begin.getTime() - 1_000)])
+      await core.sql.query(fill.replaceAll("'g' ||", "'later' ||"), [
+        1,
+        new Date(begin.getTime() + day),
+      ])
+      expect(await count(table)).toBe(many + 1)
+      await empty()
+      expect(await count(table)).toBe(1)
+    }, 60_000)
+})
