@@ -3,7 +3,7 @@ import type {
   ExportAuditRequest,
   ExportedAuditEntry,
 } from '../../../proto/gen/ts-proto/tollgate/platform/v1/audit.ts'
-import { type CoreClient, retry } from '../client.ts'
+import { type CoreReader, retry } from '../client.ts'
 import { type Command, UsageError, parse, withCore } from '../command.ts'
 
 const followMs = 2_000
@@ -36,7 +36,7 @@ export const audit: Command = {
     if (positionals.length > 0) throw new UsageError('audit takes options only')
     const { app: clientId, since, until, after: cursor, follow = false } = values
     if (follow && until !== undefined) throw new UsageError('--follow has no --until')
-    await withCore((core) =>
+    await withCore(values, (core) =>
       writeEntries(core, { clientId, since, until, cursor, limit: 0, settled: follow }),
     )
     return 0
@@ -44,7 +44,7 @@ export const audit: Command = {
 }
 
 /** Writes page after page; with `settled` it waits for more at the end. */
-async function writeEntries(core: CoreClient, request: ExportAuditRequest): Promise<void> {
+async function writeEntries(core: CoreReader, request: ExportAuditRequest): Promise<void> {
   let cursor = request.cursor
   for (;;) {
     const next = cursor

@@ -23,7 +23,7 @@ async function tollgate(...argv: string[]) {
   const keep = (chunk: unknown) => printed.push(String(chunk)) > 0
   vi.spyOn(process.stdout, 'write').mockImplementation(keep)
   vi.spyOn(process.stderr, 'write').mockImplementation(keep)
-  const code = await main(argv)
+  const code = await main([...argv, '--target', core.core.target])
   vi.restoreAllMocks()
   return { code, text: printed.join('') }
 }
