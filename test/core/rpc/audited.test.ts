@@ -41,7 +41,7 @@ describe('the audit log', () => {
       const rule = audited[nameOf(method)]
       const isOperators = typeof rule === 'object' && 'operator' in rule
       expected.push(...(isOperators ? [nameOf(method)] : []))
-      expect(entries, method.name).toEqual(
+      expect(entries).toEqual(
         isOperators
           ? [
               {
