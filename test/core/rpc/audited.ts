@@ -75,7 +75,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'identity.v1.ManagementService/UpdateApp': as('app_updated'),
   'identity.v1.ManagementService/DeleteApp': as('app_deleted'),
   'identity.v1.ManagementService/ListMembers': 'reads',
-  'identity.v1.ManagementService/PutMember': as('member_added'),
+  'identity.v1.ManagementService/PutMember': as('member_invited'),
   'identity.v1.ManagementService/RemoveMember': as('member_removed'),
   'identity.v1.ManagementService/RotateClientSecret': as('client_secret_rotated'),
   'identity.v1.ManagementService/ListDomains': 'reads',
@@ -176,4 +176,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'signer.v1.OwnSignerService/ListOwnSecrets': 'reads',
   'signer.v1.OwnSignerService/CreateOwnSecret': as('signer_secret_created'),
   'signer.v1.OwnSignerService/RevokeOwnSecret': as('signer_secret_revoked'),
+  'identity.v1.AccountService/ListInvitations': 'reads',
+  'identity.v1.AccountService/AcceptInvitation': as('member_added'),
+  'identity.v1.AccountService/DeclineInvitation': as('member_invitation_declined'),
+  'identity.v1.ManagementService/WithdrawInvitation': as('member_invitation_withdrawn'),
 }
