@@ -1,7 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { GrantType } from '../../../proto/oauth.ts'
 import { audit } from '../../platform/audit.ts'
-import { type AppAuditPage, listNewest, listOldest } from '../../platform/audit-log/store.ts'
+import { type AppAuditFilter, listEntries } from '../../platform/audit-log/entries.ts'
 import type { AccountCaller, M2mCaller, MemberCaller } from '../../rpc/callers.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
 import { type Grants, scopeGrant } from '../../platform/grants/grants.ts'
@@ -37,10 +37,6 @@ export interface AppView {
   readonly publicClient: store.ClientRow
   readonly m2mClient: store.ClientRow
   readonly domains: readonly store.DomainRow[]
-}
-
-interface AuditFilter extends Omit<AppAuditPage, 'app'> {
-  readonly isOldestFirst: boolean
 }
 
 /** What the members of an app do with it. Each change has an entry in the audit log. */
@@ -221,9 +217,8 @@ export function createManagement({
   const knowsOrigin = (origin: string, clientId: string | null): Promise<boolean> =>
     store.knowsOrigin(pool, origin, clientId)
 
-  async function listAudit(caller: MemberCaller, { isOldestFirst, ...filter }: AuditFilter) {
-    const list = isOldestFirst ? listOldest : listNewest
-    const rows = await list(pool, { ...filter, app: caller.appId })
+  async function listAudit(caller: MemberCaller, filter: Omit<AppAuditFilter, 'app'>) {
+    const rows = await listEntries(pool, { ...filter, app: caller.appId })
     return page(
       rows.map((row) => ({ ...row, createdAt: row.created_at })),
       filter.limit,
