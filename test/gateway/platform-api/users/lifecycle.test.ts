@@ -175,10 +175,11 @@ describe('a gateway', () => {
 describe('the embedded webhook', () => {
   it('gets the request with its body unread', async () => {
     const seen: string[] = []
+    const refusal = { status: 401, reason: 'missing credential', code: 'missing_credential' }
     harness = await startHarness({
       webhook: async (request, response) => {
         seen.push(request.headers['content-type'] ?? '', await text(request))
-        response.writeHead(200, { 'content-type': 'application/json' }).end('{"status":401}')
+        response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(refusal))
       },
     })
     const body = '{not json'
@@ -186,7 +187,7 @@ describe('the embedded webhook', () => {
       text: body,
       headers: { 'content-type': 'odd', 'x-correlation-id': 'w1' },
     })
-    expect([answer.status, answer.body, seen]).toEqual([200, { status: 401 }, ['odd', body]])
+    expect([answer.status, answer.body, seen]).toEqual([200, refusal, ['odd', body]])
     expect(answer.headers.get('x-correlation-id')).toBe('w1')
   })
 
