@@ -9,10 +9,12 @@ export const rebuild: Command = {
       {
         syntax: 'tollgate rebuild [--app ID] [--dry-run] [--json]',
         text:
-          'Rewrites derived rows of one app (app_…) or of all apps: hourly sums and sessions from tickets, balances ' +
-          'from ledger entries. Ingest goes on: rows are locked a few at a time. Correct rows are not touched, so ' +
-          'that a second run changes nothing. Tickets, credits and ledger entries are never changed. With --dry-run ' +
-          'the command only counts the rows that differ.',
+          'Makes derived rows of one app (app_…) or of all apps what tickets and ledger say: hourly sums, sessions, ' +
+          'balances, sums of periods, what remains of credits. Ingest goes on: rows are locked a few at a time. ' +
+          'Correct rows are not touched, so that a second run changes nothing. Tickets and ledger entries are never ' +
+          'changed, and users whose tickets or entries are damaged are left alone: what follows from damage would ' +
+          'make it the truth. The command names them and exits with 1. With --dry-run it only counts the rows that ' +
+          'differ.',
       },
     ],
   },

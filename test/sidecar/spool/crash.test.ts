@@ -1,3 +1,5 @@
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { createRandom } from '../../support/random.ts'
@@ -89,5 +91,25 @@ describe('a second sidecar on the same folder', () => {
     await first.process.kill()
     const next = await startSpoolingSidecar({ SPOOL_DIR: directory })
     expect(await next.push('{"id":"2"}')).toMatchObject({ status: 202 })
+  }, 120_000)
+
+  it('starts at once after a kill, also where another process has the pid of the first now', async () => {
+    const directory = await newFolder()
+    const first = await startSpoolingSidecar({ SPOOL_DIR: directory })
+    first.core.script.failing = true
+    expect(await first.push('{"id":"1"}')).toMatchObject({ status: 202 })
+    await first.process.kill()
+    // What the lock says of the first when this test's own process has got its pid.
+    const lock = join(directory, 'tollgate.pid')
+    const [pid, startedAt] = (await readFile(lock, 'utf8')).trim().split(' ')
+    expect([pid, startedAt]).toEqual([
+      expect.stringMatching(/^[0-9]+$/),
+      expect.stringMatching(/^[0-9]+$/),
+    ])
+    await writeFile(lock, `${process.pid} ${startedAt}\n`)
+    const next = await startSpoolingSidecar({ SPOOL_DIR: directory })
+    await until(() => next.core.script.ingested.length === 1)
+    expect((await readFile(lock, 'utf8')).split(' ')[0]).not.toBe(String(process.pid))
+    await expect(startSpoolingSidecar({ SPOOL_DIR: directory })).rejects.toThrow('is in use by')
   }, 120_000)
 })

@@ -24,7 +24,7 @@ export const adjust: Command = {
         options: [
           [
             '--ticket EVENT_ID',
-            'The ticket that is corrected. No more than its cost is given back for it; a debit may come from the allowances for its feature.',
+            'The ticket that is corrected. What it burned is given back to the credits that it came from, in that order, and no part that was overage; a debit may come from the allowances for its feature.',
           ],
           [
             '--author NAME',
