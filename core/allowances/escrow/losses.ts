@@ -4,9 +4,17 @@ import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
 import type { Total } from '../../metering/ingest/charges.ts'
 import { type Account, adjust } from '../account.ts'
+import type { Draw } from '../chain.ts'
 import type { AccountStore } from '../ledger.ts'
 import type { CountChange } from '../limits/enforcement.ts'
-import type { EndState, EscrowStore, SessionChange, StoredAuthorisation, UserKey } from './port.ts'
+import type {
+  EndState,
+  EndedAuthorisation,
+  EscrowStore,
+  SessionChange,
+  StoredAuthorisation,
+  UserKey,
+} from './port.ts'
 import { totals } from './session-sums.ts'
 
 export interface LossesDeps {
@@ -33,14 +41,16 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
     { authorisations, find }: { authorisations: readonly StoredAuthorisation[]; find: FindAccount },
     at: Date,
   ): Promise<EndSums> {
+    for (const authorisation of authorisations) free(find(authorisation), authorisation, at)
+    const charged = authorisations.filter((one) => stateOf(one) === 'charged')
+    const drawn = await estimate(db, { charged, find }, at)
     const ended = authorisations.map((authorisation) => ({
       authorisation,
       state: stateOf(authorisation),
+      drawn: drawn.get(authorisation) ?? null,
     }))
-    for (const { authorisation } of ended) free(find(authorisation), authorisation, at)
     if (ended.length > 0) await store.endAuthorisations(db, ended, at)
     await store.correctCounts(db, ended.map(toCountChange))
-    await estimate(db, { ended, find }, at)
     if (ended.length > 0) await store.addSessions(db, ended.map(toSessionChange))
     return sumEnded(ended)
   }
@@ -48,16 +58,15 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
   const stateOf = ({ isProven }: StoredAuthorisation): EndState =>
     isProven ? (lostTickets === 'charge' ? 'charged' : 'lost') : 'released'
 
-  /** Debits the bounds of lost calls, in one adjustment for each user. */
+  /** Debits the bounds of lost calls, in one adjustment for each user. Returns what each call drew. */
   async function estimate(
     db: Db,
-    { ended, find }: { ended: readonly Ended[]; find: FindAccount },
+    { charged, find }: { charged: readonly StoredAuthorisation[]; find: FindAccount },
     at: Date,
-  ): Promise<void> {
-    const charged = ended.filter(({ state }) => state === 'charged')
-    for (const ofUser of Map.groupBy(charged, (one) => find(one.authorisation)).entries()) {
-      const [account, ones] = ofUser
-      const bounds = ones.reduce((sum, { authorisation }) => sum + authorisation.bound, 0n)
+  ): Promise<ReadonlyMap<StoredAuthorisation, readonly Draw[]>> {
+    const drawn = new Map<StoredAuthorisation, readonly Draw[]>()
+    for (const [account, calls] of Map.groupBy(charged, (one) => find(one))) {
+      const bounds = calls.reduce((sum, { bound }) => sum + bound, 0n)
       if (!account || bounds === 0n) continue
       const adjustment = {
         id: uuidV7(at.getTime()),
@@ -69,7 +78,10 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
       }
       adjust(account, { ...adjustment, feature: null })
       await insertAdjustment(db, account, adjustment)
+      const entry = account.entries.find(({ causeId }) => causeId === adjustment.id)
+      shareDraws(entry?.draws ?? [], calls).forEach((draws, call) => drawn.set(call, draws))
     }
+    return drawn
   }
 
   return { end }
@@ -77,9 +89,24 @@ export function createLosses({ store, insertAdjustment, lostTickets }: LossesDep
 
 export type Losses = ReturnType<typeof createLosses>
 
-interface Ended {
-  readonly authorisation: StoredAuthorisation
-  readonly state: EndState
+/** What each call drew of the money that left credits for all of them: the first what it needs, then the next. */
+function shareDraws(
+  draws: readonly Draw[],
+  calls: readonly StoredAuthorisation[],
+): ReadonlyMap<StoredAuthorisation, Draw[]> {
+  const left = draws.map(({ creditId, amount }) => ({ creditId, amount: 0n - amount }))
+  return new Map(
+    calls.map((call) => {
+      let open: bigint = call.bound
+      const own = left.flatMap((draw) => {
+        const part = draw.amount < open ? draw.amount : open
+        draw.amount -= part
+        open -= part
+        return part > 0n ? [{ creditId: draw.creditId, amount: usdAttos(part) }] : []
+      })
+      return [call, own]
+    }),
+  )
 }
 
 function free(account: Account | undefined, { state, bound }: StoredAuthorisation, at: Date): void {
@@ -88,7 +115,7 @@ function free(account: Account | undefined, { state, bound }: StoredAuthorisatio
   account.lateUntil = addSeconds(at, retentionSeconds)
 }
 
-function toSessionChange({ authorisation, state }: Ended): SessionChange {
+function toSessionChange({ authorisation, state }: EndedAuthorisation): SessionChange {
   const { appId, userId, sessionId, sessionType, bound } = authorisation
   const wasReleased = authorisation.state !== 'pending'
   return {
@@ -107,13 +134,13 @@ function toSessionChange({ authorisation, state }: Ended): SessionChange {
 }
 
 /** Limits do not count what is released, perhaps never signed; what is lost was signed. */
-const toCountChange = ({ authorisation, state }: Ended): CountChange => ({
+const toCountChange = ({ authorisation, state }: EndedAuthorisation): CountChange => ({
   ...authorisation,
   from: usdAttos(authorisation.state === 'pending' ? authorisation.bound : 0n),
   to: usdAttos(state === 'released' ? 0n : authorisation.bound),
 })
 
-function sumEnded(ended: readonly Ended[]): EndSums {
+function sumEnded(ended: readonly EndedAuthorisation[]): EndSums {
   const sum = (of: EndState): Total => {
     const ones = ended.filter(({ state }) => state === of)
     const amount = ones.reduce((total, { authorisation }) => total + authorisation.bound, 0n)

@@ -7,6 +7,7 @@ import type {
   Total,
 } from '../../metering/ingest/charges.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
+import type { Draw } from '../chain.ts'
 import type { CountChange } from '../limits/enforcement.ts'
 
 /**
@@ -112,11 +113,7 @@ export interface EscrowStore {
    * `holdMaxSeconds` at most.
    */
   findReleasable(db: Db, leases: readonly Lease[], due: DueSearch): Promise<ReadonlySet<string>>
-  endAuthorisations(
-    db: Db,
-    ended: readonly { readonly authorisation: StoredAuthorisation; readonly state: EndState }[],
-    at: Date,
-  ): Promise<void>
+  endAuthorisations(db: Db, ended: readonly EndedAuthorisation[], at: Date): Promise<void>
   /**
    * Forgets up to `limit` authorisations that ended before `endedBefore`, without those that are ticketed, and as many
    * early tickets that were booked before `bookedBefore`.
@@ -192,6 +189,13 @@ export interface StoredAuthorisation extends NewAuthorisation {
   readonly isTicketed: boolean
 }
 
+export interface EndedAuthorisation {
+  readonly authorisation: StoredAuthorisation
+  readonly state: EndState
+  /** What its estimate drew from credits, as positive amounts; null unless it is charged. */
+  readonly drawn: readonly Draw[] | null
+}
+
 export interface TicketMatches {
   /** By session, sidecar, type, key, state, and the UTC day of their authorisation. */
   readonly sums: readonly MatchSum[]
@@ -209,6 +213,10 @@ export interface MatchSum extends SessionKey {
   readonly count: number
   /** Of the authorisations. */
   readonly bound: UsdAttos
+  /** What the estimates of charged ones drew. */
+  readonly drawn: readonly Draw[]
+  /** The bounds of charged ones of which that is not known. */
+  readonly undrawn: UsdAttos
   /** Of their tickets. */
   readonly cost: UsdAttos
   readonly latestAt: Date

@@ -10,7 +10,7 @@ import type {
   Total,
   UserCharge,
 } from '../../metering/ingest/charges.ts'
-import { type Account, adjust } from '../account.ts'
+import { type Account, type Return, giveBack } from '../account.ts'
 import type { CountChange } from '../limits/enforcement.ts'
 import type { NewAdjustment } from '../store.ts'
 import { selectTickets } from './matching.ts'
@@ -74,7 +74,7 @@ export function createSettlement(store: SettlementStore) {
     }
     for (const match of matches) freeHold(byUser.get(match.userId), match)
     await recordMatches(db, matches)
-    return { sums: sumMatches(matches), givenBack: giveBack(byUser, matches, at) }
+    return { sums: sumMatches(matches), givenBack: giveBackEstimates(byUser, matches, at) }
   }
 
   /** Tickets whose call is not known: perhaps it is yet to be reported, or its sidecar died before it was. */
@@ -221,7 +221,8 @@ function toCountChange(match: Match): CountChange {
   }
 }
 
-function giveBack(
+/** Gives back what estimates drew from credits: no part that was overage, which nobody paid. */
+function giveBackEstimates(
   byUser: ReadonlyMap<UserId, Account>,
   matches: readonly Match[],
   at: Date,
@@ -229,19 +230,36 @@ function giveBack(
   const estimates = Map.groupBy(matches.filter(endsEstimate), ({ userId }) => userId)
   return [...estimates].flatMap(([userId, of]) => {
     const account = byUser.get(userId)
-    if (!account) return []
-    const amount = usdAttos(of.reduce((sum: bigint, { bound }) => sum + bound, 0n))
+    const parts = partsDrawn(of)
+    if (!account || parts.length === 0) return []
     const adjustment = {
       id: uuidV7(at.getTime()),
-      amount,
+      amount: usdAttos(parts.reduce((sum: bigint, { amount }) => sum + amount, 0n)),
       reason: 'the tickets of lost calls came: their estimate is given back',
       author: 'tollgate',
       eventId: null,
       at,
     }
-    adjust(account, { ...adjustment, feature: null })
+    giveBack(account, { id: adjustment.id, at, parts })
     return [{ account, adjustment }]
   })
+}
+
+/** By credit. All of an estimate, as new credit, where what it drew was not recorded. */
+function partsDrawn(matches: readonly Match[]): Return[] {
+  const byCredit = new Map<string, bigint>()
+  const add = (creditId: string, amount: bigint): void =>
+    void byCredit.set(creditId, (byCredit.get(creditId) ?? 0n) + amount)
+  for (const { drawn, undrawn } of matches) {
+    for (const { creditId, amount } of drawn) add(creditId, amount)
+    if (undrawn > 0n) add('', undrawn)
+  }
+  // An estimate draws only from credits that pay for anything.
+  return [...byCredit].map(([creditId, amount]) => ({
+    creditId,
+    featureKey: null,
+    amount: usdAttos(amount),
+  }))
 }
 
 function sumMatches(matches: readonly Match[]): SettlementSums {

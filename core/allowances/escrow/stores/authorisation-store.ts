@@ -3,6 +3,7 @@ import { usdAttos } from '../../../lib/money.ts'
 import { type Db, many, prepared, sql } from '../../../lib/sql.ts'
 import type { SettlingStep, SettlingTickets } from '../../../metering/ingest/charges.ts'
 import { appId, userId } from '../../../platform/ids.ts'
+import type { Draw } from '../../chain.ts'
 import { appsOf, keysOf, numbersOf, sessionsOf, usersOf } from './key-columns.ts'
 import { approximateMicros, selectTickets } from '../matching.ts'
 import type {
@@ -119,6 +120,8 @@ interface MatchRow {
   state: MatchSum['state']
   count: number
   bound: string
+  drawn: string | null
+  undrawn: string | null
   cost: string
   latest_ms: number
   unmatched: number[] | null
@@ -164,11 +167,12 @@ async function matchExact(
         ${plainArray(tickets.signedMicros)}::bigint[], ${plainArray(tickets.cost)}::numeric[])
         with ordinality as t (session, sequence, micros, cost, position)
     ), matched as materialized (
-      select t.position, t.session, t.cost, a.ctid as row, a.session_type, a.sidecar_id, a.key_id, a.state, a.bound_attos, a.authorised_at
+      select t.position, t.session, t.cost, a.ctid as row, a.session_type, a.sidecar_id, a.key_id, a.state, a.bound_attos, a.authorised_at,
+             a.drawn_ids, a.drawn_attos
       from tickets t
       join sessions s on s.position = t.session + 1
       left join lateral (
-        select ctid, session_type, sidecar_id, key_id, state, bound_attos, authorised_at
+        select ctid, session_type, sidecar_id, key_id, state, bound_attos, authorised_at, drawn_ids, drawn_attos
         from authorisations
         where app_id = s.app_id and user_id = s.user_id and session_id = s.session_id
           and sequence_number = t.sequence and signed_micros = t.micros and ticketed = ${step === 'priced'}
@@ -184,12 +188,14 @@ async function matchExact(
       where ctid = any(array(select row from matched where row is not null and ${step === 'unpriced'}))
     )
     select session, session_type, sidecar_id, key_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
+           string_agg(array_to_string(drawn_ids, ',') || ' ' || array_to_string(drawn_attos, ','), ';') as drawn,
+           sum(bound_attos) filter (where state = 'charged' and drawn_ids is null) as undrawn,
            (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
     from matched
     where row is not null
     group by session, session_type, sidecar_id, key_id, state, date_trunc('day', authorised_at, 'UTC')
     union all
-    select null, null, null, null, null, null, null, null, null, array_agg(position order by position)
+    select null, null, null, null, null, null, null, null, null, null, null, array_agg(position order by position)
     from matched
     where row is null
     having count(*) > 0`,
@@ -211,12 +217,22 @@ function toMatches(tickets: SettlingTickets, rows: readonly MatchRow[]): TicketM
         state: row.state,
         count: row.count,
         bound: usdAttos(BigInt(row.bound)),
+        drawn: row.drawn?.split(';').flatMap(drawsOf) ?? [],
+        undrawn: usdAttos(BigInt(row.undrawn ?? 0)),
         cost: usdAttos(BigInt(row.cost)),
         latestAt: new Date(row.latest_ms),
       },
     ]
   })
   return { sums, unmatched }
+}
+
+/** Reads ids and amounts: `id,id amount,amount`. */
+function drawsOf(text: string): Draw[] {
+  const [ids = '', amounts = ''] = text.split(' ').map((list) => list.split(','))
+  return [...ids].flatMap((creditId, i) =>
+    creditId === '' ? [] : [{ creditId, amount: usdAttos(BigInt(amounts[i] ?? 0)) }],
+  )
 }
 
 interface Pair {
@@ -268,7 +284,8 @@ async function changeMatches(
     db,
     sql`
     with matches as materialized (
-      select a.ctid as row, m.session, m.cost, a.session_type, a.sidecar_id, a.key_id, a.state, a.bound_attos, a.authorised_at
+      select a.ctid as row, m.session, m.cost, a.session_type, a.sidecar_id, a.key_id, a.state, a.bound_attos, a.authorised_at,
+             a.drawn_ids, a.drawn_attos
       from unnest(
         ${keys.apps}::uuid[], ${keys.users}::uuid[], ${keys.sessions}::text[], ${plainArray(chosen.session)}::bigint[],
         ${keys.sequences}::bigint[], ${plainArray([...matches.values()])}::bigint[], ${plainArray(chosen.cost)}::numeric[])
@@ -284,6 +301,8 @@ async function changeMatches(
       where ctid = any(array(select row from matches where ${step === 'unpriced'}))
     )
     select session, session_type, sidecar_id, key_id, state, count(*)::integer as count, sum(bound_attos) as bound, sum(cost) as cost,
+           string_agg(array_to_string(drawn_ids, ',') || ' ' || array_to_string(drawn_attos, ','), ';') as drawn,
+           sum(bound_attos) filter (where state = 'charged' and drawn_ids is null) as undrawn,
            (extract(epoch from max(authorised_at)) * 1000)::float8 as latest_ms, null::integer[] as unmatched
     from matches
     group by session, session_type, sidecar_id, key_id, state, date_trunc('day', authorised_at, 'UTC')`,
@@ -305,14 +324,18 @@ export async function insertTicketed(db: Db, tickets: SettlingTickets, at: Date)
 
 export const endAuthorisations: EscrowStore['endAuthorisations'] = async (db, ended, at) => {
   const rows = ended.map(({ authorisation }) => authorisation)
+  const drawn = (value: (draw: Draw) => string) =>
+    textArray(ended.map(({ drawn }) => (drawn ? `{${drawn.map(value).join(',')}}` : '')))
   await db.query(sql`
     update authorisations a
-    set state = e.state, state_at = ${at}
+    set state = e.state, state_at = ${at}, drawn_ids = nullif(e.drawn_ids, '')::uuid[],
+        drawn_attos = nullif(e.drawn_attos, '')::numeric[]
     from unnest(
       ${appsOf(rows)}::uuid[], ${usersOf(rows)}::uuid[], ${sessionsOf(rows)}::text[], ${numbersOf(rows)}::bigint[],
       ${plainArray(rows.map(({ signedMicros }) => signedMicros))}::bigint[], ${plainArray(rows.map(({ id }) => id))}::bigint[],
-      ${plainArray(ended.map(({ state }) => state))}::text[])
-      as e (app_id, user_id, session_id, sequence_number, signed_micros, id, state)
+      ${plainArray(ended.map(({ state }) => state))}::text[], ${drawn(({ creditId }) => creditId)}::text[],
+      ${drawn(({ amount }) => String(amount))}::text[])
+      as e (app_id, user_id, session_id, sequence_number, signed_micros, id, state, drawn_ids, drawn_attos)
     where a.app_id = e.app_id and a.user_id = e.user_id and a.session_id = e.session_id
       and a.sequence_number = e.sequence_number and a.signed_micros = e.signed_micros and a.id = e.id`)
 }

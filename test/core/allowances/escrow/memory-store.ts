@@ -1,4 +1,5 @@
-import type { UsdAttos } from '../../../../core/lib/money.ts'
+import type { Draw } from '../../../../core/allowances/chain.ts'
+import { type UsdAttos, usdAttos } from '../../../../core/lib/money.ts'
 import { earlySeconds } from '../../../../core/allowances/escrow/stores/due-store.ts'
 import {
   approximateMicros,
@@ -239,6 +240,8 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     })
   }
 
+  const drawnBy = new Map<bigint, readonly Draw[]>()
+
   const matchTickets: EscrowStore['matchTickets'] = async (_db, tickets, step) => {
     const positions = [...tickets.session.keys()]
     const exact = matchBy(tickets, { positions, step, isMatch: isSameMoment })
@@ -249,7 +252,9 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     })
     const matches = [...exact, ...near]
     return {
-      sums: matches.map(([position, row]) => toSum(tickets, position, row)),
+      sums: matches.map(([position, row]) =>
+        toSum(tickets, position, { ...row, drawn: drawnBy.get(row.id) ?? null }),
+      ),
       unmatched: positions.filter((position) => !exact.has(position) && !near.has(position)),
     }
   }
@@ -402,8 +407,10 @@ export function createMemoryEscrowStore({ database, hasTicket }: MemoryEscrowDep
     new Set(leases.filter(releasable(due)).map(({ id }) => id))
 
   const endAuthorisations: EscrowStore['endAuthorisations'] = async (_db, ended) => {
-    for (const { authorisation, state } of ended)
+    for (const { authorisation, state, drawn } of ended) {
       replace(authorisation, (row) => (row.id === authorisation.id ? { ...row, state } : row))
+      if (drawn) drawnBy.set(authorisation.id, drawn)
+    }
   }
 
   const forgetOld: EscrowStore['forgetOld'] = async () => {}
@@ -474,11 +481,17 @@ function ticketAt(tickets: SettlingTickets, position: number): TicketRow {
 }
 
 // One sum for each ticket is a grouping, too.
-function toSum(tickets: SettlingTickets, position: number, row: StoredAuthorisation): MatchSum {
+function toSum(
+  tickets: SettlingTickets,
+  position: number,
+  row: StoredAuthorisation & { readonly drawn: readonly Draw[] | null },
+): MatchSum {
   const { appId, userId, keyId, sessionId, sessionType, sidecarId, state, bound, authorisedAt } =
     row
   const { cost } = ticketAt(tickets, position)
   return {
+    drawn: row.drawn ?? [],
+    undrawn: usdAttos(state === 'charged' && row.drawn === null ? bound : 0n),
     appId,
     userId,
     keyId,

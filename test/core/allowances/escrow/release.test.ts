@@ -157,6 +157,27 @@ describe('a call whose ticket does not come', () => {
     ])
   })
 
+  it('gets back no more than its estimate drew: nobody paid the overage', async () => {
+    await ada.authorise({ sequence: 0, ms: 0, bound: 0.4 }, { sidecarId })
+    await ada.authorise({ sequence: 1, ms: second, bound: 0.4 }, { sidecarId })
+    await authorise(21)
+    await prove(0, 1)
+    // The ticket costs more than was held, so that 0.5 are left for estimates of 0.8.
+    await ada.book({ sequence: 21, ms: 21 * second, cost: 0.5 })
+    await round('charge')
+    expect(await ada.authorisations()).toEqual(['0 charged', '1 charged'])
+    expect(await ada.account()).toMatchObject({ balance: 0, overage: 0.3 })
+    await ada.book({ sequence: 1, ms: second, cost: 0.05 })
+    expect(await ada.account()).toMatchObject({ balance: 0.05, overage: 0.3 })
+    await ada.book({ sequence: 0, ms: 0, cost: 0.05 })
+    expect(await ada.account()).toMatchObject({ balance: 0.4, overage: 0.3 })
+    const { rows } = await core.sql.query(
+      `select kind, count(*)::integer from grants where user_id = $1 group by kind`,
+      [ada.user.userId],
+    )
+    expect(rows).toEqual([{ kind: 'included', count: 1 }])
+  })
+
   it('becomes lost when it is proven after its release, and is charged then where that is set', async () => {
     await authorise(0, 1, 25)
     await book(25)

@@ -177,6 +177,7 @@ function createRunner({ store, db, users }: StoreSubject) {
     const ended = authorisations.map((one) => ({
       authorisation: one,
       state: one.isProven ? ('lost' as const) : ('released' as const),
+      drawn: null,
     }))
     if (ended.length > 0) await store.endAuthorisations(db, ended, due.at)
     const closed = orphans.filter(({ id }) => releasable.has(id))
