@@ -132,7 +132,7 @@ describe('limits', () => {
     [
       'an application with a control character',
       { maxPrices: [{ type: 'live', maxWei: '1', app: 'a\u0007' }] },
-      [400, 'control characters'],
+      [400, 'no control or bidirectional formatting character'],
     ],
     [
       'a price that is named twice',
