@@ -105,7 +105,8 @@ async function startProcesses(
   stops: Stops,
   { shared, parts }: { shared: SharedSettings; parts: Parts },
 ) {
-  const data = { ...shared, DATABASE_URL: parts.databaseUrl, RATE_FIXED: '3000' }
+  // The story says what each ETH cost: a fixed rate would price what waits for a late observation.
+  const data = { ...shared, DATABASE_URL: parts.databaseUrl, RATE_URLS: 'http://127.0.0.1:9' }
   const core = await runProcess({
     name: 'core',
     env: {
@@ -113,6 +114,7 @@ async function startProcesses(
       KEY_ENCRYPTION_KEY: secret(),
       SECRET_PEPPERS: `p1:${secret()}`,
       COLLECTOR: 'off',
+      QUOTA_MANUAL_CREDIT_USD: '1000000000',
     },
   }).then((one) => stopLater(stops, one))
   const spool = await mkdtemp(join(tmpdir(), 'tollgate-spool-'))

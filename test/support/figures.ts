@@ -116,14 +116,26 @@ export async function expectBalance(
   account: AccountBook,
 ): Promise<void> {
   const path = `/api/v1/builder/apps/${app.clientId}/usage/balance?externalUserId=${encodeURIComponent(externalUserId)}`
-  const left = String(down(account.balance))
-  expect(await app.call('GET', path)).toEqual({
+  const answer = await app.call('GET', path)
+  const { balanceUsdMicros, featureBalances } = answer as BalanceAnswer
+  expect(answer).toEqual({
     externalUserId,
-    balanceUsdMicros: left,
-    remainingUsdMicros: left,
+    balanceUsdMicros,
+    remainingUsdMicros: balanceUsdMicros,
+    featureBalances,
     consumedUsdMicros: String(up(account.consumed)),
     lifetimeGrantedUsdMicros: String(down(account.granted)),
-    hasAccess: left !== '0',
+    hasAccess: balanceUsdMicros !== '0',
     unpricedCount: 0,
   })
+  // What is bound to a feature stands beside the balance; each figure is rounded down by itself.
+  const bound = featureBalances.reduce((sum, one) => sum + BigInt(one.balanceUsdMicros), 0n)
+  const rounded = down(account.balance) - BigInt(balanceUsdMicros) - bound
+  expect(rounded).toBeGreaterThanOrEqual(0n)
+  expect(rounded).toBeLessThanOrEqual(BigInt(featureBalances.length))
+}
+
+interface BalanceAnswer {
+  readonly balanceUsdMicros: string
+  readonly featureBalances: readonly { readonly balanceUsdMicros: string }[]
 }

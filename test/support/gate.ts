@@ -115,7 +115,11 @@ async function start(stops: Stops, options: GateOptions): Promise<Omit<Gate, 'st
     RATE_LIMITS: 'off',
     ...(redisUrl && { REDIS_URL: redisUrl }),
   }
-  const keys = { KEY_ENCRYPTION_KEY: secret(), SECRET_PEPPERS: `p1:${secret()}` }
+  const keys = {
+    KEY_ENCRYPTION_KEY: secret(),
+    SECRET_PEPPERS: `p1:${secret()}`,
+    QUOTA_MANUAL_CREDIT_USD: '1000000000',
+  }
   const run = async (name: 'core' | 'gateway' | 'sidecar', env: Env): Promise<RunningProcess> => {
     const running = await runProcess({ name, env: { ...shared, ...env } })
     stops.push(running.stop)
