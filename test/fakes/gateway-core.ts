@@ -11,6 +11,7 @@ import { type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
 import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
+import * as quotas from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
@@ -20,6 +21,7 @@ import * as devices from '../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts
 import * as authorization from '../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
 import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
+import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 
@@ -395,6 +397,8 @@ const services: ServiceDefinition[] = [
   tokens.TokenServiceService,
   allowances.AllowanceServiceService,
   limits.LimitServiceService,
+  quotas.CreditQuotaServiceService,
+  signers.OwnSignerServiceService,
   loss.LossServiceService,
   decisions.DecisionServiceService,
   usage.UsageServiceService,

@@ -6,6 +6,8 @@ export const settingNames: readonly string[] = [
   'ADMIN_PORT',
   'APP_CREATION',
   'ARCHIVE_DIR',
+  'AUDIT_EXPORT_DIR',
+  'AUDIT_RETENTION_DAYS',
   'AUTHORIZATION_CODE_TTL_SECONDS',
   'AUTHORIZE_MAX_IN_FLIGHT',
   'BPP_VALIDATE_V2',
