@@ -4,7 +4,7 @@ import { QuarantineServiceService } from '../../proto/gen/ts-proto/tollgate/mete
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { BackendApi } from './backend/module.ts'
-import type { ResolveSubjects } from './batch/subjects.ts'
+import type { NamedUser, ResolveSubjects } from './batch/subjects.ts'
 import type { MeteringConfig } from './config.ts'
 import type { Charge } from './ingest/charges.ts'
 import { conflictOnPoison, createManualIngest } from './ingest/manual-ingest.ts'
@@ -27,7 +27,10 @@ export interface MeteringOthers {
   /** Takes the cost of tickets from the balances of their users. */
   readonly ledger: { readonly charge: Charge }
   /** Finds the users whom tickets name, and provisions the unknown. */
-  readonly users: { readonly resolveSubjects: ResolveSubjects }
+  readonly users: {
+    readonly resolveSubjects: ResolveSubjects
+    readonly refuseNewSubject: (user: NamedUser) => Promise<void>
+  }
 }
 
 /** Turns events into unique, priced, charged tickets: from a stream, directly, or manually. */
@@ -35,7 +38,7 @@ export function createMeteringModule(
   platform: Platform,
   { config, backend, ledger, users }: MeteringOthers,
 ) {
-  const { pool, log, now, invalidations } = platform
+  const { pool, now } = platform
   const { emitter, requireMetering } = backend
   const metering = createMetering({ ...platform, config, users, ledger, emitter })
   const manualIngest = createManualIngest({
@@ -47,7 +50,7 @@ export function createMeteringModule(
     holdingRate: createHoldingRate(config.rates.marginPercent),
   })
   const limits = config.tickets
-  const quarantine = createQuarantine({ pool, now, log, manualIngest, limits, invalidations })
+  const quarantine = createQuarantine({ ...platform, users, manualIngest, limits })
   const lossRpc = createLossRpc({ losses: metering.losses, requireMetering })
 
   return {

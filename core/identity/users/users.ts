@@ -139,6 +139,14 @@ export function createUsers({
       throw new DomainError('REQUEST_INVALID', problem)
   }
 
+  /** As `refuseNewName`, for an app by its client id. An unknown app refuses nothing here. */
+  async function refuseNewSubject({ clientId, externalUserId: external }: Subject): Promise<void> {
+    const problem = newUserProblem(external)
+    if (problem === null) return
+    const [row] = await store.findSubjects(pool, [clientId], [external])
+    if (row?.user_id === null) throw new DomainError('REQUEST_INVALID', problem)
+  }
+
   /** Creates the users that are new, and returns them by `nameOf`. */
   async function createAll(
     db: Db,
@@ -349,6 +357,7 @@ export function createUsers({
     lockActive,
     lockEachActive,
     refuseNewName,
+    refuseNewSubject,
     findById,
     findActive,
     list,

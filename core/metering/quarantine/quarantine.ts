@@ -6,7 +6,7 @@ import { parseReadable } from '../../platform/text.ts'
 import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, parseInstant } from '../../lib/time.ts'
-import type { Subject } from '../batch/subjects.ts'
+import type { NamedUser, Subject } from '../batch/subjects.ts'
 import {
   type SignedTicket,
   type SigningLimits,
@@ -23,6 +23,8 @@ export interface QuarantineDeps {
   readonly log: Log
   readonly manualIngest: ManualIngest
   readonly limits: SigningLimits
+  /** REQUEST_INVALID for a user whom the app does not have, and whom nobody may create by hand (decision 43). */
+  readonly users: { readonly refuseNewSubject: (user: NamedUser) => Promise<void> }
   readonly invalidations: {
     publish(event: { readonly kind: 'access'; readonly id: string }): Promise<void>
   }
@@ -54,6 +56,7 @@ export function createQuarantine({
   log,
   manualIngest,
   limits,
+  users,
   invalidations,
 }: QuarantineDeps) {
   /** REQUEST_INVALID for an invalid status, reason, instant or cursor. */
@@ -101,8 +104,13 @@ export function createQuarantine({
     }
     if (!isClientId(request.clientId))
       throw new DomainError('NOT_FOUND', 'no app has this client id')
-    const to = authId(request.clientId, parseExternalUserId(request.externalUserId))
-    return drive(event, { author, action: 'quarantine_attributed', decision: { authId: to } })
+    const subject = {
+      clientId: request.clientId,
+      externalUserId: parseExternalUserId(request.externalUserId),
+    }
+    await users.refuseNewSubject(subject)
+    const decision = { authId: authId(subject.clientId, subject.externalUserId) }
+    return drive(event, { author, action: 'quarantine_attributed', decision })
   }
 
   /** Ingests the event again. CONFLICT while it cannot become a ticket, and when it is decided already. */

@@ -134,6 +134,9 @@ describe('tollgate quarantine', () => {
     expect(
       (await run('attribute', id, '--app', world.app.clientId, '--user', 'a\u0001')).text,
     ).toContain('must not contain control characters')
+    expect(
+      (await run('attribute', id, '--app', world.app.clientId, '--user', 'owner:x')).text,
+    ).toContain('must not start with owner:')
     expect((await run('attribute', id, '--app', world.app.clientId)).code).toBe(2)
     await world.damage('delete from quarantine')
     const broken = await quarantined({ auth_id: '', computed_fee: '-1' })
