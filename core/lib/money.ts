@@ -38,8 +38,12 @@ export const microsUp = (attos: UsdAttos): UsdMicros => usdMicros(divCeil(attos,
 /** For balances: a fraction of a micro does not count. */
 export const microsDown = (attos: UsdAttos): UsdMicros => usdMicros(divFloor(attos, attosPerMicro))
 
-/** What `fee` costs at `rate`, exact to the atto-dollar; a fraction of an atto is rounded up. */
+/** What `fee` costs at `rate`, in whole atto-dollars; a fraction of one does not count (decision 47). */
 export const priceOf = (fee: Wei, rate: EthRate): UsdAttos =>
+  usdAttos(divFloor(fee * rate, weiPerEth))
+
+/** The most that `fee` can cost at `rate`: a bound is never below the price. */
+export const priceBound = (fee: Wei, rate: EthRate): UsdAttos =>
   usdAttos(divCeil(fee * rate, weiPerEth))
 
 /** A canonical non-negative decimal integer, at most 30 digits: no sign, no leading zero, no blank. */

@@ -1,4 +1,4 @@
-import { divCeil, ethRate, priceOf, wei } from '../../core/lib/money.ts'
+import { divCeil, ethRate, priceBound, wei } from '../../core/lib/money.ts'
 import type { Session } from './session.ts'
 import {
   type FirstCall,
@@ -65,7 +65,7 @@ function exactCostOf(
   attosPerEth: bigint,
 ): number {
   const fee = divCeil(BigInt(price ?? 0) * BigInt(Math.max(0, units)), BigInt(per ?? 1))
-  return Number(divCeil(priceOf(wei(fee), ethRate(attosPerEth)), attosPerNano))
+  return Number(divCeil(priceBound(wei(fee), ethRate(attosPerEth)), attosPerNano))
 }
 
 /** Whole seconds of a `live` call since `from`, rounded up as the signer does. */

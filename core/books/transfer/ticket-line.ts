@@ -3,6 +3,7 @@ import {
   type UsdAttos,
   type Wei,
   ethRate,
+  priceBound,
   priceOf,
   usdAttos,
   wei,
@@ -112,11 +113,15 @@ function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
     observedAt: time(fields, 'rateObservedAt'),
   }
   const cost = usdAttos(integer(fields, 'costAttos', 10n ** 38n - 1n))
-  if (rate.usdAttosPerEth === 0n || priceOf(fee, rate.usdAttosPerEth) !== cost)
+  if (rate.usdAttosPerEth === 0n || !isPrice(cost, fee, rate.usdAttosPerEth))
     throw fault('costAttos', 'the fee at its rate')
   if (rate.observedAt > time(fields, 'signedAt')) throw fault('rateObservedAt', 'before the ticket')
   return { cost, rate }
 }
+
+/** Tickets that were booked before decision 47 are rounded up. */
+const isPrice = (cost: UsdAttos, fee: Wei, rate: EthRate): boolean =>
+  cost === priceOf(fee, rate) || cost === priceBound(fee, rate)
 
 function chargeIn(fields: Fields): string | null {
   const charge = fields['charge']

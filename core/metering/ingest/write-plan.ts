@@ -3,7 +3,7 @@ import type { RowBuffer } from '../../lib/copy-sql.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { addBillionths, addDecimal, addDecimals, newDecimalSum } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
-import { type EthRate, priceOf, usdAttos } from '../../lib/money.ts'
+import { type EthRate, priceBound, usdAttos } from '../../lib/money.ts'
 import type { Db, Statement } from '../../lib/sql.ts'
 import type { UserId } from '../../platform/ids.ts'
 import type { TicketKey } from '../backend/store.ts'
@@ -286,7 +286,7 @@ const listSettling =
       columns.session.push(positionOf(key))
       columns.sequence.push(exactSequenceOf(tickets, place))
       columns.signedMicros.push(microsOf(tickets, place))
-      columns.cost.push(price?.cost ?? priceOf(feeOf(tickets, place), holdingRate))
+      columns.cost.push(price?.cost ?? priceBound(feeOf(tickets, place), holdingRate))
     }
     return stepsOf(steps)
   }

@@ -12,6 +12,7 @@ import {
   microsUp,
   parseDecimal18,
   parseInteger,
+  priceBound,
   priceOf,
   usdAttos,
   usdMicros,
@@ -42,8 +43,12 @@ describe('pricing', () => {
     expect(priceOf(wei(9_007_199_254_740_993n), rate('1'))).toBe(9_007_199_254_740_993n)
   })
 
-  it('never undercharges by a fraction of an atto-dollar', () => {
-    expect(priceOf(wei(1n), rate('0.5'))).toBe(1n)
+  it('leaves out a fraction of an atto-dollar, and a bound never does', () => {
+    expect(priceOf(wei(1n), rate('0.5'))).toBe(0n)
+    expect(priceBound(wei(1n), rate('0.5'))).toBe(1n)
+    expect(priceOf(wei(3n), rate('0.5'))).toBe(1n)
+    expect(priceBound(wei(3n), rate('0.5'))).toBe(2n)
+    expect(priceBound(wei(2n), rate('0.5'))).toBe(1n)
   })
 })
 

@@ -4,6 +4,7 @@ import {
   type UsdAttos,
   divCeil,
   ethRate,
+  priceBound,
   priceOf,
   usdAttos,
   wei,
@@ -91,7 +92,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
       sessionId: call.session.id,
       sequence: call.sequence,
       signedMicros: Number(call.eventTime / 1_000n),
-      cost: cost ?? priceOf(wei(call.feeWei), holdingRate()),
+      cost: cost ?? priceBound(wei(call.feeWei), holdingRate()),
     }
   }
 
