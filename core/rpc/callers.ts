@@ -43,6 +43,8 @@ export interface AccountCaller {
   readonly accountId: AccountId
   readonly email: string
   readonly isPlatformAdmin: boolean
+  /** What logins that this person allows descend from. */
+  readonly grants: readonly string[]
 }
 export const roles = ['owner', 'admin', 'viewer'] as const
 export type Role = (typeof roles)[number]

@@ -123,8 +123,8 @@ export async function createLineage(split: Split, pages: Pages) {
     allowedScopes: ['openid', 'offline_access', 'sign:job'],
   })
   await byBackend('POST', '/users', { json: { externalUserId: 'ada' } })
-  const code = await pages.authorize(clientId, sessionToken)
-  const redeem = () =>
+  const firstCode = await pages.authorize(clientId, sessionToken)
+  const redeem = (code = firstCode) =>
     token({
       grant_type: GrantType.authorizationCode,
       client_id: clientId,

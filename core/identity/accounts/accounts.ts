@@ -5,7 +5,7 @@ import { newSecret, uuidV7 } from '../../lib/crypto.ts'
 import { normalizeEmail } from '../../lib/text/email.ts'
 import { type Db, type Pool, isUniqueViolation, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import type { EndCause, Grants } from '../../platform/grants/grants.ts'
+import { type EndCause, type Grants, loginsGrant } from '../../platform/grants/grants.ts'
 import { type AccountId, type ClientId, accountId, isUuid } from '../../platform/ids.ts'
 import { hashPassword, passwordMatches } from '../../platform/secrets.ts'
 import { type AccountCaller, type MemberCaller, type Role, roles } from '../../rpc/callers.ts'
@@ -48,6 +48,8 @@ export interface LiveSession {
   readonly csrfToken: string
   readonly authTime: Date
   readonly expiresAt: Date
+  /** What logins to apps, and devices, that the person allows with this session descend from. */
+  readonly grants: readonly string[]
 }
 
 const tooManyLogins = (): DomainError =>
@@ -106,7 +108,7 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     const at = now()
     const token = newToken()
     const csrfToken = newToken()
-    await store.insertSession(db, {
+    const generation = await store.insertSession(db, {
       tokenHash: hashOf(token),
       accountId: account.id,
       csrfToken,
@@ -114,10 +116,9 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
       expiresAt: addSeconds(at, absoluteSeconds),
     })
     await records.loggedIn(db, method, { account: account.id, correlationId })
-    return {
-      token,
-      session: { account, csrfToken, authTime: at, expiresAt: addSeconds(at, idleSeconds) },
-    }
+    const expiresAt = addSeconds(at, idleSeconds)
+    const lineage = [loginsGrant(account.id, generation)]
+    return { token, session: { account, csrfToken, authTime: at, expiresAt, grants: lineage } }
   }
 
   const logOut = (token: string): Promise<void> => store.deleteSession(pool, hashOf(token))
@@ -132,11 +133,18 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     })
   }
 
-  /** The one place where all logins of an account end, with everything that they led to. */
+  /**
+   * The one place where all logins of an account end, with everything that they led to, or that is issued for them at this
+   * moment. Credentials of earlier releases name the account itself.
+   */
   async function endLogins(db: Db, account: AccountId, cause: EndCause): Promise<void> {
+    const generation = await store.endLoginGeneration(db, account)
     const at = now()
     await store.deleteSessionsOf(db, account)
-    await grants.end(db, [{ id: account, cause, at, endsBefore: at }])
+    await grants.end(db, [
+      { id: loginsGrant(account, generation), cause, at },
+      { id: account, cause, at, endsBefore: at },
+    ])
   }
 
   /** The one place where a password changes: whoever knew the old one is logged out, and no older link works. */
@@ -164,18 +172,21 @@ export function createAccounts({ pool, grants, now, idleSeconds, records }: Acco
     if (at.getTime() - stored.lastSeenAt.getTime() >= touchEveryMs)
       await store.touchSession(pool, tokenHash, at)
     const idleEnd = addSeconds(at, idleSeconds)
-    const { account, csrfToken, authTime, expiresAt } = stored
-    return { account, csrfToken, authTime, expiresAt: idleEnd < expiresAt ? idleEnd : expiresAt }
+    const { account, csrfToken, authTime, loginGeneration } = stored
+    const expiresAt = idleEnd < stored.expiresAt ? idleEnd : stored.expiresAt
+    const lineage = [loginsGrant(account.id, loginGeneration)]
+    return { account, csrfToken, authTime, expiresAt, grants: lineage }
   }
 
   /** As `session`, as a caller. */
   async function bySession(token: string): Promise<AccountCaller> {
-    const { account } = await session(token)
+    const { account, grants: lineage } = await session(token)
     return {
       kind: 'account',
       accountId: account.id,
       email: account.email,
       isPlatformAdmin: account.isPlatformAdmin,
+      grants: lineage,
     }
   }
 

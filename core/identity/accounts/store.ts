@@ -212,11 +212,20 @@ export interface NewSession {
   readonly expiresAt: Date
 }
 
-export async function insertSession(db: Db, session: NewSession): Promise<void> {
-  await db.query(sql`
-    insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at)
-    values (${session.tokenHash}, ${session.accountId}, ${session.csrfToken}, ${session.at}, ${session.at}, ${session.at},
-            ${session.expiresAt})`)
+/** Inserts a session and returns the generation of the account's logins to which it belongs. */
+export async function insertSession(db: Db, session: NewSession): Promise<number> {
+  const row = await one<{ login_generation: number }>(
+    db,
+    sql`
+    insert into web_sessions (token_hash, account_id, csrf_token, auth_time, created_at, last_seen_at, expires_at,
+                              login_generation)
+    select ${session.tokenHash}, id, ${session.csrfToken}, ${session.at}, ${session.at}, ${session.at},
+           ${session.expiresAt}, login_generation
+    from accounts
+    where id = ${session.accountId}
+    returning login_generation`,
+  )
+  return row.login_generation
 }
 
 export interface StoredSession {
@@ -225,22 +234,30 @@ export interface StoredSession {
   readonly authTime: Date
   readonly lastSeenAt: Date
   readonly expiresAt: Date
+  readonly loginGeneration: number
 }
 
-/** The session, unless its absolute end has passed or it was not seen since `idleSince`. */
+/** The session, unless its absolute end has passed, it was not seen since `idleSince`, or all logins of before have ended. */
 export async function findSession(
   db: Db,
   tokenHash: Buffer,
   live: { at: Date; idleSince: Date },
 ): Promise<StoredSession | null> {
   const row = await maybeOne<
-    AccountRow & { csrf_token: string; auth_time: Date; last_seen_at: Date; expires_at: Date }
+    AccountRow & {
+      csrf_token: string
+      auth_time: Date
+      last_seen_at: Date
+      expires_at: Date
+      login_generation: number
+    }
   >(
     db,
     sql`
-    select a.id, a.email, a.name, a.is_platform_admin, s.csrf_token, s.auth_time, s.last_seen_at, s.expires_at
+    select a.id, a.email, a.name, a.is_platform_admin, s.csrf_token, s.auth_time, s.last_seen_at, s.expires_at,
+           a.login_generation
     from web_sessions s
-    join accounts a on a.id = s.account_id
+    join accounts a on a.id = s.account_id and a.login_generation = coalesce(s.login_generation, a.login_generation)
     where s.token_hash = ${tokenHash} and s.expires_at > ${live.at} and s.last_seen_at > ${live.idleSince}`,
   )
   return (
@@ -250,6 +267,7 @@ export async function findSession(
       authTime: row.auth_time,
       lastSeenAt: row.last_seen_at,
       expiresAt: row.expires_at,
+      loginGeneration: row.login_generation,
     }
   )
 }
@@ -262,6 +280,17 @@ export async function touchSession(db: Db, tokenHash: Buffer, at: Date): Promise
 
 export async function deleteSession(db: Db, tokenHash: Buffer): Promise<void> {
   await db.query(sql`delete from web_sessions where token_hash = ${tokenHash}`)
+}
+
+/** Begins the next generation of the account's logins. Returns the one that ends. */
+export async function endLoginGeneration(db: Db, account: AccountId): Promise<number> {
+  const row = await one<{ ended: number }>(
+    db,
+    sql`
+    update accounts set login_generation = login_generation + 1 where id = ${account}
+    returning login_generation - 1 as ended`,
+  )
+  return row.ended
 }
 
 export async function deleteSessionsOf(db: Db, account: AccountId): Promise<void> {

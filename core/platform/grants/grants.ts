@@ -90,6 +90,10 @@ export type Grants = ReturnType<typeof createGrants>
 /** A key among grants is marked, because calls with what descends from a key count against the key's limits. */
 export const keyGrant = (keyId: string): string => `key:${keyId}`
 
+/** The logins of an account up to the moment at which all of them end. The next ones have another number. */
+export const loginsGrant = (accountId: string, generation: number): string =>
+  `${accountId}:${generation}`
+
 /** A scope of a client, from which everything that has this scope descends. */
 export const scopeGrant = (clientId: string, scope: string): string => `${clientId}:${scope}`
 

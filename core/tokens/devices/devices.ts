@@ -147,8 +147,7 @@ export function createDevices(deps: DevicesDeps) {
       return 'denied'
     }
     const user = await userOfAccount(client, account)
-    const { accountId } = account
-    const grants = [accountId]
+    const { accountId, grants } = account
     await bind(device, { client, status: 'approved', userId: user.id, accountId, grants }, actor)
     return 'authorized'
   }

@@ -53,7 +53,7 @@ export function createAuthorizationCodeGrant(deps: AuthorizationCodeDeps) {
     if (!code || code.client_id !== client.clientId) return { refusal: invalidCode() }
     if (code.consumed_at !== null) return endReused(db, client, code)
     if (code.expires_at <= now() || !fits(code, request)) return { refusal: invalidCode() }
-    const grants = [code.account_id]
+    const { grants } = code
     const user = await subjects.findUser(db, {
       appId: client.appId,
       userId: code.user_id,

@@ -162,6 +162,7 @@ export function createAuthorizations(deps: AuthorizationsDeps) {
         nonce: request.nonce ?? null,
         codeChallenge: request.codeChallenge ?? '',
         authTime: session.authTime,
+        grants: session.grants,
         at,
         expiresAt: addSeconds(at, codeTtlSeconds),
       })

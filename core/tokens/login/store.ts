@@ -44,6 +44,8 @@ export interface NewCode {
   readonly nonce: string | null
   readonly codeChallenge: string
   readonly authTime: Date
+  /** What its login descends from. */
+  readonly grants: readonly string[]
   readonly at: Date
   readonly expiresAt: Date
 }
@@ -51,9 +53,10 @@ export interface NewCode {
 export async function insertCode(db: Db, code: NewCode): Promise<void> {
   await db.query(sql`
     insert into authorization_codes (code_hash, client_id, account_id, user_id, family_id, redirect_uri, scope, nonce,
-                                     code_challenge, auth_time, created_at, expires_at)
+                                     code_challenge, auth_time, grants, created_at, expires_at)
     values (${code.codeHash}, ${code.clientId}, ${code.accountId}, ${code.userId}, ${code.familyId}, ${code.redirectUri},
-            ${code.scope}, ${code.nonce}, ${code.codeChallenge}, ${code.authTime}, ${code.at}, ${code.expiresAt})`)
+            ${code.scope}, ${code.nonce}, ${code.codeChallenge}, ${code.authTime}, ${code.grants}, ${code.at},
+            ${code.expiresAt})`)
 }
 
 export interface CodeRow {
@@ -66,6 +69,7 @@ export interface CodeRow {
   nonce: string | null
   code_challenge: string
   auth_time: Date
+  grants: string[]
   expires_at: Date
   consumed_at: Date | null
 }
@@ -76,7 +80,7 @@ export const lockCode = (db: Db, hash: Buffer): Promise<CodeRow | null> =>
     db,
     sql`
     select client_id, account_id, user_id, family_id, redirect_uri, scope, nonce, code_challenge, auth_time,
-           expires_at, consumed_at
+           case when grants = '{}' then array[account_id::text] else grants end as grants, expires_at, consumed_at
     from authorization_codes
     where code_hash = ${hash}
     for update`,

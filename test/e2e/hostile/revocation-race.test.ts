@@ -1,0 +1,131 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Client } from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
+import { type Lineage, type Pages, createLineage, createPages } from '../../support/lineage.ts'
+import type { Answer, Split } from '../../support/split.ts'
+import { startSplit } from '../../support/split.ts'
+
+let split: Split
+let pages: Pages
+
+beforeAll(async () => {
+  split = await startSplit({ redisUrl: null })
+  pages = createPages(split)
+})
+afterAll(async () => {
+  pages?.close()
+  await split?.stop()
+})
+
+async function untilWaiting(watcher: Client): Promise<void> {
+  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(10)) {
+    const { rowCount } = await watcher.query(
+      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    )
+    if (rowCount) return
+  }
+  throw new Error('no statement waits for the lock')
+}
+
+/**
+ * Holds the rows of `lock` until `issue`, which has looked at all that can end it by then, waits for them; lets `end`
+ * happen, and then lets `issue` go on.
+ */
+async function during(
+  lock: { readonly rows: string; readonly of: string },
+  issue: () => Promise<Answer>,
+  end: () => Promise<unknown>,
+): Promise<Answer> {
+  const holder = new Client({ connectionString: split.databaseUrl })
+  await holder.connect()
+  try {
+    await holder.query('begin')
+    await holder.query(lock.rows, [lock.of])
+    const issued = issue()
+    await untilWaiting(holder)
+    await end()
+    // Tokens carry whole seconds: what is signed now is dated after the end.
+    await sleep(1_100)
+    await holder.query('commit')
+    return await issued
+  } finally {
+    await holder.end()
+  }
+}
+
+const appOf = `(select app_id from clients where client_id = $1)`
+const members = `select from members where app_id = ${appOf} for update`
+const users = `select from end_users where app_id = ${appOf} for update`
+
+const tokenOf = ({ body }: Answer, name: string): string => String(body[name] ?? '')
+
+/** No door takes a token that was answered. A refusal of the request itself is as good. */
+async function expectVoid(lineage: Lineage, { body }: Answer): Promise<void> {
+  for (const name of ['access_token', 'refresh_token']) {
+    if (body[name] === undefined) continue
+    const form = { token: String(body[name]) }
+    const path = '/api/v1/oidc/token/introspection'
+    const state = await split.rest('POST', path, { authorization: lineage.app.basic, form })
+    expect(state.body).toEqual({ active: false })
+  }
+  if (body['access_token'] !== undefined)
+    expect(await split.authorize(String(body['access_token']))).toBe(401)
+}
+
+const ends: readonly (readonly [string, (lineage: Lineage) => Promise<unknown>])[] = [
+  ['a password reset', ({ email }) => pages.resetPassword(email)],
+  ['logging out everywhere', ({ sessionToken }) => pages.logOutEverywhere(sessionToken)],
+]
+
+describe.each(ends)('what is issued while %s is committed', (_what, end) => {
+  it('is void when it is the tokens of a code', async () => {
+    const lineage = await createLineage(split, pages)
+    const code = await pages.authorize(lineage.clientId, lineage.sessionToken)
+    const lock = { rows: members, of: lineage.clientId }
+    const login = await during(
+      lock,
+      () => lineage.redeem(code),
+      () => end(lineage),
+    )
+    await expectVoid(lineage, login)
+    const again = await lineage.token({
+      grant_type: 'refresh_token',
+      client_id: lineage.clientId,
+      refresh_token: tokenOf(login, 'refresh_token'),
+    })
+    expect(again.status).toBe(400)
+  })
+
+  it('is void when it is a signer session', async () => {
+    const lineage = await createLineage(split, pages)
+    const exchange = {
+      grant_type: GrantType.tokenExchange,
+      subject_token: lineage.values.access,
+      subject_token_type: TokenType.accessToken,
+    }
+    const lock = { rows: users, of: lineage.clientId }
+    const opened = await during(
+      lock,
+      () => lineage.token(exchange, lineage.app.basic),
+      () => end(lineage),
+    )
+    await expectVoid(lineage, opened)
+  })
+})
+
+it('ends a login that begins while its membership ends', async () => {
+  const lineage = await createLineage(split, pages)
+  const code = await pages.authorize(lineage.clientId, lineage.sessionToken)
+  const lock = { rows: members, of: lineage.clientId }
+  let removal: Promise<unknown> = Promise.resolve()
+  const login = await during(
+    lock,
+    () => lineage.redeem(code),
+    async () => {
+      removal = lineage.removeOwner()
+    },
+  )
+  await removal
+  await expectVoid(lineage, login)
+})
