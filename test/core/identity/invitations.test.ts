@@ -158,10 +158,10 @@ describe('becoming an owner', () => {
     const invitationId = await invite(bob.email, 'owner')
     expect(await membersOf()).toContain(`admin ${bob.email}`)
     const attempts = [
-      as(bob).withdrawInvitation({ ...named(), invitationId }),
-      as(bob).putMember({ ...named(), email: 'a@example.com', role: 'owner' }),
+      () => as(bob).withdrawInvitation({ ...named(), invitationId }),
+      () => as(bob).putMember({ ...named(), email: 'a@example.com', role: 'owner' }),
     ]
-    for (const attempt of attempts) expect(await outcome(attempt)).toBe('EDIT_FORBIDDEN')
+    for (const attempt of attempts) expect(await outcome(attempt())).toBe('EDIT_FORBIDDEN')
     expect(await outcome(as(bob).acceptInvitation({ invitationId }))).toBe('OK')
     expect(await membersOf()).toContain(`owner ${bob.email}`)
     // An owner is asked nothing, and a smaller role needs no consent.
