@@ -97,6 +97,7 @@ export interface Entry {
   readonly tickets?: number
   /** Signed change of the balance. */
   readonly amount: UsdAttos
+  /** What nothing was left for; below zero where an adjustment takes back an earlier one's. */
   readonly overage: UsdAttos
   readonly balanceAfter: UsdAttos
   /** Id of the credit, of the adjustment, or of the charge that the tickets name. */
@@ -483,13 +484,18 @@ export interface GiveBack {
   readonly id: string
   readonly at: Date
   readonly parts: readonly Return[]
+  /** Overage of an earlier debit that goes as well; nobody had paid it. None by default. */
+  readonly overage?: UsdAttos
 }
 
 /**
  * Gives money back, in one entry. Of a credit that has ended it becomes a new one for the same feature, without an end:
  * what is given back can be spent.
  */
-export function giveBack(account: Account, { id, at, parts }: GiveBack): void {
+export function giveBack(
+  account: Account,
+  { id, at, parts, overage = usdAttos(0n) }: GiveBack,
+): void {
   const open = new Map(
     account.credits
       .filter(({ expiresAt, expiredAt }) => expiredAt === null && !(expiresAt && expiresAt <= at))
@@ -513,10 +519,11 @@ export function giveBack(account: Account, { id, at, parts }: GiveBack): void {
     draws.push({ creditId, amount: usdAttos(amount) })
   }
   account.credits.sort(burnOrder)
+  account.overage = usdAttos(account.overage - overage)
   append(account, {
     kind: 'adjustment',
     amount: usdAttos(draws.reduce((sum, { amount }) => sum + amount, 0n)),
-    overage: usdAttos(0n),
+    overage: usdAttos(-overage),
     causeId: id,
     createdAt: at,
     draws,

@@ -103,6 +103,8 @@ export function createReplay(facts: AccountFacts) {
   let last = new Date(0)
   let lastSeq = 0n
   let consumed = 0n
+  /** Overage of adjustments: no more than that may be taken back. */
+  let overdrawn = 0n
 
   /** Takes an entry in. Returns what is wrong with it. */
   function step(entry: StoredEntry, tickets: ChargedTickets): ReplayFinding[] {
@@ -118,6 +120,7 @@ export function createReplay(facts: AccountFacts) {
     enterPeriods(entry.seq)
     findings.push(...book(entry, tickets, compare))
     consumed += entry.periodAmount
+    if (entry.kind === 'adjustment') overdrawn += entry.overage
     return findings
   }
 
@@ -198,7 +201,7 @@ export function createReplay(facts: AccountFacts) {
   function correct(entry: StoredEntry, compare: Compare): ReplayFinding[] {
     const adjustment = facts.adjustments.get(entry.causeId)
     if (!adjustment) return compare('cause_id', entry.causeId, null)
-    if (entry.amount > 0n || adjustment.amount > 0n) return giveBack(entry, compare)
+    if (entry.amount > 0n || adjustment.amount > 0n) return giveBack(entry, adjustment, compare)
     if (adjustment.held === null) return apply(entry.draws ?? [], compare)
     account.lent = adjustment.held
     const before = remaining()
@@ -206,15 +209,21 @@ export function createReplay(facts: AccountFacts) {
     return settle(entry, before, compare)
   }
 
-  function giveBack(entry: StoredEntry, compare: Compare): ReplayFinding[] {
+  function giveBack(
+    entry: StoredEntry,
+    adjustment: StoredAdjustment,
+    compare: Compare,
+  ): ReplayFinding[] {
     const draws = entry.draws ?? [{ creditId: entry.causeId, amount: entry.amount }]
     const sum = draws.reduce((total, { amount }) => total + amount, 0n)
+    const unpaid = max(entry.amount - adjustment.amount, -overdrawn)
     return [
       ...draws.flatMap(({ creditId }) =>
         opened.has(creditId) ? [] : open({ id: creditId, seq: entry.seq, isFull: false }, compare),
       ),
       ...apply(draws, compare),
       ...compare('credit_attos', String(sum), String(entry.amount)),
+      ...compare('overage_attos', String(entry.overage), String(unpaid)),
     ]
   }
 
@@ -403,6 +412,8 @@ export function createReplay(facts: AccountFacts) {
 
   return { step, end }
 }
+
+const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
 
 /** It ended, when the time for late tickets was over. */
 const isDue = ({ expiresAt, expiredAt }: Credit): boolean =>

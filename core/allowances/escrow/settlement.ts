@@ -221,7 +221,10 @@ function toCountChange(match: Match): CountChange {
   }
 }
 
-/** Gives back what estimates drew from credits: no part that was overage, which nobody paid. */
+/**
+ * Takes back the estimates of calls whose tickets came: what they drew goes back to the credits, and their overage, which
+ * nobody paid, goes.
+ */
 function giveBackEstimates(
   byUser: ReadonlyMap<UserId, Account>,
   matches: readonly Match[],
@@ -231,16 +234,18 @@ function giveBackEstimates(
   return [...estimates].flatMap(([userId, of]) => {
     const account = byUser.get(userId)
     const parts = partsDrawn(of)
-    if (!account || parts.length === 0) return []
+    const estimated = usdAttos(of.reduce((sum: bigint, { bound }) => sum + bound, 0n))
+    if (!account || estimated === 0n) return []
+    const drawn = parts.reduce((sum: bigint, { amount }) => sum + amount, 0n)
     const adjustment = {
       id: uuidV7(at.getTime()),
-      amount: usdAttos(parts.reduce((sum: bigint, { amount }) => sum + amount, 0n)),
+      amount: estimated,
       reason: 'the tickets of lost calls came: their estimate is given back',
       author: 'tollgate',
       eventId: null,
       at,
     }
-    giveBack(account, { id: adjustment.id, at, parts })
+    giveBack(account, { id: adjustment.id, at, parts, overage: usdAttos(estimated - drawn) })
     return [{ account, adjustment }]
   })
 }

@@ -41,9 +41,9 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
 
   const saveAccounts: AccountStore['saveAccounts'] = async (_db, changed) => {
     for (const { entries, periods, ...account } of changed) {
-      const { userId, credits, lent, pending, balance } = account
-      if (lent < 0n || pending < 0n || balance < 0n)
-        throw new Error(`${userId}: a balance, or what is held of it, is negative`)
+      const { userId, credits, lent, pending, balance, overage } = account
+      if (lent < 0n || pending < 0n || balance < 0n || overage < 0n)
+        throw new Error(`${userId}: a balance, its overage, or what is held of it, is negative`)
       const open = credits.filter(({ expiredAt }) => expiredAt === null)
       set(accounts, userId, { ...account, credits: open.map(copyOf) })
       entries.length = 0

@@ -1,4 +1,6 @@
+import { array, assert, asyncProperty, integer, record } from 'fast-check'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { connectCore } from '../../../../deploy/cli/client.ts'
 import { insertAdjustment } from '../../../../core/allowances/store.ts'
 import { createLedger } from '../../../../core/allowances/ledger.ts'
 import { createLosses } from '../../../../core/allowances/escrow/losses.ts'
@@ -11,9 +13,10 @@ import {
   day,
   observedRate,
   second,
+  serviceToken,
   startTestCore,
 } from '../../support.ts'
-import { emptyEscrow, escrowUser } from './support.ts'
+import { emptyEscrow, escrowUser, usd } from './support.ts'
 
 let core: TestCore
 let pool: Pool
@@ -78,6 +81,26 @@ const prove = (...numbers: number[]) =>
     core.sql,
     numbers.map((n) => ({ ...ada.user, sessionId: 's1', sequence: BigInt(n) })),
   )
+
+/** What `verify` finds in the app. */
+async function differences(): Promise<unknown[]> {
+  const books = connectCore({ target: core.core.target, token: serviceToken })
+  try {
+    const found: unknown[] = []
+    for await (const { difference } of books.verifyBooks({ clientId: app.clientId }))
+      if (difference) found.push(difference)
+    return found
+  } finally {
+    books.close()
+  }
+}
+
+/** Runs SQL that the service itself refuses. */
+const withoutTriggers = (text: string) =>
+  tx(pool, async (db) => {
+    await db.query('set local session_replication_role = replica')
+    await db.query(text)
+  })
 
 describe('a call whose ticket does not come', () => {
   it('is lost when it is proven and the stream has gone past it', async () => {
@@ -157,7 +180,7 @@ describe('a call whose ticket does not come', () => {
     ])
   })
 
-  it('gets back no more than its estimate drew: nobody paid the overage', async () => {
+  it('gets back what its estimate drew, and the overage, which nobody paid, goes', async () => {
     await ada.authorise({ sequence: 0, ms: 0, bound: 0.4 }, { sidecarId })
     await ada.authorise({ sequence: 1, ms: second, bound: 0.4 }, { sidecarId })
     await authorise(21)
@@ -168,14 +191,68 @@ describe('a call whose ticket does not come', () => {
     expect(await ada.authorisations()).toEqual(['0 charged', '1 charged'])
     expect(await ada.account()).toMatchObject({ balance: 0, overage: 0.3 })
     await ada.book({ sequence: 1, ms: second, cost: 0.05 })
-    expect(await ada.account()).toMatchObject({ balance: 0.05, overage: 0.3 })
+    expect(await ada.account()).toMatchObject({ balance: 0.05, overage: 0 })
     await ada.book({ sequence: 0, ms: 0, cost: 0.05 })
-    expect(await ada.account()).toMatchObject({ balance: 0.4, overage: 0.3 })
+    expect(await ada.account()).toMatchObject({ balance: 0.4, overage: 0 })
     const { rows } = await core.sql.query(
       `select kind, count(*)::integer from grants where user_id = $1 group by kind`,
       [ada.user.userId],
     )
     expect(rows).toEqual([{ kind: 'included', count: 1 }])
+  })
+
+  it('leaves no trace of its estimate in any figure when its ticket comes, whatever was left', async () => {
+    // Thirds of a cent have no end in wei at 3000 USD.
+    const cents = integer({ min: 1, max: 24 }).map((n) => 3 * n)
+    const calls = array(record({ bound: cents, cost: cents, turn: integer() }), {
+      minLength: 1,
+      maxLength: 5,
+    })
+    let runs = 0
+    await assert(
+      asyncProperty(calls, async (lost) => {
+        ada = await escrowUser(core, app, `user-${runs++}`)
+        for (const [n, { bound }] of lost.entries())
+          await ada.authorise({ sequence: n, ms: n, bound: bound / 100 }, { sidecarId })
+        await prove(...lost.keys())
+        await authorise(60)
+        await ada.book({ sequence: 60, ms: 60 * second, cost: 0.06 })
+        await round('charge')
+        const spent = lost.reduce((sum: bigint, { cost }) => sum + usd(cost / 100), usd(0.06))
+        const numbered = lost.map((call, sequence) => ({ ...call, sequence }))
+        for (const { sequence, cost } of numbered.toSorted((a, b) => a.turn - b.turn))
+          await ada.book({ sequence, ms: sequence, cost: cost / 100 })
+        const { rows } = await core.sql.query(
+          `select adjusted_attos, (balance_attos - overage_attos)::text as rest, consumed_attos
+           from balances where user_id = $1`,
+          [ada.user.userId],
+        )
+        expect(rows).toEqual([
+          { adjusted_attos: '0', rest: String(usd(1) - spent), consumed_attos: String(spent) },
+        ])
+      }),
+      { numRuns: 15, seed: 45 },
+    )
+    expect(await differences()).toEqual([])
+  })
+
+  it('is reported by verify when more overage was taken back than an estimate had', async () => {
+    await ada.authorise({ sequence: 0, ms: 0, bound: 1.3 }, { sidecarId })
+    await authorise(21)
+    await prove(0)
+    await book(21)
+    await round('charge')
+    expect(await ada.account()).toMatchObject({ balance: 0, overage: 0.35 })
+    await ada.book({ sequence: 0, ms: 0, cost: 0.2 })
+    expect(await ada.account()).toMatchObject({ balance: 0.75, overage: 0 })
+    expect(await differences()).toEqual([])
+    await withoutTriggers(
+      `update ledger_entries set overage_attos = overage_attos - 7
+       where user_id = '${ada.user.userId}' and overage_attos < 0`,
+    )
+    expect(await differences()).toContainEqual(
+      expect.objectContaining({ check: 'ledger_entries', column: 'overage_attos', by: '-7' }),
+    )
   })
 
   it('becomes lost when it is proven after its release, and is charged then where that is set', async () => {
