@@ -51,6 +51,7 @@ export interface PlanVersion {
   readonly planId: string
   readonly version: number
   readonly includedAttos: bigint
+  readonly cycle: BillingCycle
   readonly createdAt: Date
 }
 
@@ -65,7 +66,6 @@ export interface AccountFacts {
   readonly subscription: {
     readonly planId: string
     readonly anchorAt: Date
-    readonly cycle: BillingCycle
   } | null
   readonly versions: readonly PlanVersion[]
   readonly balance: StoredBalance | null
@@ -364,24 +364,17 @@ export function createReplay(facts: AccountFacts) {
   function periodFindings(period: EnteredPeriod, index: number): ReplayFinding[] {
     if (period.afterSeq < unchained) return []
     const compare = comparer('periods', { starts_at: period.start.toISOString() })
-    const { subscription, versions } = facts
+    const { subscription } = facts
     if (!subscription) return compare('plan_id', period.terms.planId, null)
-    const bounds = periodAt(subscription.anchorAt, subscription.cycle, period.enteredAt)
-    const known = versions.filter(({ planId }) => planId === period.terms.planId)
-    const version = known.find((one) => one.version === period.terms.planVersion)
-    const isOld = known.some(
-      (one) =>
-        version !== undefined &&
-        one.version > version.version &&
-        one.createdAt.getTime() < period.enteredAt.getTime() - slackMs,
-    )
-    const isEarly = (version?.createdAt.getTime() ?? 0) > period.enteredAt.getTime() + slackMs
+    const { version, isNewest } = versionOf(period)
+    const cycle = version?.cycle ?? 'monthly'
+    const bounds = periodAt(subscription.anchorAt, cycle, period.enteredAt)
     const countsFrom = index === 0 && period.afterSeq === 0n ? new Date(0) : period.start
     return [
       ...compare('starts_at', period.start.toISOString(), bounds.start.toISOString()),
       ...compare('ends_at', period.end.toISOString(), bounds.end.toISOString()),
       ...compare('counts_from', period.countsFrom.toISOString(), countsFrom.toISOString()),
-      ...(version && !isOld && !isEarly
+      ...(isNewest
         ? []
         : compare('plan_version', String(period.terms.planVersion), 'the newest of its time')),
       ...compare(
@@ -391,6 +384,19 @@ export function createReplay(facts: AccountFacts) {
       ),
       ...includedFindings(period, compare),
     ]
+  }
+
+  /** The version that a period names, and whether it was the newest of its plan when the period was entered. */
+  function versionOf({ terms, enteredAt }: EnteredPeriod) {
+    const known = facts.versions.filter(({ planId }) => planId === terms.planId)
+    const version = known.find((one) => one.version === terms.planVersion)
+    if (version === undefined) return { version, isNewest: false }
+    const isOld = known.some(
+      (one) =>
+        one.version > version.version && one.createdAt.getTime() < enteredAt.getTime() - slackMs,
+    )
+    const isEarly = version.createdAt.getTime() > enteredAt.getTime() + slackMs
+    return { version, isNewest: !isOld && !isEarly }
   }
 
   /** The credit of a period's included usage. */

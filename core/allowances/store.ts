@@ -329,14 +329,14 @@ export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<T
   }>(
     db,
     sql`
-    select s.user_id, s.anchor_at, p.billing_cycle, s.plan_id, v.version, v.included_attos
+    select s.user_id, s.anchor_at, v.billing_cycle, s.plan_id, v.version, v.included_attos
     from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
       as w (app_id, user_id)
     join subscriptions s on s.app_id = w.app_id and s.user_id = w.user_id
-    join plans p on p.app_id = s.app_id and p.id = s.plan_id
     join lateral (
-      select version, included_attos from plan_versions
-      where app_id = p.app_id and plan_id = p.id
+      select version, billing_cycle, coalesce(included_attos, 0) as included_attos
+      from plan_versions
+      where app_id = s.app_id and plan_id = s.plan_id
       order by version desc
       limit 1) v on true`,
   )

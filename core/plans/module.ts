@@ -5,6 +5,7 @@ import { createCatalog } from './catalog/catalog.ts'
 import { createFeatures } from './catalog/features.ts'
 import { createCatalogRpc } from './catalog/rpc.ts'
 import type { PlansConfig } from './config.ts'
+import { planReads } from './offers/reads.ts'
 import { type OpenAccounts, createPlans } from './service.ts'
 
 /** What may be bought: the catalog of an app, and which plan a user is on. */
@@ -17,7 +18,11 @@ export function createPlansModule(
 ) {
   const catalog = createCatalog({ pool, now })
   return {
-    api: { ...createPlans({ ledger }), ...createFeatures({ pool, pipelines: config.pipelines }) },
+    api: {
+      ...createPlans({ ledger }),
+      ...createFeatures({ pool, pipelines: config.pipelines }),
+      ...planReads,
+    },
     services: [grpcService(CatalogServiceService, createCatalogRpc({ catalog }).catalogService)],
   }
 }

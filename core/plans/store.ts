@@ -1,23 +1,7 @@
 import type { AppId, UserId } from '../platform/ids.ts'
 import { type Db, many, prepared, sql } from '../lib/sql.ts'
 
-export interface NewStarter {
-  readonly appId: AppId
-  readonly id: string
-  readonly name: string
-  readonly includedAttos: bigint
-  readonly at: Date
-}
-
-/** The Starter plan of a new app with its first version. */
-export async function insertStarter(db: Db, plan: NewStarter): Promise<void> {
-  await db.query(sql`
-    insert into plans (app_id, id, name, type, status, is_starter_default, billing_cycle, created_at)
-    values (${plan.appId}, ${plan.id}, ${plan.name}, 'usage', 'active', true, 'monthly', ${plan.at})`)
-  await db.query(sql`
-    insert into plan_versions (app_id, plan_id, version, included_attos, created_at)
-    values (${plan.appId}, ${plan.id}, 1, ${plan.includedAttos}, ${plan.at})`)
-}
+/** Writes subscriptions. */
 
 export interface NewSubscription {
   readonly appId: AppId
@@ -49,21 +33,6 @@ export async function subscribeToStarter(
   return new Set(rows.map((row) => row.user_id))
 }
 
-/** A plan of type `free` that includes nothing, unless the app has a plan of that name. */
-export async function insertFreePlan(
-  db: Db,
-  plan: Omit<NewStarter, 'includedAttos'>,
-): Promise<void> {
-  await db.query(sql`
-    with added as (
-      insert into plans (app_id, id, name, type, status, is_starter_default, billing_cycle, created_at)
-      values (${plan.appId}, ${plan.id}, ${plan.name}, 'free', 'active', false, 'monthly', ${plan.at})
-      on conflict do nothing
-      returning app_id, id)
-    insert into plan_versions (app_id, plan_id, version, included_attos, created_at)
-    select app_id, id, 1, 0, ${plan.at} from added`)
-}
-
 /** Subscribes a user to the app's plan of that name. False when the user has a subscription already. */
 export async function subscribeTo(
   db: Db,
@@ -74,7 +43,7 @@ export async function subscribeTo(
     insert into subscriptions (app_id, user_id, id, plan_id, status, anchor_at, created_at)
     select app_id, ${user.userId}, ${user.id}, id, 'active', ${user.at}, ${user.at}
     from plans
-    where app_id = ${user.appId} and name = ${planName}
+    where app_id = ${user.appId} and name = ${planName} and deleted_at is null
     on conflict do nothing`)
   return rowCount === 1
 }

@@ -251,13 +251,9 @@ export async function factsOf(
         ),
         periods: (periods.get(row.id) ?? []).map(periodFromRow),
         subscription:
-          row.plan_id === null || row.anchor_ms === null || row.billing_cycle === null
+          row.plan_id === null || row.anchor_ms === null
             ? null
-            : {
-                planId: row.plan_id,
-                anchorAt: dateOf(row.anchor_ms),
-                cycle: row.billing_cycle,
-              },
+            : { planId: row.plan_id, anchorAt: dateOf(row.anchor_ms) },
         versions,
         balance: balanceFromRow(row),
       },
@@ -394,11 +390,12 @@ async function planVersions(db: Db, app: AppId): Promise<PlanVersion[]> {
     plan_id: string
     version: number
     included_attos: string
+    billing_cycle: BillingCycle
     created_at: Date
   }>(
     db,
     sql`
-    select plan_id, version, included_attos, created_at
+    select plan_id, version, coalesce(included_attos, 0) as included_attos, billing_cycle, created_at
     from plan_versions
     where app_id = ${app}
     order by plan_id, version`,
@@ -407,6 +404,7 @@ async function planVersions(db: Db, app: AppId): Promise<PlanVersion[]> {
     planId: row.plan_id,
     version: row.version,
     includedAttos: BigInt(row.included_attos),
+    cycle: row.billing_cycle,
     createdAt: row.created_at,
   }))
 }
@@ -416,7 +414,6 @@ interface UserRow {
   external_user_id: string
   plan_id: string | null
   anchor_ms: number | null
-  billing_cycle: BillingCycle | null
   start_ms: number | null
   end_ms: number
   counts_from_ms: number
@@ -430,8 +427,8 @@ const userRows = (db: Db, { appId, after, upTo }: UserRange): Promise<UserRow[]>
   many<UserRow>(
     db,
     sql`
-    select u.id, u.external_user_id, s.plan_id, (extract(epoch from s.anchor_at) * 1000)::float8 as anchor_ms,
-           p.billing_cycle, (extract(epoch from b.period_start) * 1000)::float8 as start_ms,
+    select u.id, u.external_user_id, p.id as plan_id, (extract(epoch from s.anchor_at) * 1000)::float8 as anchor_ms,
+           (extract(epoch from b.period_start) * 1000)::float8 as start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as counts_from_ms, b.period_consumed_attos,
            (extract(epoch from b.booked_through) * 1000)::float8 as booked_through_ms,

@@ -147,7 +147,7 @@ describe('an app-level key', () => {
     const other = '01920000-0000-7000-8000-000000000001'
     await real.core.sql.query(
       `insert into plans select (jsonb_populate_record(p, jsonb_build_object('id', $2::text,
-        'name', 'Other', 'is_starter_default', false))).* from plans p where id = $1`,
+        'name', 'Other', 'name_key', 'other', 'is_starter_default', false))).* from plans p where id = $1`,
       [plan, other],
     )
     await real.core.sql.query('update subscriptions set plan_id = $2 where id = $1', [id, other])

@@ -1,0 +1,85 @@
+import type { UsdAttos } from '../../lib/money.ts'
+import type { BillingCycle } from '../../lib/time.ts'
+import type { AppId } from '../../platform/ids.ts'
+import type { PricedBundle } from '../terms.ts'
+
+/** Plans, their versions and their bundles, as other files of plans pass them on. */
+
+export const planTypes = ['free', 'subscription', 'usage'] as const
+export type PlanType = (typeof planTypes)[number]
+
+export const planStatuses = ['active', 'inactive'] as const
+export type PlanStatus = (typeof planStatuses)[number]
+
+export const billingCycles: readonly BillingCycle[] = ['daily', 'weekly', 'monthly']
+
+/** What a version says about a pipeline or one of its models. */
+export interface Bundle extends PricedBundle {
+  readonly slaTargetScore: number | null
+  readonly slaTargetP95Ms: number | null
+  /** Wei for one unit. */
+  readonly maxPricePerUnit: bigint | null
+}
+
+/** What a user buys. A change makes a new version. */
+export interface PlanTerms {
+  readonly type: PlanType
+  /** As given: "49.00". */
+  readonly priceAmount: string
+  readonly priceCurrency: string
+  /** Null where the owner has not said: nothing is included. */
+  readonly included: UsdAttos | null
+  readonly includedUnits: bigint | null
+  readonly overageRateWei: bigint | null
+  /** USD for one USD-micro of network cost, scaled by 10^18; null sells at network price. */
+  readonly retailRate: bigint | null
+  readonly billingCycle: BillingCycle
+  readonly chargeThreshold: UsdAttos | null
+  readonly bundles: readonly Bundle[]
+}
+
+export interface PlanVersion extends PlanTerms {
+  readonly termsId: bigint
+  readonly planId: string
+  readonly version: number
+  readonly createdAt: Date
+}
+
+/** A plan with its newest version. */
+export interface Plan {
+  readonly appId: AppId
+  readonly id: string
+  readonly name: string
+  readonly status: PlanStatus
+  readonly isStarterDefault: boolean
+  readonly isNetworkDefault: boolean
+  readonly createdAt: Date
+  readonly updatedAt: Date
+  readonly newest: PlanVersion
+}
+
+export const freeTerms: PlanTerms = {
+  type: 'free',
+  priceAmount: '0',
+  priceCurrency: 'USD',
+  included: null,
+  includedUnits: null,
+  overageRateWei: null,
+  retailRate: null,
+  billingCycle: 'monthly',
+  chargeThreshold: null,
+  bundles: [],
+}
+
+/**
+ * A name as names are compared: case, kinds of the same character and the number of blanks do not count. What has the same
+ * key is the same name.
+ */
+export const nameKey = (name: string): string =>
+  name
+    .normalize('NFKC')
+    .toUpperCase()
+    .toLowerCase()
+    .normalize('NFKC')
+    .trim()
+    .replaceAll(/\s+/gu, ' ')

@@ -1,0 +1,117 @@
+import { parseDecimal18 } from '../lib/money.ts'
+
+/**
+ * What a version of a plan sells at. Retail rates are USD for one USD-micro of network cost, as the API has them
+ * ("0.0000015"); a rule's rate is their ratio to the network's price, scaled by 10^18, so that both are exact.
+ */
+
+/** Which rule decided: the model's bundle, its pipeline's, the plan's own rate, or nothing: network price. */
+export type PriceRule = 'bundle' | 'pipeline' | 'plan' | 'pass_through'
+
+export interface RetailRule {
+  /** Ratio to the network's price, scaled by 10^18: network price is 10^18. */
+  readonly rate: bigint
+  readonly rule: PriceRule
+  readonly bundleId: string | null
+}
+
+/** The rules of one version, ready to be asked for each ticket. */
+export interface RetailRules {
+  readonly pipelines: ReadonlyMap<string, PipelineRules>
+  /** Of everything that no bundle names. */
+  readonly other: RetailRule
+}
+
+interface PipelineRules {
+  readonly models: ReadonlyMap<string, RetailRule>
+  /** Of the models that no bundle names. */
+  readonly other: RetailRule
+}
+
+export interface RetailTerms {
+  /** What a ticket names: the id of the version. */
+  readonly termsId: bigint
+  readonly planId: string
+  readonly version: number
+  readonly rules: RetailRules
+}
+
+/** A bundle with its price; a rate is USD for one micro, scaled by 10^18, null without a price of its own. */
+export interface PricedBundle {
+  readonly id: string
+  readonly pipeline: string
+  /** `*` is every model. */
+  readonly modelId: string
+  readonly retailRate: bigint | null
+}
+
+export const everyModel = '*'
+
+const microsPerUsd = 1_000_000n
+/** The ratio that sells at network price. */
+export const networkRate = 10n ** 18n
+const passThrough: RetailRule = { rate: networkRate, rule: 'pass_through', bundleId: null }
+
+/** The rules of a version from its rates. A bundle without a rate is as if it were not there. */
+export function retailRules({
+  retailRate,
+  bundles,
+}: {
+  readonly retailRate: bigint | null
+  readonly bundles: readonly PricedBundle[]
+}): RetailRules {
+  const other: RetailRule =
+    retailRate === null ? passThrough : { rate: ratioOf(retailRate), rule: 'plan', bundleId: null }
+  const groups = Map.groupBy(bundles.filter(isPriced), ({ pipeline }) => pipeline)
+  return {
+    other,
+    pipelines: new Map(
+      [...groups].map(([pipeline, priced]) => [pipeline, pipelineRules(priced, other)]),
+    ),
+  }
+}
+
+type Priced = PricedBundle & { readonly retailRate: bigint }
+const isPriced = (bundle: PricedBundle): bundle is Priced => bundle.retailRate !== null
+
+function pipelineRules(bundles: readonly Priced[], other: RetailRule): PipelineRules {
+  const rules = bundles.map(({ id, modelId, retailRate }): [string, RetailRule] => {
+    const rule = modelId === everyModel ? 'pipeline' : 'bundle'
+    return [modelId, { rate: ratioOf(retailRate), rule, bundleId: id }]
+  })
+  const models = new Map(rules)
+  const wildcard = models.get(everyModel)
+  models.delete(everyModel)
+  return { models, other: wildcard ?? other }
+}
+
+const ratioOf = (retailRate: bigint): bigint => retailRate * microsPerUsd
+
+/**
+ * What a ticket sells at: the bundle of its pipeline and model, else of its pipeline, else the plan's rate, else network
+ * price. A rate of zero is a price like any other. Makes no value, because ingest asks for each ticket.
+ */
+export function retailRateOf(
+  { rules }: Pick<RetailTerms, 'rules'>,
+  { pipeline, modelId }: { readonly pipeline: string; readonly modelId: string },
+): RetailRule {
+  const named = rules.pipelines.get(pipeline)
+  return named === undefined ? rules.other : (named.models.get(modelId) ?? named.other)
+}
+
+const decimalMax = 64
+/** The highest rate: a million times the network's price. */
+const rateMax = 10n ** 18n
+
+/**
+ * A retail rate of the API, scaled by 10^18. Trailing zeros may follow; null for what is no plain non-negative decimal, for
+ * more than 18 places, and for more than 1, which is a million times the network's price.
+ */
+export function parseRetailRate(text: string): bigint | null {
+  if (text.length > decimalMax) return null
+  const match = /^([0-9]+)(?:\.([0-9]+))?$/.exec(text)
+  if (!match) return null
+  const fraction = (match[2] ?? '').replace(/0+$/, '')
+  const rate = parseDecimal18(fraction === '' ? (match[1] ?? '') : `${match[1]}.${fraction}`)
+  return rate === null || rate > rateMax ? null : rate
+}
