@@ -1,4 +1,7 @@
-import { AllowanceServiceService } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import {
+  AllowanceServiceService,
+  OperatorAllowanceServiceService,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import {
   LimitServiceService,
   OperatorLimitServiceService,
@@ -17,7 +20,7 @@ import type { Ledger } from './ledger.ts'
 import { createLimitsRpc } from './limits/rpc.ts'
 import { createLimits } from './limits/service.ts'
 import { createCreditQuota } from './quota.ts'
-import { createAllowancesRpc, createCreditQuotaRpc } from './rpc.ts'
+import { createAllowancesRpc, createCreditQuotaRpc, createOperatorAllowancesRpc } from './rpc.ts'
 import { createAllowances } from './service.ts'
 
 export interface AllowancesOthers {
@@ -35,7 +38,7 @@ const sweepsMax = 100
 /** What users may spend, what they have spent, and how operators correct it. */
 export function createAllowancesModule(
   platform: Platform,
-  { config, ledger, backend, plans, identity: { users }, metering }: AllowancesOthers,
+  { config, ledger, backend, plans, identity: { users, clients }, metering }: AllowancesOthers,
 ) {
   const { pool, log, now, idempotency, invalidations } = platform
   const deps = { pool, ledger, users, idempotency, invalidations, log, now }
@@ -62,6 +65,10 @@ export function createAllowancesModule(
       grpcService(
         AllowanceServiceService,
         createAllowancesRpc({ allowances, adjustments, requireMetering }).allowanceService,
+      ),
+      grpcService(
+        OperatorAllowanceServiceService,
+        createOperatorAllowancesRpc({ allowances, appOf: clients.appOf }).operatorAllowanceService,
       ),
       grpcService(CreditQuotaServiceService, createCreditQuotaRpc(quota).creditQuotaService),
       grpcService(LimitServiceService, limitService),

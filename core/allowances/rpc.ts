@@ -8,6 +8,7 @@ import {
   m2mBasic,
   endUser,
   operator,
+  operatorActor,
   operatorWrite,
   platformAdmin,
 } from '../rpc/callers.ts'
@@ -19,7 +20,8 @@ import { parseIdempotencyKey } from '../platform/idempotency.ts'
 import { batchedRpc } from '../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
 import type { Adjustments } from './adjustments.ts'
-import type { Allowances } from './service.ts'
+import type { AppId } from '../platform/ids.ts'
+import type { Allowances, CreditRequest } from './service.ts'
 
 export function createCreditQuotaRpc(quota: CreditQuota) {
   const creditQuotaService: Handlers<quotas.CreditQuotaServiceServer> = {
@@ -60,6 +62,36 @@ function parseMax(text: string | undefined): UsdMicros | null {
   return usdMicros(value)
 }
 
+const parseCredit = (request: pb.CreateGrantRequest): CreditRequest => ({
+  externalUserId: request.externalUserId,
+  amountUsdMicros: request.amountUsdMicros,
+  source: request.source,
+  featureKey: request.featureKey,
+  idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+})
+
+/** The allowances of any app's users, for operators. */
+export function createOperatorAllowancesRpc({ allowances, appOf }: OperatorDeps) {
+  const operatorAllowanceService: Handlers<pb.OperatorAllowanceServiceServer> = {
+    readAllowance: rpc(operator(), async (request: pb.ReadAllowanceRequest) => ({
+      allowance: await allowances.read(await appOf(request.clientId), request.externalUserId),
+    })),
+    giveGrant: rpc(operatorWrite(), async (request: pb.GiveGrantRequest, _, context) => {
+      const appId = await appOf(request.clientId)
+      const idempotencyScope = `operator:grants:${appId}`
+      const actor = operatorActor(context)
+      return allowances.credit({ appId, actor, idempotencyScope }, parseCredit(request))
+    }),
+  }
+  return { operatorAllowanceService }
+}
+
+interface OperatorDeps {
+  readonly allowances: Pick<Allowances, 'read' | 'credit'>
+  /** The app of a public client id. NOT_FOUND when there is none. */
+  readonly appOf: (clientId: string) => Promise<AppId>
+}
+
 interface Deps {
   readonly allowances: Allowances
   readonly adjustments: Adjustments
@@ -72,25 +104,22 @@ export function createAllowancesRpc({ allowances, adjustments, requireMetering }
   const crediting = requireMetering(m2m(Scope.usersWrite))
   const credit = async (request: pb.CreateGrantRequest, caller: M2mCaller, context: Context) =>
     allowances.credit(
-      caller,
       {
-        externalUserId: request.externalUserId,
-        amountUsdMicros: request.amountUsdMicros,
-        source: request.source,
-        featureKey: request.featureKey,
-        idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+        appId: caller.appId,
+        actor: actorOf(caller, context),
+        idempotencyScope: `${caller.m2mClientId}:grants`,
       },
-      actorOf(caller, context),
+      parseCredit(request),
     )
   const reading = requireMetering(m2mBasic())
   const read = async (request: pb.GetBalanceRequest, caller: M2mCaller) => ({
-    balance: await allowances.balanceOf(caller, request.externalUserId, request.asOf),
+    balance: await allowances.balanceOf(caller.appId, request.externalUserId, request.asOf),
   })
   const allowanceService: Handlers<pb.AllowanceServiceServer> = {
     getAllowance: rpc(
       requireMetering(m2m(Scope.usersRead)),
       async (request: pb.GetAllowanceRequest, caller) => ({
-        allowance: await allowances.read(caller, request.externalUserId),
+        allowance: await allowances.read(caller.appId, request.externalUserId),
       }),
     ),
     createGrant: rpc(crediting, credit),

@@ -1,7 +1,6 @@
 import { DomainError } from '../../proto/errors.ts'
 import { type AuditEntry, auditAll } from '../platform/audit.ts'
 import { createBatchWriter } from '../platform/batch-writer.ts'
-import type { M2mCaller } from '../rpc/callers.ts'
 import type { Idempotency, Repeatable } from '../platform/idempotency.ts'
 import type { Users } from '../identity/users/users.ts'
 import type { Actor } from '../platform/audit.ts'
@@ -62,6 +61,14 @@ interface BalanceUser extends UserKey {
   readonly externalUserId: string
 }
 
+/** Who gives credit, in which app. */
+export interface Giver {
+  readonly appId: AppId
+  readonly actor: Actor
+  /** Within it an idempotency key means the same request. */
+  readonly idempotencyScope: string
+}
+
 export interface CreditRequest {
   readonly externalUserId: string
   readonly amountUsdMicros: string
@@ -101,8 +108,8 @@ export function createAllowances({
   )
   const readAccount = async (key: UserKey): Promise<Account> => accountOf(key)
 
-  async function read(caller: M2mCaller, externalUserId: string) {
-    return detail(await users.get(caller.appId, externalUserId))
+  async function read(app: AppId, externalUserId: string) {
+    return detail(await users.get(app, externalUserId))
   }
 
   async function detail(user: User) {
@@ -116,15 +123,15 @@ export function createAllowances({
   )
 
   /** Adds to an allowance. Credits are immutable: a mistake is corrected by another entry. */
-  async function credit(caller: M2mCaller, request: CreditRequest, actor: Actor) {
+  async function credit({ appId: app, idempotencyScope, actor }: Giver, request: CreditRequest) {
     const amount = parseAmount(request.amountUsdMicros)
     const source = parseSource(request.source)
     const featureKey = request.featureKey?.trim() || null
-    if (featureKey !== null) await requireFeature(caller.appId, featureKey)
-    const user = await users.get(caller.appId, request.externalUserId)
+    if (featureKey !== null) await requireFeature(app, featureKey)
+    const user = await users.get(app, request.externalUserId)
     const result = await creditInBatch({
       idempotency: {
-        scope: `${caller.m2mClientId}:grants`,
+        scope: idempotencyScope,
         key: request.idempotencyKey,
         body: { user: user.id, amount: amount.toString(), source, featureKey },
       },
@@ -241,8 +248,8 @@ export function createAllowances({
     }
   }
 
-  async function balanceOf(caller: M2mCaller, externalUserId: string, asOf?: string) {
-    const user = await users.get(caller.appId, externalUserId)
+  async function balanceOf(app: AppId, externalUserId: string, asOf?: string) {
+    const user = await users.get(app, externalUserId)
     return balance(
       { appId: user.appId, userId: user.id, externalUserId: user.externalUserId },
       asOf,

@@ -5,6 +5,7 @@ import {
   UserServiceService,
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import { ManagementServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import { OperatorAppServiceService } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
 import type { Plans } from '../plans/service.ts'
 import type { Platform } from '../platform/platform.ts'
@@ -20,11 +21,13 @@ import type { MeteringMode } from './apps/store.ts'
 import { createLoginPolicy } from './apps/login-policy.ts'
 import { createManagement } from './apps/management.ts'
 import { type AppQuota, createAppQuota } from './apps/quota.ts'
+import { createRedirectUris } from './apps/redirect-uris.ts'
 import { createAppsRpc, createManagementRpc } from './apps/rpc.ts'
 import { createCallersRpc } from './callers/rpc.ts'
 import type { IdentityConfig } from './config.ts'
 import { type Invitations, createInvitations } from './invitations/invitations.ts'
-import { createMembers } from './members/members.ts'
+import { type Members, createMembers } from './members/members.ts'
+import { createOperatorsRpc } from './operators/rpc.ts'
 import type { CredentialIssuer } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
@@ -59,7 +62,11 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)
   const { accountService } = createAccountsRpc({ accounts, identities, quota, invitations })
-  const parts = { clients, quota, invitations }
+  const members = createMembers({ pool, grants, now, invitations, credentialIssuers })
+  const redirectUris = createRedirectUris({ pool, now })
+  const tenancy = { clients, users, members, invitations, redirectUris, revocationBoundSeconds }
+  const { operatorAppService } = createOperatorsRpc(tenancy)
+  const parts = { clients, quota, invitations, members }
   const { appService, managementService } = createAppServices(platform, others, parts)
 
   return {
@@ -70,6 +77,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
       grpcService(UserServiceService, userService),
       grpcService(AccountServiceService, accountService),
       grpcService(ManagementServiceService, managementService),
+      grpcService(OperatorAppServiceService, operatorAppService),
     ],
     lifecycle: { prepare: () => restoreSetAside(pool, log) },
     upkeep: [accounts.deleteExpired, invitations.deleteExpired],
@@ -77,6 +85,13 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
 }
 
 export type IdentityApi = ReturnType<typeof createIdentityModule>['api']
+
+interface AppParts {
+  readonly clients: Clients
+  readonly quota: AppQuota
+  readonly invitations: Invitations
+  readonly members: Members
+}
 
 function createAppServices(
   platform: Platform,
@@ -86,7 +101,7 @@ function createAppServices(
     plans,
     credentialIssuers,
   }: IdentityOthers,
-  { clients, quota, invitations }: { clients: Clients; quota: AppQuota; invitations: Invitations },
+  { clients, quota, invitations, members }: AppParts,
 ) {
   const { pool, now, secrets, idempotency, grants, config } = platform
   const { publicUrl, issuer, defaultSignerUrl } = config
@@ -97,7 +112,7 @@ function createAppServices(
     ...createManagementRpc({
       apps,
       management: createManagement({ ...ending, pool, clients, idempotency, meteringMode, now }),
-      members: createMembers({ ...ending, pool, invitations, now }),
+      members,
       invitations,
       starterUsdMicros,
       appCreation,

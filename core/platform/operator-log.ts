@@ -19,6 +19,7 @@ export interface OperatorCall {
 
 /** Fields of requests that say what was done, and to whom. None of them ever holds a secret. */
 const subjects = new Set([
+  'accountId',
   'allApps',
   'amountUsdMicros',
   'appsMax',
@@ -29,9 +30,11 @@ const subjects = new Set([
   'email',
   'eventId',
   'externalUserId',
+  'featureKey',
   'fileSha256',
   'force',
   'id',
+  'invitationId',
   'isPlatformAdmin',
   'keyId',
   'maxUsdMicros',
@@ -42,10 +45,13 @@ const subjects = new Set([
   'overlapSeconds',
   'ownerEmail',
   'reason',
+  'role',
   'source',
   'starterUsdMicros',
   'underNewId',
+  'uri',
   'usdPerEth',
+  'use',
 ])
 const valueMax = 200
 const operatorSyntax = /^[\p{L}\p{N}._@\\-]{1,128}$/u

@@ -9,6 +9,7 @@ import {
   isClientId,
 } from '../platform/ids.ts'
 import type { Actor } from '../platform/audit.ts'
+import { operatorName } from '../platform/operator-log.ts'
 import { type BasicPair, basicPairs } from '../lib/http.ts'
 import type { ServiceRole } from '../lib/core-link/address.ts'
 
@@ -307,3 +308,9 @@ export const actorOf = (caller: M2mCaller, context: { readonly correlationId: st
   name: caller.m2mClientId,
   context,
 })
+
+/** Names an operator in the audit log, as the log of operators' commands does. */
+export const operatorActor = (context: {
+  readonly correlationId: string
+  readonly operator?: string | undefined
+}): Actor => ({ name: operatorName(context.operator), context })

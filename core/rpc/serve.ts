@@ -33,6 +33,8 @@ import type { OperatorLog } from '../platform/operator-log.ts'
 /** What a handler may know of a call besides its request and caller. */
 export interface Context {
   readonly correlationId: string
+  /** Who the command of an operator says runs it, as it was sent. */
+  readonly operator?: string | undefined
   /** Aborts when the caller has gone or its deadline has passed. */
   readonly signal: AbortSignal
 }
@@ -305,7 +307,10 @@ export function createBinder(deps: BinderDeps) {
       let answered = false
       const context: Context = {
         correlationId: correlationIdOf(call.metadata),
-        // Created on demand: few handlers look at it.
+        // Read and created on demand: few handlers look at them.
+        get operator() {
+          return textOf(call.metadata, operatorHeader)
+        },
         get signal() {
           if (abort) return abort.signal
           const controller = (abort = new AbortController())

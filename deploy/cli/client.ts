@@ -6,7 +6,10 @@ import { type CallOptions, channelTo, streaming, unary } from '../../core/lib/gr
 import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { operatorHeader, serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
-import { AllowanceServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import {
+  AllowanceServiceClient,
+  OperatorAllowanceServiceClient,
+} from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import { CreditQuotaServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
@@ -17,6 +20,7 @@ import {
   CallerServiceClient,
   type CheckCallerRequest,
 } from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
+import { OperatorAppServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/operators.ts'
 import { LossServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
 import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/metering.ts'
 import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
@@ -53,6 +57,8 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
   return {
     accounts: open(AccountServiceClient),
     allowances: open(AllowanceServiceClient),
+    anyAllowances: open(OperatorAllowanceServiceClient),
+    anyApps: open(OperatorAppServiceClient),
     apps: open(AppServiceClient),
     audit: open(AuditServiceClient),
     books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
@@ -98,6 +104,8 @@ export function connectCore({ token, ...address }: CoreAddress) {
       }),
     createAdjustment: bound(unary(allowances.createAdjustment.bind(allowances)), operator),
     ...quotaCalls(clients, operator),
+    ...appCalls(clients.anyApps, operator),
+    ...grantCalls(clients.anyAllowances, operator),
     exportAudit: bound(unary(clients.audit.exportAudit.bind(clients.audit)), forPages),
     ...limitCalls(limits, operator),
     ...signerCalls(clients.signers, operator),
@@ -129,19 +137,24 @@ export type CoreReader = Pick<
   | 'countSealed'
   | 'exportAudit'
   | 'exportTickets'
+  | 'getAppUser'
   | 'getDecision'
   | 'getOutbox'
   | 'getQuarantined'
+  | 'listAppMembers'
+  | 'listAppUsers'
   | 'listApps'
   | 'listDecisions'
   | 'listHolds'
   | 'listQuarantined'
+  | 'listRedirectUris'
   | 'listSetAsideAddresses'
   | 'listSigners'
   | 'listSigningKeys'
   | 'lossReport'
   | 'meteringStatus'
   | 'readAccountQuota'
+  | 'readAllowance'
   | 'readCreditQuota'
   | 'readLimits'
   | 'reconcile'
@@ -172,6 +185,26 @@ const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => (
   changeAccount: bound(unary(accounts.changeAccount.bind(accounts)), options),
   listSetAsideAddresses: () => unary(accounts.listSetAsideAddresses.bind(accounts))({}, options),
   startPasswordReset: bound(unary(accounts.startPasswordReset.bind(accounts)), options),
+})
+
+const appCalls = (apps: OperatorAppServiceClient, options: CallOptions) => ({
+  listAppUsers: bound(unary(apps.listAppUsers.bind(apps)), options),
+  getAppUser: bound(unary(apps.getAppUser.bind(apps)), options),
+  putAppUser: bound(unary(apps.putAppUser.bind(apps)), options),
+  deactivateAppUser: bound(unary(apps.deactivateAppUser.bind(apps)), options),
+  activateAppUser: bound(unary(apps.activateAppUser.bind(apps)), options),
+  listRedirectUris: bound(unary(apps.listRedirectUris.bind(apps)), options),
+  addRedirectUri: bound(unary(apps.addRedirectUri.bind(apps)), options),
+  removeRedirectUri: bound(unary(apps.removeRedirectUri.bind(apps)), options),
+  listAppMembers: bound(unary(apps.listAppMembers.bind(apps)), options),
+  putAppMember: bound(unary(apps.putAppMember.bind(apps)), options),
+  removeAppMember: bound(unary(apps.removeAppMember.bind(apps)), options),
+  withdrawAppInvitation: bound(unary(apps.withdrawAppInvitation.bind(apps)), options),
+})
+
+const grantCalls = (allowances: OperatorAllowanceServiceClient, options: CallOptions) => ({
+  readAllowance: bound(unary(allowances.readAllowance.bind(allowances)), options),
+  giveGrant: bound(unary(allowances.giveGrant.bind(allowances)), options),
 })
 
 const bookCalls = (

@@ -34,6 +34,50 @@ export function parse<const T extends NonNullable<ParseArgsConfig['options']>>(
   }
 }
 
+/** As `parse`, for a command line of options alone. */
+export function parseOptions<const T extends NonNullable<ParseArgsConfig['options']>>(
+  argv: readonly string[],
+  options: T,
+) {
+  const { values, positionals } = parse(argv, options)
+  if (positionals.length > 0) throw new UsageError(`"${positionals[0]}" is not expected here`)
+  return values
+}
+
+/** The options that a command cannot do without. A UsageError names those that are missing. */
+export function need<Name extends string>(
+  command: string,
+  values: Readonly<Partial<Record<Name, unknown>>>,
+  names: readonly Name[],
+): Record<Name, string> {
+  const missing = names.filter((name) => typeof values[name] !== 'string')
+  if (missing.length > 0)
+    throw new UsageError(`${command} needs ${missing.map((name) => `--${name}`).join(' and ')}`)
+  return Object.fromEntries(names.map((name) => [name, values[name]])) as Record<Name, string>
+}
+
+type Act = (argv: readonly string[]) => Promise<void>
+
+/** Runs the action that the first word names. A UsageError lists the actions for any other word. */
+export const runAction =
+  (command: string, actions: Readonly<Record<string, Act>>) =>
+  async ([word = '', ...rest]: readonly string[]): Promise<number> => {
+    const act = Object.hasOwn(actions, word) ? actions[word] : undefined
+    if (!act) {
+      const names = Object.keys(actions)
+      throw new UsageError(`${command} takes ${names.join(', ')}${didYouMean(word, names)}`)
+    }
+    await act(rest)
+    return 0
+  }
+
+/** A page size from the command line. */
+export function parsePageSize(text: string | undefined): number {
+  const limit = Number(text ?? '100')
+  if (Number.isInteger(limit) && limit >= 1 && limit <= 1_000) return limit
+  throw new UsageError('--limit must be from 1 to 1000')
+}
+
 /** The option of a command that may speak to another core than the one of this folder. */
 export interface Target {
   readonly target?: string | undefined

@@ -2,14 +2,18 @@ import { readFileSync } from 'node:fs'
 import { didYouMean } from '../../core/lib/names/did-you-mean.ts'
 import { messageOf } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
+import { member } from './commands/apps/member.ts'
+import { redirectUri } from './commands/apps/redirect-uri.ts'
+import { user } from './commands/apps/user.ts'
 import { adjust } from './commands/money/adjust.ts'
-import { app } from './commands/app.ts'
+import { app } from './commands/apps/app.ts'
 import { audit } from './commands/audit.ts'
 import { archive } from './commands/archive.ts'
 import { collector } from './commands/collector.ts'
 import { config } from './commands/config.ts'
 import { decision } from './commands/decision.ts'
 import { exportTickets } from './commands/export.ts'
+import { grant } from './commands/money/grant.ts'
 import { holds } from './commands/money/holds.ts'
 import { importTickets } from './commands/import.ts'
 import { keys } from './commands/keys.ts'
@@ -26,6 +30,7 @@ import { signer } from './commands/signer.ts'
 import { status } from './commands/status.ts'
 import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './command.ts'
+import { withFlag } from './flags.ts'
 import { renderHelp } from './help.ts'
 
 /** Every command by its name, in the order in which `--help` lists them. */
@@ -37,6 +42,10 @@ export const commands: Readonly<Record<string, Command>> = {
   collector,
   demo,
   app,
+  member,
+  'redirect-uri': redirectUri,
+  user,
+  grant,
   account,
   keys,
   rate,
@@ -99,7 +108,8 @@ async function run(name: string, argv: readonly string[]): Promise<number> {
     return await command.run(argv)
   } catch (error) {
     const hint = error instanceof UsageError ? `; see npx tollgate ${name} --help` : ''
-    return print(`tollgate: ${messageOf(error)}${hint}\n`, error instanceof UsageError ? 2 : 1)
+    const message = withFlag(messageOf(error), command.help)
+    return print(`tollgate: ${message}${hint}\n`, error instanceof UsageError ? 2 : 1)
   }
 }
 

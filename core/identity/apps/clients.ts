@@ -87,6 +87,17 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
     return row && toPublicClient(clientId, row)
   }
 
+  /** The app of a public client id, disabled ones too: for operators. NOT_FOUND when there is none. */
+  async function appOf(clientId: string): Promise<AppId> {
+    const client = await findPublicOrDisabled(clientId)
+    if (!client)
+      throw new DomainError(
+        'NOT_FOUND',
+        'no app has this client id; it begins with app_, and npx tollgate app list shows it',
+      )
+    return client.appId
+  }
+
   /**
    * A new secret of the app's M2M client. Older secrets expire after the overlap, or now: then their ids are the
    * `endedIds`. CONFLICT when too many secrets are valid. The app's row must be locked.
@@ -118,7 +129,7 @@ export function createClients({ pool, secrets, secretOverlapSeconds, now }: Clie
     }
   }
 
-  return { authenticate, findM2m, findPublic, findPublicOrDisabled, rotateSecret }
+  return { authenticate, findM2m, findPublic, findPublicOrDisabled, appOf, rotateSecret }
 }
 
 export type Clients = ReturnType<typeof createClients>

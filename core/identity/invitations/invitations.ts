@@ -3,13 +3,14 @@ import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Email, normalizeEmail } from '../../lib/text/email.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import { audit } from '../../platform/audit.ts'
-import { type AppId, isUuid } from '../../platform/ids.ts'
-import type { AccountCaller, MemberCaller, Role } from '../../rpc/callers.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
+import { type AccountId, type AppId, isUuid } from '../../platform/ids.ts'
+import type { AccountCaller, Role } from '../../rpc/callers.ts'
 import type { Context } from '../../rpc/serve.ts'
 import type { AppQuota } from '../apps/quota.ts'
 import { lockApp } from '../apps/store.ts'
-import { countMembers, findMember, putMember } from '../members/store.ts'
+import type { MemberEditor } from '../members/editor.ts'
+import { countMembers, findMember, findOwnerAccount, putMember } from '../members/store.ts'
 import * as store from './store.ts'
 
 export interface InvitationsDeps {
@@ -33,37 +34,37 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
   /** Invites the address, in place of what it was invited to before. The caller has locked the app's row. */
   async function invite(
     db: Db,
-    { caller, context }: { caller: MemberCaller; context: Context },
+    editor: MemberEditor,
     { email, role }: { email: Email; role: Role },
   ): Promise<store.InvitationRow> {
     const at = now()
-    requireRights(caller, role)
-    await store.deleteInvitationTo(db, caller.appId, email)
-    if ((await store.countInvitations(db, caller.appId, at)) >= pendingMax)
+    const { appId: app, actor } = editor
+    requireRights(editor, role)
+    await store.deleteInvitationTo(db, app, email)
+    if ((await store.countInvitations(db, app, at)) >= pendingMax)
       throw new DomainError(
         'CONFLICT',
         `${pendingMax} invitations of this app wait for an answer; withdraw some`,
       )
     const id = uuidV7(at.getTime())
     await store.insertInvitation(db, {
-      appId: caller.appId,
+      appId: app,
       id,
       email,
       role,
-      invitedBy: caller.accountId,
+      invitedBy: editor.accountId ?? (await ownerOf(db, app)),
       at,
       expiresAt: addSeconds(at, lifetimeSeconds),
     })
-    const by = { app: caller.appId, actor: caller.accountId, context }
-    await note(db, by, { action: 'member_invited', details: { email, role } })
-    const invitation = await store.findInvitation(db, { app: caller.appId, id, at })
+    await note(db, { app, actor }, { action: 'member_invited', details: { email, role } })
+    const invitation = await store.findInvitation(db, { app, id, at })
     if (!invitation) throw new Error('an invitation that was just written cannot be found')
     return invitation
   }
 
   /** Those of an app that wait for an answer. */
-  const list = (caller: MemberCaller): Promise<store.InvitationRow[]> =>
-    store.listInvitations(pool, caller.appId, now())
+  const list = (app: AppId): Promise<store.InvitationRow[]> =>
+    store.listInvitations(pool, app, now())
 
   /** Those that wait for the answer of this account. */
   async function listOwn({ email: address }: AccountCaller): Promise<store.InvitationRow[]> {
@@ -74,17 +75,18 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
   }
 
   /** Takes an invitation back. Only an owner takes back that of an owner. */
-  async function withdraw(caller: MemberCaller, id: string, context: Context): Promise<void> {
+  async function withdraw(editor: MemberEditor, id: string): Promise<void> {
+    const { appId: app, actor } = editor
     await tx(pool, async (db) => {
-      await lockApp(db, caller.appId)
-      const key = { app: caller.appId, id, at: now() }
+      await lockApp(db, app)
+      const key = { app, id, at: now() }
       const invitation = isUuid(id) ? await store.findInvitation(db, key) : null
       if (!invitation) throw unknownInvitation()
       const { email, role } = invitation
-      requireRights(caller, role)
-      await store.deleteInvitationTo(db, caller.appId, email)
-      const by = { app: caller.appId, actor: caller.accountId, context }
-      await note(db, by, { action: 'member_invitation_withdrawn', details: { email, role } })
+      requireRights(editor, role)
+      await store.deleteInvitationTo(db, app, email)
+      const entry = { action: 'member_invitation_withdrawn', details: { email, role } }
+      await note(db, { app, actor }, entry)
     })
   }
 
@@ -114,7 +116,8 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
       const invitation = await lockOwn(db, account, id)
       await store.deleteInvitationTo(db, invitation.app_id, invitation.email)
       const entry = await act(db, invitation)
-      await note(db, { app: invitation.app_id, actor: account.accountId, context }, entry)
+      const actor = { name: account.accountId, context }
+      await note(db, { app: invitation.app_id, actor }, entry)
       return invitation
     })
   }
@@ -148,11 +151,11 @@ export function createInvitations({ pool, quota, now }: InvitationsDeps) {
 
   async function note(
     db: Db,
-    { app, actor, context }: { app: AppId; actor: string; context: Context },
+    { app, actor: { name, context } }: { app: AppId; actor: Actor },
     { action, details }: Note,
   ): Promise<void> {
-    const { correlationId } = context
-    const entry = { appId: app, actor, action, details, correlationId, at: now() }
+    const { correlationId } = context ?? {}
+    const entry = { appId: app, actor: name, action, details, correlationId, at: now() }
     await audit(db, { ...entry, status: 'success' })
   }
 
@@ -173,8 +176,18 @@ interface Note {
   readonly details: Readonly<Record<string, string>>
 }
 
-function requireRights(caller: MemberCaller, role: Role): void {
-  if (role === 'owner' && caller.role !== 'owner')
+/** In whose name an operator invites. CONFLICT where there is nobody. */
+async function ownerOf(db: Db, app: AppId): Promise<AccountId> {
+  const owner = await findOwnerAccount(db, app)
+  if (owner !== null) return owner
+  throw new DomainError(
+    'CONFLICT',
+    'the app has no owner in whose name somebody could be invited, and there is no platform admin; make one first',
+  )
+}
+
+function requireRights(editor: MemberEditor, role: Role): void {
+  if (role === 'owner' && editor.role !== 'owner')
     throw new DomainError('EDIT_FORBIDDEN', 'only an owner invites an owner, or takes that back')
 }
 

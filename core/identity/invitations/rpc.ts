@@ -3,6 +3,7 @@ import type * as management from '../../../proto/gen/ts-proto/tollgate/identity/
 import { gatewayCaller, member } from '../../rpc/callers.ts'
 import { rpc } from '../../rpc/serve.ts'
 import type { Accounts } from '../accounts/accounts.ts'
+import { memberEditor } from '../members/editor.ts'
 import type { Invitations } from './invitations.ts'
 import type { InvitationRow } from './store.ts'
 
@@ -11,7 +12,7 @@ export const createInvitationHandlers = (invitations: Invitations) => ({
   withdrawInvitation: rpc(
     member('edit'),
     async (request: management.WithdrawInvitationRequest, caller, context) => {
-      await invitations.withdraw(caller, request.invitationId, context)
+      await invitations.withdraw(memberEditor(caller, context), request.invitationId)
       return {}
     },
   ),

@@ -1,17 +1,17 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { audit } from '../../platform/audit.ts'
 import type { Grants } from '../../platform/grants/grants.ts'
-import type { MemberCaller, Role } from '../../rpc/callers.ts'
-import { appId, isUuid } from '../../platform/ids.ts'
+import type { Role } from '../../rpc/callers.ts'
+import { type AppId, appId, isUuid } from '../../platform/ids.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
-import type { Context } from '../../rpc/serve.ts'
 import { admitsStranger } from '../apps/login-policy.ts'
 import { type AppRow, lockApp } from '../apps/store.ts'
 import { parseEmail } from '../input.ts'
 import type { Invitations } from '../invitations/invitations.ts'
 import type { InvitationRow } from '../invitations/store.ts'
 import type { CredentialIssuer } from '../types.ts'
+import type { MemberEditor } from './editor.ts'
 import * as store from './store.ts'
 
 export interface MembersDeps {
@@ -26,45 +26,43 @@ export interface MembersDeps {
 /** The people who may see and change an app. An app always has an owner, and only an owner may add or remove one. */
 export function createMembers(deps: MembersDeps) {
   const { pool, invitations, grants, credentialIssuers, now } = deps
-  const list = (caller: MemberCaller): Promise<store.MemberRow[]> =>
-    store.listMembers(pool, caller.appId)
+  const list = (app: AppId): Promise<store.MemberRow[]> => store.listMembers(pool, app)
 
   /** Changes the role of a member. Invites everybody else, and a member who is to become an owner. */
   async function put(
-    caller: MemberCaller,
+    editor: MemberEditor,
     request: { email: string; role: Role },
-    context: Context,
   ): Promise<{ member: store.MemberRow } | { invitation: InvitationRow }> {
     const { role } = request
     return tx(pool, async (db) => {
-      await lock(db, caller)
+      await lock(db, editor)
       const email = parseEmail(request.email)
-      const before = await store.findMemberByEmail(db, caller.appId, email)
+      const before = await store.findMemberByEmail(db, editor.appId, email)
       if (before === null || (role === 'owner' && before.role !== 'owner'))
-        return { invitation: await invitations.invite(db, { caller, context }, { email, role }) }
-      await allowChange(db, caller, { from: before.role, to: role })
+        return { invitation: await invitations.invite(db, editor, { email, role }) }
+      await allowChange(db, editor, { from: before.role, to: role })
       const { account_id: account } = before
-      await store.putMember(db, { app: caller.appId, account, role, at: now() })
-      await invitations.end(db, caller.appId, email)
+      await store.putMember(db, { app: editor.appId, account, role, at: now() })
+      await invitations.end(db, editor.appId, email)
       const details = { accountId: account, role }
-      await note(db, { caller, context, action: 'member_role_changed' }, details)
+      await note(db, { editor, action: 'member_role_changed' }, details)
       return { member: { ...before, role } }
     })
   }
 
   /** Ends the membership, and with it the person's logins to the app, unless others than members may log in, too. */
-  async function remove(caller: MemberCaller, account: string, context: Context): Promise<void> {
+  async function remove(editor: MemberEditor, account: string): Promise<void> {
     await tx(pool, async (db) => {
-      const app = await lock(db, caller)
-      const before = isUuid(account) ? await store.findMember(db, caller.appId, account) : null
+      const app = await lock(db, editor)
+      const before = isUuid(account) ? await store.findMember(db, editor.appId, account) : null
       if (!before) throw new DomainError('NOT_FOUND', 'the app has no such member')
-      await allowChange(db, caller, { from: before.role, to: null })
-      await store.deleteMember(db, caller.appId, account)
-      await invitations.end(db, caller.appId, before.email)
+      await allowChange(db, editor, { from: before.role, to: null })
+      await store.deleteMember(db, editor.appId, account)
+      await invitations.end(db, editor.appId, before.email)
       const endedLogins = await endLogins(db, app, before)
       await note(
         db,
-        { caller, context, action: 'member_removed' },
+        { editor, action: 'member_removed' },
         { accountId: account, role: before.role, endedLogins },
       )
     })
@@ -89,21 +87,21 @@ export function createMembers(deps: MembersDeps) {
   }
 
   // Changes follow each other: of two owners that leave at the same time, neither may still count the other.
-  async function lock(db: Db, caller: MemberCaller): Promise<AppRow> {
-    const app = await lockApp(db, caller.appId)
+  async function lock(db: Db, editor: MemberEditor): Promise<AppRow> {
+    const app = await lockApp(db, editor.appId)
     if (!app) throw new DomainError('NOT_FOUND', 'no such app for this credential')
     return app
   }
 
   async function allowChange(
     db: Db,
-    caller: MemberCaller,
+    editor: MemberEditor,
     { from, to }: { from: Role; to: Role | null },
   ): Promise<void> {
-    if (from === 'owner' && caller.role !== 'owner') {
+    if (from === 'owner' && editor.role !== 'owner') {
       throw new DomainError('EDIT_FORBIDDEN', 'only an owner changes or removes an owner')
     }
-    const { owners } = await store.countMembers(db, caller.appId)
+    const { owners } = await store.countMembers(db, editor.appId)
     if (from === 'owner' && to !== 'owner' && owners === 1) {
       throw new DomainError('CONFLICT', 'an app is never without an owner; make another one first')
     }
@@ -111,15 +109,15 @@ export function createMembers(deps: MembersDeps) {
 
   async function note(
     db: Db,
-    { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
+    { editor: { appId: app, actor }, action }: { editor: MemberEditor; action: string },
     details: Readonly<Record<string, string | number>>,
   ): Promise<void> {
     await audit(db, {
-      appId: caller.appId,
-      actor: caller.accountId,
+      appId: app,
+      actor: actor.name,
       action,
       status: 'success',
-      correlationId: context.correlationId,
+      correlationId: actor.context?.correlationId,
       details,
       at: now(),
     })

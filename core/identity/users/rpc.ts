@@ -3,7 +3,7 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/identity/v1/ident
 import { Scope } from '../../../proto/scopes.ts'
 import { addSeconds } from '../../lib/time.ts'
 import { parseCursor, parseLimit } from '../../platform/cursor.ts'
-import { type ClientId, isOwnerSubject, parseExternalUserId } from '../../platform/ids.ts'
+import { isOwnerSubject, parseExternalUserId } from '../../platform/ids.ts'
 import { type M2mCaller, m2m, actorOf } from '../../rpc/callers.ts'
 import { batchedRpc } from '../../rpc/batched.ts'
 import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
@@ -22,7 +22,7 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
   const upsert = async (request: pb.UpsertUserRequest, caller: M2mCaller, context: Context) => {
     const change = parseChange(request)
     const { user, created } = await users.upsert(caller.appId, change, actorOf(caller, context))
-    return { user: render(user, caller.clientId), created }
+    return { user: renderUser(user, caller.clientId), created }
   }
 
   const userService: Handlers<pb.UserServiceServer> = {
@@ -31,7 +31,7 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
     updateUser: rpc(
       m2m(Scope.usersWrite),
       async (request: pb.UpdateUserRequest, caller, context) => ({
-        user: render(
+        user: renderUser(
           await users.update(caller.appId, parseChange(request), actorOf(caller, context)),
           caller.clientId,
         ),
@@ -42,11 +42,8 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
       async (request: pb.DeactivateUserRequest, caller, context) => {
         const external = parseExternalUserId(request.externalUserId)
         const user = await users.deactivate(caller.appId, external, actorOf(caller, context))
-        const since = user.deactivatedAt ?? user.updatedAt
-        return {
-          user: render(user, caller.clientId),
-          effectiveBy: addSeconds(since, revocationBoundSeconds).toISOString(),
-        }
+        const effectiveBy = effectiveByOf(user, revocationBoundSeconds)
+        return { user: renderUser(user, caller.clientId), effectiveBy }
       },
     ),
     listUsers: rpc(m2m(Scope.usersRead), async (request: pb.ListUsersRequest, caller) => {
@@ -58,14 +55,14 @@ export function createUsersRpc({ users, revocationBoundSeconds }: UsersRpcDeps) 
         after: parseCursor(request.cursor),
         limit: parseLimit(request.limit),
       })
-      return { users: items.map((user) => render(user, caller.clientId)), nextCursor }
+      return { users: items.map((user) => renderUser(user, caller.clientId)), nextCursor }
     }),
   }
 
   return { userService }
 }
 
-const render = (user: User, clientId: ClientId) => ({
+export const renderUser = (user: User, clientId: string) => ({
   id: user.id,
   clientId,
   externalUserId: user.externalUserId,
@@ -77,7 +74,13 @@ const render = (user: User, clientId: ClientId) => ({
   deactivatedAt: user.deactivatedAt?.toISOString(),
 })
 
-function parseChange(request: pb.UpsertUserRequest): UserChange {
+/** When the last permission that a cache may still hold of a user who was deactivated has expired. */
+export const effectiveByOf = (user: User, boundSeconds: number): string =>
+  addSeconds(user.deactivatedAt ?? user.updatedAt, boundSeconds).toISOString()
+
+export function parseChange(
+  request: Pick<pb.UpsertUserRequest, 'externalUserId' | 'email' | 'clearEmail' | 'status'>,
+): UserChange {
   const email = request.clearEmail
     ? { email: null }
     : request.email === undefined
@@ -87,7 +90,7 @@ function parseChange(request: pb.UpsertUserRequest): UserChange {
   return { externalUserId: parseExternalUserId(request.externalUserId), ...email, ...status }
 }
 
-function parseStatus(text: string): UserState {
+export function parseStatus(text: string): UserState {
   const status = userStates.find((known) => known === text.trim().toLowerCase())
   if (!status)
     throw new DomainError('REQUEST_INVALID', `status must be one of: ${userStates.join(', ')}`)

@@ -1,5 +1,13 @@
-import { type Command, UsageError, changeCore, parse, withCore } from '../command.ts'
-import { printJson, printLines } from '../output.ts'
+import {
+  type Command,
+  changeCore,
+  need,
+  parseOptions,
+  parsePageSize,
+  runAction,
+  withCore,
+} from '../../command.ts'
+import { printJson, printLines } from '../../output.ts'
 
 export const app: Command = {
   summary: 'creates and lists apps',
@@ -16,28 +24,26 @@ export const app: Command = {
         text: 'Lists apps, the oldest first.',
       },
     ],
+    examples: [
+      'npx tollgate app create --name "My app" --owner me@example.com',
+      'npx tollgate app list --json',
+    ],
   },
-  run: async (argv) => {
-    const [verb, ...rest] = argv
-    if (verb === 'create') return create(rest)
-    if (verb === 'list') return list(rest)
-    throw new UsageError('app takes "create" or "list"')
-  },
+  run: runAction('app', { create, list }),
 }
 
-async function create(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, {
+async function create(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, {
     name: { type: 'string' },
     owner: { type: 'string' },
     'starter-usd-micros': { type: 'string' },
     json: { type: 'boolean' },
   })
-  const { name, owner } = values
-  if (name === undefined) throw new UsageError('app create needs --name')
+  const { name } = need('app create', values, ['name'])
   const created = await changeCore(values, (core) =>
     core.createApp({
       name,
-      ownerEmail: owner,
+      ownerEmail: values.owner,
       ownerPassword: undefined,
       starterUsdMicros: values['starter-usd-micros'],
     }),
@@ -56,18 +62,15 @@ async function create(argv: readonly string[]): Promise<number> {
         : []),
     ])
   }
-  return 0
 }
 
-async function list(argv: readonly string[]): Promise<number> {
-  const { values } = parse(argv, {
+async function list(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, {
     limit: { type: 'string' },
     cursor: { type: 'string' },
     json: { type: 'boolean' },
   })
-  const limit = Number(values.limit ?? '100')
-  if (!Number.isInteger(limit) || limit < 1 || limit > 1_000)
-    throw new UsageError('--limit must be from 1 to 1000')
+  const limit = parsePageSize(values.limit)
   const { apps, nextCursor } = await withCore(values, (core) =>
     core.listApps({ limit, cursor: values.cursor }),
   )
@@ -83,5 +86,4 @@ async function list(argv: readonly string[]): Promise<number> {
     )
     if (nextCursor) printLines([`more: npx tollgate app list --cursor ${nextCursor}`])
   }
-  return 0
 }

@@ -1,0 +1,125 @@
+import { normalizeEmail } from '../../../../core/lib/text/email.ts'
+import type {
+  Invitation,
+  Member,
+} from '../../../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
+import type { CoreClient } from '../../client.ts'
+import {
+  type Command,
+  UsageError,
+  changeCore,
+  need,
+  parseOptions,
+  runAction,
+  withCore,
+} from '../../command.ts'
+import { printJson, printLines, printable, table } from '../../output.ts'
+
+const options = {
+  app: { type: 'string' },
+  email: { type: 'string' },
+  json: { type: 'boolean' },
+} as const
+
+export const member: Command = {
+  summary: 'lists, invites, changes and removes the people of an app',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate member list --app APP [--json]',
+        text: 'Lists the members of an app, and the invitations that wait for an answer.',
+      },
+      {
+        syntax: 'tollgate member put --app APP --email EMAIL --role owner|admin|viewer [--json]',
+        text:
+          'Changes the role of a member. Invites everybody else, and a member who is to become an owner: they answer at ' +
+          "/invitations of the service within 14 days. The invitation is in the name of the app's first owner or, where it " +
+          'has none, of the first platform admin.',
+      },
+      {
+        syntax: 'tollgate member remove --app APP --email EMAIL [--json]',
+        text:
+          "Ends a membership, with the person's logins to the app where only members may log in, or takes an invitation " +
+          'back. An app is never without an owner.',
+      },
+    ],
+    examples: [
+      'npx tollgate member put --app app_0123456789abcdef01234567 --email ada@example.com --role admin',
+      'npx tollgate member list --app app_0123456789abcdef01234567 --json',
+      'npx tollgate member remove --app app_0123456789abcdef01234567 --email ada@example.com',
+    ],
+  },
+  run: runAction('member', { list, put, remove }),
+}
+
+async function list(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
+  const { app: clientId } = need('member list', values, ['app'])
+  const answer = await withCore(values, (core) => core.listAppMembers({ clientId }))
+  if (values.json) return printJson(answer)
+  const rows = [...answer.members.map(rowOfMember), ...answer.invitations.map(rowOfInvitation)]
+  printLines(
+    rows.length === 0 ? ['no members'] : table([['email', 'role', 'since', 'state'], ...rows]),
+  )
+}
+
+async function put(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, { ...options, role: { type: 'string' } })
+  const { app: clientId, email, role } = need('member put', values, ['app', 'email', 'role'])
+  const answer = await changeCore(values, (core) => core.putAppMember({ clientId, email, role }))
+  if (values.json) return printJson(answer)
+  const { invitation } = answer
+  printLines([
+    invitation === undefined
+      ? `${printable(answer.member?.email ?? email)} is ${answer.member?.role} now`
+      : `${printable(invitation.email)} is invited as ${invitation.role} in the name of ` +
+        `${printable(invitation.invitedBy)}, and may answer at /invitations until ${invitation.expiresAt}`,
+  ])
+}
+
+async function remove(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, options)
+  const { app: clientId, email } = need('member remove', values, ['app', 'email'])
+  const address = normalizeEmail(email)
+  if (address === null) throw new UsageError('--email must be an e-mail address')
+  const removed = await changeCore(values, (core) => removeByEmail(core, clientId, address))
+  if (values.json) return printJson({ email: address, removed })
+  printLines([
+    removed === 'member'
+      ? `${address} is no member any more`
+      : `the invitation of ${address} is taken back`,
+  ])
+}
+
+/** A member by that address or, where there is none, the invitation to it. */
+async function removeByEmail(
+  core: CoreClient,
+  clientId: string,
+  address: string,
+): Promise<'member' | 'invitation'> {
+  const { members, invitations } = await core.listAppMembers({ clientId })
+  const member = members.find(({ email }) => email === address)
+  if (member) {
+    await core.removeAppMember({ clientId, accountId: member.accountId })
+    return 'member'
+  }
+  const invitation = invitations.find(({ email }) => email === address)
+  if (!invitation)
+    throw new Error(`the app has neither a member nor an invitation with --email ${address}`)
+  await core.withdrawAppInvitation({ clientId, invitationId: invitation.id })
+  return 'invitation'
+}
+
+const rowOfMember = ({ email, role, createdAt }: Member): string[] => [
+  email,
+  role,
+  createdAt.slice(0, 10),
+  'member',
+]
+
+const rowOfInvitation = ({ email, role, createdAt, expiresAt }: Invitation): string[] => [
+  email,
+  role,
+  createdAt.slice(0, 10),
+  `invited, until ${expiresAt.slice(0, 10)}`,
+]

@@ -1,0 +1,104 @@
+import type { Grant } from '../../../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
+import { type Command, changeCore, need, parseOptions, runAction, withCore } from '../../command.ts'
+import { printJson, printLines, printable, table } from '../../output.ts'
+
+const subject = {
+  app: { type: 'string' },
+  user: { type: 'string' },
+  json: { type: 'boolean' },
+} as const
+
+export const grant: Command = {
+  summary: 'lists and gives credit to a user',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate grant list --app APP --user EXTERNAL_USER_ID [--json]',
+        text: 'Lists the credits of a user that are in effect, the oldest first, and what is left of them.',
+      },
+      {
+        syntax:
+          'tollgate grant give --app APP --user EXTERNAL_USER_ID --usd-micros N [--source SOURCE] [--feature KEY] ' +
+          '[--key TEXT] [--json]',
+        text:
+          'Gives a user N USD micros (1000000 is one dollar), on top of what it has. A credit has no end and is never ' +
+          "changed; a mistake is corrected by tollgate adjust. It counts into the app's quota of credit (tollgate quota).",
+      },
+    ],
+    options: [
+      {
+        title: 'Options',
+        options: [
+          [
+            '--source SOURCE',
+            'What the credit is: manual, which it is by default, trial, promo or plan_adjustment.',
+          ],
+          [
+            '--feature KEY',
+            'The only thing that it pays for: a pipeline, or pipeline:modelId. Without it, anything.',
+          ],
+          ['--key TEXT', 'An idempotency key: with the same key the credit is given once.'],
+        ],
+      },
+    ],
+    examples: [
+      'npx tollgate grant give --app app_0123456789abcdef01234567 --user ada --usd-micros 2500000 --key order-17',
+      'npx tollgate grant list --app app_0123456789abcdef01234567 --user ada',
+    ],
+  },
+  run: runAction('grant', { list, give }),
+}
+
+async function list(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, subject)
+  const { app, user } = need('grant list', values, ['app', 'user'])
+  const { allowance } = await withCore(values, (core) =>
+    core.readAllowance({ clientId: app, externalUserId: user }),
+  )
+  if (values.json) return printJson(allowance)
+  const rows = (allowance?.grants ?? []).map(rowOf)
+  printLines([
+    ...(rows.length === 0
+      ? ['no credits']
+      : table([['created', 'USD micros', 'left', 'source', 'feature', 'ends', 'id'], ...rows])),
+    `${printable(user)} has ${allowance?.balanceUsdMicros} USD micros for any feature`,
+  ])
+}
+
+async function give(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, {
+    ...subject,
+    'usd-micros': { type: 'string' },
+    source: { type: 'string' },
+    feature: { type: 'string' },
+    key: { type: 'string' },
+  })
+  const flags = need('grant give', values, ['app', 'user', 'usd-micros'])
+  const answer = await changeCore(values, (core) =>
+    core.giveGrant({
+      clientId: flags.app,
+      externalUserId: flags.user,
+      amountUsdMicros: flags['usd-micros'],
+      source: values.source ?? 'manual',
+      featureKey: values.feature,
+      idempotencyKey: values.key,
+    }),
+  )
+  if (values.json) return printJson(answer)
+  const { grant: credit, allowance } = answer
+  const feature = credit?.featureKey === undefined ? '' : ` for ${printable(credit.featureKey)}`
+  printLines([
+    `${credit?.id}  ${credit?.amountUsdMicros} USD micros${feature}; ${printable(flags.user)} has ` +
+      `${allowance?.balanceUsdMicros} for any feature now`,
+  ])
+}
+
+const rowOf = (credit: Grant): string[] => [
+  credit.createdAt.slice(0, 10),
+  credit.amountUsdMicros,
+  credit.remainingUsdMicros,
+  credit.source,
+  credit.featureKey ?? 'any',
+  credit.expiresAt?.slice(0, 10) ?? 'never',
+  credit.id,
+]
