@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { DomainError } from '../../proto/errors.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import { isReadable, unreadableKinds } from './text.ts'
+import { isReadable, unreadableKinds } from '../lib/text/readable.ts'
 
 /** Branded ids with their prefixes (decision 6). Internal ids are UUIDv7; that of a user (`endUserId`) is a UUIDv4. */
 declare const kind: unique symbol

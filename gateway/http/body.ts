@@ -1,9 +1,9 @@
 import { DomainError } from '../../proto/errors.ts'
+import { quoted, requireUtf8 } from './texts.ts'
 
 /** The size limit of a request body. */
 export const maxBodyBytes = 1_048_576
 
-const depthMax = 64
 const fieldMax = 100
 const ampersand = 0x26
 
@@ -18,7 +18,7 @@ export function parseJson(bytes: Buffer, contentType: string | undefined): objec
   if (contentType !== undefined && mediaType(contentType) !== 'application/json') {
     throw new DomainError('MEDIA_TYPE_UNSUPPORTED', 'send the body as application/json')
   }
-  const value = readJson(bytes)
+  const value = parseText(bytes)
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new DomainError('REQUEST_INVALID', 'the body must be a JSON object')
   }
@@ -39,17 +39,18 @@ export function parseForm(
   if (!isFormType(contentType)) {
     throw new DomainError('REQUEST_INVALID', 'send the body as application/x-www-form-urlencoded')
   }
+  requireUtf8(bytes.toString('latin1'), 'the body')
   if (bytes.filter((byte) => byte === ampersand).length >= fieldMax)
     throw new DomainError('REQUEST_INVALID', `send at most ${fieldMax} fields`)
   const fields = new Map<string, string>()
   const lists = new Map<string, string[]>()
   for (const [name, value] of new URLSearchParams(bytes.toString('utf8'))) {
     if (repeatable.includes(name)) {
-      if (value !== '') lists.set(name, [...(lists.get(name) ?? []), usable(value, name)])
+      if (value !== '') lists.set(name, [...(lists.get(name) ?? []), value])
       continue
     }
     if (fields.has(name)) throw new DomainError('REQUEST_INVALID', `${quoted(name)} is given twice`)
-    fields.set(name, usable(value, name))
+    fields.set(name, value)
   }
   return Object.fromEntries<string | string[]>([
     ...[...fields].filter(([, value]) => value !== ''),
@@ -57,33 +58,11 @@ export function parseForm(
   ])
 }
 
-/** Returns `text`. REQUEST_INVALID when PostgreSQL or UTF-8 cannot carry it: a NUL or half a surrogate pair. */
-export function usable(text: string, name: string): string {
-  if (text.isWellFormed() && !text.includes('\0')) return text
-  throw new DomainError(
-    'REQUEST_INVALID',
-    `${quoted(name)} contains a character that is not allowed`,
-  )
-}
-
-/** A name that the caller chose, cut and made printable for an error message. */
-export const quoted = (name: string): string =>
-  name
-    .toWellFormed()
-    .replace(/[^\x20-\x7e]/g, '?')
-    .slice(0, 64)
-
 export const isFormType = (contentType: string | undefined): boolean =>
   mediaType(contentType ?? '') === 'application/x-www-form-urlencoded'
 
 export const mediaType = (contentType: string): string =>
   contentType.split(';')[0]?.trim().toLowerCase() ?? ''
-
-function readJson(bytes: Buffer): unknown {
-  const value = parseText(bytes)
-  requireUsable(value, 'the body', depthMax)
-  return value
-}
 
 function parseText(bytes: Buffer): unknown {
   try {
@@ -91,16 +70,6 @@ function parseText(bytes: Buffer): unknown {
   } catch (error) {
     throw new DomainError('REQUEST_INVALID', 'the body is not valid JSON', { cause: error })
   }
-}
-
-/** Refuses texts and names that PostgreSQL or UTF-8 cannot carry, and what is nested more than `depth` levels. */
-function requireUsable(value: unknown, name: string, depth: number): void {
-  if (typeof value === 'string') return void usable(value, name)
-  if (typeof value !== 'object' || value === null) return
-  if (depth === 0)
-    throw new DomainError('REQUEST_INVALID', `the body is nested more than ${depthMax} levels deep`)
-  for (const [key, member] of Object.entries(value))
-    requireUsable(member, usable(key, key), depth - 1)
 }
 
 /** A string member of a value whose type is not known; undefined when there is none. */

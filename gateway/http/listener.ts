@@ -1,6 +1,7 @@
 import cookie from '@fastify/cookie'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
+import { isObject } from '../../core/lib/json.ts'
 import { DomainError, reasons } from '../../proto/errors.ts'
 import { readCredential, refusalOfCaller } from '../auth/admission.ts'
 import type { Core } from '../core/client.ts'
@@ -8,7 +9,7 @@ import type { ForwardedCheck } from '../limits/address.ts'
 import { type Limits, limitHooks } from '../limits/limiter.ts'
 import type { App } from './app.ts'
 import { type RequestBounds, requireBounds, serverOptions, usualBounds } from './bounds.ts'
-import { isFormType, maxBodyBytes, parseForm, parseJson, usable } from './body.ts'
+import { isFormType, maxBodyBytes, parseForm, parseJson } from './body.ts'
 import type { Cors } from './cors.ts'
 import { sendError } from './errors.ts'
 import { correlationIdOf, securityHeaders } from './headers.ts'
@@ -18,6 +19,7 @@ import { type HttpMetrics, observeReplies } from './metrics.ts'
 import { toRefusal } from './refusal.ts'
 import { OAuthError, Problem, addSchemas } from './schemas.ts'
 import { serializers } from './serializers.ts'
+import { requireTexts, requireUtf8, textFormats } from './texts.ts'
 
 export interface ListenerDeps {
   readonly core: Core
@@ -40,6 +42,7 @@ const validatorOptions = {
   removeAdditional: false,
   useDefaults: false,
   verbose: true,
+  formats: textFormats,
 } as const
 
 /** One public listener without routes: all that happens to every request before and after its handler. */
@@ -131,8 +134,7 @@ function addRequestHooks(app: App, deps: ListenerDeps): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_, bytes, done) => done(null, bytes))
   app.addHook('preValidation', (request, _, done) => {
-    for (const part of [request.params, request.query]) checkTexts(part)
-    if (request.routeOptions.schema?.body) request.body = parseBody(request)
+    readTexts(request)
     done()
   })
 }
@@ -159,9 +161,21 @@ function parseBody(request: FastifyRequest): object {
   return isForm ? parseForm(bytes, { contentType, repeatable }) : parseJson(bytes, contentType)
 }
 
-function checkTexts(part: unknown): void {
-  if (typeof part !== 'object' || part === null) return
-  for (const [name, value] of Object.entries(part)) {
-    for (const text of [value].flat()) if (typeof text === 'string') usable(text, name)
+/** Parses the body, and refuses text that nobody can read wherever it came in. */
+function readTexts(request: FastifyRequest): void {
+  const { schema } = request.routeOptions
+  const url = request.raw.url ?? ''
+  const query = url.indexOf('?')
+  if (query !== -1) requireUtf8(url.slice(query), 'the query')
+  for (const part of [request.params, request.query]) if (isObject(part)) requireTexts(part)
+  const names = isObject(schema?.headers) ? schema.headers['properties'] : undefined
+  if (isObject(names)) requireTexts(headersOf(request, Object.keys(names)))
+  if (schema?.body) {
+    const body = parseBody(request)
+    requireTexts(body, schema.body)
+    request.body = body
   }
 }
+
+const headersOf = ({ headers }: FastifyRequest, names: readonly string[]): object =>
+  Object.fromEntries(names.map((name) => [name, headers[name]]))

@@ -1,5 +1,5 @@
 import { DomainError } from '../../proto/errors.ts'
-import { quoted } from './body.ts'
+import { quoted } from './texts.ts'
 import type { RouteRules } from './route.ts'
 
 /** What Fastify and its validator (ajv, verbose) attach to the errors that they throw. */

@@ -29,9 +29,15 @@ export const pageRoute = (): { config: { rules: RouteRules }; schema: { hide: tr
   schema: { hide: true },
 })
 
+const Password = Type.Optional(Type.String({ format: 'password' }))
+const FormBody = Type.Object(
+  { password: Password, repeated: Password },
+  { additionalProperties: Type.String() },
+)
+
 export const formRoute = () => ({
   config: { rules: { guard: none, body: 'form', limit: 'login' } satisfies RouteRules },
-  schema: { hide: true, body: Type.Record(Type.String(), Type.String()) },
+  schema: { hide: true, body: FormBody },
 })
 
 const formCookie = 'tollgate_form'

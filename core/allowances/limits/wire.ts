@@ -1,7 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type * as escrow from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
-import { isReadable, unreadableKinds } from '../../platform/text.ts'
+import { isReadable, unreadableKinds } from '../../lib/text/readable.ts'
 import {
   type UsdAttos,
   microsDown,

@@ -1,5 +1,6 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { isReadable, parseReadable, unreadableKinds } from '../../platform/text.ts'
+import { isReadable, unreadableKinds } from '../../lib/text/readable.ts'
+import { parseReadable } from '../../platform/text.ts'
 
 /** Manifests and discovery profiles, and how they are parsed: REQUEST_INVALID with the reason for anything else. */
 

@@ -44,7 +44,7 @@ const CreatedAppKey = named(
 
 const KeyBody = Type.Object(
   {
-    label: Type.Optional(text('A name for people.')),
+    label: Type.Optional({ ...text('A name for people.'), format: 'label' }),
     subscriptionId: Type.Optional(text("A subscription of the app's.")),
   },
   { additionalProperties: false },

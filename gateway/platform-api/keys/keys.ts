@@ -59,7 +59,10 @@ export const RevokedKey = named(
 // The label is optional; one that is too long is cut rather than refused.
 const KeyBody = Type.Object({
   label: Type.Optional(
-    nullable({ description: 'A name for people; 100 characters of it are kept.' }),
+    nullable({
+      format: 'label',
+      description: 'A name for people; 100 characters of it are kept.',
+    }),
   ),
 })
 

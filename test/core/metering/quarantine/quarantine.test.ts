@@ -259,7 +259,7 @@ describe('tollgate quarantine', () => {
       'reason must have 1 to 500 characters',
     )
     expect((await run('discard', id, '--reason', 'a\u202eb')).text).toContain(
-      'no control or bidirectional formatting character',
+      'reason contains a bidirectional formatting character (U+202E)',
     )
     expect(
       (await run('discard', id, '--reason', 'a test of the signer', '--author', 'grace')).text,

@@ -132,7 +132,7 @@ describe('limits', () => {
     [
       'an application with a control character',
       { maxPrices: [{ type: 'live', maxWei: '1', app: 'a\u0007' }] },
-      [400, 'no control or bidirectional formatting character'],
+      [400, 'maxPrices/0/app contains a control character (U+0007)'],
     ],
     [
       'a price that is named twice',
