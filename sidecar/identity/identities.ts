@@ -29,6 +29,8 @@ export interface IdentitiesOptions {
   readonly verify: Verifier
   /** Whether headers and not the credential say who it is: nothing is remembered of those. */
   readonly goesByHeaders: (headers: HeaderMap | null) => boolean
+  /** Whether the verifier may read headers beside the credential. */
+  readonly mayReadHeaders: boolean
   readonly accounts: Pick<Accounts, 'accountOf'>
   readonly versions: Versions
   readonly max: number
@@ -40,11 +42,13 @@ const refusedMs = 5_000
 
 /**
  * Caches identities by the fingerprint of their credential: as long as its verifier allows, five
- * seconds for an unknown key, never for a fault. One verification at a time for each credential.
+ * seconds for an unknown key, never for a fault, nor where headers were read. One verification at a
+ * time for each credential, and for each set of headers where they may be read.
  */
 export function createIdentities({
   verify,
   goesByHeaders,
+  mayReadHeaders,
   accounts,
   versions,
   max,
@@ -63,7 +67,8 @@ export function createIdentities({
     const key = fingerprint(credential.text)
     const entry = identities.get(key) ?? refused.get(key)
     if (entry && isValid(entry, at)) return entry
-    return singleFlight(key, () => verifyNow(presentation, key))
+    const flight = mayReadHeaders ? fingerprint(JSON.stringify([key, headers])) : key
+    return singleFlight(flight, () => verifyNow(presentation, key))
   }
 
   function isValid(entry: Entry, at: number): boolean {
@@ -87,7 +92,7 @@ export function createIdentities({
         'a verified identity cannot be bound to an auth_id',
       )
     }
-    if (key === null || !verdict) return resolution
+    if (key === null || !verdict || verdict.byHeaders) return resolution
     const entry = { ...resolution, source: 'memory' as const, version }
     if (verdict.kind === 'no') {
       if (verdict.remember) refused.set(key, { ...entry, until: now().getTime() + refusedMs })

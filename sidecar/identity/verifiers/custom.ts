@@ -24,7 +24,22 @@ export async function loadCustomVerifier(name: string, context: CustomContext): 
   })
   if (!isCustomModule(loaded))
     throw new Error(`IDENTITY_AUTH_MODE: ${name} does not export createVerifier`)
-  return loaded.createVerifier(context)
+  return noticeHeaders(await loaded.createVerifier(context))
+}
+
+/** The verifier, whose verdict says whether it read the headers: then it is true of no other request with that credential. */
+function noticeHeaders(verify: Verifier): Verifier {
+  return async ({ credential, headers }) => {
+    let byHeaders = false
+    const verdict = await verify({
+      credential,
+      get headers() {
+        byHeaders = true
+        return headers
+      },
+    })
+    return verdict && { ...verdict, byHeaders }
+  }
 }
 
 function isCustomModule(value: unknown): value is CustomModule {

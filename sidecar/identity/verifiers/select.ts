@@ -24,6 +24,8 @@ export interface SelectOptions {
 export interface Selection {
   readonly verify: Verifier
   readonly goesByHeaders: (headers: HeaderMap | null) => boolean
+  /** Whether it may read headers beside the credential: requests that differ in them are then verified apart. */
+  readonly mayReadHeaders: boolean
 }
 
 /** The verifier that IDENTITY_AUTH_MODE names (decision 29). */
@@ -44,7 +46,11 @@ export async function selectVerifier({
     rememberSeconds: rememberTokensSeconds(config.ttlSeconds),
     now,
   })
-  const byCredential = (verify: Verifier): Selection => ({ verify, goesByHeaders: () => false })
+  const byCredential = (verify: Verifier): Selection => ({
+    verify,
+    goesByHeaders: () => false,
+    mayReadHeaders: false,
+  })
   switch (config.mode) {
     case 'api_key':
       return byCredential(apiKey)
@@ -53,11 +59,18 @@ export async function selectVerifier({
     case 'composite':
       return compositeOf(config, [apiKey, oidc])
     case 'trusted_headers':
-      return { verify: headersVerifierOf(config), goesByHeaders: () => true }
+      return {
+        verify: headersVerifierOf(config),
+        goesByHeaders: () => true,
+        mayReadHeaders: true,
+      }
     case 'custom':
-      return byCredential(
-        await loadCustomVerifier(config.module ?? '', { issuer: config.ownIssuer, lookup }),
-      )
+      return {
+        ...byCredential(
+          await loadCustomVerifier(config.module ?? '', { issuer: config.ownIssuer, lookup }),
+        ),
+        mayReadHeaders: true,
+      }
   }
 }
 
@@ -73,12 +86,14 @@ function compositeOf(
   byCredential: readonly Verifier[],
 ): Selection {
   const verify = compositeVerifier(byCredential)
-  if (config.proxySecret === undefined) return { verify, goesByHeaders: () => false }
+  if (config.proxySecret === undefined)
+    return { verify, goesByHeaders: () => false, mayReadHeaders: false }
   const byHeaders = headersVerifierOf(config)
   return {
     verify: (presentation) =>
       hasProxySecret(presentation.headers) ? byHeaders(presentation) : verify(presentation),
     goesByHeaders: hasProxySecret,
+    mayReadHeaders: false,
   }
 }
 

@@ -17,15 +17,21 @@ export interface RefusalDetail {
 }
 
 /**
- * A verifier's answer. `source` is the part that answered, for metrics. A `no` with `remember` is
+ * A verifier's answer. It holds for its credential; with `byHeaders` for these headers only, so it is remembered for nobody. `source` is the part that answered, for metrics. A `no` with `remember` is
  * cached for seconds; without it, it is never cached.
  */
 export type Verdict =
-  | { readonly kind: 'yes'; readonly identity: VerifiedIdentity; readonly source: Source }
+  | {
+      readonly kind: 'yes'
+      readonly identity: VerifiedIdentity
+      readonly source: Source
+      readonly byHeaders?: boolean
+    }
   | {
       readonly kind: 'no'
       readonly refusal: Refusal
       readonly remember: boolean
+      readonly byHeaders?: boolean
       readonly detail?: RefusalDetail
     }
 

@@ -56,6 +56,8 @@ describe('an account that was evicted', () => {
     const identities = createIdentities({
       verify,
       goesByHeaders: () => false,
+      mayReadHeaders: false,
+
       accounts,
       versions,
       max: 10,

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { newSecret } from '../../../core/lib/crypto.ts'
 import { startHarness, withoutDecision } from '../support.ts'
@@ -87,6 +88,61 @@ describe('the mode', () => {
     expect(withoutDecision(text)).toBe(
       '{"status":503,"reason":"authorization unavailable","code":"authorization_unavailable"}',
     )
+  })
+
+  /** A sidecar with a custom verifier of that body, and how often it ran. */
+  async function withCustom(body: string) {
+    const path = join(tmpdir(), `verifier-${randomUUID()}.mjs`)
+    writeFileSync(
+      path,
+      `import { setTimeout as sleep } from 'node:timers/promises'
+      const yes = (clientId, externalUserId) => ({ kind: 'yes', source: 'token', identity: { issuer: 'https://own.example',
+        clientId, externalUserId, keyId: null, grants: [], issuedAt: null, expiresAt: null, keepUntil: Date.now() + 60_000 } })
+      const body = JSON.stringify({ status: 401, reason: 'unknown tenant', code: 'unknown_tenant' })
+      const no = { kind: 'no', remember: true, refusal: { status: 401, code: 'unknown_tenant', body, bytes: body.length } }
+      export let runs = 0
+      export const createVerifier = () => async (presentation) => {
+        runs++
+        await sleep(20)
+        ${body}
+      }`,
+    )
+    onTestFinished(() => rmSync(path))
+    const { authorize } = await startHarness({ env: { IDENTITY_AUTH_MODE: `custom:${path}` } })
+    const module: { readonly runs: number } = await import(pathToFileURL(path).href)
+    const askAs = async (tenant: string) => {
+      const headers = { 'X-Tenant': [tenant] }
+      const { json } = await authorize(firstCall({ key: 'shared-by-all', headers }))
+      return json['auth_id'] ?? json['code']
+    }
+    return { askAs, runs: () => module.runs }
+  }
+
+  it('custom tells requests with one credential apart by the headers that it reads, at once and later', async () => {
+    const { askAs } = await withCustom(`
+      const [tenant] = presentation.headers['X-Tenant']
+      if (tenant === 'away') throw new Error('away')
+      return tenant === 'nobody' ? no : yes(tenant, 'alice')`)
+    const tenants = ['acme', 'nobody', 'ac:me', 'away', 'acme']
+    const answers = [
+      'acme:alice',
+      'unknown_tenant',
+      'authorization_unavailable',
+      'authorization_unavailable',
+      'acme:alice',
+    ]
+    expect(await Promise.all(tenants.map(askAs))).toEqual(answers)
+    for (const [i, tenant] of tenants.entries()) expect(await askAs(tenant)).toBe(answers[i])
+  })
+
+  it('custom is asked once for a credential where it reads no headers', async () => {
+    const { askAs, runs } = await withCustom(
+      `return presentation.credential.text === 'shared-by-all' ? yes('acme', 'alice') : null`,
+    )
+    const askAll = () => Promise.all(Array.from({ length: 5 }, () => askAs('any')))
+    expect(new Set(await askAll())).toEqual(new Set(['acme:alice']))
+    expect(await askAs('other')).toBe('acme:alice')
+    expect(runs()).toBe(1)
   })
 
   it('custom refuses to start with a module that exports no verifier', async () => {
