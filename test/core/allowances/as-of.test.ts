@@ -4,6 +4,7 @@ import {
   assert,
   asyncProperty,
   constant,
+  constantFrom,
   integer,
   nat,
   oneof,
@@ -48,16 +49,24 @@ async function pass(milliseconds: number): Promise<void> {
 }
 
 type Step =
-  | { readonly do: 'grant' | 'spend'; readonly micros: number }
+  | { readonly do: 'grant'; readonly micros: number }
+  | { readonly do: 'spend'; readonly micros: number; readonly pipeline: string }
   | { readonly do: 'adjust'; readonly micros: number }
   | { readonly do: 'wait'; readonly minutes: number }
   | { readonly do: 'late'; readonly micros: number; readonly minutes: number }
-  | { readonly do: 'bind'; readonly micros: number }
+  | { readonly do: 'bind'; readonly micros: number; readonly featureKey: string }
+
+/** What money may be bound to; the last stands for all spend. */
+const features = ['live', 'text-to-image', 'text-to-image:other', 'network_spend']
 
 const steps: Arbitrary<Step[]> = array(
   oneof(
     record({ do: constant('grant' as const), micros: integer({ min: 1, max: 9_000_000 }) }),
-    record({ do: constant('spend' as const), micros: nat(6_000_000) }),
+    record({
+      do: constant('spend' as const),
+      micros: nat(6_000_000),
+      pipeline: constantFrom('live', 'text-to-image'),
+    }),
     record({
       do: constant('adjust' as const),
       micros: integer({ min: -3_000_000, max: 3_000_000 }).filter((micros) => micros !== 0),
@@ -68,7 +77,11 @@ const steps: Arbitrary<Step[]> = array(
       micros: nat(7_000_003),
       minutes: oneof(nat(20), nat(60 * 24 * 50)),
     }),
-    record({ do: constant('bind' as const), micros: integer({ min: 1, max: 3_000_007 }) }),
+    record({
+      do: constant('bind' as const),
+      micros: integer({ min: 1, max: 3_000_007 }),
+      featureKey: constantFrom(...features),
+    }),
   ),
   { minLength: 3, maxLength: 14 },
 )
@@ -79,7 +92,7 @@ async function take(user: string, step: Step, turn: number): Promise<void> {
   if (step.do === 'grant')
     return void (await m2m.createGrant({ ...who(user), amountUsdMicros: String(step.micros) }))
   if (step.do === 'bind') {
-    const bound = { amountUsdMicros: String(step.micros), featureKey: 'live' }
+    const bound = { amountUsdMicros: String(step.micros), featureKey: step.featureKey }
     return void (await m2m.createGrant({ ...who(user), ...bound }))
   }
   if (step.do === 'spend' || step.do === 'late') {
@@ -92,6 +105,7 @@ async function take(user: string, step: Step, turn: number): Promise<void> {
       current_time: new Date(signed).toISOString(),
       session_id: user,
       sequence_number: turn,
+      pipeline: step.do === 'spend' ? step.pipeline : 'live',
     }))
   }
   await core.createAdjustment({
