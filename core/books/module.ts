@@ -14,7 +14,7 @@ export interface BooksOthers {
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooksModule(
-  { pool, log, now, invalidations }: Platform,
+  { pool, log, now, metrics, invalidations }: Platform,
   {
     config,
     metering: { manualIngest, signingLimits, conflictOnPoison, ticketRecords },
@@ -25,6 +25,7 @@ export function createBooksModule(
     pool,
     now,
     log,
+    metrics,
     config,
     invalidations,
     manualIngest,

@@ -1,5 +1,6 @@
 import type { Invalidations } from '../platform/invalidations.ts'
 import type { Log } from '../lib/log.ts'
+import type { Metrics } from '../lib/metrics.ts'
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import type { Ledger } from '../allowances/ledger.ts'
@@ -11,6 +12,7 @@ import { createArchive } from './archive/archive.ts'
 import type { BooksConfig } from './config.ts'
 import { createExport } from './transfer/export.ts'
 import { createImport } from './transfer/import.ts'
+import { createBooksMetrics } from './metrics.ts'
 import { createRebuild } from './rebuild.ts'
 import { createBooksRpc } from './rpc.ts'
 import { createSeal } from './seal/seal.ts'
@@ -20,6 +22,7 @@ export interface BooksDeps {
   readonly pool: Pool
   readonly now: Now
   readonly log: Log
+  readonly metrics: Metrics
   readonly config: BooksConfig
   readonly invalidations: Invalidations
   readonly manualIngest: ManualIngest
@@ -35,7 +38,7 @@ const sealPauseMs = 3_600_000
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
 export function createBooks(deps: BooksDeps) {
-  const { pool, now, log, config, ticketRecords, rebuildBalance } = deps
+  const { pool, now, log, metrics, config, ticketRecords, rebuildBalance } = deps
   const { restoreTickets, truncateMonth } = ticketRecords
   const tickets = {
     ...createExport({ pool }),
@@ -43,6 +46,7 @@ export function createBooks(deps: BooksDeps) {
   }
   const archive = createArchive({ pool, now, log, config, pages: tickets.pages, truncateMonth })
   const seal = createSeal({ pool, now, log })
+  createBooksMetrics(metrics, { unsealedSince: seal.unsealedSince, now })
   let archiving: Loop | null = null
   let sealing: Loop | null = null
 

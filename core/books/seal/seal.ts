@@ -42,7 +42,7 @@ export function createSeal({ pool, now, log }: { pool: Pool; now: Now; log: Log 
     return checkpoint
   }
 
-  return { seal }
+  return { seal, unsealedSince: () => store.unsealedSince(pool) }
 }
 
 export type Seal = ReturnType<typeof createSeal>

@@ -93,6 +93,34 @@ export async function insertCheckpoint(db: Db, app: AppId, of: Checkpoint): Prom
             decode(${of.root}, 'hex'), decode(${of.head}, 'hex'))`)
 }
 
+/**
+ * The oldest of the newest checkpoints of apps with entries that it does not cover, or the first entry of an app without
+ * a checkpoint; null when all entries are covered. Reads an entry or two of each app, whatever there is.
+ */
+export async function unsealedSince(db: Db): Promise<Date | null> {
+  const row = await one<{ since: Date | null }>(
+    db,
+    sql`
+    select min(coalesce(c.created_at, e.created_at)) as since
+    from clients a
+    left join lateral (
+      select created_at, snapshot
+      from checkpoints
+      where app_id = a.app_id
+      order by number desc
+      limit 1) c on true
+    cross join lateral (
+      select created_at
+      from ledger_entries
+      where app_id = a.app_id and xact >= coalesce(pg_snapshot_xmin(c.snapshot)::text::bigint, 0)
+        and (c.snapshot is null or not pg_visible_in_snapshot(xact::text::xid8, c.snapshot))
+      order by xact
+      limit 1) e
+    where a.kind = 'public'`,
+  )
+  return row.since
+}
+
 export interface Extent {
   readonly snapshot: string
   /** No entry that is seen was booked later. */
