@@ -19,7 +19,7 @@ import { createBatchLoader } from '../lib/concurrency.ts'
 import type { Secrets } from '../platform/secrets.ts'
 import * as store from './store.ts'
 
-export type { KeyOwner } from './store.ts'
+export type { KeyOwner, StoredKey } from './store.ts'
 
 const activeKeysMax = 100
 const keyPrefix = 'svc_ak_'
@@ -217,31 +217,38 @@ export function createKeys({
   })
 
   /**
-   * The key in any form that `parseKey` reads, with the user that it acts for: an app-level key acts for the app's owner
-   * (decision 38). Null for one that is not valid.
+   * The key in any form that `parseKey` reads; null for one that is not valid. Whoever asks compares its app and scopes
+   * before `ownerOf`, so that a request that is refused creates no user.
    */
-  async function verify(credential: string): Promise<store.KeyOwner | null> {
+  async function find(credential: string): Promise<store.StoredKey | null> {
     const parsed = parseKey(credential)
     const candidates = parsed ? secrets.candidates(parsed.secret) : []
     const stored = parsed && (await findActiveKey(candidates))
     if (parsed && !stored) await noteRefusedUse(candidates)
     if (!stored || (parsed.clientId !== null && parsed.clientId !== stored.clientId)) return null
-    const { user, ...key } = stored
-    const actsFor = user ?? (await owners.find(stored))
+    return stored
+  }
+
+  /**
+   * The key with the user that it acts for: an app-level key acts for the app's owner (decision 38), who becomes an end
+   * user here at first need. Null where the app has no owner, or has ended that user.
+   */
+  async function ownerOf({ user, ...key }: store.StoredKey): Promise<store.KeyOwner | null> {
+    const actsFor = user ?? (await owners.find(key))
     return actsFor && { ...actsFor, ...key }
   }
 
-  /** As `verify`, for a key that is to sign. Null, too, where the app does not grant the scope sign:job any more. */
+  /** The key that may sign, with the user that it acts for. Null, too, where the app does not grant sign:job any more. */
   async function verifySigning(credential: string): Promise<store.KeyOwner | null> {
-    const owner = await verify(credential)
-    return owner?.publicScopes.includes(Scope.signJob) ? owner : null
+    const key = await find(credential)
+    return key?.publicScopes.includes(Scope.signJob) ? ownerOf(key) : null
   }
 
   /** Whether the credential has the form of a key. Says nothing about its validity. */
   const isKey = (credential: string): boolean => parseKey(credential) !== null
 
   const { revokeKeysOfGrants: endOfGrants } = store
-  return { create, list, revoke, verify, verifySigning, isKey, endOfGrants }
+  return { create, list, revoke, find, ownerOf, verifySigning, isKey, endOfGrants }
 }
 
 export type Keys = ReturnType<typeof createKeys>

@@ -13,7 +13,7 @@ export interface UserTokensDeps {
   readonly ttlSeconds: number
   readonly jwts: Jwts
   readonly users: Users
-  readonly keys: Pick<Keys, 'verify'>
+  readonly keys: Pick<Keys, 'find' | 'ownerOf'>
   readonly exchangeAudit: ExchangeAudit
 }
 
@@ -46,14 +46,16 @@ export function createUserTokens(deps: UserTokensDeps) {
     { apiKey, clientId, scope: requestedScope }: ApiKeyExchange,
     context: { readonly correlationId: string },
   ) {
-    const owner = await keys.verify(apiKey)
-    if (!owner) throw new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')
-    if (owner.clientId !== clientId)
+    const key = await keys.find(apiKey)
+    if (!key) throw invalidKey()
+    if (key.clientId !== clientId)
       throw new DomainError('NOT_FOUND', 'no such app for this credential')
-    const actor = { name: owner.keyId, context }
-    const attempt = { appId: owner.appId, action: 'api_key_token_exchange', actor }
+    const actor = { name: key.keyId, context }
+    const attempt = { appId: key.appId, action: 'api_key_token_exchange', actor }
     return exchangeAudit.record(attempt, async () => {
-      const scope = userScope(owner.publicScopes, requestedScope)
+      const scope = userScope(key.publicScopes, requestedScope)
+      const owner = await keys.ownerOf(key)
+      if (!owner) throw invalidKey()
       const token = await sign(owner, {
         scope,
         voidedBefore: owner.tokensValidAfter,
@@ -80,6 +82,9 @@ export function createUserTokens(deps: UserTokensDeps) {
 
   return { mint, exchangeApiKey }
 }
+
+const invalidKey = (): DomainError =>
+  new DomainError('CREDENTIAL_INVALID', 'the API key is not valid')
 
 export type UserTokens = ReturnType<typeof createUserTokens>
 

@@ -10,7 +10,7 @@ import { chooseScopes } from '../scopes.ts'
 import type { Subjects } from '../subjects.ts'
 import type { IssuedToken } from '../types.ts'
 import type { ExchangeAudit } from './exchange-audit.ts'
-import { type SignerTokens, requireTargets, signerTargets } from './signer-token.ts'
+import { type SignerTokens, requireGranted, requireTargets, signerTargets } from './signer-token.ts'
 
 export interface ClientCredentialsDeps {
   readonly jwts: Jwts
@@ -61,6 +61,7 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
         )
       }
       requireTargets(request.audiences, signerTargets(jwts.issuer))
+      requireGranted(caller.publicScopes)
       const externalUserId = parseExternalUserId(request.externalUserId)
       await users.refuseNewName(caller.appId, externalUserId)
       const name = { clientId: caller.clientId, externalUserId }
@@ -83,6 +84,7 @@ export function createClientCredentialsGrant(deps: ClientCredentialsDeps) {
     const attempt = { appId: caller.appId, action: 'owner_token_minted', actor }
     return exchangeAudit.record(attempt, async () => {
       requireTargets(request.audiences, signerTargets(jwts.issuer))
+      requireGranted(caller.publicScopes)
       const owner = await owners.find(caller)
       if (!owner)
         throw new DomainError('GRANT_INVALID', 'the app has no owner in whose name it could sign')

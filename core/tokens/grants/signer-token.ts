@@ -36,9 +36,8 @@ export function createSignerTokens(deps: SignerTokensDeps) {
    */
   async function sessionOf(subject: Omit<SignerSubject, 'tokensValidAfter' | 'grants'>) {
     const client = await clients.findPublic(subject.clientId)
-    if (!client?.scopes.includes(Scope.signJob)) {
-      throw new DomainError('SCOPE_INVALID', `the app does not grant the scope ${Scope.signJob}`)
-    }
+    if (!client) throw ungranted()
+    requireGranted(client.scopes)
     const balance = await allowances.balance(subject)
     if (enforceAllowance && !balance.hasAccess) {
       throw new DomainError('ALLOWANCE_EXHAUSTED', 'the allowance of this user is used up')
@@ -75,6 +74,14 @@ export function createSignerTokens(deps: SignerTokensDeps) {
 }
 
 export type SignerTokens = ReturnType<typeof createSignerTokens>
+
+const ungranted = (): DomainError =>
+  new DomainError('SCOPE_INVALID', `the app does not grant the scope ${Scope.signJob}`)
+
+/** SCOPE_INVALID unless the scopes of the app's public client hold sign:job. */
+export function requireGranted(publicScopes: readonly string[]): void {
+  if (!publicScopes.includes(Scope.signJob)) throw ungranted()
+}
 
 const legacyAudiences = ['livepeer-clearinghouse', 'livepeer-remote-signer']
 

@@ -19,6 +19,7 @@ import type { ExchangeAttempt, ExchangeAudit } from './exchange-audit.ts'
 import {
   type SignerSubject,
   type SignerTokens,
+  requireGranted,
   requireTargets,
   signerTargets,
 } from './signer-token.ts'
@@ -29,7 +30,7 @@ const deviceResource = /^urn:(?:svc|pmth):device_code:(.*)$/
 export interface TokenExchangeDeps {
   readonly issuer: string
   readonly clients: Pick<Clients, 'findPublic'>
-  readonly keys: Pick<Keys, 'verify' | 'isKey'>
+  readonly keys: Pick<Keys, 'find' | 'ownerOf' | 'isKey'>
   readonly subjects: Subjects
   readonly sessions: SignerSessions
   readonly devices: Devices
@@ -145,27 +146,31 @@ export function createTokenExchange(deps: TokenExchangeDeps) {
     )
     requireTargets([...request.resources, ...request.audiences], signerTargets(issuer))
     const { subject, notAfter } = isKey(request)
-      ? await keyOwner(request.subjectToken, { app, caller })
+      ? await keyOwner(request, { app, caller })
       : await tokenOwner(request, { app, caller })
-    requireSigning([Scope.signJob], request.scope)
     const issued = await signerTokens.issue(subject, notAfter)
     return { ...issued, issuedTokenType: request.requestedTokenType ?? TokenType.accessToken }
   }
 
+  /** Every refusal comes before the user, whom an app-level key may create. */
   async function keyOwner(
-    key: string,
+    { subjectToken, scope }: ExchangeTokenRequest,
     parties: Parties,
   ): Promise<{ subject: SignerSubject; notAfter: undefined }> {
-    const owner = key.includes('cs_') ? null : await keys.verify(key)
+    const key = subjectToken.includes('cs_') ? null : await keys.find(subjectToken)
+    if (!key) throw invalidSubject()
+    requireApp(key.clientId, parties)
+    requireSigning([Scope.signJob], scope)
+    requireGranted(key.publicScopes)
+    const owner = await keys.ownerOf(key)
     if (!owner) throw invalidSubject()
-    requireApp(owner.clientId, parties)
     const grants = joinGrants(owner.grants, [keyGrant(owner.keyId)], parties.caller?.grants ?? [])
     return { subject: { ...owner, grants }, notAfter: undefined }
   }
 
   async function tokenOwner(request: ExchangeTokenRequest, parties: Parties) {
     const { jwt, user, caller } = await userOf(request.subjectToken, parties)
-    requireSigning(jwt.scopes, undefined)
+    requireSigning(jwt.scopes, request.scope)
     const grants = joinGrants(lineageOf(jwt), parties.caller?.grants ?? [])
     const { tokensValidAfter } = user
     return { subject: { ...caller, tokensValidAfter, grants }, notAfter: jwt.exp }
