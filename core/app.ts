@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLedger } from './allowances/ledger.ts'
 import { createAllowancesModule } from './allowances/module.ts'
+import { createCuts } from './billing/cuts.ts'
+import { createBillingModule } from './billing/module.ts'
 import { createBooksModule } from './books/module.ts'
 import type { CoreConfig } from './config.ts'
 import { createIdentityModule } from './identity/module.ts'
@@ -73,6 +75,7 @@ function createModules(platform: Platform, config: CoreConfig) {
   }
   // Made first: metering and plans, which stand before allowances, write to it in their own transactions.
   const ledger = createLedger()
+  const cuts = createCuts(platform)
   const backend = add(createBackendModule(platform, { config: config.backend }))
   const plans = add(createPlansModule(platform, { config: config.plans, ledger }))
   const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
@@ -84,9 +87,9 @@ function createModules(platform: Platform, config: CoreConfig) {
   const spending = { config: config.escrow, ledger, backend, plans, identity, metering }
   const allowances = add(createAllowancesModule(platform, spending))
   const keys = add(createKeysModule(platform, { identity }))
-  const tokens = add(
-    createTokensModule(platform, { config: config.tokens, identity, allowances, keys }),
-  )
+  const credentials = { config: config.tokens, identity, allowances, keys }
+  const tokens = add(createTokensModule(platform, credentials))
+  add(createBillingModule(platform, { config: config.billing, cuts }))
   add(createUsageModule(platform, { backend, identity }))
   add(createBooksModule(platform, { config: config.books, metering, ledger }))
   add(createSealingModule(platform, tokens))

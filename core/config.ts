@@ -1,4 +1,5 @@
 import { type EscrowConfig, readEscrowConfig } from './allowances/config.ts'
+import { type BillingConfig, readBillingConfig } from './billing/config.ts'
 import { type BooksConfig, readBooksConfig } from './books/config.ts'
 import { type IdentityConfig, readIdentityConfig } from './identity/config.ts'
 import type { EnvReader } from './lib/env.ts'
@@ -18,6 +19,7 @@ export interface CoreConfig {
   readonly identity: IdentityConfig
   readonly tokens: TokensConfig
   readonly escrow: EscrowConfig
+  readonly billing: BillingConfig
   readonly books: BooksConfig
 }
 
@@ -34,5 +36,6 @@ export const readCoreConfig = (env: EnvReader): CoreConfig => ({
   identity: readIdentityConfig(env),
   tokens: readTokensConfig(env),
   escrow: readEscrowConfig(env),
+  billing: readBillingConfig(env),
   books: readBooksConfig(env),
 })

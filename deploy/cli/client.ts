@@ -13,6 +13,7 @@ import {
 import { CreditQuotaServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
 import { OperatorLimitServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import { HoldServiceClient } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
+import { BillingSettingsServiceClient } from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
 import { BooksServiceClient } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import { AccountServiceClient } from '../../proto/gen/ts-proto/tollgate/identity/v1/accounts.ts'
 import {
@@ -61,6 +62,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     anyApps: open(OperatorAppServiceClient),
     apps: open(AppServiceClient),
     audit: open(AuditServiceClient),
+    billing: open(BillingSettingsServiceClient),
     books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
     callers: open(CallerServiceClient),
     decisions: open(DecisionServiceClient),
@@ -106,6 +108,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     ...quotaCalls(clients, operator),
     ...appCalls(clients.anyApps, operator),
     ...grantCalls(clients.anyAllowances, operator),
+    ...billingCalls(clients.billing, operator),
     exportAudit: bound(unary(clients.audit.exportAudit.bind(clients.audit)), forPages),
     ...limitCalls(limits, operator),
     ...signerCalls(clients.signers, operator),
@@ -114,11 +117,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     ...decisionCalls(decisions, operator),
     lossReport: bound(unary(losses.getLossReport.bind(losses)), operator),
-    listQuarantined: bound(unary(quarantine.listQuarantined.bind(quarantine)), operator),
-    getQuarantined: bound(unary(quarantine.getQuarantined.bind(quarantine)), operator),
-    attributeQuarantined: bound(unary(quarantine.attributeQuarantined.bind(quarantine)), operator),
-    redriveQuarantined: bound(unary(quarantine.redriveQuarantined.bind(quarantine)), operator),
-    discardQuarantined: bound(unary(quarantine.discardQuarantined.bind(quarantine)), operator),
+    ...quarantineCalls(quarantine, operator),
     ...outboxCalls(outbox, operator),
     reconcile: bound(streaming(reconciliation.reconcile.bind(reconciliation)), forReconciling),
     ...keyCalls(clients, operator),
@@ -155,6 +154,7 @@ export type CoreReader = Pick<
   | 'meteringStatus'
   | 'readAccountQuota'
   | 'readAllowance'
+  | 'readBillingSettings'
   | 'readCreditQuota'
   | 'readLimits'
   | 'reconcile'
@@ -175,9 +175,22 @@ function userName(): string {
   }
 }
 
+const quarantineCalls = (quarantine: QuarantineServiceClient, options: CallOptions) => ({
+  listQuarantined: bound(unary(quarantine.listQuarantined.bind(quarantine)), options),
+  getQuarantined: bound(unary(quarantine.getQuarantined.bind(quarantine)), options),
+  attributeQuarantined: bound(unary(quarantine.attributeQuarantined.bind(quarantine)), options),
+  redriveQuarantined: bound(unary(quarantine.redriveQuarantined.bind(quarantine)), options),
+  discardQuarantined: bound(unary(quarantine.discardQuarantined.bind(quarantine)), options),
+})
+
 const outboxCalls = (outbox: OutboxServiceClient, options: CallOptions) => ({
   getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, options),
   retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, options),
+})
+
+const billingCalls = (billing: BillingSettingsServiceClient, options: CallOptions) => ({
+  readBillingSettings: bound(unary(billing.readBillingSettings.bind(billing)), options),
+  replaceBillingSettings: bound(unary(billing.replaceBillingSettings.bind(billing)), options),
 })
 
 const accountCalls = (accounts: AccountServiceClient, options: CallOptions) => ({

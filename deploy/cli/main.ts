@@ -20,6 +20,7 @@ import { keys } from './commands/keys.ts'
 import { limits } from './commands/limits.ts'
 import { loss } from './commands/loss.ts'
 import { core, demo, gateway, sidecar, signerDouble, start } from './commands/programs.ts'
+import { billing } from './commands/money/billing.ts'
 import { quota } from './commands/money/quota.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/money/rate.ts'
@@ -55,6 +56,7 @@ export const commands: Readonly<Record<string, Command>> = {
   signer,
   quarantine,
   quota,
+  billing,
   verify,
   rebuild,
   outbox,

@@ -3,6 +3,7 @@
 /** Every setting of every process. */
 export const settingNames: readonly string[] = [
   'ACCESS_TTL_SECONDS',
+  'ACTIVATION_GATE_MODE',
   'ADMIN_PORT',
   'APP_CREATION',
   'ARCHIVE_DIR',
@@ -40,6 +41,7 @@ export const settingNames: readonly string[] = [
   'DEVICE_CODES_PER_CLIENT',
   'DEVICE_CODE_TTL_SECONDS',
   'DEVICE_POLL_SECONDS',
+  'END_USER_CAP',
   'ENFORCE_ALLOWANCE_ON_EXCHANGE',
   'EVENTS_SECRET',
   'EVENT_LAG_SECONDS',

@@ -40,6 +40,8 @@ export const audited: Readonly<Record<string, Audited>> = {
   'allowances.v1.CreditQuotaService/SetCreditQuota': as('quota_changed'),
   'allowances.v1.CreditQuotaService/ReadCreditQuota': 'reads',
   'allowances.v1.CreditQuotaService/ReplaceCreditQuota': operator,
+  'billing.v1.BillingSettingsService/ReadBillingSettings': 'reads',
+  'billing.v1.BillingSettingsService/ReplaceBillingSettings': operator,
   'books.v1.BooksService/VerifyBooks': 'reads',
   'books.v1.BooksService/RebuildBooks': operator,
   'books.v1.BooksService/ExportTickets': 'reads',

@@ -1,0 +1,30 @@
+import type { EnvReader } from '../lib/env.ts'
+
+export const gateModes = ['off', 'log', 'enforce_revenue', 'enforce'] as const
+/** What the activation gate refuses: nothing, nothing but says what it would, what earns money, or all that it should. */
+export type GateMode = (typeof gateModes)[number]
+
+export interface BillingConfig {
+  readonly gateMode: GateMode
+  /** For apps to which nobody gave another cap. */
+  readonly endUserCap: number
+}
+
+export const endUserCapMax = 1_000_000
+
+/** Declares and reads the settings of billing. */
+export const readBillingConfig = (env: EnvReader): BillingConfig => ({
+  gateMode: env.choice('ACTIVATION_GATE_MODE', {
+    fallback: env.isEmbedded ? 'log' : 'enforce',
+    of: gateModes,
+    meaning:
+      'What the activation gate refuses: off, log (nothing, but it says what it would), enforce_revenue (sales only), or enforce; log where all runs in one process.',
+  }),
+  endUserCap: env.integer('END_USER_CAP', {
+    fallback: '10000',
+    min: 1,
+    max: endUserCapMax,
+    meaning:
+      'How many active end users an app may have; npx tollgate billing cap gives an app another number.',
+  }),
+})

@@ -1,0 +1,142 @@
+import { DomainError } from '../../proto/errors.ts'
+import { type Db, type Pool, tx } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
+import { audit } from '../platform/audit.ts'
+import type { AppId } from '../platform/ids.ts'
+import { endUserCapMax } from './config.ts'
+import { type Cuts, cutOf } from './cuts.ts'
+import * as store from './store.ts'
+import { type BillingMode, type Cut, type Settings, billingModes } from './store.ts'
+
+export interface SettingsDeps {
+  readonly pool: Pool
+  readonly cuts: Cuts
+  /** The deployment's, for apps to which nobody gave another. */
+  readonly endUserCap: number
+  readonly now: Now
+}
+
+/** What a platform admin changes. What is absent stays as it is. */
+export interface SettingsChange {
+  readonly billingMode?: BillingMode
+  /** Null: the deployment's. */
+  readonly endUserCap?: number | null
+  readonly isPlatformOwned?: boolean
+  /** Hundredths of a percent; null takes no cut. */
+  readonly cut?: bigint | null
+}
+
+export interface AppSettings extends Settings {
+  readonly clientId: string
+  readonly cap: number
+  readonly cut: bigint | null
+  /** Cuts that have not begun, the next one first. */
+  readonly plannedCuts: readonly Cut[]
+}
+
+interface SettingsActor {
+  readonly name: string
+  readonly correlationId: string
+}
+
+/** What platform admins settle for an app. Each change has an entry in the audit log. */
+export function createSettings({ pool, cuts, endUserCap, now }: SettingsDeps) {
+  /** NOT_FOUND for an unknown app. */
+  async function read(clientId: string): Promise<AppSettings> {
+    return readApp(clientId, await getApp(pool, clientId))
+  }
+
+  async function readApp(clientId: string, app: AppId): Promise<AppSettings> {
+    const settings = await store.findSettings(pool, app)
+    const [list, at] = [await cuts.list(pool, app), now()]
+    return {
+      ...settings,
+      clientId,
+      cap: settings.endUserCap ?? endUserCap,
+      cut: cutOf(list, at),
+      plannedCuts: list.filter(({ since }) => since > at).toReversed(),
+    }
+  }
+
+  /** Changes of one command happen together. NOT_FOUND for an unknown app. */
+  async function change(
+    clientId: string,
+    { cut, ...changed }: SettingsChange,
+    actor: SettingsActor,
+  ): Promise<AppSettings> {
+    const app = await getApp(pool, clientId)
+    await tx(pool, async (db) => {
+      const at = now()
+      const before = await store.lockSettings(db, app, at)
+      await store.saveSettings(db, app, { settings: { ...before, ...changed }, at })
+      const since = cut === undefined ? undefined : await cuts.set(db, app, cut)
+      await audit(db, {
+        appId: app,
+        actor: actor.name,
+        action: 'billing_settings_changed',
+        status: 'success',
+        correlationId: actor.correlationId,
+        details: {
+          ...changed,
+          ...(since === undefined
+            ? {}
+            : {
+                platformCutPercent: formatPercent(cut ?? null) ?? null,
+                since: since.toISOString(),
+              }),
+        },
+        at,
+      })
+    })
+    return readApp(clientId, app)
+  }
+
+  async function getApp(db: Db, clientId: string): Promise<AppId> {
+    const app = await store.findApp(db, clientId)
+    if (app === null) throw new DomainError('NOT_FOUND', 'there is no such app')
+    return app
+  }
+
+  return { read, change }
+}
+
+export type BillingSettings = ReturnType<typeof createSettings>
+
+export function parseBillingMode(text: string): BillingMode {
+  const mode = billingModes.find((known) => known === text)
+  if (mode === undefined)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `billingMode must be one of: ${billingModes.join(', ')}`,
+    )
+  return mode
+}
+
+/** A whole number of users, or `default`, which is null. */
+export function parseCap(text: string): number | null {
+  if (text === 'default') return null
+  if (/^[1-9][0-9]{0,6}$/.test(text) && Number(text) <= endUserCapMax) return Number(text)
+  throw new DomainError(
+    'REQUEST_INVALID',
+    `endUserCap must be a whole number from 1 to ${endUserCapMax}, or default`,
+  )
+}
+
+const percentSyntax = /^(0|[1-9][0-9]?|100)(?:\.([0-9]{1,2}))?$/
+
+/** A percentage in hundredths of a percent; `none` is null. */
+export function parsePercent(text: string): bigint | null {
+  if (text === 'none') return null
+  const [, whole, fraction = ''] = percentSyntax.exec(text) ?? []
+  const basisPoints = whole === undefined ? null : BigInt(whole + fraction.padEnd(2, '0'))
+  if (basisPoints === null || basisPoints > 10_000n)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'platformCutPercent must be a decimal with at most two places from 0 to 100, or none',
+    )
+  return basisPoints
+}
+
+/** Hundredths of a percent as a decimal without trailing zeros; undefined for none. */
+export const formatPercent = (basisPoints: bigint | null): string | undefined =>
+  basisPoints === null ? undefined : String(Number(basisPoints) / 100)

@@ -1,0 +1,141 @@
+import { type Db, many, maybeOne, one, sql } from '../lib/sql.ts'
+import { type AppId, appId } from '../platform/ids.ts'
+
+/** Writes platform_cuts and billing_settings. */
+
+/** The app of a public client id; null when there is none, or it was deleted. */
+export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
+  const row = await maybeOne<{ id: string }>(
+    db,
+    sql`
+    select a.id
+    from clients c
+    join apps a on a.id = c.app_id and a.status <> 'deleted'
+    where c.client_id = ${clientId} and c.kind = 'public'`,
+  )
+  return row && appId(row.id)
+}
+
+export const billingModes = ['owner_rollup', 'merchant'] as const
+/** Who pays for usage: the owner for all users, or users their owner (docs/decisions/56.md). */
+export type BillingMode = (typeof billingModes)[number]
+
+export interface Settings {
+  readonly billingMode: BillingMode
+  /** Null: the deployment's. */
+  readonly endUserCap: number | null
+  readonly isPlatformOwned: boolean
+}
+
+interface SettingsRow {
+  billing_mode: BillingMode
+  end_user_cap: number | null
+  is_platform_owned: boolean
+}
+
+const settingsOf = (row: SettingsRow): Settings => ({
+  billingMode: row.billing_mode,
+  endUserCap: row.end_user_cap,
+  isPlatformOwned: row.is_platform_owned,
+})
+
+const defaults: Settings = {
+  billingMode: 'owner_rollup',
+  endUserCap: null,
+  isPlatformOwned: false,
+}
+
+/** The settings of an app; the defaults where nobody changed them. */
+export async function findSettings(db: Db, app: AppId): Promise<Settings> {
+  const row = await maybeOne<SettingsRow>(
+    db,
+    sql`
+    select billing_mode, end_user_cap, is_platform_owned
+    from billing_settings
+    where app_id = ${app}`,
+  )
+  return row === null ? defaults : settingsOf(row)
+}
+
+/** As `findSettings`. Locks the app's row, which is made when there is none, until the transaction ends. */
+export async function lockSettings(db: Db, app: AppId, at: Date): Promise<Settings> {
+  const lock = () =>
+    maybeOne<SettingsRow>(
+      db,
+      sql`
+    select billing_mode, end_user_cap, is_platform_owned
+    from billing_settings
+    where app_id = ${app}
+    for no key update`,
+    )
+  const row = await lock()
+  if (row !== null) return settingsOf(row)
+  await db.query(sql`
+    insert into billing_settings (app_id, updated_at) values (${app}, ${at}) on conflict (app_id) do nothing`)
+  const inserted = await lock()
+  if (inserted === null) throw new Error('the billing settings of an app were not made')
+  return settingsOf(inserted)
+}
+
+export async function saveSettings(
+  db: Db,
+  app: AppId,
+  { settings, at }: { settings: Settings; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    update billing_settings
+    set billing_mode = ${settings.billingMode}, end_user_cap = ${settings.endUserCap},
+        is_platform_owned = ${settings.isPlatformOwned}, updated_at = ${at}
+    where app_id = ${app}`)
+}
+
+/** The app's cut of network fees from an instant on. */
+export interface Cut {
+  readonly since: Date
+  /** Hundredths of a percent; null when none is configured. */
+  readonly basisPoints: bigint | null
+}
+
+interface CutRow {
+  app_id: string
+  since: Date
+  basis_points: string | null
+}
+
+/** The cuts of apps, the newest first. */
+export async function listCuts(db: Db, apps: readonly AppId[]): Promise<Map<string, Cut[]>> {
+  const rows = await many<CutRow>(
+    db,
+    sql`
+    select app_id, since, trunc(percent * 100) as basis_points
+    from platform_cuts
+    where app_id = any(${apps}::uuid[])
+    order by app_id, since desc`,
+  )
+  const cuts = new Map<string, Cut[]>()
+  for (const { app_id, since, basis_points } of rows) {
+    const list = cuts.get(app_id) ?? []
+    list.push({ since, basisPoints: basis_points === null ? null : BigInt(basis_points) })
+    cuts.set(app_id, list)
+  }
+  return cuts
+}
+
+/** Whoever writes has locked the app's settings. A cut begins after all others of the app. */
+export async function insertCut(
+  db: Db,
+  app: AppId,
+  { since, basisPoints, at }: Cut & { readonly at: Date },
+): Promise<Date> {
+  const row = await one<{ since: Date }>(
+    db,
+    sql`
+    insert into platform_cuts (app_id, since, percent, created_at)
+    select ${app}, greatest(${since}::timestamptz, max(since) + interval '1 millisecond'),
+           ${basisPoints}::numeric / 100, ${at}
+    from platform_cuts
+    where app_id = ${app}
+    returning since`,
+  )
+  return row.since
+}
