@@ -324,20 +324,47 @@ export type Reason = keyof typeof reasons
 /** The trailer that carries the reason from core to its callers. */
 export const reasonTrailer = 'tollgate-reason'
 
+/** What a problem document says besides its standard members (RFC 9457 section 3.2): a few short values of JSON. */
+export type ProblemMembers = Readonly<Record<string, unknown>>
+
+/** The trailer that carries them. */
+export const membersTrailer = 'tollgate-problem-members'
+
+/** As text of a trailer, which is ASCII. */
+export const membersText = (members: ProblemMembers): string =>
+  JSON.stringify(members).replaceAll(
+    /[\u007f-\uffff]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+
+/** From the text of a trailer; undefined where there is none. */
+export function membersOf(text: unknown): ProblemMembers | undefined {
+  if (typeof text !== 'string' || text === '') return undefined
+  const members: unknown = JSON.parse(text)
+  if (typeof members !== 'object' || members === null) return undefined
+  return Object.fromEntries(Object.entries(members))
+}
+
 export function isReason(value: unknown): value is Reason {
   return typeof value === 'string' && Object.hasOwn(reasons, value)
 }
 
 /**
- * A refusal that the caller may see: `message` is public and says what to do; `cause` is for the log. A class, because
- * `instanceof` tells it from other errors.
+ * A refusal that the caller may see: `message` and `members` are public and say what to do; `cause` is for the log. A class,
+ * because `instanceof` tells it from other errors.
  */
 export class DomainError extends Error {
   readonly reason: Reason
+  readonly members: ProblemMembers | undefined
 
-  constructor(reason: Reason, message: string, options?: { cause?: unknown }) {
+  constructor(
+    reason: Reason,
+    message: string,
+    options?: { cause?: unknown; members?: ProblemMembers | undefined },
+  ) {
     super(message, options)
     this.name = 'DomainError'
     this.reason = reason
+    this.members = options?.members
   }
 }

@@ -7,7 +7,13 @@ import {
   type ServiceError,
   status,
 } from '@grpc/grpc-js'
-import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
+import {
+  DomainError,
+  isReason,
+  membersOf,
+  membersTrailer,
+  reasonTrailer,
+} from '../../proto/errors.ts'
 import { type ClientTls, loadTls, tlsAdvice } from './core-link/tls.ts'
 
 /**
@@ -110,7 +116,10 @@ const coreAway = 'core does not answer'
 /** Rebuilds the DomainError from the trailer. Without one the call did not reach a handler. */
 export function fromServiceError(error: ServiceError): DomainError {
   const reason = error.metadata?.get(reasonTrailer)[0]
-  if (isReason(reason)) return new DomainError(reason, error.details, { cause: error })
+  if (isReason(reason)) {
+    const members = membersOf(error.metadata.get(membersTrailer)[0])
+    return new DomainError(reason, error.details, { cause: error, members })
+  }
   if (lost.has(error.code)) {
     const advice = tlsAdvice(error.details)
     const message = advice === undefined ? coreAway : `${coreAway}: ${advice}`

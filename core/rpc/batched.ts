@@ -42,7 +42,11 @@ export function batchedRpc<Request, Response, C extends Caller>(
           ? { response: settled.response, refusal: undefined }
           : {
               response: undefined,
-              refusal: { reason: settled.reason, details: settled.reply.details },
+              refusal: {
+                reason: settled.reason,
+                details: settled.reply.details,
+                membersJson: settled.membersJson,
+              },
             }
       }
       return { answers: await Promise.all(calls.map(answer)) }
@@ -61,6 +65,6 @@ interface BatchRequest<Request> {
 interface BatchResponse<Response> {
   readonly answers: {
     response: Response | undefined
-    refusal: { reason: string; details: string } | undefined
+    refusal: { reason: string; details: string; membersJson: string | undefined } | undefined
   }[]
 }

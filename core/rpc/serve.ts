@@ -10,7 +10,14 @@ import {
 } from '@grpc/grpc-js'
 import { once } from 'node:events'
 import { Histogram } from 'prom-client'
-import { DomainError, type Reason, reasonTrailer, reasons } from '../../proto/errors.ts'
+import {
+  DomainError,
+  type Reason,
+  membersText,
+  membersTrailer,
+  reasonTrailer,
+  reasons,
+} from '../../proto/errors.ts'
 import {
   type Authenticator,
   type Caller,
@@ -93,6 +100,7 @@ export interface BinderDeps extends ServeDeps {
 
 export interface Refusal {
   readonly reason: Reason
+  readonly membersJson: string | undefined
   readonly reply: { readonly code: number; readonly details: string; readonly metadata: Metadata }
 }
 /** What unary RPCs run with. */
@@ -242,7 +250,7 @@ export function createBinder(deps: BinderDeps) {
   }
 
   function refuse(error: unknown, path: string, context: Pick<Context, 'correlationId'>): Refusal {
-    const { reason, message } = error instanceof DomainError ? error : domainErrorOf(error)
+    const { reason, message, members } = error instanceof DomainError ? error : domainErrorOf(error)
     const row = reasons[reason]
     const level = row.http >= 500 ? 'error' : 'debug'
     deps.log[level](
@@ -256,8 +264,11 @@ export function createBinder(deps: BinderDeps) {
     )
     const metadata = new Metadata()
     metadata.set(reasonTrailer, reason)
+    const membersJson = members && membersText(members)
+    if (membersJson !== undefined) metadata.set(membersTrailer, membersJson)
     return {
       reason,
+      membersJson,
       reply: {
         code: row.grpc,
         details: row.http === 500 ? 'internal error' : message,

@@ -115,7 +115,9 @@ A refusal has one reason. REST routes answer a problem document (RFC 9457, \`app
 \`error\` are the reason in lower case, with the \`correlation_id\` under which the log knows the request. OIDC and token
 routes answer \`{ "error", "error_description" }\` with the OAuth word of the reason. gRPC carries the reason in the trailer
 \`tollgate-reason\`. The status follows the reason; a few routes answer another HTTP status where their specification asks
-for it.
+for it. Some
+refusals have members of their own besides (RFC 9457 section 3.2), such as which values are in the way; gRPC has those in
+the trailer \`tollgate-problem-members\`.
 
 The \`type\` of a problem document is an address of the service: \`/problems/\` and the code with hyphens. It leads to
 \`/errors/{code}\`, a page of the service that says what the section of the code says here; \`/errors\` lists them all.

@@ -1,5 +1,5 @@
 import { createBatchLoader } from '../../core/lib/concurrency.ts'
-import { DomainError, isReason } from '../../proto/errors.ts'
+import { DomainError, isReason, membersOf } from '../../proto/errors.ts'
 
 /** One caller's call of an RPC that goes to core together with others. */
 export interface BatchedCall<Request> {
@@ -11,7 +11,13 @@ export interface BatchedCall<Request> {
 /** What core answers to one of the calls. */
 export interface CallAnswer<Response> {
   readonly response?: Response | undefined
-  readonly refusal?: { readonly reason: string; readonly details: string } | undefined
+  readonly refusal?:
+    | {
+        readonly reason: string
+        readonly details: string
+        readonly membersJson?: string | undefined
+      }
+    | undefined
 }
 
 interface BatchOptions {
@@ -84,6 +90,6 @@ const tooLate = { refusal: { reason: 'UNAVAILABLE', details: 'the service does n
 
 function toDomainError(refusal: CallAnswer<unknown>['refusal']): DomainError {
   return refusal && isReason(refusal.reason)
-    ? new DomainError(refusal.reason, refusal.details)
+    ? new DomainError(refusal.reason, refusal.details, { members: membersOf(refusal.membersJson) })
     : new DomainError('INTERNAL', "core's answer is neither a response nor a refusal")
 }

@@ -1,7 +1,13 @@
 import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
 import type { CoreAddress } from '../../core/lib/core-link/address.ts'
 import { correlationHeader, serviceTokenHeader, sessionHeader } from '../../proto/headers.ts'
-import { DomainError, isReason, reasonTrailer } from '../../proto/errors.ts'
+import {
+  DomainError,
+  isReason,
+  membersOf,
+  membersTrailer,
+  reasonTrailer,
+} from '../../proto/errors.ts'
 import type { BatchedCall } from './batched-calls.ts'
 
 /** What a call to core carries of the request that it serves. Core checks the credential; the gateway only forwards it. */
@@ -104,7 +110,10 @@ export function rethrow(thrown: unknown): never {
   if (reason === 'SERVICE_TOKEN_INVALID' || reason === 'SERVICE_ROLE_FORBIDDEN') {
     throw new DomainError('UNAVAILABLE', 'the service cannot be reached now', { cause: error })
   }
-  if (isReason(reason)) throw new DomainError(reason, error.rawMessage, { cause: error })
+  if (isReason(reason)) {
+    const members = membersOf(error.metadata.get(membersTrailer))
+    throw new DomainError(reason, error.rawMessage, { cause: error, members })
+  }
   if (connectionCodes.has(error.code) || isBroken(error)) {
     throw new DomainError('UNAVAILABLE', 'the service does not answer now', { cause: error })
   }

@@ -30,7 +30,8 @@ export function renderError({ error, wire, correlationId, publicUrl }: ErrorCont
   }
   const code = error.reason.toLowerCase()
   const type = problemType(error.reason, publicUrl)
-  const body = { type, title, status, detail, code, error: code, correlation_id: correlationId }
+  const standard = { type, title, status, detail, code, error: code }
+  const body = { ...error.members, ...standard, correlation_id: correlationId }
   return { status, type: 'application/problem+json', body }
 }
 

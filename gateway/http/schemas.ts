@@ -23,15 +23,19 @@ export const CorrelationId = Type.String({ description: 'Also in X-Correlation-I
 
 /** An error as a problem document (RFC 9457). */
 export const Problem = named(
-  Type.Object({
-    type: Type.String({ format: 'uri' }),
-    title: Type.String(),
-    status: Type.Integer(),
-    detail: Type.String(),
-    code: Type.String(),
-    error: Type.String({ description: 'The same word as code.' }),
-    correlation_id: CorrelationId,
-  }),
+  Type.Object(
+    {
+      type: Type.String({ format: 'uri' }),
+      title: Type.String(),
+      status: Type.Integer(),
+      detail: Type.String(),
+      code: Type.String(),
+      error: Type.String({ description: 'The same word as code.' }),
+      correlation_id: CorrelationId,
+    },
+    // RFC 9457 section 3.2: some reasons say more.
+    { additionalProperties: true },
+  ),
   'Problem',
 )
 

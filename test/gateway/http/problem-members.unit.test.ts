@@ -1,0 +1,42 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { DomainError, membersOf, membersText } from '../../../proto/errors.ts'
+import { renderError } from '../../../gateway/http/errors.ts'
+
+const bodyOf = (error: DomainError, wire: 'problem' | 'oauth') =>
+  renderError({ error, wire, correlationId: 'c', publicUrl: 'https://example.com' }).body
+
+describe('members of a problem document', () => {
+  it('cross a trailer as ASCII and come back as they were', () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue()), (members) => {
+        const text = membersText(members)
+        expect(text).toMatch(/^[\x20-\x7e]*$/)
+        expect(membersOf(text)).toEqual(JSON.parse(JSON.stringify(members)))
+      }),
+    )
+    expect(membersText({ name: 'Größe 𝄞\u007f' })).toBe(
+      '{"name":"Gr\\u00f6\\u00dfe \\ud834\\udd1e\\u007f"}',
+    )
+  })
+
+  it.each([[undefined], [''], [null], [5], ['null'], ['5']])('are none for %j', (text) => {
+    expect(membersOf(text)).toBeUndefined()
+  })
+
+  it('stand beside the standard ones and never replace them, and not in an OAuth error', () => {
+    const members = { activeSubscribers: 3, status: 200, code: 'other', correlation_id: 'x' }
+    const error = new DomainError('CONFLICT', 'no', { members })
+    expect(bodyOf(error, 'problem')).toMatchObject({
+      activeSubscribers: 3,
+      status: 409,
+      code: 'conflict',
+      correlation_id: 'c',
+    })
+    expect(Object.keys(bodyOf(error, 'oauth'))).toEqual([
+      'error',
+      'error_description',
+      'correlation_id',
+    ])
+  })
+})
