@@ -3,7 +3,8 @@
 // and the like, on whatever Node the machine has (20 or later), and so does the tollgate command.
 // When there is nothing to do it prints nothing and takes a moment.
 //
-// The generators are development dependencies. A deployment generates before it drops them:
+// The generators are development dependencies. On a fresh clone where those are not wanted (NODE_ENV=production)
+// they are installed until the code is generated. A deployment generates before it drops them:
 //
 //     npm ci && npm run build && npm prune --omit=dev
 //
@@ -53,7 +54,7 @@ const problem = (message) => Object.assign(new Error(message), { isProblem: true
 export async function setup(root, log = (line) => process.stderr.write(`${line}\n`)) {
   if (!isInstalled(root) || !isGenerated(root)) {
     await withLock(root, log, async () => {
-      if (!isInstalled(root)) await install(root, log)
+      if (!isInstalled(root)) await installAndGenerate(root, log)
       if (!isGenerated(root)) await generate(root, log)
     })
   }
@@ -91,10 +92,15 @@ function isInstalled(root) {
 
 /** Whether the installation leaves development packages out: as npm is told, or as it was made. */
 function omitsDevelopment(locked, installed) {
-  if (process.env.NODE_ENV === 'production') return true
-  if (/\bdev\b/.test(process.env.npm_config_omit ?? '')) return true
+  if (leavesOutDevelopment()) return true
   const development = locked.filter(([, entry]) => entry.dev)
   return development.length > 0 && development.every(([path]) => !(path in installed))
+}
+
+/** Whether npm is told to leave development packages out. */
+function leavesOutDevelopment() {
+  if (/\bdev\b/.test(process.env.npm_config_include ?? '')) return false
+  return process.env.NODE_ENV === 'production' || /\bdev\b/.test(process.env.npm_config_omit ?? '')
 }
 
 /** Optional packages are absent on other platforms, development packages in production. */
@@ -102,7 +108,16 @@ function mayBeAbsent(entry, omitsDev) {
   return Boolean(entry.optional || ((entry.dev || entry.devOptional) && omitsDev))
 }
 
-async function install(root, log) {
+/** Installs. What is not wanted but generates code stays until it has done that. */
+async function installAndGenerate(root, log) {
+  const needsMore = leavesOutDevelopment() && !isGenerated(root)
+  await install(root, log, needsMore ? ['--include=dev'] : [])
+  if (!needsMore) return
+  await generate(root, log)
+  await npm(root, log, { args: ['prune', '--omit=dev'], doing: 'dropping what only generates' })
+}
+
+async function install(root, log, more = []) {
   // npm ci would empty the folder that the link points at, which belongs to another project.
   if (lstatSync(join(root, 'node_modules'), { throwIfNoEntry: false })?.isSymbolicLink()) {
     throw problem(
@@ -110,21 +125,25 @@ async function install(root, log) {
     )
   }
   log('tollgate: installing dependencies (npm ci), once')
-  const npm = process.env.npm_execpath
-  const runsHere = npm !== undefined && /\bnpm-cli\.[cm]?js$/.test(npm) && existsSync(npm)
-  const options = ['ci', '--no-audit', '--no-fund']
-  const [command, args] = runsHere ? [hostNode(root), [npm, ...options]] : ['npm', options]
+  await npm(root, log, { args: ['ci', ...more], doing: 'installing' })
+  dropUnusableNode(root)
+}
+
+/** Runs the npm that runs this script, or the one of the path. */
+async function npm(root, log, { args, doing }) {
+  const path = process.env.npm_execpath
+  const runsHere = path !== undefined && /\bnpm-cli\.[cm]?js$/.test(path) && existsSync(path)
+  const options = [...args, '--no-audit', '--no-fund']
   await run({
-    command,
-    args,
+    command: runsHere ? hostNode(root) : 'npm',
+    args: runsHere ? [path, ...options] : options,
     root,
     log,
-    doing: 'installing',
+    doing,
     env: installEnvironment(root),
     minutes: INSTALL_MINUTES,
-    what: 'npm ci',
+    what: `npm ${args[0]}`,
   })
-  dropUnusableNode(root)
 }
 
 /** The running Node, unless it lives in the node_modules that npm is about to remove. */

@@ -20,7 +20,8 @@ beforeEach(async () => {
   const buf = '#!/bin/sh\\necho buf >>ran; mkdir -p proto/gen/es proto/gen/ts-proto\\n'
   await script(
     'bin/npm',
-    `echo npm "$@" >>ran; sleep 0.3; rm -rf node_modules; mkdir -p node_modules/.bin
+    `echo npm "$@" >>ran; sleep 0.3
+     if [ "$1" = prune ]; then rm node_modules/.bin/buf; exit; fi; rm -rf node_modules; mkdir -p node_modules/.bin
      cp package-lock.json node_modules/.package-lock.json
      printf '${buf}' >node_modules/.bin/buf; chmod +x node_modules/.bin/buf
      printf '#!/bin/sh\\n' >node_modules/.bin/node; chmod +x node_modules/.bin/node`,
@@ -53,10 +54,15 @@ async function prune(): Promise<void> {
   await rm(join(root, 'node_modules/.bin/buf'))
 }
 
-async function setup(...nodeOptions: string[]): Promise<{ code: number; stderr: string }> {
+const setup = (...nodeOptions: string[]) => setupIn({}, ...nodeOptions)
+
+async function setupIn(
+  env: Readonly<Record<string, string>>,
+  ...nodeOptions: string[]
+): Promise<{ code: number; stderr: string }> {
   const child = spawn(process.execPath, [...nodeOptions, 'deploy/setup.mjs'], {
     cwd: root,
-    env: { PATH: `${join(root, 'bin')}:/usr/bin:/bin` },
+    env: { PATH: `${join(root, 'bin')}:/usr/bin:/bin`, ...env },
     stdio: ['ignore', 'ignore', 'pipe'],
   })
   let stderr = ''
@@ -112,6 +118,19 @@ describe('setup', () => {
     expect(await setup()).toEqual({ code: 0, stderr: '' })
     expect(await ran()).toEqual([])
   })
+
+  it.each([{ NODE_ENV: 'production' }, { npm_config_omit: 'dev' }])(
+    'has the generators for as long as it needs them, with %o',
+    async (env) => {
+      expect((await setupIn(env)).code).toBe(0)
+      const install = 'npm ci --include=dev --no-audit --no-fund'
+      expect(await ran()).toEqual([install, 'buf', 'npm prune --omit=dev --no-audit --no-fund'])
+      expect(await setupIn(env)).toEqual({ code: 0, stderr: '' })
+      await write('package-lock.json', lock({ left: '1.0.1' }))
+      await setupIn(env)
+      expect(await ran()).toEqual(['npm ci --no-audit --no-fund'])
+    },
+  )
 
   it('says how to build where the generators are dropped and proto/gen does not fit', async () => {
     await write('package-lock.json', lock({ left: '1.0.0', generator: '1.0.0' }))
