@@ -1,3 +1,5 @@
+import { command, heading } from './colors.ts'
+
 /**
  * What a command says about itself. `--help` prints it and docs/cli.md is generated from it, so
  * that both say the same.
@@ -8,7 +10,7 @@ export interface Help {
   /** A paragraph that belongs to every usage. */
   readonly note?: string
   /** Command lines that work as they stand. */
-  readonly examples?: readonly string[]
+  readonly examples: readonly string[]
 }
 
 export interface Usage {
@@ -27,19 +29,24 @@ const columns = 100
 const indent = '  '
 
 /** The text that `--help` prints. */
-export function renderHelp({ usages, options = [], note, examples = [] }: Help): string {
+export function renderHelp({ usages, options = [], note, examples }: Help): string {
   const blocks = [
-    ...usages.map(({ syntax, text }) =>
-      [
-        ...wrap(syntax, { first: '', rest: indent.repeat(4) }),
-        ...wrap(text, { first: indent, rest: indent }),
-      ].join('\n'),
-    ),
+    [heading('Usage'), usages.map(renderUsage).join('\n\n')].join('\n'),
     ...options.map(renderOptions),
     ...(note === undefined ? [] : [wrap(note, { first: '', rest: '' }).join('\n')]),
-    ...(examples.length === 0 ? [] : [examples.map((line) => indent + line).join('\n')]),
+    [heading('Examples'), ...examples.map((line) => indent + line)].join('\n'),
   ]
   return `${blocks.join('\n\n')}\n`
+}
+
+function renderUsage({ syntax, text }: Usage): string {
+  const [first = '', ...rest] = wrap(syntax, { first: indent, rest: indent.repeat(5) })
+  const colored = first.replace(/tollgate [a-z-]+(?: [a-z-]+(?= |$))?/, command)
+  return [
+    colored,
+    ...rest,
+    ...wrap(text, { first: indent.repeat(2), rest: indent.repeat(2) }),
+  ].join('\n')
 }
 
 function renderOptions({ title, options }: OptionGroup): string {
@@ -48,7 +55,7 @@ function renderOptions({ title, options }: OptionGroup): string {
   const lines = options.flatMap(([flag, meaning]) =>
     wrap(meaning, { first: `${indent}${flag.padEnd(width)}  `, rest }),
   )
-  return [title, ...lines].join('\n')
+  return [heading(title), ...lines].join('\n')
 }
 
 /** Breaks a text into lines of at most 100 columns. `[--option VALUE]` stays on one line. */

@@ -31,56 +31,48 @@ import { signer } from './commands/signer.ts'
 import { status } from './commands/status.ts'
 import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './command.ts'
+import { command, failure, heading } from './colors.ts'
 import { withFlag } from './flags.ts'
 import { renderHelp } from './help.ts'
 
-/** Every command by its name, in the order in which `--help` lists them. */
-export const commands: Readonly<Record<string, Command>> = {
-  start,
-  core,
-  gateway,
-  sidecar,
-  collector,
-  demo,
-  app,
-  member,
-  'redirect-uri': redirectUri,
-  user,
-  grant,
-  account,
-  keys,
-  rate,
-  status,
-  adjust,
-  limits,
-  signer,
-  quarantine,
-  quota,
-  billing,
-  verify,
-  rebuild,
-  outbox,
-  reconcile,
-  audit,
-  loss,
-  holds,
-  decision,
-  export: exportTickets,
-  import: importTickets,
-  archive,
-  config,
-  'signer-double': signerDouble,
+/** The commands by what they are about, as `--help` lists them. */
+const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
+  Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
+  'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, audit },
+  Money: { grant, adjust, limits, quota, billing, holds, rate },
+  Signers: { signer, decision, loss },
+  Events: { status, quarantine, outbox, reconcile },
+  Books: { verify, rebuild, export: exportTickets, import: importTickets, archive },
+  Secrets: { keys },
 }
 
-const help = `tollgate: identity, metering and billing beside a remote signer
+/** Every command by its name, in the order in which `--help` lists them. */
+export const commands: Readonly<Record<string, Command>> = Object.assign(
+  {},
+  ...Object.values(groups),
+)
+
+const nameColumns = 14
+
+const line = (name: string, text: string): string =>
+  `  ${command(name)}${' '.repeat(nameColumns - name.length)} ${text}`
+
+const section = ([title, members]: [string, Readonly<Record<string, Command>>]): string =>
+  [
+    heading(title),
+    ...Object.entries(members).map(([name, { summary }]) => line(name, summary)),
+  ].join('\n')
+
+const renderOverview =
+  (): string => `tollgate: identity, metering and billing beside a remote signer
 
   npx tollgate <command> [options]
 
-${Object.entries(commands)
-  .map(([name, { summary }]) => `  ${name.padEnd(14)} ${summary}`)
-  .join('\n')}
-  help           this text; "tollgate help <command>" tells more
-  --version      the version
+${Object.entries(groups).map(section).join('\n\n')}
+
+${heading('Help')}
+${line('help', 'this text; "tollgate help <command>" tells more, with examples')}
+${line('--version', 'the version')}
 
 Commands that speak to a running core find it by --target HOST:PORT, by CORE_TARGET and CORE_TOKEN_OPERATOR, or in the
 data directory of an all-in-one service (TOLLGATE_DATA_DIR, default .tollgate). Those that write need --target, unless
@@ -94,24 +86,24 @@ export async function main(argv: readonly string[]): Promise<number> {
   const [name = 'help', ...rest] = argv
   if (name === '--version' || name === 'version') return print(`tollgate ${version()}\n`, 0)
   if (name === 'help' || asksForHelp([name]))
-    return rest[0] === undefined ? print(help, 0) : run(rest[0], ['--help'])
+    return rest[0] === undefined ? print(renderOverview(), 0) : run(rest[0], ['--help'])
   return run(name, rest)
 }
 
 async function run(name: string, argv: readonly string[]): Promise<number> {
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (!command) {
+  const match = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (!match) {
     const word = name.slice(0, 40)
     const hint = didYouMean(word, Object.keys(commands))
-    return print(`tollgate: there is no command "${word}"${hint}; see npx tollgate --help\n`, 2)
+    return fail(`there is no command "${word}"${hint}; see npx tollgate --help`, 2)
   }
-  if (asksForHelp(argv)) return print(renderHelp(command.help), 0)
+  if (asksForHelp(argv)) return print(renderHelp(match.help), 0)
   try {
-    return await command.run(argv)
+    return await match.run(argv)
   } catch (error) {
-    const hint = error instanceof UsageError ? `; see npx tollgate ${name} --help` : ''
-    const message = withFlag(messageOf(error), command.help)
-    return print(`tollgate: ${message}${hint}\n`, error instanceof UsageError ? 2 : 1)
+    const isUsage = error instanceof UsageError
+    const hint = isUsage ? `; see npx tollgate ${name} --help` : ''
+    return fail(`${withFlag(messageOf(error), match.help)}${hint}`, isUsage ? 2 : 1)
   }
 }
 
@@ -124,7 +116,11 @@ const asksForHelp = (argv: readonly string[]): boolean =>
   argv.includes('--help') || argv.includes('-h')
 
 function print(text: string, code: number): number {
-  const stream = code === 0 ? process.stdout : process.stderr
-  stream.write(text)
+  process.stdout.write(text)
+  return code
+}
+
+function fail(message: string, code: number): number {
+  process.stderr.write(`${failure('tollgate:')} ${message}\n`)
   return code
 }

@@ -69,7 +69,7 @@ it made for itself. Any other deployment must be named on the command line each 
 not enough. The demo sets an ETH price only where the database is the embedded one.
 
 A command exits with 0 for success, with 1 for failure or for a difference that it was asked to find, and with 2 for wrong
-usage.
+usage. Help and errors have colours on a terminal; \`NO_COLOR=1\` turns them off, \`FORCE_COLOR=1\` on.
 
 | command | what it does |
 |---|---|
@@ -85,13 +85,14 @@ const titleOf = (name: string): string => `tollgate ${name}`
 const anchorOf = (name: string): string => titleOf(name).replaceAll(' ', '-')
 
 function commandSection([name, { help }]: [string, Command]): string {
-  const { usages, options = [], note, examples = [] } = help
+  const { usages, options = [], note, examples } = help
   return [
     `## ${titleOf(name)}`,
     ...usages.flatMap(({ syntax, text }) => [fenced([syntax]), escaped(sentence(text))]),
     ...options.map(optionTable),
     ...(note === undefined ? [] : [escaped(note)]),
-    ...(examples.length === 0 ? [] : ['For example:', fenced(examples)]),
+    'For example:',
+    fenced(examples),
   ].join('\n\n')
 }
 

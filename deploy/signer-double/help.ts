@@ -72,4 +72,7 @@ export const signerDoubleHelp: Help = {
     },
     { title: 'Other', options: [['--help', 'Prints this text.']] },
   ],
+  examples: [
+    'npx tollgate signer-double --port 8936 --webhook-url http://127.0.0.1:8090/authorize --webhook-headers "Authorization:Bearer SECRET"',
+  ],
 }

@@ -29,6 +29,10 @@ export const account: Command = {
           'an older account, too. Nobody can log in to them until account change gives them another one.',
       },
     ],
+    examples: [
+      'npx tollgate account create --email ada@example.com --platform-admin',
+      'npx tollgate account reset-password --email ada@example.com',
+    ],
   },
   run: async (argv) => {
     const [verb, ...rest] = argv

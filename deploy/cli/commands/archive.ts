@@ -16,6 +16,7 @@ export const archive: Command = {
           'days. With --dry-run the command only lists the months that are due.',
       },
     ],
+    examples: ['npx tollgate archive --dry-run'],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

@@ -24,6 +24,10 @@ export const audit: Command = {
           'it ran as, which the command itself says.',
       },
     ],
+    examples: [
+      'npx tollgate audit --app app_0123456789abcdef01234567 --since 2026-01-31',
+      'npx tollgate audit --follow',
+    ],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

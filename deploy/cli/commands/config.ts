@@ -16,6 +16,7 @@ export const config: Command = {
           'service makes for itself are marked as such.',
       },
     ],
+    examples: ['npx tollgate config'],
   },
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })

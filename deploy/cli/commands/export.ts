@@ -23,6 +23,9 @@ export const exportTickets: Command = {
           'it is complete; an export that broke off can be run again. An existing FILE is kept unless --force is set.',
       },
     ],
+    examples: [
+      'npx tollgate export --app app_0123456789abcdef01234567 --out january.ndjson.gz --from 2026-01-01 --to 2026-02-01',
+    ],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

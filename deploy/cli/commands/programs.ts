@@ -15,6 +15,7 @@ export const start: Command = {
           'lists them.',
       },
     ],
+    examples: ['npx tollgate start', 'PLATFORM_PORT=9080 npx tollgate start'],
   },
   run: async () => {
     await import('../../all-in-one/main.ts')
@@ -25,10 +26,14 @@ export const start: Command = {
 }
 
 /** A process of the service that runs apart. It says what it does in its log, and ends by a signal. */
-function processCommand(name: string, text: string, run: () => Promise<unknown>): Command {
+function processCommand(
+  name: string,
+  { text, example }: { text: string; example: string },
+  run: () => Promise<unknown>,
+): Command {
   return {
     summary: `runs ${name} in a process of its own`,
-    help: { usages: [{ syntax: `tollgate ${name}`, text }] },
+    help: { usages: [{ syntax: `tollgate ${name}`, text }], examples: [example] },
     run: async (argv) => {
       if (argv.length > 0) throw new UsageError(`${name} takes its settings from the environment`)
       await run()
@@ -40,22 +45,34 @@ function processCommand(name: string, text: string, run: () => Promise<unknown>)
 
 export const core = processCommand(
   'core',
-  'Runs core: gRPC on CORE_PORT, metrics and health on CORE_ADMIN_PORT. It needs DATABASE_URL, KEY_ENCRYPTION_KEY, ' +
-    'SECRET_PEPPERS, PUBLIC_URL and the tokens of its callers, and REDIS_URL where several processes run. Any number may run.',
+  {
+    text:
+      'Runs core: gRPC on CORE_PORT, metrics and health on CORE_ADMIN_PORT. It needs DATABASE_URL, KEY_ENCRYPTION_KEY, ' +
+      'SECRET_PEPPERS, PUBLIC_URL and the tokens of its callers, and REDIS_URL where several processes run. Any number may run.',
+    example: 'set -a; . ./tollgate.env; set +a; npx tollgate core',
+  },
   () => import('../../../core/main.ts'),
 )
 
 export const gateway = processCommand(
   'gateway',
-  'Runs the gateway: REST, OpenID Connect and pages on PLATFORM_PORT, the builder API on BUILDER_PORT, metrics and health ' +
-    'on GATEWAY_ADMIN_PORT. It needs CORE_TARGET, CORE_TOKEN_GATEWAY and PUBLIC_URL. Any number may run.',
+  {
+    text:
+      'Runs the gateway: REST, OpenID Connect and pages on PLATFORM_PORT, the builder API on BUILDER_PORT, metrics and health ' +
+      'on GATEWAY_ADMIN_PORT. It needs CORE_TARGET, CORE_TOKEN_GATEWAY and PUBLIC_URL. Any number may run.',
+    example: 'set -a; . ./tollgate.env; set +a; npx tollgate gateway',
+  },
   () => import('../../../gateway/main.ts'),
 )
 
 export const sidecar = processCommand(
   'sidecar',
-  'Runs a sidecar, which answers a signer: on SIDECAR_PORT, metrics and health on SIDECAR_ADMIN_PORT. It needs ' +
-    'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
+  {
+    text:
+      'Runs a sidecar, which answers a signer: on SIDECAR_PORT, metrics and health on SIDECAR_ADMIN_PORT. It needs ' +
+      'CORE_TARGET, CORE_TOKEN_SIDECAR, WEBHOOK_SECRET and a SPOOL_DIR of its own.',
+    example: 'WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool npx tollgate sidecar',
+  },
   () => import('../../../sidecar/main.ts'),
 )
 
@@ -78,6 +95,7 @@ export const demo: Command = {
         options: [['--pause MS', 'Milliseconds between two payments; 120 by default.']],
       },
     ],
+    examples: ['npx tollgate demo', 'npx tollgate demo --pause 0'],
   },
   run: async (argv) => (await import('../../demo/demo.ts')).runDemo(argv),
 }

@@ -41,6 +41,10 @@ export const quarantine: Command = {
       },
     ],
     note: 'By default the author is the name of the user who runs the command.',
+    examples: [
+      'npx tollgate quarantine list --status open',
+      'npx tollgate quarantine attribute 42 --app app_0123456789abcdef01234567 --user ada',
+    ],
   },
   run: async (argv) => {
     const [verb, ...rest] = argv

@@ -13,6 +13,7 @@ export const status: Command = {
           'at which a ticket would be priced now.',
       },
     ],
+    examples: ['npx tollgate status', 'npx tollgate status --json --target core.example:50051'],
   },
   run: async (argv) => {
     const { values } = parse(argv, { json: { type: 'boolean' } })

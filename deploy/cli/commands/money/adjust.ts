@@ -34,6 +34,10 @@ export const adjust: Command = {
         ],
       },
     ],
+    examples: [
+      'npx tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros 250000 --reason "stream broke off"',
+      'npx tollgate adjust --app app_0123456789abcdef01234567 --user ada --usd-micros=-250000 --reason "credited twice" --overage',
+    ],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

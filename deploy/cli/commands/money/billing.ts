@@ -30,6 +30,10 @@ export const billing: Command = {
         text: "Says whether the app is one of the platform's own, which the cost side of the activation gate exempts.",
       },
     ],
+    examples: [
+      'npx tollgate billing show --app app_0123456789abcdef01234567',
+      'npx tollgate billing cut 12.5 --app app_0123456789abcdef01234567',
+    ],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

@@ -22,6 +22,10 @@ export const quota: Command = {
         text: 'Gives an app or an account another quota. N is a whole number, or default for that of the deployment. The audit log has it.',
       },
     ],
+    examples: [
+      'npx tollgate quota show --app app_0123456789abcdef01234567',
+      'npx tollgate quota set --email ada@example.com --apps 25',
+    ],
   },
   run: async (argv) => {
     const { values, positionals } = parse(argv, {

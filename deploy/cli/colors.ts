@@ -1,0 +1,12 @@
+import { styleText } from 'node:util'
+
+// Colours only where a terminal reads; NO_COLOR and FORCE_COLOR (no-color.org, force-color.org) decide otherwise.
+
+export const heading = (text: string): string =>
+  styleText(['bold', 'underline'], text, { stream: process.stdout })
+
+export const command = (text: string): string => styleText('cyan', text, { stream: process.stdout })
+
+/** The label of an error, on standard error. */
+export const failure = (text: string): string =>
+  styleText(['bold', 'red'], text, { stream: process.stderr })
