@@ -8,11 +8,7 @@ import {
 import { serviceTokenHeader } from '../../proto/headers.ts'
 import { DomainError } from '../../proto/errors.ts'
 import { type ServiceRole, type ServiceTokens, serviceRoles } from '../lib/core-link/address.ts'
-import { limitMessages } from './message-limit.ts'
 import { type Admission, type Refusal, textOf } from './serve.ts'
-
-/** Longest message of an RPC that names no limit of its own: a body of the REST API, which ends at 1 MiB, and its frame. */
-export const smallMessageBytes = 1024 * 1024 + 64 * 1024
 
 export interface AdmissionDeps {
   readonly serviceTokens: ServiceTokens
@@ -22,8 +18,8 @@ export interface AdmissionDeps {
 }
 
 /**
- * Judges each call by its metadata, and bounds its message, before a byte of the message is kept: who has no token, or
- * that of a role without the RPC, cannot make core hold megabytes for them.
+ * Judges each call by its metadata, before its message is read: who has no token, or that of a role without the RPC,
+ * cannot make core hold megabytes for them.
  */
 export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
   const { admissions, refuseUnread } = deps
@@ -47,7 +43,6 @@ export function createAdmission(deps: AdmissionDeps): ServerInterceptor {
   return ({ path }: ServerMethodDefinition<unknown, unknown>, call) => {
     const name = path.slice(1)
     const admission = admissions.get(name)
-    limitMessages(call, admission?.messageMaxBytes ?? smallMessageBytes)
     if (!admission) return new ServerInterceptingCall(call)
     return new ServerInterceptingCall(call, {
       start: (next) =>

@@ -4,10 +4,13 @@ import type { ServerTls } from '../lib/core-link/tls.ts'
 import { createAdmission } from './admission.ts'
 import { addHealthAndReflection } from './health.ts'
 import { openListener } from './listener.ts'
+import { limitMessages } from './message-limit.ts'
 import { type Admission, type BinderDeps, type Service, createBinder, pathOf } from './serve.ts'
 
 // Importing takes the largest messages. Each RPC has a bound of its own below this one.
 const messageMaxBytes = 16 * 1024 * 1024
+/** Longest message of an RPC that names no limit of its own: a body of the REST API, which ends at 1 MiB, and its frame. */
+export const smallMessageBytes = 1024 * 1024 + 64 * 1024
 const maxConnections = 1_000
 const maxStreams = 1_000
 
@@ -46,9 +49,12 @@ export async function startGrpcServer(
   // grpc-js would bind a port itself, but bounds no connections and says nothing of failed handshakes.
   const { injectConnection } = server.createConnectionInjector(ServerCredentials.createInsecure())
   const listener = await openListener({ ...deps, maxConnections, onConnection: injectConnection })
+  const maxBytesOf = (path: string): number =>
+    admissions.get(path)?.messageMaxBytes ?? smallMessageBytes
+  const unlimit = limitMessages({ port: listener.port, maxBytesOf })
   const stopAll = (graceMs: number): Promise<void> => {
     listener.close()
-    return stop(server, graceMs)
+    return stop(server, graceMs).finally(unlimit)
   }
   return { port: listener.port, setServing: health.set, stop: stopAll }
 }

@@ -3,7 +3,7 @@ import { connect as connectSocket } from 'node:net'
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { serviceTokenHeader } from '../../../proto/headers.ts'
-import { smallMessageBytes } from '../../../core/rpc/admission.ts'
+import { smallMessageBytes } from '../../../core/rpc/server.ts'
 import { type TestCore, outcome, serviceToken, startTestCore, until } from '../support.ts'
 
 let core: TestCore
@@ -18,6 +18,8 @@ afterAll(async () => {
 })
 
 const listUsers = '/tollgate.identity.v1.UserService/ListUsers'
+const getJwks = '/tollgate.tokens.v1.TokenService/GetJwks'
+const reflection = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
 const healthCheck = '/grpc.health.v1.Health/Check'
 const ingest = '/tollgate.metering.v1.MeteringService/IngestEvents'
 const importTickets = '/tollgate.books.v1.BooksService/ImportTickets'
@@ -31,7 +33,7 @@ interface Exchange {
 /** Announces a message of so many bytes and sends none of them; resolves with the refusal. */
 async function announce(
   path: string,
-  { bytes, token }: { bytes: number; token?: string },
+  { bytes, token, chunkBytes = 5 }: { bytes: number; token?: string; chunkBytes?: number },
 ): Promise<Exchange> {
   const stream = session.request({
     [constants.HTTP2_HEADER_METHOD]: 'POST',
@@ -54,7 +56,8 @@ async function announce(
   stream.resume()
   const prefix = Buffer.alloc(5)
   prefix.writeUInt32BE(bytes, 1)
-  stream.write(prefix)
+  for (let from = 0; from < prefix.length; from += chunkBytes)
+    stream.write(prefix.subarray(from, from + chunkBytes))
   return promise.finally(() => stream.destroy())
 }
 
@@ -114,6 +117,39 @@ async function sendAll(path: string, bytes: number): Promise<string> {
   return reason
 }
 
+function framed(message: Buffer): Buffer {
+  const prefix = Buffer.alloc(5)
+  prefix.writeUInt32BE(message.length, 1)
+  return Buffer.concat([prefix, message])
+}
+
+const cutAt = (bytes: Buffer, cuts: readonly number[]): Buffer[] =>
+  [0, ...cuts].map((from, index) => bytes.subarray(from, cuts[index]))
+
+/** Sends chunks as they are, and ends. Resolves with the status, or with the error that closed the stream. */
+async function sendChunks(path: string, chunks: readonly Buffer[]): Promise<string> {
+  const stream = session.request({
+    [constants.HTTP2_HEADER_METHOD]: 'POST',
+    [constants.HTTP2_HEADER_PATH]: path,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+    [serviceTokenHeader]: serviceToken,
+  })
+  let end = ''
+  const take = (headers: Record<string, unknown>): void => {
+    end = String(headers['grpc-status'] ?? end)
+  }
+  stream.on('response', take).on('trailers', take)
+  stream.on('error', ({ message }) => {
+    end = message
+  })
+  stream.resume()
+  for (const chunk of chunks) stream.write(chunk)
+  stream.end()
+  await until(() => end !== '')
+  return end
+}
+
 describe('a message', () => {
   it('of an RPC is refused by its announced length, when it is longer than 1 MiB and its frame', async () => {
     const refusal = await announce(listUsers, { bytes: smallMessageBytes + 1, token: serviceToken })
@@ -122,6 +158,28 @@ describe('a message', () => {
 
   it('to the health check is small, too, though it needs no token', async () => {
     expect((await announce(healthCheck, { bytes: 2 * mebibyte })).status).toBe('8')
+    expect((await announce(healthCheck, { bytes: 2 * mebibyte, chunkBytes: 1 })).status).toBe('8')
+  })
+
+  it('of the longest length is taken, however it is cut', async () => {
+    // Field 15, which the request does not have, with all bytes that are left.
+    const field = Buffer.from([0x7a, 0xfc, 0xff, 0x43])
+    const value = Buffer.alloc(smallMessageBytes - field.length, 'x')
+    const body = framed(Buffer.concat([field, value]))
+    const sent = (cuts: readonly number[]): Promise<string> =>
+      sendChunks(getJwks, cutAt(body, cuts))
+    expect(await sent([])).toBe('0')
+    expect(await sent([1, 4, 5, 6])).toBe('0')
+    expect(await sent([3, 100_000, 700_001])).toBe('0')
+  })
+
+  it('is bounded for itself, and not all messages of a stream together', async () => {
+    const listServices = framed(Buffer.from([0x3a, 0x01, 0x2a]))
+    const many = Array.from({ length: 100 }, () => listServices)
+    expect(await sendChunks(reflection, many)).toBe('0')
+    const prefix = framed(Buffer.alloc(0))
+    prefix.writeUInt32BE(2 * mebibyte, 1)
+    expect(await sendChunks(reflection, [listServices, prefix])).toMatch(/^8$|ENHANCE_YOUR_CALM/)
   })
 
   it('may be larger where events and tickets come in, and ends there, too', async () => {
