@@ -1,122 +1,55 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdir, mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { execFileSync } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest'
-import { createDatabase } from '../support/postgres.ts'
-import { freePorts } from '../support/processes.ts'
+import { blocksOf, oldNodePath, startApart, startMs } from './apart-support.ts'
 
-const root = join(import.meta.dirname, '../..')
-const startMs = 90_000
-const portSettings = [
-  'CORE_PORT',
-  'PLATFORM_PORT',
-  'BUILDER_PORT',
-  'SIDECAR_PORT',
-  'CORE_ADMIN_PORT',
-  'GATEWAY_ADMIN_PORT',
-  'SIDECAR_ADMIN_PORT',
-  'COLLECTOR_ADMIN_PORT',
+const { kafkaBrokers } = inject('parts')
+const oldPath = oldNodePath()
+const paths: [string, string | undefined][] = [
+  ['the Node that runs the tests', undefined],
+  ...(oldPath === null ? [] : [['a Node that is too old', oldPath] satisfies [string, string]]),
 ]
-const { kafkaBrokers, redisUrl } = inject('parts')
-
-let folder: string
-let env: Record<string, string>
-let blocks: string[]
-const shells: ChildProcess[] = []
-
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'tollgate-apart-'))
-  // npx finds the command of an installation in the dependencies of the folder.
-  await mkdir(join(folder, 'node_modules/.bin'), { recursive: true })
-  await symlink(join(root, 'deploy/tollgate.mjs'), join(folder, 'node_modules/.bin/tollgate'))
-  const readme = await readFile(join(root, 'README.md'), 'utf8')
-  const [, section = ''] = /\n## Run it apart\n(.*?)\n## /s.exec(readme) ?? []
-  blocks = [...section.matchAll(/```sh\n(.*?)```/gs)].map(([, text = '']) => text)
-  const ports = await freePorts(portSettings.length)
-  env = {
-    ...Object.fromEntries(portSettings.map((name, index) => [name, String(ports[index])])),
-    PATH: process.env['PATH'] ?? '',
-    HOME: folder,
-    DATABASE_URL: (await createDatabase()).url,
-    ...(redisUrl === null ? {} : { REDIS_URL: redisUrl }),
-    RATE_FIXED: '3000',
-    ...(kafkaBrokers === null ? {} : { KAFKA_BROKERS: kafkaBrokers.join(','), COLLECTOR: 'off' }),
-  }
-})
-
-afterAll(async () => {
-  for (const { pid } of shells) if (pid) end(pid)
-  await rm(folder, { recursive: true, force: true })
-})
-
-/** Ends the processes that a shell left in the background. */
-function end(group: number): void {
-  try {
-    process.kill(-group, 'SIGTERM')
-  } catch (error) {
-    // It left none.
-    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
-  }
-}
-
-/** Runs a block of the README in a shell of its own; resolves when the shell has ended, or what `until` names is up. */
-async function run(block: number, until: readonly string[] = []): Promise<string> {
-  const shell = spawn('sh', ['-ec', blocks[block] ?? 'exit 99'], {
-    cwd: folder,
-    env,
-    detached: true,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  shells.push(shell)
-  let text = ''
-  const { promise, resolve } = Promise.withResolvers<void>()
-  for (const stream of [shell.stdout, shell.stderr])
-    stream.on('data', (chunk: Buffer) => {
-      text += chunk.toString()
-      if (until.length > 0 && until.every((name) => text.includes(`"msg":"${name} is up"`)))
-        resolve()
-    })
-  const ended = once(shell, 'close').then(([code]: unknown[]) => {
-    if (code !== 0 || until.length > 0)
-      throw new Error(`block ${block} ended with ${String(code)}:\n${text}`)
-  })
-  const late = AbortSignal.timeout(startMs)
-  const lateness = once(late, 'abort').then(() => {
-    throw new Error(`block ${block} is not up in time:\n${text}`)
-  })
-  await Promise.race([ended, promise, lateness])
-  return text
-}
-
-const status = async (port: string | undefined, path: string) =>
-  (await fetch(`http://127.0.0.1:${port}${path}`)).status
 
 // They share the processes that the second block starts, so they run in this order.
-describe('the commands of "Run it apart" in the README, as they stand', () => {
-  it('are four blocks', () => expect(blocks).toHaveLength(4))
+describe.each(paths)('"Run it apart" of the README, as it stands, from %s', (_, path) => {
+  let apart: Awaited<ReturnType<typeof startApart>>
+  let blocks: string[]
+  beforeAll(async () => {
+    apart = await startApart(path)
+    blocks = await blocksOf('README.md', 'Run it apart')
+  })
+  afterAll(() => apart.stop())
+  const run = (block: number, until: readonly string[] = []) =>
+    apart.run(blocks[block] ?? 'exit 99', until)
 
-  it('make the settings', async () => {
+  it('is four blocks', () => expect(blocks).toHaveLength(4))
+
+  it.runIf(path)('begins with a Node that cannot run the sources', () => {
+    const version = execFileSync('node', ['--version'], { env: apart.env, encoding: 'utf8' })
+    expect(version).toMatch(/^v2[0-3]\./)
+  })
+
+  it('makes the settings', async () => {
     await run(0)
-    const text = await readFile(join(folder, 'tollgate.env'), 'utf8')
-    expect(text).toContain(`DATABASE_URL=${env['DATABASE_URL']}\n`)
+    const text = await readFile(join(apart.folder, 'tollgate.env'), 'utf8')
+    expect(text).toContain(`DATABASE_URL=${apart.env['DATABASE_URL']}\n`)
     expect(text).toMatch(/^CORE_TOKEN_OPERATOR=[\w+/]{43}=$/m)
   })
 
   it(
-    'start core, gateway and sidecar',
+    'starts core, gateway and sidecar',
     async () => {
       await run(1, ['core', 'gateway', 'sidecar'])
       for (const name of ['CORE_ADMIN_PORT', 'GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT'])
-        await expect.poll(() => status(env[name], '/readyz'), { timeout: 20_000 }).toBe(200)
-      expect(await status(env['PLATFORM_PORT'], '/api/v1/openapi.json')).toBe(200)
+        await expect.poll(() => apart.status(name, '/readyz'), { timeout: 20_000 }).toBe(200)
+      expect(await apart.status('PLATFORM_PORT', '/api/v1/openapi.json')).toBe(200)
     },
     startMs,
   )
 
   it(
-    'make an app by an operator of that core',
+    'makes an app by an operator of that core',
     async () => {
       expect(await run(2)).toMatch(/clientId +app_[^]*No events yet/)
     },
@@ -124,10 +57,69 @@ describe('the commands of "Run it apart" in the README, as they stand', () => {
   )
 
   it.runIf(kafkaBrokers)(
-    'start a collector',
+    'starts a collector',
     async () => {
       await run(3, ['collector'])
-      expect(await status(env['COLLECTOR_ADMIN_PORT'], '/healthz')).toBe(200)
+      expect(await apart.status('COLLECTOR_ADMIN_PORT', '/healthz')).toBe(200)
+    },
+    startMs,
+  )
+})
+
+describe('"Between processes" of docs/operations.md, with one certificate each', () => {
+  let apart: Awaited<ReturnType<typeof startApart>>
+  let authority: string
+  let start: string[]
+  beforeAll(async () => {
+    apart = await startApart()
+    apart.env['CORE_TARGET'] = `127.0.0.1:${apart.env['CORE_PORT']}`
+    const [block = ''] = await blocksOf('docs/operations.md', 'Between processes')
+    const at = block.indexOf('CORE_TLS_CERT=')
+    authority = block.slice(0, at)
+    // The page names a host of its own.
+    start = block
+      .slice(at)
+      .replace('core:50051', '$CORE_TARGET')
+      .trim()
+      .split(/ *&?\n/)
+    const [settings = ''] = await blocksOf('README.md', 'Run it apart')
+    await apart.run(settings)
+  })
+  afterAll(() => apart.stop())
+  const settings = 'set -a; . ./tollgate.env; set +a'
+  const as = (name: string) =>
+    `CORE_TLS_CERT=${name}.pem CORE_TLS_KEY=${name}.key CORE_TLS_CA=ca.pem`
+
+  it('makes an authority', async () => {
+    expect(await apart.run(`${authority}\nls ca.pem core.pem gateway.pem sidecar.pem`)).toContain(
+      'sidecar.pem',
+    )
+  })
+
+  it(
+    'starts core, gateway and sidecar',
+    async () => {
+      const sidecar = `${as('sidecar')} WEBHOOK_SECRET=$SIDECAR_SECRET SPOOL_DIR=./spool npx tollgate sidecar`
+      const lines = [settings, ...[...start, sidecar].map((line) => `${line} &`), 'wait']
+      expect(start).toHaveLength(2)
+      await apart.run(lines.join('\n'), ['core', 'gateway', 'sidecar'])
+      for (const name of ['CORE_ADMIN_PORT', 'GATEWAY_ADMIN_PORT', 'SIDECAR_ADMIN_PORT'])
+        await expect.poll(() => apart.status(name, '/readyz'), { timeout: 20_000 }).toBe(200)
+      // The gateway asks core for it.
+      expect(await apart.status('PLATFORM_PORT', '/api/v1/oidc/jwks')).toBe(200)
+    },
+    startMs,
+  )
+
+  it(
+    'answers a command that has a certificate, and tells another what it lacks',
+    async () => {
+      const list = 'npx tollgate app list --target $CORE_TARGET'
+      expect(await apart.run(`${settings}\n${as('gateway')} ${list}`)).toContain('No apps yet')
+      const refused = await apart.run(`${settings}\nCORE_TLS_CA=ca.pem ${list} || echo "exit $?"`)
+      expect(refused).toMatch(/core does not answer[^]*exit 1\n$/)
+      const plain = await apart.run(`${settings}\n${list} || echo "exit $?"`)
+      expect(plain).toMatch(/core does not answer[^]*exit 1\n$/)
     },
     startMs,
   )

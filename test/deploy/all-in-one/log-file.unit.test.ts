@@ -36,7 +36,7 @@ describe('the log file', () => {
     const file = await openLogFile(path, 'info')
     for (const msg of ['one', 'two', 'three']) file.log.info(msg)
     await expect
-      .poll(async () => (await readFile(path, 'utf8')).match(/"msg":"\w+"/g))
+      .poll(async () => (await readFile(path, 'utf8')).match(/"msg":"\w+"/g), { timeout: 10_000 })
       .toEqual(['"msg":"one"', '"msg":"two"', '"msg":"three"'])
     file.close()
   })
