@@ -42,7 +42,7 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
     ...shared,
     plans,
     credentialIssuers: [],
-    emitCustomer: emitter?.emitCustomer,
+    emitCustomers: emitter?.emitCustomers,
   })
   const metering = createMetering({
     ...shared,

@@ -55,9 +55,9 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const quota = createAppQuota({ ...config, pool, now })
   const invitations = createInvitations({ pool, quota, now })
   const identities = createIdentities({ ...config, pool, now, accounts, records })
-  const emitCustomer = backend.emitter?.emitCustomer
+  const emitCustomers = backend.emitter?.emitCustomers
   const ending = { invalidations, grants, credentialIssuers }
-  const users = createUsers({ ...ending, pool, plans, log, now, emitCustomer })
+  const users = createUsers({ ...ending, pool, plans, log, now, emitCustomers })
   const owners = createOwners({ pool, users })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)

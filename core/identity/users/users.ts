@@ -20,7 +20,7 @@ import type { Log } from '../../lib/log.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
-import type { EmitCustomer } from '../../metering/backend/emit.ts'
+import type { EmitCustomers } from '../../metering/backend/emit.ts'
 import type { Plans } from '../../plans/service.ts'
 import { givesLoginCredit } from '../apps/store.ts'
 import * as store from './store.ts'
@@ -34,8 +34,8 @@ export interface UsersDeps {
   readonly log: Log
   readonly now: Now
   readonly credentialIssuers: readonly CredentialIssuer[]
-  /** Queues a new user for the metering backend, where there is one. */
-  readonly emitCustomer?: EmitCustomer | undefined
+  /** Queues new users for the metering backend, where there is one. */
+  readonly emitCustomers?: EmitCustomers | undefined
 }
 
 interface UpsertRequest {
@@ -57,8 +57,9 @@ interface UserAction {
   readonly action: string
 }
 
-const nameOf = ({ app, change }: Pick<UpsertRequest, 'app' | 'change'>): string =>
-  `${app} ${change.externalUserId}`
+type NewName = Pick<UpsertRequest, 'app' | 'change'>
+
+const nameOf = ({ app, change }: NewName): string => `${app} ${change.externalUserId}`
 
 /** End users of apps: provisioned, changed, deactivated; never deleted. */
 export function createUsers({
@@ -69,9 +70,13 @@ export function createUsers({
   credentialIssuers,
   log,
   now,
-  emitCustomer,
+  emitCustomers,
 }: UsersDeps) {
   const upsertInBatch = createBatchWriter<UpsertRequest, Upserted>(pool, upsertAll)
+  const provisionInBatch = createBatchWriter<NewName, { user: User; created: boolean }>(
+    pool,
+    provisionAll,
+  )
 
   /** Creates the user with a Starter subscription, or changes it. Of two concurrent calls one creates. */
   async function upsert(
@@ -148,10 +153,7 @@ export function createUsers({
   }
 
   /** Creates the users that are new, and returns them by `nameOf`. */
-  async function createAll(
-    db: Db,
-    requests: readonly Pick<UpsertRequest, 'app' | 'change'>[],
-  ): Promise<Map<string, User>> {
+  async function createAll(db: Db, requests: readonly NewName[]): Promise<Map<string, User>> {
     const at = now()
     const users = await store.insertUsers(
       db,
@@ -163,9 +165,10 @@ export function createUsers({
         at,
       })),
     )
-    if (users.length > 0) await subscribeAll(db, users, at)
-    for (const { appId, id, externalUserId } of users)
-      await emitCustomer?.(db, { appId, userId: id, externalUserId }, at)
+    if (users.length === 0) return new Map()
+    await subscribeAll(db, users, at)
+    const customers = users.map(({ id, ...of }) => ({ ...of, userId: id }))
+    await emitCustomers?.(db, customers, at)
     return new Map(users.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
   }
 
@@ -305,13 +308,14 @@ export function createUsers({
       possible.map((subject) => subject.clientId),
       possible.map((subject) => subject.externalUserId),
     )
-    for (const row of rows) {
-      const key = authId(row.client_id, row.external_user_id)
-      const app = row.app_id as AppId
-      const user =
-        row.user_id === null ? await provision(app, row.external_user_id) : (row.user_id as UserId)
-      if (user !== null) resolved.set(key, { appId: app, userId: user })
-    }
+    // At once, so that new users share transactions.
+    await Promise.all(
+      rows.map(async ({ client_id, app_id, external_user_id: external, user_id }) => {
+        const app = app_id as AppId
+        const user = user_id === null ? await provision(app, external) : (user_id as UserId)
+        if (user !== null) resolved.set(authId(client_id, external), { appId: app, userId: user })
+      }),
+    )
     return resolved
   }
 
@@ -327,25 +331,44 @@ export function createUsers({
       possible.map((subject) => subject.externalUserId),
     )
     const states = new Map<string, UserAccess>()
-    for (const { clientId, externalUserId: external, ...row } of rows) {
-      const user =
-        row.userId ?? (row.status === 'active' ? await provision(row.appId, external) : null)
-      if (user !== null) states.set(authId(clientId, external), { ...row, userId: user })
-    }
+    await Promise.all(
+      rows.map(async ({ clientId, externalUserId: external, ...row }) => {
+        const user =
+          row.userId ?? (row.status === 'active' ? await provision(row.appId, external) : null)
+        if (user !== null) states.set(authId(clientId, external), { ...row, userId: user })
+      }),
+    )
     return states
   }
 
   async function provision(app: AppId, external: string): Promise<UserId | null> {
     if (subjectProblem(external) !== null || external.trim() !== external) return null
     const change = { externalUserId: externalUserId(external) }
-    const { user, created } = await tx(pool, async (db) => {
-      const inserted = (await createAll(db, [{ app, change }])).get(nameOf({ app, change }))
-      const existing = inserted ?? (await store.lockUser(db, app, change.externalUserId))
-      if (!existing) throw new Error('a user that exists cannot be found')
-      return { user: existing, created: inserted !== undefined }
-    })
+    const { user, created } = await provisionInBatch({ app, change })
     if (created) log.info({ appId: app, userId: user.id }, 'user provisioned by signing')
     return user.id
+  }
+
+  /** Of two that provision the same user at once one creates it. */
+  async function provisionAll(
+    db: Db,
+    requests: readonly NewName[],
+  ): Promise<{ user: User; created: boolean }[]> {
+    const distinct = new Map(requests.map((request) => [nameOf(request), request]))
+    const created = await createAll(db, [...distinct.values()])
+    const others = requests.filter((request) => !created.has(nameOf(request)))
+    const existing = await store.findUsers(
+      db,
+      others.map(({ app }) => app),
+      others.map(({ change }) => change.externalUserId),
+    )
+    const known = new Map(existing.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
+    return requests.map((request) => {
+      const name = nameOf(request)
+      const user = created.get(name) ?? known.get(name)
+      if (!user) throw new Error('a user that exists cannot be found')
+      return { user, created: created.has(name) }
+    })
   }
 
   return {

@@ -37,8 +37,8 @@ export interface NewCustomer {
   readonly externalUserId: string
 }
 
-/** Writes a new user to the outbox, inside the transaction that provisions it. */
-export type EmitCustomer = (db: Db, user: NewCustomer, at: Date) => Promise<void>
+/** Writes new users to the outbox in one statement, inside the transaction that provisions them. */
+export type EmitCustomers = (db: Db, users: readonly NewCustomer[], at: Date) => Promise<void>
 
 const eventsInRow = 1_000
 // In UTF-16 units, so at most three times that in bytes.
@@ -71,10 +71,30 @@ export function createEmitter() {
     if (keys.length > 0) await emitTickets(db, await store.readTickets(db, keys), at)
   }
 
-  const emitCustomer: EmitCustomer = async (db, user, at) => {
-    const clientId = clients.get(user.appId) ?? (await store.publicClientOf(db, user.appId))
-    clients.set(user.appId, clientId)
-    await enqueue(db, [customerEntry({ ...user, clientId })], at)
+  const emitCustomers: EmitCustomers = async (db, users, at) => {
+    const clientIds = await clientIdsOf(db, new Set(users.map(({ appId }) => appId)))
+    const entries = users.map((user) => {
+      const clientId = clientIds.get(user.appId)
+      if (clientId === undefined) throw new Error(`app ${user.appId} has no public client`)
+      return customerEntry({ ...user, clientId })
+    })
+    await enqueue(db, entries, at)
+  }
+
+  async function clientIdsOf(db: Db, apps: ReadonlySet<AppId>): Promise<Map<string, string>> {
+    const known = new Map<string, string>()
+    const missing: AppId[] = []
+    for (const app of apps) {
+      const clientId = clients.get(app)
+      if (clientId === undefined) missing.push(app)
+      else known.set(app, clientId)
+    }
+    if (missing.length === 0) return known
+    for (const [app, clientId] of await store.publicClientsOf(db, missing)) {
+      known.set(app, clientId)
+      clients.set(app, clientId)
+    }
+    return known
   }
 
   async function loadRates(db: Db, rows: readonly PricedTicket[]): Promise<void> {
@@ -90,7 +110,7 @@ export function createEmitter() {
     return rate
   }
 
-  return { emitTickets, emitPriced, emitCustomer }
+  return { emitTickets, emitPriced, emitCustomers }
 }
 
 export type Emitter = ReturnType<typeof createEmitter>

@@ -76,13 +76,16 @@ export async function readTickets(db: Db, keys: readonly TicketKey[]): Promise<P
   }))
 }
 
-export async function publicClientOf(db: Db, app: string): Promise<string> {
-  const row = await maybeOne<{ client_id: string }>(
+/** The public client ids of apps. */
+export async function publicClientsOf(
+  db: Db,
+  apps: readonly AppId[],
+): Promise<Map<string, string>> {
+  const rows = await many<{ app_id: string; client_id: string }>(
     db,
-    sql`select client_id from clients where app_id = ${app} and kind = 'public'`,
+    sql`select app_id, client_id from clients where app_id = any(${apps}::uuid[]) and kind = 'public'`,
   )
-  if (!row) throw new Error('an app without a public client')
-  return row.client_id
+  return new Map(rows.map((row) => [row.app_id, row.client_id]))
 }
 
 export interface KnownUser {

@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { parseExternalUserId } from '../../../../core/platform/ids.ts'
 import { tx } from '../../../../core/lib/sql.ts'
 import { customerKey } from '../../../../core/metering/backend/catalog.ts'
@@ -347,13 +347,13 @@ describe('tickets on their way to OpenMeter', () => {
 })
 
 describe('customers', () => {
-  const usersThat = (emitCustomer?: typeof emitter.emitCustomer) =>
+  const usersThat = (emitCustomers?: typeof emitter.emitCustomers) =>
     createUsers({
       pool: world.pool,
       plans: createPlans({ ledger: createLedger() }),
       log: silentLog(),
       now,
-      emitCustomer,
+      emitCustomers,
       credentialIssuers: [],
       grants: { end: async () => undefined },
       invalidations: createInvalidations({
@@ -364,7 +364,7 @@ describe('customers', () => {
     })
 
   it('are created for users as they are provisioned, through the API or by signing', async () => {
-    const users = usersThat(emitter.emitCustomer)
+    const users = usersThat(emitter.emitCustomers)
     const { user } = await users.upsert(
       world.app.id,
       { externalUserId: parseExternalUserId('grace') },
@@ -397,6 +397,27 @@ describe('customers', () => {
       ].toSorted(),
     )
     expect(await waiting()).toBe(0)
+    await backend.stop()
+  })
+
+  it('are queued together when a batch provisions many users', async () => {
+    const emitCustomers = vi.fn(emitter.emitCustomers)
+    const users = usersThat(emitCustomers)
+    const { clientId } = world.app
+    const subjects = Array.from({ length: 40 }, (_, n) => ({ clientId, externalUserId: `b ${n}` }))
+    const resolved = await users.resolveSubjects(subjects)
+    expect(emitCustomers).toHaveBeenCalledOnce()
+    expect(emitCustomers.mock.calls[0]?.[1]).toHaveLength(40)
+    const { rows } = await world.pool.query<{ rows: number; statements: number }>(
+      `select count(*)::integer as rows, count(distinct (xmin::text, cmin::text))::integer as statements from outbox`,
+    )
+    expect(rows).toEqual([{ rows: 40, statements: 1 }])
+    const { outbox, backend, prepared } = await sender()
+    await prepared()
+    while ((await waiting()) > 0) await outbox.pass()
+    expect(fake.state.customers.map(({ key }) => key).toSorted()).toEqual(
+      [...resolved.values()].map(({ userId }) => `eu_${userId}`).toSorted(),
+    )
     await backend.stop()
   })
 
