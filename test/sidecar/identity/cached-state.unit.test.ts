@@ -57,7 +57,6 @@ describe('an account that was evicted', () => {
       verify,
       goesByHeaders: () => false,
       mayReadHeaders: false,
-
       accounts,
       versions,
       max: 10,

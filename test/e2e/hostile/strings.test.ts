@@ -1,0 +1,309 @@
+import { Agent, request } from 'node:http'
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { isReadable } from '../../../core/lib/text/readable.ts'
+import { type Real, type RealApp, sample, startReal } from '../../gateway/real.ts'
+import { asRecord } from '../../gateway/support.ts'
+import {
+  type DocumentedRequest,
+  type StringField,
+  requestsOf,
+  withText,
+} from '../../support/string-fields.ts'
+
+/**
+ * Every string of every request of the OpenAPI document gets everything that a string can be, from a caller who may make the
+ * request. FUZZ_SEED repeats a run.
+ */
+const seed = Number(process.env['FUZZ_SEED'] ?? Date.now() % 2 ** 31)
+const atOnce = 8
+
+const sqlTexts = [
+  "' or '1'='1",
+  "'; drop table apps; --",
+  "') union select password_hash from accounts --",
+  '$1',
+]
+/** What every string gets. */
+const always = [
+  '',
+  'a\0b',
+  '\u202eevil',
+  'a\r\nSet-Cookie: x=y',
+  '\ud800',
+  ...sqlTexts,
+  '9'.repeat(400),
+]
+/** What some get, by turns. */
+const classics = [
+  ' ',
+  '\0',
+  '\u0007',
+  '\u001b[31m',
+  '\u007f',
+  '\u009b',
+  '\u2028',
+  '\u2066a\u2069',
+  'a\udfff',
+  'a'.repeat(3_000),
+  '😀'.repeat(60),
+  '-1',
+  '1e309',
+  'NaN',
+  '٣٤٥',
+  '１２３',
+  '..',
+  '../../../etc/passwd',
+  '%2e%2e%2f',
+  '%00',
+  '%',
+  'null',
+  '__proto__',
+  'constructor',
+  '{{7*7}}',
+  '<script>alert(1)</script>',
+  '9999-12-31T23:59:59Z',
+  '2026-02-30T00:00:00Z',
+  '-271821-04-20T00:00:00.000Z',
+]
+const texts = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 40 }),
+  fc.string({ unit: 'grapheme', maxLength: 40 }),
+  fc.string({ unit: fc.constantFrom(...'\0\u0008\u202e\ud83d\udc00\u2029é٣a'), maxLength: 6 }),
+)
+/** In place of a string in JSON. */
+const others: readonly unknown[] = [0, -1, 1e21, 2 ** 53, true, null, [], {}, ['a'], { a: '\0' }]
+
+const grantTypes = [
+  'authorization_code',
+  'refresh_token',
+  'urn:ietf:params:oauth:grant-type:device_code',
+  'urn:ietf:params:oauth:grant-type:token-exchange',
+]
+const publicGrants = new Set(grantTypes.slice(0, 3))
+const publicPath = /\/device\/auth$|\/device_authorization$/
+
+interface Attack extends DocumentedRequest {
+  readonly grantType?: string
+}
+
+let real: Real
+let app: RealApp
+let admin: Readonly<Record<string, string>>
+let requests: readonly Attack[]
+const agent = new Agent({ keepAlive: true, maxSockets: atOnce })
+
+beforeAll(async () => {
+  real = await startReal()
+  admin = (await real.newPerson(true)).session
+  await renew()
+  requests = requestsOf(await internalDocument()).flatMap(withGrantTypes)
+}, 120_000)
+afterAll(async () => {
+  agent.destroy()
+  await real?.stop()
+})
+
+/** Each grant type reads fields of its own. */
+function withGrantTypes(documented: DocumentedRequest): Attack[] {
+  const hasGrants = documented.fields.some(({ name }) => name === 'grant_type')
+  return hasGrants
+    ? [documented, ...grantTypes.map((grantType) => ({ ...documented, grantType }))]
+    : [documented]
+}
+
+let apps = 0
+async function renew(): Promise<void> {
+  apps += 1
+  app = await real.newApp(`hostile${apps}`)
+}
+
+const internalDocument = async () =>
+  asRecord(
+    await (await fetch(`${real.url}/api/v1/internal/openapi.json`, { headers: admin })).json(),
+  )
+
+/** The headers of somebody who may make the request. */
+function callerOf({ path, security, grantType }: Attack): Readonly<Record<string, string>> {
+  if (path.startsWith('/api/v1/quotas/')) return admin
+  if (publicPath.test(path) || (grantType !== undefined && publicGrants.has(grantType))) return {}
+  const [scheme] = security
+  const credentials: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+    m2mBasic: { authorization: app.basic },
+    machineToken: { authorization: app.machineToken },
+    userToken: { authorization: app.userToken },
+    apiKey: { authorization: app.apiKey },
+    session: app.session,
+    sharedSecret: { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
+  }
+  return credentials[scheme ?? 'm2mBasic'] ?? { authorization: app.basic }
+}
+
+interface Seen {
+  readonly status: number
+  readonly type: string
+  readonly text: string
+}
+
+// As bytes that URL parsers leave alone: with dot segments, and with what is no UTF-8.
+const percent = (text: string): string =>
+  [...text]
+    .map((each) => (each.isWellFormed() ? Buffer.from(each) : surrogateBytes(each.charCodeAt(0))))
+    .flatMap((bytes) => [...bytes])
+    .map((byte) => `%${byte.toString(16).padStart(2, '0')}`)
+    .join('')
+const surrogateBytes = (unit: number): Buffer =>
+  Buffer.from([0xe0 | (unit >> 12), 0x80 | ((unit >> 6) & 0x3f), 0x80 | (unit & 0x3f)])
+
+const knownText: Readonly<Record<string, string>> = {
+  externalUserId: 'ada',
+  email: 'ada@example.com',
+}
+
+/** The request with that value in that field. */
+function requestWith(documented: Attack, field: StringField, value: unknown) {
+  const text = String(value)
+  const known = (name: string): string =>
+    name === 'clientId' ? app.clientId : (knownText[name] ?? 'text')
+  const valueOf = (place: string, name: string): string =>
+    field.in === place && field.name === name ? percent(text) : encodeURIComponent(known(name))
+  const path = documented.path.replace(/\{([^}]+)\}/g, (_, name: string) => valueOf('path', name))
+  const names = documented.required.filter((each) => each.in === 'query').map(({ name }) => name)
+  if (field.in === 'query' && !names.includes(field.name)) names.push(field.name)
+  const query = names.map((name) => `${name}=${valueOf('query', name)}`).join('&')
+  const headers: Record<string, string> = { accept: 'application/json', ...callerOf(documented) }
+  if (field.in === 'header') headers[field.name] = text.replace(/[^\t\x20-\x7e\x80-\xff]/g, '\x80')
+  const base = documented.body === null ? undefined : baseOf(documented)
+  const body = field.in === 'body' ? withText(base, field.way, value) : base
+  if (documented.body !== null) headers['content-type'] = documented.contentType
+  return {
+    method: documented.method,
+    path: query === '' ? path : `${path}?${query}`,
+    headers,
+    body: body === undefined ? '' : encode(body, documented.contentType),
+  }
+}
+
+/** A body that the schema permits; public clients name themselves in it. */
+function baseOf({ path, body, grantType }: Attack): unknown {
+  const base = sample({ ...body })
+  if (grantType !== undefined)
+    return { ...asRecord(base), grant_type: grantType, client_id: app.clientId }
+  return publicPath.test(path) ? { ...asRecord(base), client_id: app.clientId } : base
+}
+
+function encode(body: unknown, contentType: string): string {
+  if (!contentType.includes('form')) return JSON.stringify(body)
+  return Object.entries(asRecord(body))
+    .map(([name, value]) => `${encodeURIComponent(name)}=${percent(String(value))}`)
+    .join('&')
+}
+
+function send({ method, path, headers, body }: ReturnType<typeof requestWith>): Promise<Seen> {
+  const { hostname, port } = new URL(real.url)
+  return new Promise((resolve, reject) => {
+    const call = request({ agent, hostname, port, method, path, headers }, (response) => {
+      const seen = {
+        status: response.statusCode ?? 0,
+        type: response.headers['content-type'] ?? '',
+      }
+      // A stream ends when its reader goes.
+      if (seen.type.startsWith('text/event-stream')) {
+        response.destroy()
+        return resolve({ ...seen, text: '' })
+      }
+      let text = ''
+      response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk))
+      response.on('end', () => resolve({ ...seen, text }))
+      response.on('error', reject)
+    })
+    call.on('error', (error) => reject(new Error(`${method} ${path}`, { cause: error })))
+    call.end(body)
+  })
+}
+
+const innards =
+  /\n\s+at |node_modules|\.ts:\d|\b(?:Type|Range|Syntax|Reference)Error\b|\bpg_|postgres|relation "|column "|invalid byte sequence|syntax error at|violates .* constraint|\bselect .* from\b|\binsert into\b|INTERNAL|ECONN/i
+
+/** What is wrong with an answer; null for nothing. */
+function faultOf(field: StringField, value: unknown, { status, type, text }: Seen): string | null {
+  const isRefusal = status >= 400
+  if (status >= 500 && !/"(?:code|error)":"metering_not_configured"/.test(text))
+    return 'a fault of ours'
+  const own = typeof value === 'string' ? text.replaceAll(value, '') : text
+  // Tokens and cursors may spell anything.
+  const words = own.replace(/[\w-]{40,}/g, '')
+  if (innards.test(sqlTexts.reduce((rest, each) => rest.replaceAll(each, ''), words)))
+    return 'it shows what is inside'
+  if (isRefusal && !/json/.test(type)) return `a refusal as ${type}`
+  if (isRefusal && !/^[a-z][a-z0-9_]*$/.test(codeOf(text))) return 'a refusal without a code'
+  const isExcepted = field.format === 'label' || field.format === 'password'
+  const isHostile = typeof value === 'string' && !isReadable(value)
+  if (isHostile && !isRefusal && !isExcepted) return 'unreadable text was taken'
+  return null
+}
+
+function codeOf(text: string): string {
+  const body = asRecord(JSON.parse(text))
+  return String(body['code'] ?? body['error'])
+}
+
+/** The values for one field, the same for the same seed. */
+function valuesFor(field: StringField, index: number): readonly unknown[] {
+  const of = <T>(each: fc.Arbitrary<T>, numRuns: number): T[] =>
+    fc.sample(each, { seed: seed + index, numRuns })
+  const inJson = field.in === 'body' ? of(fc.constantFrom(...others), 3) : []
+  return [...always, ...of(fc.constantFrom(...classics), 6), ...of(texts, 4), ...inJson]
+}
+
+async function attack(documented: Attack, offset: number): Promise<string[]> {
+  const faults: string[] = []
+  const cases = documented.fields.flatMap((field, index) =>
+    valuesFor(field, offset + index).map((value) => ({ field, value })),
+  )
+  const next = cases.values()
+  const work = async (): Promise<void> => {
+    for (const { field, value } of next) {
+      const seen = await send(requestWith(documented, field, value))
+      const fault = faultOf(field, value, seen)
+      const shown = JSON.stringify(value)?.slice(0, 60)
+      if (fault !== null)
+        faults.push(
+          `${documented.method} ${documented.path} ${field.in} ${field.name} = ${shown}: ${fault}: ${seen.status} ${seen.text.slice(0, 200)}`,
+        )
+    }
+  }
+  await Promise.all(Array.from({ length: atOnce }, work))
+  return faults
+}
+
+/** Whether the app can still do what it could: a request may have ended its credentials. */
+async function isWhole(): Promise<boolean> {
+  const at = `/api/v1/apps/${app.clientId}`
+  const ask = async (path: string, headers: Readonly<Record<string, string>>) =>
+    (await fetch(real.url + path, { headers })).status
+  const statuses = await Promise.all([
+    ask(`${at}/users`, { authorization: app.basic }),
+    ask(`${at}/users`, { authorization: app.machineToken }),
+    ask('/api/v1/auth/validate', { authorization: app.apiKey }),
+    ask('/api/v1/session', app.session),
+    ask('/api/v1/user/allowance', { authorization: app.userToken }),
+  ])
+  return statuses.every((status) => status !== 401 && status !== 403)
+}
+
+describe(`every string of every request, FUZZ_SEED=${seed}`, () => {
+  it('is taken or refused in the words of the API, never by a fault', async () => {
+    const faults: string[] = []
+    let offset = 0
+    let count = 0
+    for (const documented of requests) {
+      if (!(await isWhole())) await renew()
+      faults.push(...(await attack(documented, offset)))
+      offset += documented.fields.length
+      count += documented.fields.length
+    }
+    expect(faults.slice(0, 20)).toEqual([])
+    expect(count).toBeGreaterThan(250)
+  }, 300_000)
+})
