@@ -11,7 +11,8 @@ import type { TicketCharge, UserCharge } from '../metering/ingest/charges.ts'
  * Invariants of an account, checked by property tests and by constraints in SQL:
  * 1. balance = sum of what remains of its credits = fold of its ledger entries.
  * 2. granted + adjusted = balance + (consumed - overage) + expired, to the atto-dollar.
- * 3. Entries are numbered without gaps. Of a credit only what remains ever changes.
+ * 3. Entries are numbered without gaps. Of a credit only what remains ever changes, and of included usage its end: to an
+ *    earlier one, when the plan is changed.
  * 4. Only tickets take money that is held: `lent` or `pending` (docs/escrow.md).
  */
 export interface Account {
@@ -83,7 +84,8 @@ export interface Credit {
   /** Lower burns first. */
   readonly priority: number
   readonly effectiveAt: Date
-  readonly expiresAt: Date | null
+  /** Of included usage the end of its period, which comes early when the plan is changed. */
+  expiresAt: Date | null
   expiredAt: Date | null
   readonly createdAt: Date
   /** How it differs from its row; the next save writes the difference. */
@@ -350,6 +352,20 @@ function isHeld(account: Account, credit: Credit): boolean {
 /** True for the included usage of a later period, which pays for no call from before. */
 const beginsAfter = ({ kind, effectiveAt }: Credit, end: Date | null): boolean =>
   kind === 'included' && end !== null && effectiveAt >= end
+
+/** Ends the included usage of the running period before its time. It goes on to pay for what was signed before `at`. */
+export function endIncluded(account: Account, at: Date): void {
+  for (const credit of account.credits) {
+    if (credit.kind !== 'included' || credit.expiresAt === null || credit.expiresAt <= at) continue
+    credit.expiresAt = at
+    if (credit.state === 'stored') credit.state = 'changed'
+  }
+  account.credits.sort(burnOrder)
+}
+
+/** The first instant at or after `at` at which a period may begin that follows the running one early. */
+export const nextStart = ({ periodStart, bookedThrough }: Account, at: Date): Date =>
+  new Date(Math.max(at.getTime(), periodStart.getTime() + 1, bookedThrough.getTime()))
 
 export interface PeriodEntry extends Pick<EnteredPeriod, 'start' | 'end' | 'enteredAt' | 'terms'> {
   /** Its start unless it is a user's first. */

@@ -1,6 +1,5 @@
 import { uuidV7 } from '../lib/crypto.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
-import { type Period, periodAt } from '../lib/time.ts'
 import { type Db, type Pool, tx } from '../lib/sql.ts'
 import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
@@ -9,8 +8,9 @@ import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest
 import { createReplay } from './replay.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
-import type { Terms } from './store.ts'
 import * as sqlAccounts from './store.ts'
+import type { Terms } from './terms.ts'
+import { currentTerms } from './terms-store.ts'
 
 export interface NewCredit {
   readonly amount: UsdAttos
@@ -18,15 +18,18 @@ export interface NewCredit {
   readonly featureKey: string | null
 }
 
+const sqlStore = { ...sqlAccounts, currentTerms }
+
 /** What the ledger keeps, as its rules see it: PostgreSQL, or the memory of a model checker. */
 export type AccountStore = Pick<
-  typeof sqlAccounts,
+  typeof sqlStore,
   | 'currentTerms'
   | 'insertBalances'
   | 'lockAccounts'
   | 'readAccounts'
   | 'saveAccounts'
   | 'usersToExpire'
+  | 'lockDue'
   | 'insertAdjustment'
   | 'rebuildBalance'
 >
@@ -34,6 +37,13 @@ export type AccountStore = Pick<
 interface User {
   readonly appId: AppId
   readonly userId: UserId
+}
+
+/** What a version of a plan adds to included usage that was given before. */
+export interface Raise {
+  readonly amount: bigint
+  /** When the version was made: tickets signed from then on may use it. */
+  readonly since: Date
 }
 
 export interface Correction {
@@ -46,6 +56,7 @@ export interface Correction {
 
 const defaultPriority = 10
 const expireBatch = 500
+const renewBatch = 500
 // The ticket that provisions a user was signed before the user existed, so the first period has no lower end.
 const beginning = new Date(0)
 const ended = (at: Date) => ({ until: new Date(at.getTime() - accounts.lateMs), at })
@@ -55,7 +66,7 @@ const ended = (at: Date) => ({ until: new Date(at.getTime() - accounts.lateMs), 
  * and writes balances, credits and ledger entries together or not at all.
  */
 export function createLedger(
-  store: AccountStore = sqlAccounts,
+  store: AccountStore = sqlStore,
   escrow: SettlementStore = escrowStore,
 ) {
   const { settle } = createSettlement(escrow)
@@ -63,31 +74,29 @@ export function createLedger(
   /** Opens the accounts of newly subscribed users and adds the included usage of their first periods. */
   async function open(db: Db, users: readonly User[], at: Date): Promise<void> {
     if (users.length === 0) return
-    const termsByUser = new Map(
-      (await store.currentTerms(db, users)).map((term) => [term.userId, term]),
-    )
-    const termsOf = ({ userId }: User): Terms => {
-      const term = termsByUser.get(userId)
-      if (!term) throw new Error(`user ${userId} has no subscription`)
-      return term
-    }
-    const periodOf = (user: User): Period => {
-      const { anchorAt, cycle } = termsOf(user)
-      return periodAt(anchorAt, cycle, at)
-    }
+    const termsOf = await readTerms(db, users, at)
     await store.insertBalances(
       db,
-      users.map((user) => ({ ...user, ...periodOf(user) })),
+      users.map((user) => ({ ...user, ...termsOf(user).period })),
       at,
     )
     const opened = (await store.lockAccounts(db, users)).filter(({ seq }) => seq === 0n)
-    for (const account of opened) {
-      const terms = termsOf(account)
-      const period = { ...periodOf(account), countsFrom: beginning, enteredAt: at, terms }
-      accounts.enterPeriod(account, period)
-      creditIncluded(account, terms.includedAttos, at)
-    }
+    for (const account of opened) enter(account, { ...termsOf(account), countsFrom: beginning }, at)
     await store.saveAccounts(db, opened, at)
+  }
+
+  async function readTerms(
+    db: Db,
+    users: readonly User[],
+    at: Date,
+  ): Promise<(user: User) => Terms> {
+    const terms = await store.currentTerms(db, users, at)
+    const byUser = new Map(terms.map((term) => [term.userId, term]))
+    return ({ userId }) => {
+      const term = byUser.get(userId)
+      if (!term) throw new Error(`user ${userId} has no subscription`)
+      return term
+    }
   }
 
   /** Adds a credit to a locked account, which the caller saves. Returns the credit. */
@@ -189,14 +198,30 @@ export function createLedger(
   async function enterPeriods(db: Db, locked: readonly Account[], at: Date): Promise<void> {
     const due = locked.filter((account) => account.periodEnd <= at)
     if (due.length === 0) return
-    const terms = new Map((await store.currentTerms(db, due)).map((term) => [term.userId, term]))
-    for (const account of due) {
-      const term = terms.get(account.userId)
-      if (!term) throw new Error(`user ${account.userId} has no subscription`)
-      const period = periodAt(term.anchorAt, term.cycle, at)
-      accounts.enterPeriod(account, { ...period, enteredAt: at, terms: term })
-      creditIncluded(account, term.includedAttos, at)
-    }
+    const termsOf = await readTerms(db, due, at)
+    for (const account of due) enter(account, termsOf(account), at)
+  }
+
+  /**
+   * Leaves the running period of a locked account, whose slot another subscription has taken, and enters `period`, which
+   * begins at once. Included usage of before pays for what was signed before. The caller saves the account.
+   */
+  function changePlan(account: Account, terms: Terms, at: Date): void {
+    accounts.endIncluded(account, terms.period.start)
+    enter(account, terms, at)
+  }
+
+  /**
+   * Gives what a newer version of its plan includes beyond what a locked account was given in the running period, once for
+   * each version. The caller saves the account. Returns whether it gave anything.
+   */
+  function raise(account: Account, { amount, since }: Raise, at: Date): boolean {
+    const isThere = account.credits.some(
+      ({ kind, effectiveAt }) => kind === 'included' && effectiveAt.getTime() === since.getTime(),
+    )
+    if (amount <= 0n || isThere) return false
+    creditIncluded(account, { included: amount, effectiveAt: since }, at)
+    return true
   }
 
   /** Reads an account. When its period is over, it first enters the running one. */
@@ -216,11 +241,11 @@ export function createLedger(
     const byUser = new Map(stored.map((account) => [account.userId, account]))
     return async (user) => {
       const account = byUser.get(user.userId)
-      return account && account.periodEnd > at ? account : enter(pool, user, at)
+      return account && account.periodEnd > at ? account : readLocked(pool, user, at)
     }
   }
 
-  function enter(pool: Pool, user: User, at: Date): Promise<Account> {
+  function readLocked(pool: Pool, user: User, at: Date): Promise<Account> {
     return tx(pool, async (db) => {
       const current = await lockCurrent(db, user, at)
       await store.saveAccounts(db, [current], at)
@@ -240,6 +265,20 @@ export function createLedger(
     })
   }
 
+  /**
+   * Enters the running periods of a bounded number of users whose period is over, the longest ago first; those that
+   * somebody else is at are left to them. Returns how many it entered.
+   */
+  async function renew(pool: Pool, at: Date): Promise<number> {
+    return tx(pool, async (db) => {
+      const users = await store.lockDue(db, at, renewBatch)
+      if (users.length === 0) return 0
+      const locked = await lock(db, users, at)
+      await store.saveAccounts(db, locked, at)
+      return locked.length
+    })
+  }
+
   /** What of an account may back a payment at `at`, in atto-dollars: without what is held. */
   const spendable = (account: Account, at: Date): UsdAttos => accounts.unheldAt(account, at)
 
@@ -254,7 +293,10 @@ export function createLedger(
     read,
     readMany,
     spendable,
+    changePlan,
+    raise,
     sweep,
+    renew,
     rebuildBalance: store.rebuildBalance,
     createReplay,
   }
@@ -269,7 +311,30 @@ function book(account: Account, charge: UserCharge, options: ChargeOptions): voi
 
 export type Ledger = ReturnType<typeof createLedger>
 
-function creditIncluded(account: Account, included: bigint, at: Date): void {
+/** Enters a period and adds its included usage. */
+function enter(
+  account: Account,
+  { period, countsFrom, ...terms }: Terms & { readonly countsFrom?: Date },
+  at: Date,
+): void {
+  accounts.enterPeriod(account, {
+    ...period,
+    ...(countsFrom && { countsFrom }),
+    enteredAt: at,
+    terms,
+  })
+  creditIncluded(
+    account,
+    { included: terms.includedAttos, effectiveAt: account.periodCountsFrom },
+    at,
+  )
+}
+
+function creditIncluded(
+  account: Account,
+  { included, effectiveAt }: { readonly included: bigint; readonly effectiveAt: Date },
+  at: Date,
+): void {
   if (included === 0n) return
   accounts.addCredit(
     account,
@@ -281,7 +346,7 @@ function creditIncluded(account: Account, included: bigint, at: Date): void {
       amount: usdAttos(included),
       remaining: usdAttos(included),
       priority: 0,
-      effectiveAt: account.periodCountsFrom,
+      effectiveAt,
       expiresAt: account.periodEnd,
       expiredAt: null,
       createdAt: at,

@@ -1,5 +1,4 @@
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
-import { type BillingCycle, periodAt } from '../lib/time.ts'
 import { appId, userId } from '../platform/ids.ts'
 import type { TicketCharge } from '../metering/ingest/charges.ts'
 import {
@@ -10,9 +9,18 @@ import {
   adjust,
   burn,
   burnOrder,
+  endIncluded,
   lateMs,
 } from './account.ts'
 import { type ChainOwner, type Draw, adjustmentFacts, creditFacts, hashEntry } from './chain.ts'
+import {
+  type PlanVersion,
+  type Slot,
+  type Terms,
+  raiseBetween,
+  termsAt,
+  versionsByPlan,
+} from './terms.ts'
 
 /**
  * Replays the ledger of one user from its facts - credits, adjustments, terms, and the tickets of each charge, in the order
@@ -47,14 +55,6 @@ export interface StoredAdjustment {
   readonly feature: { readonly pipeline: string; readonly modelId: string } | null
 }
 
-export interface PlanVersion {
-  readonly planId: string
-  readonly version: number
-  readonly includedAttos: bigint
-  readonly cycle: BillingCycle
-  readonly createdAt: Date
-}
-
 /** What is known of a user besides its entries. */
 export interface AccountFacts {
   readonly owner: ChainOwner
@@ -63,12 +63,16 @@ export interface AccountFacts {
   readonly adjustments: ReadonlyMap<string, StoredAdjustment>
   /** In their order. */
   readonly periods: readonly EnteredPeriod[]
-  readonly subscription: {
-    readonly planId: string
-    readonly anchorAt: Date
-  } | null
+  /** Those that held the slot, one after the other; the last one holds it, and may have a successor. */
+  readonly subscriptions: readonly HeldSubscription[]
   readonly versions: readonly PlanVersion[]
   readonly balance: StoredBalance | null
+}
+
+export interface HeldSubscription extends Slot {
+  readonly id: string
+  /** Null for the one that holds the slot. */
+  readonly endedAt: Date | null
 }
 
 export interface StoredBalance extends Pick<
@@ -82,7 +86,7 @@ export interface StoredBalance extends Pick<
 
 /** A column that is not what the facts make it. */
 export interface ReplayFinding {
-  readonly table: 'ledger_entries' | 'grants' | 'balances' | 'periods'
+  readonly table: 'ledger_entries' | 'grants' | 'balances' | 'periods' | 'subscriptions'
   readonly key: Readonly<Record<string, string>>
   readonly column: string
   readonly stored: string | null
@@ -92,12 +96,17 @@ export interface ReplayFinding {
 // A plan's new version may be committed a moment after a period was entered by another core.
 const slackMs = 60_000
 
+const isIncluded = ({ kind }: Credit): boolean => kind === 'included'
+
 /** A replay of one user: `step` for each entry in order, then `end`. */
 export function createReplay(facts: AccountFacts) {
   const account = emptyAccount(facts.owner)
   /** Credits by id, with the entry that gave them. */
   const opened = new Map<string, bigint>()
   const expired = new Map<string, Date>()
+  /** Of included usage, by id, the period that it was given in, and when that ended. */
+  const includedIn = new Map<string, { readonly period: EnteredPeriod; readonly end: Date }>()
+  let running: EnteredPeriod | null = null
   const unchained = facts.balance?.unchainedSeq ?? 0n
   let head: string | null = null
   let last = new Date(0)
@@ -110,6 +119,7 @@ export function createReplay(facts: AccountFacts) {
   function step(entry: StoredEntry, tickets: ChargedTickets): ReplayFinding[] {
     const key = { seq: String(entry.seq) }
     const compare = comparer('ledger_entries', key)
+    enterPeriods(entry.seq)
     const findings = checkChain(entry, compare)
     if (entry.createdAt < last)
       findings.push(
@@ -117,7 +127,6 @@ export function createReplay(facts: AccountFacts) {
       )
     last = entry.createdAt
     lastSeq = entry.seq
-    enterPeriods(entry.seq)
     findings.push(...book(entry, tickets, compare))
     consumed += entry.periodAmount
     if (entry.kind === 'adjustment') overdrawn += entry.overage
@@ -140,7 +149,7 @@ export function createReplay(facts: AccountFacts) {
 
   function factsOf({ kind, causeId, draws }: StoredEntry): readonly (string | null)[] {
     const credit = facts.credits.get(causeId)
-    if (kind === 'grant') return credit ? creditFacts(credit) : []
+    if (kind === 'grant') return credit ? creditFacts(withFirstEnd(credit)) : []
     const adjustment = facts.adjustments.get(causeId)
     if (kind !== 'adjustment' || !adjustment) return []
     const returned = (draws ?? []).flatMap(({ creditId }) => {
@@ -150,11 +159,19 @@ export function createReplay(facts: AccountFacts) {
     return [...adjustmentFacts({ ...adjustment, held: adjustment.held ?? 0n }), ...returned]
   }
 
+  /** Included usage is given until the end of its period; a change of plan may end it before. */
+  const withFirstEnd = (credit: Credit): Credit =>
+    isIncluded(credit) && running ? { ...credit, expiresAt: running.end } : credit
+
   function enterPeriods(seq: bigint): void {
-    for (const { afterSeq, countsFrom } of facts.periods) {
-      if (afterSeq !== seq - 1n) continue
-      account.periodCountsFrom = countsFrom
+    for (const period of facts.periods) {
+      if (period.afterSeq !== seq - 1n) continue
+      account.periodCountsFrom = period.countsFrom
       consumed = 0n
+      endIncluded(account, period.start)
+      for (const [id, { period: of, end }] of includedIn)
+        if (end > period.start) includedIn.set(id, { period: of, end: period.start })
+      running = period
     }
   }
 
@@ -173,8 +190,9 @@ export function createReplay(facts: AccountFacts) {
     const credit = facts.credits.get(id)
     if (!credit) return compare('cause_id', id, null)
     opened.set(id, seq)
+    if (isIncluded(credit) && running) includedIn.set(id, { period: running, end: running.end })
     account.credits.push({
-      ...credit,
+      ...withFirstEnd(credit),
       remaining: isFull ? credit.amount : usdAttos(0n),
       expiredAt: null,
       state: 'stored',
@@ -302,7 +320,13 @@ export function createReplay(facts: AccountFacts) {
 
   /** What remains wrong when all entries are in. */
   function end(): ReplayFinding[] {
-    return [...creditFindings(), ...balanceFindings(), ...facts.periods.flatMap(periodFindings)]
+    enterPeriods(lastSeq + 1n)
+    return [
+      ...creditFindings(),
+      ...balanceFindings(),
+      ...facts.periods.flatMap(periodFindings),
+      ...slotFindings(facts.subscriptions),
+    ]
   }
 
   function creditFindings(): ReplayFinding[] {
@@ -317,8 +341,30 @@ export function createReplay(facts: AccountFacts) {
           rest === null ? null : String(rest),
         ),
         ...endFindings(credit, rest, compare),
+        ...givenFindings(credit, compare),
       ]
     })
+  }
+
+  /** Included usage ends with its period; what was not given when that began is what a newer version added. */
+  function givenFindings(credit: Credit, compare: Compare): ReplayFinding[] {
+    const usage = includedIn.get(credit.id)
+    if (!usage) return []
+    const { period, end: endsAt } = usage
+    const findings = compare(
+      'expires_at',
+      credit.expiresAt?.toISOString() ?? null,
+      endsAt.toISOString(),
+    )
+    if (credit.effectiveAt.getTime() === period.countsFrom.getTime()) return findings
+    const versions = facts.versions.filter(({ planId }) => planId === period.terms.planId)
+    const to = versions.find(
+      ({ createdAt }) => createdAt.getTime() === credit.effectiveAt.getTime(),
+    )
+    const amount = to && raiseBetween(versions, { from: period.terms.planVersion, to })
+    return findings.concat(
+      compare('amount_attos', String(credit.amount), amount === undefined ? null : String(amount)),
+    )
   }
 
   /** An entry tells when a credit ended. Without one nothing had remained, and it ended when it was due. */
@@ -364,54 +410,65 @@ export function createReplay(facts: AccountFacts) {
   function periodFindings(period: EnteredPeriod, index: number): ReplayFinding[] {
     if (period.afterSeq < unchained) return []
     const compare = comparer('periods', { starts_at: period.start.toISOString() })
-    const { subscription } = facts
-    if (!subscription) return compare('plan_id', period.terms.planId, null)
-    const { version, isNewest } = versionOf(period)
-    const cycle = version?.cycle ?? 'monthly'
-    const bounds = periodAt(subscription.anchorAt, cycle, period.enteredAt)
+    const expected = expectedTerms(period)
+    if (expected === null) return compare('plan_id', period.terms.planId, null)
     const countsFrom = index === 0 && period.afterSeq === 0n ? new Date(0) : period.start
     return [
-      ...compare('starts_at', period.start.toISOString(), bounds.start.toISOString()),
-      ...compare('ends_at', period.end.toISOString(), bounds.end.toISOString()),
+      ...compare('starts_at', period.start.toISOString(), expected.period.start.toISOString()),
+      ...compare('ends_at', period.end.toISOString(), expected.period.end.toISOString()),
       ...compare('counts_from', period.countsFrom.toISOString(), countsFrom.toISOString()),
-      ...(isNewest
-        ? []
-        : compare('plan_version', String(period.terms.planVersion), 'the newest of its time')),
+      ...compare('plan_id', period.terms.planId, expected.planId),
+      ...compare('plan_version', String(period.terms.planVersion), String(expected.planVersion)),
       ...compare(
         'included_attos',
         String(period.terms.includedAttos),
-        String(version?.includedAttos ?? ''),
+        String(expected.includedAttos),
       ),
+      ...enteredFindings(period, compare),
       ...includedFindings(period, compare),
     ]
   }
 
-  /** The version that a period names, and whether it was the newest of its plan when the period was entered. */
-  function versionOf({ terms, enteredAt }: EnteredPeriod) {
-    const known = facts.versions.filter(({ planId }) => planId === terms.planId)
-    const version = known.find((one) => one.version === terms.planVersion)
-    if (version === undefined) return { version, isNewest: false }
-    const isOld = known.some(
-      (one) =>
-        one.version > version.version && one.createdAt.getTime() < enteredAt.getTime() - slackMs,
+  /** What the subscription of its time makes of a period; null without one. */
+  function expectedTerms({ start, enteredAt, terms }: EnteredPeriod): Terms | null {
+    const { subscriptions, versions } = facts
+    const slot = subscriptions.findLast(({ createdAt }) => createdAt <= start) ?? subscriptions[0]
+    if (!slot || !knowsPlans(versions, slot)) return null
+    const expected = termsAt(slot, versionsByPlan(versions), start)
+    if (expected.planVersion === terms.planVersion) return expected
+    const seen = versions.filter(
+      ({ createdAt }) => createdAt.getTime() <= enteredAt.getTime() - slackMs,
     )
-    const isEarly = version.createdAt.getTime() > enteredAt.getTime() + slackMs
-    return { version, isNewest: !isOld && !isEarly }
+    return knowsPlans(seen, slot) ? termsAt(slot, versionsByPlan(seen), start) : expected
+  }
+
+  function enteredFindings(
+    { start, end: endsAt, enteredAt }: EnteredPeriod,
+    compare: Compare,
+  ): ReplayFinding[] {
+    const isWithin =
+      enteredAt.getTime() >= start.getTime() - slackMs &&
+      enteredAt.getTime() <= endsAt.getTime() + slackMs
+    return isWithin
+      ? []
+      : compare(
+          'entered_at',
+          enteredAt.toISOString(),
+          `within the period from ${start.toISOString()}`,
+        )
   }
 
   /** The credit of a period's included usage. */
   function includedFindings(period: EnteredPeriod, compare: Compare): ReplayFinding[] {
     const { includedAttos } = period.terms
     const credit = [...facts.credits.values()].find(
-      ({ kind, effectiveAt }) =>
-        kind === 'included' && effectiveAt.getTime() === period.countsFrom.getTime(),
+      (one) => isIncluded(one) && one.effectiveAt.getTime() === period.countsFrom.getTime(),
     )
     if (includedAttos === 0n) return compare('credit', credit?.id ?? null, null)
     if (!credit) return compare('credit', null, String(includedAttos))
     return [
       ...compare('after_seq', String(period.afterSeq), String((opened.get(credit.id) ?? 0n) - 1n)),
       ...compare('included_attos', String(includedAttos), String(credit.amount)),
-      ...compare('ends_at', period.end.toISOString(), credit.expiresAt?.toISOString() ?? null),
       ...compare('entered_at', period.enteredAt.toISOString(), credit.createdAt.toISOString()),
     ]
   }
@@ -420,6 +477,21 @@ export function createReplay(facts: AccountFacts) {
 }
 
 const max = (a: bigint, b: bigint): bigint => (a > b ? a : b)
+
+const knowsPlans = (versions: readonly PlanVersion[], { planId, next }: Slot): boolean =>
+  [planId, next?.planId ?? planId].every((id) => versions.some((version) => version.planId === id))
+
+/** One subscription begins where the one before it ended. */
+const slotFindings = (subscriptions: readonly HeldSubscription[]): ReplayFinding[] =>
+  subscriptions.flatMap(({ id, endedAt }, index) => {
+    const next = subscriptions[index + 1]
+    if (endedAt === null) return []
+    return comparer('subscriptions', { id })(
+      'ended_at',
+      endedAt.toISOString(),
+      next?.createdAt.toISOString() ?? null,
+    )
+  })
 
 /** It ended, when the time for late tickets was over. */
 const isDue = ({ expiresAt, expiredAt }: Credit): boolean =>

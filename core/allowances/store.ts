@@ -6,7 +6,7 @@ import {
   plainArray,
 } from '../lib/copy-sql.ts'
 import { type UsdAttos, usdAttos } from '../lib/money.ts'
-import type { BillingCycle, Period } from '../lib/time.ts'
+import type { Period } from '../lib/time.ts'
 import { type Db, many, maybeOne, one, prepared, sql } from '../lib/sql.ts'
 import type { TicketCharge } from '../metering/ingest/charges.ts'
 import { type AppId, type UserId, appId, userId } from '../platform/ids.ts'
@@ -15,7 +15,6 @@ import {
   type Credit,
   type CreditSource,
   type Entry,
-  type PeriodTerms,
   burnOrder,
   creditSources,
 } from './account.ts'
@@ -223,6 +222,7 @@ export async function saveAccounts(db: Db, accounts: readonly Account[], at: Dat
   await insertPeriods(db, accounts)
   await insertCredits(db, accounts)
   await updateCredits(db, accounts)
+  await endIncluded(db, accounts)
   if (touched.length > 0) await insertEntries(db, touched)
   await updateBalances(db, accounts, at)
 }
@@ -285,6 +285,22 @@ async function updateCredits(db: Db, accounts: readonly Account[]): Promise<void
     where g.app_id = changed.app_id and g.user_id = changed.user_id and g.id = changed.id`)
 }
 
+/** Writes the ends of included usage that a change of plan has moved: of accounts that have just entered a period. */
+async function endIncluded(db: Db, accounts: readonly Account[]): Promise<void> {
+  const moved = accounts.filter(({ periods }) => periods.length > 0)
+  const rows = creditsIn(moved, 'changed').filter(({ credit }) => credit.kind === 'included')
+  if (rows.length === 0) return
+  await db.query(sql`
+    update grants g
+    set expires_at = ended.expires_at
+    from unnest(
+      ${rows.map((row) => row.account.appId)}::uuid[], ${rows.map((row) => row.account.userId)}::uuid[],
+      ${rows.map((row) => row.credit.id)}::uuid[], ${rows.map((row) => row.credit.expiresAt)}::timestamptz[])
+      as ended (app_id, user_id, id, expires_at)
+    where g.app_id = ended.app_id and g.user_id = ended.user_id and g.id = ended.id
+      and g.expires_at > ended.expires_at`)
+}
+
 async function updateBalances(db: Db, accounts: readonly Account[], at: Date): Promise<void> {
   const column = <T>(value: (account: Account) => T): T[] => accounts.map(value)
   await db.query(sql`
@@ -311,45 +327,6 @@ async function updateBalances(db: Db, accounts: readonly Account[], at: Date): P
     where b.app_id = head.app_id and b.user_id = head.user_id`)
 }
 
-export interface Terms extends PeriodTerms {
-  readonly userId: UserId
-  readonly anchorAt: Date
-  readonly cycle: BillingCycle
-}
-
-/** The terms of each user's subscription: the newest version of its plan. */
-export async function currentTerms(db: Db, users: readonly UserKey[]): Promise<Terms[]> {
-  const rows = await many<{
-    user_id: string
-    anchor_at: Date
-    billing_cycle: BillingCycle
-    plan_id: string
-    version: number
-    included_attos: string
-  }>(
-    db,
-    sql`
-    select s.user_id, s.anchor_at, v.billing_cycle, s.plan_id, v.version, v.included_attos
-    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[])
-      as w (app_id, user_id)
-    join subscriptions s on s.app_id = w.app_id and s.user_id = w.user_id
-    join lateral (
-      select version, billing_cycle, coalesce(included_attos, 0) as included_attos
-      from plan_versions
-      where app_id = s.app_id and plan_id = s.plan_id
-      order by version desc
-      limit 1) v on true`,
-  )
-  return rows.map((row) => ({
-    userId: userId(row.user_id),
-    anchorAt: row.anchor_at,
-    cycle: row.billing_cycle,
-    planId: row.plan_id,
-    planVersion: row.version,
-    includedAttos: BigInt(row.included_attos),
-  }))
-}
-
 /**
  * Users with a credit that has ended and has no expiry entry yet, the oldest first; without those with held money, which
  * may still need it.
@@ -364,6 +341,21 @@ export async function usersToExpire(db: Db, at: Date, limit: number): Promise<Us
     where g.expired_at is null and g.expires_at <= ${at}
     order by g.expires_at
     limit ${limit}`,
+  )
+  return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
+}
+
+/** Locks users whose period is over, the longest ago first, without those that somebody else has locked. */
+export async function lockDue(db: Db, at: Date, limit: number): Promise<UserKey[]> {
+  const rows = await many<{ app_id: string; user_id: string }>(
+    db,
+    sql`
+    select app_id, user_id
+    from balances
+    where period_end <= ${at}
+    order by period_end
+    limit ${limit}
+    for no key update skip locked`,
   )
   return rows.map((row) => ({ appId: appId(row.app_id), userId: userId(row.user_id) }))
 }

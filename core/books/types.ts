@@ -13,6 +13,7 @@ export const checks = [
   'balances',
   'grants',
   'periods',
+  'subscriptions',
   'prices',
   'envelopes',
   'archives',

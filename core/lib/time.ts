@@ -118,3 +118,82 @@ function fixedPeriod(anchor: Date, lengthMs: number, at: Date): Period {
   const start = anchor.getTime() + index * lengthMs
   return { start: new Date(start), end: new Date(start + lengthMs) }
 }
+
+/** From `since` on, periods have this length; one that is running then ends as it began. */
+export interface CycleChange {
+  readonly since: Date
+  readonly cycle: BillingCycle
+}
+
+export interface CountedPeriod extends Period {
+  /** What the period is counted from. */
+  readonly anchor: Date
+  readonly cycle: BillingCycle
+}
+
+/**
+ * The period that contains `at`, of periods that are counted from `anchor` in the first of `changes`, which are in the
+ * order of time. A later change takes effect where the next period begins; when the length is another one then, what
+ * follows is counted from there. The newest change of a period wins.
+ */
+export function periodIn(
+  anchor: Date,
+  changes: readonly [CycleChange, ...CycleChange[]],
+  at: Date,
+): CountedPeriod {
+  let [from, cycle] = [anchor, changes[0].cycle]
+  for (let i = 1; i < changes.length; i++) {
+    const boundary = boundaryFrom(from, cycle, changes[i]?.since ?? at)
+    if (boundary > at) break
+    while ((changes[i + 1]?.since ?? never) <= boundary) i++
+    const next = changes[i]?.cycle ?? cycle
+    if (next !== cycle) [from, cycle] = [boundary, next]
+  }
+  return { ...periodAt(from, cycle, at), anchor: from, cycle }
+}
+
+const never = new Date(8.64e15)
+
+/** The first start of a period at or after an instant. */
+function boundaryFrom(anchor: Date, cycle: BillingCycle, at: Date): Date {
+  if (at <= anchor) return anchor
+  const { start, end } = periodAt(anchor, cycle, at)
+  return start.getTime() === at.getTime() ? start : end
+}
+
+/** Whatever holds from its `createdAt` on, until the next one does. */
+export interface Version {
+  readonly createdAt: Date
+}
+
+/** Of versions in the order of time the newest at an instant; the first before all of them. */
+export const newestAt = <V extends Version>(versions: readonly [V, ...V[]], at: Date): V =>
+  versions.findLast(({ createdAt }) => createdAt <= at) ?? versions[0]
+
+/** The lengths of periods by versions in the order of time, from what holds at `since` on. */
+export function cyclesSince<V extends Version & { readonly cycle: BillingCycle }>(
+  versions: readonly [V, ...V[]],
+  since: Date,
+): [CycleChange, ...CycleChange[]] {
+  const later = versions.filter(({ createdAt }) => createdAt > since)
+  return [
+    { since, cycle: newestAt(versions, since).cycle },
+    ...later.map(({ createdAt, cycle }) => ({ since: createdAt, cycle })),
+  ]
+}
+
+/**
+ * What periods of the length `next` are counted from that follow, at the boundary `at`, those of `anchor` and `changes`:
+ * the same anchor while the length stays, so that a day that short months lack is not forgotten.
+ */
+export function anchorFrom(
+  at: Date,
+  {
+    anchor,
+    changes,
+  }: { readonly anchor: Date; readonly changes: readonly [CycleChange, ...CycleChange[]] },
+  next: BillingCycle,
+): Date {
+  const before = periodIn(anchor, changes, new Date(at.getTime() - 1))
+  return before.cycle === next && before.end.getTime() === at.getTime() ? before.anchor : at
+}

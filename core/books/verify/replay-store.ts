@@ -2,11 +2,12 @@ import type { Credit, EnteredPeriod } from '../../allowances/account.ts'
 import type { Draw } from '../../allowances/chain.ts'
 import type {
   AccountFacts,
-  PlanVersion,
+  HeldSubscription,
   StoredAdjustment,
   StoredBalance,
   StoredEntry,
 } from '../../allowances/replay.ts'
+import type { PlanVersion } from '../../allowances/terms.ts'
 import { type EthRate, type UsdAttos, type Wei, ethRate, usdAttos, wei } from '../../lib/money.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
 import type { BillingCycle } from '../../lib/time.ts'
@@ -233,10 +234,11 @@ export async function factsOf(
   db: Db,
   range: UserRange,
 ): Promise<{ facts: Map<string, AccountFacts>; names: Map<string, string> }> {
-  const [credits, adjustments, periods, versions] = [
+  const [credits, adjustments, periods, ended, versions] = [
     Map.groupBy(await creditRows(db, range), ({ user_id }) => user_id),
     Map.groupBy(await adjustmentRows(db, range), ({ user_id }) => user_id),
     Map.groupBy(await periodRows(db, range), ({ user_id }) => user_id),
+    Map.groupBy(await endedSubscriptions(db, range), ({ user_id }) => user_id),
     await planVersions(db, range.appId),
   ]
   const users = await userRows(db, range)
@@ -250,10 +252,10 @@ export async function factsOf(
           (adjustments.get(row.id) ?? []).map((of) => [of.id, adjustmentFromRow(of)]),
         ),
         periods: (periods.get(row.id) ?? []).map(periodFromRow),
-        subscription:
-          row.plan_id === null || row.anchor_ms === null
-            ? null
-            : { planId: row.plan_id, anchorAt: dateOf(row.anchor_ms) },
+        subscriptions: [
+          ...(ended.get(row.id) ?? []).map(endedFromRow),
+          ...subscriptionsFromRow(row),
+        ],
         versions,
         balance: balanceFromRow(row),
       },
@@ -385,6 +387,36 @@ const periodFromRow = (row: PeriodRow): EnteredPeriod => ({
   },
 })
 
+interface EndedRow {
+  user_id: string
+  id: string
+  plan_id: string
+  anchor_ms: number
+  created_ms: number
+  ended_ms: number
+}
+
+const endedSubscriptions = (db: Db, { appId, after, upTo }: UserRange): Promise<EndedRow[]> =>
+  many<EndedRow>(
+    db,
+    sql`
+    select user_id, id, plan_id, (extract(epoch from anchor_at) * 1000)::float8 as anchor_ms,
+           (extract(epoch from created_at) * 1000)::float8 as created_ms,
+           (extract(epoch from ended_at) * 1000)::float8 as ended_ms
+    from subscription_history
+    where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
+    order by user_id, created_at`,
+  )
+
+const endedFromRow = (row: EndedRow): HeldSubscription => ({
+  id: row.id,
+  planId: row.plan_id,
+  anchorAt: dateOf(row.anchor_ms),
+  createdAt: dateOf(row.created_ms),
+  endedAt: dateOf(row.ended_ms),
+  next: null,
+})
+
 async function planVersions(db: Db, app: AppId): Promise<PlanVersion[]> {
   const rows = await many<{
     plan_id: string
@@ -412,8 +444,12 @@ async function planVersions(db: Db, app: AppId): Promise<PlanVersion[]> {
 interface UserRow {
   id: string
   external_user_id: string
+  subscription_id: string | null
   plan_id: string | null
   anchor_ms: number | null
+  subscribed_ms: number | null
+  next_plan_id: string | null
+  next_ms: number | null
   start_ms: number | null
   end_ms: number
   counts_from_ms: number
@@ -427,7 +463,10 @@ const userRows = (db: Db, { appId, after, upTo }: UserRange): Promise<UserRow[]>
   many<UserRow>(
     db,
     sql`
-    select u.id, u.external_user_id, p.id as plan_id, (extract(epoch from s.anchor_at) * 1000)::float8 as anchor_ms,
+    select u.id, u.external_user_id, s.id as subscription_id, p.id as plan_id,
+           (extract(epoch from s.anchor_at) * 1000)::float8 as anchor_ms,
+           (extract(epoch from s.created_at) * 1000)::float8 as subscribed_ms, s.next_plan_id,
+           (extract(epoch from s.next_at) * 1000)::float8 as next_ms,
            (extract(epoch from b.period_start) * 1000)::float8 as start_ms,
            (extract(epoch from b.period_end) * 1000)::float8 as end_ms,
            (extract(epoch from b.period_counts_from) * 1000)::float8 as counts_from_ms, b.period_consumed_attos,
@@ -440,6 +479,25 @@ const userRows = (db: Db, { appId, after, upTo }: UserRange): Promise<UserRow[]>
     where u.app_id = ${appId} and u.id > ${after} and u.id <= ${upTo}
     order by u.id`,
   )
+
+/** The one that holds the slot; none without one. */
+function subscriptionsFromRow(row: UserRow): HeldSubscription[] {
+  const { subscription_id: id, plan_id: planId, anchor_ms: anchor, subscribed_ms: since } = row
+  if (id === null || planId === null || anchor === null || since === null) return []
+  return [
+    {
+      id,
+      planId,
+      anchorAt: dateOf(anchor),
+      createdAt: dateOf(since),
+      endedAt: null,
+      next:
+        row.next_plan_id === null || row.next_ms === null
+          ? null
+          : { planId: row.next_plan_id, at: dateOf(row.next_ms) },
+    },
+  ]
+}
 
 const balanceFromRow = (row: UserRow): StoredBalance | null =>
   row.start_ms === null

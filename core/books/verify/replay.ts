@@ -104,7 +104,7 @@ const unknownUser = ({ appId }: UserRange, id: string): AccountFacts => ({
   credits: new Map(),
   adjustments: new Map(),
   periods: [],
-  subscription: null,
+  subscriptions: [],
   versions: [],
   balance: null,
 })

@@ -1,17 +1,28 @@
 import type { Account, Credit } from '../../../core/allowances/account.ts'
 import { usdAttos } from '../../../core/lib/money.ts'
 import type { AccountStore } from '../../../core/allowances/ledger.ts'
-import type { Terms } from '../../../core/allowances/store.ts'
+import { type BillingCycle, periodAt } from '../../../core/lib/time.ts'
+import type { UserId } from '../../../core/platform/ids.ts'
 import type { MemoryDatabase } from './escrow/memory-database.ts'
 
 /** A user's balance row and open credits. Replaced, never changed. */
 export type StoredAccount = Omit<Account, 'entries' | 'periods'>
 
+/** What a user's subscription includes, period after period. */
+export interface MemoryTerms {
+  readonly userId: UserId
+  readonly anchorAt: Date
+  readonly cycle: BillingCycle
+  readonly planId: string
+  readonly planVersion: number
+  readonly includedAttos: bigint
+}
+
 /** The ledger's accounts in memory: for the model checker. */
 export function createMemoryAccountStore({ set }: MemoryDatabase) {
   const accounts = new Map<string, StoredAccount>()
   /** Terms of users' subscriptions; whoever opens an account writes them first. */
-  const terms = new Map<string, Terms>()
+  const terms = new Map<string, MemoryTerms>()
 
   const read = (users: readonly { readonly userId: string }[]): Account[] =>
     users
@@ -59,12 +70,20 @@ export function createMemoryAccountStore({ set }: MemoryDatabase) {
       .slice(0, limit)
 
   const store: AccountStore = {
-    currentTerms: async (_db, users) => users.flatMap(({ userId }) => terms.get(userId) ?? []),
+    currentTerms: async (_db, users, at) =>
+      users
+        .flatMap(({ userId }) => terms.get(userId) ?? [])
+        .map(({ anchorAt, cycle, ...term }) => ({
+          ...term,
+          period: periodAt(anchorAt, cycle, at),
+        })),
     insertBalances,
     lockAccounts: async (_db, users) => read(users),
     readAccounts: async (_db, users) => read(users),
     saveAccounts,
     usersToExpire,
+    lockDue: async (_db, at, limit) =>
+      [...accounts.values()].filter(({ periodEnd }) => periodEnd <= at).slice(0, limit),
     // An adjustment's own row is for people; what it changes is in the account.
     insertAdjustment: async () => {},
     rebuildBalance: async () => {

@@ -44,6 +44,7 @@ const elsewhere: Readonly<Record<string, string>> = {
 
 const says = 'it only says something about the ticket; what it costs and who pays is proved'
 const sells = 'no figure of the books is computed from it'
+const later = 'what will be: until then nothing is computed from it'
 const watch = 'what the watch for losses remembers'
 
 const free: Readonly<Record<string, string>> = {
@@ -82,7 +83,12 @@ const free: Readonly<Record<string, string>> = {
   'plan_versions.created_at': 'moved by less than the minute that a commit may take',
   'subscriptions.id': 'a name',
   'subscriptions.status': 'one value is allowed',
-  'subscriptions.created_at': 'nothing is computed from it',
+  'subscriptions.created_at': 'where nothing came before it, nothing is computed from it',
+  'subscriptions.next_id': later,
+  'subscriptions.next_plan_id': later,
+  'subscriptions.next_at': later,
+  'subscriptions.next_reason': later,
+  'subscriptions.next_set_at': later,
   'plan_versions.type': sells,
   'plan_versions.price_amount': sells,
   'plan_versions.price_currency': sells,
