@@ -2,6 +2,7 @@ import { type ClientReadableStream, Metadata } from '@grpc/grpc-js'
 import type { JSONWebKeySet } from 'jose'
 import { channelTo, unary } from '../core/lib/grpc.ts'
 import type { CoreAddress } from '../core/lib/core-link/address.ts'
+import type { Log } from '../core/lib/log.ts'
 import { serviceTokenHeader } from '../proto/headers.ts'
 import { EscrowServiceClient } from '../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import {
@@ -62,8 +63,8 @@ const keepAlive = {
  * DomainError, an outage one with UNAVAILABLE. While core is away, what a decision waits for fails
  * at once; reports and heartbeats try on.
  */
-export function createCoreClient({ target, token, tls }: CoreAddress) {
-  const { credentials, options } = channelTo(tls)
+export function createCoreClient({ target, token, tls }: CoreAddress, log?: Log) {
+  const { credentials, options } = channelTo(tls, log)
   const channel = { ...keepAlive, ...options }
   const signer = new SignerServiceClient(target, credentials, channel)
   const tokens = new TokenServiceClient(target, credentials, channel)

@@ -154,7 +154,7 @@ function createConnections({
   log,
 }: Context): Part<{ readonly core: CoreClient; readonly cache: Cache }> {
   const { redisUrl } = config
-  const core = createCoreClient(config.core)
+  const core = createCoreClient(config.core, log)
   const cache =
     redisUrl === undefined
       ? createMemoryCache({ max: config.cacheEntries })

@@ -3,6 +3,7 @@ import {
   type ChannelOptions,
   type ClientReadableStream,
   type ClientUnaryCall,
+  experimental,
   Metadata,
   type ServiceError,
   status,
@@ -14,20 +15,31 @@ import {
   membersTrailer,
   reasonTrailer,
 } from '../../proto/errors.ts'
-import { type ClientTls, loadTls, tlsAdvice } from './core-link/tls.ts'
+import { createTlsProvider } from './core-link/tls-provider.ts'
+import { type ClientTls, tlsAdvice } from './core-link/tls.ts'
+import type { Log } from './log.ts'
 
 /**
- * How grpc-js reaches core: in plain text, or by TLS with the files as they are now. Throws one clear line for a file
- * that cannot be read.
+ * How grpc-js reaches core: in plain text, or by TLS with the files as they are at each connection. Throws one clear line
+ * for a file that cannot be read.
  */
-export function channelTo(tls: ClientTls | undefined): {
+export function channelTo(
+  tls: ClientTls | undefined,
+  log?: Pick<Log, 'info' | 'error'>,
+): {
   readonly credentials: ChannelCredentials
   readonly options: ChannelOptions
 } {
   if (!tls) return { credentials: ChannelCredentials.createInsecure(), options: {} }
-  const { ca, key, cert } = loadTls(tls.files)
-  const credentials = ChannelCredentials.createSsl(ca ?? null, key ?? null, cert ?? null)
-  const { serverName } = tls
+  const { files, serverName } = tls
+  const provider = createTlsProvider(files, ({ error }) => {
+    if (error === undefined) log?.info('the certificates for core were read again')
+    else
+      log?.error({ err: error }, 'the new certificates for core cannot be used; the old ones stay')
+  })
+  const identity = files.cert === undefined ? null : provider
+  // grpc-js calls this experimental: test/core/rpc/tls.test.ts shows when a new version changes it.
+  const credentials = experimental.createCertificateProviderChannelCredentials(provider, identity)
   return {
     credentials,
     options:

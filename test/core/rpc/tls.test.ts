@@ -10,6 +10,7 @@ import { readClientTls } from '../../../core/lib/core-link/tls.ts'
 import { createMetrics } from '../../../core/lib/metrics.ts'
 import { connectCore as connectCommand } from '../../../deploy/cli/client.ts'
 import { connectCore as connectGateway } from '../../../gateway/core/client.ts'
+import { createCoreClient } from '../../../sidecar/core-client.ts'
 import { createDatabase } from '../../support/postgres.ts'
 import { configOf, serviceToken, until } from '../support.ts'
 
@@ -168,6 +169,40 @@ describe('client certificates', () => {
     const ends = await callsFrom(target, { ...authority, ...files })
     expect(Object.values(ends)).not.toContain('OK')
     await until(() => lines.some((line) => reason.test(line)))
+  })
+})
+
+describe('a sidecar', () => {
+  /** What a sidecar's call says, over a new connection where the last one was refused. */
+  async function sidecarTo(target: string, env: Readonly<Record<string, string>>) {
+    const lines: string[] = []
+    const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) })
+    const client = createCoreClient({ target, token: serviceToken, tls: tlsOf(env) }, log)
+    onTestFinished(client.stop)
+    const call = (): Promise<string> =>
+      client.listSignerSecrets().then(
+        () => 'OK',
+        () => 'refused',
+      )
+    return { call, lines }
+  }
+
+  it('reads replaced certificates and authorities again', { timeout: 60_000 }, async () => {
+    issue('turned', { by: 'stranger' })
+    copyFileSync(file('stranger.pem'), file('trusted.pem'))
+    const { target } = await startSecure({ CORE_TLS_CLIENT_AUTH: 'require' })
+    const trusted = { CORE_TLS_CA: file('trusted.pem') }
+    const { call, lines } = await sidecarTo(target, { ...trusted, ...filesOf('turned') })
+    expect(await call()).toBe('refused')
+    // A key alone, without its certificate, changes nothing and is said.
+    issue('turn')
+    copyFileSync(file('turn.key'), file('turned.key'))
+    await expect.poll(() => lines.join(''), { timeout: 20_000 }).toContain('cannot be used')
+    expect(await call()).toBe('refused')
+    copyFileSync(file('turn.pem'), file('turned.pem'))
+    copyFileSync(file('ca.pem'), file('trusted.pem'))
+    await expect.poll(call, { timeout: 30_000, interval: 500 }).toBe('OK')
+    expect(lines.join('')).toContain('were read again')
   })
 })
 
