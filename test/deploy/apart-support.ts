@@ -67,6 +67,14 @@ export async function startApart(path = process.env['PATH'] ?? '') {
 
   /** Runs a script in a shell of its own; resolves when the shell has ended, or what `until` names is up. */
   async function run(script: string, until: readonly string[] = []): Promise<string> {
+    return runUntil(
+      script,
+      until.map((name) => `"msg":"${name} is up"`),
+    )
+  }
+
+  /** As `run`, until all of these texts are printed; to the end where there are none. */
+  async function runUntil(script: string, texts: readonly string[]): Promise<string> {
     const shell = spawn('sh', ['-ec', script], {
       cwd: folder,
       env,
@@ -79,11 +87,10 @@ export async function startApart(path = process.env['PATH'] ?? '') {
     for (const stream of [shell.stdout, shell.stderr])
       stream.on('data', (chunk: Buffer) => {
         text += chunk.toString()
-        if (until.length > 0 && until.every((name) => text.includes(`"msg":"${name} is up"`)))
-          resolve()
+        if (texts.length > 0 && texts.every((each) => text.includes(each))) resolve()
       })
     const ended = once(shell, 'close').then(([code]: unknown[]) => {
-      if (code !== 0 || until.length > 0)
+      if (code !== 0 || texts.length > 0)
         throw new Error(`the script ended with ${String(code)}:\n${script}\n${text}`)
     })
     const late = AbortSignal.timeout(startMs)
@@ -102,7 +109,7 @@ export async function startApart(path = process.env['PATH'] ?? '') {
     await rm(folder, { recursive: true, force: true })
   }
 
-  return { folder, env, run, status, stop }
+  return { folder, env, run, runUntil, status, stop }
 }
 
 /** Ends the processes that a shell left in the background. */
