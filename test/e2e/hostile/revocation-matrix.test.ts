@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { basic } from '../../../deploy/cli/client.ts'
+import { GrantType, TokenType } from '../../../proto/oauth.ts'
 import {
   type CredentialName,
   type Lineage,
@@ -11,25 +12,67 @@ import {
   signingNames,
 } from '../../support/lineage.ts'
 import { redisUrl } from '../../support/redis.ts'
-import { type Split, startSplit } from '../../support/split.ts'
+import { type Answer, type Split, startSplit } from '../../support/split.ts'
 
 let split: Split
 let pages: Pages
 
+/** What all doors that take a token say of it; throws where they do not say the same. */
+function agreement(doors: Readonly<Record<string, boolean>>): boolean {
+  const answers = new Set(Object.values(doors))
+  if (answers.size === 1) return answers.has(true)
+  throw new Error(`the doors disagree: ${JSON.stringify(doors)}`)
+}
+
 /** Whether REST still takes each of them; a token that is to sign must still have its scope. */
 async function atRest({ values, app, owner }: Lineage): Promise<CredentialName[]> {
-  const introspect = async (token: string): Promise<boolean> => {
+  const isTaken = async (...call: Parameters<Split['rest']>): Promise<boolean> =>
+    (await split.rest(...call)).status === 200
+  const read = async (token: string): Promise<Answer['body']> => {
     const path = '/api/v1/oidc/token/introspection'
-    const { body } = await split.rest('POST', path, { authorization: app.basic, form: { token } })
+    return (await split.rest('POST', path, { authorization: app.basic, form: { token } })).body
+  }
+  const introspect = async (token: string): Promise<boolean> => {
+    const body = await read(token)
     return body['active'] === true && String(body['scope']).includes('sign:job')
   }
+  const exchange = (token: string): Promise<boolean> =>
+    isTaken('POST', '/api/signer/device/exchange', { json: { deviceToken: token } })
+  /** Exchanged without a client, as anybody who has the token may. */
+  const exchangeAtApp = (token: string): Promise<boolean> =>
+    isTaken('POST', `${app.path}/oidc/token`, {
+      form: {
+        grant_type: GrantType.tokenExchange,
+        subject_token: token,
+        subject_token_type: TokenType.accessToken,
+      },
+    })
+  const userToken = async (token: string): Promise<boolean> =>
+    agreement({
+      introspection: await introspect(token),
+      exchange: await exchange(token),
+      exchangeAtApp: await exchangeAtApp(token),
+    })
+  const loginToken = async (token: string): Promise<boolean> => {
+    agreement({
+      active: (await read(token))['active'] === true,
+      userinfo: await isTaken('GET', '/api/v1/oidc/me', { authorization: `Bearer ${token}` }),
+    })
+    return userToken(token)
+  }
+  const machineToken = async (token: string): Promise<boolean> =>
+    agreement({
+      active: (await read(token))['active'] === true,
+      users: await isTaken('GET', `${app.path}/users`, { authorization: `Bearer ${token}` }),
+    })
   const validate = async (key: string): Promise<boolean> =>
     (await split.rest('GET', '/api/v1/auth/validate', { authorization: `Bearer ${key}` }))
       .status === 200
   const checks: Partial<Record<CredentialName, (value: string) => Promise<boolean>>> = {
-    machine: async (value) =>
-      (await split.rest('GET', `${app.path}/users`, { authorization: `Bearer ${value}` }))
-        .status === 200,
+    access: loginToken,
+    minted: userToken,
+    keyToken: userToken,
+    machine: machineToken,
     web: async () => (await split.rest('GET', '/api/v1/apps', { headers: owner })).status === 200,
     userKey: validate,
     machineKey: validate,
