@@ -31,6 +31,7 @@ import { startup } from './startup.ts'
 import { table } from './table.ts'
 import { apiKeyVerify } from './verify-key.ts'
 import { usageMonth } from './usage.ts'
+import { verifyBooks } from './verify.ts'
 
 /**
  * `npm run bench`: how good it is, as ratios to baselines that run beside it in short alternating
@@ -59,6 +60,7 @@ const rows: Readonly<Record<string, Row>> = {
   'api-key-verify': apiKeyVerify,
   revocation,
   'usage-month': usageMonth,
+  verify: verifyBooks,
   'memory-collector': collectorMemory,
   'memory-idle': idleMemory,
   'start-up': startup,

@@ -5,6 +5,7 @@ import type { Bench } from './row.ts'
 import { count } from './table.ts'
 
 export interface Million {
+  readonly url: string
   readonly core: Wired
   readonly caller: M2mCaller
   /** Tickets of the user with many and of the one with few. */
@@ -27,5 +28,5 @@ export async function collectMillion(bench: Omit<Bench, 'million' | 'history'>):
   bench.defer(collector.stop)
   await collector.ask({})
   await collector.stop()
-  return { core, caller, many, few: many / 1000 }
+  return { url, core, caller, many, few: many / 1000 }
 }

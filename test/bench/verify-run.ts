@@ -1,0 +1,71 @@
+import { readFile } from 'node:fs/promises'
+import { createReplay } from '../../core/allowances/replay.ts'
+import { createVerify } from '../../core/books/verify/verify.ts'
+import { createPool, tx } from '../../core/lib/sql.ts'
+import { hashTickets } from '../../core/metering/batch/tickets-hash.ts'
+import { answerQuestions, cpuMs } from './helper.ts'
+
+/** What `tollgate verify` makes core do, alone in a process: its memory is its own. Arguments: database, client id. */
+const [url = '', clientId = ''] = process.argv.slice(2)
+
+const pageSize = 4_000
+// What verify compares with each other, by the app.
+const tables = [
+  'tickets',
+  'ledger_entries',
+  'usage_hourly',
+  'ticket_sessions',
+  'balances',
+  'grants',
+]
+const pool = createPool({ url, max: 4, name: 'tollgate-bench', statementTimeoutMs: 0 })
+const verification = createVerify({ pool, createReplay, hashTickets })
+
+async function verify(): Promise<number> {
+  let differences = 0
+  await verification.verify({
+    clientId,
+    signal: new AbortController().signal,
+    listener: {
+      progress: () => undefined,
+      difference: () => undefined,
+      done: (of) => void (differences += of.differences),
+    },
+  })
+  return differences
+}
+
+/** Reads all rows that verify needs, in pages and once each, and does nothing with them. */
+async function read(): Promise<number> {
+  let rows = 0
+  await tx(pool, async (db) => {
+    const from = tables.map(
+      (table) =>
+        `select * from ${table} where app_id = (select app_id from clients where client_id = '${clientId}' and kind = 'public')`,
+    )
+    for (const query of [...from, 'select * from envelopes']) {
+      await db.query(`declare bench no scroll cursor for ${query}`)
+      for (;;) {
+        const page = await db.query(`fetch ${pageSize} from bench`)
+        rows += page.rows.length
+        if (page.rows.length < pageSize) break
+      }
+      await db.query('close bench')
+    }
+  })
+  return rows
+}
+
+/** What the kernel counts as the most that this process ever had resident. */
+async function highWaterMiB(): Promise<number> {
+  const [, kib = 'NaN'] = /VmHWM:\s+(\d+)/.exec(await readFile('/proc/self/status', 'utf8')) ?? []
+  return Number(kib) / 1024
+}
+
+answerQuestions({ mib: await highWaterMiB() }, async (question) => {
+  const isVerify = JSON.stringify(question) === '{"do":"verify"}'
+  const [started, before] = [performance.now(), cpuMs()]
+  const result = await (isVerify ? verify() : read())
+  const ms = performance.now() - started
+  return { ms, cpuMs: cpuMs() - before, result, mib: await highWaterMiB() }
+})
