@@ -42,7 +42,8 @@ export function requireBounds({ raw, headers }: FastifyRequest): void {
     throw new DomainError('HEADERS_TOO_LARGE', `send at most ${headerMax} header lines`)
   if (parametersOf(url) > parameterMax)
     throw new DomainError('REQUEST_INVALID', `send at most ${parameterMax} query parameters`)
-  if (mediaType(headers['content-type'] ?? '').startsWith('multipart/'))
+  const contentType = headers['content-type']
+  if (contentType !== undefined && mediaType(contentType).startsWith('multipart/'))
     throw new DomainError('MEDIA_TYPE_UNSUPPORTED', 'multipart bodies are not read here')
 }
 

@@ -5,26 +5,44 @@ import { matchesEtag } from './headers.ts'
 /** A public document that is the same for everyone, with its text and ETag made once (bench row `rest-static`). */
 export interface HeldDocument<T> {
   readonly value: T
-  readonly text: string
   readonly etag: string
+  readonly serialize: () => string
 }
 
 export function holdDocument<T>(value: T): HeldDocument<T> {
   const text = JSON.stringify(value)
-  return { value, text, etag: `"${hash('sha256', text, 'base64url')}"` }
+  return { value, etag: `"${hash('sha256', text, 'base64url')}"`, serialize: () => text }
 }
 
-/** True when the caller has the document already: 304 is set. Otherwise its text is what the reply will be. */
-export function isHeld<T>(
+export interface Holding<T> {
+  /** A promise while it is being loaded. */
+  readonly document: HeldDocument<T> | Promise<HeldDocument<T>>
+  /** In seconds. */
+  readonly maxAge: number
+}
+
+/** The document as the answer, or null with 304 when the caller has it. At once, without a promise, when it is in memory. */
+export function answerHeld<T>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { document, maxAge }: Holding<T>,
+): T | null | Promise<T | null> {
+  if (document instanceof Promise)
+    return document.then((loaded) => answer(request, reply, { document: loaded, maxAge }))
+  return answer(request, reply, { document, maxAge })
+}
+
+function answer<T>(
   { headers }: FastifyRequest,
   reply: FastifyReply,
-  { document: { text, etag }, maxAge }: { document: HeldDocument<T>; maxAge: number },
-): boolean {
+  { document, maxAge }: { document: HeldDocument<T>; maxAge: number },
+): T | null {
+  const { value, etag, serialize } = document
   void reply.header('cache-control', `public, max-age=${maxAge}`).header('etag', etag)
   if (matchesEtag(headers['if-none-match'], etag)) {
     void reply.code(304)
-    return true
+    return null
   }
-  void reply.type('application/json; charset=utf-8').serializer(() => text)
-  return false
+  void reply.type('application/json; charset=utf-8').serializer(serialize)
+  return value
 }

@@ -3,7 +3,7 @@ import { Type } from 'typebox'
 import { m2mScopes, publicVocabulary } from '../../../proto/scopes.ts'
 import type { App } from '../../http/app.ts'
 import type { CoreCalls } from '../../core/client.ts'
-import { type HeldDocument, holdDocument, isHeld } from '../../http/held-document.ts'
+import { type HeldDocument, answerHeld, holdDocument } from '../../http/held-document.ts'
 import { route } from '../../http/route.ts'
 import type { KeySet } from './key-set.ts'
 
@@ -73,9 +73,9 @@ export function discoveryRoutes(app: App, deps: DiscoveryDeps): void {
           response: { 200: Discovery, 304: Type.Null({ description: 'Not changed' }) },
         },
       ),
-      async (request, reply) => {
-        const document = await readDocument(() => request.core)
-        return isHeld(request, reply, { document, maxAge: 3_600 }) ? null : document.value
+      (request, reply) => {
+        const document = readDocument(() => request.core)
+        return answerHeld(request, reply, { document, maxAge: 3_600 })
       },
     )
   }
@@ -88,14 +88,14 @@ function documentReader({ keySet, tokenAlg, ...deps }: DiscoveryDeps) {
     id_token_signing_alg_values_supported: [alg],
   })
   const held = new Map<string, HeldDocument<ReturnType<typeof withAlg>>>()
-  const signingAlg = (core: () => CoreCalls): Promise<string> =>
-    keySet.read(core).then(
-      ({ value }) => value.keys[0]?.alg ?? tokenAlg,
-      () => tokenAlg,
+  const documentFor = (alg = tokenAlg) => getOrInsert(held, alg, () => holdDocument(withAlg(alg)))
+  return (core: () => CoreCalls) => {
+    const keys = keySet.read(core)
+    if (!(keys instanceof Promise)) return documentFor(keys.value.keys[0]?.alg)
+    return keys.then(
+      ({ value }) => documentFor(value.keys[0]?.alg),
+      () => documentFor(),
     )
-  return async (core: () => CoreCalls) => {
-    const alg = await signingAlg(core)
-    return getOrInsert(held, alg, () => holdDocument(withAlg(alg)))
   }
 }
 

@@ -10,18 +10,20 @@ type JwkSet = HeldDocument<{ readonly keys: ReturnType<typeof toJwk>[] }>
 /** The issuer's public keys, the one that signs first. Asked for at core once in five seconds, however many callers there are. */
 export function createKeySet() {
   let loadedAt = -Infinity
-  let document: Promise<JwkSet> = Promise.resolve(holdDocument({ keys: [] }))
+  let document: JwkSet | Promise<JwkSet> = holdDocument({ keys: [] })
 
-  function read(core: () => Pick<CoreCalls, 'tokens'>): Promise<JwkSet> {
+  /** A promise only while they are being loaded. */
+  function read(core: () => Pick<CoreCalls, 'tokens'>): JwkSet | Promise<JwkSet> {
     if (performance.now() - loadedAt < freshMs) return document
     loadedAt = performance.now()
-    document = load(core())
-    return document
+    return (document = load(core()))
   }
 
   async function load(core: Pick<CoreCalls, 'tokens'>): Promise<JwkSet> {
     try {
-      return holdDocument({ keys: (await core.tokens.jwks({})).keys.map(toJwk) })
+      const loaded = holdDocument({ keys: (await core.tokens.jwks({})).keys.map(toJwk) })
+      document = loaded
+      return loaded
     } catch (error) {
       loadedAt = -Infinity
       throw error

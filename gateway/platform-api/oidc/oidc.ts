@@ -14,7 +14,7 @@ import {
 } from '../../auth/credentials.ts'
 import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { isHeld } from '../../http/held-document.ts'
+import { answerHeld } from '../../http/held-document.ts'
 import { route } from '../../http/route.ts'
 import { addressOf } from '../../limits/address.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
@@ -91,9 +91,9 @@ function readKeys(app: App, keySet: KeySet): void {
         response: { 200: ref(Jwks), 304: Type.Null({ description: 'Not changed' }) },
       },
     ),
-    async (request, reply) => {
-      const document = await keySet.read(() => request.core)
-      return isHeld(request, reply, { document, maxAge: 300 }) ? null : document.value
+    (request, reply) => {
+      const document = keySet.read(() => request.core)
+      return answerHeld(request, reply, { document, maxAge: 300 })
     },
   )
 }
