@@ -94,7 +94,7 @@ async function run(name: string, argv: readonly string[]): Promise<number> {
   const match = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (!match) {
     const word = name.slice(0, 40)
-    const hint = didYouMean(word, Object.keys(commands))
+    const hint = didYouMean(word, [...Object.keys(commands), 'help', 'version'])
     return fail(`there is no command "${word}"${hint}; see npx tollgate --help`, 2)
   }
   if (asksForHelp(argv)) return print(renderHelp(match.help), 0)

@@ -38,15 +38,14 @@ ${invitationForms(invitations, csrfToken)}
 const invitationForms = (invitations: readonly Invitation[], csrfToken: string): Html[] =>
   invitations.map(
     ({ id, appName, clientId, role, invitedBy, expiresAt }) => html`
-<form method="post" action="${path}">
+<form method="post" action="${path}" class="item">
 <ul><li>${appName}<small>${clientId}</small></li>
 <li>as ${role}<small>${whatRolesMay[role]}</small></li>
 <li>asked by ${invitedBy}<small>until ${expiresAt.slice(0, 10)}</small></li></ul>
 ${hidden({ csrf_token: csrfToken, invitation_id: id })}
 <button name="action" value="accept">Join ${appName}</button>
 <button name="action" value="decline" class="quiet">Decline</button>
-</form>
-<p class="or"></p>`,
+</form>`,
   )
 
 const whatRolesMay: Readonly<Record<string, string>> = {
@@ -58,4 +57,4 @@ const whatRolesMay: Readonly<Record<string, string>> = {
 /** The way from the login page to the invitations that wait. */
 export const invitationNote = (count: number): Html | false =>
   count > 0 &&
-  html`<p><a href="${path}">${count === 1 ? 'One invitation' : `${count} invitations`} to an app</a> ${count === 1 ? 'waits' : 'wait'} for your answer.</p>`
+  html`<p><a href="${path}">${count === 1 ? 'One invitation to an app' : `${count} invitations to apps`}</a> ${count === 1 ? 'waits' : 'wait'} for your answer.</p>`

@@ -66,7 +66,7 @@ const linkForm = ({
 ${problem(wrong)}
 <form method="post" action="/login/provider/link">
 ${hidden({ csrf_token: csrfToken, link_token: linkToken, email, return_to: returnTo })}
-<label for="password">Password of ${email}</label>
+<label for="password">Password of the account</label>
 <input id="password" name="password" type="password" autocomplete="current-password" required maxlength="200">
 <button>Connect and log in</button>
 </form>

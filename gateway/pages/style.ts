@@ -2,11 +2,12 @@ const base = `
 *{box-sizing:border-box}
 html{font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Liberation Sans",sans-serif;color:#1c2330;background:#f3f5f8;-webkit-text-size-adjust:100%}
 body{margin:0;min-height:100vh;display:flex;flex-direction:column;align-items:center;padding:24px 16px}
-main{width:100%;max-width:420px;margin:auto;background:#fff;border:1px solid #dde2ea;border-top:4px solid var(--accent);border-radius:14px;padding:28px 24px;box-shadow:0 1px 2px rgba(20,30,50,.05),0 12px 32px rgba(20,30,50,.07)}
-.app{display:flex;align-items:center;gap:10px;margin:0 0 18px;font-weight:600;overflow-wrap:anywhere}
+main{overflow-wrap:anywhere;width:100%;max-width:420px;margin:auto;background:#fff;border:1px solid #dde2ea;border-top:4px solid var(--accent);border-radius:14px;padding:28px 24px;box-shadow:0 1px 2px rgba(20,30,50,.05),0 12px 32px rgba(20,30,50,.07)}
+.app{display:flex;align-items:center;gap:10px;margin:0 0 18px;font-weight:600}
 .app span{flex:none;width:34px;height:34px;border-radius:9px;background:var(--accent);color:var(--on-accent);display:grid;place-items:center;font-weight:700}
-h1{font-size:1.4rem;line-height:1.25;margin:0 0 8px;overflow-wrap:anywhere}
-p{margin:0 0 16px;color:#4b5565;overflow-wrap:anywhere}
+h1{font-size:1.4rem;line-height:1.25;margin:0 0 8px}
+p{margin:0 0 16px;color:#4b5565}
+a{color:inherit}
 h1+.problem{margin-top:14px}
 main>:last-child,main>form>:last-child{margin-bottom:0}
 p.small{font-size:.875rem;margin:18px 0 0}
@@ -22,8 +23,10 @@ button:hover,.button:hover{filter:brightness(.95)}
 ul{margin:0 0 18px;padding:0;list-style:none;border:1px solid #dde2ea;border-radius:9px}
 li{padding:10px 12px;border-top:1px solid #dde2ea}
 li:first-child{border-top:0}
-li a{color:inherit;font-weight:600}
-li small{display:block;color:#6a7484;overflow-wrap:anywhere}
+li a{font-weight:600}
+li small{display:block;color:#6a7484}
+form.item{margin:0 0 32px}
+form.item ul{margin-bottom:12px}
 .or{text-align:center;color:#6a7484;font-size:.875rem;margin:14px 0 4px}
 footer{margin-top:20px;font-size:.8rem;color:#6a7484}
 @media (prefers-color-scheme:dark){

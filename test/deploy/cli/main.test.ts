@@ -14,6 +14,7 @@ it.each([
   ],
   ['help', 0, /\n\nMoney\n {2}grant [^]*Exit codes: 0 success, 1 failure/],
   ['statsu', 2, /did you mean status\?/],
+  ['hepl', 2, /did you mean help\?/],
   ['rate set 3000 --sorce desk', 2, /'--sorce'; did you mean --source\?/],
   ['zzzzzzzz', 2, /^tollgate: there is no command "zzzzzzzz"; see/],
 ])('answers %s', async (line, code, text) => {
