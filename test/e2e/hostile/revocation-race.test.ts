@@ -29,11 +29,11 @@ async function untilWaiting(watcher: Client): Promise<void> {
 }
 
 /**
- * Holds the rows of `lock` until `issue`, which has looked at all that can end it by then, waits for them; lets `end`
+ * Holds `lock` until `issue`, which has looked at all that can end it by then, waits for them; lets `end`
  * happen, and then lets `issue` go on.
  */
 async function during(
-  lock: { readonly rows: string; readonly of: string },
+  lock: { readonly sql: string; readonly values: readonly string[] },
   issue: () => Promise<Answer>,
   end: () => Promise<unknown>,
 ): Promise<Answer> {
@@ -41,7 +41,7 @@ async function during(
   await holder.connect()
   try {
     await holder.query('begin')
-    await holder.query(lock.rows, [lock.of])
+    await holder.query(lock.sql, [...lock.values])
     const issued = issue()
     await untilWaiting(holder)
     await end()
@@ -55,8 +55,11 @@ async function during(
 }
 
 const appOf = `(select app_id from clients where client_id = $1)`
-const members = `select from members where app_id = ${appOf} for update`
-const users = `select from end_users where app_id = ${appOf} for update`
+const membersSql = `select from members where app_id = ${appOf} for update`
+/** Read for the balance, after the token that is exchanged was verified. */
+const balances = { sql: 'lock table balances in access exclusive mode', values: [] }
+
+const membersOf = ({ clientId }: Lineage) => ({ sql: membersSql, values: [clientId] })
 
 const tokenOf = ({ body }: Answer, name: string): string => String(body[name] ?? '')
 
@@ -81,9 +84,8 @@ describe.each(ends)('what is issued while %s is committed', (_what, end) => {
   it('is void when it is the tokens of a code', async () => {
     const lineage = await createLineage(split, pages)
     const code = await pages.authorize(lineage.clientId, lineage.sessionToken)
-    const lock = { rows: members, of: lineage.clientId }
     const login = await during(
-      lock,
+      membersOf(lineage),
       () => lineage.redeem(code),
       () => end(lineage),
     )
@@ -103,9 +105,8 @@ describe.each(ends)('what is issued while %s is committed', (_what, end) => {
       subject_token: lineage.values.access,
       subject_token_type: TokenType.accessToken,
     }
-    const lock = { rows: users, of: lineage.clientId }
     const opened = await during(
-      lock,
+      balances,
       () => lineage.token(exchange, lineage.app.basic),
       () => end(lineage),
     )
@@ -116,10 +117,9 @@ describe.each(ends)('what is issued while %s is committed', (_what, end) => {
 it('ends a login that begins while its membership ends', async () => {
   const lineage = await createLineage(split, pages)
   const code = await pages.authorize(lineage.clientId, lineage.sessionToken)
-  const lock = { rows: members, of: lineage.clientId }
   let removal: Promise<unknown> = Promise.resolve()
   const login = await during(
-    lock,
+    membersOf(lineage),
     () => lineage.redeem(code),
     async () => {
       removal = lineage.removeOwner()
