@@ -48,6 +48,7 @@ const subjects = new Set([
   'overlapSeconds',
   'ownerEmail',
   'platformCutPercent',
+  'purpose',
   'reason',
   'role',
   'source',

@@ -1,5 +1,6 @@
 import { DecisionServiceService } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import {
+  OperatorSignerServiceService,
   OwnSignerServiceService,
   SignersServiceService,
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
@@ -17,7 +18,7 @@ import { createDecisions } from './decisions/service.ts'
 import { createSignerRpc } from './rpc.ts'
 import { createSigner } from './service.ts'
 import { createOwnSecrets } from './signers/own-secrets.ts'
-import { createOwnSignerRpc, createSignersRpc } from './signers/rpc.ts'
+import { createOperatorSignerRpc, createOwnSignerRpc, createSignersRpc } from './signers/rpc.ts'
 import { createSigners } from './signers/service.ts'
 import { deleteOwnSigner } from './signers/store.ts'
 
@@ -41,7 +42,7 @@ export const signerCredentials: CredentialIssuer = {
 /** What sidecars ask: whose credential is this, and may its user spend? And what they answered, and why. */
 export function createSignerModule(
   { pool, now, invalidations, idempotency, stopping }: Platform,
-  { ledger, metering, identity: { users }, keys, tokens }: SignerOthers,
+  { ledger, metering, identity: { users, clients }, keys, tokens }: SignerOthers,
 ) {
   const { sessions, isVoidToken } = tokens
   const { usableRate } = metering
@@ -56,6 +57,10 @@ export function createSignerModule(
       grpcService(SignerServiceService, signerService),
       grpcService(SignersServiceService, createSignersRpc({ signers }).signersService),
       grpcService(OwnSignerServiceService, createOwnSignerRpc({ ownSecrets }).ownSignerService),
+      grpcService(
+        OperatorSignerServiceService,
+        createOperatorSignerRpc({ ownSecrets, appOf: clients.appOf }).operatorSignerService,
+      ),
       grpcService(DecisionServiceService, createDecisionRpc({ decisions }).decisionService),
     ],
     upkeep: [decisions.deleteOld],

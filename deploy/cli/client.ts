@@ -30,7 +30,10 @@ import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/m
 import { AuditServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/audit.ts'
 import { SealingServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
 import { DecisionServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
-import { SignersServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
+import {
+  OperatorSignerServiceClient,
+  SignersServiceClient,
+} from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { TokenServiceClient } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 
 const deadlineMs = 10_000
@@ -60,6 +63,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     allowances: open(AllowanceServiceClient),
     anyAllowances: open(OperatorAllowanceServiceClient),
     anyApps: open(OperatorAppServiceClient),
+    anySigners: open(OperatorSignerServiceClient),
     apps: open(AppServiceClient),
     audit: open(AuditServiceClient),
     billing: open(BillingSettingsServiceClient),
@@ -112,6 +116,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     exportAudit: bound(unary(clients.audit.exportAudit.bind(clients.audit)), forPages),
     ...limitCalls(limits, operator),
     ...signerCalls(clients.signers, operator),
+    ...secretCalls(clients.anySigners, operator),
     listHolds: bound(unary(clients.holds.listHolds.bind(clients.holds)), operator),
     recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
@@ -141,6 +146,7 @@ export type CoreReader = Pick<
   | 'getOutbox'
   | 'getQuarantined'
   | 'listAppMembers'
+  | 'listAppSecrets'
   | 'listAppUsers'
   | 'listApps'
   | 'listDecisions'
@@ -262,6 +268,12 @@ const signerCalls = (signers: SignersServiceClient, options: CallOptions) => ({
   rotateSigner: bound(unary(signers.rotateSigner.bind(signers)), options),
   setSignerApps: bound(unary(signers.setSignerApps.bind(signers)), options),
   removeSigner: bound(unary(signers.removeSigner.bind(signers)), options),
+})
+
+const secretCalls = (signers: OperatorSignerServiceClient, options: CallOptions) => ({
+  listAppSecrets: bound(unary(signers.listAppSecrets.bind(signers)), options),
+  createAppSecret: bound(unary(signers.createAppSecret.bind(signers)), options),
+  revokeAppSecret: bound(unary(signers.revokeAppSecret.bind(signers)), options),
 })
 
 const decisionCalls = (decisions: DecisionServiceClient, operator: CallOptions) => ({

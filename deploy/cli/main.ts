@@ -4,6 +4,7 @@ import { messageOf } from '../../core/lib/process.ts'
 import { account } from './commands/account.ts'
 import { member } from './commands/apps/member.ts'
 import { redirectUri } from './commands/apps/redirect-uri.ts'
+import { signerSecret } from './commands/apps/signer-secret.ts'
 import { user } from './commands/apps/user.ts'
 import { adjust } from './commands/money/adjust.ts'
 import { app } from './commands/apps/app.ts'
@@ -40,7 +41,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
   'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, audit },
   Money: { grant, adjust, limits, quota, billing, holds, rate },
-  Signers: { signer, decision, loss },
+  Signers: { signer, 'signer-secret': signerSecret, decision, loss },
   Events: { status, quarantine, outbox, reconcile },
   Books: { verify, rebuild, export: exportTickets, import: importTickets, archive },
   Secrets: { keys },

@@ -1,12 +1,11 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { audit } from '../../platform/audit.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
 import type { Idempotency } from '../../platform/idempotency.ts'
 import type { Invalidations } from '../../platform/invalidations.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import { type Now, addSeconds } from '../../lib/time.ts'
-import type { MemberCaller } from '../../rpc/callers.ts'
-import type { Context } from '../../rpc/serve.ts'
+import type { AppId } from '../../platform/ids.ts'
 import { createSignerSecret, overlapMax } from './service.ts'
 import * as store from './store.ts'
 
@@ -15,6 +14,15 @@ export interface OwnSecretsDeps {
   readonly idempotency: Pick<Idempotency, 'once'>
   readonly invalidations: Pick<Invalidations, 'publish'>
   readonly now: Now
+}
+
+/** Who makes and ends the secrets of which app. */
+export interface SecretOwner {
+  readonly appId: AppId
+  readonly clientId: string
+  readonly actor: Actor
+  /** Within it an idempotency key means the same request. */
+  readonly idempotencyScope: string
 }
 
 export interface OwnSecretRequest {
@@ -28,20 +36,19 @@ const secretsMax = 5
 const idForm = /^[0-9a-f]{12}$/
 
 /**
- * Secrets of the signer that an app brings, for the app's owners. The signer is bound to that app alone; it comes to be
+ * Secrets of the signer that an app brings, for the app's owners and for operators. The signer is bound to that app alone; it comes to be
  * with the first secret (docs/decisions/53.md). Every change reaches sidecars at once.
  */
 export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnSecretsDeps) {
-  const list = (caller: MemberCaller): Promise<store.OwnSecretRow[]> =>
-    store.listOwnSecrets(pool, caller.appId, now())
+  const list = (app: AppId): Promise<store.OwnSecretRow[]> => store.listOwnSecrets(pool, app, now())
 
   /** Makes a secret, whose text is in no other answer. CONFLICT when the app has too many of the purpose. */
-  async function create(caller: MemberCaller, request: OwnSecretRequest, context: Context) {
+  async function create(owner: SecretOwner, request: OwnSecretRequest) {
     const { purpose, overlapSeconds, idempotencyKey } = request
     checkOverlap(overlapSeconds)
     const answer = await idempotency.once(
       {
-        scope: `${caller.clientId}:${caller.accountId}:signer-secrets`,
+        scope: owner.idempotencyScope,
         key: idempotencyKey,
         body: { purpose, overlapSeconds },
         holdsSecret: true,
@@ -49,8 +56,8 @@ export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnS
       async (db) => {
         const at = now()
         const endsAt = overlapSeconds === null ? null : addSeconds(at, overlapSeconds)
-        const secret = await add(db, caller, { purpose, at, endsAt })
-        await note(db, { caller, context, action: 'signer_secret_created' }, secret)
+        const secret = await add(db, owner, { purpose, at, endsAt })
+        await note(db, { owner, action: 'signer_secret_created' }, secret)
         return {
           details: { id: secret.id, purpose, createdAt: at.toISOString(), expiresAt: undefined },
           secret: secret.text,
@@ -58,13 +65,13 @@ export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnS
         }
       },
     )
-    await invalidations.publish({ kind: 'signer', id: caller.clientId })
+    await invalidations.publish({ kind: 'signer', id: owner.clientId })
     return answer
   }
 
   async function add(
     db: Db,
-    { appId, clientId }: MemberCaller,
+    { appId, clientId }: SecretOwner,
     { purpose, at, endsAt }: { purpose: store.Purpose; at: Date; endsAt: Date | null },
   ) {
     const own = { id: uuidV7(at.getTime()), at }
@@ -83,26 +90,26 @@ export function createOwnSecrets({ pool, idempotency, invalidations, now }: OwnS
   }
 
   /** Ends a secret at once. NOT_FOUND for one that is not the app's own. */
-  async function revoke(caller: MemberCaller, id: string, context: Context): Promise<void> {
+  async function revoke(owner: SecretOwner, id: string): Promise<void> {
     await tx(pool, async (db) => {
-      const purpose = idForm.test(id) ? await store.deleteOwnSecret(db, caller.appId, id) : null
+      const purpose = idForm.test(id) ? await store.deleteOwnSecret(db, owner.appId, id) : null
       if (!purpose) throw new DomainError('NOT_FOUND', 'the app has no such signer secret')
-      await note(db, { caller, context, action: 'signer_secret_revoked' }, { id, purpose })
+      await note(db, { owner, action: 'signer_secret_revoked' }, { id, purpose })
     })
-    await invalidations.publish({ kind: 'signer', id: caller.clientId })
+    await invalidations.publish({ kind: 'signer', id: owner.clientId })
   }
 
   async function note(
     db: Db,
-    { caller, context, action }: { caller: MemberCaller; context: Context; action: string },
+    { owner: { appId, actor }, action }: { owner: SecretOwner; action: string },
     { id, purpose }: { readonly id: string; readonly purpose: store.Purpose },
   ): Promise<void> {
     await audit(db, {
-      appId: caller.appId,
-      actor: caller.accountId,
+      appId,
+      actor: actor.name,
       action,
       status: 'success',
-      correlationId: context.correlationId,
+      correlationId: actor.context?.correlationId,
       details: { secretId: id, purpose },
       at: now(),
     })

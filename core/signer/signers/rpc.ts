@@ -2,9 +2,17 @@ import type * as pb from '../../../proto/gen/ts-proto/tollgate/signer/v1/signers
 import { DomainError } from '../../../proto/errors.ts'
 import { secondsOf } from '../../lib/time.ts'
 import { parseIdempotencyKey } from '../../platform/idempotency.ts'
-import { member, operator, operatorWrite, serviceCaller } from '../../rpc/callers.ts'
-import { type Handlers, rpc } from '../../rpc/serve.ts'
-import type { OwnSecrets } from './own-secrets.ts'
+import type { AppId } from '../../platform/ids.ts'
+import {
+  type MemberCaller,
+  member,
+  operator,
+  operatorActor,
+  operatorWrite,
+  serviceCaller,
+} from '../../rpc/callers.ts'
+import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
+import type { OwnSecretRequest, OwnSecrets, SecretOwner } from './own-secrets.ts'
 import type { Signers } from './service.ts'
 import type { OwnSecretRow, Purpose, SecretRow, SignerRow } from './store.ts'
 
@@ -41,27 +49,71 @@ export function createSignersRpc({ signers }: { signers: Signers }) {
 export function createOwnSignerRpc({ ownSecrets }: { ownSecrets: OwnSecrets }) {
   const ownSignerService: Handlers<pb.OwnSignerServiceServer> = {
     listOwnSecrets: rpc(member('own'), async (_: pb.ListOwnSecretsRequest, caller) => ({
-      secrets: (await ownSecrets.list(caller)).map(toOwnSecret),
+      secrets: (await ownSecrets.list(caller.appId)).map(toOwnSecret),
     })),
     createOwnSecret: rpc(
       member('own'),
-      async (request: pb.CreateOwnSecretRequest, caller, context) => {
-        const idempotencyKey = parseIdempotencyKey(request.idempotencyKey)
-        const purpose = parsePurpose(request.purpose)
-        const overlapSeconds = request.overlapSeconds ?? null
-        return ownSecrets.create(caller, { purpose, overlapSeconds, idempotencyKey }, context)
-      },
+      async (request: pb.CreateOwnSecretRequest, caller, context) =>
+        ownSecrets.create(memberOwner(caller, context), parseSecret(request)),
     ),
     revokeOwnSecret: rpc(
       member('own'),
       async ({ id }: pb.RevokeOwnSecretRequest, caller, context) => {
-        await ownSecrets.revoke(caller, id, context)
+        await ownSecrets.revoke(memberOwner(caller, context), id)
         return {}
       },
     ),
   }
   return { ownSignerService }
 }
+
+interface OperatorSignerDeps {
+  readonly ownSecrets: OwnSecrets
+  /** The app of a public client id. NOT_FOUND when there is none. */
+  readonly appOf: (clientId: string) => Promise<AppId>
+}
+
+/** What operators do with the signers that apps bring. */
+export function createOperatorSignerRpc({ ownSecrets, appOf }: OperatorSignerDeps) {
+  const ownerOf = async (clientId: string, context: Context): Promise<SecretOwner> => ({
+    appId: await appOf(clientId),
+    clientId,
+    actor: operatorActor(context),
+    idempotencyScope: `operator:signer-secrets:${clientId}`,
+  })
+  const operatorSignerService: Handlers<pb.OperatorSignerServiceServer> = {
+    listAppSecrets: rpc(operator(), async ({ clientId }: pb.ListAppSecretsRequest) => ({
+      secrets: (await ownSecrets.list(await appOf(clientId))).map(toOwnSecret),
+    })),
+    createAppSecret: rpc(operatorWrite(), async (request: pb.CreateAppSecretRequest, _, context) =>
+      ownSecrets.create(await ownerOf(request.clientId, context), parseSecret(request)),
+    ),
+    revokeAppSecret: rpc(
+      operatorWrite(),
+      async ({ clientId, id }: pb.RevokeAppSecretRequest, _, context) => {
+        await ownSecrets.revoke(await ownerOf(clientId, context), id)
+        return {}
+      },
+    ),
+  }
+  return { operatorSignerService }
+}
+
+const memberOwner = (
+  { appId, clientId, accountId }: MemberCaller,
+  { correlationId }: Context,
+): SecretOwner => ({
+  appId,
+  clientId,
+  actor: { name: accountId, context: { correlationId } },
+  idempotencyScope: `${clientId}:${accountId}:signer-secrets`,
+})
+
+const parseSecret = (request: pb.CreateOwnSecretRequest): OwnSecretRequest => ({
+  idempotencyKey: parseIdempotencyKey(request.idempotencyKey),
+  purpose: parsePurpose(request.purpose),
+  overlapSeconds: request.overlapSeconds ?? null,
+})
 
 function parsePurpose(text: string): Purpose {
   if (text !== 'decisions' && text !== 'events')

@@ -1,5 +1,5 @@
 import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
-import type { AppId, ClientId } from '../../platform/ids.ts'
+import type { AppId } from '../../platform/ids.ts'
 
 export type Purpose = 'decisions' | 'events'
 
@@ -143,7 +143,7 @@ export async function deleteSigner(db: Db, name: string): Promise<boolean> {
 
 interface OwnApp {
   readonly appId: AppId
-  readonly clientId: ClientId
+  readonly clientId: string
 }
 
 /** Makes the app's own signer where there is none, and locks it. Null for an app that is not active any more. */

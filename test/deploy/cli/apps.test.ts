@@ -250,3 +250,31 @@ describe('tollgate member', () => {
     expect(await run(line)).toEqual({ code, text: expect.stringContaining(message) })
   })
 })
+
+describe('tollgate signer-secret', () => {
+  it('makes, lists and revokes secrets of the signer that an app brings', async () => {
+    expect((await run('signer-secret list')).text).toBe('the app has no signer of its own\n')
+    const made = JSON.parse((await run('signer-secret create --key once --json')).text)
+    expect(JSON.parse((await run('signer-secret create --key once --json')).text)).toEqual(made)
+    const { text } = await run('signer-secret create --purpose events --overlap-seconds 60')
+    expect(text).toMatch(/^secret for events \(shown once\): svc_\S+\nolder ones end at \d{4}-/)
+    const secrets = JSON.parse((await run('signer-secret list --json')).text)
+    expect(secrets).toMatchObject([{ id: made.details.id }, { purpose: 'events' }])
+    expect((await run(`signer-secret revoke ${made.details.id}`)).code).toBe(0)
+    expect((await run('signer-secret list')).text).not.toContain(made.details.id)
+    expect(await actions()).toEqual(
+      mine('signer_secret_created', 'signer_secret_created', 'signer_secret_revoked'),
+    )
+  })
+
+  it.each([
+    ['signer-secret', 2, 'signer-secret takes list, create, revoke'],
+    ['signer-secret create --purpose jokes', 1, '--purpose must be decisions or events'],
+    ['signer-secret create --overlap-seconds soon', 2, '--overlap-seconds must be a whole number'],
+    ['signer-secret create --overlap-seconds 9999999', 1, '--overlap-seconds must be from 0'],
+    ['signer-secret revoke', 2, 'needs one ID'],
+    ['signer-secret revoke 0123456789ab', 1, 'no such signer secret'],
+  ])('refuses "%s" with %i', async (line, code, message) => {
+    expect(await run(line)).toEqual({ code, text: expect.stringContaining(message) })
+  })
+})

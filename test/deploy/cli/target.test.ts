@@ -79,6 +79,8 @@ const writes = [
   `grant give ${user.join(' ')} --usd-micros 1`,
   'redirect-uri add https://shop.example/done --app app_1',
   'redirect-uri remove https://shop.example/done --app app_1',
+  'signer-secret create --app app_1',
+  'signer-secret revoke 0123456789ab --app app_1',
   'member put --app app_1 --email ada@example.com --role admin',
   'member remove --app app_1 --email ada@example.com',
   'quarantine attribute 1 --app app_1 --user ada',

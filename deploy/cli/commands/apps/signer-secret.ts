@@ -1,0 +1,112 @@
+import type { OwnSecret } from '../../../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
+import {
+  type Command,
+  UsageError,
+  changeCore,
+  need,
+  parse,
+  parseOptions,
+  runAction,
+  withCore,
+} from '../../command.ts'
+import { printJson, printLines, table } from '../../output.ts'
+
+export const signerSecret: Command = {
+  summary: 'lists, makes and revokes secrets of the signer that an app brings',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate signer-secret list --app APP [--json]',
+        text: 'Lists the secrets that are valid, without their text.',
+      },
+      {
+        syntax:
+          'tollgate signer-secret create --app APP [--purpose decisions|events] [--overlap-seconds N] [--key TEXT] [--json]',
+        text:
+          "Makes a secret with which the app's own signer asks for decisions about the app's users, or pushes their " +
+          'events, and prints it once; at most five of each purpose. Older ones of the purpose go on or, with ' +
+          '--overlap-seconds, end then.',
+      },
+      {
+        syntax: 'tollgate signer-secret revoke ID --app APP [--json]',
+        text: 'Ends a secret at once. ID is the one of the list.',
+      },
+    ],
+    options: [
+      {
+        title: 'Options',
+        options: [
+          ['--purpose PURPOSE', 'decisions, which it is by default, or events.'],
+          ['--overlap-seconds N', 'From 0, which ends the older secrets at once, to 2592000.'],
+          ['--key TEXT', 'An idempotency key: with the same key one secret is made.'],
+        ],
+      },
+    ],
+    note: 'Signers that sign for several apps are made by "tollgate signer".',
+    examples: [
+      'npx tollgate signer-secret create --app app_0123456789abcdef01234567 --overlap-seconds 3600',
+      'npx tollgate signer-secret list --app app_0123456789abcdef01234567',
+    ],
+  },
+  run: runAction('signer-secret', { list, create, revoke }),
+}
+
+async function list(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, { app: { type: 'string' }, json: { type: 'boolean' } })
+  const { app: clientId } = need('signer-secret list', values, ['app'])
+  const { secrets } = await withCore(values, (core) => core.listAppSecrets({ clientId }))
+  if (values.json) return printJson(secrets)
+  printLines(
+    secrets.length === 0
+      ? ['the app has no signer of its own']
+      : table([['id', 'purpose', 'created', 'ends'], ...secrets.map(rowOf)]),
+  )
+}
+
+async function create(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, {
+    app: { type: 'string' },
+    purpose: { type: 'string' },
+    'overlap-seconds': { type: 'string' },
+    key: { type: 'string' },
+    json: { type: 'boolean' },
+  })
+  const { app: clientId } = need('signer-secret create', values, ['app'])
+  const overlapSeconds = parseSeconds(values['overlap-seconds'])
+  const { purpose = 'decisions', key: idempotencyKey } = values
+  const answer = await changeCore(values, (core) =>
+    core.createAppSecret({ clientId, purpose, overlapSeconds, idempotencyKey }),
+  )
+  if (values.json) return printJson(answer)
+  printLines([
+    `secret for ${purpose} (shown once): ${answer.secret}`,
+    ...(answer.oldSecretsExpireAt === undefined
+      ? []
+      : [`older ones end at ${answer.oldSecretsExpireAt}`]),
+  ])
+}
+
+async function revoke(argv: readonly string[]): Promise<void> {
+  const { values, positionals } = parse(argv, {
+    app: { type: 'string' },
+    json: { type: 'boolean' },
+  })
+  const [id, ...rest] = positionals
+  if (id === undefined || rest.length > 0) throw new UsageError('signer-secret revoke needs one ID')
+  const { app: clientId } = need('signer-secret revoke', values, ['app'])
+  await changeCore(values, (core) => core.revokeAppSecret({ clientId, id }))
+  if (values.json) return printJson({ id, revoked: true })
+  printLines([`${id} has ended`])
+}
+
+function parseSeconds(text: string | undefined): number | undefined {
+  if (text === undefined || /^\d{1,7}$/.test(text)) return text === undefined ? text : Number(text)
+  throw new UsageError('--overlap-seconds must be a whole number')
+}
+
+const rowOf = ({ id, purpose, createdAt, expiresAt }: OwnSecret): string[] => [
+  id,
+  purpose,
+  createdAt.slice(0, 10),
+  expiresAt ?? 'never',
+]
