@@ -77,12 +77,12 @@ function createModules(platform: Platform, config: CoreConfig) {
   const ledger = createLedger()
   const cuts = createCuts(platform)
   const backend = add(createBackendModule(platform, { config: config.backend }))
-  const plans = add(createPlansModule(platform, { config: config.plans, ledger }))
+  const selling = { require: async () => {} }
+  const plans = add(createPlansModule(platform, { config: config.plans, ledger, selling }))
   const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
   const people = { config: config.identity, meteringMode: config.metering.mode, plans, backend }
   const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))
-  const { users } = identity
-  const tickets = { config: config.metering, backend, ledger, users }
+  const tickets = { config: config.metering, backend, ledger, users: identity.users }
   const metering = add(createMeteringModule(platform, tickets))
   const spending = { config: config.escrow, ledger, backend, plans, identity, metering }
   const allowances = add(createAllowancesModule(platform, spending))

@@ -1,9 +1,10 @@
 import type { AppId, UserId } from '../platform/ids.ts'
 import { uuidV7 } from '../lib/crypto.ts'
-import { type UsdMicros, microsToAttos, usdAttos } from '../lib/money.ts'
+import { usdAttos } from '../lib/money.ts'
 import type { Db } from '../lib/sql.ts'
+import { createDefaults, newPlan } from './offers/defaults.ts'
 import { freeTerms } from './offers/plan.ts'
-import { type NewPlan, insertPlan } from './offers/store.ts'
+import { insertPlan } from './offers/store.ts'
 import * as store from './store.ts'
 
 /** Opens the accounts of newly subscribed users, inside the caller's transaction. */
@@ -13,32 +14,10 @@ export type OpenAccounts = (
   at: Date,
 ) => Promise<void>
 
-const starterName = 'Starter'
 const nothingName = 'Nothing included'
-
-const newPlan = (
-  { appId, at }: { appId: AppId; at: Date },
-  names: Pick<NewPlan, 'name' | 'isStarterDefault'>,
-): NewPlan => ({
-  ...names,
-  appId,
-  id: uuidV7(at.getTime()),
-  status: 'active',
-  isNetworkDefault: false,
-})
 
 /** Plans and subscriptions. An app has one Starter plan, a user one subscription. */
 export function createPlans({ ledger }: { ledger: { open: OpenAccounts } }) {
-  /** Gives a new app its Starter plan, inside the caller's transaction. */
-  async function createStarter(
-    db: Db,
-    plan: { appId: AppId; included: UsdMicros; at: Date },
-  ): Promise<void> {
-    const starter = newPlan(plan, { name: starterName, isStarterDefault: true })
-    const included = microsToAttos(plan.included)
-    await insertPlan(db, starter, { terms: { ...freeTerms, type: 'usage', included }, at: plan.at })
-  }
-
   /** Subscribes new users to Starter and opens their accounts, inside the transaction that creates them. */
   async function startOnStarter(
     db: Db,
@@ -60,14 +39,14 @@ export function createPlans({ ledger }: { ledger: { open: OpenAccounts } }) {
     user: { appId: AppId; userId: UserId },
     at: Date,
   ): Promise<void> {
-    const plan = newPlan({ appId: user.appId, at }, { name: nothingName, isStarterDefault: false })
+    const plan = newPlan(user.appId, nothingName, at)
     await insertPlan(db, plan, { terms: { ...freeTerms, included: usdAttos(0n) }, at })
     const id = uuidV7(at.getTime())
     const isNew = await store.subscribeTo(db, nothingName, { ...user, id, at })
     if (isNew) await ledger.open(db, [user], at)
   }
 
-  return { createStarter, startOnStarter, startWithNothing }
+  return { createDefaults, startOnStarter, startWithNothing }
 }
 
 export type Plans = ReturnType<typeof createPlans>

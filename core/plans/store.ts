@@ -1,5 +1,5 @@
 import type { AppId, UserId } from '../platform/ids.ts'
-import { type Db, many, prepared, sql } from '../lib/sql.ts'
+import { type Db, many, one, prepared, sql } from '../lib/sql.ts'
 
 /** Writes subscriptions. */
 
@@ -31,6 +31,18 @@ export async function subscribeToStarter(
     ),
   )
   return new Set(rows.map((row) => row.user_id))
+}
+
+/** How many users are on a plan. */
+export async function countSubscribers(
+  db: Db,
+  plan: { readonly appId: AppId; readonly id: string },
+): Promise<number> {
+  const { count } = await one<{ count: bigint }>(
+    db,
+    sql`select count(*) from subscriptions where app_id = ${plan.appId} and plan_id = ${plan.id}`,
+  )
+  return Number(count)
 }
 
 /** Subscribes a user to the app's plan of that name. False when the user has a subscription already. */

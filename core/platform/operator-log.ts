@@ -46,6 +46,8 @@ const subjects = new Set([
   'newEmail',
   'observedAt',
   'overlapSeconds',
+  'planId',
+  'planJson',
   'ownerEmail',
   'platformCutPercent',
   'purpose',

@@ -265,6 +265,13 @@ export const member = (rights: Rights): Guard<MemberCaller> =>
     return caller
   })
 
+/** As `member`, of routes that only people see: without a session there is nothing, so an M2M client gets 404. */
+export const hiddenMember = (rights: Rights): Guard<MemberCaller> =>
+  throughGateway(async (request, authenticator) => {
+    if (request.session === undefined) throw noSuchApp()
+    return member(rights).admit(request, authenticator)
+  })
+
 /** The app's M2M client, whatever its scopes, or a member who may read. No credential at all is 404 (decision 13). */
 export const m2mOrMember = (): Guard<M2mCaller | MemberCaller> =>
   throughGateway(async (request, authenticator) => {

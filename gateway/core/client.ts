@@ -21,6 +21,7 @@ import {
   UserService,
 } from '../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { ManagementService } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
+import { PlanService } from '../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
 import {
   type CreateKeyRequestSchema,
@@ -83,6 +84,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const apps = createClient(AppService, transport)
   const management = createClient(ManagementService, transport)
   const catalog = createClient(CatalogService, transport)
+  const plans = createClient(PlanService, transport)
   const authorization = createClient(AuthorizationService, transport)
   const devices = createClient(DeviceService, transport)
   const grants = createClient(GrantService, transport)
@@ -123,6 +125,14 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       createProfile: call(catalog.createProfile),
       updateProfile: call(catalog.updateProfile),
       deleteProfile: call(catalog.deleteProfile),
+    }),
+    plans: ({ call }: CallContext) => ({
+      list: call(plans.listPlans),
+      create: call(plans.createPlan),
+      update: call(plans.updatePlan),
+      delete: call(plans.deletePlan),
+      getStarter: call(plans.getStarterPlan),
+      setStarter: call(plans.setStarterPlan),
     }),
     appKeys: ({ call }: CallContext) => ({
       create: call(keys.createAppKey),

@@ -109,6 +109,8 @@ const schemes: Partial<Record<GuardKind, readonly Scheme[]>> = {
   member_read: ['cookie'],
   member_edit: ['cookie'],
   member_own: ['cookie'],
+  hidden_member_read: ['cookie'],
+  hidden_member_edit: ['cookie'],
   client: ['basic'],
   m2m_basic: ['basic'],
   m2m: ['basic', 'bearer'],

@@ -7,7 +7,7 @@ import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
 /**
  * Who may call a route. Core checks most kinds; `key` needs a Bearer key and `client` client credentials, which core
  * checks when it acts on them; `secret` is a secret of the deployment, which the route checks; `none` is public.
- * `session` and the member kinds take the dashboard's cookie; `m2m_or_member` takes it when there is no Authorization.
+ * `session` and the member kinds take the dashboard's cookie; without it the hidden ones answer 404; `m2m_or_member` takes it when there is no Authorization.
  */
 export type GuardKind =
   | 'm2m'
@@ -22,6 +22,8 @@ export type GuardKind =
   | 'member_read'
   | 'member_edit'
   | 'member_own'
+  | 'hidden_member_read'
+  | 'hidden_member_edit'
   | 'm2m_or_member'
 
 export interface Guard {
@@ -69,6 +71,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     rules?: RouteRules
     refusals?: Refusals
+    /** The body's schema for the document, where requests are checked by another one. */
+    documentedBody?: TSchema
   }
 }
 
@@ -95,7 +99,10 @@ export function route<const S extends RouteSchema>(rules: RouteRules, schema: S)
   const { guard, wire = 'problem', body = 'json' } = rules
   const reasons = refusalReasons(rules, schema)
   return {
-    config: { rules, refusals: { wire, reasons: reasons.filter(isNotIn(schema.response)) } },
+    config: {
+      rules,
+      refusals: { wire, reasons: reasons.filter(isNotIn(schema.response)) },
+    },
     schema: {
       ...schema,
       ...(refusesUnknownQuery(rules, schema) ? { querystring: closed(schema.querystring) } : {}),
@@ -112,6 +119,20 @@ const isNotIn =
   (response: RouteSchema['response']) =>
   (reason: Reason): boolean =>
     response[reasons[reason].http] === undefined
+
+const anyObject = Type.Object({}, { additionalProperties: true })
+
+/**
+ * As `route`, for a body that core checks and nobody before it, because the order in which its faults are told is a rule of
+ * the domain. The document has the body's schema all the same.
+ */
+export function routeForCore<const S extends RouteSchema & { readonly body: TSchema }>(
+  rules: RouteRules,
+  schema: S,
+) {
+  const { config, ...options } = route(rules, { ...schema, body: anyObject })
+  return { ...options, config: { ...config, documentedBody: schema.body } }
+}
 
 // A filter that is mistyped and ignored would answer with everybody's figures (decision 44).
 const moneyTags = new Set(['usage', 'balance', 'allowances', 'plans', 'billing'])
@@ -133,6 +154,8 @@ const sessionKinds = new Set<GuardKind>([
   'member_read',
   'member_edit',
   'member_own',
+  'hidden_member_read',
+  'hidden_member_edit',
   'm2m_or_member',
 ])
 
@@ -153,6 +176,8 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   member_read: [{ session: [] }],
   member_edit: [{ session: [] }],
   member_own: [{ session: [] }],
+  hidden_member_read: [{ session: [] }],
+  hidden_member_edit: [{ session: [] }],
   m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
@@ -207,6 +232,8 @@ const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   member_read: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
   member_edit: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
   member_own: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
+  hidden_member_read: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
+  hidden_member_edit: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
 }
 
 function refusalSchemas(refusals: readonly Reason[], wire: Wire) {

@@ -24,6 +24,7 @@ import { keyRoutes } from './keys/keys.ts'
 import { validateRoutes } from './keys/validate.ts'
 import { oidcRoutes } from './oidc/oidc.ts'
 import { Success } from './schemas.ts'
+import { planRoutes } from './plans/plans.ts'
 import { sessionRoutes } from './session.ts'
 import { decisionRoutes } from './signer/decisions.ts'
 import { routingRoutes } from './signer/routing.ts'
@@ -90,6 +91,7 @@ const nouns = [
   signerSecretRoutes,
   manifestRoutes,
   discoveryProfileRoutes,
+  planRoutes,
   appKeyRoutes,
 ]
 

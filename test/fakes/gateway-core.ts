@@ -16,6 +16,7 @@ import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identit
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
+import * as plans from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
 import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
 import * as devices from '../../proto/gen/ts-proto/tollgate/tokens/v1/devices.ts'
 import * as authorization from '../../proto/gen/ts-proto/tollgate/tokens/v1/authorization.ts'
@@ -403,6 +404,7 @@ const services: ServiceDefinition[] = [
   decisions.DecisionServiceService,
   usage.UsageServiceService,
   catalog.CatalogServiceService,
+  plans.PlanServiceService,
   grants.GrantServiceService,
   devices.DeviceServiceService,
   authorization.AuthorizationServiceService,

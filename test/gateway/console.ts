@@ -48,7 +48,7 @@ export async function startConsole(options: { validateV2?: boolean } = {}) {
       ...requestOf(request),
     })
     const text = await response.text()
-    const json = /[/+]json/.test(response.headers.get('content-type') ?? '') && text !== ''
+    const json = /[/+]json/.test(response.headers.get('content-type') ?? '') && text.startsWith('{')
     const answer = {
       status: response.status,
       headers: response.headers,

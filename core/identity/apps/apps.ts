@@ -100,7 +100,7 @@ export function createApps({ pool, plans, secrets, quota, now }: AppsDeps) {
         ...secrets.store(m2mClientSecret),
         at,
       })
-      await plans.createStarter(db, { appId: app.id, included: request.included, at })
+      await plans.createDefaults(db, { appId: app.id, included: request.included, at })
       await audit(db, {
         appId: app.id,
         actor: request.createdBy?.accountId ?? 'operator',

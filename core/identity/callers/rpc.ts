@@ -6,6 +6,7 @@ import {
   type RequireMetering,
   m2m,
   m2mBasic,
+  hiddenMember,
   m2mOrMember,
   member,
   platformAdmin,
@@ -23,6 +24,8 @@ const guards: Readonly<Record<string, () => Guard<Caller>>> = {
   member_read: () => member('read'),
   member_edit: () => member('edit'),
   member_own: () => member('own'),
+  hidden_member_read: () => hiddenMember('read'),
+  hidden_member_edit: () => hiddenMember('edit'),
   m2m_or_member: m2mOrMember,
 }
 

@@ -7,6 +7,8 @@ import { uuidV7 } from '../../lib/crypto.ts'
 import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { Context } from '../../rpc/serve.ts'
+import { findPriced } from '../offers/store.ts'
+import { bounded, contains, namesOf } from './discovery.ts'
 import * as store from './store.ts'
 import type { Capability, Manifest, Profile } from './profile.ts'
 
@@ -28,6 +30,8 @@ export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
   ): Promise<Manifest> {
     const next = toManifest(excluded)
     await tx(pool, async (db) => {
+      await store.lockCatalog(db, caller.appId)
+      await requireUnpriced(db, caller.appId, excluded)
       await store.putExcluded(db, caller.appId, { excluded, at: now() })
       await note(
         db,
@@ -129,6 +133,20 @@ export function createCatalog({ pool, now }: { pool: Pool; now: Now }) {
 }
 
 export type Catalog = ReturnType<typeof createCatalog>
+
+/** CONFLICT, with the `conflicts`, when a plan names what is to be excluded. */
+async function requireUnpriced(db: Db, app: AppId, excluded: readonly Capability[]): Promise<void> {
+  const conflicts = (await findPriced(db, app)).filter((priced) =>
+    excluded.some((each) => contains(each, priced)),
+  )
+  if (conflicts.length === 0) return
+  const plans = [...new Set(conflicts.map(({ plan }) => plan))]
+  throw new DomainError(
+    'CONFLICT',
+    `plans name ${namesOf(conflicts)}: change them first (${plans.slice(0, 5).join(', ')})`,
+    { members: { conflicts: bounded(conflicts) } },
+  )
+}
 
 const noSuchProfile = (): DomainError =>
   new DomainError('NOT_FOUND', 'the app has no such discovery profile')

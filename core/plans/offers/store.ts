@@ -1,5 +1,5 @@
 import { type UsdAttos, formatDecimal18, parseDecimal18, usdAttos } from '../../lib/money.ts'
-import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+import { type Db, many, maybeOne, one, sql } from '../../lib/sql.ts'
 import type { BillingCycle } from '../../lib/time.ts'
 import { type AppId, appId } from '../../platform/ids.ts'
 import {
@@ -192,7 +192,7 @@ const planFromRow = (row: PlanRow): Plan => ({
   newest: versionFromRow(row),
 })
 
-/** The app's plans that are not deleted, oldest first; one of them when `planId` is given. */
+/** The app's plans that are not deleted: Starter, Network Price, and the others, oldest first; one of them when `planId` is given. */
 export async function findPlans(
   db: Db,
   { appId: app, planId }: { appId: AppId; planId: string | null },
@@ -218,7 +218,84 @@ export async function findPlans(
       from plan_bundles
       where app_id = v.app_id and plan_id = v.plan_id and version = v.version) b
     where p.app_id = ${app} and (${planId}::uuid is null or p.id = ${planId}) and p.deleted_at is null
-    order by p.created_at, p.id`,
+    order by p.is_starter_default desc, p.is_network_default desc, p.created_at, p.id`,
   )
   return rows.map(planFromRow)
+}
+
+/** As `findPlans` for one plan, and locks its row until the transaction ends: nobody subscribes to it meanwhile. */
+export async function lockPlan(
+  db: Db,
+  plan: { readonly appId: AppId; readonly planId: string },
+): Promise<Plan | null> {
+  await db.query(sql`
+    select id from plans where app_id = ${plan.appId} and id = ${plan.planId} for update`)
+  const [locked] = await findPlans(db, plan)
+  return locked ?? null
+}
+
+/** Changes what is no term of a plan, and repeats its newest version's. False when another plan has the name. */
+export async function updatePlan(
+  db: Db,
+  { appId: app, id, name, status }: Pick<Plan, 'appId' | 'id' | 'name' | 'status'>,
+  { terms, at }: { terms: Pick<PlanTerms, 'type' | 'billingCycle'>; at: Date },
+): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    update plans
+    set name = ${name}, name_key = ${nameKey(name)}, status = ${status}, type = ${terms.type},
+        billing_cycle = ${terms.billingCycle}, updated_at = greatest(updated_at, ${at})
+    where app_id = ${app} and id = ${id}
+      and not exists (
+        select from plans
+        where app_id = ${app} and name_key = ${nameKey(name)} and id <> ${id} and deleted_at is null)`)
+  return rowCount === 1
+}
+
+/** Its row and versions stay, because periods and tickets name them. */
+export async function deletePlan(
+  db: Db,
+  { appId: app, id }: Pick<Plan, 'appId' | 'id'>,
+  at: Date,
+): Promise<void> {
+  await db.query(sql`
+    update plans set deleted_at = ${at}, status = 'inactive', updated_at = ${at} where app_id = ${app} and id = ${id}`)
+}
+
+/** The app of a public client id; null when there is none, or it was deleted. */
+export async function findAppId(db: Db, clientId: string): Promise<AppId | null> {
+  const row = await maybeOne<{ app_id: string }>(
+    db,
+    sql`
+    select c.app_id
+    from clients c
+    join apps a on a.id = c.app_id and a.status <> 'deleted'
+    where c.client_id = ${clientId} and c.kind = 'public'`,
+  )
+  return row && appId(row.app_id)
+}
+
+export async function countPlans(db: Db, app: AppId): Promise<number> {
+  const { count } = await one<{ count: bigint }>(
+    db,
+    sql`select count(*) from plans where app_id = ${app} and deleted_at is null`,
+  )
+  return Number(count)
+}
+
+/** Pipelines and models that the app's plans name, with the plans' names. */
+export async function findPriced(
+  db: Db,
+  app: AppId,
+): Promise<{ plan: string; pipeline: string; modelId: string }[]> {
+  return many(
+    db,
+    sql`
+    select p.name as plan, b.pipeline, b.model_id as "modelId"
+    from plans p
+    cross join lateral (
+      select max(version) as version from plan_versions where app_id = p.app_id and plan_id = p.id) v
+    join plan_bundles b on b.app_id = p.app_id and b.plan_id = p.id and b.version = v.version
+    where p.app_id = ${app} and p.deleted_at is null
+    order by p.created_at, p.id, b.position`,
+  )
 }

@@ -72,12 +72,12 @@ function replaceManifest(app: App): void {
   app.put(
     url,
     route(
-      { guard: { kind: 'member_edit' }, deprecated: true },
+      { guard: { kind: 'member_edit' }, deprecated: true, refuses: ['CONFLICT'] },
       {
         operationId: 'replaceManifest',
         summary: 'Replace what the app excludes',
         description:
-          'Replaces the whole list of pipelines and models that the app does not offer; * as modelId is every model of the pipeline.',
+          'Replaces the whole list of pipelines and models that the app does not offer; * as modelId is every model of the pipeline. 409, with the `conflicts`, when a plan names one of them.',
         tags,
         params: AppParams,
         body: ManifestBody,

@@ -68,6 +68,10 @@ export function documentOptions(
         securitySchemes: securitySchemes(publicUrl),
       },
     },
+    transform: ({ schema, url, route }) => {
+      const body = route.config?.documentedBody
+      return { url, schema: body === undefined ? schema : { ...schema, body } }
+    },
     transformObject: (document) =>
       'openapiObject' in document
         ? complete(document.openapiObject, { publicUrl, refusals })

@@ -288,6 +288,13 @@ export async function tellStory(
   await step({ operation: `get ${apps}/discovery-profiles`, status: 200, ...managed })
   for (const method of ['put', 'get', 'delete'])
     await step({ operation: `${method} ${apps}/discovery-profiles/{id}`, status: 200, ...one })
+  const plan = await step({ operation: `post ${apps}/plans`, status: 201, ...managed })
+  const planId = String(plan['id'])
+  await step({ operation: `put ${apps}/plans`, status: 200, ...managed, real: { id: planId } })
+  await step({ operation: `get ${apps}/plans`, status: 200, ...managed })
+  await step({ operation: `delete ${apps}/plans`, status: 200, ...managed, query: { planId } })
+  for (const method of ['put', 'get'])
+    await step({ operation: `${method} ${apps}/starter-plan`, status: 200, ...managed })
   const appKey = await step({ operation: `post ${apps}/keys`, status: 201, ...managed })
   await step({ operation: `get ${apps}/keys`, status: 200, ...managed })
   await step({

@@ -39,6 +39,8 @@ function toList(operation: Operation): List[] {
   const media = asRecord(answer['content'] ?? {})['application/json']
   if (operation.method !== 'GET' || !id.startsWith('list') || media === undefined) return []
   const schema = resolve(asRecord(media)['schema'])
+  // Plans are a bare array by their specification, or an object of another name (docs/decisions/35.md).
+  if (schema['anyOf'] !== undefined) return []
   const properties = asRecord(schema['properties'])
   return [
     {

@@ -142,11 +142,11 @@ describe('the examples of the document', () => {
       const [method = '', template = ''] = name.split(' ')
       for (const status of statuses) {
         const headers = new Headers({ 'content-type': 'application/json' })
-        const body = asRecord(examples[name]?.answers[status])
+        const text = JSON.stringify(examples[name]?.answers[status])
         check({
           method: method.toUpperCase(),
           path: template.replace(/\{\w+\}/g, 'x'),
-          answer: { status: Number(status), headers, text: '', body },
+          answer: { status: Number(status), headers, text, body: {} },
         })
       }
     }

@@ -1,0 +1,159 @@
+import type { AppId } from '../../platform/ids.ts'
+import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+import type { Capability } from './profile.ts'
+
+/** Writes catalog_entries, catalog_reads and seen_capabilities. */
+
+interface CapabilityRow {
+  pipeline: string
+  model_id: string
+}
+
+const toCapability = ({ pipeline, model_id: modelId }: CapabilityRow): Capability => ({
+  pipeline,
+  modelId,
+})
+
+/** What the catalogue and the app's own tickets know of these pipelines. */
+export async function findOffers(
+  db: Db,
+  app: AppId,
+  pipelines: readonly string[],
+): Promise<Capability[]> {
+  const rows = await many<CapabilityRow>(
+    db,
+    sql`
+    select pipeline, model_id
+    from catalog_entries
+    where source in ('operator', 'url') and pipeline = any(${pipelines}::text[])
+    union
+    select pipeline, model_id
+    from seen_capabilities
+    where app_id = ${app} and pipeline = any(${pipelines}::text[])`,
+  )
+  return rows.map(toCapability)
+}
+
+/** Some of what the app may use, for a message. */
+export async function someOffers(db: Db, app: AppId, limit: number): Promise<Capability[]> {
+  const rows = await many<CapabilityRow>(
+    db,
+    sql`
+    select pipeline, model_id
+    from (
+      select pipeline, model_id from catalog_entries
+      union
+      select pipeline, model_id from seen_capabilities where app_id = ${app}) offers
+    order by pipeline, model_id
+    limit ${limit}`,
+  )
+  return rows.map(toCapability)
+}
+
+/** Notes what the app's tickets since an instant were for. */
+export async function noteSeen(
+  db: Db,
+  app: AppId,
+  { since, at }: { since: Date; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into seen_capabilities (app_id, pipeline, model_id, seen_at)
+    select distinct app_id, pipeline, model_id, ${at}::timestamptz
+    from usage_hourly
+    where app_id = ${app} and hour >= ${since}
+    on conflict do nothing`)
+}
+
+/** As `noteSeen`, for all apps. */
+export async function noteAllSeen(db: Db, { since, at }: { since: Date; at: Date }): Promise<void> {
+  await db.query(sql`
+    insert into seen_capabilities (app_id, pipeline, model_id, seen_at)
+    select a.id, u.pipeline, u.model_id, ${at}
+    from apps a
+    cross join lateral (
+      select distinct pipeline, model_id
+      from usage_hourly
+      where app_id = a.id and hour >= ${since}) u
+    on conflict do nothing`)
+}
+
+/** How reading the catalogue's address went. */
+export interface CatalogRead {
+  /** Null before the first that succeeded. */
+  readonly readAt: Date | null
+  readonly triedAt: Date
+  readonly error: string | null
+}
+
+export const findRead = (db: Db, url: string): Promise<CatalogRead | null> =>
+  maybeOne<CatalogRead>(
+    db,
+    sql`
+    select read_at as "readAt", tried_at as "triedAt", error
+    from catalog_reads
+    where url = ${url}`,
+  )
+
+export async function saveRead(db: Db, url: string, read: CatalogRead): Promise<void> {
+  await db.query(sql`
+    insert into catalog_reads (url, read_at, tried_at, error)
+    values (${url}, ${read.readAt}, ${read.triedAt}, ${read.error})
+    on conflict (url) do update
+    set read_at = coalesce(excluded.read_at, catalog_reads.read_at), tried_at = excluded.tried_at, error = excluded.error`)
+}
+
+/** Makes the entries of a source these. */
+export async function replaceEntries(
+  db: Db,
+  source: 'url',
+  { entries, at }: { entries: readonly Capability[]; at: Date },
+): Promise<void> {
+  const pipelines = entries.map(({ pipeline }) => pipeline)
+  const models = entries.map(({ modelId }) => modelId)
+  await db.query(sql`
+    delete from catalog_entries e
+    where e.source = ${source} and not exists (
+      select from unnest(${pipelines}::text[], ${models}::text[]) as n (pipeline, model_id)
+      where n.pipeline = e.pipeline and n.model_id = e.model_id)`)
+  await insertEntries(db, source, { entries, at })
+}
+
+export async function insertEntries(
+  db: Db,
+  source: 'url' | 'operator',
+  { entries, at }: { entries: readonly Capability[]; at: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into catalog_entries (source, pipeline, model_id, added_at)
+    select ${source}, pipeline, model_id, ${at}
+    from unnest(${entries.map(({ pipeline }) => pipeline)}::text[], ${entries.map(({ modelId }) => modelId)}::text[])
+      as n (pipeline, model_id)
+    on conflict do nothing`)
+}
+
+/** False when the operators' catalogue has no such entry. */
+export async function deleteEntry(db: Db, { pipeline, modelId }: Capability): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    delete from catalog_entries where source = 'operator' and pipeline = ${pipeline} and model_id = ${modelId}`)
+  return rowCount === 1
+}
+
+export interface Entry extends Capability {
+  readonly source: 'url' | 'operator'
+  readonly addedAt: Date
+}
+
+export async function listEntries(
+  db: Db,
+  { after, limit }: { after: Capability; limit: number },
+): Promise<Entry[]> {
+  return many<Entry>(
+    db,
+    sql`
+    select source, pipeline, model_id as "modelId", added_at as "addedAt"
+    from catalog_entries
+    where (pipeline, model_id) > (${after.pipeline}, ${after.modelId})
+    order by pipeline, model_id, source
+    limit ${limit}`,
+  )
+}

@@ -1,0 +1,153 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
+import { type UsdAttos, formatDecimal18, microsDown } from '../../lib/money.ts'
+import type { AppId } from '../../platform/ids.ts'
+import {
+  type MemberCaller,
+  hiddenMember,
+  m2mOrMember,
+  operator,
+  operatorActor,
+  operatorWrite,
+} from '../../rpc/callers.ts'
+import { type Context, type Handlers, rpc } from '../../rpc/serve.ts'
+import { retailRateOf, retailRules } from '../terms.ts'
+import { parseBody } from './input.ts'
+import type { Bundle, Plan } from './plan.ts'
+import type { Offers } from './service.ts'
+
+export function createOffersRpc({ offers }: { readonly offers: Offers }) {
+  const planService: Handlers<pb.PlanServiceServer> = {
+    listPlans: rpc(m2mOrMember(), async (_: pb.ListPlansRequest, { appId, clientId }) => ({
+      plans: (await offers.list(appId)).map((plan) => renderPlan(plan, clientId)),
+    })),
+    createPlan: rpc(
+      hiddenMember('edit'),
+      async (request: pb.CreatePlanRequest, caller, context) => {
+        const body = parseBody(request.planJson)
+        return { id: (await offers.create(caller.appId, body, actorOf(caller, context))).id }
+      },
+    ),
+    updatePlan: rpc(
+      hiddenMember('edit'),
+      async (request: pb.UpdatePlanRequest, caller, context) => {
+        const body = parseBody(request.planJson)
+        return { id: (await offers.update(caller.appId, body, actorOf(caller, context))).id }
+      },
+    ),
+    deletePlan: rpc(
+      hiddenMember('edit'),
+      async (request: pb.DeletePlanRequest, caller, context) => {
+        await offers.remove(caller.appId, request.planId, actorOf(caller, context))
+        return {}
+      },
+    ),
+    getStarterPlan: rpc(hiddenMember('read'), async (_: pb.GetStarterPlanRequest, caller) => ({
+      plan: renderPlan(await offers.starter(caller.appId), caller.clientId),
+    })),
+    setStarterPlan: rpc(
+      hiddenMember('edit'),
+      async (request: pb.SetStarterPlanRequest, caller, context) => {
+        const body = parseBody(request.planJson)
+        const plan = await offers.setStarter(caller.appId, body, actorOf(caller, context))
+        return { plan: renderPlan(plan, caller.clientId) }
+      },
+    ),
+  }
+  return { planService }
+}
+
+/** The same for operators, in any app. */
+export function createOperatorOffersRpc({
+  offers,
+  appOf,
+}: {
+  readonly offers: Offers
+  /** NOT_FOUND for an unknown client id. */
+  readonly appOf: (clientId: string) => Promise<AppId>
+}) {
+  const operatorPlanService: Handlers<pb.OperatorPlanServiceServer> = {
+    readPlans: rpc(operator(), async ({ clientId }: pb.ReadPlansRequest) => ({
+      plans: (await offers.list(await appOf(clientId))).map((plan) => renderPlan(plan, clientId)),
+    })),
+    addPlan: rpc(operatorWrite(), async (request: pb.AddPlanRequest, _caller, context) => {
+      const body = parseBody(request.planJson)
+      const plan = await offers.create(await appOf(request.clientId), body, operatorActor(context))
+      return { plan: renderPlan(plan, request.clientId) }
+    }),
+    changePlan: rpc(operatorWrite(), async (request: pb.ChangePlanRequest, _caller, context) => {
+      const app = await appOf(request.clientId)
+      const body = { ...parseBody(request.planJson), id: request.planId }
+      const { id } = await offers.starter(app)
+      const change = id === request.planId ? offers.setStarter : offers.update
+      const plan = await change(app, body, operatorActor(context))
+      return { plan: renderPlan(plan, request.clientId) }
+    }),
+    removePlan: rpc(operatorWrite(), async (request: pb.RemovePlanRequest, _caller, context) => {
+      await offers.remove(await appOf(request.clientId), request.planId, operatorActor(context))
+      return {}
+    }),
+  }
+  return { operatorPlanService }
+}
+
+export const noSuchApp = (): DomainError =>
+  new DomainError(
+    'NOT_FOUND',
+    'no app has this client id; it begins with app_, and npx tollgate app list shows it',
+  )
+
+const actorOf = ({ accountId }: MemberCaller, context: Context) => ({ name: accountId, context })
+
+const renderMicros = (attos: UsdAttos | null): string | undefined =>
+  attos === null ? undefined : microsDown(attos).toString()
+
+const renderRate = (rate: bigint | null): string | undefined =>
+  rate === null ? undefined : formatDecimal18(rate)
+
+function renderPlan(plan: Plan, clientId: string): pb.Plan {
+  const { newest } = plan
+  const rules = retailRules(newest)
+  return {
+    id: plan.id,
+    clientId,
+    name: plan.name,
+    type: newest.type,
+    priceAmount: newest.priceAmount,
+    priceCurrency: newest.priceCurrency,
+    status: plan.status,
+    isNetworkDefault: plan.isNetworkDefault,
+    isStarterDefault: plan.isStarterDefault,
+    includedUnits: newest.includedUnits?.toString(),
+    includedUsdMicros: renderMicros(newest.included),
+    overageRateWei: newest.overageRateWei?.toString(),
+    overageRateUsd: renderRate(newest.retailRate),
+    billingCycle: newest.billingCycle,
+    chargeThresholdUsdMicros: renderMicros(newest.chargeThreshold),
+    version: newest.version,
+    capabilities: newest.bundles.map((bundle) =>
+      renderBundle(bundle, effectiveRate(rules, bundle)),
+    ),
+    createdAt: plan.createdAt.toISOString(),
+    updatedAt: plan.updatedAt.toISOString(),
+  }
+}
+
+const microsPerUsd = 1_000_000n
+
+/** USD for one micro, of the models that the bundle names. */
+function effectiveRate(rules: ReturnType<typeof retailRules>, bundle: Bundle): string {
+  const { rate } = retailRateOf({ rules }, bundle)
+  return formatDecimal18(rate / microsPerUsd)
+}
+
+const renderBundle = (bundle: Bundle, effectiveRetailRateUsd: string): pb.PlanCapability => ({
+  id: bundle.id,
+  pipeline: bundle.pipeline,
+  modelId: bundle.modelId,
+  slaTargetScore: bundle.slaTargetScore ?? undefined,
+  slaTargetP95Ms: bundle.slaTargetP95Ms ?? undefined,
+  maxPricePerUnit: bundle.maxPricePerUnit?.toString(),
+  retailRateUsd: renderRate(bundle.retailRate),
+  effectiveRetailRateUsd,
+})

@@ -1,0 +1,257 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import { type Actor, audit } from '../../platform/audit.ts'
+import { type AppId, isUuid } from '../../platform/ids.ts'
+import type { Discovery } from '../catalog/discovery.ts'
+import { lockCatalog } from '../catalog/store.ts'
+import {
+  type Body,
+  type BundleTerms,
+  parseCapabilities,
+  parseIncluded,
+  parseName,
+  parseStatus,
+  parseTerms,
+  refuseFlags,
+  refuseUnknown,
+} from './input.ts'
+import { createNetworkPrice, newPlan } from './defaults.ts'
+import { type Bundle, type Plan, type PlanStatus, type PlanTerms, freeTerms } from './plan.ts'
+import * as store from './store.ts'
+
+/** An active plan with a price, as it is about to be sold. */
+export interface Sale {
+  readonly appId: AppId
+  readonly name: string
+}
+
+/** Whether an app may sell for money: throws the refusal of the activation gate. */
+export interface Selling {
+  require(db: Db, sale: Sale): Promise<void>
+}
+
+export interface OffersDeps {
+  readonly pool: Pool
+  readonly discovery: Discovery
+  readonly selling: Selling
+  /** Users whose subscription is, or will be, on the plan. */
+  readonly countSubscribers: (db: Db, plan: Pick<Plan, 'appId' | 'id'>) => Promise<number>
+  readonly now: Now
+}
+
+/** What a request says of a plan, once it is parsed. */
+interface Draft {
+  readonly name: string
+  readonly status: PlanStatus
+  readonly terms: Omit<PlanTerms, 'bundles'> & { readonly bundles: readonly BundleTerms[] }
+}
+
+const plansMax = 2_000
+
+/** The plans of an app: what its owner sells, and the two that every app has. */
+export function createOffers({ pool, discovery, selling, countSubscribers, now }: OffersDeps) {
+  /** The app's plans. An app from before Network Price gets it here. */
+  async function list(app: AppId): Promise<Plan[]> {
+    const plans = await store.findPlans(pool, { appId: app, planId: null })
+    if (plans.some(({ isNetworkDefault }) => isNetworkDefault)) return plans
+    await tx(pool, (db) => createNetworkPrice(db, app, now()))
+    return store.findPlans(pool, { appId: app, planId: null })
+  }
+
+  /** Refusals come in the order of docs/plans.md; the last is CONFLICT for a name that another plan has. */
+  async function create(app: AppId, body: Body, actor: Actor): Promise<Plan> {
+    return tx(pool, async (db) => {
+      await lockCatalog(db, app)
+      const draft = await draftOf(db, { app, body, current: null })
+      await requireSale(db, app, draft)
+      if ((await store.countPlans(db, app)) >= plansMax)
+        throw new DomainError('CONFLICT', `an app may have ${plansMax} plans`)
+      const at = now()
+      const plan = { ...newPlan(app, draft.name, at), status: draft.status }
+      const terms = { ...draft.terms, bundles: withIds(draft.terms.bundles, [], at) }
+      if (!(await store.insertPlan(db, plan, { terms, at }))) throw nameConflict(draft.name)
+      await note(db, { app, actor, action: 'plan_created' }, { planId: plan.id, name: draft.name })
+      return own(db, { appId: app, planId: plan.id })
+    })
+  }
+
+  /** Changes what the body names. A change of terms makes a version; NOT_FOUND for an unknown plan. */
+  async function update(app: AppId, body: Body, actor: Actor): Promise<Plan> {
+    const planId = parseId(body['id'], 'id')
+    return tx(pool, async (db) => {
+      const current = await lockOwn(db, { appId: app, planId })
+      requireChangeable(current)
+      const draft = await draftOf(db, { app, body, current })
+      await requireSale(db, app, draft)
+      await save(db, { current, draft })
+      await note(db, { app, actor, action: 'plan_updated' }, { planId, name: draft.name })
+      return own(db, { appId: app, planId })
+    })
+  }
+
+  async function save(db: Db, { current, draft }: { current: Plan; draft: Draft }): Promise<void> {
+    const at = latest(now(), current.newest.createdAt)
+    const bundles = withIds(draft.terms.bundles, current.newest.bundles, at)
+    const terms = { ...draft.terms, bundles }
+    const plan = { ...current, name: draft.name, status: draft.status }
+    if (!(await store.updatePlan(db, plan, { terms, at }))) throw nameConflict(draft.name)
+    if (termsText(terms) === termsText(current.newest)) return
+    await store.insertVersion(db, plan, { version: current.newest.version + 1, terms, at })
+  }
+
+  /** CONFLICT, with their number, while users are on the plan. */
+  async function remove(app: AppId, planIdText: unknown, actor: Actor): Promise<void> {
+    const planId = parseId(planIdText, 'planId')
+    await tx(pool, async (db) => {
+      const plan = await lockOwn(db, { appId: app, planId })
+      if (plan.isNetworkDefault || plan.isStarterDefault)
+        throw new DomainError('CONFLICT', `the ${plan.name} plan cannot be deleted`)
+      const activeSubscribers = await countSubscribers(db, plan)
+      if (activeSubscribers > 0)
+        throw new DomainError(
+          'CONFLICT',
+          `${activeSubscribers} users are on this plan; move them to another one first, or make it inactive`,
+          { members: { activeSubscribers } },
+        )
+      await store.deletePlan(db, plan, now())
+      await note(db, { app, actor, action: 'plan_deleted' }, { planId, name: plan.name })
+    })
+  }
+
+  /** The plan that new users are on. */
+  async function starter(app: AppId): Promise<Plan> {
+    const plans = await store.findPlans(pool, { appId: app, planId: null })
+    const plan = plans.find(({ isStarterDefault }) => isStarterDefault)
+    if (!plan) throw new Error('an app without a Starter plan')
+    return plan
+  }
+
+  /** Changes what Starter includes: a new version, which docs/plans.md says when users get. */
+  async function setStarter(app: AppId, body: Body, actor: Actor): Promise<Plan> {
+    const { includedUsdMicros } = body
+    if (includedUsdMicros === undefined || includedUsdMicros === null)
+      throw new DomainError('REQUEST_INVALID', 'includedUsdMicros is required')
+    const included = parseIncluded(includedUsdMicros, null)
+    requireStarterMembers(body)
+    const { id: planId } = await starter(app)
+    return tx(pool, async (db) => {
+      const current = await lockOwn(db, { appId: app, planId })
+      await save(db, { current, draft: { ...current, terms: { ...current.newest, included } } })
+      const details = { planId, includedUsdMicros: String(includedUsdMicros) }
+      await note(db, { app, actor, action: 'starter_plan_updated' }, details)
+      return own(db, { appId: app, planId })
+    })
+  }
+
+  async function draftOf(
+    db: Db,
+    { app, body, current }: { app: AppId; body: Body; current: Plan | null },
+  ): Promise<Draft> {
+    const isNamed = current === null || body['name'] !== undefined
+    const name = isNamed
+      ? parseName(body['name'], { current: current?.name ?? null })
+      : current.name
+    refuseFlags(body)
+    const capabilities = parseCapabilities(body)
+    await discovery.require(db, app, capabilities ?? [])
+    const terms = parseTerms(body, { current, capabilities })
+    const status = parseStatus(body['status'], current?.status ?? 'active')
+    refuseUnknown(body, capabilities ?? [])
+    return { name, status, terms }
+  }
+
+  async function requireSale(db: Db, app: AppId, { name, status, terms }: Draft): Promise<void> {
+    if (status === 'active' && hasPrice(terms)) await selling.require(db, { appId: app, name })
+  }
+
+  async function note(
+    db: Db,
+    { app, actor, action }: { app: AppId; actor: Actor; action: string },
+    details: Readonly<Record<string, string>>,
+  ): Promise<void> {
+    const { name, context } = actor
+    const entry = { appId: app, actor: name, action, details, at: now() }
+    await audit(db, { ...entry, status: 'success', correlationId: context?.correlationId })
+  }
+
+  return { list, create, update, remove, starter, setStarter }
+}
+
+export type Offers = ReturnType<typeof createOffers>
+
+const hasPrice = ({ priceAmount }: Pick<PlanTerms, 'priceAmount'>): boolean =>
+  /[1-9]/.test(priceAmount)
+
+const latest = (a: Date, b: Date): Date => (a > b ? a : b)
+
+/** A bundle of a pair that the plan had keeps its id. */
+const withIds = (bundles: readonly BundleTerms[], before: readonly Bundle[], at: Date): Bundle[] =>
+  bundles.map((bundle) => {
+    const same = before.find(
+      ({ pipeline, modelId }) => pipeline === bundle.pipeline && modelId === bundle.modelId,
+    )
+    return { ...bundle, id: same?.id ?? uuidV7(at.getTime()) }
+  })
+
+/** Terms that have the same text are the same. */
+function termsText(terms: PlanTerms): string {
+  const names = Object.keys(freeTerms)
+  return JSON.stringify(
+    sorted(Object.entries(terms).filter(([name]) => names.includes(name))),
+    texts,
+  )
+}
+
+const sorted = (members: readonly [string, unknown][]): [string, unknown][] =>
+  members.toSorted(([a], [b]) => (a < b ? -1 : 1))
+
+/** A bigint as its digits, an object as its members in the order of their names. */
+function texts(_: string, value: unknown): unknown {
+  if (typeof value === 'bigint') return value.toString()
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  return sorted(Object.entries(value))
+}
+
+/** The plan, with changes of the app's plans and manifest kept away until the transaction ends. */
+async function lockOwn(db: Db, plan: { appId: AppId; planId: string }): Promise<Plan> {
+  await lockCatalog(db, plan.appId)
+  const locked = isUuid(plan.planId) ? await store.lockPlan(db, plan) : null
+  if (!locked) throw noSuchPlan()
+  return locked
+}
+
+async function own(db: Db, plan: { appId: AppId; planId: string }): Promise<Plan> {
+  const [known] = isUuid(plan.planId) ? await store.findPlans(db, plan) : []
+  if (!known) throw noSuchPlan()
+  return known
+}
+
+function parseId(value: unknown, field: string): string {
+  if (typeof value === 'string' && value !== '') return value
+  throw new DomainError('REQUEST_INVALID', `${field} is required`)
+}
+
+function requireChangeable(plan: Plan): void {
+  if (plan.isNetworkDefault)
+    throw new DomainError('REQUEST_INVALID', 'the Network Price default plan cannot be changed')
+  if (plan.isStarterDefault)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      'the Starter plan is changed by PUT /api/v1/apps/{clientId}/starter-plan',
+    )
+}
+
+function requireStarterMembers(body: Body): void {
+  const unknown = Object.keys(body).find((name) => name !== 'includedUsdMicros' && name !== 'id')
+  if (unknown !== undefined)
+    throw new DomainError(
+      'REQUEST_INVALID',
+      `unknown field ${unknown.slice(0, 64)}; the Starter plan has includedUsdMicros alone`,
+    )
+}
+
+const noSuchPlan = (): DomainError => new DomainError('NOT_FOUND', 'Plan not found')
+const nameConflict = (name: string): DomainError =>
+  new DomainError('CONFLICT', `the app has a plan named ${name}`)

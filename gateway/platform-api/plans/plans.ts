@@ -1,0 +1,134 @@
+import { Type } from 'typebox'
+import type { App } from '../../http/app.ts'
+import { route, routeForCore } from '../../http/route.ts'
+import { addSchemas, ref } from '../../http/schemas.ts'
+import { AppParams, Success, oneOf, text } from '../schemas.ts'
+import { toPlan, toProduct } from './render.ts'
+import {
+  ChangedPlan,
+  CreateBody,
+  CreatedPlan,
+  Plan,
+  Products,
+  UpdateBody,
+  planSchemas,
+} from './schemas.ts'
+import { starterRoutes } from './starter.ts'
+
+const url = '/api/v1/apps/:clientId/plans'
+const tags = ['plans']
+
+/** What an app sells. */
+export function planRoutes(app: App): void {
+  addSchemas(app, planSchemas)
+  listPlans(app)
+  createPlan(app)
+  updatePlan(app)
+  deletePlan(app)
+  starterRoutes(app)
+}
+
+function listPlans(app: App): void {
+  app.get(
+    url,
+    route(
+      { guard: { kind: 'm2m_or_member' } },
+      {
+        operationId: 'listPlans',
+        summary: 'The plans of an app',
+        description:
+          'Starter, Network Price, and then what the owner sells, the oldest first: an array of plans, or, with apiVersion=2, an object of billing products.',
+        tags,
+        params: AppParams,
+        querystring: Type.Object({
+          apiVersion: Type.Optional(oneOf(['1', '2'], '2 for billing products')),
+          format: Type.Optional(oneOf(['billing'], 'the same as apiVersion=2')),
+          includeInternals: Type.Optional(
+            oneOf(
+              ['0', '1'],
+              'is accepted for older clients: the fields of syncs are always there',
+            ),
+          ),
+        }),
+        response: {
+          200: Type.Unsafe<object>({ anyOf: [Type.Array(ref(Plan)), ref(Products)] }),
+        },
+      },
+    ),
+    async ({ params, query, core }) => {
+      const { plans } = await core.plans.list(params)
+      return query.apiVersion === '2' || query.format === 'billing'
+        ? { apiVersion: 2, products: plans.map(toProduct) }
+        : plans.map(toPlan)
+    },
+  )
+}
+
+function createPlan(app: App): void {
+  app.post(
+    url,
+    routeForCore(
+      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT'] },
+      {
+        operationId: 'createPlan',
+        summary: 'Create a plan',
+        description:
+          'Adds a plan. Its capabilities must be in the catalogue: `conflicts` of a 400 names those that are not, or that the manifest excludes. 409 when another plan has the name.',
+        tags,
+        params: AppParams,
+        body: CreateBody,
+        response: { 201: ref(CreatedPlan) },
+      },
+    ),
+    async ({ params, body, core }, reply) => {
+      const { id } = await core.plans.create({ ...params, planJson: JSON.stringify(body) })
+      return reply.code(201).send({ id })
+    },
+  )
+}
+
+function updatePlan(app: App): void {
+  app.put(
+    url,
+    routeForCore(
+      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT'] },
+      {
+        operationId: 'updatePlan',
+        summary: 'Change a plan',
+        description:
+          'Changes the members that the body names; null clears one, and capabilities replace all that the plan has. A change of terms makes a version: users keep what they bought until their next period.',
+        tags,
+        params: AppParams,
+        body: UpdateBody,
+        response: { 200: ref(ChangedPlan) },
+      },
+    ),
+    async ({ params, body, core, correlationId }) => {
+      const { id } = await core.plans.update({ ...params, planJson: JSON.stringify(body) })
+      return { success: true, id, correlation_id: correlationId }
+    },
+  )
+}
+
+function deletePlan(app: App): void {
+  app.delete(
+    url,
+    route(
+      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT'] },
+      {
+        operationId: 'deletePlan',
+        summary: 'Delete a plan',
+        description:
+          'Deletes a plan with its capabilities. 409, with `activeSubscribers`, while users are on it, and always for Starter and Network Price.',
+        tags,
+        params: AppParams,
+        querystring: Type.Object({ planId: Type.Optional(text("the plan's id")) }),
+        response: { 200: ref(Success) },
+      },
+    ),
+    async ({ params, query, core, correlationId }) => {
+      await core.plans.delete({ ...params, planId: query.planId ?? '' })
+      return { success: true, correlation_id: correlationId }
+    },
+  )
+}

@@ -1,0 +1,97 @@
+import { formatDecimal18 } from '../../../core/lib/money.ts'
+import type {
+  PlanCapability as CapabilityMessage,
+  Plan as PlanMessage,
+} from '../../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
+
+/** A plan of core as the two lists answer it. */
+
+const types = ['free', 'subscription', 'usage'] as const
+const statuses = ['active', 'inactive'] as const
+const cycles = ['daily', 'weekly', 'monthly'] as const
+
+function wordOf<T extends string>(known: readonly T[], text: string): T {
+  const word = known.find((one) => one === text)
+  if (word === undefined) throw new Error(`core answered the unknown word ${text}`)
+  return word
+}
+
+// No plan is synced to a metering backend yet.
+const unsynced = { openmeterPlanId: null, lastSyncedAt: null, syncError: null }
+
+const attosPerMicro = 1_000_000_000_000n
+const dollarsOf = (micros: string): string => formatDecimal18(BigInt(micros) * attosPerMicro)
+
+/** As the list has it without `apiVersion`. */
+export const toPlan = (plan: PlanMessage) => ({
+  id: plan.id,
+  clientId: plan.clientId,
+  name: plan.name,
+  type: wordOf(types, plan.type),
+  priceAmount: plan.priceAmount,
+  priceCurrency: plan.priceCurrency,
+  status: wordOf(statuses, plan.status),
+  isNetworkDefault: plan.isNetworkDefault,
+  isStarterDefault: plan.isStarterDefault,
+  includedUnits: plan.includedUnits ?? null,
+  includedUsdMicros: plan.includedUsdMicros ?? null,
+  overageRateWei: plan.overageRateWei ?? null,
+  overageRateUsd: plan.overageRateUsd ?? null,
+  billingCycle: wordOf(cycles, plan.billingCycle),
+  chargeThresholdUsd:
+    plan.chargeThresholdUsdMicros === undefined ? null : dollarsOf(plan.chargeThresholdUsdMicros),
+  chargeThresholdUsdMicros: plan.chargeThresholdUsdMicros ?? null,
+  ...unsynced,
+  version: plan.version,
+  createdAt: plan.createdAt,
+  updatedAt: plan.updatedAt,
+  capabilities: plan.capabilities.map(toCapability),
+})
+
+const toCapability = (capability: CapabilityMessage) => ({
+  id: capability.id,
+  pipeline: capability.pipeline,
+  modelId: capability.modelId,
+  slaTargetScore: capability.slaTargetScore ?? null,
+  slaTargetP95Ms: capability.slaTargetP95Ms ?? null,
+  maxPricePerUnit: capability.maxPricePerUnit ?? null,
+  retailRateUsd: capability.retailRateUsd ?? null,
+})
+
+const networkRateUsd = '0.000001'
+
+/** As the list has it with `apiVersion=2`. */
+export function toProduct(message: PlanMessage) {
+  const { id, name, type, status, includedUsdMicros, overageRateUsd, billingCycle } =
+    toPlan(message)
+  const isSynced = type !== 'free' && !message.isNetworkDefault
+  return {
+    id,
+    name,
+    type,
+    status,
+    includedUsdMicros,
+    overageRateUsd,
+    billingCycle,
+    ...unsynced,
+    sync: {
+      status: isSynced ? ('pending' as const) : ('not_applicable' as const),
+      syncedAt: null,
+      openmeterPlanId: null,
+      errorCode: null,
+      errorMessage: null,
+    },
+    allowance: { includedUsdMicros, billingCycle },
+    defaultRetailRateUsd: overageRateUsd ?? networkRateUsd,
+    capabilities: message.capabilities.map((capability) => ({
+      pipeline: capability.pipeline,
+      modelId: capability.modelId,
+      effectiveRetailRateUsd: capability.effectiveRetailRateUsd,
+      retailRateUsd: capability.retailRateUsd ?? null,
+      featureKey:
+        capability.modelId === '*'
+          ? capability.pipeline
+          : `${capability.pipeline}:${capability.modelId}`,
+    })),
+  }
+}

@@ -1,0 +1,206 @@
+import { Type } from 'typebox'
+import { CorrelationId, named, ref } from '../../http/schemas.ts'
+import { Instant, Micros, nullable, oneOf } from '../schemas.ts'
+
+/** What the routes of plans take and answer. */
+
+const nullableNumber = (type: 'number' | 'integer', description: string) =>
+  Type.Unsafe<number | null>({ type, nullable: true, description })
+const Rate = (description: string) => Type.String({ pattern: '^[0-9]+(\\.[0-9]+)?$', description })
+const nullableRate = (description: string) =>
+  nullable({ pattern: '^[0-9]+(\\.[0-9]+)?$', description })
+const nullableMicros = (description: string) => nullable({ pattern: '^[0-9]+$', description })
+
+const retailRate =
+  'USD for one USD-micro of network cost: 0.000001 is network price, 0.0000015 half more.'
+const pipelineFields = {
+  pipeline: Type.String(),
+  modelId: Type.String({ description: '* is every model of the pipeline.' }),
+}
+const ceilings = {
+  slaTargetScore: nullableNumber('number', 'A target for the score of orchestrators.'),
+  slaTargetP95Ms: nullableNumber('integer', 'A target for the 95th percentile of latency.'),
+  maxPricePerUnit: nullableMicros('Wei for one unit: the dearest price.'),
+}
+
+const PlanCapability = named(
+  Type.Object({
+    id: Type.String({ description: 'Stays the same while the plan has the pair.' }),
+    ...pipelineFields,
+    ...ceilings,
+    retailRateUsd: nullableRate(`${retailRate} null has no price of its own.`),
+  }),
+  'PlanCapability',
+)
+
+const types = ['free', 'subscription', 'usage'] as const
+const statuses = ['active', 'inactive'] as const
+const cycles = ['daily', 'weekly', 'monthly'] as const
+
+const syncFields = {
+  openmeterPlanId: nullable({
+    description: "The metering backend's plan; null until the first sync.",
+  }),
+  lastSyncedAt: nullable({ format: 'date-time', description: 'The last sync that succeeded.' }),
+  syncError: nullable({ description: 'What was wrong with the last sync.' }),
+}
+
+const terms = {
+  includedUsdMicros: nullableMicros('What it includes of each period.'),
+  overageRateUsd: nullableRate(`${retailRate} null is network price.`),
+}
+
+export const Plan = named(
+  Type.Object({
+    id: Type.String({ format: 'uuid' }),
+    clientId: Type.String(),
+    name: Type.String(),
+    type: oneOf(types, 'usage pays for what is used, subscription by the period.'),
+    priceAmount: Type.String({ description: 'For one period, as it was given.' }),
+    priceCurrency: Type.String(),
+    status: oneOf(statuses, 'An inactive plan takes no new users; those who are on it stay.'),
+    isNetworkDefault: Type.Boolean(),
+    isStarterDefault: Type.Boolean({ description: 'The plan of new users.' }),
+    includedUnits: nullableMicros('Units of each period; null where there is no such limit.'),
+    ...terms,
+    overageRateWei: nullable({ pattern: '^[0-9]+$', description: 'For each unit beyond.' }),
+    billingCycle: oneOf(cycles, 'How long a period is.'),
+    chargeThresholdUsd: nullable({
+      description: 'Dollars of usage after which a usage plan charges; null is by the period.',
+    }),
+    chargeThresholdUsdMicros: nullableMicros('The same in micros.'),
+    ...syncFields,
+    version: Type.Integer({
+      description: 'A change of terms makes a version; what somebody bought stays as it is.',
+    }),
+    createdAt: Instant('When it was made.'),
+    updatedAt: Instant('When it last changed.'),
+    capabilities: Type.Array(ref(PlanCapability)),
+  }),
+  'Plan',
+)
+
+const Sync = Type.Object({
+  status: oneOf(
+    ['not_applicable', 'pending', 'synced', 'error'],
+    'not_applicable: a free plan, and Network Price, are not synced.',
+  ),
+  syncedAt: nullable({ format: 'date-time', description: 'The last sync that succeeded.' }),
+  openmeterPlanId: syncFields.openmeterPlanId,
+  errorCode: nullable({ description: 'sync_failed, or null.' }),
+  errorMessage: nullable({ description: 'As syncError.' }),
+})
+
+export const Product = named(
+  Type.Object({
+    id: Type.String({ format: 'uuid' }),
+    name: Type.String(),
+    type: oneOf(types, 'usage pays for what is used, subscription by the period.'),
+    status: oneOf(statuses, 'An inactive plan takes no new users.'),
+    ...terms,
+    billingCycle: oneOf(cycles, 'How long a period is.'),
+    ...syncFields,
+    sync: Sync,
+    allowance: Type.Object({
+      includedUsdMicros: terms.includedUsdMicros,
+      billingCycle: oneOf(cycles, 'How long a period is.'),
+    }),
+    defaultRetailRateUsd: Rate('What applies where no capability has a price of its own.'),
+    capabilities: Type.Array(
+      Type.Object({
+        ...pipelineFields,
+        effectiveRetailRateUsd: Rate(
+          "Of the capability, else of its pipeline, else of the plan, else the network's: 0.000001.",
+        ),
+        retailRateUsd: nullableRate('Its own price.'),
+        featureKey: Type.String({ description: 'What credit for it alone is bound to.' }),
+      }),
+    ),
+  }),
+  'BillingProduct',
+)
+export const Products = named(
+  Type.Object({ apiVersion: Type.Integer(), products: Type.Array(ref(Product)) }),
+  'BillingProducts',
+)
+
+const amount = Type.Optional(
+  nullable({ description: 'Dollars with at most 2 decimals, at most 1000000; 0 when absent.' }),
+)
+const CapabilityInput = Type.Object({
+  ...pipelineFields,
+  slaTargetScore: Type.Optional(ceilings.slaTargetScore),
+  slaTargetP95Ms: Type.Optional(ceilings.slaTargetP95Ms),
+  maxPricePerUnit: Type.Optional(ceilings.maxPricePerUnit),
+  retailRateUsd: Type.Optional(nullableRate(retailRate)),
+})
+const changeable = {
+  type: Type.Optional(oneOf(types, 'free when absent.')),
+  priceAmount: amount,
+  priceCurrency: Type.Optional(nullable({ description: 'ISO 4217; USD when absent.' })),
+  status: Type.Optional(oneOf(statuses, 'active when absent.')),
+  includedUnits: Type.Optional(nullableMicros('A subscription plan needs it.')),
+  includedUsdMicros: Type.Optional(terms.includedUsdMicros),
+  overageRateWei: Type.Optional(
+    nullable({ pattern: '^[0-9]+$', description: 'A subscription plan needs it.' }),
+  ),
+  overageRateUsd: Type.Optional(terms.overageRateUsd),
+  billingCycle: Type.Optional(oneOf(cycles, 'monthly when absent.')),
+  chargeThresholdUsd: Type.Optional(
+    nullable({ description: 'Of usage plans: dollars with at most 2 decimals, up to 1000000.' }),
+  ),
+  capabilities: Type.Optional(
+    Type.Array(CapabilityInput, {
+      maxItems: 200,
+      description: 'Each must be in the catalogue. Replaces all that the plan has.',
+    }),
+  ),
+}
+const nameRule =
+  '1 to 64 letters, digits, blanks and _ . - with a letter or digit at both ends; unique in the app whatever its case and blanks.'
+
+export const CreateBody = Type.Object({
+  name: Type.String({ minLength: 1, maxLength: 64, description: nameRule }),
+  ...changeable,
+})
+export const UpdateBody = Type.Object({
+  id: Type.String({ description: "The plan's id." }),
+  name: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: nameRule })),
+  ...changeable,
+})
+export const StarterBody = Type.Object({
+  includedUsdMicros: Micros('What it includes of each period, from 0.'),
+})
+
+export const CreatedPlan = named(
+  Type.Object({ id: Type.String({ format: 'uuid' }) }),
+  'CreatedPlan',
+)
+export const ChangedPlan = named(
+  Type.Object({
+    success: Type.Boolean(),
+    id: Type.String({ format: 'uuid' }),
+    correlation_id: CorrelationId,
+  }),
+  'ChangedPlan',
+)
+export const StarterPlan = named(
+  Type.Object({
+    success: Type.Boolean(),
+    plan: ref(Plan),
+    includedUsdMicros: terms.includedUsdMicros,
+    openmeterPlanId: syncFields.openmeterPlanId,
+    syncError: syncFields.syncError,
+  }),
+  'StarterPlan',
+)
+
+export const planSchemas = [
+  PlanCapability,
+  Plan,
+  Product,
+  Products,
+  CreatedPlan,
+  ChangedPlan,
+  StarterPlan,
+]

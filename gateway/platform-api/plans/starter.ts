@@ -1,0 +1,64 @@
+import type { Plan as PlanMessage } from '../../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route, routeForCore } from '../../http/route.ts'
+import { ref } from '../../http/schemas.ts'
+import { AppParams } from '../schemas.ts'
+import { toPlan } from './render.ts'
+import { StarterBody, StarterPlan } from './schemas.ts'
+
+const url = '/api/v1/apps/:clientId/starter-plan'
+const tags = ['plans']
+
+/** The plan that new users are on. */
+export function starterRoutes(app: App): void {
+  readStarter(app)
+  changeStarter(app)
+}
+
+function readStarter(app: App): void {
+  app.get(
+    url,
+    route(
+      { guard: { kind: 'hidden_member_read' } },
+      {
+        operationId: 'getStarterPlan',
+        summary: 'The plan of new users',
+        description: 'The Starter plan of the app, which cannot be deleted or replaced.',
+        tags,
+        params: AppParams,
+        response: { 200: ref(StarterPlan) },
+      },
+    ),
+    async ({ params, core }) => answerOf((await core.plans.getStarter(params)).plan),
+  )
+}
+
+function changeStarter(app: App): void {
+  app.put(
+    url,
+    routeForCore(
+      { guard: { kind: 'hidden_member_edit' } },
+      {
+        operationId: 'updateStarterPlan',
+        summary: 'Change what new users get',
+        description:
+          'Changes what Starter includes of each period. What users have is not taken away: less holds from their next period.',
+        tags,
+        params: AppParams,
+        body: StarterBody,
+        response: { 200: ref(StarterPlan) },
+      },
+    ),
+    async ({ params, body, core }) => {
+      const { plan } = await core.plans.setStarter({ ...params, planJson: JSON.stringify(body) })
+      return answerOf(plan)
+    },
+  )
+}
+
+function answerOf(message: PlanMessage | undefined) {
+  const plan = toPlan(requireField(message, 'plan'))
+  const { includedUsdMicros, openmeterPlanId, syncError } = plan
+  return { success: true, plan, includedUsdMicros, openmeterPlanId, syncError }
+}
