@@ -55,14 +55,16 @@ export const renderEntry = (row: store.AuditRow) => ({
   cursor: formatCursor({ createdAt: row.created_at, id: row.id }),
 })
 
-/** The bounds of a page. REQUEST_INVALID for what is neither an instant nor a day. */
-export const parseSpan = ({
-  since,
-  until,
-}: {
+/** The bounds of a page. REQUEST_INVALID for what is neither an instant nor a day, and for a span that ends before it begins. */
+export function parseSpan(span: {
   readonly since?: string | undefined
   readonly until?: string | undefined
-}) => ({ since: parseBound('since', since), until: parseBound('until', until) })
+}) {
+  const [since, until] = [parseBound('since', span.since), parseBound('until', span.until)]
+  if (since && until && since > until)
+    throw new DomainError('REQUEST_INVALID', 'since must not be after until')
+  return { since, until }
+}
 
 function parseBound(name: string, text: string | undefined): Date | null {
   if (text === undefined || text === '') return null

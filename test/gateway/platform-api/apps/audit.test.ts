@@ -59,6 +59,38 @@ describe('the export of the audit log', () => {
     expect(numbers((await read(`?cursor=${cursor}`)).entries).at(0)).toBe(701)
   })
 
+  it('is of the app alone: another app has neither its rows nor a use for its cursors', async () => {
+    const other = await console.newApp()
+    const stranger = await logInTo(console, other, 'owner')
+    const ask = (of: TestApp, person: Person, query = '') =>
+      console.ask('GET', `/api/v1/apps/${of.clientId}/audit/export${query}`, { person })
+    expect((await ask(app, stranger)).status).toBe(404)
+    expect((await ask(other, stranger)).text).not.toContain('"filled"')
+    const cursor = String((await read()).entries[699]?.['cursor'])
+    // A cursor is a place in time; the app is that of the path.
+    const behind = await ask(other, stranger, `?cursor=${cursor}`)
+    expect([behind.status, behind.text.includes('"filled"')]).toEqual([200, false])
+  })
+
+  it('keeps an entry on its line, whatever stands in it, and takes any span', async () => {
+    const odd = 'a\n{"action":"forged"}\r\n\u2028\u202e"'
+    await console.sql.query(
+      `insert into audit_log (app_id, id, actor, action, status, details, created_at)
+       select app_id, gen_random_uuid(), $2, 'odd', 'success', json_build_object('text', $2::text), '2025-01-01'
+       from clients where client_id = $1`,
+      [app.clientId, odd],
+    )
+    const { entries } = await read('?since=0001-01-01&until=9999-12-31')
+    expect(numbers(entries)).toHaveLength(1_100)
+    expect(entries.filter(({ action }) => action === 'forged')).toEqual([])
+    expect(entries.find(({ action }) => action === 'odd')).toMatchObject({
+      actor: odd,
+      details: { text: odd },
+    })
+    const backwards = `/api/v1/apps/${app.clientId}/audit/export?since=9999-12-31&until=0001-01-01`
+    expect((await console.ask('GET', backwards, { person: owner })).status).toBe(400)
+  })
+
   it('takes one action, and a span that holds its begin and not its end', async () => {
     const span = 'action=filled&since=2026-01-01T00:00:05Z&until=2026-01-01T00:00:08Z'
     expect(numbers((await read(`?${span}`)).entries)).toEqual([5, 6, 7])
