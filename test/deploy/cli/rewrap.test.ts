@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
 import { seal } from '../../../core/lib/crypto.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
 import { main } from '../../../deploy/cli/main.ts'
 import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
 import { secretly } from '../../support/secrecy.ts'
@@ -87,6 +88,43 @@ describe('a new key-encryption key', () => {
     )
     expect(rows[0].count).toBeGreaterThanOrEqual(9)
   })
+
+  it('goes on where it was killed, while answers are written and read', async () => {
+    const next = await core.startAnother(rotation)
+    const [before, after] = [core.as(app.basic), next.as(app.basic)]
+    const grant = (rpcs: ReturnType<TestCore['as']>, n: number) =>
+      rpcs.createGrant({
+        clientId: app.clientId,
+        externalUserId: 'ada',
+        amountUsdMicros: '1',
+        source: 'manual',
+        idempotencyKey: `killed-${n}`,
+      })
+    const many = Array.from({ length: 450 }, (_, n) => n)
+    const grants = await Promise.all(many.map((n) => grant(before, n)))
+    const operator = connectCore({ target: next.core.target, token: serviceToken })
+    onTestFinished(() => operator.close())
+    // The command asks for one batch after the other: a kill is that it asks for no more.
+    let cursor = ''
+    for (const batch of [0, 1]) {
+      const [step] = await Promise.all([
+        operator.rewrapSealed({ cursor }),
+        grant(before, 1_000 + batch),
+        ...many.slice(batch * 40, batch * 40 + 40).map(async (n) => {
+          expect(await grant(after, n)).toEqual(grants[n])
+        }),
+      ])
+      cursor = step.cursor
+    }
+    expect(cursor).not.toBe('')
+    expect(await rewrap(next.core.target, '--check')).toMatchObject({ code: 1, done: false })
+    // Begun again, and by two at once.
+    await Promise.all([rewrap(next.core.target), operator.rewrapSealed({ cursor: '' })])
+    expect(await rewrap(next.core.target, '--check')).toMatchObject({ code: 0, done: true })
+    const alone = (await core.startAnother({ KEY_ENCRYPTION_KEY: current })).as(app.basic)
+    const replies = await Promise.all(many.map((n) => grant(alone, n)))
+    expect(replies).toEqual(grants)
+  }, 60_000)
 
   it('leaves alone what no configured key opens, and says so', async () => {
     await core.sql.query(

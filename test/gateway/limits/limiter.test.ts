@@ -12,7 +12,8 @@ import { type EdgeConfig, readEdgeConfig } from '../../../gateway/http/config.ts
 import type { LimitSettings } from '../../../gateway/limits/config.ts'
 import { startProxy } from '../../core/support.ts'
 import { clientId } from '../../fakes/gateway-core.ts'
-import { type Harness, asRecord, publicUrl, startHarness } from '../support.ts'
+import { createSignedValues } from '../../../gateway/auth/signed-values.ts'
+import { type Harness, asRecord, publicUrl, serviceToken, startHarness } from '../support.ts'
 
 let harness: Harness
 /** The one that several tests use. */
@@ -236,6 +237,52 @@ describe('a rate limit', () => {
       expect((await send(form, { cookie: `${cookie}x` })).status).toBe(429)
     })
 
+    it('takes no cookie that is forged, of another account or of another purpose', async () => {
+      await limited({ ...noOther, failuresPerClient: 2 }, { trustedProxyHops: 1 })
+      const form = await formCookie()
+      const [name = '', value = ''] = deviceCookie(await send(form)).split('=')
+      const [encoded = '', expiresAt = '', mac = ''] = value.split('.')
+      const inner = Buffer.from(encoded, 'base64url').toString()
+      const bobs = deviceCookie(await send(form, { email: 'bob@example.com' })).split('=')[1] ?? ''
+      const [bobsText = '', , bobsMac = ''] = bobs.split('.')
+      const secret = { secret: serviceToken, purpose: 'login state' }
+      const forged = [
+        `${encoded}.${Number(expiresAt) + 1}.${mac}`,
+        `${encoded}.${expiresAt}`,
+        `${encoded}.${expiresAt}.`,
+        `${encoded}.${expiresAt}.${mac}.${mac}`,
+        `${encoded}.${expiresAt}.${bobsMac}`,
+        `${bobsText}.${expiresAt}.${mac}`,
+        bobs,
+        createSignedValues(secret).sign(inner, 3_600),
+        createSignedValues({ ...secret, secret: 'x'.repeat(32), purpose: 'device cookie' }).sign(
+          inner,
+          3_600,
+        ),
+      ]
+      harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
+      while ((await send(form)).status !== 429);
+      for (const each of forged)
+        expect([each, (await send(form, { cookie: `${name}=${each}` })).status]).toEqual([
+          each,
+          429,
+        ])
+      // Two of one name: one of them may be planted.
+      const twice = `${name}=${value}; ${name}=${value}`
+      expect((await send(form, { cookie: twice })).status).toBe(429)
+      expect((await send(form, { cookie: `${name}=${value}` })).status).toBe(401)
+    })
+
+    it('is not outlived by a cookie: after its time it is a stranger’s', async () => {
+      await limited({ ...noOther, failuresPerClient: 1 }, { trustedProxyHops: 1 })
+      at = Date.parse('2026-03-10T12:00:00.000Z')
+      const form = await formCookie()
+      const cookie = deviceCookie(await send(form))
+      harness.core.refuse('logIn', 'CREDENTIAL_INVALID')
+      at += 180 * 86_400_000
+      expect([(await send(form)).status, (await send(form, { cookie })).status]).toEqual([401, 429])
+    })
+
     it('holds for a browser that has logged in before, too', async () => {
       await limited({ ...noOther, failuresPerClient: 3 }, { trustedProxyHops: 1 })
       const form = await formCookie()
@@ -312,6 +359,38 @@ describe('an address in X-Forwarded-For', () => {
       fc.property(fc.ipV6(), port, fc.constantFrom('', '%eth0', '%25eth0'), (address, n, zone) => {
         expect(parseAddress(at(`[${address}${zone}]`, n))).toBe(address)
         expect(parseAddress(address + zone)).toBe(address)
+      }),
+    )
+  })
+
+  it('is what the trusted proxy wrote, whatever the client sent before it', () => {
+    const invented = fc.array(
+      fc.oneof(
+        fc.string(),
+        v4,
+        fc.ipV6(),
+        fc.constantFrom(
+          'unknown',
+          '_hidden',
+          '"[2001:db8::1]:80"',
+          'for=192.0.2.1',
+          '::ffff:1.2.3.4',
+        ),
+      ),
+      { maxLength: 60 },
+    )
+    const hop = fc.oneof(v4, fc.ipV6())
+    fc.assert(
+      fc.property(invented, fc.tuple(hop, port), fc.boolean(), (before, [address, n], asLines) => {
+        const written =
+          isIP(address) === 6 && n !== undefined ? `[${address}]:${n}` : at(address, n)
+        const header = asLines ? [...before, written] : [...before, written].join(', ')
+        const request = {
+          raw: { socket: { remoteAddress: '10.0.0.1' }, headers: { 'x-forwarded-for': header } },
+        }
+        expect(addressOf(request, 1)).toBe(networkOf(address))
+        expect(addressOf(request, 0)).toBe('10.0.0.1')
+        for (const hops of [2, 5]) expect(addressOf(request, hops)).not.toBe('')
       }),
     )
   })

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { fingerprint } from '../../../core/lib/crypto.ts'
 import { silentLog } from '../../../core/lib/log.ts'
 import { createVersions } from '../../../sidecar/identity/cached-state.ts'
 import { type Cache, createMemoryCache, createRedisCache } from '../../../sidecar/identity/cache.ts'
@@ -88,6 +89,62 @@ describe.each(urls)('several sidecars on one Redis', (url) => {
     await client.set(`tollgate:revoked:${keyId}`, '1', 'EX', 60)
     core.keys.delete(key)
     expect((await second.authorize(body)).json['status']).toBe(401)
+  })
+
+  it('take no entry from Redis that is forged, of another key or old', async () => {
+    const { core, first, key, body } = await pair()
+    const other = `sk_live_${randomUUID()}`
+    core.keys.set(other, { clientId: 'acme', externalUserId: 'bob', keyId: randomUUID() })
+    await first.authorize(body)
+    await first.authorize(firstCall({ key: other }))
+    const client = new Redis(url)
+    onTestFinished(() => client.disconnect())
+    const nameOf = (text: string): string => `tollgate:identity:${fingerprint(text)}`
+    await until(async () => (await client.exists(nameOf(key), nameOf(other))) === 2)
+    const [own, others] = await client.mget(nameOf(key), nameOf(other))
+    // As it stands, other sidecars take it: no look-up more.
+    const calls = core.calls.verifyApiKey
+    const reader = await startHarness({ core, env: redis })
+    await until(async () => (await reader.sidecar.ready())['redis'] === 'ok')
+    expect((await reader.authorize(body)).json['auth_id']).toBe('acme:alice')
+    expect(core.calls.verifyApiKey).toBe(calls)
+    core.keys.delete(other)
+    const forged = [
+      own ?? '',
+      String(others).replace('bob', 'alice'),
+      String(others).slice(43),
+      `${'A'.repeat(43)}${String(others).slice(43)}`,
+      '{}',
+    ]
+    for (const text of forged) {
+      await client.set(nameOf(other), text, 'EX', 60)
+      const fresh = await startHarness({ core, env: redis })
+      await until(async () => (await fresh.sidecar.ready())['redis'] === 'ok')
+      expect((await fresh.authorize(firstCall({ key: other }))).json['status']).toBe(401)
+      expect(await fresh.metrics.metrics()).toMatch(/forge[a-z_]*(?:\{[^}]*\})? 1/)
+    }
+  })
+
+  it('take an entry for no longer than it says, whoever puts it back', async () => {
+    const core = await startCoreDouble()
+    onTestFinished(core.stop)
+    const key = `sk_live_${randomUUID()}`
+    core.keys.set(key, { clientId: 'acme', externalUserId: 'alice', keyId: randomUUID() })
+    const writer = await startHarness({ core, env: redis })
+    await until(async () => (await writer.sidecar.ready())['redis'] === 'ok')
+    await writer.authorize(firstCall({ key }))
+    const client = new Redis(url)
+    onTestFinished(() => client.disconnect())
+    const name = `tollgate:identity:${fingerprint(key)}`
+    await until(async () => (await client.exists(name)) === 1)
+    const old = (await client.get(name)) ?? ''
+    core.keys.delete(key)
+    await client.set(name, old)
+    onTestFinished(async () => void (await client.del(name)))
+    const reader = await startHarness({ core, env: redis })
+    await until(async () => (await reader.sidecar.ready())['redis'] === 'ok')
+    reader.clock.seconds += 301
+    expect((await reader.authorize(firstCall({ key }))).json['status']).toBe(401)
   })
 
   it('drop the entry that a message on the channel names', async () => {
