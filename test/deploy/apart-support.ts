@@ -106,7 +106,8 @@ export async function startApart(path = process.env['PATH'] ?? '') {
 
   async function stop(): Promise<void> {
     for (const { pid } of shells) if (pid) end(pid)
-    await rm(folder, { recursive: true, force: true })
+    // They may still write.
+    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
   }
 
   return { folder, env, run, runUntil, status, stop }

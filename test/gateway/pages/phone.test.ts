@@ -18,7 +18,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await pages.stop()
-  rmSync(folder, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 })
 })
 
 /** How wide a browser lays a page out that has the width of a phone. */
