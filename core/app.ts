@@ -82,7 +82,7 @@ function createModules(platform: Platform, config: CoreConfig) {
   const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
   const people = { config: config.identity, meteringMode: config.metering.mode, plans, backend }
   const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))
-  const tickets = { config: config.metering, backend, ledger, users: identity.users }
+  const tickets = { config: config.metering, backend, ledger, plans, cuts, users: identity.users }
   const metering = add(createMeteringModule(platform, tickets))
   const spending = { config: config.escrow, ledger, backend, plans, identity, metering }
   const allowances = add(createAllowancesModule(platform, spending))
@@ -91,7 +91,7 @@ function createModules(platform: Platform, config: CoreConfig) {
   const tokens = add(createTokensModule(platform, credentials))
   add(createBillingModule(platform, { config: config.billing, cuts }))
   add(createUsageModule(platform, { backend, identity }))
-  add(createBooksModule(platform, { config: config.books, metering, ledger }))
+  add(createBooksModule(platform, { config: config.books, metering, ledger, plans, cuts }))
   add(createSealingModule(platform, tokens))
   add(createAuditModule(platform))
   add(createSignerModule(platform, { ledger, metering, identity, keys, tokens }))

@@ -5,6 +5,7 @@ import { type AppId, type UserId } from '../platform/ids.ts'
 import * as accounts from './account.ts'
 import type { Account, Credit, CreditSource, Return } from './account.ts'
 import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
+import { readPeriods } from './period-store.ts'
 import { createReplay } from './replay.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
@@ -162,6 +163,7 @@ export function createLedger(
     const locked = await store.lockAccounts(db, charges)
     if (locked.length !== charges.length) throw new Error('a charged user has no account')
     await enterPeriods(db, locked, options.at)
+    options.confirm(locked)
     const settlement = await settle(db, { accounts: locked, charges }, options)
     for (const account of locked) {
       const charge = byUser.get(account.userId)
@@ -222,6 +224,15 @@ export function createLedger(
     if (amount <= 0n || isThere) return false
     creditIncluded(account, { included: amount, effectiveAt: since }, at)
     return true
+  }
+
+  /** Locks the accounts of different users and enters the periods that run at `at`. */
+  async function enterRunning(db: Db, users: readonly User[], at: Date): Promise<void> {
+    const locked = await lock(db, users, at)
+    const changed = locked.filter(
+      ({ periods, entries }) => periods.length > 0 || entries.length > 0,
+    )
+    if (changed.length > 0) await store.saveAccounts(db, changed, at)
   }
 
   /** Reads an account. When its period is over, it first enters the running one. */
@@ -299,6 +310,8 @@ export function createLedger(
     renew,
     rebuildBalance: store.rebuildBalance,
     createReplay,
+    readPeriods,
+    enterPeriods: enterRunning,
   }
 }
 

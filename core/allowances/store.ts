@@ -428,7 +428,7 @@ export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
 export interface CorrectedTicket {
   readonly pipeline: string
   readonly modelId: string
-  /** Null while it waits for its rate. */
+  /** At retail; null while it waits for its rate. */
   readonly cost: UsdAttos | null
   readonly chargeId: string | null
 }
@@ -447,7 +447,7 @@ export async function findTicket(
   }>(
     db,
     sql`
-    select pipeline, model_id, cost_attos, charge_id
+    select pipeline, model_id, coalesce(retail_attos, cost_attos) as cost_attos, charge_id
     from tickets
     where app_id = ${app} and user_id = ${userId} and event_id = ${eventId}
     limit 1`,
@@ -505,7 +505,8 @@ export async function findCharge(
   }>(
     db,
     sql`
-    select event_id, floor(extract(epoch from signed_at) * 1000)::float8 as signed_ms, pipeline, model_id, cost_attos
+    select event_id, floor(extract(epoch from signed_at) * 1000)::float8 as signed_ms, pipeline, model_id,
+           coalesce(retail_attos, cost_attos) as cost_attos
     from tickets
     where app_id = ${app} and user_id = ${user} and charge_id = ${chargeId}`,
   )

@@ -1,15 +1,19 @@
 import { BooksServiceService } from '../../proto/gen/ts-proto/tollgate/books/v1/books.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { MeteringApi } from '../metering/module.ts'
+import type { ReadRates } from '../metering/rating/port.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { BooksConfig } from './config.ts'
+import type { SalesDeps } from './verify/sales.ts'
 import { createBooks } from './service.ts'
 
 export interface BooksOthers {
   readonly config: BooksConfig
   readonly metering: MeteringApi
   readonly ledger: Ledger
+  readonly plans: { readonly readRates: ReadRates }
+  readonly cuts: { readonly list: SalesDeps['listCuts'] }
 }
 
 /** What operators do with the books: verify and rebuild them, export, import and archive tickets. */
@@ -19,6 +23,8 @@ export function createBooksModule(
     config,
     metering: { manualIngest, signingLimits, conflictOnPoison, ticketRecords },
     ledger,
+    plans,
+    cuts,
   }: BooksOthers,
 ) {
   const books = createBooks({
@@ -34,6 +40,8 @@ export function createBooksModule(
     ticketRecords,
     rebuildBalance: ledger.rebuildBalance,
     createReplay: ledger.createReplay,
+    readRates: plans.readRates,
+    listCuts: cuts.list,
   })
   return {
     api: {},

@@ -6,6 +6,7 @@ import type { Now } from '../lib/time.ts'
 import type { Ledger } from '../allowances/ledger.ts'
 import type { SigningLimits } from '../metering/events/parse.ts'
 import type { ManualIngest, conflictOnPoison } from '../metering/ingest/manual-ingest.ts'
+import type { ReadRates } from '../metering/rating/port.ts'
 import type { TicketRecords } from '../metering/records.ts'
 import { type Loop, startLoop } from '../lib/loop.ts'
 import { createArchive } from './archive/archive.ts'
@@ -16,6 +17,7 @@ import { createBooksMetrics } from './metrics.ts'
 import { createRebuild } from './rebuild.ts'
 import { createBooksRpc } from './rpc.ts'
 import { createSeal } from './seal/seal.ts'
+import type { SalesDeps } from './verify/sales.ts'
 import { createVerify } from './verify/verify.ts'
 
 export interface BooksDeps {
@@ -31,6 +33,8 @@ export interface BooksDeps {
   readonly ticketRecords: TicketRecords
   readonly rebuildBalance: Ledger['rebuildBalance']
   readonly createReplay: Ledger['createReplay']
+  readonly readRates: ReadRates
+  readonly listCuts: SalesDeps['listCuts']
 }
 
 const archivePauseMs = 3_600_000
@@ -73,7 +77,9 @@ export function createBooks(deps: BooksDeps) {
     await Promise.all([archiving?.stop(), sealing?.stop()])
   }
 
-  const replay = { createReplay: deps.createReplay, hashTickets: ticketRecords.hashTickets }
+  const { hashTickets, pricesOf } = ticketRecords
+  const sales = { readRates: deps.readRates, listCuts: deps.listCuts, pricesOf }
+  const replay = { createReplay: deps.createReplay, hashTickets, sales }
   const verify = createVerify({ pool, ...replay })
   const rebuild = createRebuild({ pool, now, ticketRecords, rebuildBalance, ...replay })
   return {

@@ -1,4 +1,5 @@
 import { createLedger } from '../allowances/ledger.ts'
+import { createCuts } from '../billing/cuts.ts'
 import { createUsers } from '../identity/users/users.ts'
 import type { EnvReader } from '../lib/env.ts'
 import { settlesWithin } from '../lib/process.ts'
@@ -7,6 +8,7 @@ import { type BackendConfig, readBackendConfig } from '../metering/backend/confi
 import { createEmitter } from '../metering/backend/emit.ts'
 import { type MeteringConfig, readCollectingConfig } from '../metering/config.ts'
 import { createMetering } from '../metering/service.ts'
+import { planReads } from '../plans/offers/reads.ts'
 import { createPlans } from '../plans/service.ts'
 import { type SharedConfig, readSharedConfig } from '../platform/config.ts'
 import { type ProcessDeps, openSharedPlatform } from '../platform/platform.ts'
@@ -49,6 +51,8 @@ export async function startCollector(config: CollectorConfig, deps: ProcessDeps)
     config: config.metering,
     users,
     ledger,
+    plans: planReads,
+    cuts: createCuts(shared),
     emitter,
     lean: true,
   })

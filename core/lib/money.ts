@@ -46,6 +46,18 @@ export const priceOf = (fee: Wei, rate: EthRate): UsdAttos =>
 export const priceBound = (fee: Wei, rate: EthRate): UsdAttos =>
   usdAttos(divCeil(fee * rate, weiPerEth))
 
+/** The ratio, scaled by 10^18, that sells at the network's price. */
+export const networkRatio = 10n ** 18n
+const ratioScale = weiPerEth * networkRatio
+
+/** What `fee` sells for at `ratio` (scaled by 10^18) of its price at `rate`: rounded down once, from the exact product. */
+export const retailOf = (fee: Wei, rate: EthRate, ratio: bigint): UsdAttos =>
+  ratio === networkRatio ? priceOf(fee, rate) : usdAttos(divFloor(fee * rate * ratio, ratioScale))
+
+/** The most that `fee` can sell for. */
+export const retailBound = (fee: Wei, rate: EthRate, ratio: bigint): UsdAttos =>
+  ratio === networkRatio ? priceBound(fee, rate) : usdAttos(divCeil(fee * rate * ratio, ratioScale))
+
 /** A canonical non-negative decimal integer, at most 30 digits: no sign, no leading zero, no blank. */
 export function parseInteger(text: string): bigint | null {
   return /^(0|[1-9][0-9]{0,29})$/.test(text) ? BigInt(text) : null

@@ -16,6 +16,7 @@ import * as positions from './ingest/position-store.ts'
 import { createRetryingIngest } from './ingest/retry.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { createRateLookup } from './rates/lookup.ts'
+import type { Rating } from './rating/rating.ts'
 
 export interface IngestionDeps {
   readonly pool: Pool
@@ -23,6 +24,7 @@ export interface IngestionDeps {
   readonly log: Log
   readonly config: MeteringConfig
   readonly charge: Charge
+  readonly rating: Rating
   readonly emit: EmitPriced | undefined
   readonly resolveSubjects: ResolveSubjects
   readonly partitions: Partitions

@@ -16,6 +16,7 @@ import { createBoundRate } from './rates/bound-rate.ts'
 import { createHoldingRate } from './rates/holding-rate.ts'
 import { createRateLookup } from './rates/lookup.ts'
 import { rateAt } from './rates/store.ts'
+import type { Periods, RatingPorts } from './rating/port.ts'
 import { createUnpricedCount } from './rates/unpriced.ts'
 import { ticketRecords } from './records.ts'
 import { createMeteringRpc } from './rpc.ts'
@@ -25,7 +26,11 @@ export interface MeteringOthers {
   readonly config: MeteringConfig
   readonly backend: BackendApi
   /** Takes the cost of tickets from the balances of their users. */
-  readonly ledger: { readonly charge: Charge }
+  readonly ledger: Periods & { readonly charge: Charge }
+  /** What versions of plans sell at. */
+  readonly plans: RatingPorts['plans']
+  /** The cuts of apps. */
+  readonly cuts: RatingPorts['cuts']
   /** Finds the users whom tickets name, and provisions the unknown. */
   readonly users: {
     readonly resolveSubjects: ResolveSubjects
@@ -34,13 +39,11 @@ export interface MeteringOthers {
 }
 
 /** Turns events into unique, priced, charged tickets: from a stream, directly, or manually. */
-export function createMeteringModule(
-  platform: Platform,
-  { config, backend, ledger, users }: MeteringOthers,
-) {
+export function createMeteringModule(platform: Platform, { backend, ...others }: MeteringOthers) {
+  const { config, ledger, users } = others
   const { pool, now } = platform
   const { emitter, requireMetering } = backend
-  const metering = createMetering({ ...platform, config, users, ledger, emitter })
+  const metering = createMetering({ ...platform, ...others, emitter })
   const manualIngest = createManualIngest({
     charge: ledger.charge,
     emit: emitter?.emitPriced,
@@ -48,10 +51,10 @@ export function createMeteringModule(
     partitions: createPartitions(pool, now),
     findRates: createRateLookup({ ...config.rates, now }),
     holdingRate: createHoldingRate(config.rates.marginPercent),
+    rating: metering.rating,
   })
   const limits = config.tickets
   const quarantine = createQuarantine({ ...platform, users, manualIngest, limits })
-  const lossRpc = createLossRpc({ losses: metering.losses, requireMetering })
 
   return {
     api: {
@@ -67,11 +70,13 @@ export function createMeteringModule(
       signingLimits: limits,
       conflictOnPoison,
       ticketRecords,
+      /** What the versions sell at that locked accounts are on. */
+      soldRates: metering.rating.running,
     },
     services: [
       grpcService(MeteringServiceService, createMeteringRpc({ metering }).meteringService),
       grpcService(QuarantineServiceService, createQuarantineRpc({ quarantine }).quarantineService),
-      grpcService(LossServiceService, lossRpc.lossService),
+      grpcService(LossServiceService, createLossRpc({ ...metering, requireMetering }).lossService),
     ],
     lifecycle: { start: metering.start, stop: metering.stop, ready: metering.ready },
   }

@@ -24,6 +24,8 @@ import { createPricing } from './rates/pricing.ts'
 import { type ManualRate, createRates } from './rates/rates.ts'
 import { type RateSource, fixedRateSource, httpRateSource } from './rates/sources.ts'
 import { type Rate, countUnpriced } from './rates/store.ts'
+import type { Periods, RatingPorts } from './rating/port.ts'
+import { type Rating, createRating } from './rating/rating.ts'
 
 export interface MeteringDeps {
   readonly pool: Pool
@@ -31,7 +33,9 @@ export interface MeteringDeps {
   readonly log: Log
   readonly metrics: Metrics
   readonly config: MeteringConfig
-  readonly ledger: { readonly charge: Charge }
+  readonly ledger: Periods & { readonly charge: Charge }
+  readonly plans: RatingPorts['plans']
+  readonly cuts: RatingPorts['cuts']
   readonly users: { readonly resolveSubjects: ResolveSubjects }
   /** Queues priced tickets for the metering backend, where there is one. */
   readonly emitter?: Emitter | undefined
@@ -68,9 +72,11 @@ export function createMetering(deps: MeteringDeps) {
   })
   createQuarantineMetrics(deps.metrics, () => waiting(pool))
   const loss = createLossKeeping(deps)
+  const rating = createRating(deps)
   const ingestion = createIngestion({
     ...deps,
     charge: deps.ledger.charge,
+    rating,
     emit: deps.emitter?.emitPriced,
     resolveSubjects: deps.users.resolveSubjects,
     partitions,
@@ -79,7 +85,7 @@ export function createMetering(deps: MeteringDeps) {
     onIngested,
     onExhausted,
   })
-  const { rates, pricing } = createRateKeeping(deps, { ...meters, onExhausted })
+  const { rates, pricing } = createRateKeeping(deps, { ...meters, rating, onExhausted })
   const loops = createUpkeepLoops(deps, { partitions, rates, pricing, loss })
 
   function onIngested(part: IngestedBatch, seconds: number): void {
@@ -145,6 +151,7 @@ export function createMetering(deps: MeteringDeps) {
     ready,
     start,
     stop,
+    rating,
     losses: loss.reports,
     watchLoss: loss.watch,
   }
@@ -188,6 +195,7 @@ function createLossKeeping({ pool, now, metrics, config }: MeteringDeps) {
 }
 
 interface RateHooks {
+  readonly rating: Rating
   readonly rateRejected: (why: string) => void
   readonly latePriced: (count: number) => void
   readonly settled: (sums: SettlementSums) => void
@@ -197,7 +205,7 @@ interface RateHooks {
 /** Observes rates, and prices the tickets that came before theirs. */
 function createRateKeeping(
   { pool, now, log, config, ledger, emitter }: MeteringDeps,
-  { rateRejected, latePriced, settled, onExhausted }: RateHooks,
+  { rating, rateRejected, latePriced, settled, onExhausted }: RateHooks,
 ) {
   const { maxAgeSeconds } = config.rates
   const rates = createRates({
@@ -214,6 +222,7 @@ function createRateKeeping(
     now,
     charge: ledger.charge,
     findRates: createRateLookup({ ...config.rates, now }),
+    rating,
     waitingAgeSeconds: waitingAgeSeconds(config.rates),
     emit: emitter?.emitPriced,
     onPriced: (count, settlement) => {

@@ -99,6 +99,14 @@ export function retailRateOf(
   return named === undefined ? rules.other : (named.models.get(modelId) ?? named.other)
 }
 
+/** The highest rate that a version has for any feature. */
+export function highestRate({ rules }: Pick<RetailTerms, 'rules'>): bigint {
+  let highest = rules.other.rate
+  for (const { models, other } of rules.pipelines.values())
+    for (const { rate } of [other, ...models.values()]) if (rate > highest) highest = rate
+  return highest
+}
+
 const decimalMax = 64
 /** The highest rate: a million times the network's price. */
 const rateMax = 10n ** 18n

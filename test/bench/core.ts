@@ -18,6 +18,8 @@ import { readMeteringConfig } from '../../core/metering/config.ts'
 import { createUnpricedCount } from '../../core/metering/rates/unpriced.ts'
 import { createMetering } from '../../core/metering/service.ts'
 import type { EventSource } from '../../core/metering/collector/collector.ts'
+import { createCuts } from '../../core/billing/cuts.ts'
+import { planReads } from '../../core/plans/offers/reads.ts'
 import { createPlans } from '../../core/plans/service.ts'
 import { createSealing } from '../../core/platform/sealing/sealing.ts'
 import { createSecrets } from '../../core/platform/secrets.ts'
@@ -93,6 +95,8 @@ export function wireCore(url: string) {
       pool,
       users,
       ledger,
+      plans: planReads,
+      cuts: createCuts({ pool, now }),
       invalidations,
       config,
       eventSource,

@@ -1,8 +1,12 @@
 import { readFile } from 'node:fs/promises'
 import { createReplay } from '../../core/allowances/replay.ts'
 import { createVerify } from '../../core/books/verify/verify.ts'
+import { createCuts } from '../../core/billing/cuts.ts'
 import { createPool, tx } from '../../core/lib/sql.ts'
 import { hashTickets } from '../../core/metering/batch/tickets-hash.ts'
+import { systemNow } from '../../core/lib/time.ts'
+import { pricesOf } from '../../core/metering/rating/tariff.ts'
+import { planReads } from '../../core/plans/offers/reads.ts'
 import { answerQuestions, cpuMs } from './helper.ts'
 
 /** What `tollgate verify` makes core do, alone in a process: its memory is its own. Arguments: database, client id. */
@@ -19,7 +23,9 @@ const tables = [
   'grants',
 ]
 const pool = createPool({ url, max: 4, name: 'tollgate-bench', statementTimeoutMs: 0 })
-const verification = createVerify({ pool, createReplay, hashTickets })
+const { list: listCuts } = createCuts({ pool, now: systemNow })
+const sales = { readRates: planReads.readRates, listCuts, pricesOf }
+const verification = createVerify({ pool, createReplay, hashTickets, sales })
 
 async function verify(): Promise<number> {
   let differences = 0

@@ -130,7 +130,7 @@ export function createArchive({ pool, now, log, config, pages, truncateMonth }: 
     const part = join(dir, `.${app.clientId}.${month}.${randomUUID()}.part`)
     const manifest = {
       format: 'tollgate-tickets',
-      version: 1,
+      version: 2,
       clientId: app.clientId,
       from: span.from.toISOString(),
       to: span.to.toISOString(),
@@ -199,28 +199,38 @@ function spanOf(month: string): { from: Date; to: Date } {
 /** Reads a whole written file, as an import would, and compares its sums. */
 async function readBack(path: string, app: store.MonthSums): Promise<FileSums> {
   const { sums } = await checkTicketFile(path)
-  let [fee, cost] = [0n, 0n]
+  let [fee, cost, markup, platformFee, platformWei] = [0n, 0n, 0n, 0n, 0n]
   for await (const chunk of readTicketFile(path)) {
     if ('format' in chunk) continue
     for (const line of chunk.lines.toString('utf8').trimEnd().split('\n')) {
       const ticket = parseTicketLine(line)
       if (typeof ticket === 'string')
         throw new Error(`an archived ticket cannot be read back: ${ticket}`)
+      const { price } = ticket
       fee += ticket.fee
-      cost += ticket.price?.cost ?? 0n
+      if (!price) continue
+      cost += price.cost
+      markup += price.retail - price.cost
+      platformFee += price.platformFee
+      platformWei += price.platformWei
     }
   }
-  if (BigInt(sums.tickets) !== app.tickets || fee !== app.fee || cost !== app.cost) throw changed()
+  const read = { tickets: BigInt(sums.tickets), fee, cost, markup, platformFee, platformWei }
+  if (sumsText(read) !== sumsText(app)) throw changed()
   return sums
 }
 
+type TicketSums = Pick<
+  store.MonthSums,
+  'tickets' | 'fee' | 'cost' | 'markup' | 'platformFee' | 'platformWei'
+>
+
+const sumsText = ({ tickets, fee, cost, markup, platformFee, platformWei }: TicketSums): string =>
+  [tickets, fee, cost, markup, platformFee, platformWei].join(' ')
+
 function refuseChanged(current: readonly store.MonthSums[], written: readonly Written[]): void {
   const textOf = (sums: readonly store.MonthSums[]): string =>
-    sums
-      .map(({ appId: app, tickets, unpriced, fee, cost }) =>
-        [app, tickets, unpriced, fee, cost].join(' '),
-      )
-      .join('; ')
+    sums.map((of) => [of.appId, of.unpriced, sumsText(of)].join(' ')).join('; ')
   if (textOf(current) !== textOf(written.map(({ sums }) => sums))) throw changed()
 }
 

@@ -35,6 +35,9 @@ export interface RestoredCharge {
   readonly tickets: bigint
   readonly fee: bigint
   readonly cost: bigint
+  readonly markup: bigint
+  readonly platformFee: bigint
+  readonly platformWei: bigint
 }
 
 /** Locks an archive until the transaction ends: of two restores the second waits. */
@@ -60,20 +63,25 @@ export async function subtractRestored(
       select *
       from unnest(
         ${column((c) => c.userId)}::uuid[], ${column((c) => c.chargeId)}::uuid[], ${column((c) => c.tickets)}::bigint[],
-        ${column((c) => c.fee)}::numeric[], ${column((c) => c.cost)}::numeric[])
-        as r (user_id, charge_id, tickets, fee, cost)
+        ${column((c) => c.fee)}::numeric[], ${column((c) => c.cost)}::numeric[], ${column((c) => c.markup)}::numeric[],
+        ${column((c) => c.platformFee)}::numeric[], ${column((c) => c.platformWei)}::numeric[])
+        as r (user_id, charge_id, tickets, fee, cost, markup, platform_fee, platform_wei)
     ), charges as (
       update archived_charges a
-      set tickets = a.tickets - r.tickets, cost_attos = a.cost_attos - r.cost
+      set tickets = a.tickets - r.tickets, cost_attos = a.cost_attos - r.cost - r.markup
       from restored r
       where a.app_id = ${appId} and a.month = ${month}::date and a.part = ${part} and a.user_id = r.user_id
         and a.charge_id = r.charge_id
       returning r.tickets
     ), archives as (
       update ticket_archives a
-      set tickets = a.tickets - r.tickets, fee_wei = a.fee_wei - r.fee, cost_attos = a.cost_attos - r.cost, restored_at = ${at}
+      set tickets = a.tickets - r.tickets, fee_wei = a.fee_wei - r.fee, cost_attos = a.cost_attos - r.cost,
+          markup_attos = a.markup_attos - r.markup, platform_fee_attos = a.platform_fee_attos - r.platform_fee,
+          platform_fee_wei = a.platform_fee_wei - r.platform_wei, restored_at = ${at}
       from (
-        select coalesce(sum(tickets), 0) as tickets, coalesce(sum(fee), 0) as fee, coalesce(sum(cost), 0) as cost
+        select coalesce(sum(tickets), 0) as tickets, coalesce(sum(fee), 0) as fee, coalesce(sum(cost), 0) as cost,
+               coalesce(sum(markup), 0) as markup, coalesce(sum(platform_fee), 0) as platform_fee,
+               coalesce(sum(platform_wei), 0) as platform_wei
         from restored) r
       where a.app_id = ${appId} and a.month = ${month}::date and a.part = ${part}
     )
@@ -117,6 +125,9 @@ export interface MonthSums {
   readonly unpriced: bigint
   readonly fee: bigint
   readonly cost: bigint
+  readonly markup: bigint
+  readonly platformFee: bigint
+  readonly platformWei: bigint
 }
 
 /** The sums of a month, by app. */
@@ -131,11 +142,16 @@ export async function monthSums(
     unpriced: bigint
     fee: string
     cost: string
+    markup: string
+    platform_fee: string
+    platform_wei: string
   }>(
     db,
     sql`
     select t.app_id, c.client_id, count(*) as tickets, count(*) filter (where t.cost_attos is null) as unpriced,
-           sum(t.fee_wei) as fee, coalesce(sum(t.cost_attos), 0) as cost
+           sum(t.fee_wei) as fee, coalesce(sum(t.cost_attos), 0) as cost,
+           coalesce(sum(t.retail_attos - t.cost_attos), 0) as markup,
+           coalesce(sum(t.platform_fee_attos), 0) as platform_fee, coalesce(sum(t.platform_fee_wei), 0) as platform_wei
     from tickets t
     join clients c on c.app_id = t.app_id and c.kind = 'public'
     where t.signed_at >= ${from} and t.signed_at < ${to}
@@ -149,6 +165,9 @@ export async function monthSums(
     unpriced: row.unpriced,
     fee: BigInt(row.fee),
     cost: BigInt(row.cost),
+    markup: BigInt(row.markup),
+    platformFee: BigInt(row.platform_fee),
+    platformWei: BigInt(row.platform_wei),
   }))
 }
 
@@ -191,11 +210,13 @@ export async function insertArchive(
 ): Promise<void> {
   const start = `${month}-01`
   await db.query(sql`
-    insert into ticket_archives (app_id, month, part, file, sha256, tickets, fee_wei, cost_attos, archived_at)
-    values (${sums.appId}, ${start}::date, ${part}, ${file}, ${sha256}, ${sums.tickets}, ${sums.fee}, ${sums.cost}, ${at})`)
+    insert into ticket_archives (app_id, month, part, file, sha256, tickets, fee_wei, cost_attos, markup_attos,
+                                 platform_fee_attos, platform_fee_wei, archived_at)
+    values (${sums.appId}, ${start}::date, ${part}, ${file}, ${sha256}, ${sums.tickets}, ${sums.fee}, ${sums.cost},
+            ${sums.markup}, ${sums.platformFee}, ${sums.platformWei}, ${at})`)
   await db.query(sql`
     insert into archived_charges (app_id, user_id, charge_id, month, part, tickets, cost_attos)
-    select app_id, user_id, charge_id, ${start}::date, ${part}, count(*), sum(cost_attos)
+    select app_id, user_id, charge_id, ${start}::date, ${part}, count(*), sum(coalesce(retail_attos, cost_attos))
     from tickets
     where app_id = ${sums.appId} and signed_at >= ${start}::date::timestamp at time zone 'UTC'
       and signed_at < (${start}::date + interval '1 month') at time zone 'UTC'

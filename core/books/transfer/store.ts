@@ -46,7 +46,10 @@ export async function ticketsAfter(
              'signedAt', to_char(t.signed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
              'session', t.session_id, 'sequence', t.sequence_number::text, 'request', t.request_id, 'manifest', t.manifest_id,
              'app', t.app_name, 'pipeline', t.pipeline, 'model', t.model_id, 'feeWei', t.fee_wei::text,
-             'costAttos', t.cost_attos::text, 'rateAttosPerEth', r.usd_attos_per_eth::text, 'rateSource', r.source,
+             'costAttos', t.cost_attos::text, 'retailAttos', coalesce(t.retail_attos, t.cost_attos)::text,
+             'platformFeeAttos', case when t.cost_attos is not null then coalesce(t.platform_fee_attos, 0)::text end,
+             'platformFeeWei', case when t.cost_attos is not null then coalesce(t.platform_fee_wei, 0)::text end,
+             'plan', v.plan_id::text, 'planVersion', v.version::text, 'rateAttosPerEth', r.usd_attos_per_eth::text, 'rateSource', r.source,
              'rateObservedAt', to_char(r.observed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
              'charge', t.charge_id::text, 'billableSecs', t.billable_secs::text, 'pixels', t.pixels::text,
              'tickets', t.num_tickets::text, 'orchAddress', t.orch_address, 'orchUrl', t.orch_url,
@@ -56,6 +59,7 @@ export async function ticketsAfter(
     from tickets t
     join end_users u on u.app_id = t.app_id and u.id = t.user_id
     left join rates r on r.id = t.rate_id
+    left join plan_versions v on v.id = t.terms_id
     left join envelopes e on e.key = case
       when t.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then t.event_id::uuid
       else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end

@@ -11,7 +11,8 @@ import { createGunzip, createGzip, createZstdCompress, createZstdDecompress } fr
  */
 export interface Manifest {
   readonly format: 'tollgate-tickets'
-  readonly version: 1
+  /** 1: of before tickets had a retail price and a platform's cut. */
+  readonly version: 1 | 2
   readonly clientId: string
   /** Signing times, ISO 8601; null where open. */
   readonly from: string | null
@@ -197,8 +198,10 @@ function controlOf(line: Buffer): Record<string, unknown> | null {
 function manifestOf(control: Record<string, unknown> | null): Manifest {
   const { format, version, clientId, from, to, exportedAt } = control ?? {}
   if (format !== 'tollgate-tickets') throw new DamagedFile('this is no ticket file')
-  if (version !== 1)
-    throw new DamagedFile(`this ticket file has version ${String(version)}; only 1 can be read`)
+  if (version !== 1 && version !== 2)
+    throw new DamagedFile(
+      `this ticket file has version ${String(version)}; only 1 and 2 can be read`,
+    )
   const times = {
     from: typeof from === 'string' ? from : null,
     to: typeof to === 'string' ? to : null,

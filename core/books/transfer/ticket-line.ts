@@ -10,6 +10,14 @@ import {
 } from '../../lib/money.ts'
 import { foldEventId, isUuid, subjectProblem } from '../../platform/ids.ts'
 
+interface TicketPrice {
+  readonly cost: UsdAttos
+  readonly retail: UsdAttos
+  readonly platformFee: UsdAttos
+  readonly platformWei: Wei
+  readonly rate: { usdAttosPerEth: EthRate; source: string; observedAt: string }
+}
+
 /** A line of a ticket file: a ticket of any deployment, with its price. */
 export interface TicketRecord {
   readonly eventId: string
@@ -25,10 +33,7 @@ export interface TicketRecord {
   readonly pipeline: string
   readonly modelId: string
   readonly fee: Wei
-  readonly price: {
-    readonly cost: UsdAttos
-    readonly rate: { usdAttosPerEth: EthRate; source: string; observedAt: string }
-  } | null
+  readonly price: TicketPrice | null
   readonly chargeId: string | null
   readonly billableSecs: string
   readonly pixels: string
@@ -45,6 +50,7 @@ type Fields = Readonly<Record<string, unknown>>
 
 const instant = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}Z$/
 const maxFee = 10n ** 27n
+const maxAttos = 10n ** 38n - 1n
 const maxSequence = 2n ** 63n - 2n
 const maxTextBytes = 1_024
 
@@ -112,11 +118,22 @@ function priceIn(fields: Fields, fee: Wei): TicketRecord['price'] {
     source: matching(fields, 'rateSource', /^[^]{1,300}$/),
     observedAt: time(fields, 'rateObservedAt'),
   }
-  const cost = usdAttos(integer(fields, 'costAttos', 10n ** 38n - 1n))
+  const cost = usdAttos(integer(fields, 'costAttos', maxAttos))
   if (rate.usdAttosPerEth === 0n || !isPrice(cost, fee, rate.usdAttosPerEth))
     throw fault('costAttos', 'the fee at its rate')
   if (rate.observedAt > time(fields, 'signedAt')) throw fault('rateObservedAt', 'before the ticket')
-  return { cost, rate }
+  return { cost, rate, ...salesIn(fields, cost) }
+}
+
+/** A line of before these columns was sold at network price, without a cut. */
+function salesIn(fields: Fields, cost: UsdAttos) {
+  const amount = (name: string, usual: bigint): bigint =>
+    fields[name] === undefined ? usual : integer(fields, name, maxAttos)
+  return {
+    retail: usdAttos(amount('retailAttos', cost)),
+    platformFee: usdAttos(amount('platformFeeAttos', 0n)),
+    platformWei: wei(amount('platformFeeWei', 0n)),
+  }
 }
 
 /** Tickets that were booked before decision 47 are rounded up. */

@@ -13,7 +13,7 @@ export async function chargeDifferences(
     db,
     sql`
     with named as (
-      select user_id, charge_id, cost_attos
+      select user_id, charge_id, coalesce(retail_attos, cost_attos) as cost_attos
       from tickets
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo} and charge_id is not null
       union all

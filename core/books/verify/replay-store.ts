@@ -114,6 +114,12 @@ export interface ChargedTicket {
   readonly modelId: string
   readonly fee: Wei
   readonly cost: UsdAttos
+  readonly retail: UsdAttos
+  readonly platformFee: UsdAttos
+  readonly platformWei: Wei
+  readonly termsId: bigint | null
+  /** Whether it says anything of its sale. */
+  readonly isSold: boolean
   readonly rateId: bigint
   readonly key: Buffer | null
   readonly digest: Buffer | null
@@ -128,6 +134,10 @@ interface TicketRow {
   model_id: string
   fee_wei: string
   cost_attos: string
+  retail_attos: string | null
+  platform_fee_attos: string | null
+  platform_fee_wei: string | null
+  terms_id: bigint | null
   rate_id: bigint
   key: Buffer | null
   digest: Buffer | null
@@ -141,7 +151,8 @@ export async function* chargedTickets(
   await db.query(sql`
     declare charged no scroll cursor for
     select t.user_id, l.seq, t.event_id, (extract(epoch from t.signed_at) * 1000000)::bigint as micros, t.pipeline,
-           t.model_id, t.fee_wei, t.cost_attos, t.rate_id, uuid_send(e.key) as key, uuid_send(e.digest) as digest
+           t.model_id, t.fee_wei, t.cost_attos, t.retail_attos, t.platform_fee_attos, t.platform_fee_wei, t.terms_id,
+           t.rate_id, uuid_send(e.key) as key, uuid_send(e.digest) as digest
     from tickets t
     join ledger_entries l
       on l.app_id = t.app_id and l.user_id = t.user_id and l.cause_id = t.charge_id and l.kind = 'charge'
@@ -150,22 +161,27 @@ export async function* chargedTickets(
       else left(encode(sha256(convert_to(t.event_id, 'UTF8')), 'hex'), 32)::uuid end
     where t.app_id = ${appId} and t.user_id > ${after} and t.user_id <= ${upTo}
     order by t.user_id, l.seq`)
-  for await (const row of pagesOf<TicketRow>(db, 'charged')) {
-    yield {
-      userId: row.user_id,
-      seq: row.seq,
-      eventId: row.event_id,
-      signedAtMicros: Number(row.micros),
-      pipeline: row.pipeline,
-      modelId: row.model_id,
-      fee: wei(BigInt(row.fee_wei)),
-      cost: attos(row.cost_attos),
-      rateId: row.rate_id,
-      key: row.key,
-      digest: row.digest,
-    }
-  }
+  for await (const row of pagesOf<TicketRow>(db, 'charged')) yield ticketFromRow(row)
 }
+
+const ticketFromRow = (row: TicketRow): ChargedTicket => ({
+  userId: row.user_id,
+  seq: row.seq,
+  eventId: row.event_id,
+  signedAtMicros: Number(row.micros),
+  pipeline: row.pipeline,
+  modelId: row.model_id,
+  fee: wei(BigInt(row.fee_wei)),
+  cost: attos(row.cost_attos),
+  retail: attos(row.retail_attos ?? row.cost_attos),
+  platformFee: attos(row.platform_fee_attos ?? '0'),
+  platformWei: wei(BigInt(row.platform_fee_wei ?? '0')),
+  termsId: row.terms_id,
+  isSold: row.terms_id !== null || row.retail_attos !== null || row.platform_fee_attos !== null,
+  rateId: row.rate_id,
+  key: row.key,
+  digest: row.digest,
+})
 
 /** A rate, and the one that was observed next after it. */
 export interface RateInOrder {

@@ -20,11 +20,14 @@ import {
   ratesById,
 } from './replay-store.ts'
 
+import { type SalesDeps, createSales } from './sales.ts'
+
 /** Replays the ledger of users from their facts: burn order, periods, plan versions, expiries, rates and the chain. */
 
 export interface ReplayDeps {
   readonly createReplay: CreateReplay
   readonly hashTickets: TicketRecords['hashTickets']
+  readonly sales: SalesDeps
 }
 
 export interface CheckedRow {
@@ -47,8 +50,9 @@ const slackMs = 60_000
 export async function* replayDifferences(
   db: Db,
   range: UserRange,
-  { createReplay, hashTickets }: ReplayDeps,
+  { createReplay, hashTickets, sales: deps }: ReplayDeps,
 ): AsyncGenerator<CheckedRow> {
+  const sales = await createSales(db, range, deps)
   const { facts, names } = await factsOf(db, range)
   const archived = await archivedCharges(db, range)
   const rates = createRateCache(db)
@@ -63,6 +67,10 @@ export async function* replayDifferences(
       const tickets = entry.kind === 'charge' ? await charges.read(id, entry.seq) : []
       await rates.load(tickets)
       yield* rateDifferences(user, { entry, tickets, rates })
+      const { seq, ratesKnownAt } = entry
+      const { externalUserId } = user
+      const charge = { userId: id, externalUserId, seq, ratesKnownAt, tickets }
+      for (const row of sales.differences(charge, rates.find)) yield { check: 'prices', row }
       const isArchived = archived.has(`${id} ${entry.causeId}`)
       yield* rowsOf(user, user.replay.step(entry, charged(range, tickets, isArchived)))
     }
@@ -93,7 +101,7 @@ export async function* replayDifferences(
         signedAt: new Date(Math.floor(ticket.signedAtMicros / 1000)),
         pipeline: ticket.pipeline,
         modelId: ticket.modelId,
-        cost: ticket.cost,
+        cost: ticket.retail,
       })),
     }
   }
@@ -152,9 +160,10 @@ function createRateCache(db: Db) {
 
   const find = (id: bigint): RateInOrder | undefined => known.get(id)
 
-  const hashed = ({ key, digest, signedAtMicros, fee, rateId }: ChargedTicket) => {
+  const hashed = ({ key, digest, signedAtMicros, fee, rateId, isSold, ...sale }: ChargedTicket) => {
     const rate = known.get(rateId)
     return {
+      sale: isSold ? sale : null,
       key: key ?? nothing,
       digest: digest ?? nothing,
       signedAtMicros,

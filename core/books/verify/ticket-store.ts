@@ -40,13 +40,17 @@ export async function hourDifferences(
     with expected as (
       select user_id, date_trunc('hour', signed_at, 'UTC') as hour, pipeline, model_id, count(*) as ticket_count,
              count(*) filter (where cost_attos is null) as unpriced_count, sum(fee_wei) as fee_wei,
-             coalesce(sum(cost_attos), 0) as cost_attos, sum(billable_secs) as billable_secs, sum(pixels) as pixels
+             coalesce(sum(cost_attos), 0) as cost_attos, coalesce(sum(retail_attos - cost_attos), 0) as markup_attos,
+             coalesce(sum(platform_fee_attos), 0) as platform_fee_attos,
+             coalesce(sum(platform_fee_wei), 0) as platform_fee_wei,
+             sum(billable_secs) as billable_secs, sum(pixels) as pixels
       from tickets
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
         and date_trunc('month', signed_at, 'UTC') <> all (${archived}::timestamptz[])
       group by user_id, date_trunc('hour', signed_at, 'UTC'), pipeline, model_id
     ), stored as (
-      select user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, pixels
+      select user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei, cost_attos, markup_attos,
+             platform_fee_attos, platform_fee_wei, billable_secs, pixels
       from usage_hourly
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
         and date_trunc('month', hour, 'UTC') <> all (${archived}::timestamptz[])
@@ -56,17 +60,21 @@ export async function hourDifferences(
                               'pipeline', pipeline, 'model_id', model_id) as key,
            case when s.ticket_count is not null then jsonb_build_object(
              'ticket_count', s.ticket_count::text, 'unpriced_count', s.unpriced_count::text, 'fee_wei', s.fee_wei::text,
-             'cost_attos', s.cost_attos::text, 'billable_secs', trim_scale(s.billable_secs)::text,
-             'pixels', s.pixels::text) end as stored,
+             'cost_attos', s.cost_attos::text, 'markup_attos', s.markup_attos::text,
+             'platform_fee_attos', s.platform_fee_attos::text, 'platform_fee_wei', s.platform_fee_wei::text,
+             'billable_secs', trim_scale(s.billable_secs)::text, 'pixels', s.pixels::text) end as stored,
            case when e.ticket_count is not null then jsonb_build_object(
              'ticket_count', e.ticket_count::text, 'unpriced_count', e.unpriced_count::text, 'fee_wei', e.fee_wei::text,
-             'cost_attos', e.cost_attos::text, 'billable_secs', trim_scale(e.billable_secs)::text,
-             'pixels', e.pixels::text) end as expected
+             'cost_attos', e.cost_attos::text, 'markup_attos', e.markup_attos::text,
+             'platform_fee_attos', e.platform_fee_attos::text, 'platform_fee_wei', e.platform_fee_wei::text,
+             'billable_secs', trim_scale(e.billable_secs)::text, 'pixels', e.pixels::text) end as expected
     from expected e
     full join stored s using (user_id, hour, pipeline, model_id)
     left join end_users u on u.app_id = ${appId} and u.id = user_id
-    where (e.ticket_count, e.unpriced_count, e.fee_wei, e.cost_attos, e.billable_secs, e.pixels) is distinct from
-          (s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels)
+    where (e.ticket_count, e.unpriced_count, e.fee_wei, e.cost_attos, e.markup_attos, e.platform_fee_attos,
+           e.platform_fee_wei, e.billable_secs, e.pixels) is distinct from
+          (s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.markup_attos, s.platform_fee_attos,
+           s.platform_fee_wei, s.billable_secs, s.pixels)
     order by user_id, hour, pipeline, model_id
     limit ${limit}`,
   )
@@ -90,7 +98,10 @@ export async function sessionDifferences(
     ), expected as (
       select user_id, session_id, min(signed_at) as started_at, max(signed_at) as last_at, count(*) as ticket_count,
              count(*) filter (where cost_attos is null) as unpriced_count, sum(fee_wei) as fee_wei,
-             coalesce(sum(cost_attos), 0) as cost_attos, sum(billable_secs) as billable_secs, sum(pixels) as pixels,
+             coalesce(sum(cost_attos), 0) as cost_attos, coalesce(sum(retail_attos - cost_attos), 0) as markup_attos,
+             coalesce(sum(platform_fee_attos), 0) as platform_fee_attos,
+             coalesce(sum(platform_fee_wei), 0) as platform_fee_wei,
+             sum(billable_secs) as billable_secs, sum(pixels) as pixels,
              count(*) filter (where replayed) as replayed_count,
              range_agg(int8range(sequence_number, sequence_number + 1)) as seen,
              range_agg(int8range(sequence_number, sequence_number + 1))
@@ -99,8 +110,8 @@ export async function sessionDifferences(
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
       group by user_id, session_id
     ), stored as (
-      select user_id, session_id, started_at, last_at, ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs,
-             pixels, replayed_count, seen, gapped, closed_below > 0 as closed
+      select user_id, session_id, started_at, last_at, ticket_count, unpriced_count, fee_wei, cost_attos, markup_attos,
+             platform_fee_attos, platform_fee_wei, billable_secs, pixels, replayed_count, seen, gapped, closed_below > 0 as closed
       from ticket_sessions
       where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
     )
@@ -108,12 +119,16 @@ export async function sessionDifferences(
            case when s.ticket_count is not null then jsonb_build_object(
              'started_at', s.started_at::text, 'last_at', s.last_at::text, 'ticket_count', s.ticket_count::text,
              'unpriced_count', s.unpriced_count::text, 'fee_wei', s.fee_wei::text, 'cost_attos', s.cost_attos::text,
+             'markup_attos', s.markup_attos::text, 'platform_fee_attos', s.platform_fee_attos::text,
+             'platform_fee_wei', s.platform_fee_wei::text,
              'billable_secs', trim_scale(s.billable_secs)::text, 'pixels', s.pixels::text,
              'replayed_count', s.replayed_count::text, 'gapped', s.gapped::text,
              'seen', left(s.seen::text, 200), 'seen_md5', md5(s.seen::text)) end as stored,
            case when e.ticket_count is not null then jsonb_build_object(
              'started_at', e.started_at::text, 'last_at', e.last_at::text, 'ticket_count', e.ticket_count::text,
              'unpriced_count', e.unpriced_count::text, 'fee_wei', e.fee_wei::text, 'cost_attos', e.cost_attos::text,
+             'markup_attos', e.markup_attos::text, 'platform_fee_attos', e.platform_fee_attos::text,
+             'platform_fee_wei', e.platform_fee_wei::text,
              'billable_secs', trim_scale(e.billable_secs)::text, 'pixels', e.pixels::text,
              'replayed_count', e.replayed_count::text, 'gapped', e.gapped::text,
              'seen', left(e.seen::text, 200), 'seen_md5', md5(e.seen::text)) end as expected
@@ -122,10 +137,12 @@ export async function sessionDifferences(
     cross join boundary
     left join end_users u on u.app_id = ${appId} and u.id = user_id
     where coalesce(s.started_at, e.started_at) >= boundary.at
-      and (e.started_at, e.last_at, e.ticket_count, e.unpriced_count, e.fee_wei, e.cost_attos, e.billable_secs, e.pixels,
+      and (e.started_at, e.last_at, e.ticket_count, e.unpriced_count, e.fee_wei, e.cost_attos, e.markup_attos,
+           e.platform_fee_attos, e.platform_fee_wei, e.billable_secs, e.pixels,
            case when not s.closed then e.replayed_count end, case when not s.closed then e.seen end,
            case when not s.closed then e.gapped end) is distinct from
-          (s.started_at, s.last_at, s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels,
+          (s.started_at, s.last_at, s.ticket_count, s.unpriced_count, s.fee_wei, s.cost_attos, s.markup_attos,
+           s.platform_fee_attos, s.platform_fee_wei, s.billable_secs, s.pixels,
            -- A session that has closed its oldest holes knows only their number.
            case when not s.closed then s.replayed_count end, case when not s.closed then s.seen end,
            case when not s.closed then s.gapped end)
@@ -153,7 +170,8 @@ export async function priceDifferences(
     left join end_users u on u.app_id = t.app_id and u.id = t.user_id
     where t.app_id = ${appId} and t.user_id > ${after} and t.user_id <= ${upTo} and t.cost_attos is not null
       and (r.observed_at <= t.signed_at
-           -- Rounded up where it was booked before decision 47.
+           -- Rounded up where it was booked before decision 47, and before versions were named.
+           and (t.terms_id is null or t.cost_attos = div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000))
            and t.cost_attos in (div(t.fee_wei * r.usd_attos_per_eth, 1000000000000000000),
                                 div(t.fee_wei * r.usd_attos_per_eth + 999999999999999999, 1000000000000000000))) is not true
     order by t.user_id, t.event_id
@@ -193,31 +211,40 @@ export async function archiveDifferences(db: Db, app: AppId): Promise<DifferentR
     db,
     sql`
     with archived as (
-      select month, sum(tickets) as tickets, sum(fee_wei) as fee, sum(cost_attos) as cost
+      select month, sum(tickets) as tickets, sum(fee_wei) as fee, sum(cost_attos) as cost, sum(markup_attos) as markup,
+             sum(platform_fee_attos) as platform_fee, sum(platform_fee_wei) as platform_wei
       from ticket_archives
       where app_id = ${app} and tickets > 0
       group by month
     )
     select jsonb_build_object('month', to_char(a.month, 'YYYY-MM')) as key,
            jsonb_build_object('ticket_count', h.tickets::text, 'unpriced_count', h.unpriced::text, 'fee_wei', h.fee::text,
-                              'cost_attos', h.cost::text) as stored,
+                              'cost_attos', h.cost::text, 'markup_attos', h.markup::text,
+                              'platform_fee_attos', h.platform_fee::text, 'platform_fee_wei', h.platform_wei::text) as stored,
            jsonb_build_object('ticket_count', (a.tickets + t.tickets)::text, 'unpriced_count', t.unpriced::text,
-                              'fee_wei', (a.fee + t.fee)::text, 'cost_attos', (a.cost + t.cost)::text) as expected
+                              'fee_wei', (a.fee + t.fee)::text, 'cost_attos', (a.cost + t.cost)::text,
+                              'markup_attos', (a.markup + t.markup)::text,
+                              'platform_fee_attos', (a.platform_fee + t.platform_fee)::text,
+                              'platform_fee_wei', (a.platform_wei + t.platform_wei)::text) as expected
     from archived a
     cross join lateral (
       select coalesce(sum(ticket_count), 0) as tickets, coalesce(sum(unpriced_count), 0) as unpriced,
-             coalesce(sum(fee_wei), 0) as fee, coalesce(sum(cost_attos), 0) as cost
+             coalesce(sum(fee_wei), 0) as fee, coalesce(sum(cost_attos), 0) as cost,
+             coalesce(sum(markup_attos), 0) as markup, coalesce(sum(platform_fee_attos), 0) as platform_fee,
+             coalesce(sum(platform_fee_wei), 0) as platform_wei
       from usage_hourly
       where app_id = ${app} and hour >= a.month::timestamp at time zone 'UTC'
         and hour < (a.month + interval '1 month') at time zone 'UTC') h
     cross join lateral (
       select count(*) as tickets, count(*) filter (where cost_attos is null) as unpriced, coalesce(sum(fee_wei), 0) as fee,
-             coalesce(sum(cost_attos), 0) as cost
+             coalesce(sum(cost_attos), 0) as cost, coalesce(sum(retail_attos - cost_attos), 0) as markup,
+             coalesce(sum(platform_fee_attos), 0) as platform_fee, coalesce(sum(platform_fee_wei), 0) as platform_wei
       from tickets
       where app_id = ${app} and signed_at >= a.month::timestamp at time zone 'UTC'
         and signed_at < (a.month + interval '1 month') at time zone 'UTC') t
-    where (h.tickets, h.unpriced, h.fee, h.cost) is distinct from
-          (a.tickets + t.tickets, t.unpriced, a.fee + t.fee, a.cost + t.cost)
+    where (h.tickets, h.unpriced, h.fee, h.cost, h.markup, h.platform_fee, h.platform_wei) is distinct from
+          (a.tickets + t.tickets, t.unpriced, a.fee + t.fee, a.cost + t.cost, a.markup + t.markup,
+           a.platform_fee + t.platform_fee, a.platform_wei + t.platform_wei)
     order by a.month
     limit 1200`,
   )

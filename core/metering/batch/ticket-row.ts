@@ -1,8 +1,9 @@
 import { type RowBuffer, createRowBuffer, uuidBytes } from '../../lib/copy-sql.ts'
 import { quickInteger } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
-import { type EthRate, type UsdAttos, type Wei, priceOf } from '../../lib/money.ts'
+import type { EthRate, Wei } from '../../lib/money.ts'
 import type { SignedTicket } from '../events/parse.ts'
+import { type Prices, type Sale, type Tariff, pricesOf } from '../rating/tariff.ts'
 import type { Subject } from './subjects.ts'
 
 /**
@@ -37,6 +38,10 @@ export const ticketColumns = [
   'rate_id',
   'cost_attos',
   'charge_id',
+  'retail_attos',
+  'platform_fee_attos',
+  'platform_fee_wei',
+  'terms_id',
   'replayed',
   'received_at',
 ] as const
@@ -80,30 +85,31 @@ export interface PricingRate {
   readonly observedAt: Date
 }
 
-/** What a ticket costs, and by which rate. */
-export interface TicketPrice {
+/** What a ticket costs and sells for, and by which rate. */
+export interface TicketPrice extends Prices {
   readonly rateId: bigint
   readonly rate: PricingRate
-  readonly cost: UsdAttos
 }
 
 const maxPrices = 1_000
+/** Columns that are null without a price, but for the terms. */
+const priceColumns = 6
 
 /**
- * Prices fees by rates. The same fee by the same rate gives the same object, because fees repeat and `restWriter` encodes
- * each price object once.
+ * Prices fees by rates and tariffs. The same fee by the same rate and tariff gives the same object, because fees repeat
+ * and `restWriter` encodes each price object once.
  */
 export function createPrices() {
-  const byRate = new Map<bigint, Map<bigint, TicketPrice>>()
+  const byTariff = new Map<Tariff, Map<bigint, Map<bigint, TicketPrice>>>()
 
-  return (rate: PricingRate & { readonly id: bigint }, fee: Wei): TicketPrice => {
-    const { id, usdAttosPerEth } = rate
-    const prices = getOrInsert(byRate, id, () => new Map<bigint, TicketPrice>())
+  return (rate: PricingRate & { readonly id: bigint }, fee: Wei, tariff: Tariff): TicketPrice => {
+    const byRate = getOrInsert(byTariff, tariff, () => new Map<bigint, Map<bigint, TicketPrice>>())
+    const prices = getOrInsert(byRate, rate.id, () => new Map<bigint, TicketPrice>())
     if (prices.size >= maxPrices) prices.clear()
     return getOrInsert(prices, fee, () => ({
-      rateId: id,
+      rateId: rate.id,
       rate,
-      cost: priceOf(fee, usdAttosPerEth),
+      ...pricesOf(fee, rate.usdAttosPerEth, tariff),
     }))
   }
 }
@@ -112,6 +118,7 @@ export function createPrices() {
 export interface TicketRest {
   readonly subject: Subject
   readonly price: TicketPrice | null
+  readonly sale: Sale
   /** Its sequence number had come before in its session. */
   readonly replayed: boolean
 }
@@ -141,22 +148,31 @@ export function restWriter(
   const ofPrice = (price: TicketPrice | null): Buffer =>
     part(() => {
       if (price === null) {
-        parts.none()
-        parts.none()
-        parts.none()
+        for (let column = 0; column < priceColumns; column++) parts.none()
       } else {
         parts.int8(price.rateId)
         parts.numeric(String(price.cost))
         parts.uuid(charge)
+        optional(price.retail, price.cost)
+        optional(price.platformFee, 0n)
+        optional(price.platformWei, 0n)
       }
     })
 
-  return ({ subject, price, replayed }: TicketRest): void => {
+  /** Null stands for what nearly all tickets have. */
+  function optional(amount: bigint, usual: bigint): void {
+    if (amount === usual) parts.none()
+    else parts.numeric(String(amount))
+  }
+
+  return ({ subject, price, sale, replayed }: TicketRest): void => {
     if (prices.size >= maxPrices) prices.clear()
     const user = getOrInsert(users, subject, () => ofUser(subject))
     const priced = getOrInsert(prices, price, () => ofPrice(price))
     out.copy(user, 0, user.length)
     out.copy(priced, 0, priced.length)
+    if (price === null || sale.termsId === null) out.none()
+    else out.int8(sale.termsId)
     out.boolean(replayed)
     out.instant(at.getTime() * 1000)
   }

@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
 import { getOrInsert } from '../../lib/maps.ts'
-import type { Wei } from '../../lib/money.ts'
+import type { UsdAttos, Wei } from '../../lib/money.ts'
 import type { UserId } from '../../platform/ids.ts'
 import { type ParsedBatch, feeOf, keyAt, microsOf, sessionOf } from './parsed-batch.ts'
+import type { Prices, Sale } from '../rating/tariff.ts'
 import type { PricingRate, TicketPrice } from './ticket-row.ts'
 
 /**
@@ -11,7 +12,9 @@ import type { PricingRate, TicketPrice } from './ticket-row.ts'
  *
  * Of each ticket 80 bytes, in the order of their keys: the 16 of its key in `envelopes`, the 16 of its event's digest, and
  * as doubles (little-endian): when it was signed in microseconds, its fee by 2^53 and the rest of that, its rate by 2^53
- * and the rest of that, when the rate was observed in milliseconds. Gains: nothing but these is touched of a ticket, so
+ * and the rest of that, when the rate was observed in milliseconds. Of a ticket that is not simply sold at its cost
+ * without a version of a plan 40 more follow, also as doubles: the version's id, what it sells for by 2^53 and the rest of
+ * that, the platform's cut by 2^53 and the rest of that. Gains: nothing but these is touched of a ticket, so
  * that the `ingest by COPY` row of `npm run bench` does not show it. Plain version: `hashTickets`, which
  * test/core/metering/batch/tickets-hash.unit.test.ts holds the columns against, and which verifies the books.
  */
@@ -23,24 +26,38 @@ export interface HashedTicket {
   readonly signedAtMicros: number
   readonly fee: Wei
   readonly rate: PricingRate
+  /** Null for a ticket that is simply sold at its cost, without a version of a plan. */
+  readonly sale: HashedSale | null
+}
+
+export interface HashedSale {
+  readonly termsId: bigint | null
+  readonly retail: UsdAttos
+  readonly platformFee: UsdAttos
 }
 
 const words = 10
-const bytesOfTicket = words * 8
+const saleWords = 5
 const half = 2n ** 53n
 
 /** The hash of tickets, in hexadecimal. */
 export function hashTickets(tickets: readonly HashedTicket[]): string {
-  const bytes = Buffer.alloc(tickets.length * bytesOfTicket)
   const inOrder = tickets.toSorted((a, b) => a.key.compare(b.key))
-  inOrder.forEach(({ key, digest, signedAtMicros, fee, rate }, i) => {
-    const at = i * bytesOfTicket
-    key.copy(bytes, at)
-    digest.copy(bytes, at + 16)
-    const numbers = [signedAtMicros, ...halves(fee), ...numbersOf(rate)]
-    numbers.forEach((number, n) => bytes.writeDoubleLE(number, at + 32 + n * 8))
-  })
-  return hash('sha256', bytes, 'hex')
+  return hash('sha256', Buffer.concat(inOrder.map(bytesOf)), 'hex')
+}
+
+function bytesOf(ticket: HashedTicket): Buffer {
+  const { key, digest, signedAtMicros, fee, rate, sale } = ticket
+  const numbers = [signedAtMicros, ...halves(fee), ...numbersOf(rate)]
+  if (sale) {
+    const { termsId, retail, platformFee } = sale
+    numbers.push(Number(termsId ?? 0n), ...halves(retail), ...halves(platformFee))
+  }
+  const bytes = Buffer.alloc(32 + numbers.length * 8)
+  key.copy(bytes, 0)
+  digest.copy(bytes, 16)
+  numbers.forEach((number, n) => bytes.writeDoubleLE(number, 32 + n * 8))
+  return bytes
 }
 
 const halves = (value: bigint): [number, number] => [Number(value / half), Number(value % half)]
@@ -54,6 +71,7 @@ export interface PricedTickets {
   readonly batch: ParsedBatch
   readonly places: Uint32Array
   readonly prices: readonly (TicketPrice | null)[]
+  readonly sales: readonly Sale[]
   /** The same tickets in the order of their keys. */
   readonly keyOrder: Uint32Array
 }
@@ -61,36 +79,49 @@ export interface PricedTickets {
 /** The hash of each user's tickets that have a price. */
 export function hashByUser(tickets: PricedTickets): Map<UserId, string> {
   const { batch, keyOrder } = tickets
-  const priceOf = pricesByPlace(tickets)
-  const hashed = keyOrder.filter((place) => priceOf[place])
-  const counts = new Map<UserId, number>()
-  for (const place of hashed) {
+  const positions = positionsByPlace(tickets)
+  const sizes = new Map<UserId, number>()
+  let total = 0
+  for (const place of keyOrder) {
+    const size = wordsOf(tickets, positions[place] ?? 0)
+    if (size === 0) continue
     const user = userAt(batch, place)
-    counts.set(user, (counts.get(user) ?? 0) + 1)
+    sizes.set(user, (sizes.get(user) ?? 0) + size)
+    total += size
   }
-  const bytes = new ArrayBuffer(hashed.length * bytesOfTicket)
+  const bytes = new ArrayBuffer(total * 8)
   const ends = new Map<UserId, number>()
   let start = 0
-  for (const [user, count] of counts) {
+  for (const [user, size] of sizes) {
     ends.set(user, start)
-    start += count
+    start += size
   }
-  const write = ticketWriter(batch, bytes)
-  for (const place of hashed) {
+  const write = ticketWriter(tickets, bytes)
+  for (const place of keyOrder) {
+    const size = wordsOf(tickets, positions[place] ?? 0)
+    if (size === 0) continue
     const user = userAt(batch, place)
     const at = ends.get(user) ?? 0
-    const price = priceOf[place]
-    if (price) write(at, place, price)
-    ends.set(user, at + 1)
+    write(at, place, positions[place] ?? 0)
+    ends.set(user, at + size)
   }
   return new Map(
-    [...counts].map(([user, count]) => {
+    [...sizes].map(([user, size]) => {
       const end = ends.get(user) ?? 0
-      const part = Buffer.from(bytes, (end - count) * bytesOfTicket, count * bytesOfTicket)
-      return [user, hash('sha256', part, 'hex')]
+      return [user, hash('sha256', Buffer.from(bytes, (end - size) * 8, size * 8), 'hex')]
     }),
   )
 }
+
+/** How many words are hashed of a ticket: none without a price. */
+function wordsOf({ prices, sales }: PricedTickets, i: number): number {
+  const price = prices[i]
+  if (!price) return 0
+  return isSold(price, sales[i]?.termsId ?? null) ? words + saleWords : words
+}
+
+const isSold = ({ cost, retail, platformFee }: Prices, termsId: bigint | null): boolean =>
+  termsId !== null || retail !== cost || platformFee !== 0n
 
 function userAt({ tickets, sessions }: ParsedBatch, place: number): UserId {
   const subject = sessions[sessionOf(tickets, place)]?.payer.subject
@@ -98,29 +129,41 @@ function userAt({ tickets, sessions }: ParsedBatch, place: number): UserId {
   return subject.userId
 }
 
-function pricesByPlace({ batch, places, prices }: PricedTickets): (TicketPrice | null)[] {
-  const byPlace = Array.from({ length: batch.tickets.count }, (): TicketPrice | null => null)
-  for (let i = 0; i < places.length; i++) byPlace[places[i] ?? 0] = prices[i] ?? null
-  return byPlace
+/** Where each ticket of the batch stands in the lists. */
+function positionsByPlace({ batch, places }: PricedTickets): Uint32Array {
+  const positions = new Uint32Array(batch.tickets.count)
+  for (let i = 0; i < places.length; i++) positions[places[i] ?? 0] = i
+  return positions
 }
 
-function ticketWriter({ tickets }: ParsedBatch, bytes: ArrayBuffer) {
+function ticketWriter({ batch: { tickets }, prices, sales }: PricedTickets, bytes: ArrayBuffer) {
   const ids = new Uint32Array(tickets.ids.buffer, tickets.ids.byteOffset, tickets.ids.length / 4)
   const [target, numbers] = [new Uint32Array(bytes), new Float64Array(bytes)]
   const rates = new Map<bigint, number[]>()
 
-  return (at: number, place: number, { rateId, rate }: TicketPrice): void => {
+  /** Both halves of an amount, the high one first. */
+  function amount(at: number, value: bigint): void {
+    numbers[at] = value < half ? 0 : Number(value / half)
+    numbers[at + 1] = value < half ? Number(value) : Number(value % half)
+  }
+
+  return (at: number, place: number, i: number): void => {
+    const price = prices[i]
+    if (!price) return
+    const { rateId, rate, retail, platformFee } = price
     const from = keyAt(place) / 4
-    const to = at * words * 2
-    for (let i = 0; i < 8; i++) target[to + i] = ids[from + i] ?? 0
-    const number = at * words + 4
+    for (let word = 0; word < 8; word++) target[at * 2 + word] = ids[from + word] ?? 0
+    const number = at + 4
     numbers[number] = microsOf(tickets, place)
-    const fee = feeOf(tickets, place)
-    numbers[number + 1] = fee < half ? 0 : Number(fee / half)
-    numbers[number + 2] = fee < half ? Number(fee) : Number(fee % half)
+    amount(number + 1, feeOf(tickets, place))
     const [high = 0, low = 0, observed = 0] = getOrInsert(rates, rateId, () => numbersOf(rate))
     numbers[number + 3] = high
     numbers[number + 4] = low
     numbers[number + 5] = observed
+    const termsId = sales[i]?.termsId ?? null
+    if (!isSold(price, termsId)) return
+    numbers[number + 6] = Number(termsId ?? 0n)
+    amount(number + 7, retail)
+    amount(number + 9, platformFee)
   }
 }

@@ -13,6 +13,7 @@ export interface TicketCharge {
   readonly signedAt: Date
   readonly pipeline: string
   readonly modelId: string
+  /** At retail: what its user is charged. */
   readonly cost: UsdAttos
 }
 
@@ -26,6 +27,7 @@ export interface UserCharge {
   readonly unpriced: number
   /** Of those with a price, the ones that were booked before, without it. */
   readonly waited: number
+  /** At retail. */
   readonly cost: UsdAttos
   /** Of those with a price (batch/tickets-hash.ts); null without any. */
   readonly ticketsHash: string | null
@@ -51,7 +53,7 @@ export interface SettlingTickets {
   readonly sequence: readonly (number | bigint)[]
   /** When they were signed, in microseconds since 1970, rounded down. */
   readonly signedMicros: readonly number[]
-  /** Their costs; of tickets without a price what they hold until they have one. */
+  /** What their users are charged; of tickets without a price what they hold until they have one. */
   readonly cost: readonly UsdAttos[]
 }
 
@@ -71,6 +73,13 @@ export interface ChargeOptions {
   /** When the rates were read that priced the tickets; null where their prices were fixed elsewhere. */
   readonly ratesKnownAt: Date | null
   readonly settling: ListSettling
+  /**
+   * Called with the locked accounts, in the periods that they are in, before anything is charged. Throws when the tickets
+   * were rated by others.
+   */
+  readonly confirm: (
+    accounts: readonly { readonly userId: UserId; readonly periodStart: Date }[],
+  ) => void
 }
 
 /** What a settlement changed, as counts and amounts. */

@@ -1,10 +1,10 @@
 import { plainArray, textArray } from '../../lib/copy-sql.ts'
 import { type DecimalSum, decimalText } from '../../lib/decimal.ts'
-import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, type Statement, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { Feature } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
+import type { Prices } from '../rating/tariff.ts'
 
 /** Writes `usage_hourly`, always in the order of its key, so that writers never deadlock. */
 
@@ -14,6 +14,10 @@ export interface Sums {
   unpriced: number
   fee: bigint
   cost: bigint
+  /** What retail is more than cost. */
+  markup: bigint
+  platformFee: bigint
+  platformWei: bigint
   readonly billableSecs: DecimalSum
   pixels: bigint
 }
@@ -30,22 +34,29 @@ export function hoursStatement(sums: readonly HourSums[]): Statement {
   const column = <T>(value: (row: HourSums) => T): T[] => sums.map(value)
   return sql`
     insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
-                              cost_attos, billable_secs, pixels)
-    select app_id, user_id, to_timestamp(hour_ms / 1000), pipeline, model_id, tickets, unpriced, fee, cost, secs, pixels
+                              cost_attos, markup_attos, platform_fee_attos, platform_fee_wei, billable_secs, pixels)
+    select app_id, user_id, to_timestamp(hour_ms / 1000), pipeline, model_id, tickets, unpriced, fee, cost, markup,
+           platform_fee, platform_wei, secs, pixels
     from unnest(
       ${plainArray(column((s) => s.subject.appId))}::uuid[], ${plainArray(column((s) => s.subject.userId))}::uuid[],
       ${plainArray(column((s) => s.hourMs))}::bigint[], ${textArray(column((s) => s.feature.pipeline))}::text[],
       ${textArray(column((s) => s.feature.modelId))}::text[], ${plainArray(column((s) => s.tickets))}::bigint[],
       ${plainArray(column((s) => s.unpriced))}::bigint[], ${plainArray(column((s) => s.fee))}::numeric[],
-      ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
+      ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => s.markup))}::numeric[],
+      ${plainArray(column((s) => s.platformFee))}::numeric[], ${plainArray(column((s) => s.platformWei))}::numeric[],
+      ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
       ${plainArray(column((s) => s.pixels))}::numeric[]) with ordinality
-      as b (app_id, user_id, hour_ms, pipeline, model_id, tickets, unpriced, fee, cost, secs, pixels, position)
+      as b (app_id, user_id, hour_ms, pipeline, model_id, tickets, unpriced, fee, cost, markup, platform_fee, platform_wei,
+            secs, pixels, position)
     order by position
     on conflict (app_id, user_id, hour, pipeline, model_id) do update
     set ticket_count = usage_hourly.ticket_count + excluded.ticket_count,
         unpriced_count = usage_hourly.unpriced_count + excluded.unpriced_count,
         fee_wei = usage_hourly.fee_wei + excluded.fee_wei,
         cost_attos = usage_hourly.cost_attos + excluded.cost_attos,
+        markup_attos = usage_hourly.markup_attos + excluded.markup_attos,
+        platform_fee_attos = usage_hourly.platform_fee_attos + excluded.platform_fee_attos,
+        platform_fee_wei = usage_hourly.platform_fee_wei + excluded.platform_fee_wei,
         billable_secs = usage_hourly.billable_secs + excluded.billable_secs,
         pixels = usage_hourly.pixels + excluded.pixels`
 }
@@ -56,13 +67,12 @@ export async function addHours(db: Db, statement: Statement): Promise<void> {
 }
 
 /** What a ticket that gets its price late adds to its hour. */
-export interface LateCost {
+export interface LateCost extends Prices {
   readonly appId: AppId
   readonly userId: UserId
   readonly signedAt: string
   readonly pipeline: string
   readonly modelId: string
-  readonly cost: UsdAttos
 }
 
 /** Moves the cost of tickets that were stored without a price into their hours. */
@@ -72,18 +82,23 @@ export async function priceHours(db: Db, tickets: readonly LateCost[]): Promise<
   // code unit, which is the order of "C".
   await db.query(sql`
     insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei,
-                              cost_attos, billable_secs, pixels)
+                              cost_attos, markup_attos, platform_fee_attos, platform_fee_wei, billable_secs, pixels)
     select app_id, user_id, date_trunc('hour', signed_at, 'UTC') as hour, pipeline, model_id, 0, -count(*), 0,
-           sum(cost_attos), 0, 0
+           sum(cost_attos), sum(markup_attos), sum(platform_fee_attos), sum(platform_fee_wei), 0, 0
     from unnest(
       ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.signedAt)}::timestamptz[],
-      ${column((t) => t.pipeline)}::text[], ${column((t) => t.modelId)}::text[], ${column((t) => t.cost)}::numeric[])
-      as b (app_id, user_id, signed_at, pipeline, model_id, cost_attos)
+      ${column((t) => t.pipeline)}::text[], ${column((t) => t.modelId)}::text[], ${column((t) => t.cost)}::numeric[],
+      ${column((t) => t.retail - t.cost)}::numeric[], ${column((t) => t.platformFee)}::numeric[],
+      ${column((t) => t.platformWei)}::numeric[])
+      as b (app_id, user_id, signed_at, pipeline, model_id, cost_attos, markup_attos, platform_fee_attos, platform_fee_wei)
     group by app_id, user_id, date_trunc('hour', signed_at, 'UTC'), pipeline, model_id
     order by app_id, user_id, hour, pipeline collate "C", model_id collate "C"
     on conflict (app_id, user_id, hour, pipeline, model_id) do update
     set unpriced_count = usage_hourly.unpriced_count + excluded.unpriced_count,
-        cost_attos = usage_hourly.cost_attos + excluded.cost_attos`)
+        cost_attos = usage_hourly.cost_attos + excluded.cost_attos,
+        markup_attos = usage_hourly.markup_attos + excluded.markup_attos,
+        platform_fee_attos = usage_hourly.platform_fee_attos + excluded.platform_fee_attos,
+        platform_fee_wei = usage_hourly.platform_fee_wei + excluded.platform_fee_wei`)
 }
 
 export interface HourKey {
@@ -125,11 +140,15 @@ export async function rebuildHours(
   await db.query(sql`
     update usage_hourly h
     set ticket_count = r.ticket_count, unpriced_count = r.unpriced_count, fee_wei = r.fee_wei, cost_attos = r.cost_attos,
+        markup_attos = r.markup_attos, platform_fee_attos = r.platform_fee_attos, platform_fee_wei = r.platform_fee_wei,
         billable_secs = r.billable_secs, pixels = r.pixels
     from (
       select w.hour, w.pipeline, w.model_id, count(t.event_id) as ticket_count,
              count(t.event_id) filter (where t.cost_attos is null) as unpriced_count,
              coalesce(sum(t.fee_wei), 0) as fee_wei, coalesce(sum(t.cost_attos), 0) as cost_attos,
+             coalesce(sum(t.retail_attos - t.cost_attos), 0) as markup_attos,
+             coalesce(sum(t.platform_fee_attos), 0) as platform_fee_attos,
+             coalesce(sum(t.platform_fee_wei), 0) as platform_fee_wei,
              coalesce(sum(t.billable_secs), 0) as billable_secs, coalesce(sum(t.pixels), 0) as pixels
       from unnest(${hours}::timestamptz[], ${pipelines}::text[], ${models}::text[]) as w (hour, pipeline, model_id)
       left join tickets t on t.app_id = ${appId} and t.user_id = ${userId} and t.signed_at >= w.hour

@@ -35,6 +35,8 @@ import {
 import { type HoldingRate, noRate } from '../rates/holding-rate.ts'
 import type { RateLookup } from '../rates/lookup.ts'
 import type { Charge, SettlementSums } from './charges.ts'
+import { type RatedTickets, type Rating, StaleRating } from '../rating/rating.ts'
+import { networkSale } from '../rating/tariff.ts'
 import type { Partitions } from './partition-store.ts'
 import {
   type AlreadyConsumed,
@@ -69,6 +71,7 @@ export interface IngestDeps {
   readonly partitions: Partitions
   readonly findRates: RateLookup
   readonly holdingRate: HoldingRate
+  readonly rating: Rating
 }
 
 /** What became of the records of a batch. Those that were consumed before are in no count: they were counted then. */
@@ -113,14 +116,18 @@ interface TicketWrite extends Pick<BatchPlan, 'unknownClients' | 'write'> {
   readonly deduplicated: DeduplicatedTickets
 }
 
+/** Rates tickets in a transaction, or before it. */
+type Rate = (tickets: Pick<NewTickets, 'batch' | 'places'>) => Promise<RatedTickets>
+
 const maxIdleBuffers = 3
 const dayMs = 86_400_000
 
 /** Turns records into tickets, charges and counters in one transaction: all of a batch or, when it throws, nothing. */
 export function createIngest(deps: IngestDeps) {
-  const { pool, now, charge, emit, parsePool, resolveSubjects, partitions } = deps
+  const { pool, now, charge, emit, parsePool, resolveSubjects, partitions, rating } = deps
   const deduplicator = createDeduplicator()
   const idle: RowBuffer[] = []
+  const stale = new WeakSet<PreparedBatch>()
 
   /** Does what needs no transaction, so that the next batch is prepared while one is being written. */
   async function prepare(records: readonly StreamRecord[]): Promise<PreparedBatch> {
@@ -131,7 +138,8 @@ export function createIngest(deps: IngestDeps) {
     await partitions.ensure(daysOf(batch.tickets))
     const out = idle.pop() ?? createRowBuffer()
     const places = Uint32Array.from({ length: batch.tickets.count }, (_, place) => place)
-    const plan = await planBatch(pool, { batch, places }, { firstParts, out, at })
+    const rate: Rate = (tickets) => rating.rateBatch(tickets, at)
+    const plan = await planBatch(pool, { batch, places, rate }, { firstParts, out, at })
     return { ...encoded, records, at, out, plan }
   }
 
@@ -145,10 +153,26 @@ export function createIngest(deps: IngestDeps) {
   /**
    * Writes a prepared batch in one transaction. With `early`, its ids and tickets, which are most of it, are written
    * before its turn, and the rest when the turn comes; that rejects, and nothing is written, when a ticket turns out
-   * not to be new. Without it everything is written at once, whatever the batch holds.
+   * not to be new, or a user has entered a period since. Without it everything is written at once, whatever the batch
+   * holds.
    */
   async function write(prepared: PreparedBatch, early: EarlyWrite | null): Promise<IngestedBatch> {
-    const ingested = await tx(pool, async (db) => {
+    const ingested = await writeRated(prepared, early).catch((error: unknown) => {
+      if (!(error instanceof StaleRating)) throw error
+      rating.forget(error.users)
+      stale.add(prepared)
+      if (early) throw error
+      return writeRated(prepared, null)
+    })
+    recycle(prepared)
+    return ingested
+  }
+
+  async function writeRated(
+    prepared: PreparedBatch,
+    early: EarlyWrite | null,
+  ): Promise<IngestedBatch> {
+    return tx(pool, async (db) => {
       const earlyTickets = early && (await insertEarly(db, prepared, early))
       const consumed = await lockStreams(db, prepared.records)
       if (earlyTickets && consumed.includes(true))
@@ -162,8 +186,6 @@ export function createIngest(deps: IngestDeps) {
       })
       return settle(db, prepared, { ...tickets, ...written, consumed })
     })
-    recycle(prepared)
-    return ingested
   }
 
   // Only after success: a connection that breaks may still hold the memory that it was to send.
@@ -196,14 +218,19 @@ export function createIngest(deps: IngestDeps) {
     const { batch, out } = prepared
     const buffers = buffersOf(prepared)
     // A rate that was missing when the batch was prepared may be known by now.
-    const isCurrent = !consumed.includes(true) && prepared.plan.write.unpriced === 0
+    const isCurrent =
+      !consumed.includes(true) && prepared.plan.write.unpriced === 0 && !stale.has(prepared)
+    const rate: Rate = (tickets) =>
+      stale.has(prepared)
+        ? rating.rateLocked(db, tickets, prepared.at)
+        : rating.rateBatch(tickets, prepared.at)
     const {
       ids,
       unknownClients,
       write: plan,
     } = isCurrent
       ? prepared.plan
-      : await planBatch(db, { batch, places: unconsumed(batch.tickets, consumed) }, buffers)
+      : await planBatch(db, { batch, places: unconsumed(batch.tickets, consumed), rate }, buffers)
     const deduplicated = await deduplicator.insert(db, ids, out)
     const { newTickets } = deduplicated
     const allNew = newTickets.length === ids.places.length
@@ -248,18 +275,28 @@ export function createIngest(deps: IngestDeps) {
   // Yields between its steps: the transaction of another batch needs this thread for each of its statements.
   async function planBatch(
     db: Db,
-    { batch, places }: Pick<NewTickets, 'batch' | 'places'>,
+    { batch, places, rate }: Pick<NewTickets, 'batch' | 'places'> & { readonly rate: Rate },
     buffers: RowBuffers,
   ): Promise<BatchPlan> {
     const { known, unknownClients } = groupByUser(batch, places)
     await yieldToOthers()
-    const prices = await price(db, batch.tickets, known)
+    const rated = await rate({ batch, places: known })
+    await yieldToOthers()
+    const prices = await price(db, batch.tickets, { places: known, sales: rated.sales })
     await yieldToOthers()
     const ids = encodeEventIds(batch.tickets, known, buffers.out)
     await yieldToOthers()
     const holdingRate = prices.includes(null) ? await deps.holdingRate(db) : noRate
     const write = await planWrite(
-      { batch, places: known, keyOrder: ids.firsts, prices, holdingRate, ratesKnownAt: buffers.at },
+      {
+        ...rated,
+        batch,
+        places: known,
+        keyOrder: ids.firsts,
+        prices,
+        holdingRate,
+        ratesKnownAt: buffers.at,
+      },
       buffers,
     )
     return { ids, unknownClients, write }
@@ -268,14 +305,17 @@ export function createIngest(deps: IngestDeps) {
   async function price(
     db: Db,
     tickets: TicketColumns,
-    places: Uint32Array,
+    { places, sales }: Pick<NewTickets, 'places' | 'sales'>,
   ): Promise<(TicketPrice | null)[]> {
     const rates = await deps.findRates(
       db,
       Array.from(places, (place) => microsOf(tickets, place)),
     )
     const priceOf = createPrices()
-    return rates.map((rate, i) => (rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0)) : null))
+    return rates.map((rate, i) => {
+      const { tariff } = sales[i] ?? networkSale
+      return rate ? priceOf(rate, feeOf(tickets, places[i] ?? 0), tariff) : null
+    })
   }
 
   return { prepare, canWriteEarly, write }
@@ -324,7 +364,7 @@ function groupByUser(
 
 /** Those of the tickets that are in `selected`, with their prices. */
 function only(
-  { batch, places, prices, keyOrder, ...more }: NewTickets,
+  { batch, places, prices, sales, keyOrder, ...more }: NewTickets,
   selected: Uint32Array,
 ): NewTickets {
   const selection = new Set(selected)
@@ -334,6 +374,7 @@ function only(
     keyOrder: keyOrder.filter((place) => selection.has(place)),
     places: places.filter((place) => selection.has(place)),
     prices: prices.filter((_, i) => selection.has(places[i] ?? -1)),
+    sales: sales.filter((_, i) => selection.has(places[i] ?? -1)),
   }
 }
 

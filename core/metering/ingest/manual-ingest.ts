@@ -1,6 +1,5 @@
 import { DomainError } from '../../../proto/errors.ts'
 import { createRowBuffer } from '../../lib/copy-sql.ts'
-import { type UsdAttos, priceOf } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import { type UserId, authId } from '../../platform/ids.ts'
 import type { EmitPriced } from '../backend/emit.ts'
@@ -14,6 +13,9 @@ import type { RateLookup } from '../rates/lookup.ts'
 import { type ObservedRate, ensureRates } from '../rates/store.ts'
 import type { Charge } from './charges.ts'
 import type { Partitions } from './partition-store.ts'
+import type { Prices } from '../rating/tariff.ts'
+import { networkSale, pricesOf } from '../rating/tariff.ts'
+import { type RatedTickets, type Rating, noPeriods } from '../rating/rating.ts'
 import { isPoison } from './retry.ts'
 import { type NewTickets, executePlan, planWrite } from './write-plan.ts'
 
@@ -27,7 +29,7 @@ export interface ManualTicket {
   /** SHA-256 of the event's bytes in hexadecimal, of which the first 128 bits count. */
   readonly digest: string
   /** A price that was fixed before; undefined when the ticket is to be priced now. */
-  readonly price?: { readonly rate: ObservedRate; readonly cost: UsdAttos } | undefined
+  readonly price?: (Prices & { readonly rate: ObservedRate }) | undefined
 }
 
 /** What became of the tickets, by their positions in the request. */
@@ -48,6 +50,7 @@ export interface ManualIngestDeps {
   readonly partitions: Partitions
   readonly findRates: RateLookup
   readonly holdingRate: HoldingRate
+  readonly rating: Pick<Rating, 'rateLocked'>
 }
 
 export function createManualIngest({
@@ -57,6 +60,7 @@ export function createManualIngest({
   partitions,
   findRates,
   holdingRate,
+  rating,
 }: ManualIngestDeps) {
   const deduplicator = createDeduplicator()
 
@@ -80,15 +84,17 @@ export function createManualIngest({
     const { newTickets: places, duplicates, conflicts } = await deduplicator.insert(db, ids, out)
     const buffers = { firstParts: rows.slice(0, rows.end()), out, at }
     const selection = new Set(places)
-    const prices = await price(db, { batch, places, at }, tickets)
-    const rate = prices.includes(null) ? await holdingRate(db) : noRate
+    const rated = await rate(db, { batch, places, at }, tickets)
+    const prices = await price(db, { batch, places, at, ...rated }, tickets)
+    const highRate = prices.includes(null) ? await holdingRate(db) : noRate
     const plan = await planWrite(
       {
         batch,
         places,
         keyOrder: ids.firsts.filter((place) => selection.has(place)),
         prices,
-        holdingRate: rate,
+        ...rated,
+        holdingRate: highRate,
         ratesKnownAt: tickets.some(({ price }) => price !== undefined) ? null : at,
       },
       buffers,
@@ -98,10 +104,29 @@ export function createManualIngest({
     return { ingested: [...places], duplicates, conflicts, exhausted }
   }
 
+  /** Under locks on the accounts: nothing here is so urgent that it could be planned before. A fixed price names no terms. */
+  async function rate(
+    db: Db,
+    { batch, places, at }: Pick<NewTickets, 'batch' | 'places'> & { readonly at: Date },
+    tickets: readonly ManualTicket[],
+  ): Promise<RatedTickets> {
+    const isFixed = (place: number): boolean => tickets[place]?.price !== undefined
+    const fixed = { sales: Array.from(places, () => networkSale), confirm: noPeriods }
+    if (places.every(isFixed)) return fixed
+    const rated = await rating.rateLocked(db, { batch, places }, at)
+    const sales = rated.sales.map((sale, i) => (isFixed(places[i] ?? 0) ? networkSale : sale))
+    return { ...rated, sales }
+  }
+
   // A fixed price stays; its rate is recorded here if it is not yet. A ticket's place is its position in the request.
   async function price(
     db: Db,
-    { batch, places, at }: Pick<NewTickets, 'batch' | 'places'> & { readonly at: Date },
+    {
+      batch,
+      places,
+      at,
+      sales,
+    }: Pick<NewTickets, 'batch' | 'places' | 'sales'> & { readonly at: Date },
     tickets: readonly ManualTicket[],
   ): Promise<(TicketPrice | null)[]> {
     const rates = await findRates(
@@ -118,12 +143,12 @@ export function createManualIngest({
       if (fixed) {
         const { usdAttosPerEth, observedAt } = fixed.rate
         const rate = { usdAttosPerEth, observedAt: new Date(observedAt) }
-        return { rateId: rateId(fixed.rate), rate, cost: fixed.cost }
+        return { ...fixed, rateId: rateId(fixed.rate), rate }
       }
-      const rate = rates[i]
-      return rate
-        ? { rateId: rate.id, rate, cost: priceOf(feeOf(batch.tickets, place), rate.usdAttosPerEth) }
-        : null
+      const [rate, { tariff } = networkSale] = [rates[i], sales[i]]
+      if (!rate) return null
+      const fee = feeOf(batch.tickets, place)
+      return { rateId: rate.id, rate, ...pricesOf(fee, rate.usdAttosPerEth, tariff) }
     })
   }
 

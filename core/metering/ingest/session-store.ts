@@ -1,10 +1,10 @@
 import { plainArray, textArray } from '../../lib/copy-sql.ts'
 import { decimalText } from '../../lib/decimal.ts'
-import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, type Statement, many, one, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import type { Session } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
+import type { Prices } from '../rating/tariff.ts'
 import type { Sums } from './hour-store.ts'
 
 /** Writes `ticket_sessions`, always in the order of its key, so that writers never deadlock. */
@@ -62,12 +62,14 @@ export function sessionsStatement(sums: readonly SessionSums[]): Statement {
         ${textArray(column((s) => s.session.feature.modelId))}::text[], ${plainArray(column((s) => s.firstMicros))}::bigint[],
         ${plainArray(column((s) => s.lastMicros))}::bigint[], ${plainArray(column((s) => s.tickets))}::bigint[],
         ${plainArray(column((s) => s.unpriced))}::bigint[], ${plainArray(column((s) => s.fee))}::numeric[],
-        ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
+        ${plainArray(column((s) => s.cost))}::numeric[], ${plainArray(column((s) => s.markup))}::numeric[],
+        ${plainArray(column((s) => s.platformFee))}::numeric[], ${plainArray(column((s) => s.platformWei))}::numeric[],
+        ${plainArray(column((s) => decimalText(s.billableSecs)))}::numeric[],
         ${plainArray(column((s) => s.pixels))}::numeric[], ${plainArray(column((s) => s.late))}::bigint[],
         ${textArray(column((s) => multirange(s.sequences)))}::int8multirange[],
         ${plainArray(column((s) => s.tickets - new Set(s.sequences).size))}::bigint[]) with ordinality
         as b (app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, first_micros, last_micros, tickets,
-              unpriced, fee, cost, secs, pixels, late, seen, replayed, position)
+              unpriced, fee, cost, markup, platform_fee, platform_wei, secs, pixels, late, seen, replayed, position)
     ), repeated as (
       select b.position::integer - 1 as position,
              (s.seen * b.seen - int8multirange(int8range(0, s.closed_below)))::text as ranges
@@ -77,12 +79,12 @@ export function sessionsStatement(sums: readonly SessionSums[]): Statement {
     ), written as (
       insert into ticket_sessions as s (
         app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id, started_at, last_at, ticket_count,
-        unpriced_count, fee_wei, cost_attos, billable_secs, pixels, replayed_count, late_count, seen, gapped, watched,
-        irregular)
+        unpriced_count, fee_wei, cost_attos, markup_attos, platform_fee_attos, platform_fee_wei, billable_secs, pixels,
+        replayed_count, late_count, seen, gapped, watched, irregular)
       select app_id, user_id, session_id, manifest_id, app_name, pipeline, model_id,
              timestamptz 'epoch' + first_micros * interval '1 microsecond',
-             timestamptz 'epoch' + last_micros * interval '1 microsecond', tickets, unpriced, fee, cost, secs, pixels,
-             replayed, late, seen, gapped, gapped, replayed > 0 or late > 0
+             timestamptz 'epoch' + last_micros * interval '1 microsecond', tickets, unpriced, fee, cost, markup,
+             platform_fee, platform_wei, secs, pixels, replayed, late, seen, gapped, gapped, replayed > 0 or late > 0
       from batch
       cross join lateral (select seen <> int8multirange(int8range(0, upper(seen))) as gapped) g
       order by position
@@ -93,6 +95,9 @@ export function sessionsStatement(sums: readonly SessionSums[]): Statement {
           unpriced_count = s.unpriced_count + excluded.unpriced_count,
           fee_wei = s.fee_wei + excluded.fee_wei,
           cost_attos = s.cost_attos + excluded.cost_attos,
+          markup_attos = s.markup_attos + excluded.markup_attos,
+          platform_fee_attos = s.platform_fee_attos + excluded.platform_fee_attos,
+          platform_fee_wei = s.platform_fee_wei + excluded.platform_fee_wei,
           billable_secs = s.billable_secs + excluded.billable_secs,
           pixels = s.pixels + excluded.pixels,
           replayed_count = s.replayed_count + excluded.replayed_count + case
@@ -187,11 +192,10 @@ export async function closeHoles(db: Db, sessions: readonly OversizedSession[]):
 }
 
 /** What a ticket that gets its price late adds to its session. */
-export interface SessionCost {
+export interface SessionCost extends Prices {
   readonly appId: AppId
   readonly userId: UserId
   readonly sessionId: string
-  readonly cost: UsdAttos
 }
 
 /** Moves the cost of tickets that were stored without a price into their sessions. */
@@ -199,21 +203,28 @@ export async function priceSessions(db: Db, rows: readonly SessionCost[]): Promi
   const column = <T>(value: (row: SessionCost) => T): T[] => rows.map(value)
   await db.query(sql`
     with sums as materialized (
-      select app_id, user_id, session_id, count(*) as tickets, sum(cost_attos) as cost_attos
+      select app_id, user_id, session_id, count(*) as tickets, sum(cost_attos) as cost_attos,
+             sum(markup_attos) as markup_attos, sum(platform_fee_attos) as platform_fee_attos,
+             sum(platform_fee_wei) as platform_fee_wei
       from unnest(
         ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.sessionId)}::text[],
-        ${column((t) => t.cost)}::numeric[])
-        as b (app_id, user_id, session_id, cost_attos)
+        ${column((t) => t.cost)}::numeric[], ${column((t) => t.retail - t.cost)}::numeric[],
+        ${column((t) => t.platformFee)}::numeric[], ${column((t) => t.platformWei)}::numeric[])
+        as b (app_id, user_id, session_id, cost_attos, markup_attos, platform_fee_attos, platform_fee_wei)
       group by app_id, user_id, session_id
     ), locked as materialized (
-      select s.app_id, s.user_id, s.session_id, sums.tickets, sums.cost_attos
+      select s.app_id, s.user_id, s.session_id, sums.tickets, sums.cost_attos, sums.markup_attos,
+             sums.platform_fee_attos, sums.platform_fee_wei
       from sums
       join ticket_sessions s on s.app_id = sums.app_id and s.user_id = sums.user_id and s.session_id = sums.session_id
       order by s.app_id, s.user_id, s.session_id
       for no key update of s
     )
     update ticket_sessions s
-    set unpriced_count = s.unpriced_count - l.tickets, cost_attos = s.cost_attos + l.cost_attos
+    set unpriced_count = s.unpriced_count - l.tickets, cost_attos = s.cost_attos + l.cost_attos,
+        markup_attos = s.markup_attos + l.markup_attos,
+        platform_fee_attos = s.platform_fee_attos + l.platform_fee_attos,
+        platform_fee_wei = s.platform_fee_wei + l.platform_fee_wei
     from locked l
     where s.app_id = l.app_id and s.user_id = l.user_id and s.session_id = l.session_id`)
 }
@@ -315,7 +326,9 @@ export async function rebuildSessions(
   await db.query(sql`
     update ticket_sessions s
     set started_at = r.started_at, last_at = r.last_at, ticket_count = r.ticket_count, unpriced_count = r.unpriced_count,
-        fee_wei = r.fee_wei, cost_attos = r.cost_attos, billable_secs = r.billable_secs, pixels = r.pixels,
+        fee_wei = r.fee_wei, cost_attos = r.cost_attos, markup_attos = r.markup_attos,
+        platform_fee_attos = r.platform_fee_attos, platform_fee_wei = r.platform_fee_wei,
+        billable_secs = r.billable_secs, pixels = r.pixels,
         late_count = r.late_count,
         irregular = s.irregular or r.replayed_count > 0 or r.late_count > 0, watched = s.watched or r.gapped,
         -- A session that gave up its oldest holes knows only their number, and no ticket tells it.
@@ -325,7 +338,10 @@ export async function rebuildSessions(
     from (
       select session_id, min(signed_at) as started_at, max(signed_at) as last_at, count(*) as ticket_count,
              count(*) filter (where cost_attos is null) as unpriced_count, sum(fee_wei) as fee_wei,
-             coalesce(sum(cost_attos), 0) as cost_attos, sum(billable_secs) as billable_secs, sum(pixels) as pixels,
+             coalesce(sum(cost_attos), 0) as cost_attos, coalesce(sum(retail_attos - cost_attos), 0) as markup_attos,
+             coalesce(sum(platform_fee_attos), 0) as platform_fee_attos,
+             coalesce(sum(platform_fee_wei), 0) as platform_fee_wei,
+             sum(billable_secs) as billable_secs, sum(pixels) as pixels,
              count(*) filter (where replayed) as replayed_count,
              count(*) filter (where signed_at < received_at - interval '15 minutes') as late_count,
              range_agg(int8range(sequence_number, sequence_number + 1)) as seen,

@@ -1,8 +1,8 @@
 import { copyRows, uuidArray } from '../../lib/copy-sql.ts'
-import type { UsdAttos } from '../../lib/money.ts'
 import { type Db, many, sql } from '../../lib/sql.ts'
 import type { AppId, UserId } from '../../platform/ids.ts'
 import { ticketColumns } from '../batch/ticket-row.ts'
+import type { Prices, Sale } from '../rating/tariff.ts'
 
 /**
  * Writes `envelopes` and `tickets`. Every statement writes many rows and touches them in the order of their key, so
@@ -53,13 +53,13 @@ export const copyTickets = (db: Db, rows: Buffer): Promise<void> =>
   copyRows(db, `tickets (${ticketColumns.join(', ')})`, rows)
 
 /** A ticket that gets its price after it was stored. */
-export interface LatePriced {
+export interface LatePriced extends Prices {
   readonly appId: AppId
   readonly userId: UserId
   readonly eventId: string
   readonly signedAt: string
   readonly rateId: bigint
-  readonly cost: UsdAttos
+  readonly sale: Sale
 }
 
 /** Fixes the cost of tickets that the caller has locked. */
@@ -71,11 +71,16 @@ export async function priceTickets(
   const column = <T>(value: (ticket: LatePriced) => T): T[] => tickets.map(value)
   const { rowCount } = await db.query(sql`
     update tickets t
-    set rate_id = b.rate_id, cost_attos = b.cost_attos, charge_id = ${chargeId}
+    set rate_id = b.rate_id, cost_attos = b.cost_attos, charge_id = ${chargeId}, terms_id = b.terms_id,
+        retail_attos = nullif(b.retail_attos, b.cost_attos), platform_fee_attos = nullif(b.platform_fee_attos, 0),
+        platform_fee_wei = nullif(b.platform_fee_wei, 0)
     from unnest(
       ${column((t) => t.appId)}::uuid[], ${column((t) => t.userId)}::uuid[], ${column((t) => t.eventId)}::text[],
-      ${column((t) => t.signedAt)}::timestamptz[], ${column((t) => t.rateId)}::bigint[], ${column((t) => t.cost)}::numeric[])
-      as b (app_id, user_id, event_id, signed_at, rate_id, cost_attos)
+      ${column((t) => t.signedAt)}::timestamptz[], ${column((t) => t.rateId)}::bigint[], ${column((t) => t.cost)}::numeric[],
+      ${column((t) => t.sale.termsId)}::bigint[], ${column((t) => t.retail)}::numeric[],
+      ${column((t) => t.platformFee)}::numeric[], ${column((t) => t.platformWei)}::numeric[])
+      as b (app_id, user_id, event_id, signed_at, rate_id, cost_attos, terms_id, retail_attos, platform_fee_attos,
+            platform_fee_wei)
     where t.app_id = b.app_id and t.user_id = b.user_id and t.signed_at = b.signed_at and t.event_id = b.event_id`)
   if (rowCount !== tickets.length) throw new Error('a locked ticket is gone')
 }
@@ -87,6 +92,9 @@ export interface RestoredSum {
   readonly tickets: bigint
   readonly fee: bigint
   readonly cost: bigint
+  readonly markup: bigint
+  readonly platformFee: bigint
+  readonly platformWei: bigint
 }
 
 /**
@@ -104,6 +112,9 @@ export async function restoreTickets(
     tickets: bigint
     fee: string
     cost: string
+    markup: string
+    platform_fee: string
+    platform_wei: string
   }>(
     db,
     sql`
@@ -112,17 +123,20 @@ export async function restoreTickets(
       from unnest(${lines}::text[]) as line
       cross join lateral jsonb_to_record(line::jsonb) as t (
         id text, digest text, "user" text, "signedAt" timestamptz, session text, sequence bigint, request text, manifest text,
-        app text, pipeline text, model text, "feeWei" numeric, "costAttos" numeric, "rateAttosPerEth" numeric,
+        app text, pipeline text, model text, "feeWei" numeric, "costAttos" numeric, "retailAttos" numeric,
+        "platformFeeAttos" numeric, "platformFeeWei" numeric, plan uuid, "planVersion" integer, "rateAttosPerEth" numeric,
         "rateSource" text, "rateObservedAt" timestamptz, charge uuid, "billableSecs" numeric, pixels numeric, tickets integer,
         "orchAddress" text, "orchUrl" text, replayed boolean, "emittedAt" timestamptz,
         "statedUsd" numeric, "receivedAt" timestamptz)
       where date_trunc('month', t."signedAt", 'UTC') = ${month}::date::timestamp at time zone 'UTC'
     ), put as (
       insert into tickets (app_id, user_id, event_id, signed_at, session_id, sequence_number, request_id, manifest_id,
-                           app_name, pipeline, model_id, fee_wei, rate_id, cost_attos, charge_id, billable_secs, pixels,
+                           app_name, pipeline, model_id, fee_wei, rate_id, cost_attos, charge_id, retail_attos,
+                           platform_fee_attos, platform_fee_wei, terms_id, billable_secs, pixels,
                            num_tickets, orch_address, orch_url, replayed, emitted_at, stated_usd, received_at)
       select ${appId}, u.id, t.id, t."signedAt", t.session, t.sequence, t.request, t.manifest, t.app, t.pipeline, t.model,
-             t."feeWei", r.id, t."costAttos", t.charge, t."billableSecs", t.pixels, t.tickets, t."orchAddress", t."orchUrl",
+             t."feeWei", r.id, t."costAttos", t.charge, nullif(t."retailAttos", t."costAttos"),
+             nullif(t."platformFeeAttos", 0), nullif(t."platformFeeWei", 0), v.id, t."billableSecs", t.pixels, t.tickets, t."orchAddress", t."orchUrl",
              t.replayed, t."emittedAt", t."statedUsd", t."receivedAt"
       from lines t
       join end_users u on u.app_id = ${appId} and u.external_user_id = t."user"
@@ -133,11 +147,14 @@ export async function restoreTickets(
         select min(id) as id
         from rates
         where observed_at = t."rateObservedAt" and source = t."rateSource" and usd_attos_per_eth = t."rateAttosPerEth") r
+      left join plan_versions v on v.app_id = ${appId} and v.plan_id = t.plan and v.version = t."planVersion"
       order by u.id, t."signedAt", t.id
       on conflict do nothing
-      returning user_id, charge_id, fee_wei, cost_attos
+      returning user_id, charge_id, fee_wei, cost_attos, retail_attos, platform_fee_attos, platform_fee_wei
     )
-    select user_id, charge_id, count(*) as tickets, sum(fee_wei) as fee, coalesce(sum(cost_attos), 0) as cost
+    select user_id, charge_id, count(*) as tickets, sum(fee_wei) as fee, coalesce(sum(cost_attos), 0) as cost,
+           coalesce(sum(retail_attos - cost_attos), 0) as markup, coalesce(sum(platform_fee_attos), 0) as platform_fee,
+           coalesce(sum(platform_fee_wei), 0) as platform_wei
     from put
     group by user_id, charge_id`,
   )
@@ -147,6 +164,9 @@ export async function restoreTickets(
     tickets: row.tickets,
     fee: BigInt(row.fee),
     cost: BigInt(row.cost),
+    markup: BigInt(row.markup),
+    platformFee: BigInt(row.platform_fee),
+    platformWei: BigInt(row.platform_wei),
   }))
 }
 

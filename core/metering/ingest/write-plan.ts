@@ -3,7 +3,7 @@ import type { RowBuffer } from '../../lib/copy-sql.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
 import { addBillionths, addDecimal, addDecimals, newDecimalSum } from '../../lib/decimal.ts'
 import { getOrInsert } from '../../lib/maps.ts'
-import { type EthRate, priceBound, usdAttos } from '../../lib/money.ts'
+import { type EthRate, retailBound, usdAttos } from '../../lib/money.ts'
 import type { Db, Statement } from '../../lib/sql.ts'
 import type { UserId } from '../../platform/ids.ts'
 import type { TicketKey } from '../backend/store.ts'
@@ -26,8 +26,10 @@ import {
 } from '../batch/parsed-batch.ts'
 import type { Subject } from '../batch/subjects.ts'
 import { hashByUser } from '../batch/tickets-hash.ts'
-import { type TicketPrice, eventIdIn, restWriter } from '../batch/ticket-row.ts'
+import { type TicketPrice, type TicketRest, eventIdIn, restWriter } from '../batch/ticket-row.ts'
 import { microsText } from '../events/parse.ts'
+import type { RatedTickets } from '../rating/rating.ts'
+import { networkSale } from '../rating/tariff.ts'
 import {
   type Charge,
   type ListSettling,
@@ -59,7 +61,7 @@ import { copyTickets } from './store.ts'
  */
 
 /** New tickets of known users. */
-export interface NewTickets {
+export interface NewTickets extends RatedTickets {
   readonly batch: ParsedBatch
   /** The tickets, as positions in the batch. */
   readonly places: Uint32Array
@@ -99,7 +101,7 @@ const yieldEvery = 100
 
 /** Plans the write of new tickets. Yields in between, because the transaction of another batch may be running. */
 export async function planWrite(tickets: NewTickets, buffers: RowBuffers): Promise<WritePlan> {
-  const { batch, places, prices } = tickets
+  const { batch, places, prices, sales } = tickets
   const { out, at } = buffers
   const chargeId = uuidV7(at.getTime())
   const sums = createSums(batch, at)
@@ -107,8 +109,8 @@ export async function planWrite(tickets: NewTickets, buffers: RowBuffers): Promi
   const write = rowWriter({ batch, chargeId, at }, buffers)
   let unpriced = 0
   for (let i = 0; i < places.length; i++) {
-    const [place = 0, price = null] = [places[i], prices[i]]
-    write(place, price, false)
+    const [place = 0, price = null, sale = networkSale] = [places[i], prices[i], sales[i]]
+    write({ place, price, sale, replayed: false })
     sums.addTicket(place, price)
     if (price === null) unpriced += 1
     if (i % yieldEvery === yieldEvery - 1) await yieldToOthers()
@@ -160,7 +162,7 @@ export async function executePlan(
   plan: WritePlan,
   options: ExecuteOptions,
 ): Promise<WrittenTickets> {
-  const { chargeId, at, sessions, places, ratesKnownAt } = plan
+  const { chargeId, at, sessions, places, ratesKnownAt, confirm } = plan
   if (places.length === 0) return { exhausted: [], settlement: null, anomalies: noAnomalies }
   const { repeated, oversized } = await addSessions(db, plan.addingSessions)
   const lost = oversized.length === 0 ? 0n : await closeHoles(db, oversized)
@@ -172,13 +174,15 @@ export async function executePlan(
   const charges = chargesOf(plan, options.firstParts)
   const settling = listSettling(plan)
   return {
-    ...(await options.charge(db, charges, { id: chargeId, at, ratesKnownAt, settling })),
+    ...(await options.charge(db, charges, { id: chargeId, at, ratesKnownAt, settling, confirm })),
     anomalies: { forked: replayed.size, late: sumOf(sessions, ({ late }) => late), lost },
   }
 }
 
 const sumOf = (sessions: readonly SessionSums[], of: (session: SessionSums) => number): number =>
   sessions.reduce((sum, session) => sum + of(session), 0)
+
+type WrittenTicket = Omit<TicketRest, 'subject'> & { readonly place: number }
 
 /** Writes whole rows, one by one. */
 function rowWriter(
@@ -187,22 +191,25 @@ function rowWriter(
 ) {
   const writeRest = restWriter(out, charge)
 
-  return (place: number, price: TicketPrice | null, replayed: boolean): void => {
+  return ({ place, price, sale, replayed }: WrittenTicket): void => {
     out.copy(firstParts, fromOf(batch.tickets, place), toOf(batch.tickets, place))
-    writeRest({ subject: subjectOf(batch, place), price, replayed })
+    writeRest({ subject: subjectOf(batch, place), price, sale, replayed })
   }
 }
 
 /** The plan's rows, encoded again where some tickets are replayed. */
 function rowsWith(
   replayed: ReadonlySet<number>,
-  { places, prices, rows, ...charge }: WritePlan,
+  { places, prices, sales, rows, ...charge }: WritePlan,
   buffers: RowBuffers,
 ): Buffer {
   if (replayed.size === 0) return rows
   const start = buffers.out.end()
   const write = rowWriter(charge, buffers)
-  places.forEach((place, i) => write(place, prices[i] ?? null, replayed.has(place)))
+  places.forEach((place, i) => {
+    const [price = null, sale = networkSale] = [prices[i], sales[i]]
+    write({ place, price, sale, replayed: replayed.has(place) })
+  })
   return buffers.out.slice(start, buffers.out.end())
 }
 
@@ -239,7 +246,7 @@ function chargesOf(tickets: WritePlan, rows: Buffer): UserCharge[] {
         waited: 0,
         ticketsHash: tickets.hashes.get(userId) ?? null,
         each: () => ofUser(userId),
-        cost: usdAttos(sessions.reduce((sum, { cost }) => sum + cost, 0n)),
+        cost: usdAttos(sessions.reduce((sum, { cost, markup }) => sum + cost + markup, 0n)),
         from: new Date(
           Math.floor(Math.min(...sessions.map(({ firstMicros }) => firstMicros)) / 1000),
         ),
@@ -251,7 +258,7 @@ function chargesOf(tickets: WritePlan, rows: Buffer): UserCharge[] {
 
 function ticketCharges({ batch, places, prices }: NewTickets, rows: Buffer): TicketCharge[] {
   const { tickets, features } = batch
-  return mapPriced({ places, prices }, (place, { cost }) => {
+  return mapPriced({ places, prices }, (place, { retail }) => {
     const { appId, userId } = subjectOf(batch, place)
     const { pipeline, modelId } = features[featureOf(tickets, place)] ?? {
       pipeline: '',
@@ -265,28 +272,36 @@ function ticketCharges({ batch, places, prices }: NewTickets, rows: Buffer): Tic
       pipeline,
       modelId,
       signedAt: new Date(msOf(tickets, place)),
-      cost,
+      cost: retail,
     }
   })
 }
 
 /** Lists the tickets of some users in columns. Called only when somebody has money held: most batches settle nothing. */
 const listSettling =
-  ({ batch: { tickets, sessions }, places, prices, holdingRate }: NewTickets): ListSettling =>
+  ({
+    batch: { tickets, sessions },
+    places,
+    prices,
+    sales,
+    holdingRate,
+  }: NewTickets): ListSettling =>
   (users) => {
     const keys = sessions.map(({ payer: { subject }, sessionId }) =>
       subject && users.has(subject.userId) ? { ...subject, sessionId } : null,
     )
     const steps = { booked: createSettlingColumns(), unpriced: createSettlingColumns() }
     for (let i = 0; i < places.length; i++) {
-      const [place = 0, price = null] = [places[i], prices[i]]
+      const [place = 0, price = null, sale = networkSale] = [places[i], prices[i], sales[i]]
       const key = keys[sessionOf(tickets, place)]
       if (!key) continue
       const { columns, positionOf } = price ? steps.booked : steps.unpriced
       columns.session.push(positionOf(key))
       columns.sequence.push(exactSequenceOf(tickets, place))
       columns.signedMicros.push(microsOf(tickets, place))
-      columns.cost.push(price?.cost ?? priceBound(feeOf(tickets, place), holdingRate))
+      columns.cost.push(
+        price?.retail ?? retailBound(feeOf(tickets, place), holdingRate, sale.tariff.ratio),
+      )
     }
     return stepsOf(steps)
   }
@@ -342,6 +357,9 @@ const zero = (): Sums => ({
   unpriced: 0,
   fee: 0n,
   cost: 0n,
+  markup: 0n,
+  platformFee: 0n,
+  platformWei: 0n,
   billableSecs: newDecimalSum(),
   pixels: 0n,
 })
@@ -360,10 +378,21 @@ function add(sums: Sums, tickets: TicketColumns, place: number): void {
   }
 }
 
+function addPrice(sums: Sums, { cost, retail, platformFee, platformWei }: TicketPrice): void {
+  sums.cost += cost
+  if (retail !== cost) sums.markup += retail - cost
+  if (platformFee === 0n && platformWei === 0n) return
+  sums.platformFee += platformFee
+  sums.platformWei += platformWei
+}
+
 function addAll(sums: Sums, more: Sums): void {
   sums.tickets += more.tickets
   sums.unpriced += more.unpriced
   sums.cost += more.cost
+  sums.markup += more.markup
+  sums.platformFee += more.platformFee
+  sums.platformWei += more.platformWei
   sums.fee += more.fee
   addDecimals(sums.billableSecs, more.billableSecs)
   sums.pixels += more.pixels
@@ -397,7 +426,7 @@ export function createSums({ tickets, sessions: known, features }: ParsedBatch, 
     const current = run !== null && continues ? run : startRun(place, hour)
     add(current, tickets, place)
     if (price === null) current.unpriced += 1
-    else current.cost += price.cost
+    else addPrice(current, price)
     const { into } = current
     into.firstMicros = Math.min(into.firstMicros, micros)
     into.lastMicros = Math.max(into.lastMicros, micros)

@@ -1,15 +1,15 @@
 import type { UserId } from '../../platform/ids.ts'
 import { uuidV7 } from '../../lib/crypto.ts'
-import { type UsdAttos, priceOf } from '../../lib/money.ts'
-import { type Pool, tx } from '../../lib/sql.ts'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
 import type { Now } from '../../lib/time.ts'
 import type { PricingRate } from '../batch/ticket-row.ts'
-import { hashTickets } from '../batch/tickets-hash.ts'
+import { type HashedTicket, hashTickets } from '../batch/tickets-hash.ts'
 import type { EmitPriced } from '../backend/emit.ts'
 import {
   type Charge,
   type ListSettling,
   type SettlementSums,
+  type TicketCharge,
   settlingTickets,
   stepsOf,
   userCharges,
@@ -17,6 +17,8 @@ import {
 import { priceHours } from '../ingest/hour-store.ts'
 import { priceSessions } from '../ingest/session-store.ts'
 import { priceTickets } from '../ingest/store.ts'
+import { type RatedTicket, type Rating, StaleRating } from '../rating/rating.ts'
+import { type Prices, type Sale, networkSale, pricesOf } from '../rating/tariff.ts'
 import type { RateLookup } from './lookup.ts'
 import * as store from './store.ts'
 
@@ -25,6 +27,7 @@ export interface PricingDeps {
   readonly now: Now
   readonly charge: Charge
   readonly findRates: RateLookup
+  readonly rating: Rating
   /** How long an observation may serve a ticket that waits. */
   readonly waitingAgeSeconds: number
   /** Called, in the transaction, with the tickets that have got their price. */
@@ -43,6 +46,7 @@ export function createPricing({
   now,
   charge,
   findRates,
+  rating,
   waitingAgeSeconds,
   emit,
   onPriced,
@@ -66,62 +70,109 @@ export function createPricing({
   }
 
   async function priceBatch(span: store.Window): Promise<number> {
-    const known = now()
-    const { count, exhausted, settlement } = await tx(pool, async (db) => {
-      const waiting = await store.lockWaiting(db, span, {
-        maxAgeSeconds: waitingAgeSeconds,
-        limit: batchSize,
-      })
-      if (waiting.length === 0) return { count: 0, exhausted: [], settlement: null }
-      const rates = await findRates(
-        db,
-        waiting.map((ticket) => ticket.signedAtMicros),
-      )
-      const priced = waiting.flatMap((ticket, i) => {
-        const rate = rates[i]
-        return rate
-          ? [{ ...ticket, rate, rateId: rate.id, cost: priceOf(ticket.fee, rate.usdAttosPerEth) }]
-          : []
-      })
-      const at = now()
-      const id = uuidV7(at.getTime())
-      await priceSessions(db, priced)
-      await priceHours(db, priced)
-      await priceTickets(db, priced, id)
-      await emit?.(db, priced, at)
-      const charges = priced.map((ticket) => ({ ...ticket, signedAt: new Date(ticket.signedAt) }))
-      const result = await charge(db, userCharges(charges, hashOf(priced)), {
-        id,
-        at,
-        ratesKnownAt: known,
-        settling: settlingOf(priced),
-      })
-      return { count: priced.length, ...result }
-    })
+    const { count, exhausted, settlement } = await priceOnce(span, false).catch(
+      (error: unknown) => {
+        if (!(error instanceof StaleRating)) throw error
+        rating.forget(error.users)
+        return priceOnce(span, true)
+      },
+    )
     if (count > 0) onPriced(count, settlement)
     if (exhausted.length > 0) await onExhausted(exhausted)
     return count
   }
 
+  function priceOnce(span: store.Window, isLocked: boolean) {
+    const known = now()
+    return tx(pool, async (db) => {
+      const waiting = await store.lockWaiting(db, span, {
+        maxAgeSeconds: waitingAgeSeconds,
+        limit: batchSize,
+      })
+      if (waiting.length === 0) return { count: 0, exhausted: [], settlement: null }
+      const at = now()
+      const priced = await withPrices(db, waiting)
+      const { sales, confirm } = await rating.rateTickets(db, priced.map(toRated), { at, isLocked })
+      const sold = priced.map((ticket, i): Sold => {
+        const sale = sales[i] ?? networkSale
+        return { ...ticket, sale, ...pricesOf(ticket.fee, ticket.rate.usdAttosPerEth, sale.tariff) }
+      })
+      const id = uuidV7(at.getTime())
+      await priceSessions(db, sold)
+      await priceHours(db, sold)
+      await priceTickets(db, sold, id)
+      await emit?.(db, sold, at)
+      const result = await charge(db, userCharges(sold.map(toCharge), hashOf(sold)), {
+        id,
+        at,
+        ratesKnownAt: known,
+        settling: settlingOf(sold),
+        confirm,
+      })
+      return { count: sold.length, ...result }
+    })
+  }
+
+  /** Those whose rate is known. */
+  async function withPrices(db: Db, waiting: readonly store.WaitingTicket[]): Promise<Priced[]> {
+    const rates = await findRates(
+      db,
+      waiting.map((ticket) => ticket.signedAtMicros),
+    )
+    return waiting.flatMap((ticket, i) => {
+      const rate = rates[i]
+      return rate ? [{ ...ticket, rate, rateId: rate.id }] : []
+    })
+  }
+
   return { pass }
 }
 
+interface Priced extends store.WaitingTicket {
+  readonly rate: PricingRate
+  readonly rateId: bigint
+}
+
+interface Sold extends Priced, Prices {
+  readonly sale: Sale
+}
+
+const toRated = (ticket: Priced): RatedTicket => ({
+  ...ticket,
+  signedMs: Math.floor(ticket.signedAtMicros / 1000),
+})
+
+const toCharge = (ticket: Sold): TicketCharge => ({
+  ...ticket,
+  cost: ticket.retail,
+  signedAt: new Date(ticket.signedAt),
+})
+
+const toHashed = ({ sale: { termsId }, ...ticket }: Sold): HashedTicket => ({
+  ...ticket,
+  sale: { ...ticket, termsId },
+})
+
 /** The hash of the tickets of each user. */
-function hashOf(priced: readonly (store.WaitingTicket & { readonly rate: PricingRate })[]) {
+function hashOf(priced: readonly Sold[]) {
   const byUser = Map.groupBy(priced, ({ userId }) => userId)
   return (user: UserId): string | null => {
     const tickets = byUser.get(user)
-    return tickets ? hashTickets(tickets) : null
+    return tickets ? hashTickets(tickets.map(toHashed)) : null
   }
 }
 
 /** What they held until now goes when they are charged. */
 const settlingOf =
-  (priced: readonly (store.WaitingTicket & { readonly cost: UsdAttos })[]): ListSettling =>
+  (priced: readonly Sold[]): ListSettling =>
   (users) => {
     const tickets = priced.filter(({ userId }) => users.has(userId))
     const columns = settlingTickets(
-      tickets.map((ticket) => ({ ...ticket, signedMicros: ticket.signedAtMicros })),
+      tickets.map((ticket) => ({
+        ...ticket,
+        cost: ticket.retail,
+        signedMicros: ticket.signedAtMicros,
+      })),
     )
     return stepsOf({ priced: { columns } })
   }

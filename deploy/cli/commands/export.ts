@@ -94,7 +94,7 @@ async function write(
   try {
     const manifest = {
       format: 'tollgate-tickets',
-      version: 1,
+      version: 2,
       clientId: app,
       from: from ?? null,
       to: to ?? null,

@@ -101,7 +101,8 @@ async function ticket({
 /** Returns the users that have nothing left. */
 async function charge(tickets: readonly TicketCharge[]) {
   const at = core.clock.now()
-  const options = { id: randomUUID(), at, ratesKnownAt: at, settling: () => new Map() }
+  const facts = { id: randomUUID(), at, ratesKnownAt: at }
+  const options = { ...facts, settling: () => new Map(), confirm: () => {} }
   const { exhausted } = await tx(core.sql, (db) => ledger.charge(db, userCharges(tickets), options))
   return exhausted
 }

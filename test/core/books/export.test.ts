@@ -86,7 +86,7 @@ describe('tollgate export', () => {
     expect(JSON.parse(lines[0] ?? '')).toMatchObject({
       kind: 'manifest',
       format: 'tollgate-tickets',
-      version: 1,
+      version: 2,
       clientId: from.app.clientId,
       from: null,
       to: null,
@@ -268,7 +268,7 @@ describe('tollgate import', () => {
       'the last line is cut off': gzipSync(text.slice(0, -10)),
       'it cannot be decompressed': bytes.subarray(0, bytes.length - 200),
       'this is no ticket file': gzipSync('{"kind":"manifest"}\n'),
-      'has version 2': gzipSync(text.replace('"version":1', '"version":2')),
+      'has version 3': gzipSync(text.replace('"version":2', '"version":3')),
       'a line is too long': gzipSync('x'.repeat(100_000)),
     }
     await elsewhere(async (to) => {

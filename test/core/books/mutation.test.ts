@@ -25,6 +25,8 @@ const tables = {
   plan_versions: `plan_id in (select id from plans where is_starter_default)`,
   subscriptions: 'true',
   plans: `is_starter_default`,
+  plan_bundles: 'true',
+  platform_cuts: 'true',
 } as const
 
 /** Money of the escrow, proved as sums against `balances`, and money that is in no book. */
@@ -94,9 +96,7 @@ const free: Readonly<Record<string, string>> = {
   'plan_versions.price_currency': sells,
   'plan_versions.included_units': sells,
   'plan_versions.overage_rate_wei': sells,
-  'plan_versions.retail_rate': 'no ticket is charged by it yet',
   'plan_versions.charge_threshold_attos': sells,
-  'plan_versions.id': 'no ticket names it yet',
   'plans.name': 'a name',
   'plans.name_key': 'a name',
   'plans.type': 'repeats the newest version',
@@ -107,6 +107,13 @@ const free: Readonly<Record<string, string>> = {
   'plans.created_at': 'nothing is computed from it',
   'plans.updated_at': 'nothing is computed from it',
   'plans.deleted_at': 'whether it can be chosen',
+  'plan_bundles.id': 'a name',
+  'plan_bundles.position': 'the order in which they are shown',
+  'plan_bundles.sla_target_score': sells,
+  'plan_bundles.sla_target_p95_ms': sells,
+  'plan_bundles.max_price_per_unit':
+    'decides which calls are signed; no figure is computed from it',
+  'platform_cuts.created_at': 'nothing is computed from it',
 }
 
 /** A value of each type that differs by as little as it can. */
@@ -114,6 +121,7 @@ const change: Readonly<Record<string, (column: string) => string>> = {
   bigint: (c) => `coalesce(${c}, 0) + 1`,
   integer: (c) => `coalesce(${c}, 0) + 1`,
   smallint: (c) => `${c} + 1`,
+  'double precision': (c) => `coalesce(${c}, 0) + 1`,
   numeric: (c) => `coalesce(${c}, 0) + 1`,
   text: (c) => `coalesce(${c}, '') || 'x'`,
   uuid: (c) =>
@@ -140,6 +148,17 @@ beforeAll(async () => {
   const core = connectCore({ target: world.core.target, token: serviceToken })
   const m2m = world.as(world.app.basic)
   const ada = { clientId: world.app.clientId, externalUserId: 'ada' }
+  // The plan has a rate of its own and one for a pipeline, and the platform takes a cut from the first ticket on.
+  await world.damage(
+    `update plan_versions set retail_rate = 0.0000013 where plan_id = (select id from plans where is_starter_default);
+    insert into plan_bundles (app_id, plan_id, version, id, position, pipeline, model_id, retail_rate)
+    select app_id, plan_id, version, '00000000-0000-4000-8000-000000000001', 0, 'live', '*', 0.0000011
+    from plan_versions
+    where plan_id = (select id from plans where is_starter_default);
+    insert into platform_cuts (app_id, since, percent, created_at)
+    select id, '${begin.toISOString()}', 12.5, '2026-01-01T00:00:00Z'
+    from apps`,
+  )
   await m2m.upsertUser(ada)
   await core.recordRate({
     usdPerEth: '2987.654321098765432109',
@@ -177,6 +196,7 @@ beforeAll(async () => {
   await m2m.getBalance(ada)
   await core.recordRate({ usdPerEth: '3111.1', source: 'later', observedAt: undefined })
   await world.ingest(ugly(3, '77777777777777'))
+  await world.ingest(ugly(4, '555555555555', { pipeline: 'other' }))
   await adjust('-3')
   core.close()
   await tollgate('rebuild')
@@ -248,6 +268,8 @@ const keys: Readonly<Record<string, string>> = {
   subscriptions: 'user_id',
   plans: 'id',
   checkpoints: 'app_id, number',
+  plan_bundles: 'id',
+  platform_cuts: 'app_id, since',
 }
 const key = (table: string): string => keys[table] ?? 'id'
 

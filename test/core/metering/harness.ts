@@ -14,6 +14,8 @@ import type { Now } from '../../../core/lib/time.ts'
 import type { Emitter } from '../../../core/metering/backend/emit.ts'
 import { createMetering } from '../../../core/metering/service.ts'
 import type { EventSource } from '../../../core/metering/collector/collector.ts'
+import { createCuts } from '../../../core/billing/cuts.ts'
+import { planReads } from '../../../core/plans/offers/reads.ts'
 import { createPlans } from '../../../core/plans/service.ts'
 import { createSecrets } from '../../../core/platform/secrets.ts'
 import { createDatabase } from '../../support/postgres.ts'
@@ -91,7 +93,9 @@ export async function createWorld(at = '2026-09-14T10:20:00Z'): Promise<World> {
       metrics: registry,
       users,
       invalidations,
-      ledger: { charge: charge(ledger.charge) },
+      ledger: { ...ledger, charge: charge(ledger.charge) },
+      plans: planReads,
+      cuts: createCuts({ pool, now }),
       emitter,
       config: {
         mode: 'direct',
@@ -178,14 +182,17 @@ export async function differences(pool: Pool): Promise<Record<string, unknown[]>
       select * from (
         select app_id, user_id, date_trunc('hour', signed_at, 'UTC') as hour, pipeline, model_id, count(*) as n,
                count(*) filter (where cost_attos is null) as unpriced, sum(fee_wei) as fee,
-               coalesce(sum(cost_attos), 0) as cost, sum(billable_secs) as secs, sum(pixels) as pixels
+               coalesce(sum(cost_attos), 0) as cost, coalesce(sum(retail_attos - cost_attos), 0) as markup,
+               coalesce(sum(platform_fee_attos), 0) as platform_fee,
+               coalesce(sum(platform_fee_wei), 0) as platform_wei, sum(billable_secs) as secs, sum(pixels) as pixels
         from tickets group by 1, 2, 3, 4, 5) t
       full join usage_hourly u using (app_id, user_id, hour, pipeline, model_id)
-      where (t.n, t.unpriced, t.fee, t.cost, t.secs, t.pixels) is distinct from
-            (u.ticket_count, u.unpriced_count, u.fee_wei, u.cost_attos, u.billable_secs, u.pixels)`),
+      where (t.n, t.unpriced, t.fee, t.cost, t.markup, t.platform_fee, t.platform_wei, t.secs, t.pixels) is distinct from
+            (u.ticket_count, u.unpriced_count, u.fee_wei, u.cost_attos, u.markup_attos, u.platform_fee_attos,
+             u.platform_fee_wei, u.billable_secs, u.pixels)`),
     charged: await run(`
       select b.user_id from balances b
-      left join (select user_id, sum(cost_attos) as cost from tickets group by 1) t using (user_id)
+      left join (select user_id, sum(coalesce(retail_attos, cost_attos)) as cost from tickets group by 1) t using (user_id)
       where b.consumed_attos <> coalesce(t.cost, 0)`),
     ledger: await run(`
       select b.user_id from balances b

@@ -61,6 +61,7 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
         id: `charge-${at.getTime()}`,
         at,
         ratesKnownAt: at,
+        confirm: () => {},
         settling: (users) =>
           settlingOf(
             tickets.filter(({ call }) => users.has(call.userId)),

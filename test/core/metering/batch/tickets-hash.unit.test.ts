@@ -4,8 +4,13 @@ import { describe, expect, it } from 'vitest'
 import { createRowBuffer } from '../../../../core/lib/copy-sql.ts'
 import { ethRate, usdAttos, wei } from '../../../../core/lib/money.ts'
 import { createBatchParser, digestOfBytes } from '../../../../core/metering/batch/parsed-batch.ts'
-import { hashByUser, hashTickets } from '../../../../core/metering/batch/tickets-hash.ts'
+import {
+  type HashedSale,
+  hashByUser,
+  hashTickets,
+} from '../../../../core/metering/batch/tickets-hash.ts'
 import { byKey } from '../../../../core/metering/batch/parsed-batch.ts'
+import { networkTariff } from '../../../../core/metering/rating/tariff.ts'
 import { noLimits } from '../../../../core/metering/events/parse.ts'
 import { appId, userId } from '../../../../core/platform/ids.ts'
 import { envelope } from '../harness.ts'
@@ -15,6 +20,9 @@ const sample = fc.record({
   fee: fc.oneof(fc.bigInt(0n, 2n ** 53n + 1n), fc.bigInt(0n, 10n ** 27n)),
   ms: fc.integer({ min: Date.UTC(2021, 0, 1), max: Date.UTC(2030, 0, 1) }),
   rate: fc.constantFrom(null, 1n, 3000n * 10n ** 18n, 9_007_199_254_740_993n),
+  termsId: fc.constantFrom(null, 1n, 2n ** 52n),
+  markup: fc.constantFrom(0n, 1n, 2n ** 53n + 1n),
+  platformFee: fc.constantFrom(0n, 1n, 2n ** 60n + 1n),
 })
 type Sample = ReturnType<typeof sample.generate>['value']
 const observedAt = new Date('2026-03-10T11:59:58.765Z')
@@ -41,16 +49,20 @@ function hashesOf(samples: readonly (Sample & { id: string })[]) {
   for (const payer of batch.payers.values())
     payer.subject = { appId: app, userId: userOf(Number(payer.externalUserId)) }
   const places = Uint32Array.from(samples.keys())
-  const prices = samples.map(({ rate }) =>
+  const prices = samples.map(({ rate, markup, platformFee }) =>
     rate === null
       ? null
       : {
           rateId: rate,
           rate: { usdAttosPerEth: ethRate(rate), observedAt },
           cost: usdAttos(0n),
+          retail: usdAttos(markup),
+          platformFee: usdAttos(platformFee),
+          platformWei: wei(0n),
         },
   )
-  return hashByUser({ batch, places, prices, keyOrder: byKey(batch.tickets, places) })
+  const sales = samples.map(({ termsId }) => ({ termsId, tariff: networkTariff }))
+  return hashByUser({ batch, places, prices, sales, keyOrder: byKey(batch.tickets, places) })
 }
 
 describe('the hash of tickets', () => {
@@ -68,7 +80,13 @@ describe('the hash of tickets', () => {
     )
   })
 
-  const hashed = ({ id, user, fee, ms, rate }: Sample & { id: string }) => ({
+  const saleOf = ({ termsId, markup, platformFee }: Sample): HashedSale | null =>
+    termsId === null && markup === 0n && platformFee === 0n
+      ? null
+      : { termsId, retail: usdAttos(markup), platformFee: usdAttos(platformFee) }
+
+  const hashed = ({ id, user, fee, ms, rate, ...sale }: Sample & { id: string }) => ({
+    sale: saleOf({ user, fee, ms, rate, ...sale }),
     key: Buffer.from(id.replaceAll('-', ''), 'hex'),
     digest: Buffer.from(
       digestOfBytes(

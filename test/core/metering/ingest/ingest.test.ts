@@ -425,7 +425,7 @@ describe('without a usable rate', () => {
       await metering.recordRate({ usdPerEth: '0.000000000000000001', source: 'desk' })
       await expect
         .poll(() => rows('select cost_attos from tickets order by signed_at'))
-        .toEqual([{ cost_attos: '360000000' }, { cost_attos: '1' }])
+        .toEqual([{ cost_attos: '360000000' }, { cost_attos: '0' }])
     } finally {
       await metering.stop()
     }

@@ -68,6 +68,8 @@ const hourMs = 3_600_000
 interface Sample {
   readonly ticket: SignedTicket
   readonly cost: bigint | null
+  readonly markup: bigint
+  readonly platformFee: bigint
 }
 
 const sample: fc.Arbitrary<Sample> = fc
@@ -81,11 +83,13 @@ const sample: fc.Arbitrary<Sample> = fc
     billableSecs: decimal,
     pixels: fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }),
     cost: fc.option(fc.bigInt({ min: 0n, max: 10n ** 30n })),
+    markup: fc.bigInt({ min: -5n, max: 10n ** 20n }),
+    platformFee: fc.bigInt({ min: 0n, max: 10n ** 20n }),
   })
-  .map(({ user, session, model, minutes, sequence, fee, billableSecs, pixels, cost }) => {
+  .map(({ user, session, model, minutes, sequence, fee, billableSecs, pixels, ...amounts }) => {
     const signedAtMs = at.getTime() - minutes * 60_000
     return {
-      cost,
+      ...amounts,
       ticket: {
         eventId: randomUUID(),
         clientId: 'app_0123456789abcdef01234567',
@@ -125,6 +129,11 @@ function plainSums(samples: readonly Sample[], keyOf: (ticket: SignedTicket) => 
         unpriced: group.filter(({ cost }) => cost === null).length,
         fee: total(group, ({ ticket }) => ticket.fee),
         cost: total(group, ({ cost }) => cost ?? 0n),
+        markup: total(group, ({ cost, markup }) => (cost === null ? 0n : markup)),
+        platformFee: total(group, ({ cost, platformFee }) => (cost === null ? 0n : platformFee)),
+        platformWei: total(group, ({ cost, platformFee }) =>
+          cost === null ? 0n : platformFee / 7n,
+        ),
         billableSecs: total(group, ({ ticket }) => scaled(ticket.billableSecs)),
         pixels: total(group, ({ ticket }) => BigInt(ticket.pixels)),
       },
@@ -132,14 +141,12 @@ function plainSums(samples: readonly Sample[], keyOf: (ticket: SignedTicket) => 
   )
 }
 
-const plainOf = ({ tickets, unpriced, fee, cost, billableSecs, pixels }: Sums) => ({
-  tickets,
-  unpriced,
-  fee,
-  cost,
-  billableSecs: scaled(decimalText(billableSecs)),
-  pixels,
-})
+const plainOf = ({ billableSecs, ...sums }: Sums) => {
+  const { tickets, unpriced, fee, cost, markup, platformFee, platformWei, pixels } = sums
+  const secs = scaled(decimalText(billableSecs))
+  const amounts = { fee, cost, markup, platformFee, platformWei }
+  return { tickets, unpriced, ...amounts, billableSecs: secs, pixels }
+}
 
 function sumsOf(samples: readonly Sample[]) {
   const parser = createBatchParser(createRowBuffer(), { at, limits: usualLimits }, samples.length)
@@ -151,7 +158,7 @@ function sumsOf(samples: readonly Sample[]) {
     payer.subject = { appId: app, userId: user }
   }
   const sums = createSums(batch, at)
-  samples.forEach(({ cost }, place) =>
+  samples.forEach(({ cost, markup, platformFee }, place) =>
     sums.addTicket(
       place,
       cost === null
@@ -160,6 +167,9 @@ function sumsOf(samples: readonly Sample[]) {
             rateId: 1n,
             rate: { usdAttosPerEth: ethRate(1n), observedAt: at },
             cost: usdAttos(cost),
+            retail: usdAttos(cost + markup),
+            platformFee: usdAttos(platformFee),
+            platformWei: wei(platformFee / 7n),
           },
     ),
   )

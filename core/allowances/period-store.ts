@@ -1,0 +1,53 @@
+import { plainArray } from '../lib/copy-sql.ts'
+import { type Db, many, sql } from '../lib/sql.ts'
+import type { UserPeriods } from '../metering/rating/port.ts'
+import { type AppId, type UserId, userId } from '../platform/ids.ts'
+
+/** Reads `periods` as rating does: which version of a plan held when. */
+
+interface UserKey {
+  readonly appId: AppId
+  readonly userId: UserId
+}
+
+/** The latest periods of users, as many as `limit` of each, in their order; all of them without a limit. */
+export async function readPeriods(
+  db: Db,
+  users: readonly UserKey[],
+  limit: number | null,
+): Promise<UserPeriods[]> {
+  const rows = await many<{
+    user_id: string
+    start_ms: number
+    end_ms: number
+    terms_id: bigint
+  }>(
+    db,
+    sql`
+    select w.user_id, (extract(epoch from p.starts_at) * 1000)::float8 as start_ms,
+           (extract(epoch from p.ends_at) * 1000)::float8 as end_ms, v.id as terms_id
+    from unnest(${plainArray(users.map((user) => user.appId))}::uuid[], ${plainArray(users.map((user) => user.userId))}::uuid[])
+      as w (app_id, user_id)
+    cross join lateral (
+      select starts_at, ends_at, plan_id, plan_version
+      from periods
+      where app_id = w.app_id and user_id = w.user_id
+      order by starts_at desc
+      limit ${limit === null ? null : limit + 1}) p
+    join plan_versions v on v.app_id = w.app_id and v.plan_id = p.plan_id and v.version = p.plan_version
+    order by w.user_id, p.starts_at`,
+  )
+  return [...Map.groupBy(rows, (row) => row.user_id)].map(([user, all]) => {
+    const isWhole = limit === null || all.length <= limit
+    const latest = isWhole ? all : all.slice(1)
+    return {
+      userId: userId(user),
+      isWhole,
+      periods: latest.map((row) => ({
+        startMs: row.start_ms,
+        endMs: row.end_ms,
+        termsId: row.terms_id,
+      })),
+    }
+  })
+}

@@ -1,0 +1,101 @@
+import type { Db } from '../../lib/sql.ts'
+import type { ReadRates, SoldRates } from '../../metering/rating/port.ts'
+import type { TicketRecords } from '../../metering/records.ts'
+import type { AppId } from '../../platform/ids.ts'
+import type { Columns, DifferentRow, UserRange } from '../types.ts'
+import type { ChargedTicket, RateInOrder } from './replay-store.ts'
+import { type SoldPeriod, soldPeriods } from './sale-store.ts'
+
+/**
+ * Computes anew what tickets sell for (docs/money.md, "Price of a ticket"): the version of a plan from the periods that
+ * their users' accounts had entered before the charge, retail from its rates, the platform's cut from the app's.
+ */
+export interface SalesDeps {
+  readonly readRates: ReadRates
+  /** An app's cuts as they are in the database, the newest first. */
+  readonly listCuts: (
+    db: Db,
+    app: AppId,
+  ) => Promise<readonly { readonly since: Date; readonly basisPoints: bigint | null }[]>
+  readonly pricesOf: TicketRecords['pricesOf']
+}
+
+/** A charge, as far as it decides what its tickets sell for. */
+export interface SoldCharge {
+  readonly userId: string
+  readonly externalUserId: string | null
+  readonly seq: bigint
+  /** Null where prices were fixed elsewhere. */
+  readonly ratesKnownAt: Date | null
+  readonly tickets: readonly ChargedTicket[]
+}
+
+type FindRate = (id: bigint) => RateInOrder | undefined
+
+export async function createSales(
+  db: Db,
+  range: UserRange,
+  { readRates, listCuts, pricesOf }: SalesDeps,
+) {
+  const cuts = await listCuts(db, range.appId)
+  const periods = await soldPeriods(db, range)
+  const ids = new Set([...periods.values()].flat().map(({ termsId }) => termsId))
+  const rates: ReadonlyMap<bigint, SoldRates> = await readRates(db, [...ids])
+
+  const cutAt = (ms: number): bigint =>
+    cuts.find(({ since }) => since.getTime() <= ms)?.basisPoints ?? 0n
+
+  /** The tickets that do not say what they should. */
+  function* differences(charge: SoldCharge, rateOf: FindRate): Generator<DifferentRow> {
+    for (const ticket of charge.tickets) {
+      const rate = rateOf(ticket.rateId)
+      if (!rate || isFixed(ticket, charge)) continue
+      const signedMs = Math.floor(ticket.signedAtMicros / 1000)
+      const termsId = termsIdAt(periods.get(charge.userId) ?? [], charge.seq, signedMs)
+      const ratio = termsId === null ? undefined : rates.get(termsId)?.ratioOf(ticket)
+      const expected =
+        ratio === undefined
+          ? null
+          : columnsOf({
+              termsId,
+              ...pricesOf(ticket.fee, rate.usdAttosPerEth, {
+                ratio,
+                cutBasisPoints: cutAt(signedMs),
+              }),
+            })
+      const stored = columnsOf(ticket)
+      if (expected !== null && isSame(stored, expected)) continue
+      const { userId, externalUserId } = charge
+      yield { userId, externalUserId, key: { event_id: ticket.eventId }, stored, expected }
+    }
+  }
+
+  return { differences }
+}
+
+/** Sold before versions were named, or with prices that an import brought: proved by its charge and its hash. */
+const isFixed = (
+  { termsId, retail, cost, platformFee, platformWei }: ChargedTicket,
+  { ratesKnownAt }: SoldCharge,
+): boolean =>
+  termsId === null &&
+  (ratesKnownAt === null || (retail === cost && platformFee === 0n && platformWei === 0n))
+
+/** By the last period that had begun, of those that the account had entered before its entry `seq`; else by the first. */
+function termsIdAt(periods: readonly SoldPeriod[], seq: bigint, ms: number): bigint | null {
+  const entered = periods.filter(({ afterSeq }) => afterSeq < seq)
+  const current = entered.findLast(({ startMs }) => startMs <= ms) ?? entered[0]
+  return current?.termsId ?? null
+}
+
+type Sold = Pick<ChargedTicket, 'termsId' | 'retail' | 'platformFee' | 'platformWei'>
+
+const columnsOf = ({ termsId, retail, platformFee, platformWei }: Sold): Columns => ({
+  terms_id: termsId === null ? null : String(termsId),
+  retail_attos: String(retail),
+  platform_fee_attos: String(platformFee),
+  platform_fee_wei: String(platformWei),
+})
+
+const isSame = (a: Columns, b: Columns): boolean =>
+  Object.keys(a).every((column) => a[column] === b[column])

@@ -1,0 +1,204 @@
+import { getOrInsert } from '../../lib/maps.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+import { type ParsedBatch, featureOf, msOf, sessionOf } from '../batch/parsed-batch.ts'
+import type { Subject } from '../batch/subjects.ts'
+import type { CutAt, FeatureName, RatingPorts } from './port.ts'
+import { type Sale, type Tariff, networkTariff } from './tariff.ts'
+import { type SoldTerms, type Timeline, type User, createTimelines, termsAt } from './timelines.ts'
+
+/** Decides what tickets sell for: by the version of its plan that a user was on when a ticket was signed. */
+
+/** Users have entered a period since their tickets were rated. Nothing was charged: rate them again. */
+export class StaleRating extends Error {
+  readonly users: readonly UserId[]
+
+  constructor(users: readonly UserId[]) {
+    super('users have entered a period since their tickets were rated')
+    this.users = users
+  }
+}
+
+/** A user's account as the ledger has locked it. */
+interface LockedAccount {
+  readonly userId: UserId
+  readonly periodStart: Date
+}
+
+/** Throws StaleRating where an account is in another period than the one that its tickets were rated by as the last. */
+export type ConfirmPeriods = (accounts: readonly LockedAccount[]) => void
+
+/** Confirms tickets whose prices were fixed elsewhere: by no period of here. */
+export const noPeriods: ConfirmPeriods = () => {}
+
+/** How tickets are sold. */
+export interface RatedTickets {
+  /** In the order of the tickets. */
+  readonly sales: readonly Sale[]
+  readonly confirm: ConfirmPeriods
+}
+
+/** A ticket that is rated by itself. */
+export interface RatedTicket extends Subject, FeatureName {
+  readonly signedMs: number
+}
+
+export interface BatchTickets {
+  readonly batch: ParsedBatch
+  /** Of known users, grouped by user. */
+  readonly places: Uint32Array
+}
+
+export type RatingDeps = RatingPorts & { readonly pool: Pool }
+
+export function createRating({ pool, ledger, plans, cuts }: RatingDeps) {
+  const timelines = createTimelines({ pool, ledger, plans })
+
+  /**
+   * Rates the tickets of a batch by what is known of their users; `confirm` tells, when they are charged, whether that
+   * is still so.
+   */
+  async function rateBatch(tickets: BatchTickets, at: Date): Promise<RatedTickets> {
+    const users = usersOf(tickets)
+    const known = await timelines.current(users, at)
+    const cutAt = await cuts.load(appsOf(users), lastSigned(tickets))
+    return rateColumns(pool, tickets, { timelines: known, cutAt })
+  }
+
+  /** Rates the tickets of a batch under locks on the accounts of their users. */
+  async function rateLocked(db: Db, tickets: BatchTickets, at: Date): Promise<RatedTickets> {
+    const users = usersOf(tickets)
+    const known = await timelines.locked(db, users, at)
+    const cutAt = await cuts.load(appsOf(users), lastSigned(tickets))
+    return rateColumns(db, tickets, { timelines: known, cutAt })
+  }
+
+  async function rateColumns(
+    db: Db,
+    { batch: { tickets, sessions, features }, places }: BatchTickets,
+    facts: Facts,
+  ): Promise<RatedTickets> {
+    const rate = createRater(facts)
+    const sales: Sale[] = []
+    for (const place of places) {
+      const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+      if (!subject) throw new Error('only tickets of known users are rated')
+      const feature = features[featureOf(tickets, place)] ?? nothing
+      const signedMs = msOf(tickets, place)
+      const sale =
+        rate(subject, feature, signedMs) ??
+        (await rateOld(db, facts, { ...subject, ...feature, signedMs }))
+      sales.push(sale)
+    }
+    return { sales, confirm: confirmWith(facts.timelines) }
+  }
+
+  /** Rates tickets one by one. With `isLocked` under locks on their users' accounts. */
+  async function rateTickets(
+    db: Db,
+    tickets: readonly RatedTicket[],
+    { at, isLocked }: { readonly at: Date; readonly isLocked: boolean },
+  ): Promise<RatedTickets> {
+    const users = [
+      ...new Map(tickets.map(({ appId, userId }) => [userId, { appId, userId }])).values(),
+    ]
+    const known = isLocked
+      ? await timelines.locked(db, users, at)
+      : await timelines.current(users, at)
+    const last = tickets.reduce((ms, { signedMs }) => Math.max(ms, signedMs), 0)
+    const facts = { timelines: known, cutAt: await cuts.load(appsOf(users), new Date(last)) }
+    const rate = createRater(facts)
+    const sales: Sale[] = []
+    for (const ticket of tickets)
+      sales.push(rate(ticket, ticket, ticket.signedMs) ?? (await rateOld(db, facts, ticket)))
+    return { sales, confirm: confirmWith(known) }
+  }
+
+  /** A ticket from before all the periods that are kept of its user. */
+  async function rateOld(db: Db, { cutAt }: Facts, ticket: RatedTicket): Promise<Sale> {
+    const timeline = await timelines.whole(db, ticket)
+    const terms = timeline && termsAt(timeline, ticket.signedMs)
+    if (!terms) throw new Error(`user ${ticket.userId} has entered no period`)
+    const basisPoints = cutAt(ticket.appId, new Date(ticket.signedMs)) ?? 0n
+    return { termsId: terms.termsId, tariff: tariffOf(terms.ratioOf(ticket), basisPoints) }
+  }
+
+  const { forget, running } = timelines
+  return { rateBatch, rateLocked, rateTickets, running, forget }
+}
+
+export type Rating = ReturnType<typeof createRating>
+
+const nothing: FeatureName = { pipeline: '', modelId: '' }
+
+interface Facts {
+  readonly timelines: ReadonlyMap<UserId, Timeline>
+  readonly cutAt: CutAt
+}
+
+/**
+ * Rates tickets one by one. Null for one that is older than what is known of its user. Tickets of the same version,
+ * feature and cut share one sale, and sales of the same ratio and cut one tariff, so that prices are made and encoded
+ * once for many tickets.
+ */
+function createRater({ timelines, cutAt }: Facts) {
+  const byTerms = new Map<SoldTerms, Map<FeatureName, Sale>>()
+  const tariffs = new Map<bigint, Map<bigint, Tariff>>()
+  // Tickets of one user come together.
+  let user: { readonly subject: Subject; readonly timeline: Timeline } | null = null
+
+  function timelineOf(subject: Subject): Timeline {
+    if (user?.subject === subject) return user.timeline
+    const timeline = timelines.get(subject.userId)
+    if (!timeline) throw new Error(`user ${subject.userId} has entered no period`)
+    user = { subject, timeline }
+    return timeline
+  }
+
+  function saleOf(terms: SoldTerms, feature: FeatureName, basisPoints: bigint): Sale {
+    const ofTerms = getOrInsert(byTerms, terms, () => new Map<FeatureName, Sale>())
+    const known = ofTerms.get(feature)
+    if (known?.tariff.cutBasisPoints === basisPoints) return known
+    const ratio = terms.ratioOf(feature)
+    const ofCut = getOrInsert(tariffs, basisPoints, () => new Map<bigint, Tariff>())
+    const tariff = getOrInsert(ofCut, ratio, () => tariffOf(ratio, basisPoints))
+    const sale = { termsId: terms.termsId, tariff }
+    ofTerms.set(feature, sale)
+    return sale
+  }
+
+  return (subject: Subject, feature: FeatureName, signedMs: number): Sale | null => {
+    const terms = termsAt(timelineOf(subject), signedMs)
+    return terms && saleOf(terms, feature, cutAt(subject.appId, new Date(signedMs)) ?? 0n)
+  }
+}
+
+const tariffOf = (ratio: bigint, cutBasisPoints: bigint): Tariff =>
+  ratio === networkTariff.ratio && cutBasisPoints === 0n ? networkTariff : { ratio, cutBasisPoints }
+
+function confirmWith(timelines: ReadonlyMap<UserId, Timeline>): ConfirmPeriods {
+  return (accounts) => {
+    const stale = accounts.filter(
+      ({ userId, periodStart }) => timelines.get(userId)?.lastStartMs !== periodStart.getTime(),
+    )
+    if (stale.length > 0) throw new StaleRating(stale.map(({ userId }) => userId))
+  }
+}
+
+const appsOf = (users: readonly User[]): AppId[] => [...new Set(users.map(({ appId }) => appId))]
+
+function lastSigned({ batch: { tickets }, places }: BatchTickets): Date {
+  let last = 0
+  for (const place of places) last = Math.max(last, msOf(tickets, place))
+  return new Date(last)
+}
+
+/** The users of tickets that are grouped by user. */
+function usersOf({ batch: { tickets, sessions }, places }: BatchTickets): User[] {
+  const users = new Set<Subject>()
+  for (const place of places) {
+    const subject = sessions[sessionOf(tickets, place)]?.payer.subject
+    if (subject) users.add(subject)
+  }
+  return [...users]
+}

@@ -1,0 +1,184 @@
+import { LRUCache } from 'lru-cache'
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+import type { RatingPorts, SoldRates, UserPeriods } from './port.ts'
+
+/**
+ * Which version of a plan each user was on, and when (docs/money.md, "The version of a ticket").
+ *
+ * Gains: periods are only ever added behind the last one, and a version never changes, so both are cached for as long as a
+ * user's last period is the same: a batch of known users asks the database nothing. The ledger tells that it is when it
+ * charges (`confirmPeriods`). The `ingest with plans` row of `npm run bench` shows it. Plain version: `read`, which takes
+ * everything from the database.
+ */
+
+export interface SoldTerms extends SoldRates {
+  readonly termsId: bigint
+}
+
+/** Where a version begins to hold. */
+interface Step {
+  readonly startMs: number
+  readonly terms: SoldTerms
+}
+
+export interface Timeline {
+  readonly appId: AppId
+  readonly userId: UserId
+  /** In their order. */
+  readonly steps: readonly Step[]
+  readonly lastStartMs: number
+  readonly endMs: number
+  /** Its first step is the first of all. */
+  readonly isWhole: boolean
+}
+
+export interface User {
+  readonly appId: AppId
+  readonly userId: UserId
+}
+
+const maxTimelines = 100_000
+const maxTerms = 20_000
+/** More of them only a user has who changes plans often. */
+const recentPeriods = 16
+
+/**
+ * The version at an instant: of the last period that had begun, else of the first; null when that is further back than
+ * what is known.
+ */
+export function termsAt({ steps, isWhole }: Timeline, ms: number): SoldTerms | null {
+  for (let i = steps.length - 1; i >= 0; i--) {
+    const step = steps[i]
+    if (step && step.startMs <= ms) return step.terms
+  }
+  return isWhole ? (steps[0]?.terms ?? null) : null
+}
+
+export function createTimelines({
+  pool,
+  ledger,
+  plans,
+}: Pick<RatingPorts, 'ledger' | 'plans'> & { readonly pool: Pool }) {
+  const cache = new LRUCache<UserId, Timeline>({ max: maxTimelines })
+  const terms = new LRUCache<bigint, SoldTerms>({ max: maxTerms })
+
+  /** Of users whose period runs at `at`: those whose period is over first enter the next one. */
+  async function current(users: readonly User[], at: Date): Promise<ReadonlyMap<UserId, Timeline>> {
+    const timelines = new Map<UserId, Timeline>()
+    const missing: User[] = []
+    for (const user of users) {
+      const known = cache.get(user.userId)
+      if (known && known.endMs > at.getTime()) timelines.set(user.userId, known)
+      else missing.push(user)
+    }
+    if (missing.length === 0) return timelines
+    let loaded = await read(pool, missing, recentPeriods)
+    const due = missing.filter(({ userId }) => (loaded.get(userId)?.endMs ?? 0) <= at.getTime())
+    if (due.length > 0) {
+      await tx(pool, (db) => ledger.enterPeriods(db, due, at))
+      loaded = new Map([...loaded, ...(await read(pool, due, recentPeriods))])
+    }
+    for (const [userId, timeline] of loaded) {
+      cache.set(userId, timeline)
+      timelines.set(userId, timeline)
+    }
+    return timelines
+  }
+
+  /** Straight from the database. */
+  async function read(
+    db: Db,
+    users: readonly User[],
+    limit: number | null,
+  ): Promise<Map<UserId, Timeline>> {
+    const rows = await ledger.readPeriods(db, users, limit)
+    const termsOf = await findTerms(
+      db,
+      rows.flatMap(({ periods }) => periods.map(({ termsId }) => termsId)),
+    )
+    const apps = new Map(users.map(({ userId, appId }) => [userId, appId]))
+    return new Map(
+      rows.flatMap((row) => {
+        const appId = apps.get(row.userId)
+        return appId === undefined ? [] : [[row.userId, timelineOf({ ...row, appId }, termsOf)]]
+      }),
+    )
+  }
+
+  async function findTerms(
+    db: Db,
+    ids: readonly bigint[],
+  ): Promise<ReadonlyMap<bigint, SoldTerms>> {
+    const byId = new Map<bigint, SoldTerms>()
+    const missing: bigint[] = []
+    for (const id of new Set(ids)) {
+      const known = terms.get(id)
+      if (known) byId.set(id, known)
+      else missing.push(id)
+    }
+    if (missing.length === 0) return byId
+    for (const [termsId, rates] of await plans.readRates(db, missing)) {
+      const of = { termsId, ...rates }
+      terms.set(termsId, of)
+      byId.set(termsId, of)
+    }
+    return byId
+  }
+
+  /** Under locks that last until the transaction ends, so that nobody enters a period meanwhile. */
+  async function locked(
+    db: Db,
+    users: readonly User[],
+    at: Date,
+  ): Promise<ReadonlyMap<UserId, Timeline>> {
+    await ledger.enterPeriods(db, users, at)
+    return read(db, users, recentPeriods)
+  }
+
+  /** The versions of the periods that accounts, which the caller has locked, are in. */
+  async function running(
+    db: Db,
+    accounts: readonly (User & { readonly periodStart: Date })[],
+  ): Promise<ReadonlyMap<UserId, SoldTerms>> {
+    const known = new Map<UserId, SoldTerms>()
+    const missing = accounts.filter(({ userId, periodStart }) => {
+      const timeline = cache.get(userId)
+      const terms = timeline?.steps.at(-1)?.terms
+      if (!terms || timeline.lastStartMs !== periodStart.getTime()) return true
+      known.set(userId, terms)
+      return false
+    })
+    if (missing.length === 0) return known
+    for (const [userId, timeline] of await read(db, missing, recentPeriods)) {
+      const terms = timeline.steps.at(-1)?.terms
+      if (terms) known.set(userId, terms)
+    }
+    return known
+  }
+
+  const forget = (users: readonly UserId[]): void => {
+    for (const user of users) cache.delete(user)
+  }
+
+  /** All that the user has ever entered, for a ticket that is older than what is kept of it. */
+  const whole = async (db: Db, user: User): Promise<Timeline | undefined> =>
+    (await read(db, [user], null)).get(user.userId)
+
+  return { current, locked, running, whole, forget }
+}
+
+export type Timelines = ReturnType<typeof createTimelines>
+
+function timelineOf(
+  { appId, userId, periods, isWhole }: UserPeriods & User,
+  termsOf: ReadonlyMap<bigint, SoldTerms>,
+): Timeline {
+  const last = periods.at(-1)
+  const steps = periods.map(({ startMs, termsId }) => {
+    const of = termsOf.get(termsId)
+    if (!of) throw new Error(`version ${termsId} of a plan cannot be found`)
+    return { startMs, terms: of }
+  })
+  return { appId, userId, steps, isWhole, lastStartMs: last?.startMs ?? 0, endMs: last?.endMs ?? 0 }
+}
