@@ -175,6 +175,42 @@ export const reasons = {
     title: 'Allowance used up',
     help: "The user's allowance is used up. The owner of the app can add credit, and the next period includes usage again.",
   },
+  // The activation gate (docs/billing.md). Its reasons are the same words at token routes, too.
+  OWNER_PAYMENT_METHOD_REQUIRED: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 402,
+    oauth: 'owner_payment_method_required',
+    title: 'Payment method required',
+    help: 'The app cannot have new end users: its owner has spent their own allowance in the app, and no payment method of theirs can be charged. Users who are active go on. The owner can add a payment method, or ask a platform admin.',
+  },
+  END_USER_CAP_REACHED: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 403,
+    oauth: 'end_user_cap_reached',
+    title: 'App cannot provision end users',
+    help: 'The app has as many active end users as it may. Deactivate users who are gone, or ask a platform admin for a higher cap.',
+  },
+  STRIPE_CONNECT_REQUIRED: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 403,
+    oauth: 'stripe_connect_required',
+    title: 'Stripe Connect required',
+    help: 'Plans at a price are sold in the billing mode merchant, through an account of the owner at the payment processor. Connect one, and ask a platform admin for that mode.',
+  },
+  STRIPE_CONNECT_PENDING: {
+    grpc: grpc.FAILED_PRECONDITION,
+    http: 403,
+    oauth: 'stripe_connect_pending',
+    title: 'Stripe Connect onboarding incomplete',
+    help: "The owner's account at the payment processor is connected and may not take payments yet. Complete its onboarding there.",
+  },
+  PROCESSOR_NOT_CONFIGURED: {
+    grpc: grpc.UNAVAILABLE,
+    http: 503,
+    oauth: 'temporarily_unavailable',
+    title: 'No payment processor',
+    help: 'This deployment has no payment processor, so no account can be connected and no card charged.',
+  },
   ROUTE_GONE: {
     grpc: grpc.UNIMPLEMENTED,
     http: 410,

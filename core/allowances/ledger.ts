@@ -264,6 +264,15 @@ export function createLedger(
     })
   }
 
+  /** As `read`, inside the caller's transaction, which locks the account when its period is over. */
+  async function readWithin(db: Db, user: User, at: Date): Promise<Account> {
+    const [account] = await store.readAccounts(db, [user])
+    if (account && account.periodEnd > at) return account
+    const current = await lockCurrent(db, user, at)
+    await store.saveAccounts(db, [current], at)
+    return current
+  }
+
   /** Expires credits that have ended, for a bounded number of users. Returns how many it touched. */
   async function sweep(pool: Pool, at: Date): Promise<number> {
     return tx(pool, async (db) => {
@@ -303,6 +312,7 @@ export function createLedger(
     insertAdjustment: store.insertAdjustment,
     read,
     readMany,
+    readWithin,
     spendable,
     changePlan,
     raise,

@@ -1,27 +1,56 @@
-import { BillingSettingsServiceService } from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
+import {
+  BillingServiceService,
+  BillingSettingsServiceService,
+} from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import type { BillingConfig } from './config.ts'
-import type { Cuts } from './cuts.ts'
-import { createSettingsRpc } from './rpc.ts'
-import { createSettings } from './settings.ts'
+import { type Cuts, createCuts } from './cuts.ts'
+import { type Gate, type GateDeps, createGate } from './gate.ts'
+import { type PaymentProcessor, unconnectedProcessor } from './processor.ts'
+import { createBillingRpc, createSettingsRpc } from './rpc.ts'
+import { type BillingSettings, createSettings } from './settings.ts'
 
-export interface BillingOthers {
+export interface BillingOthers extends Pick<GateDeps, 'ledger' | 'findOwner'> {
   readonly config: BillingConfig
-  /** Made before all modules: metering asks it, too. */
-  readonly cuts: Cuts
 }
 
-/** What the platform settles for apps. */
-export function createBillingModule({ pool, now }: Platform, { config, cuts }: BillingOthers) {
-  const settings = createSettings({ pool, now, cuts, endUserCap: config.endUserCap })
+/** What other domains ask billing, made before all modules. */
+export function openBilling(
+  platform: Platform,
+  { config, ledger, findOwner }: BillingOthers,
+): BillingParts {
+  const { pool, now } = platform
+  const { endUserCap } = config
+  const processor = unconnectedProcessor
+  const cuts = createCuts({ pool, now })
+  const { publicUrl } = platform.config
+  const shared = { ...platform, publicUrl, endUserCap, mode: config.gateMode }
+  return {
+    processor,
+    cuts,
+    gate: createGate({ ...shared, ledger, processor, findOwner }),
+    settings: createSettings({ pool, now, cuts, endUserCap }),
+  }
+}
+
+interface BillingParts {
+  readonly processor: PaymentProcessor
+  readonly cuts: Cuts
+  readonly gate: Gate
+  readonly settings: BillingSettings
+}
+
+/** What the platform settles for apps, who may start and sell, and what an app is billed. */
+export function createBillingModule(platform: Platform, parts: BillingParts) {
   return {
     api: {},
     services: [
       grpcService(
-        BillingSettingsServiceService,
-        createSettingsRpc({ settings }).billingSettingsService,
+        BillingServiceService,
+        createBillingRpc({ ...platform, ...parts }).billingService,
       ),
+      grpcService(BillingSettingsServiceService, createSettingsRpc(parts).billingSettingsService),
     ],
   }
 }

@@ -1,6 +1,11 @@
 import type * as pb from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
-import { operator, operatorWrite } from '../rpc/callers.ts'
-import { type Handlers, rpc } from '../rpc/serve.ts'
+import type { Pool } from '../lib/sql.ts'
+import type { Now } from '../lib/time.ts'
+import { audit } from '../platform/audit.ts'
+import { type MemberCaller, m2mOrMember, member, operator, operatorWrite } from '../rpc/callers.ts'
+import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
+import { type Admission, type Gate, details } from './gate.ts'
+import type { PaymentProcessor } from './processor.ts'
 import {
   type AppSettings,
   type BillingSettings,
@@ -10,6 +15,61 @@ import {
   parseCap,
   parsePercent,
 } from './settings.ts'
+
+export interface BillingRpcDeps {
+  readonly pool: Pool
+  readonly settings: BillingSettings
+  readonly processor: PaymentProcessor
+  readonly gate: Gate
+  readonly now: Now
+}
+
+/** What an app is billed, and whether it may start and sell. */
+export function createBillingRpc({ pool, settings, processor, gate, now }: BillingRpcDeps) {
+  const note = (caller: MemberCaller, context: Context, action: string): Promise<void> =>
+    audit(pool, {
+      appId: caller.appId,
+      actor: caller.accountId,
+      action,
+      status: 'success',
+      correlationId: context.correlationId,
+      at: now(),
+    })
+
+  const billingService: Handlers<pb.BillingServiceServer> = {
+    getProcessor: rpc(m2mOrMember(), async ({ clientId }: pb.GetProcessorRequest, { appId }) => {
+      const [connection, app] = [await processor.connectionOf(appId), await settings.read(clientId)]
+      const { provisioning, selling } = await gate.read(appId, app)
+      return {
+        status: connection.status,
+        connectedAt: connection.connectedAt?.toISOString(),
+        settings: toSettings(app),
+        provisioning: toAdmission(provisioning),
+        selling: toAdmission(selling),
+      }
+    }),
+    connectProcessor: rpc(member('own'), async (_: pb.ConnectProcessorRequest, caller, context) => {
+      const { url } = await processor.connect(caller.appId)
+      await note(caller, context, 'processor_connection_started')
+      return { url }
+    }),
+    disconnectProcessor: rpc(
+      member('own'),
+      async (_: pb.DisconnectProcessorRequest, caller, context) => {
+        await processor.disconnect(caller.appId)
+        await note(caller, context, 'processor_disconnected')
+        return {}
+      },
+    ),
+  }
+  return { billingService }
+}
+
+const toAdmission = ({ reason, isEnforced }: Admission): pb.Admission => ({
+  code: reason?.toLowerCase(),
+  detail: reason === null ? '' : details[reason],
+  isEnforced,
+})
 
 /** What operators settle for apps. */
 export function createSettingsRpc({ settings }: { readonly settings: BillingSettings }) {

@@ -16,6 +16,28 @@ export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
   return row && appId(row.id)
 }
 
+/** The public client id of an app. */
+export async function findClientId(db: Db, app: AppId): Promise<string> {
+  const { client_id } = await one<{ client_id: string }>(
+    db,
+    sql`select client_id from clients where app_id = ${app} and kind = 'public'`,
+  )
+  return client_id
+}
+
+/** How many end users of an app are active, its owner not counted; at most `max`. */
+export async function countActiveUsers(db: Db, app: AppId, max: number): Promise<number> {
+  const { count } = await one<{ count: number }>(
+    db,
+    sql`
+    select count(*)::int as count
+    from (select from end_users
+          where app_id = ${app} and status = 'active' and not starts_with(external_user_id, 'owner:')
+          limit ${max}) active`,
+  )
+  return count
+}
+
 export const billingModes = ['owner_rollup', 'merchant'] as const
 /** Who pays for usage: the owner for all users, or users their owner (docs/decisions/56.md). */
 export type BillingMode = (typeof billingModes)[number]

@@ -28,10 +28,12 @@ import type { IdentityConfig } from './config.ts'
 import { type Invitations, createInvitations } from './invitations/invitations.ts'
 import { type Members, createMembers } from './members/members.ts'
 import { createOperatorsRpc } from './operators/rpc.ts'
-import type { CredentialIssuer } from './types.ts'
+import type { ActivationGate, CredentialIssuer } from './types.ts'
 import { createOwners } from './users/owners.ts'
 import { createUsersRpc } from './users/rpc.ts'
 import { createUsers } from './users/users.ts'
+
+export { findOwnerUser } from './users/owners.ts'
 
 export interface IdentityOthers {
   /** How tickets reach this deployment. */
@@ -39,13 +41,14 @@ export interface IdentityOthers {
   readonly config: IdentityConfig
   readonly plans: Plans
   readonly backend: BackendApi
+  readonly gate: ActivationGate
   /** The domains whose credentials end with their user or app, in the order in which they lock their rows. */
   readonly credentialIssuers: readonly CredentialIssuer[]
 }
 
 /** Apps with their clients, end users, and the accounts and members of the dashboard. */
 export function createIdentityModule(platform: Platform, others: IdentityOthers) {
-  const { config, plans, backend, credentialIssuers } = others
+  const { config, plans, backend, gate, credentialIssuers } = others
   const { pool, now, log, secrets, invalidations, grants } = platform
   const { revocationBoundSeconds } = platform.config
   const clients = createClients({ ...config, pool, secrets, now })
@@ -57,7 +60,7 @@ export function createIdentityModule(platform: Platform, others: IdentityOthers)
   const identities = createIdentities({ ...config, pool, now, accounts, records })
   const emitCustomers = backend.emitter?.emitCustomers
   const ending = { invalidations, grants, credentialIssuers }
-  const users = createUsers({ ...ending, pool, plans, log, now, emitCustomers })
+  const users = createUsers({ ...ending, pool, plans, gate, log, now, emitCustomers })
   const owners = createOwners({ pool, users })
   const { userService } = createUsersRpc({ users, revocationBoundSeconds })
   const { callerService } = createCallersRpc(backend)

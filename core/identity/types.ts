@@ -29,6 +29,15 @@ export interface UserChange {
   readonly status?: UserState
 }
 
+/** Whether an app may have more active end users (docs/billing.md). Its owner is none of them. */
+export interface ActivationGate {
+  /**
+   * Refuses with a reason of the gate unless the app may have the users that the transaction made active. The last statement
+   * of the transaction that waits for a lock.
+   */
+  readonly requireCost: (db: Db, app: AppId) => Promise<void>
+}
+
 /**
  * A domain that issues credentials. Identity ends them through these functions, in the transaction that deactivates their
  * user or deletes their app (decision 15). Both return the ids under which caches elsewhere know the credentials.

@@ -72,12 +72,15 @@ export function createSubjects({ jwts, clients, users, grants }: SubjectsDeps) {
       : { ...user, tokensValidAfter: later(user.tokensValidAfter, last) }
   }
 
-  /** The active user of that external id, created when the app does not have it yet; null when it is not active. */
+  /**
+   * The active user of that external id, created when the app does not have it yet; null when it is not active. The reason
+   * of the gate when it refuses a new user.
+   */
   async function provision(name: {
     clientId: string
     externalUserId: string
   }): Promise<User | null> {
-    const subjects = await users.resolveSubjects([name])
+    const subjects = await users.admitSubjects([name])
     const subject = subjects.get(authId(name.clientId, name.externalUserId))
     const user = subject ? await users.findById(subject.appId, subject.userId) : null
     return user?.status === 'active' ? user : null

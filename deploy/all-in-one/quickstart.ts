@@ -40,12 +40,21 @@ export async function ensureQuickstart({
     const app = isUsable ? demoAppOf(previous) : await createDemoApp(core)
     // The one who runs everything in one process is its platform admin.
     await core.changeAccount({ ...nobody, email: app.ownerEmail, isPlatformAdmin: true })
+    await ownByPlatform(core, app)
     const quickstart = { ...addresses, ...app, webhookSecret, database }
     await writeQuickstart(dataDir, quickstart)
     return quickstart
   } finally {
     core.close()
   }
+}
+
+/** Its owner needs no card to try it (decision 55). */
+async function ownByPlatform(core: CoreClient, { clientId }: DemoApp): Promise<void> {
+  const { settings } = await core.readBillingSettings({ clientId })
+  if (settings?.isPlatformOwned) return
+  const unchanged = { billingMode: undefined, endUserCap: undefined, platformCutPercent: undefined }
+  await core.replaceBillingSettings({ ...unchanged, clientId, isPlatformOwned: true })
 }
 
 const nobody = { id: undefined, newEmail: undefined }

@@ -12,6 +12,7 @@ import {
 } from '../../proto/gen/es/tollgate/allowances/v1/allowances_pb.ts'
 import { LimitService } from '../../proto/gen/es/tollgate/allowances/v1/limits_pb.ts'
 import { CreditQuotaService } from '../../proto/gen/es/tollgate/allowances/v1/quotas_pb.ts'
+import { BillingService } from '../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
 import { AccountService } from '../../proto/gen/es/tollgate/identity/v1/accounts_pb.ts'
 import {
   AppService,
@@ -76,6 +77,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const allowances = createClient(AllowanceService, transport)
   const creditQuotas = createClient(CreditQuotaService, transport)
   const limits = createClient(LimitService, transport)
+  const billing = createClient(BillingService, transport)
   const usage = createClient(UsageService, transport)
   const decisions = createClient(DecisionService, transport)
   const ownSigner = createClient(OwnSignerService, transport)
@@ -185,6 +187,11 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       setCredit: call(creditQuotas.setCreditQuota),
       getAccount: call(accounts.getAccountQuota),
       setAccount: call(accounts.setAccountQuota),
+    }),
+    billing: ({ call }: CallContext) => ({
+      getProcessor: call(billing.getProcessor),
+      connectProcessor: call(billing.connectProcessor),
+      disconnectProcessor: call(billing.disconnectProcessor),
     }),
     authorization: ({ call }: CallContext) => ({
       check: call(authorization.checkAuthorization),

@@ -201,6 +201,15 @@ function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
 /** What routes about figures of the metering backend refuse besides. */
 export const meteringReasons = ['METERING_NOT_CONFIGURED', 'METERING_UNREACHABLE'] as const
 
+/** What routes that may make a user active refuse besides (docs/billing.md). */
+export const provisioningReasons = [
+  'OWNER_PAYMENT_METHOD_REQUIRED',
+  'END_USER_CAP_REACHED',
+] as const
+
+/** What routes that may put a plan on sale refuse besides. */
+export const sellingReasons = ['STRIPE_CONNECT_REQUIRED', 'STRIPE_CONNECT_PENDING'] as const
+
 /** What can be wrong with the parts of the request. */
 function requestReasons({ guard, body, amounts }: RouteRules, schema: RouteSchema): Reason[] {
   const reasons: Reason[] = []

@@ -1,5 +1,5 @@
 import type { PriceCeiling } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
-import { type Refusal, refusals } from '../authorize/refusals.ts'
+import { type Refusal, refusalWithoutUser, refusals } from '../authorize/refusals.ts'
 import type { Versions } from '../identity/cached-state.ts'
 import type { SessionOwner } from './session-calls.ts'
 
@@ -142,10 +142,14 @@ export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOpti
     account.spentUntil = 0
   }
 
-  /** Stores that core knows no such user. */
-  function learnUnknown(account: Account, read: { at: number; version: number }): void {
+  /** Stores that core knows no such user, or lets none be made: `word` is its refusal. */
+  function learnUnknown(
+    account: Account,
+    word: string,
+    read: { at: number; version: number },
+  ): void {
     account.userId = ''
-    account.refusal = refusals.invalidIdentity
+    account.refusal = refusalWithoutUser(word)
     account.readAt = read.at
     account.currentUntil = read.at + unknownUserMs
     account.version = read.version

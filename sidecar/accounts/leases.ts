@@ -114,7 +114,7 @@ export function createLeases(options: LeasesOptions) {
     const read = { at: mono(), version: versions.current() }
     const answer = await lendCall(callOf(account, query, read.at))
     if (answer.refusal !== '') {
-      accounts.learnUnknown(account, read)
+      accounts.learnUnknown(account, answer.refusal, read)
       giveBack(account)
       return answer
     }

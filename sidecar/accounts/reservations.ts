@@ -4,7 +4,7 @@ import type {
   ReserveCall,
   SidecarProcess,
 } from '../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
-import { type Refusal, limitExceeded, refusals } from '../authorize/refusals.ts'
+import { type Refusal, limitExceeded, refusalWithoutUser, refusals } from '../authorize/refusals.ts'
 import type { Gather } from '../batcher.ts'
 import type { Versions } from '../identity/cached-state.ts'
 import type { Account, Accounts } from './accounts.ts'
@@ -65,7 +65,7 @@ export function createReservations(options: ReservationsOptions) {
     answer: ReserveAnswer,
     read: { at: number; version: number },
   ): void {
-    if (answer.refusal === 'invalid_identity') return accounts.learnUnknown(account, read)
+    if (answer.userId === '') return accounts.learnUnknown(account, answer.refusal, read)
     const active = answer.refusal !== 'user_inactive'
     accounts.learn(account, { ...answer, active }, read)
     account.remaining = nanosDown(answer.remainingUsdAttos)
@@ -83,5 +83,5 @@ function refusalOf({ refusal, limit, limitEndsAt }: ReserveAnswer): Refusal | nu
   if (refusal === 'user_inactive') return refusals.userInactive
   return refusal === 'limit_exceeded'
     ? limitExceeded(limit, Number(limitEndsAt))
-    : refusals.invalidIdentity
+    : refusalWithoutUser(refusal)
 }

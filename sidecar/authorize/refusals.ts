@@ -52,12 +52,30 @@ export const refusals = {
     'untyped_call',
     'a session without a type or price is refused here; its operator can set UNTYPED_CALL_USD',
   ),
+  ownerPaymentMethodRequired: refusal(
+    402,
+    'owner_payment_method_required',
+    'the app takes no new users until its owner can pay',
+  ),
+  endUserCapReached: refusal(
+    403,
+    'end_user_cap_reached',
+    'the app has as many active end users as it may',
+  ),
   insufficientBalance: refusal(483, 'insufficient_balance', 'insufficient balance'),
   rateUnavailable: refusal(503, 'rate_unavailable', 'no exchange rate'),
   billingUnavailable: refusal(503, 'billing_unavailable', 'billing unavailable'),
   authorizationUnavailable: refusal(503, 'authorization_unavailable', 'authorization unavailable'),
   overloaded: refusal(503, 'authorization_unavailable', 'too many requests in flight'),
 } as const
+
+/** Why core made no user of a subject, by its word in whichever case: the activation gate's reasons, or that it cannot be one. */
+export function refusalWithoutUser(word: string): Refusal {
+  const code = word.toLowerCase()
+  if (code === refusals.ownerPaymentMethodRequired.code) return refusals.ownerPaymentMethodRequired
+  if (code === refusals.endUserCapReached.code) return refusals.endUserCapReached
+  return refusals.invalidIdentity
+}
 
 const limitTexts: Readonly<Record<string, string>> = {
   usd_per_day: 'the USD of this day are spent',

@@ -12,6 +12,7 @@ import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/account
 import * as allowances from '../../proto/gen/ts-proto/tollgate/allowances/v1/allowances.ts'
 import * as limits from '../../proto/gen/ts-proto/tollgate/allowances/v1/limits.ts'
 import * as quotas from '../../proto/gen/ts-proto/tollgate/allowances/v1/quotas.ts'
+import * as billing from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.ts'
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
@@ -399,6 +400,7 @@ const services: ServiceDefinition[] = [
   allowances.AllowanceServiceService,
   limits.LimitServiceService,
   quotas.CreditQuotaServiceService,
+  billing.BillingServiceService,
   signers.OwnSignerServiceService,
   loss.LossServiceService,
   decisions.DecisionServiceService,

@@ -33,8 +33,8 @@ export interface RealPerson {
 }
 
 /** A gateway before a real core. */
-export async function startReal() {
-  const core = await startTestCore()
+export async function startReal(env: Readonly<Record<string, string>> = {}) {
+  const core = await startTestCore(env)
   const gateway = await startGateway(
     {
       host: '127.0.0.1',

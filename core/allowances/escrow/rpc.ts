@@ -1,4 +1,4 @@
-import { DomainError } from '../../../proto/errors.ts'
+import { DomainError, type Reason } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
 import { type UsdAttos, parseInteger, usdAttos } from '../../lib/money.ts'
 import { secondsOf } from '../../lib/time.ts'
@@ -88,7 +88,7 @@ type LendAnswer = Awaited<ReturnType<EscrowService['lend']>>['answers'][number]
 type ReserveAnswer = Awaited<ReturnType<EscrowService['reserve']>>[number]
 
 function toLendAnswer(settled: LendAnswer): pb.LendAnswer {
-  if (!settled) return { ...emptyLendAnswer, refusal: 'NOT_FOUND' }
+  if (!settled.answer) return { ...emptyLendAnswer, refusal: settled.denial }
   const { user, answer } = settled
   return {
     refusal: '',
@@ -124,7 +124,7 @@ const emptyLendAnswer: pb.LendAnswer = {
 }
 
 function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
-  if (!settled) return { ...emptyReserveAnswer, refusal: 'invalid_identity' }
+  if (!settled.answer) return { ...emptyReserveAnswer, refusal: wordOf(settled.denial) }
   const { user, answer } = settled
   return {
     refusal: answer.refusal ?? '',
@@ -136,6 +136,10 @@ function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
     tokensValidAfter: validAfter(user.tokensValidAfter),
   }
 }
+
+// Sidecars know a subject that is no user by this word.
+const wordOf = (denial: Reason): string =>
+  denial === 'NOT_FOUND' ? 'invalid_identity' : denial.toLowerCase()
 
 const limitOf = (breach: Breach | null) => ({
   limit: breach?.limit ?? '',

@@ -1,4 +1,4 @@
-import { DomainError } from '../../../proto/errors.ts'
+import { DomainError, type Reason } from '../../../proto/errors.ts'
 import type { UserAccess, Users } from '../../identity/users/users.ts'
 import { createBatchLoader } from '../../lib/concurrency.ts'
 import type { Log } from '../../lib/log.ts'
@@ -77,7 +77,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
 
   /** Opens and renews leases; null for a subject that is no user. CONFLICT when another process has the sidecar's id. */
   async function lend({ process, calls }: LendMessage) {
-    const states = await users.resolveStates(calls)
+    const { states, denials } = await users.admitStates(calls)
     const indexed = withUsers(calls, states)
     const rate = boundRate()
     const { answers, recalled } = await tx(pool, (db) =>
@@ -89,7 +89,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     )
     await publish(recalled)
     for (const answer of answers) if (answer && answer.raise > 0n) meters.lent(answer.raise)
-    return { answers: inOrder(calls, indexed, answers), rate: await rate }
+    return { answers: inOrder(calls, { indexed, answers, denials }), rate: await rate }
   }
 
   const reserveGroup = createBatchLoader(
@@ -116,7 +116,8 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     const calls = messages.flatMap(({ process, calls: own }) =>
       own.map((call) => ({ ...call, process })),
     )
-    const indexed = withUsers(calls, await users.resolveStates(calls))
+    const { states, denials } = await users.admitStates(calls)
+    const indexed = withUsers(calls, states)
     const { answers, recalled, ended } = await tx(pool, (db) =>
       escrow.reserve(
         db,
@@ -127,7 +128,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
     await publish(recalled)
     indexed.forEach(({ call }, index) => countReservation(call.bound, answers[index] ?? null))
     if (ended) meters.ended(ended)
-    const ordered = inOrder(calls, indexed, answers)
+    const ordered = inOrder(calls, { indexed, answers, denials })
     let from = 0
     return messages.map((message) => ordered.slice(from, (from += message.calls.length)))
   }
@@ -143,7 +144,7 @@ export function createEscrowService(deps: EscrowServiceDeps) {
    */
   async function reserve(message: ReserveMessage) {
     const answers = await reserveGroup(message)
-    if (answers.some((answer) => answer?.answer.refusal === 'not_owner'))
+    if (answers.some(({ answer }) => answer?.refusal === 'not_owner'))
       throw new DomainError('CONFLICT', "another process has this sidecar's id")
     return answers
   }
@@ -216,19 +217,33 @@ const withUsers = <Call extends Subject>(
 const keyOf = ({ appId, userId }: UserAccess): UserKey => ({ appId, userId })
 const activeKey = (user: UserAccess) => ({ ...keyOf(user), isActive: user.status === 'active' })
 
-/** The answer of each call with its user; null where there is no user, or none with an account. */
+/** What a call is answered: with its user, or why there is none. */
+export type Settled<Answer> =
+  | { readonly answer: Answer; readonly user: UserAccess }
+  | { readonly answer: null; readonly denial: Reason }
+
+/** The answer of each call; without one where there is no user, or none with an account. */
 function inOrder<Call extends Subject, Answer>(
   calls: readonly Call[],
-  indexed: readonly OfUser<Call>[],
-  answers: readonly (Answer | null)[],
-): ({ answer: Answer; user: UserAccess } | null)[] {
-  const byCall = new Map(
-    indexed.map(({ call, user }, index) => {
-      const answer = answers[index]
-      return [call, answer ? { answer, user } : null]
-    }),
+  {
+    indexed,
+    answers,
+    denials,
+  }: {
+    readonly indexed: readonly OfUser<Call>[]
+    readonly answers: readonly (Answer | null)[]
+    readonly denials: ReadonlyMap<string, Reason>
+  },
+): Settled<Answer>[] {
+  const byCall = new Map<Call, Settled<Answer>>()
+  for (const [index, { call, user }] of indexed.entries()) {
+    const answer = answers[index]
+    if (answer) byCall.set(call, { answer, user })
+  }
+  return calls.map(
+    (call) =>
+      byCall.get(call) ?? { answer: null, denial: denials.get(subjectOf(call)) ?? 'NOT_FOUND' },
   )
-  return calls.map((call) => byCall.get(call) ?? null)
 }
 
 function first<T>(items: readonly T[]): T {

@@ -28,4 +28,4 @@ create table billing_settings (
 );
 
 -- Counts the users that take a place of the cap.
-create index end_users_active on end_users (app_id) where status = 'active';
+create index end_users_active on end_users (app_id) include (external_user_id) where status = 'active';

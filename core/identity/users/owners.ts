@@ -1,4 +1,4 @@
-import type { Pool } from '../../lib/sql.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
 import {
   type AccountId,
   type AppId,
@@ -9,6 +9,7 @@ import {
   ownerSubject,
 } from '../../platform/ids.ts'
 import { findOwnerAccount } from '../members/store.ts'
+import { findUsers } from './store.ts'
 import type { Users } from './users.ts'
 
 /** The owner of an app as one of its end users (decision 37). */
@@ -39,6 +40,14 @@ export function createOwners({ pool, users }: { pool: Pool; users: Pick<Users, '
   const accountOf = (app: AppId): Promise<AccountId | null> => findOwnerAccount(pool, app)
 
   return { find, accountOf }
+}
+
+/** The owner of an app as an end user of it, by our id; null while there is none, because nothing was signed in its name. */
+export async function findOwnerUser(db: Db, app: AppId): Promise<UserId | null> {
+  const account = await findOwnerAccount(db, app)
+  if (account === null) return null
+  const [user] = await findUsers(db, [app], [ownerSubject(account)])
+  return user?.id ?? null
 }
 
 export type Owners = ReturnType<typeof createOwners>

@@ -1,4 +1,4 @@
-import { DomainError } from '../../../proto/errors.ts'
+import { DomainError, type Reason } from '../../../proto/errors.ts'
 import { type Actor, type AuditEntry, audit, auditAll } from '../../platform/audit.ts'
 import { type Reply, createBatchWriter } from '../../platform/batch-writer.ts'
 import { type Cursor, page } from '../../platform/cursor.ts'
@@ -10,6 +10,7 @@ import {
   externalUserId,
   isClientId,
   isLoginSubject,
+  isOwnerSubject,
   newUserId,
   newUserProblem,
   subjectProblem,
@@ -24,7 +25,7 @@ import type { EmitCustomers } from '../../metering/backend/emit.ts'
 import type { Plans } from '../../plans/service.ts'
 import { givesLoginCredit } from '../apps/store.ts'
 import * as store from './store.ts'
-import type { CredentialIssuer, User, UserChange, UserState } from '../types.ts'
+import type { ActivationGate, CredentialIssuer, User, UserChange, UserState } from '../types.ts'
 
 export interface UsersDeps {
   readonly pool: Pool
@@ -34,6 +35,8 @@ export interface UsersDeps {
   readonly log: Log
   readonly now: Now
   readonly credentialIssuers: readonly CredentialIssuer[]
+  /** Absent where users come by tickets alone, about which nobody asks it. */
+  readonly gate?: ActivationGate | undefined
   /** Queues new users for the metering backend, where there is one. */
   readonly emitCustomers?: EmitCustomers | undefined
 }
@@ -49,6 +52,8 @@ interface Upserted {
   readonly created: boolean
   /** Ids of the credentials that ended with the user. */
   readonly revoked: string[] | null
+  /** Takes a place of the app's cap that it had not before. */
+  readonly isActivated: boolean
 }
 
 interface UserAction {
@@ -59,6 +64,11 @@ interface UserAction {
 
 type NewName = Pick<UpsertRequest, 'app' | 'change'>
 
+interface NewProvision extends NewName {
+  /** Whether the gate is asked. */
+  readonly isGated: boolean
+}
+
 const nameOf = ({ app, change }: NewName): string => `${app} ${change.externalUserId}`
 
 /** End users of apps: provisioned, changed, deactivated; never deleted. */
@@ -68,12 +78,13 @@ export function createUsers({
   invalidations,
   grants,
   credentialIssuers,
+  gate,
   log,
   now,
   emitCustomers,
 }: UsersDeps) {
   const upsertInBatch = createBatchWriter<UpsertRequest, Upserted>(pool, upsertAll)
-  const provisionInBatch = createBatchWriter<NewName, { user: User; created: boolean }>(
+  const provisionInBatch = createBatchWriter<NewProvision, { user: User; created: boolean }>(
     pool,
     provisionAll,
   )
@@ -101,7 +112,9 @@ export function createUsers({
       const user =
         firsts.get(nameOf(request)) === request ? created.get(nameOf(request)) : undefined
       const isDone = user !== undefined && change.status !== 'inactive'
-      const result = isDone ? { user, revoked: [] } : await alter(db, app, change)
+      const result = isDone
+        ? { user, revoked: [], isActivated: true }
+        : await alter(db, app, change)
       upserted.set(request, { ...result, created: user !== undefined })
     }
     await auditAll(
@@ -112,7 +125,18 @@ export function createUsers({
         return user ? [entryOf({ user, actor, action: 'app_user_upserted' })] : []
       }),
     )
+    await requireCost(
+      db,
+      [...upserted.values()].flatMap(({ user, isActivated }) => (isActivated ? [user] : [])),
+    )
     return requests.flatMap((request) => upserted.get(request) ?? [])
+  }
+
+  /** Asks the gate about users that were made active, app by app in one order. The owner of an app is exempt. */
+  async function requireCost(db: Db, activated: readonly User[]): Promise<void> {
+    const gated = activated.filter(({ externalUserId: name }) => !isOwnerSubject(name))
+    const apps = new Set(gated.map(({ appId }) => appId))
+    for (const app of [...apps].toSorted()) await gate?.requireCost(db, app)
   }
 
   /** Changes the user. NOT_FOUND when the app has no such user. */
@@ -120,6 +144,7 @@ export function createUsers({
     const { user, revoked } = await tx(pool, async (db) => {
       const altered = await alter(db, app, change)
       await audit(db, entryOf({ user: altered.user, actor, action: 'app_user_updated' }))
+      if (altered.isActivated) await requireCost(db, [altered.user])
       return altered
     })
     await invalidate(user, revoked)
@@ -184,11 +209,7 @@ export function createUsers({
     if (onStarter.length > 0) await plans.startOnStarter(db, onStarter, at)
   }
 
-  async function alter(
-    db: Db,
-    app: AppId,
-    change: UserChange,
-  ): Promise<{ user: User; revoked: string[] | null }> {
+  async function alter(db: Db, app: AppId, change: UserChange): Promise<Omit<Upserted, 'created'>> {
     const user = await store.lockUser(db, app, change.externalUserId)
     if (!user) throw unknownUser()
     const at = now()
@@ -196,7 +217,9 @@ export function createUsers({
     const email = change.email === undefined ? user.email : change.email
     const ends = next.status === 'inactive' && user.status === 'active'
     const revoked = ends ? await endCredentials(db, user, at) : null
-    return { user: await store.updateUser(db, { ...next, email, updatedAt: at }), revoked }
+    const isActivated = next.status === 'active' && user.status === 'inactive'
+    const updated = await store.updateUser(db, { ...next, email, updatedAt: at })
+    return { user: updated, revoked, isActivated }
   }
 
   async function endCredentials(db: Db, user: User, at: Date): Promise<string[]> {
@@ -296,12 +319,21 @@ export function createUsers({
 
   /**
    * The users of subjects, by auth id. A user that a known app does not have yet is created with a Starter subscription,
-   * because a signed ticket provisions its user. Subjects of unknown apps are left out.
+   * because a signed ticket provisions its user: the gate is not asked about what has happened. Subjects of unknown apps are
+   * left out.
    */
-  async function resolveSubjects(
+  const resolveSubjects = (subjects: readonly Subject[]): Promise<Map<string, KnownUser>> =>
+    usersOf(subjects, provision)
+
+  /** As `resolveSubjects`, for what has not happened yet: the reason of the gate when it refuses a new user. */
+  const admitSubjects = (subjects: readonly Subject[]): Promise<Map<string, KnownUser>> =>
+    usersOf(subjects, admit)
+
+  async function usersOf(
     subjects: readonly Subject[],
-  ): Promise<Map<string, { appId: AppId; userId: UserId }>> {
-    const resolved = new Map<string, { appId: AppId; userId: UserId }>()
+    create: Provision,
+  ): Promise<Map<string, KnownUser>> {
+    const resolved = new Map<string, KnownUser>()
     const possible = subjects.filter(isPossible)
     const rows = await store.findSubjects(
       pool,
@@ -311,9 +343,9 @@ export function createUsers({
     // At once, so that new users share transactions.
     await Promise.all(
       rows.map(async ({ client_id, app_id, external_user_id: external, user_id }) => {
-        const app = app_id as AppId
-        const user = user_id === null ? await provision(app, external) : (user_id as UserId)
-        if (user !== null) resolved.set(authId(client_id, external), { appId: app, userId: user })
+        const [app, subject] = [app_id as AppId, authId(client_id, external)]
+        const user = user_id === null ? await create(app, external, subject) : (user_id as UserId)
+        if (user !== null) resolved.set(subject, { appId: app, userId: user })
       }),
     )
     return resolved
@@ -323,7 +355,26 @@ export function createUsers({
    * As `resolveSubjects`, with the state of each user. A user of an app that is not active reads as inactive, and is not
    * created.
    */
-  async function resolveStates(subjects: readonly Subject[]): Promise<Map<string, UserAccess>> {
+  const resolveStates = (subjects: readonly Subject[]): Promise<Map<string, UserAccess>> =>
+    statesOf(subjects, provision)
+
+  /** As `resolveStates`, for what has not happened yet: `denials` has the reasons of the gate for users that it refuses. */
+  async function admitStates(subjects: readonly Subject[]) {
+    const denials = new Map<string, Reason>()
+    const states = await statesOf(subjects, (app, external, subject) =>
+      admit(app, external).catch((error: unknown) => {
+        if (!(error instanceof DomainError)) throw error
+        denials.set(subject, error.reason)
+        return null
+      }),
+    )
+    return { states, denials }
+  }
+
+  async function statesOf(
+    subjects: readonly Subject[],
+    create: Provision,
+  ): Promise<Map<string, UserAccess>> {
     const possible = subjects.filter(isPossible)
     const rows = await store.findSubjectStates(
       pool,
@@ -333,18 +384,29 @@ export function createUsers({
     const states = new Map<string, UserAccess>()
     await Promise.all(
       rows.map(async ({ clientId, externalUserId: external, ...row }) => {
-        const user =
-          row.userId ?? (row.status === 'active' ? await provision(row.appId, external) : null)
-        if (user !== null) states.set(authId(clientId, external), { ...row, userId: user })
+        const subject = authId(clientId, external)
+        const isCreatable = row.status === 'active'
+        const user = row.userId ?? (isCreatable ? await create(row.appId, external, subject) : null)
+        if (user !== null) states.set(subject, { ...row, userId: user })
       }),
     )
     return states
   }
 
-  async function provision(app: AppId, external: string): Promise<UserId | null> {
+  const provision = (app: AppId, external: string): Promise<UserId | null> =>
+    getOrCreate(app, external, false)
+
+  const admit = (app: AppId, external: string): Promise<UserId | null> =>
+    getOrCreate(app, external, true)
+
+  async function getOrCreate(
+    app: AppId,
+    external: string,
+    isGated: boolean,
+  ): Promise<UserId | null> {
     if (subjectProblem(external) !== null || external.trim() !== external) return null
     const change = { externalUserId: externalUserId(external) }
-    const { user, created } = await provisionInBatch({ app, change })
+    const { user, created } = await provisionInBatch({ app, change, isGated })
     if (created) log.info({ appId: app, userId: user.id }, 'user provisioned by signing')
     return user.id
   }
@@ -352,7 +414,7 @@ export function createUsers({
   /** Of two that provision the same user at once one creates it. */
   async function provisionAll(
     db: Db,
-    requests: readonly NewName[],
+    requests: readonly NewProvision[],
   ): Promise<{ user: User; created: boolean }[]> {
     const distinct = new Map(requests.map((request) => [nameOf(request), request]))
     const created = await createAll(db, [...distinct.values()])
@@ -363,6 +425,11 @@ export function createUsers({
       others.map(({ change }) => change.externalUserId),
     )
     const known = new Map(existing.map((user) => [`${user.appId} ${user.externalUserId}`, user]))
+    const ungated = new Set(requests.filter(({ isGated }) => !isGated).map(nameOf))
+    await requireCost(
+      db,
+      [...created].flatMap(([name, user]) => (ungated.has(name) ? [] : [user])),
+    )
     return requests.map((request) => {
       const name = nameOf(request)
       const user = created.get(name) ?? known.get(name)
@@ -385,7 +452,9 @@ export function createUsers({
     findActive,
     list,
     resolveSubjects,
+    admitSubjects,
     resolveStates,
+    admitStates,
   }
 }
 
@@ -395,6 +464,14 @@ interface Subject {
   readonly clientId: string
   readonly externalUserId: string
 }
+
+interface KnownUser {
+  readonly appId: AppId
+  readonly userId: UserId
+}
+
+/** Makes the user of a subject that its app does not have; null for a name that cannot be one. */
+type Provision = (app: AppId, external: string, subject: string) => Promise<UserId | null>
 
 /** Who a subject is, and whether they may do anything at all. */
 export interface UserAccess {

@@ -145,6 +145,9 @@ const rules: Readonly<Record<string, string>> = {
   allowed: 'The credential is valid, and there is money for the dearest that the call can be.',
   missing_credential: 'A call needs an Authorization header: Bearer and one credential.',
   malformed_credential: 'The Authorization header must be Bearer, followed by one credential.',
+  owner_payment_method_required:
+    'The user is new, and the app takes no new users: its owner has nothing left in it, and no card of theirs can be charged.',
+  end_user_cap_reached: 'The user is new, and the app has as many active end users as it may.',
   ambiguous_credential: 'Two different Authorization values name two users: none is chosen.',
   unknown_credential: 'No verifier of IDENTITY_AUTH_MODE takes a credential of this form.',
   invalid_api_key:

@@ -15,7 +15,7 @@ import {
 import type { Core, CoreCalls } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
 import { answerHeld } from '../../http/held-document.ts'
-import { route } from '../../http/route.ts'
+import { provisioningReasons, route } from '../../http/route.ts'
 import { addressOf } from '../../limits/address.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
 import { signerSessionRoutes } from '../signer/sessions.ts'
@@ -52,6 +52,7 @@ const everyGrantRefuses = [
   'CLIENT_SCOPE_MISSING',
   'NOT_FOUND',
   'ALLOWANCE_EXHAUSTED',
+  ...provisioningReasons,
 ] as const
 const form = { guard: { kind: 'client' }, wire: 'oauth', body: 'form', repeatable } as const
 

@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import type { App } from '../../http/app.ts'
-import { route, routeForCore } from '../../http/route.ts'
+import { route, routeForCore, sellingReasons } from '../../http/route.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
 import { AppParams, Success, oneOf, text } from '../schemas.ts'
 import { toPlan, toProduct } from './render.ts'
@@ -68,7 +68,7 @@ function createPlan(app: App): void {
   app.post(
     url,
     routeForCore(
-      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT'] },
+      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT', ...sellingReasons] },
       {
         operationId: 'createPlan',
         summary: 'Create a plan',
@@ -91,7 +91,7 @@ function updatePlan(app: App): void {
   app.put(
     url,
     routeForCore(
-      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT'] },
+      { guard: { kind: 'hidden_member_edit' }, refuses: ['CONFLICT', ...sellingReasons] },
       {
         operationId: 'updatePlan',
         summary: 'Change a plan',

@@ -91,7 +91,9 @@ export const Permission = Type.Object(
 export const refusalCodes = {
   400: ['ambiguous_credential', 'invalid_state'],
   401: ['missing_credential', 'invalid_api_key', 'invalid_token'],
+  402: ['owner_payment_method_required'],
   403: [
+    'end_user_cap_reached',
     'insufficient_scope',
     'invalid_identity',
     'signer_not_bound',

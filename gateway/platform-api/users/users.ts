@@ -4,7 +4,7 @@ import { DomainError } from '../../../proto/errors.ts'
 import type { User as UserMessage } from '../../../proto/gen/es/tollgate/identity/v1/identity_pb.ts'
 import { requireField } from '../../core/client.ts'
 import type { App } from '../../http/app.ts'
-import { route } from '../../http/route.ts'
+import { provisioningReasons, route } from '../../http/route.ts'
 import { CorrelationId, addSchemas, named, ref } from '../../http/schemas.ts'
 import {
   AppParams,
@@ -112,7 +112,7 @@ function upsertUser(app: App): void {
   app.post(
     url,
     route(
-      { guard: { kind: 'm2m', scope: Scope.usersWrite } },
+      { guard: { kind: 'm2m', scope: Scope.usersWrite }, refuses: provisioningReasons },
       {
         operationId: 'upsertUser',
         summary: 'Create a user or update the named attributes',
@@ -135,7 +135,7 @@ function updateUser(app: App): void {
   app.put(
     url,
     route(
-      { guard: { kind: 'm2m', scope: Scope.usersWrite } },
+      { guard: { kind: 'm2m', scope: Scope.usersWrite }, refuses: provisioningReasons },
       {
         operationId: 'updateUser',
         summary: 'Update a user',

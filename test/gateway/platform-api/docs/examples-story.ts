@@ -268,6 +268,8 @@ export async function tellStory(
     query: { domainId: String(domain['id']) },
   })
   await step({ operation: `get ${apps}/signer/routing`, status: 200, ...managed })
+  await step({ operation: `get ${apps}/billing/processor`, status: 200, ...managed })
+  await step({ operation: `delete ${apps}/billing/processor`, status: 200, ...managed })
   const decision = decisionOf(real.core.clock.now(), mine.clientId)
   await real.core.as().recordDecisions({ decisions: [decision] })
   await step({ operation: `get ${apps}/decisions`, status: 200, ...managed })

@@ -1,0 +1,54 @@
+import { createLedger } from './allowances/ledger.ts'
+import { createAllowancesModule } from './allowances/module.ts'
+import { createBillingModule, openBilling } from './billing/module.ts'
+import { createBooksModule } from './books/module.ts'
+import type { CoreConfig } from './config.ts'
+import { createIdentityModule, findOwnerUser } from './identity/module.ts'
+import { createKeysModule, keyCredentials } from './keys/module.ts'
+import { createBackendModule } from './metering/backend/module.ts'
+import { createMeteringModule } from './metering/module.ts'
+import type { Module } from './module.ts'
+import { createPlansModule } from './plans/module.ts'
+import { createAuditModule } from './platform/audit-log/module.ts'
+import { type Platform } from './platform/platform.ts'
+import { createSealingModule } from './platform/sealing/module.ts'
+import { createSignerModule, signerCredentials } from './signer/module.ts'
+import { createTokensModule, tokenCredentials } from './tokens/module.ts'
+import { createUsageModule } from './usage/module.ts'
+
+/** Makes every module of core, each after those whose `api` it needs. */
+export function createModules(platform: Platform, config: CoreConfig) {
+  const modules: Module<unknown>[] = []
+  function add<Api>(module: Module<Api>): Api {
+    modules.push(module)
+    return module.api
+  }
+  // Made first: metering and plans, which stand before allowances, write to it in their own transactions.
+  const ledger = createLedger()
+  // Made before identity, too, which asks the gate, and metering, which asks for cuts.
+  const accounting = { config: config.billing, ledger, findOwner: findOwnerUser }
+  const billing = openBilling(platform, accounting)
+  const { gate, cuts } = billing
+  const backend = add(createBackendModule(platform, { config: config.backend }))
+  const plans = add(
+    createPlansModule(platform, { config: config.plans, ledger, selling: gate.selling }),
+  )
+  const credentialIssuers = [keyCredentials, tokenCredentials, signerCredentials]
+  const { mode: meteringMode } = config.metering
+  const people = { config: config.identity, meteringMode, plans, backend, gate }
+  const identity = add(createIdentityModule(platform, { ...people, credentialIssuers }))
+  const tickets = { config: config.metering, backend, ledger, plans, cuts, users: identity.users }
+  const metering = add(createMeteringModule(platform, tickets))
+  const spending = { config: config.escrow, ledger, backend, plans, identity, metering }
+  const allowances = add(createAllowancesModule(platform, spending))
+  const keys = add(createKeysModule(platform, { identity }))
+  const credentials = { config: config.tokens, identity, allowances, keys }
+  const tokens = add(createTokensModule(platform, credentials))
+  add(createBillingModule(platform, billing))
+  add(createUsageModule(platform, { backend, identity }))
+  add(createBooksModule(platform, { config: config.books, metering, ledger, plans, cuts }))
+  add(createSealingModule(platform, tokens))
+  add(createAuditModule(platform))
+  add(createSignerModule(platform, { ledger, metering, identity, keys, tokens }))
+  return { modules, authenticator: tokens.authenticator }
+}
