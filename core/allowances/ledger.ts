@@ -10,7 +10,7 @@ import { createReplay } from './replay.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
 import * as sqlAccounts from './store.ts'
-import type { Terms } from './terms.ts'
+import { type IncludedUsage, type Terms, raiseBetween } from './terms.ts'
 import { currentTerms } from './terms-store.ts'
 
 export interface NewCredit {
@@ -40,11 +40,12 @@ interface User {
   readonly userId: UserId
 }
 
-/** What a version of a plan adds to included usage that was given before. */
+/** From which version of a plan to which included usage is raised. */
 export interface Raise {
-  readonly amount: bigint
-  /** When the version was made: tickets signed from then on may use it. */
-  readonly since: Date
+  readonly versions: readonly IncludedUsage[]
+  readonly from: number
+  /** Tickets signed since it was made may use what it adds. */
+  readonly to: IncludedUsage
 }
 
 export interface Correction {
@@ -214,15 +215,17 @@ export function createLedger(
   }
 
   /**
-   * Gives what a newer version of its plan includes beyond what a locked account was given in the running period, once for
-   * each version. The caller saves the account. Returns whether it gave anything.
+   * Gives what version `to` of its plan includes beyond what a locked account was given in the running period, which began
+   * with version `from`: once for each version. The caller saves the account. Returns whether it gave anything.
    */
-  function raise(account: Account, { amount, since }: Raise, at: Date): boolean {
+  function raise(account: Account, { versions, from, to }: Raise, at: Date): boolean {
+    const amount = raiseBetween(versions, { from, to })
     const isThere = account.credits.some(
-      ({ kind, effectiveAt }) => kind === 'included' && effectiveAt.getTime() === since.getTime(),
+      ({ kind, effectiveAt }) =>
+        kind === 'included' && effectiveAt.getTime() === to.createdAt.getTime(),
     )
     if (amount <= 0n || isThere) return false
-    creditIncluded(account, { included: amount, effectiveAt: since }, at)
+    creditIncluded(account, { included: amount, effectiveAt: to.createdAt }, at)
     return true
   }
 
@@ -314,6 +317,7 @@ export function createLedger(
     readMany,
     readWithin,
     spendable,
+    nextStart: accounts.nextStart,
     changePlan,
     raise,
     sweep,

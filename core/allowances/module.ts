@@ -34,6 +34,7 @@ export interface AllowancesOthers {
 }
 
 const sweepsMax = 100
+const renewRoundMs = 30_000
 
 /** What users may spend, what they have spent, and how operators correct it. */
 export function createAllowancesModule(
@@ -54,6 +55,11 @@ export function createAllowancesModule(
   const escrow = createEscrowModule(platform, { config, ledger, users, metering })
   const limits = createLimits({ pool, users, escrow: escrow.api, invalidations, log, now })
   const { limitService, operatorLimitService } = createLimitsRpc({ limits })
+
+  async function renewPeriods(): Promise<void> {
+    const end = performance.now() + renewRoundMs
+    while (performance.now() < end) if ((await ledger.renew(pool, now())) === 0) return
+  }
 
   async function expireCredits(): Promise<void> {
     for (let i = 0; i < sweepsMax; i++) if ((await ledger.sweep(pool, now())) === 0) return
@@ -76,6 +82,6 @@ export function createAllowancesModule(
       ...escrow.services,
     ],
     lifecycle: escrow.lifecycle,
-    upkeep: [expireCredits, limits.forgetOld, ...escrow.upkeep],
+    upkeep: [renewPeriods, expireCredits, limits.forgetOld, ...escrow.upkeep],
   }
 }

@@ -436,8 +436,12 @@ export function createReplay(facts: AccountFacts) {
     if (!slot || !knowsPlans(versions, slot)) return null
     const expected = termsAt(slot, versionsByPlan(versions), start)
     if (expected.planVersion === terms.planVersion) return expected
+    // What was made a moment before it was entered may have come too late for it.
     const seen = versions.filter(
-      ({ createdAt }) => createdAt.getTime() <= enteredAt.getTime() - slackMs,
+      ({ planId, version, createdAt }) =>
+        planId !== terms.planId ||
+        version <= terms.planVersion ||
+        createdAt.getTime() <= enteredAt.getTime() - slackMs,
     )
     return knowsPlans(seen, slot) ? termsAt(slot, versionsByPlan(seen), start) : expected
   }

@@ -22,6 +22,8 @@ export interface PlanVersion {
   readonly createdAt: Date
 }
 
+export type IncludedUsage = Pick<PlanVersion, 'version' | 'includedAttos' | 'createdAt'>
+
 /** In the order of their versions. */
 type Versions = readonly [PlanVersion, ...PlanVersion[]]
 export type VersionsOf = (planId: string) => Versions
@@ -70,8 +72,8 @@ function heldAt(slot: Slot, versionsOf: VersionsOf, at: Date): HeldPlan {
  * they were given, and what was lowered stays theirs until the next period. Zero or less adds nothing.
  */
 export function raiseBetween(
-  versions: readonly PlanVersion[],
-  { from, to }: { readonly from: number; readonly to: PlanVersion },
+  versions: readonly IncludedUsage[],
+  { from, to }: { readonly from: number; readonly to: IncludedUsage },
 ): bigint {
   const before = versions.filter(({ version }) => version >= from && version < to.version)
   const most = before.reduce(

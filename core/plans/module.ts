@@ -3,6 +3,10 @@ import {
   OperatorPlanServiceService,
   PlanServiceService,
 } from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
+import {
+  OperatorSubscriptionServiceService,
+  SubscriptionServiceService,
+} from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createCatalog } from './catalog/catalog.ts'
@@ -15,19 +19,32 @@ import { createOffersRpc, createOperatorOffersRpc, noSuchApp } from './offers/rp
 import { type Selling, createOffers } from './offers/service.ts'
 import { findAppId } from './offers/store.ts'
 import { type OpenAccounts, createPlans } from './service.ts'
-import { countSubscribers } from './store.ts'
+import { followDue } from './subscriptions/follow.ts'
+import {
+  type Cards,
+  type LockedAccount,
+  type SubscriptionLedger,
+  nothingConnected,
+} from './subscriptions/ports.ts'
+import { createRaises } from './subscriptions/raises.ts'
+import { createOperatorSubscriptionsRpc, createSubscriptionsRpc } from './subscriptions/rpc.ts'
+import { countSubscribers } from './subscriptions/store.ts'
+import { createSubscriptions } from './subscriptions/subscriptions.ts'
+import { createSubscriptionViews } from './subscriptions/views.ts'
 
-export interface PlansOthers {
+export interface PlansOthers<Account extends LockedAccount> {
   readonly config: PlansConfig
-  readonly ledger: { readonly open: OpenAccounts }
+  readonly ledger: SubscriptionLedger<Account> & { readonly open: OpenAccounts }
   readonly selling: Selling
+  readonly cards?: Cards
 }
 
 /** What may be bought: the catalogue, the plans of an app, and which plan a user is on. */
-export function createPlansModule(
-  { pool, now }: Platform,
-  { config, ledger, selling }: PlansOthers,
+export function createPlansModule<Account extends LockedAccount>(
+  platform: Platform,
+  { config, ledger, selling, cards = nothingConnected }: PlansOthers<Account>,
 ) {
+  const { pool, now } = platform
   const discovery = createDiscovery({ pipelines: config.pipelines, url: null, now })
   const catalog = createCatalog({ pool, now })
   const offers = createOffers({ pool, discovery, selling, countSubscribers, now })
@@ -40,6 +57,15 @@ export function createPlansModule(
 
   const { planService } = createOffersRpc({ offers })
   const { operatorPlanService } = createOperatorOffersRpc({ offers, appOf })
+  const subscriptions = createSubscriptions({ ...platform, ledger, selling, cards })
+  const subscribing = {
+    pool,
+    subscriptions,
+    views: createSubscriptionViews({ pool, ledger, now }),
+  }
+  const { subscriptionService } = createSubscriptionsRpc(subscribing)
+  const { operatorSubscriptionService } = createOperatorSubscriptionsRpc(subscribing)
+  const { raiseStarters } = createRaises({ pool, ledger, now })
   return {
     api: {
       ...createPlans({ ledger }),
@@ -50,7 +76,10 @@ export function createPlansModule(
       grpcService(CatalogServiceService, createCatalogRpc({ catalog }).catalogService),
       grpcService(PlanServiceService, planService),
       grpcService(OperatorPlanServiceService, operatorPlanService),
+      grpcService(SubscriptionServiceService, subscriptionService),
+      grpcService(OperatorSubscriptionServiceService, operatorSubscriptionService),
     ],
+    upkeep: [() => followDue(pool, now()), raiseStarters],
   }
 }
 

@@ -5,7 +5,7 @@ import type { Db } from '../lib/sql.ts'
 import { createDefaults, newPlan } from './offers/defaults.ts'
 import { freeTerms } from './offers/plan.ts'
 import { insertPlan } from './offers/store.ts'
-import * as store from './store.ts'
+import * as store from './subscriptions/store.ts'
 
 /** Opens the accounts of newly subscribed users, inside the caller's transaction. */
 export type OpenAccounts = (

@@ -172,9 +172,7 @@ export const m2m = (scope: string): Guard<M2mCaller> =>
   throughGateway(async (request, authenticator) => {
     const caller = await m2mCaller(request.credential, authenticator)
     requireOwnApp(caller, request.clientId)
-    if (!caller.scopes.includes(scope)) {
-      throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)
-    }
+    requireScope(caller, scope)
     return caller
   })
 
@@ -272,17 +270,29 @@ export const hiddenMember = (rights: Rights): Guard<MemberCaller> =>
     return member(rights).admit(request, authenticator)
   })
 
-/** The app's M2M client, whatever its scopes, or a member who may read. No credential at all is 404 (decision 13). */
-export const m2mOrMember = (): Guard<M2mCaller | MemberCaller> =>
+/**
+ * The app's M2M client, with `scope` where one is named, or a member with those rights. No credential at all is 404
+ * (decision 13).
+ */
+export const m2mOrMember = (
+  scope?: string,
+  rights: Rights = 'read',
+): Guard<M2mCaller | MemberCaller> =>
   throughGateway(async (request, authenticator) => {
     if (request.credential.scheme === 'none') {
       if (request.session === undefined) throw noSuchApp()
-      return member('read').admit(request, authenticator)
+      return member(rights).admit(request, authenticator)
     }
     const caller = await m2mCaller(request.credential, authenticator)
     requireOwnApp(caller, request.clientId)
+    if (scope !== undefined) requireScope(caller, scope)
     return caller
   })
+
+function requireScope({ scopes }: M2mCaller, scope: string): void {
+  if (!scopes.includes(scope))
+    throw new DomainError('SCOPE_MISSING', `the client lacks the scope ${scope}`)
+}
 
 /** Adds to a guard that the metering backend is configured and answers. */
 export type RequireMetering = <C extends Caller>(guard: Guard<C>) => Guard<C>

@@ -27,6 +27,7 @@ import { MeteringServiceClient } from '../../proto/gen/ts-proto/tollgate/meterin
 import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/outbox.ts'
 import { QuarantineServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
+import { OperatorSubscriptionServiceClient } from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
 import { AuditServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/audit.ts'
 import { SealingServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
 import { DecisionServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -80,6 +81,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     reconciliation: open(ReconciliationServiceClient),
     sealing: open(SealingServiceClient),
     signers: open(SignersServiceClient),
+    subscriptions: open(OperatorSubscriptionServiceClient),
     tokens: open(TokenServiceClient),
   }
 }
@@ -117,6 +119,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     ...limitCalls(limits, operator),
     ...signerCalls(clients.signers, operator),
     ...secretCalls(clients.anySigners, operator),
+    ...subscriptionCalls(clients.subscriptions, operator),
     listHolds: bound(unary(clients.holds.listHolds.bind(clients.holds)), operator),
     recordRate: bound(unary(metering.recordRate.bind(metering)), operator),
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
@@ -163,6 +166,7 @@ export type CoreReader = Pick<
   | 'readBillingSettings'
   | 'readCreditQuota'
   | 'readLimits'
+  | 'readSubscription'
   | 'reconcile'
   // It records the head of what is there, which nothing else depends on.
   | 'sealBooks'
@@ -274,6 +278,16 @@ const secretCalls = (signers: OperatorSignerServiceClient, options: CallOptions)
   listAppSecrets: bound(unary(signers.listAppSecrets.bind(signers)), options),
   createAppSecret: bound(unary(signers.createAppSecret.bind(signers)), options),
   revokeAppSecret: bound(unary(signers.revokeAppSecret.bind(signers)), options),
+})
+
+const subscriptionCalls = (
+  subscriptions: OperatorSubscriptionServiceClient,
+  options: CallOptions,
+) => ({
+  readSubscription: bound(unary(subscriptions.readSubscription.bind(subscriptions)), options),
+  switchSubscription: bound(unary(subscriptions.switchSubscription.bind(subscriptions)), options),
+  endSubscription: bound(unary(subscriptions.endSubscription.bind(subscriptions)), options),
+  keepSubscription: bound(unary(subscriptions.keepSubscription.bind(subscriptions)), options),
 })
 
 const decisionCalls = (decisions: DecisionServiceClient, operator: CallOptions) => ({

@@ -16,6 +16,7 @@ const flags: Readonly<Record<string, string>> = {
   maxUsdMicros: '--usd-micros',
   newEmail: '--new-email',
   observedAt: '--at',
+  planId: '--plan',
   overlapSeconds: '--overlap-seconds',
   ownerEmail: '--owner',
   starterUsdMicros: '--starter-usd-micros',

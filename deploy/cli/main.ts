@@ -30,6 +30,7 @@ import { outbox } from './commands/outbox.ts'
 import { reconcile } from './commands/reconcile.ts'
 import { signer } from './commands/signer.ts'
 import { status } from './commands/status.ts'
+import { subscription } from './commands/money/subscription.ts'
 import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './command.ts'
 import { command, failure, heading } from './colors.ts'
@@ -40,7 +41,7 @@ import { renderHelp } from './help.ts'
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
   'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, audit },
-  Money: { grant, adjust, limits, quota, billing, holds, rate },
+  Money: { grant, adjust, subscription, limits, quota, billing, holds, rate },
   Signers: { signer, 'signer-secret': signerSecret, decision, loss },
   Events: { status, quarantine, outbox, reconcile },
   Books: { verify, rebuild, export: exportTickets, import: importTickets, archive },

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { DomainError, type Reason } from '../../proto/errors.ts'
 import type { Core } from '../core/client.ts'
 import { textMember } from '../http/body.ts'
-import { type Guard, takesSession } from '../http/route.ts'
+import { type Guard, takesM2m, takesSession } from '../http/route.ts'
 import { isBearer, readAuthorization } from './credentials.ts'
 import { requireSameOrigin, sessionOf } from './session.ts'
 
@@ -18,7 +18,7 @@ export async function readCredential(
   if (guard === undefined || guard.kind === 'none') return
   const { correlationId } = request
   const authorization = readAuthorization(request.raw.rawHeaders)
-  if (takesSession(guard.kind) && (guard.kind !== 'm2m_or_member' || authorization === undefined)) {
+  if (takesSession(guard.kind) && (!takesM2m(guard.kind) || authorization === undefined)) {
     const session = sessionOf(request, publicUrl)
     request.credential = { session, correlationId }
     return session === undefined ? undefined : requireOwnPage(request, { core, publicUrl, session })

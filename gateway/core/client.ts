@@ -24,6 +24,7 @@ import {
 import { ManagementService } from '../../proto/gen/es/tollgate/identity/v1/management_pb.ts'
 import { PlanService } from '../../proto/gen/es/tollgate/plans/v1/plans_pb.ts'
 import { CatalogService } from '../../proto/gen/es/tollgate/plans/v1/catalog_pb.ts'
+import { SubscriptionService } from '../../proto/gen/es/tollgate/plans/v1/subscriptions_pb.ts'
 import {
   type CreateKeyRequestSchema,
   type CreateKeyResponse,
@@ -87,6 +88,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const management = createClient(ManagementService, transport)
   const catalog = createClient(CatalogService, transport)
   const plans = createClient(PlanService, transport)
+  const subscriptions = createClient(SubscriptionService, transport)
   const authorization = createClient(AuthorizationService, transport)
   const devices = createClient(DeviceService, transport)
   const grants = createClient(GrantService, transport)
@@ -135,6 +137,13 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       delete: call(plans.deletePlan),
       getStarter: call(plans.getStarterPlan),
       setStarter: call(plans.setStarterPlan),
+    }),
+    subscriptions: ({ call }: CallContext) => ({
+      get: call(subscriptions.getSubscription),
+      list: call(subscriptions.listSubscriptions),
+      change: call(subscriptions.changeSubscription),
+      cancel: call(subscriptions.cancelSubscription),
+      resume: call(subscriptions.resumeSubscription),
     }),
     appKeys: ({ call }: CallContext) => ({
       create: call(keys.createAppKey),

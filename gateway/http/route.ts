@@ -7,7 +7,8 @@ import { IdempotencyHeader, OAuthError, Problem, ref } from './schemas.ts'
 /**
  * Who may call a route. Core checks most kinds; `key` needs a Bearer key and `client` client credentials, which core
  * checks when it acts on them; `secret` is a secret of the deployment, which the route checks; `none` is public.
- * `session` and the member kinds take the dashboard's cookie; without it the hidden ones answer 404; `m2m_or_member` takes it when there is no Authorization.
+ * `session` and the member kinds take the dashboard's cookie; without it the hidden ones answer 404; `m2m_or_member` and
+ * `m2m_or_editor` take it when there is no Authorization.
  */
 export type GuardKind =
   | 'm2m'
@@ -25,6 +26,7 @@ export type GuardKind =
   | 'hidden_member_read'
   | 'hidden_member_edit'
   | 'm2m_or_member'
+  | 'm2m_or_editor'
 
 export interface Guard {
   readonly kind: GuardKind
@@ -157,7 +159,12 @@ const sessionKinds = new Set<GuardKind>([
   'hidden_member_read',
   'hidden_member_edit',
   'm2m_or_member',
+  'm2m_or_editor',
 ])
+
+/** Whether an M2M client may come in place of a session. */
+export const takesM2m = (kind: GuardKind): boolean =>
+  kind === 'm2m_or_member' || kind === 'm2m_or_editor'
 
 const bodyTypes = {
   form: ['application/x-www-form-urlencoded'],
@@ -179,6 +186,7 @@ const security: Partial<Record<Guard['kind'], Record<string, string[]>[]>> = {
   hidden_member_read: [{ session: [] }],
   hidden_member_edit: [{ session: [] }],
   m2m_or_member: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
+  m2m_or_editor: [{ m2mBasic: [] }, { machineToken: [] }, { session: [] }],
 }
 
 function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
@@ -188,6 +196,7 @@ function refusalReasons(rules: RouteRules, schema: RouteSchema): Reason[] {
     ...new Set<Reason>([
       ...requestReasons(rules, schema),
       ...guardReasons[rules.guard.kind],
+      ...(rules.guard.scope ? (['SCOPE_MISSING'] as const) : []),
       ...(rules.limit ? (['RATE_LIMITED'] as const) : []),
       ...(rules.metered ? meteringReasons : []),
       ...(rules.refuses ?? []),
@@ -236,6 +245,7 @@ const guardReasons: Readonly<Record<GuardKind, readonly Reason[]>> = {
   m2m: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'SCOPE_MISSING'],
   m2m_basic: ['CREDENTIAL_INVALID', 'NOT_FOUND'],
   m2m_or_member: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],
+  m2m_or_editor: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND', 'EDIT_FORBIDDEN'],
   session: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
   platform_admin: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'EDIT_FORBIDDEN'],
   member_read: ['CREDENTIAL_INVALID', 'TOKEN_INVALID', 'NOT_FOUND'],

@@ -69,9 +69,11 @@ const ticketIngest: Removal = {
 const subscriptions: Removal = {
   reason: 'LOCAL_SUBSCRIPTION_API_DEPRECATED',
   instead:
-    'POST /api/v1/apps/{clientId}/users subscribes a new user; read GET /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
+    'POST /api/v1/apps/{clientId}/users subscribes a new user; read GET /api/v1/apps/{clientId}/users/{externalUserId}/subscription, and its allowances',
   migration: {
     provision: 'POST /api/v1/apps/{clientId}/users',
+    subscription: 'GET /api/v1/apps/{clientId}/users/{externalUserId}/subscription',
+    change: 'POST /api/v1/apps/{clientId}/users/{externalUserId}/subscription/change',
     allowances: 'GET /api/v1/apps/{clientId}/users/{externalUserId}/allowances',
     balance: 'GET /api/v1/builder/apps/{clientId}/usage/balance',
   },

@@ -38,6 +38,7 @@ import { usageStreamRoutes } from './usage/stream.ts'
 import { usageRoutes } from './usage/usage.ts'
 import { allowanceRoutes } from './users/allowances.ts'
 import { limitRoutes } from './users/limits.ts'
+import { subscriptionRoutes } from './users/subscriptions.ts'
 import { tokenRoutes } from './users/tokens.ts'
 import { userRoutes } from './users/users.ts'
 
@@ -76,6 +77,7 @@ const nouns = [
   keyRoutes,
   allowanceRoutes,
   limitRoutes,
+  subscriptionRoutes,
   usageRoutes,
   balanceRoutes,
   usageLossRoutes,

@@ -16,6 +16,7 @@ import * as billing from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.t
 import * as identity from '../../proto/gen/ts-proto/tollgate/identity/v1/identity.ts'
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
+import * as subscriptions from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import * as plans from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
 import * as grants from '../../proto/gen/ts-proto/tollgate/tokens/v1/grants.ts'
@@ -251,6 +252,13 @@ const lost: loss.ListLossResponse = {
     },
   ],
 }
+const change: subscriptions.SubscriptionChange = {
+  subscriptionId: 's-1',
+  planId: 'p-1',
+  timing: 'immediate',
+  effectiveAt: '2026-03-10T12:00:00.000Z',
+}
+
 const limit: limits.Limits = {
   usdMicrosPerDay: '2000000',
   usdMicrosPerSession: undefined,
@@ -339,6 +347,16 @@ const answers = {
   getLimits: { limits: limit } satisfies limits.GetLimitsResponse,
   setLimits: { limits: limit } satisfies limits.SetLimitsResponse,
   clearLimits: {} satisfies limits.ClearLimitsResponse,
+  getSubscription: {
+    state: { externalUserId: 'ada' },
+  } satisfies subscriptions.GetSubscriptionResponse,
+  listSubscriptions: {
+    externalUserId: 'ada',
+    items: [],
+  } satisfies subscriptions.ListSubscriptionsResponse,
+  changeSubscription: { change } satisfies subscriptions.ChangeSubscriptionResponse,
+  cancelSubscription: { change } satisfies subscriptions.CancelSubscriptionResponse,
+  resumeSubscription: { change } satisfies subscriptions.ResumeSubscriptionResponse,
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
   listLoss: lost,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
@@ -407,6 +425,7 @@ const services: ServiceDefinition[] = [
   usage.UsageServiceService,
   catalog.CatalogServiceService,
   plans.PlanServiceService,
+  subscriptions.SubscriptionServiceService,
   grants.GrantServiceService,
   devices.DeviceServiceService,
   authorization.AuthorizationServiceService,

@@ -16,17 +16,18 @@ import {
 } from '../../rpc/callers.ts'
 import { type Handlers, rpc } from '../../rpc/serve.ts'
 
-const guards: Readonly<Record<string, () => Guard<Caller>>> = {
-  m2m_basic: m2mBasic,
-  user: endUser,
-  session,
-  platform_admin: platformAdmin,
+const guards: Readonly<Record<string, (scope?: string) => Guard<Caller>>> = {
+  m2m_basic: () => m2mBasic(),
+  user: () => endUser(),
+  session: () => session(),
+  platform_admin: () => platformAdmin(),
   member_read: () => member('read'),
   member_edit: () => member('edit'),
   member_own: () => member('own'),
   hidden_member_read: () => hiddenMember('read'),
   hidden_member_edit: () => hiddenMember('edit'),
-  m2m_or_member: m2mOrMember,
+  m2m_or_member: (scope) => m2mOrMember(scope),
+  m2m_or_editor: (scope) => m2mOrMember(scope, 'edit'),
 }
 
 // The quickstart command asks whether its credentials still work.
@@ -48,7 +49,10 @@ function checkFor(request: pb.CheckCallerRequest, requireMetering: RequireMeteri
   if (request.kind === 'm2m' && request.scope !== undefined)
     return rpc(m2m(request.scope), async () => ({}))
   const guard = Object.hasOwn(guards, request.kind) ? guards[request.kind] : undefined
-  if (guard) return rpc(request.metered ? requireMetering(guard()) : guard(), async () => ({}))
+  if (guard) {
+    const of = guard(request.scope)
+    return rpc(request.metered ? requireMetering(of) : of, async () => ({}))
+  }
   return rpc(serviceCaller(...roles), async (): Promise<pb.CheckCallerResponse> => {
     throw new DomainError(
       'REQUEST_INVALID',

@@ -1,5 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { type Grants, sessionOf } from '../oidc/support.ts'
+import { freeTerms } from '../../../../core/plans/offers/plan.ts'
+import { insertPlan } from '../../../../core/plans/offers/store.ts'
+import { usdAttos } from '../../../../core/lib/money.ts'
+import { appId } from '../../../../core/platform/ids.ts'
 import { asRecord } from '../../support.ts'
 import { decisionOf } from '../../../support/decisions.ts'
 
@@ -130,6 +134,16 @@ export async function tellStory(
   await step({ operation: `post ${user}/allowances`, status: 200 })
   for (const name of ['allowances', 'credits'])
     await step({ operation: `get ${user}/${name}`, status: 200 })
+  const studio = await newPlan(grants)
+  await step({
+    operation: `post ${user}/subscription/change`,
+    status: 200,
+    real: { planId: studio },
+  })
+  await step({ operation: `delete ${user}/subscription`, status: 200 })
+  for (const name of ['subscription', 'subscriptions'])
+    await step({ operation: `get ${user}/${name}`, status: 200 })
+  await step({ operation: `delete ${user}/subscription/pending-change`, status: 200 })
   for (const base of ['/api/v1/builder/apps/{clientId}', apps]) {
     await step({ operation: `get ${base}/usage`, status: 200, query: { groupBy: 'user' } })
     await step({
@@ -314,4 +328,18 @@ export async function tellStory(
     real: { client_id: app.clientId, usage_subject: 'ada' },
   })
   return steps
+}
+
+/** Another plan of the app, on which users pay nothing. */
+async function newPlan({ app, real }: Grants): Promise<string> {
+  const { sql, clock } = real.core
+  const { rows } = await sql.query<{ app_id: string }>(
+    'select app_id from clients where client_id = $1',
+    [app.clientId],
+  )
+  const plan = { appId: appId(rows[0]?.app_id ?? ''), id: randomUUID(), name: 'Studio' }
+  const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
+  const terms = { ...freeTerms, included: usdAttos(7n * 10n ** 18n) }
+  await insertPlan(sql, { ...plan, ...kind }, { terms, at: clock.now() })
+  return plan.id
 }

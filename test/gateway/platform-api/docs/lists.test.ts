@@ -65,7 +65,13 @@ function resolve(schema: unknown): Record<string, unknown> {
 }
 
 /** What a new app has by being made: itself beside the owner's other one, its owner, the entry of its making. */
-const inherent: Readonly<Record<string, number>> = { listApps: 2, listMembers: 1, listAudit: 1 }
+const inherent: Readonly<Record<string, number>> = {
+  listApps: 2,
+  listMembers: 1,
+  listAudit: 1,
+  // Starter.
+  listSubscriptions: 1,
+}
 
 async function newApp() {
   const response = await fetch(`${real.url}/api/v1/apps`, {

@@ -1,0 +1,66 @@
+import { type Db, type Pool, tx } from '../../lib/sql.ts'
+import { anchorFrom, cyclesSince, newestAt } from '../../lib/time.ts'
+import * as store from './store.ts'
+import type { Following, Subscription, Successor } from './store.ts'
+
+type Cycles = Awaited<ReturnType<typeof store.cyclesOf>>
+type Followed = Subscription & { readonly next: Successor }
+
+const batch = 500
+const roundMs = 20_000
+
+const hasNext = (subscription: Subscription): subscription is Followed => subscription.next !== null
+
+/** Writes down that the successors of locked subscriptions, which are due, hold their slots. */
+async function followAll(db: Db, due: readonly Followed[]): Promise<void> {
+  const plans = due.flatMap(({ appId, planId, next }) =>
+    [planId, next.planId].map((plan) => [plan, appId] as const),
+  )
+  const cycles = await store.cyclesOf(db, new Map(plans))
+  await store.replaceSubscriptions(
+    db,
+    due.map((subscription) => followingOf(subscription, cycles)),
+  )
+}
+
+/** As `core/allowances/terms.ts` has it for a successor that nobody has written down yet. */
+function followingOf(ended: Followed, cycles: Cycles): Following {
+  const { id, planId, at, reason } = ended.next
+  const versionsOf = (plan: string) => {
+    const [first, ...later] = cycles.get(plan) ?? []
+    if (!first) throw new Error(`plan ${plan} has no version`)
+    return [first, ...later] as const
+  }
+  const changes = cyclesSince(versionsOf(ended.planId), ended.createdAt)
+  const { cycle } = newestAt(versionsOf(planId), at)
+  const anchorAt = anchorFrom(at, { anchor: ended.anchorAt, changes }, cycle)
+  return { ended, id, planId, anchorAt, since: at, reason }
+}
+
+/** The subscription that holds a slot at `at`: a locked one, or its successor, which is written down. */
+export async function followIfDue(
+  db: Db,
+  subscription: Subscription,
+  at: Date,
+): Promise<Subscription> {
+  if (!hasNext(subscription) || subscription.next.at > at) return subscription
+  await followAll(db, [subscription])
+  return (await store.findSubscription(db, subscription)) ?? subscription
+}
+
+/**
+ * Gives slots to the successors that are due, for a bounded time. Nobody waits for it: whoever looks at a slot or enters a
+ * period knows what is due. Any number of cores may run it.
+ */
+export async function followDue(pool: Pool, at: Date): Promise<number> {
+  const end = performance.now() + roundMs
+  for (let total = 0; ;) {
+    const count = await tx(pool, async (db) => {
+      const due = (await store.lockDue(db, at, batch)).filter(hasNext)
+      if (due.length > 0) await followAll(db, due)
+      return due.length
+    })
+    total += count
+    if (count < batch || performance.now() > end) return total
+  }
+}

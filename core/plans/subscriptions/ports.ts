@@ -1,0 +1,66 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import type { Period } from '../../lib/time.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+import type { UserKey } from './store.ts'
+
+/** What subscriptions ask of domains behind this one. */
+
+/** An account that the ledger has locked and brought to the present. */
+export interface LockedAccount extends UserKey {
+  readonly periodStart: Date
+  readonly periodEnd: Date
+}
+
+export interface IncludedUsage {
+  readonly version: number
+  readonly includedAttos: bigint
+  readonly createdAt: Date
+}
+
+export interface PeriodTerms {
+  readonly planId: string
+  readonly planVersion: number
+  readonly includedAttos: bigint
+  readonly period: Period
+}
+
+export interface SubscriptionLedger<Account extends LockedAccount> {
+  lock(db: Db, users: readonly UserKey[], at: Date): Promise<Account[]>
+  save(db: Db, accounts: readonly Account[], at: Date): Promise<void>
+  read(pool: Pool, user: UserKey, at: Date): Promise<Account>
+  /** The first instant at or after `at` at which another period may begin. */
+  nextStart(account: Account, at: Date): Date
+  changePlan(account: Account, terms: PeriodTerms, at: Date): void
+  /** Gives what version `to` includes beyond what was given since version `from`, once. */
+  raise(
+    account: Account,
+    raise: { versions: readonly IncludedUsage[]; from: number; to: IncludedUsage },
+    at: Date,
+  ): boolean
+}
+
+export interface CardRequest {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly externalUserId: string
+  readonly planId: string
+  readonly successUrl: string | undefined
+  readonly cancelUrl: string | undefined
+}
+
+/** What a plan takes that must be collected. */
+export interface Cards {
+  /** Where the user leaves a payment method that may be charged for the plan; null when one is there. */
+  askForCard(request: CardRequest): Promise<{ readonly checkoutUrl: string } | null>
+}
+
+/** While no payment processor can be connected. */
+export const nothingConnected: Cards = {
+  askForCard: async () => {
+    throw new DomainError(
+      'PROCESSOR_NOT_CONNECTED',
+      'this plan needs a payment method, and no payment processor is connected that could take one',
+    )
+  },
+}

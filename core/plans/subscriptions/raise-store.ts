@@ -1,0 +1,128 @@
+import { type Db, many, maybeOne, sql } from '../../lib/sql.ts'
+import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+import type { IncludedUsage } from './ports.ts'
+
+/** Writes starter_raises. */
+
+export interface StarterRaise {
+  readonly appId: AppId
+  readonly planId: string
+  readonly version: number
+  readonly createdAt: Date
+  /** Everybody up to this user has it. */
+  readonly afterUser: string
+}
+
+/** Notes versions of Starter plans, made since an instant, that include more than the one before. */
+export async function noteRaises(db: Db, since: Date): Promise<void> {
+  await db.query(sql`
+    insert into starter_raises (app_id, plan_id, version, created_at)
+    select v.app_id, v.plan_id, v.version, v.created_at
+    from plans p
+    join plan_versions v on v.app_id = p.app_id and v.plan_id = p.id and v.version > 1 and v.created_at > ${since}
+    join plan_versions b on b.app_id = v.app_id and b.plan_id = v.plan_id and b.version = v.version - 1
+    where p.is_starter_default and coalesce(v.included_attos, 0) > coalesce(b.included_attos, 0)
+    on conflict do nothing`)
+}
+
+/** Locks the oldest raise that somebody may still lack, of those that nobody else is at. */
+export async function lockRaise(db: Db, skip: readonly string[]): Promise<StarterRaise | null> {
+  const row = await maybeOne<{
+    app_id: string
+    plan_id: string
+    version: number
+    created_at: Date
+    after_user: string
+  }>(
+    db,
+    sql`
+    select app_id, plan_id, version, created_at, after_user
+    from starter_raises
+    where finished_at is null and plan_id || ' ' || version <> all(${skip}::text[])
+    order by created_at, version
+    limit 1
+    for update skip locked`,
+  )
+  return (
+    row && {
+      appId: appId(row.app_id),
+      planId: row.plan_id,
+      version: row.version,
+      createdAt: row.created_at,
+      afterUser: row.after_user,
+    }
+  )
+}
+
+export async function saveRaise(
+  db: Db,
+  { appId: app, planId, version, afterUser }: StarterRaise,
+  finishedAt: Date | null,
+): Promise<void> {
+  await db.query(sql`
+    update starter_raises
+    set after_user = ${afterUser}, finished_at = ${finishedAt}
+    where app_id = ${app} and plan_id = ${planId} and version = ${version}`)
+}
+
+/** The versions of a plan, in their order. */
+export async function includedBy(
+  db: Db,
+  { appId: app, planId }: Pick<StarterRaise, 'appId' | 'planId'>,
+): Promise<IncludedUsage[]> {
+  const rows = await many<{ version: number; included_attos: string; created_at: Date }>(
+    db,
+    sql`
+    select version, coalesce(included_attos, 0) as included_attos, created_at
+    from plan_versions
+    where app_id = ${app} and plan_id = ${planId}
+    order by version`,
+  )
+  return rows.map((row) => ({
+    version: row.version,
+    includedAttos: BigInt(row.included_attos),
+    createdAt: row.created_at,
+  }))
+}
+
+/** Users of the plan, by id, whose last period began with an earlier version and who have not been given this one's. */
+export async function usersToRaise(
+  db: Db,
+  { appId: app, planId, version, createdAt, afterUser }: StarterRaise,
+  limit: number,
+): Promise<{ appId: AppId; userId: UserId }[]> {
+  const rows = await many<{ user_id: string }>(
+    db,
+    sql`
+    select s.user_id
+    from subscriptions s
+    join balances b on b.app_id = s.app_id and b.user_id = s.user_id
+    join periods p on p.app_id = b.app_id and p.user_id = b.user_id and p.starts_at = b.period_start
+    where s.app_id = ${app} and s.plan_id = ${planId} and s.user_id > ${afterUser}
+      and p.plan_id = ${planId} and p.plan_version < ${version}
+      and not exists (
+        select 1
+        from grants g
+        where g.app_id = s.app_id and g.user_id = s.user_id and g.kind = 'included' and g.effective_at = ${createdAt})
+    order by s.user_id
+    limit ${limit}`,
+  )
+  return rows.map((row) => ({ appId: app, userId: userId(row.user_id) }))
+}
+
+/** Of users the version of the plan that their running periods began with; without those in periods of another plan. */
+export async function versionsInForce(
+  db: Db,
+  { appId: app, planId }: Pick<StarterRaise, 'appId' | 'planId'>,
+  users: readonly UserId[],
+): Promise<Map<string, number>> {
+  const rows = await many<{ user_id: string; plan_version: number }>(
+    db,
+    sql`
+    select b.user_id, p.plan_version
+    from balances b
+    join periods p on p.app_id = b.app_id and p.user_id = b.user_id and p.starts_at = b.period_start
+    where b.app_id = ${app} and b.user_id = any(${users}::uuid[]) and p.plan_id = ${planId}`,
+  )
+  return new Map(rows.map((row) => [row.user_id, row.plan_version]))
+}

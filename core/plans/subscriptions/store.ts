@@ -1,0 +1,336 @@
+import { type Db, many, maybeOne, one, prepared, sql } from '../../lib/sql.ts'
+import type { BillingCycle } from '../../lib/time.ts'
+import { type AppId, type UserId, appId, userId } from '../../platform/ids.ts'
+
+/** Writes subscriptions and subscription_history. */
+
+export interface UserKey {
+  readonly appId: AppId
+  readonly userId: UserId
+}
+
+export interface NewSubscription {
+  readonly appId: AppId
+  readonly userId: UserId
+  readonly id: string
+}
+
+/** Subscribes users to their apps' Starter plans. Returns those who had no subscription. */
+export async function subscribeToStarter(
+  db: Db,
+  users: readonly NewSubscription[],
+  at: Date,
+): Promise<Set<string>> {
+  const rows = await many<{ user_id: string }>(
+    db,
+    prepared(
+      'subscribe-to-starter',
+      sql`
+    insert into subscriptions (app_id, user_id, id, plan_id, status, anchor_at, created_at)
+    select p.app_id, u.user_id, u.id, p.id, 'active', ${at}, ${at}
+    from unnest(${users.map((user) => user.appId)}::uuid[], ${users.map((user) => user.userId)}::uuid[],
+                ${users.map((user) => user.id)}::uuid[]) as u (app_id, user_id, id)
+    join plans p on p.app_id = u.app_id and p.is_starter_default
+    order by u.user_id
+    on conflict do nothing
+    returning user_id`,
+    ),
+  )
+  return new Set(rows.map((row) => row.user_id))
+}
+
+/** How many users are on a plan, or will be when their periods end. */
+export async function countSubscribers(
+  db: Db,
+  plan: { readonly appId: AppId; readonly id: string },
+): Promise<number> {
+  const { count } = await one<{ count: bigint }>(
+    db,
+    sql`
+    select count(*)
+    from subscriptions
+    where app_id = ${plan.appId} and (plan_id = ${plan.id} or next_plan_id = ${plan.id})`,
+  )
+  return Number(count)
+}
+
+/** Subscribes a user to the app's plan of that name. False when the user has a subscription already. */
+export async function subscribeTo(
+  db: Db,
+  planName: string,
+  user: { appId: AppId; userId: UserId; id: string; at: Date },
+): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    insert into subscriptions (app_id, user_id, id, plan_id, status, anchor_at, created_at)
+    select app_id, ${user.userId}, ${user.id}, id, 'active', ${user.at}, ${user.at}
+    from plans
+    where app_id = ${user.appId} and name = ${planName} and deleted_at is null
+    on conflict do nothing`)
+  return rowCount === 1
+}
+
+export type EndReason = 'change' | 'cancel'
+
+/** What takes a slot over. */
+export interface Successor {
+  readonly id: string
+  readonly planId: string
+  readonly at: Date
+  readonly reason: EndReason
+  /** When it was scheduled. */
+  readonly setAt: Date
+}
+
+/** What holds a user's slot. */
+export interface Subscription extends UserKey {
+  readonly id: string
+  readonly planId: string
+  /** What its periods are counted from. */
+  readonly anchorAt: Date
+  /** Since when it holds the slot. */
+  readonly createdAt: Date
+  readonly next: Successor | null
+}
+
+interface SubscriptionRow {
+  app_id: string
+  user_id: string
+  id: string
+  plan_id: string
+  anchor_at: Date
+  created_at: Date
+  next_id: string | null
+  next_plan_id: string | null
+  next_at: Date | null
+  next_reason: EndReason | null
+  next_set_at: Date | null
+}
+
+const fromRow = (row: SubscriptionRow): Subscription => ({
+  appId: appId(row.app_id),
+  userId: userId(row.user_id),
+  id: row.id,
+  planId: row.plan_id,
+  anchorAt: row.anchor_at,
+  createdAt: row.created_at,
+  next: successorFromRow(row),
+})
+
+function successorFromRow(row: SubscriptionRow): Successor | null {
+  const { next_id: id, next_plan_id: planId, next_at: at, next_reason: reason } = row
+  if (!id || !planId || !at || !reason || !row.next_set_at) return null
+  return { id, planId, at, reason, setAt: row.next_set_at }
+}
+
+export async function findSubscription(db: Db, user: UserKey): Promise<Subscription | null> {
+  const row = await maybeOne<SubscriptionRow>(
+    db,
+    sql`
+    select app_id, user_id, id, plan_id, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
+    from subscriptions
+    where app_id = ${user.appId} and user_id = ${user.userId}`,
+  )
+  return row && fromRow(row)
+}
+
+/** As `findSubscription`, and locks it until the transaction ends. */
+export async function lockSubscription(db: Db, user: UserKey): Promise<Subscription | null> {
+  const row = await maybeOne<SubscriptionRow>(
+    db,
+    sql`
+    select app_id, user_id, id, plan_id, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
+    from subscriptions
+    where app_id = ${user.appId} and user_id = ${user.userId}
+    for update`,
+  )
+  return row && fromRow(row)
+}
+
+/** Locks subscriptions whose successor is due, without those that somebody else has locked. */
+export async function lockDue(db: Db, at: Date, limit: number): Promise<Subscription[]> {
+  const rows = await many<SubscriptionRow>(
+    db,
+    sql`
+    select app_id, user_id, id, plan_id, anchor_at, created_at, next_id, next_plan_id, next_at, next_reason, next_set_at
+    from subscriptions
+    where next_at <= ${at}
+    order by next_at
+    limit ${limit}
+    for update skip locked`,
+  )
+  return rows.map(fromRow)
+}
+
+/** What follows a locked subscription in its slot, from `since` on. */
+export interface Following {
+  readonly ended: Subscription
+  readonly id: string
+  readonly planId: string
+  readonly anchorAt: Date
+  readonly since: Date
+  readonly reason: EndReason
+}
+
+/** Ends locked subscriptions, and gives their slots to those that follow, which have no successors. */
+export async function replaceSubscriptions(db: Db, rows: readonly Following[]): Promise<void> {
+  if (rows.length === 0) return
+  const column = <T>(value: (row: Following) => T): T[] => rows.map(value)
+  await db.query(sql`
+    insert into subscription_history (app_id, user_id, id, plan_id, anchor_at, created_at, ended_at, reason)
+    select * from unnest(
+      ${column((row) => row.ended.appId)}::uuid[], ${column((row) => row.ended.userId)}::uuid[],
+      ${column((row) => row.ended.id)}::uuid[], ${column((row) => row.ended.planId)}::uuid[],
+      ${column((row) => row.ended.anchorAt)}::timestamptz[], ${column((row) => row.ended.createdAt)}::timestamptz[],
+      ${column((row) => row.since)}::timestamptz[], ${column((row) => row.reason)}::text[])`)
+  await db.query(sql`
+    update subscriptions s
+    set id = f.id, plan_id = f.plan_id, anchor_at = f.anchor_at, created_at = f.since, next_id = null,
+        next_plan_id = null, next_at = null, next_reason = null, next_set_at = null
+    from unnest(
+      ${column((row) => row.ended.appId)}::uuid[], ${column((row) => row.ended.userId)}::uuid[],
+      ${column((row) => row.id)}::uuid[], ${column((row) => row.planId)}::uuid[],
+      ${column((row) => row.anchorAt)}::timestamptz[], ${column((row) => row.since)}::timestamptz[])
+      as f (app_id, user_id, id, plan_id, anchor_at, since)
+    where s.app_id = f.app_id and s.user_id = f.user_id`)
+}
+
+/** Schedules what follows a locked subscription; null schedules nothing. */
+export async function saveSuccessor(db: Db, user: UserKey, next: Successor | null): Promise<void> {
+  await db.query(sql`
+    update subscriptions
+    set next_id = ${next?.id ?? null}, next_plan_id = ${next?.planId ?? null}, next_at = ${next?.at ?? null},
+        next_reason = ${next?.reason ?? null}, next_set_at = ${next?.setAt ?? null}
+    where app_id = ${user.appId} and user_id = ${user.userId}`)
+}
+
+/** When the versions of plans were made, and the length of their periods; by plan, in the order of versions. */
+export async function cyclesOf(
+  db: Db,
+  plans: ReadonlyMap<string, AppId>,
+): Promise<Map<string, { createdAt: Date; cycle: BillingCycle }[]>> {
+  const rows = await many<{ plan_id: string; created_at: Date; billing_cycle: BillingCycle }>(
+    db,
+    sql`
+    select v.plan_id, v.created_at, v.billing_cycle
+    from unnest(${[...plans.values()]}::uuid[], ${[...plans.keys()]}::uuid[]) as w (app_id, plan_id)
+    join plan_versions v on v.app_id = w.app_id and v.plan_id = w.plan_id
+    order by v.plan_id, v.version`,
+  )
+  const byPlan = Map.groupBy(rows, (row) => row.plan_id)
+  return new Map(
+    [...byPlan].map(([planId, versions]) => [
+      planId,
+      versions.map((row) => ({ createdAt: row.created_at, cycle: row.billing_cycle })),
+    ]),
+  )
+}
+
+/** Keeps a plan from being changed or deleted until the transaction ends. */
+export async function lockPlan(db: Db, app: AppId, planId: string): Promise<void> {
+  await db.query(sql`
+    select 1
+    from plans
+    where app_id = ${app} and id = ${planId}
+    for share`)
+}
+
+/** The id of the app's Starter plan. */
+export async function starterOf(db: Db, app: AppId): Promise<string | null> {
+  const row = await maybeOne<{ id: string }>(
+    db,
+    sql`
+    select id
+    from plans
+    where app_id = ${app} and is_starter_default`,
+  )
+  return row && row.id
+}
+
+export interface PlanName {
+  readonly id: string
+  readonly name: string
+  readonly status: 'active' | 'inactive' | 'missing'
+  readonly isStarterDefault: boolean
+}
+
+/** Plans, deleted ones too, by their ids. */
+export async function planNames(
+  db: Db,
+  app: AppId,
+  ids: readonly string[],
+): Promise<Map<string, PlanName>> {
+  const rows = await many<PlanName>(
+    db,
+    sql`
+    select id, name, case when deleted_at is null then status else 'missing' end as status,
+           is_starter_default as "isStarterDefault"
+    from plans
+    where app_id = ${app} and id = any(${[...new Set(ids)]}::uuid[])`,
+  )
+  return new Map(rows.map((row) => [row.id, row]))
+}
+
+export async function findUser(
+  db: Db,
+  app: AppId,
+  externalUserId: string,
+): Promise<(UserKey & { readonly externalUserId: string }) | null> {
+  const row = await maybeOne<{ id: string; external_user_id: string }>(
+    db,
+    sql`
+    select id, external_user_id
+    from end_users
+    where app_id = ${app} and external_user_id = ${externalUserId}`,
+  )
+  return row && { appId: app, userId: userId(row.id), externalUserId: row.external_user_id }
+}
+
+/** The app of a public client id, for operators. */
+export async function findApp(db: Db, clientId: string): Promise<AppId | null> {
+  const row = await maybeOne<{ app_id: string }>(
+    db,
+    sql`
+    select app_id
+    from clients
+    where client_id = ${clientId} and kind = 'public'`,
+  )
+  return row && appId(row.app_id)
+}
+
+export interface HistoryItem {
+  readonly id: string
+  readonly planId: string
+  readonly planName: string
+  readonly status: 'active' | 'canceled' | 'scheduled' | 'inactive'
+  readonly createdAt: Date
+  readonly endsAt: Date | null
+}
+
+/** All subscriptions that a user had, has and will have, the latest first; one more than `limit` where there are more. */
+export const listHistory = (
+  db: Db,
+  user: UserKey,
+  { after, limit }: { after: { createdAt: Date; id: string } | null; limit: number },
+): Promise<HistoryItem[]> =>
+  many<HistoryItem>(
+    db,
+    sql`
+    select a.id, a.plan_id as "planId", p.name as "planName", a.status, a.created_at as "createdAt", a.ends_at as "endsAt"
+    from (
+      select id, plan_id, 'inactive' as status, created_at, ended_at as ends_at
+      from subscription_history
+      where app_id = ${user.appId} and user_id = ${user.userId}
+      union all
+      select id, plan_id, case next_reason when 'cancel' then 'canceled' else 'active' end, created_at, next_at
+      from subscriptions
+      where app_id = ${user.appId} and user_id = ${user.userId}
+      union all
+      select next_id, next_plan_id, 'scheduled', next_at, null
+      from subscriptions
+      where app_id = ${user.appId} and user_id = ${user.userId} and next_reason = 'change'
+    ) a
+    join plans p on p.app_id = ${user.appId} and p.id = a.plan_id
+    where ${after === null} or (a.created_at, a.id) < (${after?.createdAt ?? null}, ${after?.id ?? null}::uuid)
+    order by a.created_at desc, a.id desc
+    limit ${limit + 1}`,
+  )

@@ -1,0 +1,361 @@
+import { DomainError } from '../../../proto/errors.ts'
+import { uuidV7 } from '../../lib/crypto.ts'
+import type { Log } from '../../lib/log.ts'
+import { type Db, type Pool, afterCommit, tx } from '../../lib/sql.ts'
+import { type Now, periodAt } from '../../lib/time.ts'
+import { audit } from '../../platform/audit.ts'
+import type { Idempotency } from '../../platform/idempotency.ts'
+import type { AppId } from '../../platform/ids.ts'
+import { isOwnerSubject, subjectProblem } from '../../platform/ids.ts'
+import type { Invalidations } from '../../platform/invalidations.ts'
+import type { Plan } from '../offers/plan.ts'
+import { planReads } from '../offers/reads.ts'
+import { followIfDue } from './follow.ts'
+import type { Selling } from '../offers/service.ts'
+import type { Cards, LockedAccount, SubscriptionLedger } from './ports.ts'
+import * as store from './store.ts'
+import type { EndReason, Subscription, UserKey } from './store.ts'
+import {
+  type Sold,
+  type Timing,
+  defaultTiming,
+  isPriced,
+  needsCard,
+  parseTiming,
+} from './timing.ts'
+
+export interface SubscriptionsDeps<Account extends LockedAccount> {
+  readonly pool: Pool
+  readonly ledger: SubscriptionLedger<Account>
+  readonly selling: Selling
+  readonly cards: Cards
+  readonly idempotency: Idempotency
+  readonly invalidations: Pick<Invalidations, 'publish'>
+  readonly log: Log
+  readonly now: Now
+}
+
+/** Who changes a subscription. */
+export interface Author {
+  readonly name: string
+  readonly correlationId: string
+  /** An operator settles by hand what a card and the gate are asked for otherwise. */
+  readonly isOperator: boolean
+}
+
+export interface ChangeRequest {
+  readonly externalUserId: string
+  readonly planId: string
+  readonly timing: string | undefined
+  readonly successUrl: string | undefined
+  readonly cancelUrl: string | undefined
+  readonly idempotencyKey: string | undefined
+}
+
+export interface CancelRequest {
+  readonly externalUserId: string
+  readonly confirm: boolean
+  readonly timing?: string | undefined
+}
+
+/** What became of a request. `planId` is that of the subscription that holds the slot now. */
+export interface Change {
+  readonly subscriptionId: string
+  readonly planId: string
+  readonly effectiveAt?: string | undefined
+  readonly timing: Timing
+  readonly checkoutUrl?: string | undefined
+  readonly pending?: Pending | undefined
+}
+
+interface Pending {
+  readonly subscriptionId: string
+  readonly planId: string
+  readonly effectiveAt: string
+}
+
+interface Target {
+  readonly plan: Plan
+  readonly timing: Timing | undefined
+  readonly reason: EndReason
+}
+
+type SubscribedUser = UserKey & { readonly externalUserId: string }
+
+/** Moves users between plans. A user has one slot, which is never empty; whoever changes it has locked the account first. */
+export function createSubscriptions<Account extends LockedAccount>({
+  pool,
+  ledger,
+  selling,
+  cards,
+  idempotency,
+  invalidations,
+  log,
+  now,
+}: SubscriptionsDeps<Account>) {
+  /**
+   * Puts a user on another plan, at once or when the running period ends, which replaces what was scheduled. When the plan
+   * needs a payment method and none is there, nothing is changed and the answer says where to leave one. NOT_FOUND for an
+   * unknown user or plan, CONFLICT for one that cannot be subscribed to, REQUEST_INVALID for the plan the user is on.
+   */
+  async function change(app: AppId, request: ChangeRequest, by: Author): Promise<Change> {
+    const { externalUserId, planId, successUrl, cancelUrl, idempotencyKey: key } = request
+    if (planId.trim() === '') throw new DomainError('REQUEST_INVALID', 'planId is required')
+    const timing = parseTiming(request.timing)
+    const user = await getChangeable(app, externalUserId)
+    const body = { userId: user.userId, planId, timing, successUrl, cancelUrl }
+    const scope = `${by.name}:${app}:subscription-change`
+    return idempotency.once({ scope, key, body }, async (db) => {
+      const plan = await getPlan(db, app, planId)
+      if (
+        !by.isOperator &&
+        plan.status === 'active' &&
+        isPriced(plan.newest) &&
+        !plan.isStarterDefault
+      )
+        await selling.require(db, plan)
+      requireOpen(plan)
+      const current = await readCurrent(db, user)
+      requireOther(current.planId, plan)
+      // Asked before anything is locked or changed: whoever leaves at the card keeps what was scheduled before.
+      const card =
+        by.isOperator || !needsCard(soldOf(plan))
+          ? null
+          : await cards.askForCard({ ...user, planId, successUrl, cancelUrl })
+      if (card) return unchanged(current, timing ?? 'immediate', card.checkoutUrl)
+      return move(db, user, { target: { plan, timing, reason: 'change' }, by })
+    })
+  }
+
+  /**
+   * Puts a user on Starter, when the running period ends or at once. CONFIRM_REQUIRED, NO_SUBSCRIPTION, ALREADY_STARTER, and
+   * ALREADY_SCHEDULED when that is what will happen.
+   */
+  async function cancel(app: AppId, request: CancelRequest, by: Author): Promise<Change> {
+    const timing = parseTiming(request.timing) ?? 'next_billing_cycle'
+    requireConfirmed(request.confirm)
+    const user = await getChangeable(app, request.externalUserId)
+    return tx(pool, async (db) => {
+      const current = await readCurrent(db, user)
+      const starter = await store.starterOf(db, app)
+      if (starter === null || current.planId === starter)
+        throw new DomainError('ALREADY_STARTER', 'the user is on the Starter plan already')
+      if (timing === 'next_billing_cycle' && current.next?.planId === starter)
+        throw new DomainError('ALREADY_SCHEDULED', 'the subscription ends with its period already')
+      const plan = await getPlan(db, app, starter)
+      return move(db, user, { target: { plan, timing, reason: 'cancel' }, by })
+    })
+  }
+
+  /** Takes back what was scheduled. NOTHING_TO_RESUME when nothing was. */
+  async function resume(app: AppId, request: CancelRequest, by: Author): Promise<Change> {
+    requireConfirmed(request.confirm)
+    const user = await getChangeable(app, request.externalUserId)
+    return tx(pool, async (db) => {
+      const at = now()
+      const { account, subscription } = await lockPresent(db, user, at)
+      const { id, planId, next } = subscription
+      if (!next) throw new DomainError('NOTHING_TO_RESUME', 'no change of plan is scheduled')
+      await store.saveSuccessor(db, user, null)
+      await ledger.save(db, [account], at)
+      const details = { subscriptionId: id, planId, scheduledPlanId: next.planId }
+      await note(db, user, { by, action: 'subscription_resumed', at, details })
+      return {
+        subscriptionId: id,
+        planId,
+        effectiveAt: at.toISOString(),
+        timing: 'immediate' as const,
+      }
+    })
+  }
+
+  /** The account and the slot of a user, locked and brought to the present. The caller saves the account. */
+  async function lockPresent(
+    db: Db,
+    user: UserKey,
+    at: Date,
+  ): Promise<{ account: Account; subscription: Subscription }> {
+    const [account] = await ledger.lock(db, [user], at)
+    const locked = account && (await store.lockSubscription(db, user))
+    if (!account || !locked) throw noSubscription()
+    // Another core's clock may be ahead, and have entered the period of the successor.
+    const present = at < account.periodStart ? account.periodStart : at
+    return { account, subscription: await followIfDue(db, locked, present) }
+  }
+
+  async function readCurrent(db: Db, user: UserKey): Promise<Subscription> {
+    const subscription = await store.findSubscription(db, user)
+    if (!subscription) throw noSubscription()
+    const { next } = subscription
+    return next && next.at <= now() ? { ...subscription, ...next, next: null } : subscription
+  }
+
+  async function move(
+    db: Db,
+    user: SubscribedUser,
+    { target, by }: { target: Target; by: Author },
+  ): Promise<Change> {
+    const at = now()
+    const { account, subscription } = await lockPresent(db, user, at)
+    requireOther(subscription.planId, target.plan)
+    await store.lockPlan(db, user.appId, target.plan.id)
+    const plan = await getPlan(db, user.appId, target.plan.id)
+    requireOpen(plan)
+    const timing =
+      target.timing ?? defaultTiming(await soldNow(db, account, subscription), soldOf(plan))
+    const step = { account, subscription, plan, reason: target.reason, at }
+    const answer = timing === 'immediate' ? await changeNow(db, step) : await changeLater(db, step)
+    await ledger.save(db, [account], at)
+    const details = {
+      fromPlanId: subscription.planId,
+      planId: plan.id,
+      timing,
+      effectiveAt: answer.effectiveAt ?? null,
+    }
+    const action = target.reason === 'cancel' ? 'subscription_canceled' : 'subscription_changed'
+    await note(db, user, { by, action, at, details })
+    if (timing === 'immediate')
+      await afterCommit(db, () => invalidations.publish({ kind: 'access', id: user.userId }))
+    return answer
+  }
+
+  interface Step {
+    readonly account: Account
+    readonly subscription: Subscription
+    readonly plan: Plan
+    readonly reason: EndReason
+    readonly at: Date
+  }
+
+  async function changeNow(
+    db: Db,
+    { account, subscription, plan, reason, at }: Step,
+  ): Promise<Change> {
+    const start = ledger.nextStart(account, at)
+    const id = uuidV7(at.getTime())
+    const key = { appId: plan.appId, planId: plan.id }
+    const terms = (await planReads.newestVersion(db, key, start)) ?? plan.newest
+    await store.replaceSubscriptions(db, [
+      { ended: subscription, id, planId: plan.id, anchorAt: start, since: start, reason },
+    ])
+    const period = periodAt(start, terms.billingCycle, start)
+    const includedAttos = terms.included ?? 0n
+    ledger.changePlan(
+      account,
+      { planId: plan.id, planVersion: terms.version, includedAttos, period },
+      at,
+    )
+    return {
+      subscriptionId: id,
+      planId: plan.id,
+      effectiveAt: start.toISOString(),
+      timing: 'immediate',
+    }
+  }
+
+  async function changeLater(
+    db: Db,
+    { account, subscription, plan, reason, at }: Step,
+  ): Promise<Change> {
+    const id = uuidV7(at.getTime())
+    const next = { id, planId: plan.id, at: account.periodEnd, reason, setAt: at }
+    await store.saveSuccessor(db, subscription, next)
+    const effectiveAt = next.at.toISOString()
+    return {
+      subscriptionId: subscription.id,
+      planId: subscription.planId,
+      effectiveAt,
+      timing: 'next_billing_cycle',
+      pending: { subscriptionId: id, planId: plan.id, effectiveAt },
+    }
+  }
+
+  /** What a user pays for in the running period. */
+  async function soldNow(db: Db, account: Account, { planId }: Subscription): Promise<Sold> {
+    const { appId } = account
+    const terms = await planReads.newestVersion(db, { appId, planId }, account.periodStart)
+    const isStarterDefault = (await store.starterOf(db, appId)) === planId
+    if (!terms) throw new Error(`plan ${planId} has no version`)
+    return { ...terms, isStarterDefault }
+  }
+
+  async function getChangeable(app: AppId, externalUserId: string): Promise<SubscribedUser> {
+    const user = await getUser(pool, app, externalUserId)
+    if (isOwnerSubject(user.externalUserId))
+      throw new DomainError(
+        'OWNER_WALLET_NOT_APP_USER',
+        "this is the app's owner, whose plan is not changed like that of a user",
+      )
+    return user
+  }
+
+  async function note(
+    db: Db,
+    { appId, userId }: UserKey,
+    entry: {
+      readonly by: Author
+      readonly action: string
+      readonly at: Date
+      readonly details: Readonly<Record<string, string | null>>
+    },
+  ): Promise<void> {
+    const { by, action, at, details } = entry
+    log.info({ appId, userId, ...details }, action.replaceAll('_', ' '))
+    await audit(db, {
+      appId,
+      actor: by.name,
+      action,
+      status: 'success',
+      correlationId: by.correlationId,
+      details: { userId, ...details },
+      at,
+    })
+  }
+
+  return { change, cancel, resume }
+}
+
+export type Subscriptions = ReturnType<typeof createSubscriptions>
+
+/** NOT_FOUND when the app has no such user, REQUEST_INVALID for text that can be no user. */
+export async function getUser(db: Db, app: AppId, externalUserId: string): Promise<SubscribedUser> {
+  const problem = subjectProblem(externalUserId)
+  if (problem) throw new DomainError('REQUEST_INVALID', problem)
+  const user = await store.findUser(db, app, externalUserId.trim())
+  if (!user) throw new DomainError('NOT_FOUND', 'the app has no such user')
+  return user
+}
+
+async function getPlan(db: Db, app: AppId, planId: string): Promise<Plan> {
+  const plan = await planReads.findPlan(db, app, planId)
+  if (!plan) throw new DomainError('NOT_FOUND', 'the app has no such plan')
+  return plan
+}
+
+/** CONFLICT for a plan that takes no new subscribers. */
+function requireOpen({ status, isNetworkDefault }: Plan): void {
+  if (isNetworkDefault)
+    throw new DomainError('CONFLICT', 'this plan shows what the network costs; nobody is put on it')
+  if (status !== 'active')
+    throw new DomainError('CONFLICT', 'the plan is not active; activate it, or choose another')
+}
+
+function requireOther(planId: string, { id }: Plan): void {
+  if (planId === id) throw new DomainError('REQUEST_INVALID', 'User is already on this plan')
+}
+
+function requireConfirmed(confirm: boolean): void {
+  if (!confirm) throw new DomainError('CONFIRM_REQUIRED', 'send "confirm": true')
+}
+
+const noSubscription = (): DomainError =>
+  new DomainError('NO_SUBSCRIPTION', 'the user has no subscription')
+
+const soldOf = ({ newest, isStarterDefault }: Plan): Sold => ({ ...newest, isStarterDefault })
+
+const unchanged = ({ id, planId }: Subscription, timing: Timing, checkoutUrl: string): Change => ({
+  subscriptionId: id,
+  planId,
+  timing,
+  checkoutUrl,
+})

@@ -1,0 +1,424 @@
+import { Type } from 'typebox'
+import { Scope } from '../../../proto/scopes.ts'
+import type {
+  PendingSubscription,
+  SubscribedPlan,
+  SubscriptionChange as ChangeMessage,
+  SubscriptionItem,
+  SubscriptionState,
+  UserSubscription,
+} from '../../../proto/gen/es/tollgate/plans/v1/subscriptions_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { IdempotencyHeader, addSchemas, named, ref } from '../../http/schemas.ts'
+import {
+  Instant,
+  Micros,
+  UserParams,
+  nextPage,
+  nullable,
+  oneOf,
+  pageQuery,
+  required,
+  text,
+} from '../schemas.ts'
+
+const url = '/api/v1/apps/:clientId/users/:externalUserId/subscription'
+const tags = ['plans']
+const reading = { kind: 'm2m_or_member', scope: Scope.usersRead } as const
+const writing = { kind: 'm2m_or_editor', scope: Scope.usersWrite } as const
+
+const timings = ['immediate', 'next_billing_cycle'] as const
+const planTypes = ['free', 'subscription', 'usage'] as const
+const planStatuses = ['active', 'inactive', 'missing'] as const
+const itemStatuses = ['active', 'canceled', 'scheduled', 'inactive'] as const
+const source = 'openmeter'
+
+const nullableObject = <T extends object>(schema: T, description: string) =>
+  Type.Unsafe<object | null>({ ...schema, nullable: true, description })
+
+const planReference = Type.Object({
+  id: Type.String(),
+  status: oneOf(planStatuses, 'missing: the plan was deleted.'),
+  phaseOutAt: nullable({ format: 'date-time' }),
+  replacementPlanId: nullable({}),
+})
+
+const PlanOffer = Type.Object({
+  id: Type.String(),
+  name: Type.String(),
+  type: oneOf(planTypes, 'What is paid for.'),
+  includedUsage: nullableObject(
+    Type.Object({ usdMicros: Micros('What it includes in a period.'), usd: Type.String() }),
+    'null where the plan says nothing about it.',
+  ),
+  effectiveAt: nullable({ format: 'date-time' }),
+})
+
+const PendingCancel = Type.Object({
+  subscriptionId: Type.String(),
+  planId: Type.String(),
+  planKey: nullable({}),
+  planName: Type.String(),
+  effectiveAt: Instant('When the user moves to Starter.'),
+})
+
+const Subscription = Type.Object({
+  id: Type.String(),
+  status: oneOf(['active', 'canceled'] as const, 'canceled: it ends with the running period.'),
+  planId: Type.String(),
+  planName: Type.String(),
+  planType: oneOf(planTypes, 'What is paid for.'),
+  openmeterPlanKey: nullable({}),
+  currentPeriodStart: Instant('Start of the running period.'),
+  currentPeriodEnd: Instant('Its last millisecond.'),
+  openmeterSubscriptionId: nullable({}),
+  stripeCheckoutSessionId: nullable({}),
+  createdAt: Instant('Since when the user is on the plan.'),
+  cancelledAt: nullable({ format: 'date-time' }),
+})
+
+const SubscriptionRead = named(
+  Type.Object({
+    externalUserId: Type.String(),
+    source: Type.String(),
+    subscription: nullableObject(Subscription, 'null for a user who has none.'),
+    actionRequired: nullable({ enum: ['choose_new_plan', null] }),
+    plan: nullableObject(planReference, 'The plan of the subscription.'),
+    pendingCancel: nullableObject(
+      PendingCancel,
+      'Set while the subscription ends with its period.',
+    ),
+    livePlan: nullableObject(PlanOffer, 'What the user has now.'),
+    pendingPlan: nullableObject(PlanOffer, 'What the user will have, where a change is scheduled.'),
+  }),
+  'UserSubscriptionRead',
+)
+
+const SubscriptionChange = named(
+  Type.Object({
+    subscriptionId: Type.String(),
+    planId: Type.String({ description: 'The plan that the user is on now.' }),
+    effectiveAt: nullable({ format: 'date-time', description: 'null when nothing was changed.' }),
+    timing: oneOf(timings, 'When the change takes effect.'),
+    checkoutUrl: Type.Optional(
+      Type.String({
+        format: 'uri',
+        description: 'Where to leave a payment method first; nothing was changed.',
+      }),
+    ),
+    pendingPlan: Type.Optional(
+      Type.Object({
+        planId: Type.String(),
+        subscriptionId: Type.String(),
+        openmeterSubscriptionId: nullable({}),
+        effectiveAt: Instant('When it begins.'),
+      }),
+    ),
+  }),
+  'SubscriptionChange',
+)
+
+const SubscriptionHistory = named(
+  Type.Object({
+    externalUserId: Type.String(),
+    items: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        status: oneOf(itemStatuses, 'scheduled: it has not begun; inactive: it has ended.'),
+        current: Type.Boolean({ description: 'Whether it holds the slot.' }),
+        planId: Type.String(),
+        planName: Type.String(),
+        planKey: nullable({}),
+        openmeterPlanId: nullable({}),
+        activeFrom: Instant('When it began, or begins.'),
+        activeTo: nullable({ format: 'date-time' }),
+      }),
+    ),
+    nextCursor: Type.Optional(Type.String()),
+  }),
+  'SubscriptionHistory',
+)
+
+const changeRefuses = [
+  'CONFLICT',
+  'OWNER_WALLET_NOT_APP_USER',
+  'NO_SUBSCRIPTION',
+  'PROCESSOR_NOT_CONNECTED',
+] as const
+
+const Timing = Type.Optional(oneOf(timings, 'By the plans when absent.'))
+const confirm = Type.Optional(Type.Boolean({ description: 'must be true' }))
+
+/** The subscription of a user: read, changed, ended, and what it was before. */
+export function subscriptionRoutes(app: App): void {
+  addSchemas(app, [SubscriptionRead, SubscriptionChange, SubscriptionHistory])
+  readSubscription(app)
+  changeSubscription(app)
+  cancelSubscription(app)
+  resumeSubscription(app)
+  listSubscriptions(app)
+}
+
+function readSubscription(app: App): void {
+  app.get(
+    url,
+    route(
+      { guard: reading },
+      {
+        operationId: 'getSubscription',
+        summary: 'Which plan a user is on',
+        description:
+          'The subscription that holds the slot of the user, its running period, and what follows it. subscription is null for a user who has none.',
+        tags,
+        params: UserParams,
+        response: { 200: ref(SubscriptionRead) },
+      },
+    ),
+    async ({ params, core }) => {
+      const { state } = await core.subscriptions.get(params)
+      return toRead(requireField(state, 'state'))
+    },
+  )
+}
+
+function changeSubscription(app: App): void {
+  app.post(
+    `${url}/change`,
+    route(
+      { guard: writing, refuses: changeRefuses },
+      {
+        operationId: 'changeSubscription',
+        summary: 'Move a user to another plan',
+        description:
+          'A dearer plan, and the first one by usage, begin at once; everything else when the running period ends, unless timing says otherwise. A plan that needs a payment method changes nothing while there is none: the answer has the checkoutUrl. Send an Idempotency-Key, so that a repeated request changes once.',
+        tags,
+        params: UserParams,
+        headers: IdempotencyHeader,
+        body: Type.Object({
+          planId: required('An active plan of the app.'),
+          timing: Timing,
+          successUrl: Type.Optional(text('Where the checkout leads to.')),
+          cancelUrl: Type.Optional(text('Where the checkout leads to when it is left.')),
+        }),
+        response: { 200: ref(SubscriptionChange) },
+      },
+    ),
+    async ({ params, headers, body, core }) => {
+      const { change } = await core.subscriptions.change({
+        ...params,
+        ...body,
+        idempotencyKey: headers['idempotency-key'],
+      })
+      return toChange(requireField(change, 'change'))
+    },
+  )
+}
+
+function cancelSubscription(app: App): void {
+  app.delete(
+    url,
+    route(
+      {
+        guard: writing,
+        refuses: [
+          'CONFIRM_REQUIRED',
+          'OWNER_WALLET_NOT_APP_USER',
+          'ALREADY_SCHEDULED',
+          'NO_SUBSCRIPTION',
+          'ALREADY_STARTER',
+        ],
+      },
+      {
+        operationId: 'cancelSubscription',
+        summary: 'End a subscription',
+        description:
+          'Moves the user to Starter when the running period ends, or at once with timing immediate. It replaces a change that was scheduled.',
+        tags,
+        params: UserParams,
+        body: Type.Object({ confirm, timing: Timing }),
+        response: { 200: ref(SubscriptionChange) },
+      },
+    ),
+    async ({ params, body, core }) => {
+      const { change } = await core.subscriptions.cancel({
+        ...params,
+        confirm: body.confirm === true,
+        timing: body.timing,
+      })
+      return toChange(requireField(change, 'change'))
+    },
+  )
+}
+
+function resumeSubscription(app: App): void {
+  app.delete(
+    `${url}/pending-change`,
+    route(
+      {
+        guard: writing,
+        refuses: [
+          'CONFIRM_REQUIRED',
+          'OWNER_WALLET_NOT_APP_USER',
+          'NO_SUBSCRIPTION',
+          'NOTHING_TO_RESUME',
+        ],
+      },
+      {
+        operationId: 'resumeSubscription',
+        summary: 'Take back a scheduled change or end',
+        description: 'The subscription goes on as if nothing had been scheduled.',
+        tags,
+        params: UserParams,
+        body: Type.Object({ confirm }),
+        response: { 200: ref(SubscriptionChange) },
+      },
+    ),
+    async ({ params, body, core }) => {
+      const { change } = await core.subscriptions.resume({
+        ...params,
+        confirm: body.confirm === true,
+      })
+      return toChange(requireField(change, 'change'))
+    },
+  )
+}
+
+function listSubscriptions(app: App): void {
+  app.get(
+    '/api/v1/apps/:clientId/users/:externalUserId/subscriptions',
+    route(
+      { guard: reading },
+      {
+        operationId: 'listSubscriptions',
+        summary: 'All subscriptions of a user',
+        description:
+          'What the user had, has and will have, the latest first, in pages. A change that is scheduled stands at the top.',
+        tags,
+        params: UserParams,
+        querystring: Type.Object(pageQuery),
+        response: { 200: ref(SubscriptionHistory) },
+      },
+    ),
+    async ({ params, query: { limit, cursor }, core }) => {
+      const answer = await core.subscriptions.list({
+        ...params,
+        limit: Number(limit ?? 0),
+        cursor,
+      })
+      const { externalUserId, items, nextCursor } = answer
+      return { externalUserId, items: items.map(toItem), ...nextPage(nextCursor) }
+    },
+  )
+}
+
+const noSubscription = {
+  subscription: null,
+  actionRequired: null,
+  plan: null,
+  pendingCancel: null,
+  livePlan: null,
+  pendingPlan: null,
+}
+
+function toRead({ externalUserId, subscription, pending }: SubscriptionState) {
+  if (!subscription) return { externalUserId, source, ...noSubscription }
+  const plan = requireField(subscription.plan, 'plan')
+  return {
+    externalUserId,
+    source,
+    subscription: toSubscription(subscription, plan),
+    actionRequired: plan.status === 'missing' ? ('choose_new_plan' as const) : null,
+    plan: { id: plan.id, status: plan.status, phaseOutAt: null, replacementPlanId: null },
+    pendingCancel: pending?.reason === 'cancel' ? toCancel(pending, { subscription, plan }) : null,
+    livePlan: toOffer(plan, null),
+    pendingPlan:
+      pending?.reason === 'change'
+        ? toOffer(requireField(pending.plan, 'plan'), pending.effectiveAt)
+        : null,
+  }
+}
+
+const toSubscription = (of: UserSubscription, plan: SubscribedPlan) => ({
+  id: of.id,
+  status: of.status,
+  planId: plan.id,
+  planName: plan.name,
+  planType: plan.type,
+  openmeterPlanKey: null,
+  currentPeriodStart: of.currentPeriodStart,
+  currentPeriodEnd: lastMillisecond(of.currentPeriodEnd),
+  openmeterSubscriptionId: null,
+  stripeCheckoutSessionId: null,
+  createdAt: of.createdAt,
+  cancelledAt: of.cancelledAt ?? null,
+})
+
+const lastMillisecond = (end: string): string => new Date(Date.parse(end) - 1).toISOString()
+
+const toCancel = (
+  { effectiveAt }: PendingSubscription,
+  { subscription, plan }: { subscription: UserSubscription; plan: SubscribedPlan },
+) => ({
+  subscriptionId: subscription.id,
+  planId: plan.id,
+  planKey: null,
+  planName: plan.name,
+  effectiveAt,
+})
+
+const toOffer = (plan: SubscribedPlan, effectiveAt: string | null) => ({
+  id: plan.id,
+  name: plan.name,
+  type: plan.type,
+  includedUsage:
+    plan.includedUsdMicros === undefined
+      ? null
+      : { usdMicros: plan.includedUsdMicros, usd: usdText(plan.includedUsdMicros) },
+  effectiveAt,
+})
+
+/** Dollars with two decimals, and more where there are more. */
+function usdText(micros: string): string {
+  const digits = micros.padStart(7, '0')
+  const fraction = digits.slice(-6).replace(/0{1,4}$/, '')
+  return `${digits.slice(0, -6)}.${fraction}`
+}
+
+function toChange(change: ChangeMessage) {
+  const { subscriptionId, planId, effectiveAt, checkoutUrl, pending } = change
+  return {
+    subscriptionId,
+    planId,
+    effectiveAt: effectiveAt ?? null,
+    timing: requireField(
+      timings.find((timing) => timing === change.timing),
+      'timing',
+    ),
+    ...(checkoutUrl === undefined ? {} : { checkoutUrl }),
+    ...(pending && {
+      pendingPlan: {
+        planId: pending.planId,
+        subscriptionId: pending.subscriptionId,
+        openmeterSubscriptionId: null,
+        effectiveAt: pending.effectiveAt,
+      },
+    }),
+  }
+}
+
+const toItem = (item: SubscriptionItem) => ({
+  id: item.id,
+  status: requireField(
+    itemStatuses.find((status) => status === item.status),
+    'status',
+  ),
+  current: item.status === 'active' || item.status === 'canceled',
+  planId: item.planId,
+  planName: item.planName,
+  planKey: null,
+  openmeterPlanId: null,
+  activeFrom: item.activeFrom,
+  activeTo: item.activeTo ?? null,
+})

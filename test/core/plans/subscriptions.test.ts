@@ -1,0 +1,276 @@
+import { randomUUID } from 'node:crypto'
+import * as fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createLedger } from '../../../core/allowances/ledger.ts'
+import { type PlanTerms, freeTerms } from '../../../core/plans/offers/plan.ts'
+import { insertPlan, insertVersion } from '../../../core/plans/offers/store.ts'
+import { followDue } from '../../../core/plans/subscriptions/follow.ts'
+import { createRaises } from '../../../core/plans/subscriptions/raises.ts'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { usdAttos } from '../../../core/lib/money.ts'
+import { type AppId, appId } from '../../../core/platform/ids.ts'
+import { type BooksWorld, startBooks, tollgate } from '../books/support.ts'
+import { begin, day, outcome, serviceToken } from '../support.ts'
+
+/** Changes of plan, with a real ledger: whatever happens in whatever order, nothing is lost and a period is entered once. */
+
+const usd = 10n ** 18n
+const ledger = createLedger()
+
+let world: BooksWorld
+let operator: ReturnType<typeof connectCore>
+let app: AppId
+let starter: string
+let plans: { id: string; version: number }[]
+beforeAll(async () => {
+  world = await startBooks()
+  operator = connectCore({ target: world.core.target, token: serviceToken })
+  const [row] = await world.rows(
+    'select c.app_id, p.id from clients c join plans p using (app_id) where client_id = $1',
+    [world.app.clientId],
+  )
+  app = appId(row?.['app_id'] ?? '')
+  starter = row?.['id'] ?? ''
+  plans = [
+    await newPlan({ billingCycle: 'daily', included: usdAttos(3n * usd) }),
+    await newPlan({ billingCycle: 'weekly', included: usdAttos(11n * usd) }),
+    await newPlan({ billingCycle: 'monthly', included: usdAttos(0n) }),
+  ]
+})
+afterAll(async () => {
+  operator.close()
+  await world.stop()
+})
+
+async function newPlan(terms: Partial<PlanTerms>) {
+  const id = randomUUID()
+  const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
+  const all = { ...freeTerms, ...terms }
+  await insertPlan(world.sql, { appId: app, id, name: id, ...kind }, { terms: all, at: begin })
+  return { id, version: 1 }
+}
+
+const newUser = async (): Promise<string> => {
+  const externalUserId = randomUUID()
+  await world.as(world.app.basic).upsertUser({ clientId: world.app.clientId, externalUserId })
+  return externalUserId
+}
+
+const balance = (externalUserId: string) =>
+  world.as(world.app.basic).getBalance({ clientId: world.app.clientId, externalUserId })
+
+const ticket = (user: string, micros: bigint, signedAt: Date) =>
+  world.ingest({
+    auth_id: `${world.app.clientId}:${user}`,
+    // 3000 USD for one ETH.
+    computed_fee: String((micros * 10n ** 12n) / 3_000n),
+    current_time: signedAt.toISOString(),
+  })
+
+/** Users of whom what they burned, what expired and what remains is not what they were granted. */
+const wrongSums = () =>
+  world.rows(`
+    select b.user_id
+    from balances b
+    left join lateral (
+      select coalesce(sum(amount_attos), 0) as granted, coalesce(sum(remaining_attos), 0) as remaining
+      from grants
+      where app_id = b.app_id and user_id = b.user_id) g on true
+    where b.granted_attos <> g.granted or b.balance_attos <> g.remaining
+      or b.granted_attos <> b.consumed_attos - b.overage_attos + b.expired_attos + b.balance_attos`)
+
+const expectSums = async (): Promise<void> => expect(await wrongSums()).toEqual([])
+
+const expectProof = async (): Promise<void> => {
+  const { text } = await tollgate('verify')
+  expect(text).toContain('the books are right')
+}
+
+describe('any changes of plan, tickets, sweeps and idle times', () => {
+  const action = fc.oneof(
+    { weight: 4, arbitrary: fc.record({ do: fc.constant('wait' as const), hours: fc.nat(900) }) },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant('spend' as const),
+        micros: fc.bigInt({ min: 1n, max: 4_000_000n }),
+        hoursAgo: fc.nat(30),
+      }),
+    },
+    {
+      weight: 4,
+      arbitrary: fc.record({
+        do: fc.constant('change' as const),
+        plan: fc.nat(2),
+        timing: fc.constantFrom('immediate', 'next_billing_cycle'),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        do: fc.constant('cancel' as const),
+        timing: fc.constantFrom('immediate', 'next_billing_cycle'),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('resume' as const) }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        do: fc.constant('version' as const),
+        plan: fc.nat(2),
+        cycle: fc.constantFrom('daily' as const, 'weekly' as const, 'monthly' as const),
+        included: fc.nat(9),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('read' as const) }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('renew' as const) }) },
+    { weight: 2, arbitrary: fc.record({ do: fc.constant('follow' as const) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('expire' as const) }) },
+  )
+  type Action = typeof action extends fc.Arbitrary<infer T> ? T : never
+
+  async function act(step: Action, user: string): Promise<void> {
+    const of = { clientId: world.app.clientId, externalUserId: user }
+    const at = world.clock.now()
+    if (step.do === 'wait') world.clock.advance(step.hours * 3_600_000 + 1)
+    if (step.do === 'spend')
+      await ticket(user, step.micros, new Date(at.getTime() - step.hoursAgo * 3_600_000))
+    if (step.do === 'read') await balance(user)
+    if (step.do === 'renew') await ledger.renew(world.sql, at)
+    if (step.do === 'follow') await followDue(world.sql, at)
+    if (step.do === 'expire') await ledger.sweep(world.sql, at)
+    if (step.do === 'resume') await outcome(operator.keepSubscription(of))
+    if (step.do === 'cancel')
+      await outcome(operator.endSubscription({ ...of, timing: step.timing }))
+    if (step.do === 'change') {
+      const planId = plans[step.plan]?.id ?? ''
+      const request = { ...of, planId, timing: step.timing, idempotencyKey: undefined }
+      await outcome(operator.switchSubscription(request))
+    }
+    if (step.do === 'version') {
+      const plan = plans[step.plan]
+      if (!plan) return
+      plan.version++
+      const included = usdAttos(BigInt(step.included) * usd)
+      const terms = { ...freeTerms, billingCycle: step.cycle, included }
+      await insertVersion(
+        world.sql,
+        { appId: app, id: plan.id },
+        { version: plan.version, terms, at },
+      )
+    }
+  }
+
+  it('lose nothing at any instant, and are proved by verify', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(action, { minLength: 5, maxLength: 25 }), async (steps) => {
+        const user = await newUser()
+        world.clock.advance(1_000)
+        for (const step of steps) {
+          await act(step, user)
+          expect(await wrongSums()).toEqual([])
+        }
+        await expectProof()
+      }),
+      { numRuns: 12 },
+    )
+  }, 240_000)
+
+  it('end in the same periods in whatever order others looked on the way', async () => {
+    const [plan] = [await newPlan({ billingCycle: 'monthly', included: usdAttos(2n * usd) })]
+    const users = await Promise.all([newUser(), newUser(), newUser()])
+    const start = world.clock.now()
+    for (const externalUserId of users)
+      await operator.switchSubscription({
+        clientId: world.app.clientId,
+        externalUserId,
+        planId: plan?.id ?? '',
+        timing: 'next_billing_cycle',
+        idempotencyKey: undefined,
+      })
+    const [reader, swept, idle] = users
+    for (let days = 0; days < 95; days += 19) {
+      world.clock.set(new Date(start.getTime() + days * day))
+      await balance(reader ?? '')
+      if (days > 40) await followDue(world.sql, world.clock.now())
+      if (days === 76) await ledger.renew(world.sql, world.clock.now())
+    }
+    world.clock.set(new Date(start.getTime() + 100 * day))
+    for (const user of [idle, swept, reader]) await balance(user ?? '')
+    const periods = await world.rows(
+      `select distinct period_start, period_end from balances b join end_users u on u.id = b.user_id
+       where u.external_user_id = any($1)`,
+      [users],
+    )
+    expect(periods).toHaveLength(1)
+    await expectSums()
+    await expectProof()
+  })
+})
+
+describe('a raised Starter plan', () => {
+  const raises = () =>
+    createRaises({ pool: world.sql, ledger, now: world.clock.now }).raiseStarters()
+  let version = 1
+  const include = (dollars: bigint) =>
+    insertVersion(
+      world.sql,
+      { appId: app, id: starter },
+      {
+        version: ++version,
+        terms: { ...freeTerms, type: 'usage', included: usdAttos(dollars * usd) },
+        at: world.clock.now(),
+      },
+    )
+  const left = async (user: string) => (await balance(user)).balance?.remainingUsdMicros
+
+  it('gives everybody the difference at once, once, whoever gives it and how often', async () => {
+    const users = await Promise.all([newUser(), newUser(), newUser()])
+    const other = await newUser()
+    await operator.switchSubscription({
+      clientId: world.app.clientId,
+      externalUserId: other,
+      planId: plans[2]?.id ?? '',
+      timing: 'immediate',
+      idempotencyKey: undefined,
+    })
+    world.clock.advance(day)
+    await include(8n)
+    world.clock.advance(1_000)
+    await Promise.all([raises(), raises(), raises(), raises()])
+    await raises()
+    for (const user of users) expect(await left(user)).toBe('8000000')
+    const gained = await world.rows(
+      `select g.id from grants g join plan_versions v on v.created_at = g.effective_at and v.plan_id = $1
+       join end_users u on u.id = g.user_id where u.external_user_id = any($2) and v.version > 1`,
+      [starter, users],
+    )
+    expect(gained).toHaveLength(users.length)
+    await expectSums()
+    await expectProof()
+    // Whoever comes now has it from the start.
+    const late = await newUser()
+    expect(await left(late)).toBe('8000000')
+    world.clock.advance(2 * 60_000)
+    expect(await raises()).toBe(0)
+    expect(await left(late)).toBe('8000000')
+    expect(await world.rows('select 1 from starter_raises where finished_at is null')).toEqual([])
+  })
+
+  it('takes nothing away when it includes less, until the next period', async () => {
+    const user = await newUser()
+    world.clock.advance(1_000)
+    const before = await left(user)
+    await include(1n)
+    await raises()
+    expect(await left(user)).toBe(before)
+    world.clock.advance(1_000)
+    await include(9n)
+    await raises()
+    expect(await left(user)).toBe('9000000')
+    world.clock.advance(32 * day)
+    expect(await left(user)).toBe('9000000')
+    await expectSums()
+    await expectProof()
+  })
+})
