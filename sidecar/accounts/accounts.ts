@@ -9,6 +9,8 @@ import type { SessionOwner } from './session-calls.ts'
  * of the monotonic clock.
  */
 export interface Account extends SessionOwner {
+  /** As core said it last; null for network price (bounds.ts). */
+  retailRatio: bigint | null
   readonly clientId: string
   readonly externalUserId: string
   /** "" before core's first answer. */
@@ -73,6 +75,8 @@ export interface UserStatus {
   readonly userId: string
   readonly active: boolean
   readonly tokensValidAfter: bigint
+  /** Empty for network price; absent where it is not asked for. */
+  readonly retailRatio?: string
 }
 
 export interface AccountsOptions {
@@ -135,6 +139,8 @@ export function createAccounts({ versions, ttlSeconds, max, mono }: AccountsOpti
     account.userId = status.userId
     account.refusal = status.active ? null : refusals.userInactive
     account.validAfter = Number(status.tokensValidAfter)
+    if (status.retailRatio !== undefined)
+      account.retailRatio = status.retailRatio === '' ? null : BigInt(status.retailRatio)
     account.readAt = read.at
     account.currentUntil = read.at + (status.active ? ttlSeconds * 1000 : refusedMs)
     account.version = read.version
@@ -184,6 +190,7 @@ function newAccount(authId: string, at: number): Account {
     remaining: 0,
     remainingAt: 0,
     ceilings: [],
+    retailRatio: null,
     lease: null,
     reserveUntil: 0,
     spentBound: 0,

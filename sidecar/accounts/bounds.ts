@@ -1,4 +1,4 @@
-import { divCeil, ethRate, priceBound, wei } from '../../core/lib/money.ts'
+import { divCeil, ethRate, networkRatio, retailBound, wei } from '../../core/lib/money.ts'
 import type { Session } from './session.ts'
 import {
   type FirstCall,
@@ -56,16 +56,26 @@ export function costOf(
   const most = Math.ceil(nanos + error)
   if (!(most <= Number.MAX_SAFE_INTEGER)) return Infinity
   const isExact = Math.ceil(nanos - error) === most
-  return Math.max(1, isExact ? most : exactCostOf(session, units, attosPerEth))
+  return Math.max(1, isExact ? most : exactCostOf(session, units, { attosPerEth }))
+}
+
+/** `costOf` at a ratio to the network's price, scaled by 10^18. Exact, which takes longer. */
+export function retailCostOf(
+  session: Pick<Session, 'price' | 'units'>,
+  units: number,
+  sold: { readonly attosPerEth: bigint; readonly ratio: bigint },
+): number {
+  const nanos = exactCostOf(session, units, sold)
+  return nanos <= Number.MAX_SAFE_INTEGER ? Math.max(1, nanos) : Infinity
 }
 
 function exactCostOf(
   { price, units: per }: Pick<Session, 'price' | 'units'>,
   units: number,
-  attosPerEth: bigint,
+  { attosPerEth, ratio = networkRatio }: { attosPerEth: bigint; ratio?: bigint },
 ): number {
   const fee = divCeil(BigInt(price ?? 0) * BigInt(Math.max(0, units)), BigInt(per ?? 1))
-  return Number(divCeil(priceBound(wei(fee), ethRate(attosPerEth)), attosPerNano))
+  return Number(divCeil(retailBound(wei(fee), ethRate(attosPerEth), ratio), attosPerNano))
 }
 
 /** Whole seconds of a `live` call since `from`, rounded up as the signer does. */
@@ -101,6 +111,15 @@ const isPriced = ({ type, price, units }: Session): boolean =>
 export const unitsPerSecond = (type: 'live' | 'lv2v'): number =>
   type === 'live' ? 1 : pixelsPerSecond
 
+/** Whose calls are bounded. */
+export interface SoldOwner extends SessionOwner {
+  /**
+   * The highest ratio of retail to network price of the user's plan, scaled by 10^18: for which
+   * feature a call is, nobody knows before its ticket. Null for network price.
+   */
+  readonly retailRatio: bigint | null
+}
+
 export interface BoundsOptions {
   readonly memory: SessionMemory
   readonly rate: CurrentRate
@@ -110,32 +129,50 @@ export interface BoundsOptions {
   readonly unheardMs: () => number
 }
 
-/** What calls can cost at most (docs/escrow.md, "Bounds"). */
+/** What calls can cost their user at most (docs/escrow.md, "Bounds"). */
 export function createBounds({ memory, rate, untyped, unheardMs }: BoundsOptions) {
   /** The bound of a call by what is known here. */
-  function boundOf(owner: SessionOwner, session: Session): Bound {
-    if (!isPriced(session)) return untyped === null ? 'untyped' : Math.max(1, untyped)
+  function boundOf(owner: SoldOwner, session: Session): Bound {
+    if (!isPriced(session)) return untyped === null ? 'untyped' : soldUntyped(owner, untyped)
     if (rate.nanosPerWei === null) return 'no_rate'
     const { type, sequence } = session
-    if (type === 'fixed' || sequence === 0) return boundSince(session, null)
+    if (type === 'fixed' || sequence === 0)
+      return sold(owner, session, unitsOf(session, null, unheardMs()))
     if (memory.isShared(session.id)) return 'no_prior_call'
     const calls = memory.find(owner, session.id)
     const prior = calls ? priorCall(calls, sequence) : null
     if (!calls || !prior) return 'no_prior_call'
     const isPaid = calls.paidUntil > 0 && prior === calls.top
-    return boundSince(session, isPaid ? paidTime(calls.paidUntil, prior) : prior)
+    const since = isPaid ? paidTime(calls.paidUntil, prior) : prior
+    return sold(owner, session, unitsOf(session, since, unheardMs()))
   }
 
   /**
    * The bound of a call since its prior call; null for an unknown one. Calls that nobody told of
    * yet may be `leastMs` old.
    */
-  function boundSince(session: Session, prior: FirstCall | null, leastMs = 0): number {
-    return costOf(session, unitsOf(session, prior, Math.max(leastMs, unheardMs())), rate)
+  function boundSince(
+    { account, session }: { readonly account: SoldOwner; readonly session: Session },
+    prior: FirstCall | null,
+    leastMs = 0,
+  ): number {
+    return sold(account, session, unitsOf(session, prior, Math.max(leastMs, unheardMs())))
   }
 
-  return { boundOf, boundSince }
+  /** What so many units of a session cost its user at most. */
+  const sold = ({ retailRatio }: SoldOwner, session: Session, units: number): number =>
+    retailRatio === null
+      ? costOf(session, units, rate)
+      : retailCostOf(session, units, { attosPerEth: rate.attosPerEth, ratio: retailRatio })
+
+  return { boundOf, boundSince, sold }
 }
+
+const soldUntyped = ({ retailRatio }: SoldOwner, untyped: number): number =>
+  Math.max(
+    1,
+    retailRatio === null ? untyped : Number(divCeil(BigInt(untyped) * retailRatio, networkRatio)),
+  )
 
 export type Bounds = ReturnType<typeof createBounds>
 

@@ -69,11 +69,18 @@ export function createFunding(deps: FundingDeps) {
     return hasMoney(account) ? { money: 'none', expiry: 0 } : spent
   }
 
+  /** Again where core has just said that the user's plan sells at another price than the bound was for. */
   async function payAtCore(call: PaidCall): Promise<Payment> {
-    const bound = await findBound(call)
-    if (typeof bound !== 'number') return { refusal: bound }
-    if (bound === Infinity) return spent
-    return (await payFromLease(call, bound)) ?? reserve(call, bound)
+    for (let tries = 1; ; tries++) {
+      const ratio = call.account.retailRatio
+      const bound = await findBound(call)
+      if (typeof bound !== 'number') return { refusal: bound }
+      if (bound === Infinity) return spent
+      const isSame = (): boolean => tries === maxTries || call.account.retailRatio === ratio
+      const payment = await payFromLease(call, { bound, isSame })
+      if (payment) return payment
+      if (isSame()) return reserve(call, bound)
+    }
   }
 
   /** The bound of the call, for which core may have to name a rate or the call before. */
@@ -101,9 +108,9 @@ export function createFunding(deps: FundingDeps) {
       if (isShared) memory.share(session.id)
       else if (prior && !memory.find(account, session.id)) await adopt(call)
       const isKnown = isShared || memory.find(account, session.id) !== undefined
-      if (prior || isKnown) return bounds.boundSince(session, prior, unheardMs)
+      if (prior || isKnown) return bounds.boundSince(call, prior, unheardMs)
     }
-    return bounds.boundSince(session, null)
+    return bounds.boundSince(call, null)
   }
 
   // From its highest call on, because the client may hold states of every number up to that one.
@@ -128,11 +135,15 @@ export function createFunding(deps: FundingDeps) {
     }
   }
 
-  /** Null when core lends too little for the call. */
-  async function payFromLease(call: PaidCall, bound: number): Promise<Payment | null> {
+  /** Null when core lends too little for the call, or when its bound is no longer the same. */
+  async function payFromLease(
+    call: PaidCall,
+    { bound, isSame }: { readonly bound: number; readonly isSame: () => boolean },
+  ): Promise<Payment | null> {
     const { account } = call
     for (let tries = 1; tries <= maxTries; tries++) {
       const at = clocks.mono()
+      if (!isSame()) return null
       if (accounts.isCurrent(account, at)) {
         const payment = payAtHand(call, { bound, at })
         if (payment) return payment
@@ -192,7 +203,7 @@ export function createFunding(deps: FundingDeps) {
       return unavailable
     const known = bounds.boundOf(account, session)
     if (known === 'untyped') return { refusal: refusals.untypedCall }
-    const bound = typeof known === 'number' ? known : bounds.boundSince(session, null)
+    const bound = typeof known === 'number' ? known : bounds.boundSince({ account, session }, null)
     const payment = payAtHand(call, { bound, at: clocks.mono() })
     if (payment) return payment
     if (!deps.offline.spend(account.authId, bound)) return unavailable

@@ -1,5 +1,5 @@
 import type { Account, Lease } from '../accounts/accounts.ts'
-import { type CurrentRate, costOf, unitsPerSecond } from '../accounts/bounds.ts'
+import { type Bounds, type CurrentRate, unitsPerSecond } from '../accounts/bounds.ts'
 import type { Leases } from '../accounts/leases.ts'
 import type { Reports } from '../accounts/reports.ts'
 import { type Session, isRational } from '../accounts/session.ts'
@@ -23,6 +23,7 @@ export interface PaymentsDeps {
   readonly reports: Reports
   readonly memory: SessionMemory
   readonly rate: CurrentRate
+  readonly bounds: Pick<Bounds, 'sold'>
   readonly signingTtlSeconds: number
 }
 
@@ -34,7 +35,9 @@ const longestPromise = 60
  * Pays for allowed calls: debits, reports and remembers in one step without a pause, so that a
  * lease is never returned between its debit and the report of it.
  */
-export function createPayments({ leases, reports, memory, rate, signingTtlSeconds }: PaymentsDeps) {
+export function createPayments(deps: PaymentsDeps) {
+  const { leases, reports, memory, rate, bounds, signingTtlSeconds } = deps
+
   /** Pays `bound` from a lease that covers it. Returns the answer's expiry. */
   function payFromLease(
     call: PaidCall,
@@ -45,7 +48,7 @@ export function createPayments({ leases, reports, memory, rate, signingTtlSecond
     leases.debit(account, lease, debit)
     const calls = memory.remember(account, session)
     const seconds = signingTtlSeconds === 0 ? 0 : promisedSeconds(call, lease)
-    const advance = seconds === 0 ? 0 : advanceOf(session, seconds + 1)
+    const advance = seconds === 0 ? 0 : advanceOf(call, seconds + 1)
     if (seconds > 0) {
       leases.debit(account, lease, { bound: advance, at: debit.at })
       calls.paidUntil = session.seconds + seconds + 1
@@ -83,8 +86,9 @@ export function createPayments({ leases, reports, memory, rate, signingTtlSecond
    * Whole seconds for which the signer need not call again: what half of the lease's rest pays for,
    * within the policy and the credential's life. By the signer's own clock, which must be near ours.
    */
-  function promisedSeconds({ session, identity, at }: PaidCall, lease: Lease): number {
-    const perSecond = pricePerSecond(session)
+  function promisedSeconds(call: PaidCall, lease: Lease): number {
+    const { session, identity, at } = call
+    const perSecond = pricePerSecond(call)
     const ahead = session.seconds - Math.floor(at / 1000)
     if (perSecond === null || Math.abs(ahead) > maxClockGap) return 0
     const lifetime = (identity.expiresAt ?? Infinity) - session.seconds
@@ -95,21 +99,23 @@ export function createPayments({ leases, reports, memory, rate, signingTtlSecond
       Math.min(affordable, signingTtlSeconds, lifetime, longestPromise - ahead),
     )
     const isUseful = seconds > 0 && ahead + seconds >= 0
-    return isUseful && advanceOf(session, seconds + 1) <= left ? seconds : 0
+    return isUseful && advanceOf(call, seconds + 1) <= left ? seconds : 0
   }
 
   /** Nano-dollars, unrounded; null where time has no price, or the state is unsound. */
-  function pricePerSecond({ type, price, units, balance }: Session): number | null {
+  function pricePerSecond({ account, session }: PaidCall): number | null {
+    const { type, price, units, balance } = session
     if (type !== 'live' && type !== 'lv2v') return null
     if (price === null || units === null || rate.nanosPerWei === null) return null
     if (!isRational(balance)) return null
-    return ((Number(price) * unitsPerSecond(type)) / Number(units)) * rate.nanosPerWei
+    const network = ((Number(price) * unitsPerSecond(type)) / Number(units)) * rate.nanosPerWei
+    return account.retailRatio === null ? network : (network * Number(account.retailRatio)) / 1e18
   }
 
   /** Nano-dollars of the next seconds of a session that has a price. */
-  const advanceOf = (session: Session, seconds: number): number =>
+  const advanceOf = ({ account, session }: PaidCall, seconds: number): number =>
     session.type === 'live' || session.type === 'lv2v'
-      ? costOf(session, unitsPerSecond(session.type) * seconds, rate)
+      ? bounds.sold(account, session, unitsPerSecond(session.type) * seconds)
       : Infinity
 
   return { payFromLease, noteReserved, payOffline }

@@ -1,11 +1,13 @@
 import { DomainError } from '../../../proto/errors.ts'
-import { type UsdAttos, usdAttos } from '../../lib/money.ts'
+import { type UsdAttos, networkRatio, usdAttos } from '../../lib/money.ts'
 import type { Db } from '../../lib/sql.ts'
 import { addSeconds } from '../../lib/time.ts'
+import type { SoldRates } from '../../metering/rating/port.ts'
+import type { UserId } from '../../platform/ids.ts'
 import { type Account, freeAt, unheldAt } from '../account.ts'
 import type { Ledger } from '../ledger.ts'
 import type * as limitChecks from '../limits/enforcement.ts'
-import type { Breach, PriceCeiling } from '../limits/limits.ts'
+import { type Breach, type PriceCeiling, sessionTypes } from '../limits/limits.ts'
 import type { Tallies } from '../limits/tally.ts'
 import { type Leases, createLeases } from './leases.ts'
 import {
@@ -65,7 +67,14 @@ export interface EscrowDeps {
   /** Ends calls that turn out to be lost after their release. */
   readonly losses: Pick<Losses, 'end'>
   readonly leaseSeconds: number
+  readonly soldRates: FindSoldRates
 }
+
+/** What the versions of plans sell at that locked accounts are on. */
+export type FindSoldRates = (
+  db: Db,
+  accounts: readonly Account[],
+) => Promise<ReadonlyMap<UserId, Pick<SoldRates, 'highest' | 'maxPriceWei'>>>
 
 export interface LendRequest {
   readonly process: SidecarProcess
@@ -89,6 +98,8 @@ export interface ReserveAnswer {
   /** The money is lent elsewhere and was recalled: another try may find it. */
   readonly isRecalled: boolean
   readonly remaining: UsdAttos
+  /** By how much a bound at network price is to be multiplied, scaled by 10^18. */
+  readonly retailRatio: bigint
 }
 
 export interface Report {
@@ -113,11 +124,11 @@ const sharedSeconds = 600
  * that it touches in the order of their ids, and knows no clock: `at` is the time. Its invariant: `lent` and `pending` of an
  * account are the sums over its leases and its pending authorisations, and only allowed calls raise both together.
  */
-export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDeps) {
+export function createEscrow({ store, accounts, losses, leaseSeconds, soldRates }: EscrowDeps) {
   /** Opens and renews leases. CONFLICT when another process has the sidecar's id. */
   async function lend(db: Db, { process, calls }: LendRequest, at: Date) {
     if (!(await store.ownsSidecar(db, process))) throw notOwner()
-    const { find, leases, save } = await lock(db, calls, { at })
+    const { find, leases, sold, save } = await lock(db, calls, { at })
     const sessions = await joinSessions(db, { process, calls }, at)
     const heard = await hear(db, { process, calls }, leases)
     const limits = await store.findLenderLimits(db, usersOf(calls))
@@ -126,9 +137,11 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
       if (!account) return null
       const isLimited = limits.isLimited(call.userId)
       const answer = lendTo(call, { process, account, leases, leaseSeconds, isLimited, at })
-      const ceilings = limits.ceilings(call.userId)
+      const { retailRatio, ceilings: ofPlan } = sold(call)
+      const ceilings = [...limits.ceilings(call.userId), ...ofPlan]
       const session = sessions.get(call) ?? null
-      return { ...answer, ceilings, session, unheardMs: session ? heard.unheardMs(call, at) : 0 }
+      const unheardMs = session ? heard.unheardMs(call, at) : 0
+      return { ...answer, ceilings, retailRatio, session, unheardMs }
     })
     await save()
     return { answers, recalled: leases.recalledAt(at) }
@@ -172,7 +185,7 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
   /** Holds the bounds of single calls, of any sidecars: all that fit into what is free, in their order. */
   async function reserve(db: Db, calls: readonly ReserveCall[], at: Date) {
     const owners = await noteReservations(db, calls, at)
-    const { find, leases, save } = await lock(db, calls, {
+    const { find, leases, sold, save } = await lock(db, calls, {
       at,
       hasLeases: ({ lent }) => lent > 0n,
     })
@@ -189,8 +202,9 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
         ? hold(call, { account, leases, tallies, at })
         : refuse('not_owner')
       if (answer.refusal === null) allowed.push(stamp(call, call.process, at))
-      const ceilings = tallies?.ceilings(toLimited(call)) ?? []
-      return { ...answer, ceilings, remaining: unheldAt(account, at) }
+      const { retailRatio, ceilings: ofPlan } = sold(call)
+      const ceilings = [...(tallies?.ceilings(toLimited(call)) ?? []), ...ofPlan]
+      return { ...answer, ceilings, retailRatio, remaining: unheldAt(account, at) }
     })
     if (tallies) await store.saveTallies(db, tallies)
     await store.insertAuthorisations(db, allowed)
@@ -328,7 +342,12 @@ export function createEscrow({ store, accounts, losses, leaseSeconds }: EscrowDe
       if (changed.length > 0) await accounts.save(db, changed, at)
     }
 
-    return { find: ({ userId }: UserKey) => byUser.get(userId), leases, save }
+    const rates = await soldRates(db, locked)
+    const sold = ({ userId }: UserKey) => {
+      const of = rates.get(userId)
+      return { retailRatio: of?.highest ?? networkRatio, ceilings: ceilingsOf(of?.maxPriceWei) }
+    }
+    return { find: ({ userId }: UserKey) => byUser.get(userId), leases, sold, save }
   }
 
   return { lend, reserve, report, recall }
@@ -346,7 +365,15 @@ const usersOf = (calls: readonly UserKey[]): UserKey[] => [
 const notOwner = (): DomainError =>
   new DomainError('CONFLICT', "another process has this sidecar's id")
 
-type HoldAnswer = Omit<ReserveAnswer, 'remaining' | 'ceilings'>
+/** What a plan allows as price for one unit, whatever the unit of the session. */
+const ceilingsOf = (maxWei: bigint | null | undefined): readonly PriceCeiling[] =>
+  maxWei === null || maxWei === undefined
+    ? noCeilings
+    : sessionTypes.map((type) => ({ type, app: '', maxWei }))
+
+const noCeilings: readonly PriceCeiling[] = []
+
+type HoldAnswer = Omit<ReserveAnswer, 'remaining' | 'ceilings' | 'retailRatio'>
 
 const refuse = (refusal: ReserveAnswer['refusal'], more: Partial<HoldAnswer> = {}): HoldAnswer => ({
   refusal,

@@ -39,7 +39,7 @@ export function createEscrowModule(platform: Platform, others: EscrowOthers) {
   const meters = createEscrowMetrics(platform.metrics, figuresOf(platform))
   const losses = createLosses({ store, insertAdjustment: ledger.insertAdjustment, lostTickets })
   const parts = { ...platform, store, accounts: ledger, losses, meters, users }
-  const rules = createEscrow({ ...parts, leaseSeconds })
+  const rules = createEscrow({ ...parts, leaseSeconds, soldRates: metering.soldRates })
   const { boundRate } = metering
   const escrow = createEscrowService({ ...parts, escrow: rules, boundRate })
   const release = createRelease({ ...parts, lagSeconds, holdMaxSeconds, onReleased: meters.ended })

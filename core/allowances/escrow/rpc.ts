@@ -1,6 +1,6 @@
 import { DomainError, type Reason } from '../../../proto/errors.ts'
 import type * as pb from '../../../proto/gen/ts-proto/tollgate/allowances/v1/escrow.ts'
-import { type UsdAttos, parseInteger, usdAttos } from '../../lib/money.ts'
+import { type UsdAttos, networkRatio, parseInteger, usdAttos } from '../../lib/money.ts'
 import { secondsOf } from '../../lib/time.ts'
 import type { BoundRate } from '../../metering/rates/bound-rate.ts'
 import { isUuid } from '../../platform/ids.ts'
@@ -107,8 +107,12 @@ function toLendAnswer(settled: LendAnswer): pb.LendAnswer {
     sharedSession: answer.session?.isShared ?? false,
     unheardMs: BigInt(Math.ceil(answer.unheardMs)),
     ceilings: answer.ceilings.map(renderCeiling),
+    retailRatio: renderRatio(answer.retailRatio),
   }
 }
+
+/** Empty for nearly all users. */
+const renderRatio = (ratio: bigint): string => (ratio === networkRatio ? '' : ratio.toString())
 
 const emptyLendAnswer: pb.LendAnswer = {
   refusal: '',
@@ -121,6 +125,7 @@ const emptyLendAnswer: pb.LendAnswer = {
   sharedSession: false,
   unheardMs: 0n,
   ceilings: [],
+  retailRatio: '',
 }
 
 function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
@@ -134,6 +139,7 @@ function toReserveAnswer(settled: ReserveAnswer): pb.ReserveAnswer {
     remainingUsdAttos: answer.remaining.toString(),
     userId: user.userId,
     tokensValidAfter: validAfter(user.tokensValidAfter),
+    retailRatio: renderRatio(answer.retailRatio),
   }
 }
 
@@ -154,6 +160,7 @@ const emptyReserveAnswer: pb.ReserveAnswer = {
   remainingUsdAttos: '0',
   userId: '',
   tokensValidAfter: 0n,
+  retailRatio: '',
 }
 
 const validAfter = (instant: Date | null): bigint => BigInt(instant ? secondsOf(instant) : 0)

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createBounds, unitsOf } from '../../../sidecar/accounts/bounds.ts'
+import { type SoldOwner, createBounds, unitsOf } from '../../../sidecar/accounts/bounds.ts'
 import { nanosDown, nanosPerWei } from '../../../sidecar/accounts/nanos.ts'
 import type { Session } from '../../../sidecar/accounts/session.ts'
 import { createSessionMemory } from '../../../sidecar/accounts/session-calls.ts'
@@ -34,7 +34,7 @@ function world(rate: bigint = 1_000_000n * usd, untyped: number | null = null) {
   }
   const unheard = { ms: 0 }
   const bounds = createBounds({ memory, rate: current, untyped, unheardMs: () => unheard.ms })
-  const owner = { authId: 'a:b', latest: null }
+  const owner: SoldOwner = { authId: 'a:b', latest: null, retailRatio: null }
   /** The bound in units of a session at a nano-dollar a unit. */
   const boundOf = (call: Session, of = owner) => bounds.boundOf(of, call)
   return { memory, bounds, current, owner, boundOf, unheard }
@@ -83,6 +83,13 @@ describe('a bound', () => {
     type: fc.constantFrom('live' as const, 'lv2v' as const, 'fixed' as const),
     gapNanos: fc.bigInt({ min: 0n, max: 900_000_000_000n }),
     nanos: fc.nat(999_999_999),
+    ratio: fc.constantFrom(
+      null,
+      0n,
+      333_333_333_333_333_333n,
+      15n * 10n ** 17n,
+      7n * 10n ** 18n + 1n,
+    ),
   })
 
   /** Pixels by Go's float: int64(float64(27648000) * duration.Seconds()). */
@@ -93,8 +100,9 @@ describe('a bound', () => {
 
   it("is never below the ticket's true cost, and never far above", () => {
     fc.assert(
-      fc.property(calls, ({ price, units, rate, type, gapNanos, nanos }) => {
-        const { bounds } = world(rate)
+      fc.property(calls, ({ price, units, rate, type, gapNanos, nanos, ratio }) => {
+        const { bounds, owner } = world(rate)
+        const atRetail = (cost: bigint): bigint => (cost * (ratio ?? 10n ** 18n)) / 10n ** 18n
         const from = BigInt(start) * 1_000_000_000n + BigInt(nanos)
         const to = from + gapNanos
         const call = session({
@@ -104,16 +112,17 @@ describe('a bound', () => {
           seconds: Number(to / 1_000_000_000n),
           nanos: Number(to % 1_000_000_000n),
         })
-        const bound = bounds.boundSince(call, prior(start, nanos))
+        const account = { ...owner, retailRatio: ratio }
+        const bound = bounds.boundSince({ account, session: call }, prior(start, nanos))
         const billed = {
           live: (gapNanos + 999_999_999n) / 1_000_000_000n,
           lv2v: pixelsOf(gapNanos),
           fixed: 1n,
         }
-        const cost = ticketCost({ price, per: units, rate }, billed[type])
+        const cost = atRetail(ticketCost({ price, per: units, rate }, billed[type]))
         // One more wei and two pixels, and the rounding of doubles.
         const wei = (price * (billed[type] + 2n)) / units + 3n
-        const most = (wei * rate) / usd / 10n ** 9n + 2n
+        const most = atRetail(wei * rate) / usd / 10n ** 9n + 2n
         const isCounted = Number.isSafeInteger(bound)
         expect(isCounted ? bound >= 1 : most > 9n * 10n ** 15n).toBe(true)
         fc.pre(isCounted)
@@ -180,7 +189,7 @@ describe('the bound of a call', () => {
     memory.remember(owner, at(0, 50, { id: 'two' }))
     expect(boundOf(at(1, 60, { id: 'one' }))).toBe(60)
     expect(boundOf(at(1, 60, { id: 'two' }))).toBe(10)
-    const other = { authId: 'other:b', latest: null }
+    const other = { authId: 'other:b', latest: null, retailRatio: null }
     expect(boundOf(at(1, 60, { id: 'one' }), other)).toBe('no_prior_call')
   })
 

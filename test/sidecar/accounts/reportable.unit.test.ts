@@ -115,7 +115,8 @@ it('whatever a sidecar allows, core takes the report of it', async () => {
         unheardMs: () => 0,
       })
       const known = bounds.boundOf(account, session)
-      const bound = typeof known === 'number' ? known : bounds.boundSince(session, null)
+      const bound =
+        typeof known === 'number' ? known : bounds.boundSince({ account, session }, null)
       // A bound that is no amount is more than anybody has.
       if (bound > Number.MAX_SAFE_INTEGER) return
       const call = { leaseId: '', session, bound, at: 1.5, keyId, isOffline: true }

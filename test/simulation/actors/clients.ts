@@ -69,11 +69,12 @@ export function createClients(deps: ClientsDeps) {
   /** One call of a new `fixed` session that costs so many atto-dollars. */
   function spend(user: number, attos: bigint, onAllowed: () => void): void {
     const rate = world.published.at(-1)?.rate ?? 1n
+    const ratio = world.ratioOf(world.userOf(user).userId)
     const plan: SessionPlan = {
       user,
       signer: 0,
       type: 'fixed',
-      price: (attos * 10n ** 18n) / rate,
+      price: (attos * 10n ** 36n) / (rate * ratio),
       units: 1n,
       untypedUnits: 1n,
       isOld: false,

@@ -74,7 +74,19 @@ export function createCores(deps: CoresDeps) {
     })
     const service = createEscrowService({
       pool,
-      escrow: createEscrow({ store: grantingStore, accounts: ledger, losses, leaseSeconds }),
+      escrow: createEscrow({
+        store: grantingStore,
+        accounts: ledger,
+        losses,
+        leaseSeconds,
+        soldRates: async (_, accounts) =>
+          new Map(
+            accounts.map(({ userId }) => [
+              userId,
+              { highest: world.ratioOf(userId), maxPriceWei: null },
+            ]),
+          ),
+      }),
       users: { resolveStates },
       boundRate: createBoundRate({
         findRate: async (at, since) => world.findRate(at.getTime(), since.getTime()),

@@ -4,8 +4,8 @@ import {
   type UsdAttos,
   divCeil,
   ethRate,
-  priceBound,
-  priceOf,
+  retailBound,
+  retailOf,
   usdAttos,
   wei,
 } from '../../../core/lib/money.ts'
@@ -93,13 +93,13 @@ export function createIngest({ database, ledger, world, truth, now }: IngestDeps
       sessionId: call.session.id,
       sequence: call.sequence,
       signedMicros: Number(call.eventTime / 1_000n),
-      cost: cost ?? priceBound(wei(call.feeWei), holdingRate()),
+      cost: cost ?? retailBound(wei(call.feeWei), holdingRate(), world.ratioOf(call.userId)),
     }
   }
 
   const costOf = ({ call }: TicketEvent): UsdAttos | null => {
     const rate = world.priceAt(Number(call.eventTime / 1_000_000n))
-    return rate && priceOf(wei(call.feeWei), rate)
+    return rate && retailOf(wei(call.feeWei), rate, world.ratioOf(call.userId))
   }
 
   // The newest observation, raised by the margin.

@@ -1,4 +1,11 @@
-import { type EthRate, ethRate, priceOf, wei } from '../../../core/lib/money.ts'
+import {
+  type EthRate,
+  divCeil,
+  ethRate,
+  networkRatio,
+  retailOf,
+  wei,
+} from '../../../core/lib/money.ts'
 import { type AppId, type UserId, appId, userId } from '../../../core/platform/ids.ts'
 import type { Plan } from '../plan.ts'
 import type { SignerCall } from './signer.ts'
@@ -30,8 +37,11 @@ export interface Observation {
   readonly rate: EthRate
 }
 
+/** Retail by network: dearer, cheaper, and with fractions that no double holds. */
+const ratios = [1_500_000_000_000_000_000n, 333_333_333_333_333_333n, 7_000_000_000_000_000_001n]
+
 /** Users, and the rates that hold, whoever knows of them. */
-export function createWorld({ world }: Plan) {
+export function createWorld({ world, seed }: Plan) {
   const users = world.users.map((_, index): WorldUser => ({
     appId: app,
     userId: userId(`00000000-0000-4000-8000-00000000000${index}`),
@@ -46,6 +56,12 @@ export function createWorld({ world }: Plan) {
   // The clock of a signer may be behind.
   observe(-2 * observeMs)
   observe(-observeMs)
+
+  /** What the plan of a user sells at, by its network price: every second one at that. */
+  const ratioOf = (user: UserId): bigint => {
+    const index = users.findIndex(({ userId }) => userId === user)
+    return index % 2 === 0 ? networkRatio : (ratios[(seed + index) % ratios.length] ?? networkRatio)
+  }
 
   const userOf = (index: number): WorldUser => {
     const user = users[index]
@@ -82,8 +98,10 @@ export function createWorld({ world }: Plan) {
     const ms = Number(call.lastUpdate / nanosPerMs)
     const last = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
     const told = toldRate !== null && toldRate < last ? toldRate : last
-    const cost = priceOf(wei(call.feeWei), told)
-    const most = BigInt(world.untypedUsdMicros ?? 0) * attosPerMicro
+    const ratio = ratioOf(userOf(call.session.plan.user).userId)
+    const cost = retailOf(wei(call.feeWei), told, ratio)
+    const untyped = BigInt(world.untypedUsdMicros ?? 0) * attosPerMicro
+    const most = divCeil(untyped * ratio, networkRatio)
     return call.session.plan.type === '' && most < cost ? most : cost
   }
 
@@ -94,13 +112,15 @@ export function createWorld({ world }: Plan) {
   }
 
   /** What a call costs at the rate of its time, in atto-dollars. */
-  function costNow({ lastUpdate, feeWei }: SignerCall): bigint {
+  function costNow({ session, lastUpdate, feeWei }: SignerCall): bigint {
     const ms = Number(lastUpdate / nanosPerMs)
-    return priceOf(wei(feeWei), observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate)
+    const now = observations.findLast(({ atMs }) => atMs <= ms)?.rate ?? rate
+    return retailOf(wei(feeWei), now, ratioOf(userOf(session.plan.user).userId))
   }
 
   return {
     users,
+    ratioOf,
     costNow,
     isAcross,
     userOf,
