@@ -3,6 +3,8 @@ import type { EnvReader } from '../lib/env.ts'
 export interface PlansConfig {
   /** What credit may be bound to: a pipeline with any model of it, or one model of a pipeline. */
   readonly pipelines: readonly string[]
+  /** Where the catalogue is read; null when it is not. */
+  readonly catalogUrl: string | null
 }
 
 const pipelinesMax = 200
@@ -15,10 +17,16 @@ const known =
 
 /** Declares and reads the settings of plans. */
 export function readPlansConfig(env: EnvReader): PlansConfig {
-  const pipelines = env.list('PIPELINES', {
-    fallback: known,
+  const catalogUrl = env.url('CATALOG_URL', {
+    schemes: ['https', 'http'],
     meaning:
-      'The catalogue (comma list): pipelines, or pipeline:modelId to name single models, that credit may be bound to.',
+      'Address of the catalogue of pipelines and models, read every five minutes; what it answered last stays known.',
+  })
+  // What is known without an address would say that every model exists, whatever the address answers.
+  const pipelines = env.list('PIPELINES', {
+    ...(catalogUrl === undefined ? { fallback: known } : {}),
+    meaning:
+      'The catalogue (comma list): pipelines, or pipeline:modelId to name single models, that plans may name and credit may be bound to. Empty by default where CATALOG_URL is set.',
   })
   const wrong = pipelines.find((entry) => entry.length > 128 || !entrySyntax.test(entry))
   if (wrong !== undefined)
@@ -27,5 +35,5 @@ export function readPlansConfig(env: EnvReader): PlansConfig {
     )
   if (pipelines.length > pipelinesMax)
     env.problem(`PIPELINES may have at most ${pipelinesMax} entries`)
-  return { pipelines }
+  return { pipelines, catalogUrl: catalogUrl ?? null }
 }

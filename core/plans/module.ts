@@ -1,4 +1,5 @@
 import { CatalogServiceService } from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
+import { DiscoveryServiceService } from '../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
 import {
   OperatorPlanServiceService,
   PlanServiceService,
@@ -11,8 +12,10 @@ import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createCatalog } from './catalog/catalog.ts'
 import { createDiscovery } from './catalog/discovery.ts'
+import { createDiscoveryRpc } from './catalog/discovery-rpc.ts'
 import { createFeatures } from './catalog/features.ts'
 import { createCatalogRpc } from './catalog/rpc.ts'
+import { createCatalogReader } from './catalog/reader.ts'
 import type { PlansConfig } from './config.ts'
 import { planReads } from './offers/reads.ts'
 import { createOffersRpc, createOperatorOffersRpc, noSuchApp } from './offers/rpc.ts'
@@ -44,8 +47,10 @@ export function createPlansModule<Account extends LockedAccount>(
   platform: Platform,
   { config, ledger, selling, cards = nothingConnected }: PlansOthers<Account>,
 ) {
-  const { pool, now } = platform
-  const discovery = createDiscovery({ pipelines: config.pipelines, url: null, now })
+  const { pool, log, now } = platform
+  const { pipelines, catalogUrl: url } = config
+  const discovery = createDiscovery({ pipelines, url, now })
+  const reader = createCatalogReader({ pool, log, url, now })
   const catalog = createCatalog({ pool, now })
   const offers = createOffers({ pool, discovery, selling, countSubscribers, now })
 
@@ -56,6 +61,7 @@ export function createPlansModule<Account extends LockedAccount>(
   }
 
   const { planService } = createOffersRpc({ offers })
+  const discoveryRpc = createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf })
   const { operatorPlanService } = createOperatorOffersRpc({ offers, appOf })
   const subscriptions = createSubscriptions({ ...platform, ledger, selling, cards })
   const subscribing = {
@@ -78,8 +84,10 @@ export function createPlansModule<Account extends LockedAccount>(
       grpcService(OperatorPlanServiceService, operatorPlanService),
       grpcService(SubscriptionServiceService, subscriptionService),
       grpcService(OperatorSubscriptionServiceService, operatorSubscriptionService),
+      grpcService(DiscoveryServiceService, discoveryRpc.discoveryService),
     ],
-    upkeep: [() => followDue(pool, now()), raiseStarters],
+    lifecycle: { start: reader.start },
+    upkeep: [() => followDue(pool, now()), raiseStarters, reader.upkeep],
   }
 }
 

@@ -28,6 +28,8 @@ import { OutboxServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/
 import { QuarantineServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/quarantine.ts'
 import { ReconciliationServiceClient } from '../../proto/gen/ts-proto/tollgate/metering/v1/reconciliation.ts'
 import { OperatorSubscriptionServiceClient } from '../../proto/gen/ts-proto/tollgate/plans/v1/subscriptions.ts'
+import { DiscoveryServiceClient } from '../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
+import { OperatorPlanServiceClient } from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
 import { AuditServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/audit.ts'
 import { SealingServiceClient } from '../../proto/gen/ts-proto/tollgate/platform/v1/sealing.ts'
 import { DecisionServiceClient } from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
@@ -71,6 +73,8 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     books: open(BooksServiceClient, { 'grpc.max_receive_message_length': messageMaxBytes }),
     callers: open(CallerServiceClient),
     decisions: open(DecisionServiceClient),
+    discovery: open(DiscoveryServiceClient),
+    plans: open(OperatorPlanServiceClient),
     creditQuotas: open(CreditQuotaServiceClient),
     limits: open(OperatorLimitServiceClient),
     holds: open(HoldServiceClient),
@@ -115,6 +119,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     ...appCalls(clients.anyApps, operator),
     ...grantCalls(clients.anyAllowances, operator),
     ...billingCalls(clients.billing, operator),
+    ...planCalls(clients, operator),
     exportAudit: bound(unary(clients.audit.exportAudit.bind(clients.audit)), forPages),
     ...limitCalls(limits, operator),
     ...signerCalls(clients.signers, operator),
@@ -159,6 +164,7 @@ export type CoreReader = Pick<
   | 'listSetAsideAddresses'
   | 'listSigners'
   | 'listSigningKeys'
+  | 'listOffers'
   | 'lossReport'
   | 'meteringStatus'
   | 'readAccountQuota'
@@ -166,6 +172,7 @@ export type CoreReader = Pick<
   | 'readBillingSettings'
   | 'readCreditQuota'
   | 'readLimits'
+  | 'readPlans'
   | 'readSubscription'
   | 'reconcile'
   // It records the head of what is there, which nothing else depends on.
@@ -196,6 +203,20 @@ const quarantineCalls = (quarantine: QuarantineServiceClient, options: CallOptio
 const outboxCalls = (outbox: OutboxServiceClient, options: CallOptions) => ({
   getOutbox: () => unary(outbox.getOutbox.bind(outbox))({}, options),
   retryOutbox: () => unary(outbox.retryOutbox.bind(outbox))({}, options),
+})
+
+const planCalls = (
+  { plans, discovery }: Pick<ReturnType<typeof openClients>, 'plans' | 'discovery'>,
+  options: CallOptions,
+) => ({
+  readPlans: bound(unary(plans.readPlans.bind(plans)), options),
+  addPlan: bound(unary(plans.addPlan.bind(plans)), options),
+  changePlan: bound(unary(plans.changePlan.bind(plans)), options),
+  removePlan: bound(unary(plans.removePlan.bind(plans)), options),
+  listOffers: bound(unary(discovery.listOffers.bind(discovery)), options),
+  refreshOffers: bound(unary(discovery.refreshOffers.bind(discovery)), options),
+  addOffer: bound(unary(discovery.addOffer.bind(discovery)), options),
+  removeOffer: bound(unary(discovery.removeOffer.bind(discovery)), options),
 })
 
 const billingCalls = (billing: BillingSettingsServiceClient, options: CallOptions) => ({

@@ -22,6 +22,8 @@ import { limits } from './commands/limits.ts'
 import { loss } from './commands/loss.ts'
 import { core, demo, gateway, sidecar, signerDouble, start } from './commands/programs.ts'
 import { billing } from './commands/money/billing.ts'
+import { catalog } from './commands/money/catalog.ts'
+import { plan } from './commands/money/plan.ts'
 import { quota } from './commands/money/quota.ts'
 import { quarantine } from './commands/quarantine.ts'
 import { rate } from './commands/money/rate.ts'
@@ -41,7 +43,7 @@ import { renderHelp } from './help.ts'
 const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Run: { start, core, gateway, sidecar, collector, config, demo, 'signer-double': signerDouble },
   'Apps and people': { app, member, 'redirect-uri': redirectUri, user, account, audit },
-  Money: { grant, adjust, subscription, limits, quota, billing, holds, rate },
+  Money: { grant, adjust, subscription, limits, quota, plan, catalog, billing, holds, rate },
   Signers: { signer, 'signer-secret': signerSecret, decision, loss },
   Events: { status, quarantine, outbox, reconcile },
   Books: { verify, rebuild, export: exportTickets, import: importTickets, archive },

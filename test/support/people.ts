@@ -6,6 +6,7 @@ import * as accounts from '../../proto/gen/ts-proto/tollgate/identity/v1/account
 import * as management from '../../proto/gen/ts-proto/tollgate/identity/v1/management.ts'
 import * as keys from '../../proto/gen/ts-proto/tollgate/keys/v1/keys.ts'
 import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
+import * as plans from '../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
 import * as catalog from '../../proto/gen/ts-proto/tollgate/plans/v1/catalog.ts'
 import { secretly } from './secrecy.ts'
 import { type TestApp, type TestCore, serviceToken } from '../core/support.ts'
@@ -74,6 +75,7 @@ export function manage(
   const apps = new management.ManagementServiceClient(core.core.target, insecure)
   const people = new accounts.AccountServiceClient(core.core.target, insecure)
   const profiles = new catalog.CatalogServiceClient(core.core.target, insecure)
+  const offers = new plans.PlanServiceClient(core.core.target, insecure)
   const appKeys = new keys.KeyServiceClient(core.core.target, insecure)
   const ownSigner = new signers.OwnSignerServiceClient(core.core.target, insecure)
   const headers = {
@@ -158,6 +160,10 @@ export function manage(
       catalog.DeleteProfileRequest.fromPartial({}),
       profiles.deleteProfile.bind(profiles),
     ),
+    listPlans: call(plans.ListPlansRequest.fromPartial({}), offers.listPlans.bind(offers)),
+    createPlan: call(plans.CreatePlanRequest.fromPartial({}), offers.createPlan.bind(offers)),
+    updatePlan: call(plans.UpdatePlanRequest.fromPartial({}), offers.updatePlan.bind(offers)),
+    deletePlan: call(plans.DeletePlanRequest.fromPartial({}), offers.deletePlan.bind(offers)),
     createKey: call(keys.CreateAppKeyRequest.fromPartial({}), appKeys.createAppKey.bind(appKeys)),
     listKeys: call(keys.ListAppKeysRequest.fromPartial({}), appKeys.listAppKeys.bind(appKeys)),
     revokeKey: call(keys.RevokeAppKeyRequest.fromPartial({}), appKeys.revokeAppKey.bind(appKeys)),

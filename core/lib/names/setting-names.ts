@@ -14,6 +14,7 @@ export const settingNames: readonly string[] = [
   'BPP_VALIDATE_V2',
   'BUILDER_PORT',
   'CACHE_KEY',
+  'CATALOG_URL',
   'CLAIM_CLIENT_ID',
   'CLAIM_USAGE_SUBJECT',
   'COLLECTOR',

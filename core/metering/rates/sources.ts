@@ -1,3 +1,4 @@
+import { fetchText } from '../../lib/text/fetch.ts'
 import { type EthRate, ethRate, parseDecimal18 } from '../../lib/money.ts'
 import { type Json, isNumber, isObject, readExactJson } from '../../lib/exact-json.ts'
 
@@ -7,8 +8,7 @@ export interface RateSource {
   read(): Promise<EthRate>
 }
 
-const timeoutMs = 3_000
-const maxAnswerBytes = 64 * 1024
+const bounds = { timeoutMs: 3_000, maxBytes: 64 * 1024 }
 /** A source that answers more than ten million dollars is broken; the bound also keeps every cost within its column. */
 const highestRate = 10n ** 25n
 
@@ -28,24 +28,7 @@ export const fixedRateSource = (rate: EthRate): RateSource => ({
 /** Reads `url`, whose answer may have the shape of Coinbase, of Kraken, or `{"price": ...}`. */
 export function httpRateSource(url: string): RateSource {
   const name = new URL(url).host
-  return { name, read: async () => rateOf(await fetchText(url)) }
-}
-
-async function fetchText(url: string): Promise<string> {
-  const response = await fetch(url, {
-    signal: AbortSignal.timeout(timeoutMs),
-    redirect: 'error',
-    headers: { accept: 'application/json' },
-  })
-  if (!response.ok) throw new Error(`answered ${response.status}`)
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length
-    if (size > maxAnswerBytes) throw new Error(`answered more than ${maxAnswerBytes} bytes`)
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
+  return { name, read: async () => rateOf(await fetchText(url, bounds)) }
 }
 
 function rateOf(text: string): EthRate {

@@ -94,6 +94,24 @@ export const findRead = (db: Db, url: string): Promise<CatalogRead | null> =>
     where url = ${url}`,
   )
 
+/**
+ * Whether it is time to read an address: it was last tried before `usual`, or before `soon` without success. Whoever asks
+ * first is to read it.
+ */
+export async function claimRead(
+  db: Db,
+  url: string,
+  { at, usual, soon }: { at: Date; usual: Date; soon: Date },
+): Promise<boolean> {
+  const { rowCount } = await db.query(sql`
+    insert into catalog_reads (url, tried_at) values (${url}, ${at})
+    on conflict (url) do update
+    set tried_at = excluded.tried_at
+    where catalog_reads.tried_at <= ${usual}
+       or (catalog_reads.tried_at <= ${soon} and (catalog_reads.error is not null or catalog_reads.read_at is null))`)
+  return rowCount === 1
+}
+
 export async function saveRead(db: Db, url: string, read: CatalogRead): Promise<void> {
   await db.query(sql`
     insert into catalog_reads (url, read_at, tried_at, error)
@@ -138,20 +156,25 @@ export async function deleteEntry(db: Db, { pipeline, modelId }: Capability): Pr
   return rowCount === 1
 }
 
-export interface Entry extends Capability {
-  readonly source: 'url' | 'operator'
+export interface Offer extends Capability {
+  readonly source: string
   readonly addedAt: Date
 }
 
-export async function listEntries(
+/** Entries by pipeline and model, with what the tickets of `app` were for. */
+export async function listOffers(
   db: Db,
+  app: AppId | null,
   { after, limit }: { after: Capability; limit: number },
-): Promise<Entry[]> {
-  return many<Entry>(
+): Promise<Offer[]> {
+  return many<Offer>(
     db,
     sql`
     select source, pipeline, model_id as "modelId", added_at as "addedAt"
-    from catalog_entries
+    from (
+      select source, pipeline, model_id, added_at from catalog_entries
+      union all
+      select 'ticket', pipeline, model_id, seen_at from seen_capabilities where app_id = ${app}) offers
     where (pipeline, model_id) > (${after.pipeline}, ${after.modelId})
     order by pipeline, model_id, source
     limit ${limit}`,

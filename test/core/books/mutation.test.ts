@@ -200,6 +200,11 @@ beforeAll(async () => {
   await adjust('-3')
   core.close()
   await tollgate('rebuild')
+  // The app may have one alone, so that no other plan could become one.
+  await world.damage(
+    `delete from plan_versions where plan_id in (select id from plans where is_network_default);
+    delete from plans where is_network_default`,
+  )
   columns = (
     await world.rows(
       `select table_name, column_name, data_type from information_schema.columns
@@ -264,7 +269,7 @@ const keys: Readonly<Record<string, string>> = {
   periods: 'user_id, starts_at',
   usage_hourly: 'user_id, hour, pipeline, model_id',
   ticket_sessions: 'user_id, session_id',
-  plan_versions: 'plan_id',
+  plan_versions: 'plan_id, version, id',
   subscriptions: 'user_id',
   plans: 'id',
   checkpoints: 'app_id, number',

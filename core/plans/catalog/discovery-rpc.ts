@@ -1,0 +1,75 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
+import type { Pool } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import type { AppId } from '../../platform/ids.ts'
+import { operator, operatorWrite } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import { toCapability } from './discovery.ts'
+import { checkOffer } from './document.ts'
+import * as store from './entries-store.ts'
+import type { Capability } from './profile.ts'
+import type { CatalogReader } from './reader.ts'
+
+export interface DiscoveryRpcDeps {
+  readonly pool: Pool
+  readonly now: Now
+  readonly pipelines: readonly string[]
+  readonly url: string | null
+  readonly reader: CatalogReader
+  /** NOT_FOUND for an unknown client id. */
+  readonly appOf: (clientId: string) => Promise<AppId>
+}
+
+/** The catalogue for operators. */
+export function createDiscoveryRpc({ pool, now, pipelines, url, reader, appOf }: DiscoveryRpcDeps) {
+  const renderRead = (read: store.CatalogRead | null): pb.CatalogRead | undefined =>
+    url === null
+      ? undefined
+      : {
+          url,
+          readAt: read?.readAt?.toISOString(),
+          triedAt: read?.triedAt.toISOString(),
+          error: read?.error ?? undefined,
+        }
+
+  async function list(request: pb.ListOffersRequest): Promise<pb.Offer[]> {
+    const { clientId, afterPipeline = '', afterModelId = '', limit } = request
+    if (limit < 1 || limit > 1_000)
+      throw new DomainError('REQUEST_INVALID', 'limit must be from 1 to 1000')
+    const app = clientId === undefined ? null : await appOf(clientId)
+    const after = { pipeline: afterPipeline, modelId: afterModelId }
+    const offers = await store.listOffers(pool, app, { after, limit })
+    const configured = afterPipeline === '' ? pipelines.map(toCapability) : []
+    return [
+      ...configured.map((offer) => ({ ...offer, source: 'setting', addedAt: undefined })),
+      ...offers.map((offer) => ({ ...offer, addedAt: offer.addedAt.toISOString() })),
+    ]
+  }
+
+  const discoveryService: Handlers<pb.DiscoveryServiceServer> = {
+    listOffers: rpc(operator(), async (request: pb.ListOffersRequest) => ({
+      offers: await list(request),
+      read: renderRead(url === null ? null : await store.findRead(pool, url)),
+    })),
+    refreshOffers: rpc(operatorWrite(), async () => ({
+      read: renderRead(await reader.refresh()),
+    })),
+    addOffer: rpc(operatorWrite(), async (request: pb.AddOfferRequest) => {
+      const offer = offerOf(request)
+      checkOffer(offer)
+      await store.insertEntries(pool, 'operator', { entries: [offer], at: now() })
+      return {}
+    }),
+    removeOffer: rpc(operatorWrite(), async (request: pb.RemoveOfferRequest) => {
+      if (await store.deleteEntry(pool, offerOf(request))) return {}
+      throw new DomainError('NOT_FOUND', 'no operator has added this pipeline and model')
+    }),
+  }
+  return { discoveryService }
+}
+
+const offerOf = ({ pipeline, modelId }: { pipeline: string; modelId: string }): Capability => ({
+  pipeline,
+  modelId,
+})

@@ -1,0 +1,123 @@
+import type {
+  CatalogRead,
+  Offer,
+} from '../../../../proto/gen/ts-proto/tollgate/plans/v1/discovery.ts'
+import {
+  type Command,
+  UsageError,
+  changeCore,
+  parse,
+  parseOptions,
+  parsePageSize,
+  runAction,
+  withCore,
+} from '../../command.ts'
+import { printJson, printLines, table } from '../../output.ts'
+
+export const catalog: Command = {
+  summary: 'lists, reads and changes the pipelines and models that exist',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate catalog list [--app APP] [--after PIPELINE[:MODEL]] [--limit N] [--json]',
+        text: 'Prints what plans may name and credit may be bound to, where it is known from, and how reading CATALOG_URL went. With --app also what the tickets of that app were for.',
+      },
+      {
+        syntax: 'tollgate catalog refresh [--json]',
+        text: 'Reads CATALOG_URL and the newest tickets now. Exits with 1 when the address cannot be used.',
+      },
+      {
+        syntax: 'tollgate catalog add PIPELINE[:MODEL]',
+        text: 'Adds a pipeline, with any model, or one of its models, for every app.',
+      },
+      {
+        syntax: 'tollgate catalog remove PIPELINE[:MODEL]',
+        text: 'Removes what was added by "catalog add". Plans that name it keep their prices.',
+      },
+    ],
+    options: [
+      {
+        title: 'Options',
+        options: [
+          ['--after PIPELINE[:MODEL]', 'Begins after this one.'],
+          ['--limit N', 'At most N, 100 by default, up to 1000.'],
+        ],
+      },
+    ],
+    examples: ['npx tollgate catalog list', 'npx tollgate catalog add text-to-image:acme/sdxl'],
+  },
+  run: async ([verb = '', ...rest]) => {
+    if (verb === 'refresh') return refresh(rest)
+    return runAction('catalog', { list, add, remove })([verb, ...rest])
+  },
+}
+
+async function list(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, {
+    app: { type: 'string' },
+    after: { type: 'string' },
+    limit: { type: 'string' },
+    json: { type: 'boolean' },
+  })
+  const after = values.after === undefined ? undefined : offerOf(values.after)
+  const answer = await withCore(values, (core) =>
+    core.listOffers({
+      clientId: values.app,
+      afterPipeline: after?.pipeline,
+      afterModelId: after?.modelId,
+      limit: parsePageSize(values.limit),
+    }),
+  )
+  if (values.json) return printJson(answer)
+  printLines([...table(answer.offers.map(rowOf)), ...linesOf(answer.read)])
+}
+
+const rowOf = ({ pipeline, modelId, source, addedAt = '' }: Offer): string[] => [
+  modelId === '*' ? pipeline : `${pipeline}:${modelId}`,
+  source,
+  addedAt,
+]
+
+async function refresh(argv: readonly string[]): Promise<number> {
+  const values = parseOptions(argv, { json: { type: 'boolean' } })
+  const { read } = await changeCore(values, (core) => core.refreshOffers({}))
+  if (values.json) printJson(read ?? null)
+  else printLines(read === undefined ? ['CATALOG_URL is not set; read the tickets'] : linesOf(read))
+  return read?.error === undefined ? 0 : 1
+}
+
+const linesOf = (read: CatalogRead | undefined): string[] =>
+  read === undefined
+    ? []
+    : [
+        `${read.url} was read ${read.readAt === undefined ? 'never' : `at ${read.readAt}`}` +
+          (read.error === undefined ? '' : `; at ${read.triedAt ?? ''} it ${read.error}`),
+      ]
+
+async function add(argv: readonly string[]): Promise<void> {
+  const { values, offer } = oneOffer('add', argv)
+  await changeCore(values, (core) => core.addOffer(offer))
+  printLines([`${argv[0]} is in the catalogue`])
+}
+
+async function remove(argv: readonly string[]): Promise<void> {
+  const { values, offer } = oneOffer('remove', argv)
+  await changeCore(values, (core) => core.removeOffer(offer))
+  printLines([`${argv[0]} is no longer in the catalogue of operators`])
+}
+
+function oneOffer(verb: string, argv: readonly string[]) {
+  const { values, positionals } = parse(argv, {})
+  const [name, ...rest] = positionals
+  if (name === undefined || rest.length > 0)
+    throw new UsageError(`catalog ${verb} needs one PIPELINE[:MODEL]`)
+  return { values, offer: offerOf(name) }
+}
+
+// Tickets split their pipeline at the first colon, too.
+function offerOf(name: string) {
+  const colon = name.indexOf(':')
+  return colon < 0
+    ? { pipeline: name, modelId: '*' }
+    : { pipeline: name.slice(0, colon), modelId: name.slice(colon + 1) }
+}

@@ -1,0 +1,214 @@
+import { readFile } from 'node:fs/promises'
+import type { Plan } from '../../../../proto/gen/ts-proto/tollgate/plans/v1/plans.ts'
+import {
+  type Command,
+  UsageError,
+  changeCore,
+  need,
+  parse,
+  parseOptions,
+  runAction,
+  withCore,
+} from '../../command.ts'
+import { printJson, printLines, table } from '../../output.ts'
+
+const termOptions = {
+  name: { type: 'string' },
+  type: { type: 'string' },
+  price: { type: 'string' },
+  currency: { type: 'string' },
+  status: { type: 'string' },
+  'included-usd-micros': { type: 'string' },
+  'included-units': { type: 'string' },
+  'overage-rate-wei': { type: 'string' },
+  'rate-usd': { type: 'string' },
+  cycle: { type: 'string' },
+  'charge-threshold-usd': { type: 'string' },
+  capability: { type: 'string', multiple: true },
+  file: { type: 'string' },
+} as const
+
+const common = { app: { type: 'string' }, json: { type: 'boolean' } } as const
+const termSyntax =
+  '[--type free|subscription|usage] [--price USD] [--currency CODE] [--status active|inactive] ' +
+  '[--included-usd-micros N] [--included-units N] [--overage-rate-wei N] [--rate-usd DECIMAL] ' +
+  '[--cycle daily|weekly|monthly] [--charge-threshold-usd DECIMAL] [--capability PIPELINE[:MODEL][=RATE]]... ' +
+  '[--file FILE] [--json]'
+
+export const plan: Command = {
+  summary: 'lists, shows, creates, changes and deletes the plans of an app',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate plan list --app APP [--json]',
+        text: 'Prints the plans of an app: Starter, Network Price, and what its owner sells.',
+      },
+      {
+        syntax: 'tollgate plan show PLAN_ID --app APP [--json]',
+        text: 'Prints one plan with its capabilities and their prices.',
+      },
+      {
+        syntax: `tollgate plan create --app APP --name NAME ${termSyntax}`,
+        text: 'Adds a plan to an app, by the rules of POST …/plans.',
+      },
+      {
+        syntax: `tollgate plan update PLAN_ID --app APP [--name NAME] ${termSyntax}`,
+        text: 'Changes what is named here and leaves the rest; "none" clears a value. A change of terms makes a version. Of Starter --included-usd-micros alone can be changed.',
+      },
+      {
+        syntax: 'tollgate plan delete PLAN_ID --app APP',
+        text: 'Deletes a plan that no user is on.',
+      },
+    ],
+    options: [
+      {
+        title: 'Options',
+        options: [
+          ['--rate-usd DECIMAL', 'USD for one USD-micro of network cost: 0.0000015 is half more.'],
+          [
+            '--capability PIPELINE[:MODEL][=RATE]',
+            'A pipeline, with any model, or one of its models, with a rate of its own. May be repeated; they replace all that the plan has.',
+          ],
+          [
+            '--file FILE',
+            'A JSON object with members of POST …/plans, for what has no option; options win.',
+          ],
+        ],
+      },
+    ],
+    examples: [
+      'npx tollgate plan list --app app_0123456789abcdef01234567',
+      'npx tollgate plan create --app app_0123456789abcdef01234567 --name Pro --type usage --rate-usd 0.0000012 --capability llm=0.000002',
+    ],
+  },
+  run: runAction('plan', { list, show, create, update, delete: remove }),
+}
+
+async function list(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, common)
+  const { app: clientId } = need('plan list', values, ['app'])
+  const { plans } = await withCore(values, (core) => core.readPlans({ clientId }))
+  if (values.json) return printJson(plans)
+  printLines(table([['id', 'name', 'type', 'status', 'price', 'version'], ...plans.map(rowOf)]))
+}
+
+const rowOf = (one: Plan): string[] => [
+  one.id,
+  one.name,
+  one.type,
+  one.status,
+  `${one.priceAmount} ${one.priceCurrency}`,
+  String(one.version),
+]
+
+async function show(argv: readonly string[]): Promise<void> {
+  const { values, planId, clientId } = onePlan('show', argv, common)
+  const { plans } = await withCore(values, (core) => core.readPlans({ clientId }))
+  const match = plans.find(({ id }) => id === planId)
+  if (!match) throw new Error('the app has no plan of this id')
+  print(match, values.json)
+}
+
+async function create(argv: readonly string[]): Promise<void> {
+  const values = parseOptions(argv, { ...common, ...termOptions })
+  const { app: clientId } = need('plan create', values, ['app'])
+  const planJson = await jsonOf(values)
+  const answer = await changeCore(values, (core) => core.addPlan({ clientId, planJson }))
+  print(answer.plan, values.json)
+}
+
+async function update(argv: readonly string[]): Promise<void> {
+  const { values, planId, clientId } = onePlan('update', argv, { ...common, ...termOptions })
+  const planJson = await jsonOf(values)
+  const request = { clientId, planId, planJson }
+  print((await changeCore(values, (core) => core.changePlan(request))).plan, values.json)
+}
+
+async function remove(argv: readonly string[]): Promise<void> {
+  const { values, planId, clientId } = onePlan('delete', argv, common)
+  await changeCore(values, (core) => core.removePlan({ clientId, planId }))
+  printLines([`plan ${planId} is deleted`])
+}
+
+function onePlan<const T extends typeof common>(verb: string, argv: readonly string[], options: T) {
+  const { values, positionals } = parse<T>(argv, options)
+  const [planId, ...rest] = positionals
+  if (planId === undefined || rest.length > 0)
+    throw new UsageError(`plan ${verb} needs one PLAN_ID`)
+  const { app: clientId } = need(`plan ${verb}`, values, ['app'])
+  return { values, planId, clientId }
+}
+
+type Values = Readonly<Record<string, string | boolean | string[] | undefined>>
+
+const members = {
+  name: 'name',
+  type: 'type',
+  price: 'priceAmount',
+  currency: 'priceCurrency',
+  status: 'status',
+  'included-usd-micros': 'includedUsdMicros',
+  'included-units': 'includedUnits',
+  'overage-rate-wei': 'overageRateWei',
+  'rate-usd': 'overageRateUsd',
+  cycle: 'billingCycle',
+  'charge-threshold-usd': 'chargeThresholdUsd',
+} as const
+
+/** The members that the options name, as the API takes them. */
+async function jsonOf(values: Values): Promise<string> {
+  const { file, capability } = values
+  const named = Object.entries(members).flatMap(([option, member]) => {
+    const value = values[option]
+    return value === undefined ? [] : [[member, value === 'none' ? null : value]]
+  })
+  const body = {
+    ...(typeof file === 'string' ? await readBody(file) : {}),
+    ...Object.fromEntries(named),
+    ...(Array.isArray(capability) ? { capabilities: capability.map(capabilityOf) } : {}),
+  }
+  return JSON.stringify(body)
+}
+
+async function readBody(file: string): Promise<object> {
+  const body: unknown = JSON.parse(await readFile(file, 'utf8'))
+  if (typeof body === 'object' && body !== null && !Array.isArray(body)) return body
+  throw new UsageError('--file must hold a JSON object')
+}
+
+function capabilityOf(text: string) {
+  const equals = text.lastIndexOf('=')
+  const name = equals < 0 ? text : text.slice(0, equals)
+  const colon = name.indexOf(':')
+  return {
+    pipeline: colon < 0 ? name : name.slice(0, colon),
+    modelId: colon < 0 ? '*' : name.slice(colon + 1),
+    ...(equals < 0 ? {} : { retailRateUsd: text.slice(equals + 1) }),
+  }
+}
+
+function print(one: Plan | undefined, json: boolean | undefined): void {
+  if (json) return printJson(one)
+  if (one) printLines(linesOf(one))
+}
+
+function linesOf(one: Plan): string[] {
+  const rows: [string, string | undefined][] = [
+    ['id', one.id],
+    ['name', one.name],
+    ['type', one.type],
+    ['status', one.status],
+    ['price', `${one.priceAmount} ${one.priceCurrency} ${one.billingCycle}`],
+    ['included USD micros', one.includedUsdMicros],
+    ['included units', one.includedUnits],
+    ['overage rate, wei', one.overageRateWei],
+    ['rate, USD for a micro', one.overageRateUsd],
+    ['charges at USD micros', one.chargeThresholdUsdMicros],
+    ['version', String(one.version)],
+    ...one.capabilities.map((each): [string, string] => [
+      `  ${each.pipeline}${each.modelId === '*' ? '' : `:${each.modelId}`}`,
+      each.effectiveRetailRateUsd,
+    ]),
+  ]
+  return table(rows.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])))
+}

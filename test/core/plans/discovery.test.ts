@@ -1,0 +1,194 @@
+import { type Server, createServer } from 'node:http'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { connectCore } from '../../../deploy/cli/client.ts'
+import { type Managing, logInTo, manage } from '../../support/people.ts'
+import { type TestApp, type TestCore, outcome, serviceToken, startTestCore } from '../support.ts'
+
+/** The address of the catalogue, which answers what a test says. */
+let server: Server
+let url: string
+let answer: { status: number; text: string; location?: string }
+let requests = 0
+beforeAll(async () => {
+  server = createServer((_, response) => {
+    requests += 1
+    const { status, text, location } = answer
+    response.writeHead(status, location === undefined ? {} : { location }).end(text)
+  })
+  const { promise, resolve } = Promise.withResolvers<void>()
+  server.listen(0, '127.0.0.1', resolve)
+  await promise
+  const address = server.address()
+  url = `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}/catalogue`
+})
+afterAll(() => server.close())
+
+let core: TestCore
+let app: TestApp
+let owner: Managing
+let operator: ReturnType<typeof connectCore>
+async function start(env: Readonly<Record<string, string>>): Promise<void> {
+  requests = 0
+  core = await startTestCore(env)
+  app = await core.newApp()
+  owner = manage(core, { session: (await logInTo(core, app, 'owner')).token })
+  operator = connectCore({ target: core.core.target, token: serviceToken })
+}
+beforeEach(() => {
+  answer = { status: 200, text: JSON.stringify([{ pipeline: 'live', modelId: 'fast' }]) }
+})
+afterEach(async () => {
+  operator.close()
+  await core.stop()
+})
+
+const read = () => operator.refreshOffers({})
+const naming = (...capabilities: object[]) =>
+  outcome(
+    owner.createPlan({
+      clientId: app.clientId,
+      planJson: JSON.stringify({ name: `Pro ${(plans += 1)}`, capabilities }),
+    }),
+  )
+let plans = 0
+const grant = (featureKey: string) =>
+  outcome(
+    core.as(app.basic).createGrant({
+      clientId: app.clientId,
+      externalUserId: 'ada',
+      amountUsdMicros: '5',
+      featureKey,
+    }),
+  )
+const fast = { pipeline: 'live', modelId: 'fast' }
+const countPlans = async () =>
+  Number((await core.sql.query('select count(*) from plans')).rows[0].count)
+
+describe('a catalogue at an address', () => {
+  it('decides what plans may name and credit may be bound to', async () => {
+    await start({ CATALOG_URL: url })
+    await vi.waitFor(() => expect(requests).toBeGreaterThan(0))
+    expect((await read()).read).toEqual({
+      url,
+      readAt: core.clock.now().toISOString(),
+      triedAt: core.clock.now().toISOString(),
+      error: undefined,
+    })
+    await core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+    expect(await naming(fast)).toBe('OK')
+    expect(await naming({ ...fast, modelId: '*' })).toBe('OK')
+    expect(await naming({ ...fast, modelId: 'slow' })).toBe('REQUEST_INVALID')
+    // PIPELINES has no default beside an address.
+    expect(await naming({ pipeline: 'llm', modelId: '*' })).toBe('REQUEST_INVALID')
+    expect(await grant('live:fast')).toBe('OK')
+    expect(await grant('live:slow')).toBe('FEATURE_UNKNOWN')
+    expect(await grant('llm')).toBe('FEATURE_UNKNOWN')
+  })
+
+  it('is 503 while nothing is known, and leaves nothing half-made', async () => {
+    answer = { status: 500, text: '' }
+    await start({ CATALOG_URL: url })
+    expect((await read()).read).toMatchObject({ readAt: undefined, error: 'answered 500' })
+    await core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+    const before = await countPlans()
+    expect(await naming(fast)).toBe('UNAVAILABLE')
+    expect(await grant('live')).toBe('UNAVAILABLE')
+    expect(await countPlans()).toBe(before)
+    // What needs no catalogue works.
+    expect(await naming()).toBe('OK')
+    expect(await grant('network_spend')).toBe('OK')
+    // An operator may say what exists meanwhile.
+    await operator.addOffer({ pipeline: 'live', modelId: '*' })
+    expect(await naming(fast)).toBe('OK')
+    await operator.removeOffer({ pipeline: 'live', modelId: '*' })
+    expect(await naming(fast)).toBe('UNAVAILABLE')
+    answer = { status: 200, text: JSON.stringify(['live']) }
+    await read()
+    expect(await naming(fast)).toBe('OK')
+  })
+
+  it.each([
+    ['goes away', { status: 502, text: '' }, 'answered 502'],
+    ['answers no JSON', { status: 200, text: '<html>' }, /JSON/],
+    ['answers nothing', { status: 200, text: '[]' }, 'answered no pipeline'],
+    ['answers something else', { status: 200, text: '{"a":1}' }, 'answered no list of pipelines'],
+    [
+      'answers too much',
+      { status: 200, text: JSON.stringify(['x'.repeat(1_100_000)]) },
+      /more than 1048576 bytes/,
+    ],
+    ['redirects', { status: 302, text: '', location: 'http://169.254.169.254/' }, /redirect/],
+  ])('stays known when the address %s', async (_, broken, reason) => {
+    await start({ CATALOG_URL: url })
+    const { read: first } = await read()
+    core.clock.advance(1_000)
+    answer = broken
+    const { read: second } = await read()
+    expect(second).toMatchObject({ readAt: first?.readAt, triedAt: core.clock.now().toISOString() })
+    expect(second?.error).toMatch(reason)
+    expect(await naming(fast)).toBe('OK')
+    expect(await naming({ ...fast, modelId: 'slow' })).toBe('REQUEST_INVALID')
+  })
+
+  it('forgets what the address no longer has', async () => {
+    await start({ CATALOG_URL: url })
+    await read()
+    answer = { status: 200, text: JSON.stringify(['llm']) }
+    await read()
+    expect(await naming(fast)).toBe('REQUEST_INVALID')
+    expect((await operator.listOffers({ limit: 10 })).offers).toMatchObject([
+      { pipeline: 'llm', modelId: '*', source: 'url' },
+    ])
+  })
+})
+
+describe('a catalogue of settings', () => {
+  it('is joined by what the app’s own tickets were for, and by nobody else’s', async () => {
+    await start({ PIPELINES: 'llm,live:fast' })
+    const other = await core.newApp()
+    await core.as(app.basic).upsertUser({ clientId: app.clientId, externalUserId: 'ada' })
+    expect(await naming({ pipeline: 'own', modelId: 'm' })).toBe('REQUEST_INVALID')
+    await core.sql.query(
+      `insert into usage_hourly (app_id, user_id, hour, pipeline, model_id, ticket_count, unpriced_count, fee_wei, cost_attos,
+                                 billable_secs, pixels)
+      select c.app_id, u.id, $2, 'own', 'm', 1, 0, 1, 1, 0, 0
+      from clients c join end_users u on u.app_id = c.app_id where c.client_id = $1`,
+      [app.clientId, core.clock.now()],
+    )
+    expect(await naming({ pipeline: 'own', modelId: 'm' })).toBe('OK')
+    expect(await naming({ pipeline: 'own', modelId: 'n' })).toBe('REQUEST_INVALID')
+    expect(await grant('own:m')).toBe('OK')
+    const stranger = manage(core, { session: (await logInTo(core, other, 'owner')).token })
+    const planJson = JSON.stringify({
+      name: 'Pro',
+      capabilities: [{ pipeline: 'own', modelId: 'm' }],
+    })
+    expect(await outcome(stranger.createPlan({ clientId: other.clientId, planJson }))).toBe(
+      'REQUEST_INVALID',
+    )
+    expect((await operator.listOffers({ clientId: app.clientId, limit: 10 })).offers).toMatchObject(
+      [
+        { pipeline: 'llm', modelId: '*', source: 'setting' },
+        { pipeline: 'live', modelId: 'fast', source: 'setting' },
+        { pipeline: 'own', modelId: 'm', source: 'ticket' },
+      ],
+    )
+    expect((await operator.refreshOffers({})).read).toBeUndefined()
+  })
+
+  it('lists in pages and refuses what no plan can name', async () => {
+    await start({})
+    for (const modelId of ['a', 'b', 'c']) await operator.addOffer({ pipeline: 'zz', modelId })
+    await operator.addOffer({ pipeline: 'zz', modelId: 'a' })
+    const page = await operator.listOffers({
+      limit: 2,
+      afterPipeline: 'zz',
+      afterModelId: 'a',
+    })
+    expect(page.offers.map(({ modelId }) => modelId)).toEqual(['b', 'c'])
+    expect(await outcome(operator.listOffers({ limit: 0 }))).toBe('REQUEST_INVALID')
+    for (const pipeline of ['', '*', 'a:b', ' a', 'a\u0000'])
+      expect(await outcome(operator.addOffer({ pipeline, modelId: '*' }))).toBe('REQUEST_INVALID')
+    expect(await outcome(operator.removeOffer({ pipeline: 'zz', modelId: 'x' }))).toBe('NOT_FOUND')
+  })
+})

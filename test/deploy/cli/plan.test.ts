@@ -1,0 +1,138 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type TestApp, type TestCore, serviceToken, startTestCore } from '../../core/support.ts'
+import { tollgate as run } from './support.ts'
+
+let core: TestCore
+let app: TestApp
+let folder: string
+beforeAll(async () => {
+  core = await startTestCore()
+  app = await core.newApp()
+  folder = await mkdtemp(join(tmpdir(), 'tollgate-plan-'))
+})
+afterAll(async () => {
+  await core.stop()
+  await rm(folder, { recursive: true, force: true })
+})
+afterEach(() => vi.unstubAllEnvs())
+
+/** Runs a command line against the core of the test. */
+function tollgate(...argv: string[]) {
+  vi.stubEnv('CORE_TOKEN', serviceToken)
+  vi.stubEnv('TOLLGATE_DATA_DIR', folder)
+  return run(...argv, '--target', core.core.target)
+}
+
+describe('tollgate plan', () => {
+  it('creates, lists, shows, changes and deletes', async () => {
+    const ofApp = ['--app', app.clientId]
+    const created = await tollgate(
+      'plan',
+      'create',
+      ...ofApp,
+      '--name',
+      'Pro',
+      '--type',
+      'usage',
+      '--price',
+      '49.00',
+      '--rate-usd',
+      '0.0000012',
+      '--charge-threshold-usd',
+      '10',
+      '--cycle',
+      'weekly',
+      '--capability',
+      'llm=0.000002',
+      '--capability',
+      'live:acme/fast',
+      '--json',
+    )
+    expect(created).toMatchObject({ code: 0 })
+    const plan = JSON.parse(created.text)
+    expect(plan).toMatchObject({
+      name: 'Pro',
+      type: 'usage',
+      priceAmount: '49.00',
+      overageRateUsd: '0.0000012',
+      chargeThresholdUsdMicros: '10000000',
+      billingCycle: 'weekly',
+      version: 1,
+      capabilities: [
+        { pipeline: 'llm', modelId: '*', effectiveRetailRateUsd: '0.000002' },
+        { pipeline: 'live', modelId: 'acme/fast', effectiveRetailRateUsd: '0.0000012' },
+      ],
+    })
+    const list = await tollgate('plan', 'list', ...ofApp)
+    expect(list.text).toMatch(/Starter .* active +0 USD +1\n.*Network Price .*\n.*Pro +usage/)
+    const file = join(folder, 'change.json')
+    await writeFile(file, JSON.stringify({ includedUsdMicros: '5', status: 'active' }))
+    const changed = await tollgate(
+      'plan',
+      'update',
+      plan.id,
+      ...ofApp,
+      '--rate-usd',
+      'none',
+      '--file',
+      file,
+      '--status',
+      'inactive',
+    )
+    expect(changed.code).toBe(0)
+    const shown = await tollgate('plan', 'show', plan.id, ...ofApp)
+    expect(shown.text).toBe(changed.text)
+    expect(shown.text).toMatch(/status +inactive\n/)
+    expect(shown.text).toMatch(/included USD micros +5\n/)
+    expect(shown.text).toMatch(/version +2\n +llm +0\.000002\n +live:acme\/fast +0\.000001\n$/)
+    expect(await tollgate('plan', 'delete', plan.id, ...ofApp)).toMatchObject({ code: 0 })
+    expect((await tollgate('plan', 'show', plan.id, ...ofApp)).code).toBe(1)
+    const { rows } = await core.sql.query(
+      `select details ->> 'rpc' as rpc, status from audit_log where action = 'operator_command' and details ->> 'rpc' like '%Plan'`,
+    )
+    expect(rows.map(({ rpc }) => rpc.split('/')[1]).toSorted()).toEqual([
+      'AddPlan',
+      'ChangePlan',
+      'RemovePlan',
+    ])
+  })
+
+  it('changes what Starter includes', async () => {
+    const ofApp = ['--app', app.clientId]
+    const [starter] = JSON.parse((await tollgate('plan', 'list', ...ofApp, '--json')).text)
+    const change = (...more: string[]) => tollgate('plan', 'update', starter.id, ...ofApp, ...more)
+    expect((await change('--included-usd-micros', '7')).text).toMatch(/included USD micros +7\n/)
+    expect((await change('--name', 'Other')).code).toBe(1)
+  })
+
+  it('refuses as core does, and wrong usage before', async () => {
+    const ofApp = ['--app', app.clientId]
+    const reserved = await tollgate('plan', 'create', ...ofApp, '--name', 'starter')
+    expect(reserved).toEqual({ code: 1, text: expect.stringContaining('is reserved') })
+    const nobody = ['--app', 'app_ffffffffffffffffffffffff']
+    expect((await tollgate('plan', 'list', ...nobody)).text).toContain('no app has this client id')
+    for (const argv of [['list'], ['show', ...ofApp], ['delete', 'a', 'b', ...ofApp], ['make']])
+      expect((await tollgate('plan', ...argv)).code).toBe(2)
+  })
+})
+
+describe('tollgate catalog', () => {
+  it('adds, lists, refreshes and removes', async () => {
+    const before = await tollgate('catalog', 'list')
+    expect(before.text).toMatch(/^live-video-to-video +setting\n/)
+    expect(await tollgate('catalog', 'add', 'own:acme/m:1')).toMatchObject({ code: 0 })
+    expect((await tollgate('catalog', 'list')).text).toMatch(/own:acme\/m:1 +operator +2026/)
+    const { offers } = JSON.parse((await tollgate('catalog', 'list', '--json')).text)
+    expect(offers.at(-1)).toMatchObject({ pipeline: 'own', modelId: 'acme/m:1' })
+    expect((await tollgate('catalog', 'refresh')).text).toBe(
+      'CATALOG_URL is not set; read the tickets\n',
+    )
+    expect(await tollgate('catalog', 'remove', 'own:acme/m:1')).toMatchObject({ code: 0 })
+    expect((await tollgate('catalog', 'list')).text).toBe(before.text)
+    expect((await tollgate('catalog', 'remove', 'own')).code).toBe(1)
+    expect((await tollgate('catalog', 'add')).code).toBe(2)
+  })
+})
