@@ -1,6 +1,7 @@
 import { UsageServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 import type { IdentityApi } from '../identity/module.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
+import type { AppId } from '../platform/ids.ts'
 import type { Platform } from '../platform/platform.ts'
 import { grpcService } from '../rpc/serve.ts'
 import { createCursors } from './cursor.ts'
@@ -14,12 +15,14 @@ import { createUserFinder } from './users.ts'
 export interface UsageOthers {
   readonly backend: BackendApi
   readonly identity: IdentityApi
+  /** The cuts of apps. */
+  readonly cuts: { readonly at: (app: AppId, instant: Date) => Promise<bigint | null> }
 }
 
 /** What was used: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
   platform: Platform,
-  { backend: { requireMetering, isOpenMeter }, identity: { users, owners } }: UsageOthers,
+  { backend: { requireMetering, isOpenMeter }, identity: { users, owners }, cuts }: UsageOthers,
 ) {
   const { pool, log, metrics, now, invalidations, sealing, stopping } = platform
   const follow = createFollow({
@@ -35,7 +38,7 @@ export function createUsageModule(
       }),
   })
   const { usageService } = createUsageRpc({
-    usage: createUsage({ pool, users, now }),
+    usage: createUsage({ pool, users, now, platformCut: (app) => cuts.at(app, now()) }),
     history: createHistory({ pool, users, sealing, now }),
     follow,
     findUser: createUserFinder(users),

@@ -4,36 +4,27 @@ import {
   microsThatAddUp,
   usdAttos,
   usdMicros,
-  type UsdAttos,
-  type Wei,
   wei,
 } from '../lib/money.ts'
 import type { ChargedRow, Charges, Sums, Totals, UsageRow } from './types.ts'
 
 /** The charges that follow from a network fee. The rows of each figure add up to its total, to the micro. */
 
-/** What end users are billed for a sum of network fees, and at which rate (USD for each micro of network fee). */
-export interface Retail {
-  readonly billable: UsdAttos
-  readonly rateUsd: string
+const attosPerBillionth = 1_000_000_000n
+const networkBillionths = 1_000n
+
+/**
+ * USD that end users paid for each micro of network fee, to nine places; the network's price where there is no fee. Tickets
+ * of one row may have been sold at different rates.
+ */
+export const retailRateOf = ({ cost, retail }: Pick<Sums, 'cost' | 'retail'>): string => {
+  const billionths =
+    cost === 0n ? networkBillionths : divFloor(2n * retail * networkBillionths + cost, 2n * cost)
+  return formatDecimal18(billionths * attosPerBillionth)
 }
 
-/** The retail price: equal to the network's, because no plan sells at another price yet. */
-export const retailOf = ({ cost }: Pick<Sums, 'cost'>): Retail => ({
-  billable: cost,
-  rateUsd: formatDecimal18(1_000_000_000_000n),
-})
-
-const wholeBps = 10_000n
-
-/** The platform's cut of a fee, in hundredths of a percent; its remainder goes to the owner (docs/money.md). */
-export const platformWei = (fee: Wei, cutBps: bigint): Wei => wei(divFloor(fee * cutBps, wholeBps))
-
-const platformCost = (cost: UsdAttos, cutBps: bigint): UsdAttos =>
-  usdAttos(divFloor(cost * cutBps, wholeBps))
-
 export interface Terms {
-  /** Null: no cut is configured, and none is taken. */
+  /** The app's cut now, which is only shown: each ticket has its own. */
   readonly cutBasisPoints: bigint | null
   readonly includeRetail: boolean
 }
@@ -43,17 +34,15 @@ export function charged(
   rows: readonly UsageRow[],
   terms: Terms,
 ): { rows: ChargedRow[]; totals: Totals } {
-  const cut = terms.cutBasisPoints ?? 0n
   const network = microsThatAddUp(rows.map((row) => row.cost))
-  const owner = microsThatAddUp(rows.map((row) => usdAttos(row.cost + platformCost(row.cost, cut))))
-  const retail = rows.map(retailOf)
-  const billable = terms.includeRetail ? microsThatAddUp(retail.map((each) => each.billable)) : null
+  const owner = microsThatAddUp(rows.map((row) => usdAttos(row.cost + row.platformFee)))
+  const billable = terms.includeRetail ? microsThatAddUp(rows.map((row) => row.retail)) : null
   const chargedRows = rows.map((row, i) => ({
     ...row,
     micros: network[i] ?? usdMicros(0n),
     ownerMicros: owner[i] ?? usdMicros(0n),
     billableMicros: billable?.[i] ?? null,
-    retailRateUsd: billable ? (retail[i]?.rateUsd ?? null) : null,
+    retailRateUsd: billable ? retailRateOf(row) : null,
   }))
   return { rows: chargedRows, totals: total(chargedRows, terms) }
 }
@@ -63,18 +52,20 @@ function total(rows: readonly ChargedRow[], { cutBasisPoints, includeRetail }: T
     rows.reduce((all, row) => all + value(row), 0n)
   const fee = wei(sum((row) => row.fee))
   const [micros, ownerMicros] = [sum((row) => row.micros), sum((row) => row.ownerMicros)]
-  const platform = platformWei(fee, cutBasisPoints ?? 0n)
+  const platformWei = wei(sum((row) => row.platformWei))
   return {
     requests: sum((row) => row.requests),
     unpriced: sum((row) => row.unpriced),
     fee,
     cost: usdAttos(sum((row) => row.cost)),
+    retail: usdAttos(sum((row) => row.retail)),
+    platformFee: usdAttos(sum((row) => row.platformFee)),
     micros: usdMicros(micros),
     ownerMicros: usdMicros(ownerMicros),
     platformMicros: usdMicros(ownerMicros - micros),
     billableMicros: includeRetail ? usdMicros(sum((row) => row.billableMicros ?? 0n)) : null,
-    ownerWei: wei(fee + platform),
-    platformWei: platform,
+    ownerWei: wei(fee + platformWei),
+    platformWei,
     cutBasisPoints,
   }
 }

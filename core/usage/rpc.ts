@@ -7,11 +7,11 @@ import {
   endUser,
 } from '../rpc/callers.ts'
 import { type Handlers, type StreamContext, rpc, streamRpc } from '../rpc/serve.ts'
-import { formatDecimal18, formatEth, microsDown, microsUp } from '../lib/money.ts'
+import { formatDecimal18, formatEth, microsDown, microsUp, usdAttos } from '../lib/money.ts'
 import type { Follow, StreamMessage } from './feed/follow.ts'
 import type { History, HistoryQuery } from './history/history.ts'
 import type { Usage, UsageQuery } from './service.ts'
-import type { ChargedRow, RequestItem, SessionItem, Totals, UsageReport } from './types.ts'
+import type { ChargedRow, RequestItem, SessionItem, Sums, Totals, UsageReport } from './types.ts'
 import type { UserFinder } from './users.ts'
 
 export interface UsageRpcDeps {
@@ -279,6 +279,28 @@ const toRequest = (item: RequestItem): pb.UsageRequest => ({
   ethUsdPrice: item.usdAttosPerEth === null ? undefined : formatDecimal18(item.usdAttosPerEth),
   billableSecs: plain(item.billableSecs),
   pixels: item.pixels,
+  ...(item.cost === null || item.retail === null || item.platformFee === null
+    ? noCharges
+    : toCharges({ ...item, cost: item.cost, retail: item.retail, platformFee: item.platformFee })),
+  platformFeeWei: optional(item.platformWei),
+})
+
+const noCharges = {
+  endUserBillableUsdMicros: undefined,
+  endUserBillableUsdExact: undefined,
+  ownerChargeUsdMicros: undefined,
+  platformFeeUsdExact: undefined,
+}
+
+const toCharges = ({
+  cost,
+  retail,
+  platformFee,
+}: Pick<Sums, 'cost' | 'retail' | 'platformFee'>) => ({
+  endUserBillableUsdMicros: String(microsUp(retail)),
+  endUserBillableUsdExact: formatDecimal18(retail),
+  ownerChargeUsdMicros: String(microsUp(usdAttos(cost + platformFee))),
+  platformFeeUsdExact: formatDecimal18(platformFee),
 })
 
 const toSession = (item: SessionItem, endedAt: Date | null): pb.UsageSession => ({
@@ -296,6 +318,8 @@ const toSession = (item: SessionItem, endedAt: Date | null): pb.UsageSession => 
   networkFeeUsdExact: formatDecimal18(item.cost),
   billableSecs: plain(item.billableSecs),
   pixels: item.pixels,
+  ...toCharges(item),
+  platformFeeWei: String(item.platformWei),
   startedAt: instant(item.startedAt),
   endedAt: endedAt?.toISOString(),
 })

@@ -12,6 +12,7 @@ import {
   type Selection,
   type UsageReport,
   type UsageRow,
+  addSums,
   groupings,
 } from './types.ts'
 import { type KnownUser, type UsageUsers, createUserFinder } from './users.ts'
@@ -128,6 +129,9 @@ const zeroRow: UsageRow = {
   unpriced: 0n,
   fee: wei(0n),
   cost: usdAttos(0n),
+  retail: usdAttos(0n),
+  platformFee: usdAttos(0n),
+  platformWei: wei(0n),
   billableSecs: '0',
   firstAt: null,
   lastAt: null,
@@ -140,16 +144,7 @@ const isUnknown = (row: UsageRow): boolean =>
 function mergeUnknown(rows: readonly UsageRow[]): UsageRow[] {
   const unknown = rows.filter(isUnknown)
   if (unknown.length === 0) return [...rows]
-  const merged = unknown.reduce(
-    (all, row): UsageRow => ({
-      ...all,
-      requests: all.requests + row.requests,
-      unpriced: all.unpriced + row.unpriced,
-      fee: wei(all.fee + row.fee),
-      cost: usdAttos(all.cost + row.cost),
-    }),
-    zeroRow,
-  )
+  const merged = unknown.reduce((all, row): UsageRow => ({ ...all, ...addSums(all, row) }), zeroRow)
   return [...rows.filter((row) => !isUnknown(row)), merged].sort(
     (a, b) => Number(a.rest) - Number(b.rest),
   )

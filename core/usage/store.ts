@@ -2,7 +2,7 @@ import { type AppId, userId } from '../platform/ids.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import { type Db, type Pool, type Statement, many, sql, tx } from '../lib/sql.ts'
 import { splitAtHours } from './range.ts'
-import type { Grouping, Selection, UsageRow } from './types.ts'
+import { type Grouping, type Selection, type UsageRow, addSums } from './types.ts'
 
 // The columns of each grouping.
 const keysOf: Readonly<Record<Grouping, readonly Key[]>> = {
@@ -31,6 +31,9 @@ interface Row {
   unpriced: string
   fee: string
   cost: string
+  retail: string
+  platform_fee: string
+  platform_wei: string
   secs: string
   first_at: Date | null
   last_at: Date | null
@@ -49,6 +52,9 @@ const toRow = (row: Row): UsageRow => ({
   unpriced: BigInt(row.unpriced),
   fee: wei(BigInt(row.fee)),
   cost: usdAttos(BigInt(row.cost)),
+  retail: usdAttos(BigInt(row.retail)),
+  platformFee: usdAttos(BigInt(row.platform_fee)),
+  platformWei: wei(BigInt(row.platform_wei)),
   billableSecs: row.secs,
   firstAt: row.first_at,
   lastAt: row.last_at,
@@ -56,7 +62,7 @@ const toRow = (row: Row): UsageRow => ({
 
 /**
  * A selection is read from a common table `selected` (user_id, session_id, manifest_id, pipeline, model_id, requests,
- * unpriced, fee, cost, secs, first_at, last_at), which each of the next three functions begins. Their cost grows with the
+ * unpriced, fee, cost, retail, platform_fee, platform_wei, secs, first_at, last_at), which each of the next three functions begins. Their cost grows with the
  * hours or sessions in the range, never with the tickets of a month.
  */
 
@@ -71,20 +77,23 @@ function selectedHours({ appId, userId, range }: Selection): Statement {
   return sql`
     with selected as (
       select user_id, null::text as session_id, null::text as manifest_id, pipeline, model_id, ticket_count as requests,
-             unpriced_count as unpriced, fee_wei as fee, cost_attos as cost, billable_secs as secs,
-             hour as first_at, hour as last_at
+             unpriced_count as unpriced, fee_wei as fee, cost_attos as cost,
+             cost_attos + markup_attos as retail, platform_fee_attos as platform_fee, platform_fee_wei as platform_wei,
+             billable_secs as secs, hour as first_at, hour as last_at
       from usage_hourly
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and hour >= coalesce(${from}::timestamptz, '-infinity') and hour < coalesce(${to}::timestamptz, 'infinity')
       union all
       select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
-             coalesce(cost_attos, 0), billable_secs, signed_at, signed_at
+             coalesce(cost_attos, 0), coalesce(retail_attos, cost_attos, 0), coalesce(platform_fee_attos, 0),
+             coalesce(platform_fee_wei, 0), billable_secs, signed_at, signed_at
       from tickets
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and signed_at >= ${first?.start}::timestamptz and signed_at < ${first?.end}::timestamptz
       union all
       select user_id, null, null, pipeline, model_id, 1, case when cost_attos is null then 1 else 0 end, fee_wei,
-             coalesce(cost_attos, 0), billable_secs, signed_at, signed_at
+             coalesce(cost_attos, 0), coalesce(retail_attos, cost_attos, 0), coalesce(platform_fee_attos, 0),
+             coalesce(platform_fee_wei, 0), billable_secs, signed_at, signed_at
       from tickets
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and signed_at >= ${second?.start}::timestamptz and signed_at < ${second?.end}::timestamptz
@@ -102,7 +111,8 @@ function selectedSessions({ appId, userId, range: { start, end } }: Selection): 
   return sql`
     with touched as (
       select user_id, session_id, coalesce(nullif(manifest_id, '') collate "C", session_id) as manifest_id, pipeline, model_id,
-             ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, started_at, last_at
+             ticket_count, unpriced_count, fee_wei, cost_attos, markup_attos, platform_fee_attos, platform_fee_wei,
+             billable_secs, started_at, last_at
       from ticket_sessions
       where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId})
         and started_at >= coalesce(${start}::timestamptz, '-infinity') and started_at < coalesce(${end}::timestamptz, 'infinity')
@@ -110,7 +120,8 @@ function selectedSessions({ appId, userId, range: { start, end } }: Selection): 
       select *
       from (
         select user_id, session_id, coalesce(nullif(manifest_id, '') collate "C", session_id) as manifest_id, pipeline, model_id,
-               ticket_count, unpriced_count, fee_wei, cost_attos, billable_secs, started_at, last_at
+               ticket_count, unpriced_count, fee_wei, cost_attos, markup_attos, platform_fee_attos, platform_fee_wei,
+             billable_secs, started_at, last_at
         from ticket_sessions
         where app_id = ${appId} and (${userId}::uuid is null or user_id = ${userId}) and started_at < ${start}::timestamptz
         order by started_at desc, session_id desc
@@ -122,12 +133,16 @@ function selectedSessions({ appId, userId, range: { start, end } }: Selection): 
       where started_at < ${start}::timestamptz or last_at >= ${end}::timestamptz
     ), selected as (
       select user_id, session_id, manifest_id, pipeline, model_id, ticket_count as requests, unpriced_count as unpriced,
-             fee_wei as fee, cost_attos as cost, billable_secs as secs, started_at as first_at, last_at
+             fee_wei as fee, cost_attos as cost, cost_attos + markup_attos as retail,
+             platform_fee_attos as platform_fee, platform_fee_wei as platform_wei, billable_secs as secs,
+             started_at as first_at, last_at
       from touched
       where not (coalesce(started_at < ${start}::timestamptz, false) or coalesce(last_at >= ${end}::timestamptz, false))
       union all
       select cut.user_id, cut.session_id, cut.manifest_id, cut.pipeline, cut.model_id, 1,
-             case when t.cost_attos is null then 1 else 0 end, t.fee_wei, coalesce(t.cost_attos, 0), t.billable_secs,
+             case when t.cost_attos is null then 1 else 0 end, t.fee_wei, coalesce(t.cost_attos, 0),
+             coalesce(t.retail_attos, t.cost_attos, 0), coalesce(t.platform_fee_attos, 0),
+             coalesce(t.platform_fee_wei, 0), t.billable_secs,
              t.signed_at, t.signed_at
       from (
         select user_id, started_at < ${start}::timestamptz as earlier, min(started_at) as from_at, max(last_at) as to_at
@@ -135,7 +150,7 @@ function selectedSessions({ appId, userId, range: { start, end } }: Selection): 
         group by user_id, earlier) span
       -- "offset 0" makes the planner look up by the key for each user and end.
       cross join lateral (
-        select session_id, signed_at, fee_wei, cost_attos, billable_secs
+        select session_id, signed_at, fee_wei, cost_attos, retail_attos, platform_fee_attos, platform_fee_wei, billable_secs
         from tickets
         where app_id = ${appId} and user_id = span.user_id and signed_at >= span.from_at and signed_at <= span.to_at
           and signed_at >= coalesce(${start}::timestamptz, '-infinity') and signed_at < coalesce(${end}::timestamptz, 'infinity')
@@ -156,7 +171,9 @@ function selectedRequest({
     with selected as (
       select user_id, session_id, coalesce(nullif(manifest_id, '') collate "C", session_id) as manifest_id, pipeline, model_id,
              1 as requests, case when cost_attos is null then 1 else 0 end as unpriced, fee_wei as fee,
-             coalesce(cost_attos, 0) as cost, billable_secs as secs, signed_at as first_at, signed_at as last_at
+             coalesce(cost_attos, 0) as cost, coalesce(retail_attos, cost_attos, 0) as retail,
+             coalesce(platform_fee_attos, 0) as platform_fee, coalesce(platform_fee_wei, 0) as platform_wei,
+             billable_secs as secs, signed_at as first_at, signed_at as last_at
       from tickets
       where request_id = ${requestId} and app_id::text = ${appId} and (${userId}::text is null or user_id::text = ${userId})
         and (${start}::timestamptz is null or signed_at >= ${start}) and (${end}::timestamptz is null or signed_at < ${end})
@@ -222,7 +239,9 @@ async function grouped(
         .map((each, i) => `${each} as ${keys[i]}`)
         .join(', ')},
              coalesce(sum(requests), 0) as requests, coalesce(sum(unpriced), 0) as unpriced, coalesce(sum(fee), 0) as fee,
-             coalesce(sum(cost), 0) as cost, coalesce(sum(secs), 0) as secs, min(first_at) as first_at, max(last_at) as last_at
+             coalesce(sum(cost), 0) as cost, coalesce(sum(retail), 0) as retail,
+             coalesce(sum(platform_fee), 0) as platform_fee, coalesce(sum(platform_wei), 0) as platform_wei,
+             coalesce(sum(secs), 0) as secs, min(first_at) as first_at, max(last_at) as last_at
       from selected
       ${by.length === 0 ? '' : `group by ${by.map((key) => keys.indexOf(key) + 1).join(', ')}`}
     ), ranked as (
@@ -231,7 +250,8 @@ async function grouped(
       from grouped
     ), bounded as (
       select rest, ${keys.map((key) => `case when not rest then ${key} end as ${key}`).join(', ')},
-             sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost, sum(secs) as secs,
+             sum(requests) as requests, sum(unpriced) as unpriced, sum(fee) as fee, sum(cost) as cost,
+             sum(retail) as retail, sum(platform_fee) as platform_fee, sum(platform_wei) as platform_wei, sum(secs) as secs,
              min(first_at) as first_at, max(last_at) as last_at, min(place) as place
       from ranked
       group by ${[rest, ...keys].map((_, i) => i + 1).join(', ')}
@@ -272,6 +292,9 @@ function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageR
     unpriced: left((row) => row.unpriced),
     fee: wei(left((row) => row.fee)),
     cost: usdAttos(left((row) => row.cost)),
+    retail: usdAttos(left((row) => row.retail)),
+    platformFee: usdAttos(left((row) => row.platformFee)),
+    platformWei: wei(left((row) => row.platformWei)),
   }
   const listed = rows.filter((row) => !row.rest)
   const known = rows.find((row) => row.rest)
@@ -287,15 +310,7 @@ function withRest(rows: readonly UsageRow[], [all]: readonly UsageRow[]): UsageR
     sessionId: null,
     day: null,
   }
-  const merged =
-    known === undefined
-      ? missing
-      : {
-          requests: missing.requests + known.requests,
-          unpriced: missing.unpriced + known.unpriced,
-          fee: wei(missing.fee + known.fee),
-          cost: usdAttos(missing.cost + known.cost),
-        }
+  const merged = known === undefined ? missing : addSums(missing, known)
   return [...listed, { ...none, ...merged, rest: true, billableSecs, firstAt: null, lastAt: null }]
 }
 

@@ -1,5 +1,5 @@
 import type { AppId, UserId } from '../platform/ids.ts'
-import type { UsdAttos, UsdMicros, Wei } from '../lib/money.ts'
+import { type UsdAttos, type UsdMicros, type Wei, usdAttos, wei } from '../lib/money.ts'
 
 /** Instants `[start, end)`; an open side is null. */
 export interface Range {
@@ -33,7 +33,23 @@ export interface Sums {
   readonly unpriced: bigint
   readonly fee: Wei
   readonly cost: UsdAttos
+  /** What end users were charged. */
+  readonly retail: UsdAttos
+  /** The platform's cut. */
+  readonly platformFee: UsdAttos
+  readonly platformWei: Wei
 }
+
+/** The sums of both. */
+export const addSums = (a: Sums, b: Sums): Sums => ({
+  requests: a.requests + b.requests,
+  unpriced: a.unpriced + b.unpriced,
+  fee: wei(a.fee + b.fee),
+  cost: usdAttos(a.cost + b.cost),
+  retail: usdAttos(a.retail + b.retail),
+  platformFee: usdAttos(a.platformFee + b.platformFee),
+  platformWei: wei(a.platformWei + b.platformWei),
+})
 
 /** The sums of a group of tickets. A member that is not part of the grouping is null; all are in `rest`, the row for all groups beyond the limit. */
 export interface UsageRow extends Sums {
@@ -66,9 +82,8 @@ export type ChargedRow = UsageRow & Charges & { readonly retailRateUsd: string |
 
 export interface Totals extends Sums, Charges {
   readonly ownerWei: Wei
-  readonly platformWei: Wei
   readonly platformMicros: UsdMicros
-  /** Null when no cut is configured. */
+  /** The app's cut now; null when none is configured. Each ticket has that of its time. */
   readonly cutBasisPoints: bigint | null
 }
 
@@ -95,8 +110,11 @@ export interface RequestItem {
   readonly sessionId: string
   readonly sequenceNumber: bigint
   readonly fee: Wei
-  /** Both null while it waits for a rate. */
+  /** These are null while it waits for a rate. */
   readonly cost: UsdAttos | null
+  readonly retail: UsdAttos | null
+  readonly platformFee: UsdAttos | null
+  readonly platformWei: Wei | null
   readonly usdAttosPerEth: bigint | null
   readonly billableSecs: string
   readonly pixels: string

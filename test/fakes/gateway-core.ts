@@ -101,6 +101,11 @@ const ticket: usage.UsageRequest = {
   ethUsdPrice: '3000',
   billableSecs: '1.5',
   pixels: '262144',
+  endUserBillableUsdMicros: '5',
+  endUserBillableUsdExact: '0.0000045',
+  ownerChargeUsdMicros: '4',
+  platformFeeUsdExact: '0.0000003',
+  platformFeeWei: '100000000',
 }
 const unpriced: usage.UsageRequest = {
   ...ticket,
@@ -109,6 +114,11 @@ const unpriced: usage.UsageRequest = {
   networkFeeUsdMicros: undefined,
   networkFeeUsdExact: undefined,
   ethUsdPrice: undefined,
+  endUserBillableUsdMicros: undefined,
+  endUserBillableUsdExact: undefined,
+  ownerChargeUsdMicros: undefined,
+  platformFeeUsdExact: undefined,
+  platformFeeWei: undefined,
 }
 const session: usage.UsageSession = {
   sessionId: 's-1',
@@ -125,6 +135,11 @@ const session: usage.UsageSession = {
   networkFeeUsdExact: '0.000009',
   billableSecs: '1.5',
   pixels: '262144',
+  endUserBillableUsdMicros: '14',
+  endUserBillableUsdExact: '0.0000135',
+  ownerChargeUsdMicros: '10',
+  platformFeeUsdExact: '0.0000009',
+  platformFeeWei: '300000000',
   startedAt: at,
   endedAt: at,
 }

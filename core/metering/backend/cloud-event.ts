@@ -24,7 +24,11 @@ export type TicketFacts = Pick<
 export interface PricedTicket {
   readonly ticket: TicketFacts
   readonly subject: Subject
-  readonly price: { readonly rateId: bigint; readonly cost: UsdAttos }
+  readonly price: {
+    readonly rateId: bigint
+    readonly cost: UsdAttos
+    readonly retail: UsdAttos
+  }
 }
 
 const microsFactor = 1_000_000n
@@ -49,10 +53,10 @@ export function cloudEventOf({ ticket, subject, price }: PricedTicket, rate: Eth
     text('manifest_id', ticket.manifestId || ticket.sessionId || ticket.requestId || 'unknown'),
     text('session_id', ticket.sessionId),
     text('gateway_request_id', ticket.requestId),
-    // The price billed is the network's, until a plan sells at another.
     `"network_fee_usd_micros":${micros}`,
-    `"billable_usd_micros":${micros}`,
+    `"billable_usd_micros":${exactMicros(price.retail)}`,
     `"network_fee_usd_micros_exact":"${micros}"`,
+    `"billable_usd_micros_exact":"${exactMicros(price.retail)}"`,
     `"fee_wei":${ticket.fee}`,
     `"fee_wei_exact":"${ticket.fee}"`,
     `"billable_secs":${ticket.billableSecs}`,

@@ -40,6 +40,9 @@ interface TicketRow {
   sequence_number: bigint
   fee_wei: string
   cost_attos: string | null
+  retail_attos: string | null
+  platform_fee_attos: string | null
+  platform_fee_wei: string | null
   usd_attos_per_eth: string | null
   billable_secs: string
   pixels: string
@@ -59,6 +62,9 @@ const toRequest = (row: TicketRow): RequestItem => ({
   sequenceNumber: row.sequence_number,
   fee: wei(BigInt(row.fee_wei)),
   cost: row.cost_attos === null ? null : usdAttos(BigInt(row.cost_attos)),
+  retail: row.retail_attos === null ? null : usdAttos(BigInt(row.retail_attos)),
+  platformFee: row.platform_fee_attos === null ? null : usdAttos(BigInt(row.platform_fee_attos)),
+  platformWei: row.platform_fee_wei === null ? null : wei(BigInt(row.platform_fee_wei)),
   usdAttosPerEth: row.usd_attos_per_eth === null ? null : BigInt(row.usd_attos_per_eth),
   billableSecs: row.billable_secs,
   pixels: row.pixels,
@@ -70,7 +76,10 @@ const withNames = (page: Statement, { appId, limit }: { appId: AppId; limit: num
     text: `
     select ${microText('t.signed_at')} as signed_at, t.event_id, t.request_id, t.user_id, u.external_user_id, t.app_name,
            t.pipeline, t.model_id, coalesce(nullif(t.manifest_id, '') collate "C", t.session_id) as manifest_id, t.session_id,
-           t.sequence_number, t.fee_wei, t.cost_attos, r.usd_attos_per_eth, t.billable_secs, t.pixels
+           t.sequence_number, t.fee_wei, t.cost_attos, coalesce(t.retail_attos, t.cost_attos) as retail_attos,
+           case when t.cost_attos is not null then coalesce(t.platform_fee_attos, 0) end as platform_fee_attos,
+           case when t.cost_attos is not null then coalesce(t.platform_fee_wei, 0) end as platform_fee_wei,
+           r.usd_attos_per_eth, t.billable_secs, t.pixels
     from page t
     left join end_users u on u.app_id = $1 and u.id = t.user_id
     left join rates r on r.id = t.rate_id
@@ -198,6 +207,9 @@ interface SessionRow {
   unpriced_count: bigint
   fee_wei: string
   cost_attos: string
+  retail_attos: string
+  platform_fee_attos: string
+  platform_fee_wei: string
   billable_secs: string
   pixels: string
 }
@@ -216,6 +228,9 @@ const toSession = (row: SessionRow): SessionItem => ({
   unpriced: row.unpriced_count,
   fee: wei(BigInt(row.fee_wei)),
   cost: usdAttos(BigInt(row.cost_attos)),
+  retail: usdAttos(BigInt(row.retail_attos)),
+  platformFee: usdAttos(BigInt(row.platform_fee_attos)),
+  platformWei: wei(BigInt(row.platform_fee_wei)),
   billableSecs: row.billable_secs,
   pixels: row.pixels,
 })
@@ -229,7 +244,8 @@ export async function listSessions(db: Db, page: Page): Promise<SessionItem[]> {
     select s.session_id, s.user_id, u.external_user_id,
            coalesce(nullif(s.manifest_id, '') collate "C", s.session_id) as manifest_id, s.app_name, s.pipeline, s.model_id,
            to_char(s.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as started_at, s.last_at, s.ticket_count,
-           s.unpriced_count, s.fee_wei, s.cost_attos, s.billable_secs, s.pixels
+           s.unpriced_count, s.fee_wei, s.cost_attos, s.cost_attos + s.markup_attos as retail_attos, s.platform_fee_attos,
+           s.platform_fee_wei, s.billable_secs, s.pixels
     from (
       select *
       from ticket_sessions

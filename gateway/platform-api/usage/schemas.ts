@@ -83,6 +83,11 @@ export const UsageRequest = named(
     networkFeeUsdExact: nullable({
       description: 'Decimal USD, not rounded; null while the ticket waits for a rate.',
     }),
+    endUserBillableUsdMicros: nullable({ description: 'What its user was charged, rounded up.' }),
+    endUserBillableUsdExact: nullable({ description: 'The same, decimal USD, not rounded.' }),
+    ownerChargeUsdMicros: nullable({ description: 'Network fee and platform cut, rounded up.' }),
+    platformFeeUsdExact: nullable({ description: 'The platform cut, decimal USD.' }),
+    platformFeeWei: nullable({ description: 'The platform cut of feeWei.' }),
     ethUsdPrice: nullable({
       description: 'The stored rate that priced it, decimal; null while it waits for one.',
     }),
@@ -107,6 +112,11 @@ export const UsageSession = named(
     feeWei,
     networkFeeUsdMicros: Micros('Rounded up once, over the session.'),
     networkFeeUsdExact: exact,
+    endUserBillableUsdMicros: Micros('What its user was charged.'),
+    endUserBillableUsdExact: Type.String({ description: 'The same, decimal USD, not rounded.' }),
+    ownerChargeUsdMicros,
+    platformFeeUsdExact: Type.String({ description: 'The platform cut, decimal USD.' }),
+    platformFeeWei: Wei('The platform cut of feeWei.'),
     billableSecs: Type.String({ description: 'Decimal.' }),
     pixels: Type.String(),
     startedAt: Instant('First ticket.'),

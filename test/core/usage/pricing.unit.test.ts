@@ -1,11 +1,12 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ethRate, priceOf, usdAttos, wei } from '../../../core/lib/money.ts'
-import { charged, platformWei } from '../../../core/usage/pricing.ts'
-import type { UsageRow } from '../../../core/usage/types.ts'
+import { ethRate, usdAttos, wei } from '../../../core/lib/money.ts'
+import { networkTariff, pricesOf } from '../../../core/metering/rating/tariff.ts'
+import { charged, retailRateOf } from '../../../core/usage/pricing.ts'
+import type { Sums, UsageRow } from '../../../core/usage/types.ts'
 
 const rate = ethRate(3000n * 10n ** 18n)
-const rowOf = (fee: bigint, cost: bigint = priceOf(wei(fee), rate)): UsageRow => ({
+const rowOf = (fee: bigint, more: Partial<Sums> = {}): UsageRow => ({
   rest: false,
   userId: null,
   externalUserId: null,
@@ -17,7 +18,8 @@ const rowOf = (fee: bigint, cost: bigint = priceOf(wei(fee), rate)): UsageRow =>
   requests: 1n,
   unpriced: 0n,
   fee: wei(fee),
-  cost: usdAttos(cost),
+  ...pricesOf(wei(fee), rate, networkTariff),
+  ...more,
   billableSecs: '0',
   firstAt: null,
   lastAt: null,
@@ -48,9 +50,10 @@ describe("the owner's charge", () => {
       { ownerWei: 9_007_199_254_740_993n, platformWei: 0n, platformMicros: 0n },
     ],
   ])('of %s wei with a cut of %s hundredths of a percent', (fee, cutBasisPoints, expected) => {
-    expect(charged([rowOf(fee)], { cutBasisPoints, includeRetail: false }).totals).toMatchObject(
-      expected,
-    )
+    const prices = pricesOf(wei(fee), rate, { ...networkTariff, cutBasisPoints })
+    expect(
+      charged([rowOf(fee, prices)], { cutBasisPoints, includeRetail: false }).totals,
+    ).toMatchObject(expected)
   })
 
   it('is the network fee where no cut is configured, and says so', () => {
@@ -67,14 +70,20 @@ describe("the owner's charge", () => {
   })
 
   it('and every other figure adds up from its rows, to the micro', () => {
-    const rows = fc.array(fc.tuple(fc.bigInt(0n, 10n ** 20n), fc.bigInt(0n, 10n ** 20n)), {
-      maxLength: 30,
-    })
+    const amount = fc.bigInt(0n, 10n ** 20n)
+    const rows = fc.array(fc.tuple(amount, amount, amount, amount), { maxLength: 30 })
     expect(() =>
       fc.assert(
         fc.property(rows, fc.bigInt(0n, 10_000n), (given, cutBasisPoints) => {
           const { rows: shown, totals } = charged(
-            given.map(([fee, cost]) => rowOf(fee, cost)),
+            given.map(([fee, cost, retail, platformFee]) =>
+              rowOf(fee, {
+                cost: usdAttos(cost),
+                retail: usdAttos(retail),
+                platformFee: usdAttos(platformFee),
+                platformWei: wei(platformFee / 3n),
+              }),
+            ),
             { cutBasisPoints, includeRetail: true },
           )
           const sum = (value: (row: (typeof shown)[number]) => bigint) =>
@@ -84,12 +93,24 @@ describe("the owner's charge", () => {
             sum((row) => row.ownerMicros) === totals.ownerMicros &&
             sum((row) => row.billableMicros ?? 0n) === totals.billableMicros &&
             totals.micros + totals.platformMicros === totals.ownerMicros &&
-            totals.ownerWei === totals.fee + platformWei(totals.fee, cutBasisPoints) &&
+            totals.ownerWei === totals.fee + totals.platformWei &&
+            totals.platformWei === sum((row) => row.platformWei) &&
             totals.micros === (totals.cost + 999_999_999_999n) / 1_000_000_000_000n
           )
         }),
       ),
     ).not.toThrow()
+  })
+
+  it('tells the rate that users paid, to nine places', () => {
+    const rate = (cost: bigint, retail: bigint) =>
+      retailRateOf({ cost: usdAttos(cost), retail: usdAttos(retail) })
+    expect([rate(0n, 0n), rate(7n, 7n), rate(1_000_001n, 1_500_001n), rate(9n, 0n)]).toEqual([
+      '0.000001',
+      '0.000001',
+      '0.0000015',
+      '0',
+    ])
   })
 
   it('rounds a thousand tickets of one wei up once', () => {

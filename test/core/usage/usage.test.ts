@@ -102,6 +102,8 @@ describe('usage', () => {
       ownerMicros: 9000001n,
       billableMicros: null,
       ownerWei: 3000000000000016n,
+      platformFee: 0n,
+      retail: 9_000_000_000_000_027_000n,
       platformWei: 0n,
       platformMicros: 0n,
       cutBasisPoints: null,

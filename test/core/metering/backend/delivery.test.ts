@@ -101,6 +101,7 @@ describe('tickets on their way to OpenMeter', () => {
           network_fee_usd_micros: 386250000,
           billable_usd_micros: 386250000,
           network_fee_usd_micros_exact: '386250000.000000003',
+          billable_usd_micros_exact: '386250000.000000003',
           // As a float.
           fee_wei: 128750000000000000,
           fee_wei_exact: '128750000000000001',

@@ -63,7 +63,8 @@ export function ticketOf(
   const cost = of.cost === undefined ? 1_500_000_000_000n : of.cost
   return {
     subject: { appId, userId },
-    price: cost === null ? null : { rateId: of.rateId, cost: usdAttos(cost) },
+    price:
+      cost === null ? null : { rateId: of.rateId, cost: usdAttos(cost), retail: usdAttos(cost) },
     ticket: {
       eventId: of.eventId,
       clientId,

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { sums } from '../../../../core/usage/store.ts'
+import { groupings } from '../../../../core/usage/types.ts'
 import {
   type World,
   createWorld,
@@ -79,7 +81,32 @@ async function expectExact(): Promise<void> {
     sessions: of?.tickets,
     charged: of?.tickets,
   })
+  const total = await one(
+    `select coalesce(sum(coalesce(retail_attos, cost_attos)), 0) as retail, coalesce(sum(platform_fee_attos), 0) as fee,
+            coalesce(sum(platform_fee_wei), 0) as wei
+     from tickets`,
+  )
+  for (const grouping of groupings) {
+    const answer = await sums(world.pool, everything(), { grouping, limit: 3 })
+    const sum = (value: (row: (typeof answer)[number]) => bigint): string =>
+      String(answer.reduce((all, row) => all + value(row), 0n))
+    expect({
+      retail: sum(({ retail }) => retail),
+      fee: sum(({ platformFee }) => platformFee),
+      wei: sum(({ platformWei }) => platformWei),
+    }).toEqual(total)
+  }
 }
+
+const everything = () => ({
+  appId: world.app.id,
+  userId: null,
+  range: { start: new Date('2026-01-01T00:30:00Z'), end: new Date('2027-01-01T00:30:00Z') },
+  requestId: null,
+})
+
+const one = async (text: string): Promise<Record<string, unknown> | undefined> =>
+  (await rows(text))[0]
 
 describe('what a ticket sells for', () => {
   it('is by its model, else its pipeline, else the plan, else network price; zero is a price', async () => {
