@@ -66,6 +66,12 @@ export const pageQuery = {
 export const nextPage = (nextCursor: string | undefined) =>
   nextCursor === undefined ? {} : { nextCursor }
 
+/** The answer of a read to whoever has its answer of before. */
+export const NotModified = Type.Unsafe<undefined>({
+  type: 'null',
+  description: 'As If-None-Match has it',
+})
+
 /** The answer of a change that has nothing else to say. */
 export const Success = named(
   Type.Object({ success: Type.Boolean(), correlation_id: CorrelationId }),

@@ -18,9 +18,17 @@ import type { Offers } from './service.ts'
 
 export function createOffersRpc({ offers }: { readonly offers: Offers }) {
   const planService: Handlers<pb.PlanServiceServer> = {
-    listPlans: rpc(m2mOrMember(), async (_: pb.ListPlansRequest, { appId, clientId }) => ({
-      plans: (await offers.list(appId)).map((plan) => renderPlan(plan, clientId)),
-    })),
+    listPlans: rpc(m2mOrMember(), async ({ knownVersion }: pb.ListPlansRequest, caller) => {
+      // Read before the plans: a change that comes between makes the version too old, and the list is read again.
+      const version = await offers.version(caller.appId)
+      if (version === knownVersion) return { plans: [], version, isKnown: true }
+      const plans = await offers.list(caller.appId)
+      return {
+        plans: plans.map((plan) => renderPlan(plan, caller.clientId)),
+        version,
+        isKnown: false,
+      }
+    }),
     createPlan: rpc(
       hiddenMember('edit'),
       async (request: pb.CreatePlanRequest, caller, context) => {

@@ -49,6 +49,8 @@ interface Draft {
 }
 
 const plansMax = 2_000
+/** Of all plans of an app together, so that its list stays one message. */
+const capabilitiesMax = 20_000
 
 /** The plans of an app: what its owner sells, and the two that every app has. */
 export function createOffers({ pool, discovery, selling, countSubscribers, now }: OffersDeps) {
@@ -60,14 +62,16 @@ export function createOffers({ pool, discovery, selling, countSubscribers, now }
     return store.findPlans(pool, { appId: app, planId: null })
   }
 
+  /** Of the list: another one after every change. */
+  const version = (app: AppId): Promise<string> => store.listVersion(pool, app)
+
   /** Refusals come in the order of docs/plans.md; the last is CONFLICT for a name that another plan has. */
   async function create(app: AppId, body: Body, actor: Actor): Promise<Plan> {
     return tx(pool, async (db) => {
       await lockCatalog(db, app)
       const draft = await draftOf(db, { app, body, current: null })
       await requireSale(db, app, draft)
-      if ((await store.countPlans(db, app)) >= plansMax)
-        throw new DomainError('CONFLICT', `an app may have ${plansMax} plans`)
+      await requireRoom(db, { app, planId: null, draft })
       const at = now()
       const plan = { ...newPlan(app, draft.name, at), status: draft.status }
       const terms = { ...draft.terms, bundles: withIds(draft.terms.bundles, [], at) }
@@ -85,6 +89,7 @@ export function createOffers({ pool, discovery, selling, countSubscribers, now }
       requireChangeable(current)
       const draft = await draftOf(db, { app, body, current })
       await requireSale(db, app, draft)
+      await requireRoom(db, { app, planId, draft })
       await save(db, { current, draft })
       await note(db, { app, actor, action: 'plan_updated' }, { planId, name: draft.name })
       return own(db, { appId: app, planId })
@@ -176,7 +181,7 @@ export function createOffers({ pool, discovery, selling, countSubscribers, now }
     await audit(db, { ...entry, status: 'success', correlationId: context?.correlationId })
   }
 
-  return { list, create, update, remove, starter, setStarter }
+  return { list, version, create, update, remove, starter, setStarter }
 }
 
 export type Offers = ReturnType<typeof createOffers>
@@ -185,6 +190,21 @@ const hasPrice = ({ priceAmount }: Pick<PlanTerms, 'priceAmount'>): boolean =>
   /[1-9]/.test(priceAmount)
 
 const latest = (a: Date, b: Date): Date => (a > b ? a : b)
+
+/** CONFLICT when an app would have more than it may. */
+async function requireRoom(
+  db: Db,
+  { app, planId, draft }: { app: AppId; planId: string | null; draft: Draft },
+): Promise<void> {
+  const others = await store.countOthers(db, app, planId)
+  if (planId === null && others.plans >= plansMax)
+    throw new DomainError('CONFLICT', `an app may have ${plansMax} plans`)
+  if (others.capabilities + draft.terms.bundles.length > capabilitiesMax)
+    throw new DomainError(
+      'CONFLICT',
+      `the plans of an app may have ${capabilitiesMax} capabilities together`,
+    )
+}
 
 /** A bundle of a pair that the plan had keeps its id. */
 const withIds = (bundles: readonly BundleTerms[], before: readonly Bundle[], at: Date): Bundle[] =>

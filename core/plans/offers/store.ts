@@ -274,12 +274,37 @@ export async function findAppId(db: Db, clientId: string): Promise<AppId | null>
   return row && appId(row.app_id)
 }
 
-export async function countPlans(db: Db, app: AppId): Promise<number> {
-  const { count } = await one<{ count: bigint }>(
+/** How many plans the app has besides one of them, and how many capabilities those name. */
+export async function countOthers(
+  db: Db,
+  app: AppId,
+  but: string | null,
+): Promise<{ plans: number; capabilities: number }> {
+  const counts = await one<{ plans: bigint; capabilities: bigint }>(
     db,
-    sql`select count(*) from plans where app_id = ${app} and deleted_at is null`,
+    sql`
+    select count(*) as plans, coalesce(sum(b.count), 0)::bigint as capabilities
+    from plans p
+    cross join lateral (
+      select count(*)
+      from plan_bundles
+      where app_id = p.app_id and plan_id = p.id
+        and version = (select max(version) from plan_versions where app_id = p.app_id and plan_id = p.id)) b
+    where p.app_id = ${app} and p.id is distinct from ${but}::uuid and p.deleted_at is null`,
   )
-  return Number(count)
+  return { plans: Number(counts.plans), capabilities: Number(counts.capabilities) }
+}
+
+/** Different after every change of the app's plans, each of which writes a row of them. */
+export async function listVersion(db: Db, app: AppId): Promise<string> {
+  const { version } = await one<{ version: string | null }>(
+    db,
+    sql`
+    select md5(string_agg(id::text || ' ' || xmin::text || ' ' || updated_at::text, ',' order by id)) as version
+    from plans
+    where app_id = ${app} and deleted_at is null`,
+  )
+  return version ?? ''
 }
 
 /** Pipelines and models that the app's plans name, with the plans' names. */

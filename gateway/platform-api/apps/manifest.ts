@@ -5,7 +5,7 @@ import type { App } from '../../http/app.ts'
 import { matchesEtag } from '../../http/headers.ts'
 import { route } from '../../http/route.ts'
 import { addSchemas, named, ref } from '../../http/schemas.ts'
-import { AppParams } from '../schemas.ts'
+import { AppParams, NotModified } from '../schemas.ts'
 import { modelFields, word } from './discovery-profiles.ts'
 
 const url = '/api/v1/apps/:clientId/manifest'
@@ -29,11 +29,6 @@ const ManifestBody = Type.Object(
   },
   { additionalProperties: false },
 )
-
-const NotModified = Type.Unsafe<undefined>({
-  type: 'null',
-  description: 'As If-None-Match has it',
-})
 
 /** The pipelines and models that an app excludes. */
 export function manifestRoutes(app: App): void {

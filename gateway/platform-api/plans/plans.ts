@@ -1,9 +1,10 @@
 import { Type } from 'typebox'
 import type { App } from '../../http/app.ts'
+import { matchesEtag } from '../../http/headers.ts'
 import { route, routeForCore, sellingReasons } from '../../http/route.ts'
 import { addSchemas, ref } from '../../http/schemas.ts'
-import { AppParams, Success, oneOf, text } from '../schemas.ts'
-import { toPlan, toProduct } from './render.ts'
+import { AppParams, NotModified, Success, oneOf, text } from '../schemas.ts'
+import { createPlanLists } from './lists.ts'
 import {
   ChangedPlan,
   CreateBody,
@@ -28,7 +29,11 @@ export function planRoutes(app: App): void {
   starterRoutes(app)
 }
 
+// The text is in the serializer.
+const emptyList: object = []
+
 function listPlans(app: App): void {
+  const lists = createPlanLists()
   app.get(
     url,
     route(
@@ -37,7 +42,7 @@ function listPlans(app: App): void {
         operationId: 'listPlans',
         summary: 'The plans of an app',
         description:
-          'Starter, Network Price, and then what the owner sells, the oldest first: an array of plans, or, with apiVersion=2, an object of billing products.',
+          'Starter, Network Price, and then what the owner sells, the oldest first, with an ETag for If-None-Match: an array of plans, or, with apiVersion=2, an object of billing products.',
         tags,
         params: AppParams,
         querystring: Type.Object({
@@ -52,14 +57,20 @@ function listPlans(app: App): void {
         }),
         response: {
           200: Type.Unsafe<object>({ anyOf: [Type.Array(ref(Plan)), ref(Products)] }),
+          304: NotModified,
         },
       },
     ),
-    async ({ params, query, core }) => {
-      const { plans } = await core.plans.list(params)
-      return query.apiVersion === '2' || query.format === 'billing'
-        ? { apiVersion: 2, products: plans.map(toProduct) }
-        : plans.map(toPlan)
+    async ({ params, query, headers, core }, reply) => {
+      const isProducts = query.apiVersion === '2' || query.format === 'billing'
+      const list = await lists.read(core.plans, { ...params, isProducts })
+      const etag = `"${list.version}${isProducts ? '-2' : ''}"`
+      void reply.header('etag', etag).header('cache-control', 'private, no-cache')
+      if (matchesEtag(headers['if-none-match'], etag)) return reply.code(304).send()
+      return reply
+        .type('application/json; charset=utf-8')
+        .serializer(() => list.text)
+        .send(emptyList)
     },
   )
 }

@@ -169,6 +169,57 @@ describe('the plans of an app', () => {
       expect((await ask('GET', '/plans', request)).status).toBe(404)
   })
 
+  it('have an ETag that every change makes another, in each form', async () => {
+    const etagOf = async (query = '', headers = {}) => {
+      const request = { authorization: app.basic, headers }
+      const answer = await ask('GET', `/plans${query}`, request)
+      return [answer.status, answer.headers.get('etag') ?? ''] as const
+    }
+    const seen = new Set<string>()
+    const changed = async () => {
+      for (const query of ['', '?apiVersion=2']) {
+        const [status, etag] = await etagOf(query)
+        expect([status, seen.has(etag)]).toEqual([200, false])
+        seen.add(etag)
+        expect(await etagOf(query, { 'if-none-match': etag })).toEqual([304, etag])
+      }
+    }
+    await changed()
+    const id = await newPlan({ capabilities: [sdxl] })
+    await changed()
+    for (const change of [{ name: 'Pro 2' }, { status: 'inactive' }, { overageRateUsd: '0' }]) {
+      await update({ id, ...change })
+      await changed()
+      expect(await planOf(id)).toMatchObject(change)
+    }
+    await ask('PUT', '/starter-plan', { person, json: { includedUsdMicros: '1' } })
+    await changed()
+    await remove(`?planId=${id}`)
+    await changed()
+    // What somebody read is for nobody else.
+    const other = await console.newApp()
+    expect((await ask('GET', '/plans', { authorization: other.basic })).status).toBe(404)
+    expect((await ask('GET', '/plans', {})).status).toBe(404)
+  })
+
+  it('and their capabilities are bounded, so that the list stays one message', async () => {
+    const { rows } = await console.sql.query('select app_id from clients where client_id = $1', [
+      app.clientId,
+    ])
+    const id = await newPlan({ capabilities: [sdxl] })
+    await console.sql.query(
+      `insert into plan_bundles (app_id, plan_id, version, id, position, pipeline, model_id)
+      select $1, $2, 1, gen_random_uuid(), i, 'p', i::text from generate_series(1, 19998) i`,
+      [rows[0].app_id, id],
+    )
+    const llm = { pipeline: 'llm', modelId: '*' }
+    const { status, body } = await create({ name: 'Two', capabilities: [sdxl, llm] })
+    expect([status, body['detail']]).toEqual([409, expect.stringContaining('20000 capabilities')])
+    const other = await newPlan({ name: 'One', capabilities: [sdxl] })
+    expect((await update({ id: other, capabilities: [sdxl, llm] })).status).toBe(409)
+    expect((await update({ id: other, capabilities: [llm] })).status).toBe(200)
+  })
+
   it.each(['?apiversion=2', '?apiVersion=3', '?planId=x', '?apiVersion=2&apiVersion=2'])(
     'refuse the query %s',
     async (query) => {

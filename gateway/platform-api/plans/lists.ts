@@ -1,0 +1,57 @@
+import type { Core } from '../../core/client.ts'
+import { toPlan, toProduct } from './render.ts'
+
+/**
+ * Lists of plans as text, by app and form, each with the version that core gave it.
+ *
+ * Gains: a list of a thousand plans is two megabytes, and reading and rendering it takes thirty times as long as asking
+ * core whether it has changed (`plan list` in `npm run bench`). Plain version: ask for the plans each time.
+ */
+export interface List {
+  readonly text: string
+  readonly version: string
+}
+
+const charsMax = 32 * 1024 * 1024
+
+type Plans = ReturnType<Core['callsFor']>['plans']
+
+export function createPlanLists() {
+  const lists = new Map<string, List>()
+  let chars = 0
+
+  /** The list as it is now; core says whether the caller may see it. */
+  async function read(
+    plans: Plans,
+    { clientId, isProducts }: { clientId: string; isProducts: boolean },
+  ): Promise<List> {
+    const key = `${isProducts ? 'products' : 'plans'} ${clientId}`
+    const known = lists.get(key)
+    const answer = await plans.list({ clientId, knownVersion: known?.version })
+    if (answer.isKnown && known) return known
+    const body = isProducts
+      ? { apiVersion: 2, products: answer.plans.map(toProduct) }
+      : answer.plans.map(toPlan)
+    const list = { text: JSON.stringify(body), version: answer.version }
+    keep(key, list)
+    return list
+  }
+
+  function keep(key: string, list: List): void {
+    drop(key)
+    lists.set(key, list)
+    chars += list.text.length
+    // The one that came first goes first.
+    for (const oldest of lists.keys()) {
+      if (chars <= charsMax) return
+      drop(oldest)
+    }
+  }
+
+  function drop(key: string): void {
+    chars -= lists.get(key)?.text.length ?? 0
+    lists.delete(key)
+  }
+
+  return { read }
+}
