@@ -103,7 +103,7 @@ export function createAppKeys({ pool, secrets, idempotency, grants, keys, now }:
   async function validate(credential: string) {
     const owner = await keys.verifySigning(credential)
     if (!owner) throw new DomainError('TOKEN_INVALID', 'the API key is not valid')
-    const subscription = await store.findSubscription(pool, owner)
+    const subscription = await store.findSubscription(pool, owner, now())
     return {
       clientId: owner.clientId,
       userId: owner.userId,

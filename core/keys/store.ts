@@ -379,17 +379,25 @@ export const noteRefusedUses = (
     ),
   )
 
-/** The active subscription that the key was made for, or else that of the user it acts for; null where there is none. */
+/**
+ * The subscription that the key was made for, while it holds its slot at `at`, or else that of the user it acts for; null
+ * where there is none. A successor holds a slot from its instant on, whether or not the row says so yet.
+ */
 export const findSubscription = (
   db: Db,
   { appId: app, subscriptionId, userId: user }: KeyOwner,
+  at: Date,
 ): Promise<{ id: string; plan_id: string } | null> =>
   maybeOne<{ id: string; plan_id: string }>(
     db,
     sql`
     select id, plan_id
-    from subscriptions
-    where app_id = ${app} and status = 'active' and (id = ${subscriptionId}::uuid or user_id = ${user})
+    from (
+      select case when next_at <= ${at} then next_id else id end as id, user_id,
+             case when next_at <= ${at} then next_plan_id else plan_id end as plan_id
+      from subscriptions
+      where app_id = ${app} and status = 'active' and (id = ${subscriptionId}::uuid or user_id = ${user})) held
+    where id = ${subscriptionId}::uuid or user_id = ${user}
     order by id is not distinct from ${subscriptionId}::uuid desc
     limit 1`,
   )

@@ -1,4 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { usdAttos } from '../../../core/lib/money.ts'
+import { freeTerms } from '../../../core/plans/offers/plan.ts'
+import { insertPlan } from '../../../core/plans/offers/store.ts'
+import { appId } from '../../../core/platform/ids.ts'
 import { connectCore } from '../../../deploy/cli/client.ts'
 import { begin, day, observedRate, serviceToken } from '../support.ts'
 import { type BooksWorld, startBooks, tollgate } from './support.ts'
@@ -24,6 +29,7 @@ const tables = {
   checkpoints: 'true',
   plan_versions: `plan_id in (select id from plans where is_starter_default)`,
   subscriptions: 'true',
+  subscription_history: 'true',
   plans: `is_starter_default`,
   plan_bundles: 'true',
   platform_cuts: 'true',
@@ -85,7 +91,8 @@ const free: Readonly<Record<string, string>> = {
   'plan_versions.created_at': 'moved by less than the minute that a commit may take',
   'subscriptions.id': 'a name',
   'subscriptions.status': 'one value is allowed',
-  'subscriptions.created_at': 'where nothing came before it, nothing is computed from it',
+  'subscription_history.id': 'a name',
+  'subscription_history.reason': 'why it ended: nothing is computed from it',
   'subscriptions.next_id': later,
   'subscriptions.next_plan_id': later,
   'subscriptions.next_at': later,
@@ -198,6 +205,19 @@ beforeAll(async () => {
   await world.ingest(ugly(3, '77777777777777'))
   await world.ingest(ugly(4, '555555555555', { pipeline: 'other' }))
   await adjust('-3')
+  // To another plan at once: the included usage ends early.
+  const [{ app_id: app } = { app_id: '' }] = await world.rows('select app_id from clients limit 1')
+  const plan = { appId: appId(app ?? ''), id: randomUUID(), name: 'Studio' }
+  const kind = { status: 'active', isStarterDefault: false, isNetworkDefault: false } as const
+  const terms = { ...freeTerms, included: usdAttos(3n * 10n ** 18n) }
+  await insertPlan(world.sql, { ...plan, ...kind }, { terms, at: begin })
+  world.clock.set(new Date(begin.getTime() + 33 * day))
+  await core.switchSubscription({
+    ...ada,
+    planId: plan.id,
+    timing: 'immediate',
+    idempotencyKey: undefined,
+  })
   core.close()
   await tollgate('rebuild')
   // The app may have one alone, so that no other plan could become one.
@@ -222,7 +242,7 @@ afterAll(() => world.stop())
 /** Changes one column of one row, runs `act`, and undoes the change. */
 async function changed<T>({ table, column, type }: Column, act: () => Promise<T>): Promise<T> {
   // The next number is taken, and the key would refuse it.
-  const isKey = type === 'bigint' && keys[table]?.split(', ').includes(column)
+  const isKey = type === 'bigint' && (column === 'id' || keys[table]?.split(', ').includes(column))
   const value = isKey ? `${column} + 100` : change[type]?.(column)
   if (value === undefined) throw new Error(`no change for a ${type}: ${table}.${column}`)
   await world.damage(
@@ -271,6 +291,7 @@ const keys: Readonly<Record<string, string>> = {
   ticket_sessions: 'user_id, session_id',
   plan_versions: 'plan_id, version, id',
   subscriptions: 'user_id',
+  subscription_history: 'id',
   plans: 'id',
   checkpoints: 'app_id, number',
   plan_bundles: 'id',

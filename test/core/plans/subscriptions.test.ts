@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import * as fc from 'fast-check'
+import { Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createLedger } from '../../../core/allowances/ledger.ts'
 import { type PlanTerms, freeTerms } from '../../../core/plans/offers/plan.ts'
@@ -270,6 +271,65 @@ describe('a raised Starter plan', () => {
     expect(await left(user)).toBe('9000000')
     world.clock.advance(32 * day)
     expect(await left(user)).toBe('9000000')
+    await expectSums()
+    await expectProof()
+  })
+})
+
+describe('periods that end at once', () => {
+  it('are each entered once by four cores whose connections are killed, and by readers beside them', async () => {
+    const users = await Promise.all(Array.from({ length: 400 }, newUser))
+    const [{ ends } = { ends: '' }] = await world.rows(
+      `select max(period_end) as ends from balances b join end_users u on u.id = b.user_id
+       where u.external_user_id = any($1)`,
+      [users],
+    )
+    world.clock.set(new Date(ends ?? ''))
+    const pools = Array.from({ length: 4 }, () => {
+      const pool = new Pool({
+        connectionString: world.databaseUrl,
+        application_name: 'renewing',
+        max: 1,
+      })
+      pool.on('error', () => {})
+      return pool
+    })
+    let [kills, isOver] = [0, false]
+    async function renewAll(pool: Pool): Promise<void> {
+      for (;;) {
+        const count = await ledger.renew(pool, world.clock.now()).catch(() => -1)
+        if (count === 0) return
+      }
+    }
+    async function kill(): Promise<void> {
+      while (!isOver) {
+        const { rowCount } = await world.sql.query(
+          `select pg_terminate_backend(pid) from pg_stat_activity
+           where application_name = 'renewing' and state <> 'idle' limit 1`,
+        )
+        kills += rowCount ?? 0
+        if (kills > 12) return
+        await new Promise((resolve) => setTimeout(resolve, 3))
+      }
+    }
+    const killing = kill()
+    await Promise.all([
+      ...pools.map(renewAll),
+      ...users.filter((_, i) => i % 7 === 0).map((user) => balance(user).catch(() => null)),
+    ])
+    isOver = true
+    await killing
+    expect(kills).toBeGreaterThan(0)
+    const entered = await world.rows(
+      `select distinct p.periods, g.included
+       from end_users u
+       cross join lateral (select count(*) as periods from periods where user_id = u.id) p
+       cross join lateral (select count(*) as included from grants where user_id = u.id and kind = 'included') g
+       where u.external_user_id = any($1)`,
+      [users],
+    )
+    expect(entered).toEqual([{ periods: '2', included: '2' }])
+    await Promise.all(pools.map((pool) => pool.end()))
     await expectSums()
     await expectProof()
   })
