@@ -23,6 +23,7 @@ import {
   restStatic,
   restUsers,
 } from './rest/rows.ts'
+import { renewals } from './renewals.ts'
 import { revocation } from './revocation.ts'
 import { type Bench, type Finding, type Row, isMet } from './row.ts'
 import { type Server, openServer } from './server.ts'
@@ -59,6 +60,7 @@ const rows: Readonly<Record<string, Row>> = {
   'user-token-mint': userTokenMint,
   'api-key-verify': apiKeyVerify,
   revocation,
+  renewals,
   'usage-month': usageMonth,
   verify: verifyBooks,
   'memory-collector': collectorMemory,

@@ -416,12 +416,14 @@ const endedSubscriptions = (db: Db, { appId, after, upTo }: UserRange): Promise<
   many<EndedRow>(
     db,
     sql`
-    select user_id, id, plan_id, (extract(epoch from anchor_at) * 1000)::float8 as anchor_ms,
-           (extract(epoch from created_at) * 1000)::float8 as created_ms,
-           (extract(epoch from ended_at) * 1000)::float8 as ended_ms
-    from subscription_history
-    where app_id = ${appId} and user_id > ${after} and user_id <= ${upTo}
-    order by user_id, created_at`,
+    select h.user_id, h.id, coalesce(p.id::text, '') as plan_id,
+           (extract(epoch from h.anchor_at) * 1000)::float8 as anchor_ms,
+           (extract(epoch from h.created_at) * 1000)::float8 as created_ms,
+           (extract(epoch from h.ended_at) * 1000)::float8 as ended_ms
+    from subscription_history h
+    left join plans p on p.app_id = h.app_id and p.id = h.plan_id
+    where h.app_id = ${appId} and h.user_id > ${after} and h.user_id <= ${upTo}
+    order by h.user_id, h.created_at`,
   )
 
 const endedFromRow = (row: EndedRow): HeldSubscription => ({

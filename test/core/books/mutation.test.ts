@@ -92,6 +92,7 @@ const free: Readonly<Record<string, string>> = {
   'subscriptions.id': 'a name',
   'subscriptions.status': 'one value is allowed',
   'subscription_history.id': 'a name',
+  'subscription_history.created_at': 'where nothing came before it, nothing is computed from it',
   'subscription_history.reason': 'why it ended: nothing is computed from it',
   'subscriptions.next_id': later,
   'subscriptions.next_plan_id': later,

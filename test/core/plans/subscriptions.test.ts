@@ -294,7 +294,8 @@ describe('periods that end at once', () => {
       pool.on('error', () => {})
       return pool
     })
-    let [kills, isOver] = [0, false]
+    let kills = 0
+    const over = new AbortController()
     async function renewAll(pool: Pool): Promise<void> {
       for (;;) {
         const count = await ledger.renew(pool, world.clock.now()).catch(() => -1)
@@ -302,7 +303,7 @@ describe('periods that end at once', () => {
       }
     }
     async function kill(): Promise<void> {
-      while (!isOver) {
+      while (!over.signal.aborted) {
         const { rowCount } = await world.sql.query(
           `select pg_terminate_backend(pid) from pg_stat_activity
            where application_name = 'renewing' and state <> 'idle' limit 1`,
@@ -317,7 +318,7 @@ describe('periods that end at once', () => {
       ...pools.map(renewAll),
       ...users.filter((_, i) => i % 7 === 0).map((user) => balance(user).catch(() => null)),
     ])
-    isOver = true
+    over.abort()
     await killing
     expect(kills).toBeGreaterThan(0)
     const entered = await world.rows(
