@@ -335,3 +335,31 @@ describe('periods that end at once', () => {
     await expectProof()
   })
 })
+
+describe('tollgate subscription', () => {
+  it('changes, ends, keeps and shows the plan of a user, and says what became of it', async () => {
+    const user = await newUser()
+    const plan = (await newPlan({ included: usdAttos(usd) })).id
+    const of = ['--app', world.app.clientId, '--user', user]
+    const run = async (action: string, ...more: string[]) =>
+      (await tollgate('subscription', action, ...of, ...more)).text
+    world.clock.advance(1_000)
+    expect(await run('change', '--plan', plan, '--timing', 'immediate')).toContain(
+      `on plan ${plan}`,
+    )
+    expect(await run('cancel')).toMatch(`stays on plan ${plan} until`)
+    expect(await run('show')).toMatch(/canceled; period .*\nfrom .* on Starter\n/)
+    expect(await run('resume')).toContain(`on plan ${plan}`)
+    expect(await run('resume')).toContain('no change of plan is scheduled')
+    expect(await run('change', '--plan', randomUUID())).toContain('the app has no such plan')
+    const entries = await world.rows(
+      `select action from audit_log where details ->> 'planId' = $1
+         and action like 'subscription%' order by action`,
+      [plan],
+    )
+    expect(entries.map(({ action }) => action)).toEqual([
+      'subscription_changed',
+      'subscription_resumed',
+    ])
+  })
+})
