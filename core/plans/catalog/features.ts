@@ -1,6 +1,7 @@
 import { DomainError } from '../../../proto/errors.ts'
 import type { AppId } from '../../platform/ids.ts'
 import type { Pool } from '../../lib/sql.ts'
+import { isReadable } from '../../lib/text/readable.ts'
 import { type Discovery, toCapability, toKey } from './discovery.ts'
 
 /** The feature that stands for all spend on the network. */
@@ -20,7 +21,9 @@ export function createFeatures({ pool, discovery }: { pool: Pool; discovery: Dis
     if (key === networkSpend) return
     const feature = toCapability(key)
     const isKey =
-      key.length <= keyMax && (feature.modelId === '*' || modelSyntax.test(feature.modelId))
+      key.length <= keyMax &&
+      isReadable(key) &&
+      (feature.modelId === '*' || modelSyntax.test(feature.modelId))
     if (isKey) {
       const { unknown, excluded } = await discovery.sort(pool, app, [feature])
       if (unknown.length === 0 && excluded.length === 0) return

@@ -422,15 +422,15 @@ describe('without a usable rate', () => {
     await metering.start()
     try {
       // An observation after the ticket's time would not do; this one is a second before it.
-      await metering.recordRate({ usdPerEth: '0.000000000000000001', source: 'desk' })
+      await metering.recordRate({ usdPerEth: '0.4', source: 'desk' })
       await expect
         .poll(() => rows('select cost_attos from tickets order by signed_at'))
-        .toEqual([{ cost_attos: '360000000' }, { cost_attos: '0' }])
+        .toEqual([{ cost_attos: '360000000' }, { cost_attos: '2' }])
     } finally {
       await metering.stop()
     }
     expect(await rows('select unpriced_count, cost_attos from usage_hourly')).toEqual([
-      { unpriced_count: 0n, cost_attos: '360000001' },
+      { unpriced_count: 0n, cost_attos: '360000002' },
     ])
   })
 
