@@ -44,7 +44,7 @@ export function createModules(platform: Platform, config: CoreConfig) {
   const keys = add(createKeysModule(platform, { identity }))
   const credentials = { config: config.tokens, identity, allowances, keys }
   const tokens = add(createTokensModule(platform, credentials))
-  add(createBillingModule(platform, billing))
+  add(createBillingModule(platform, { ...billing, requireMetering: backend.requireMetering }))
   add(createUsageModule(platform, { backend, identity, cuts }))
   add(createBooksModule(platform, { config: config.books, metering, ledger, plans, cuts }))
   add(createSealingModule(platform, tokens))

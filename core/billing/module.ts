@@ -10,8 +10,11 @@ import { type Gate, type GateDeps, createGate } from './gate.ts'
 import { type PaymentProcessor, unconnectedProcessor } from './processor.ts'
 import { createBillingRpc, createSettingsRpc } from './rpc.ts'
 import { type BillingSettings, createSettings } from './settings.ts'
+import { type BillingSummary, type SummaryDeps, createSummary } from './summary/summary.ts'
+import type { RequireMetering } from '../rpc/callers.ts'
 
-export interface BillingOthers extends Pick<GateDeps, 'ledger' | 'findOwner'> {
+export interface BillingOthers extends Pick<GateDeps, 'findOwner'> {
+  readonly ledger: GateDeps['ledger'] & SummaryDeps['ledger']
   readonly config: BillingConfig
 }
 
@@ -31,6 +34,7 @@ export function openBilling(
     cuts,
     gate: createGate({ ...shared, ledger, processor, findOwner }),
     settings: createSettings({ pool, now, cuts, endUserCap }),
+    summary: createSummary({ pool, now, cuts, ledger, findOwner }),
   }
 }
 
@@ -39,10 +43,14 @@ interface BillingParts {
   readonly cuts: Cuts
   readonly gate: Gate
   readonly settings: BillingSettings
+  readonly summary: BillingSummary
 }
 
 /** What the platform settles for apps, who may start and sell, and what an app is billed. */
-export function createBillingModule(platform: Platform, parts: BillingParts) {
+export function createBillingModule(
+  platform: Platform,
+  parts: BillingParts & { readonly requireMetering: RequireMetering },
+) {
   return {
     api: {},
     services: [

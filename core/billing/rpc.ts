@@ -2,8 +2,18 @@ import type * as pb from '../../proto/gen/ts-proto/tollgate/billing/v1/billing.t
 import type { Pool } from '../lib/sql.ts'
 import type { Now } from '../lib/time.ts'
 import { audit } from '../platform/audit.ts'
-import { type MemberCaller, m2mOrMember, member, operator, operatorWrite } from '../rpc/callers.ts'
+import {
+  type MemberCaller,
+  type RequireMetering,
+  m2mOrMember,
+  member,
+  operator,
+  operatorWrite,
+} from '../rpc/callers.ts'
 import { type Context, type Handlers, rpc } from '../rpc/serve.ts'
+import { formatEth, microsDown } from '../lib/money.ts'
+import type { BilledPlan } from './summary/store.ts'
+import type { BillingSummary, Summary } from './summary/summary.ts'
 import { type Admission, type Gate, details } from './gate.ts'
 import type { PaymentProcessor } from './processor.ts'
 import {
@@ -21,11 +31,21 @@ export interface BillingRpcDeps {
   readonly settings: BillingSettings
   readonly processor: PaymentProcessor
   readonly gate: Gate
+  readonly summary: BillingSummary
+  readonly requireMetering: RequireMetering
   readonly now: Now
 }
 
 /** What an app is billed, and whether it may start and sell. */
-export function createBillingRpc({ pool, settings, processor, gate, now }: BillingRpcDeps) {
+export function createBillingRpc({
+  pool,
+  settings,
+  processor,
+  gate,
+  summary,
+  requireMetering,
+  now,
+}: BillingRpcDeps) {
   const note = (caller: MemberCaller, context: Context, action: string): Promise<void> =>
     audit(pool, {
       appId: caller.appId,
@@ -37,6 +57,9 @@ export function createBillingRpc({ pool, settings, processor, gate, now }: Billi
     })
 
   const billingService: Handlers<pb.BillingServiceServer> = {
+    getBilling: rpc(requireMetering(m2mOrMember()), async (_: pb.GetBillingRequest, { appId }) =>
+      toBilling(await summary.read(appId)),
+    ),
     getProcessor: rpc(m2mOrMember(), async ({ clientId }: pb.GetProcessorRequest, { appId }) => {
       const [connection, app] = [await processor.connectionOf(appId), await settings.read(clientId)]
       const { provisioning, selling } = await gate.read(appId, app)
@@ -64,6 +87,55 @@ export function createBillingRpc({ pool, settings, processor, gate, now }: Billi
   }
   return { billingService }
 }
+
+const lastMs = (end: Date): string => new Date(end.getTime() - 1).toISOString()
+
+const toBilling = ({ plan, subscription, period, ...summary }: Summary): pb.GetBillingResponse => ({
+  plan: plan === null ? undefined : toPlan(plan),
+  subscription:
+    subscription === null
+      ? undefined
+      : {
+          id: subscription.subscriptionId,
+          status: subscription.status,
+          currentPeriodStart: subscription.start.toISOString(),
+          currentPeriodEnd: lastMs(subscription.end),
+        },
+  periodStart: period.start.toISOString(),
+  periodEnd: lastMs(period.end),
+  usage: {
+    requestCount: String(summary.usage.requests),
+    unpricedCount: String(summary.usage.unpriced),
+    totalFeeWei: String(summary.usage.fee),
+    totalFeeEth: formatEth(summary.usage.fee),
+    networkFeeUsdMicros: String(summary.usage.networkMicros),
+    ownerChargeWei: String(summary.usage.ownerWei),
+    ownerChargeUsdMicros: String(summary.usage.ownerMicros),
+    platformFeeWei: String(summary.usage.platformWei),
+    totalUnits: String(summary.usage.units),
+  },
+  timeline: summary.timeline.map(({ day, requests, fee }) => ({
+    date: day,
+    requestCount: String(requests),
+    feeWei: String(fee),
+  })),
+  overageUnits: String(summary.overage.units),
+  overageWei: String(summary.overage.wei),
+  platformCutPercent: formatPercent(summary.cut),
+})
+
+const toPlan = (plan: BilledPlan): pb.BilledPlan => ({
+  id: plan.id,
+  type: plan.type,
+  name: plan.name,
+  priceAmount: plan.priceAmount,
+  priceCurrency: plan.priceCurrency,
+  includedUnits: plan.includedUnits?.toString(),
+  includedUsdMicros: plan.included === null ? undefined : String(microsDown(plan.included)),
+  overageRateWei: plan.overageRateWei?.toString(),
+  billingCycle: plan.billingCycle,
+  status: plan.status,
+})
 
 const toAdmission = ({ reason, isEnforced }: Admission): pb.Admission => ({
   code: reason?.toLowerCase(),

@@ -197,3 +197,32 @@ export function anchorFrom(
   const before = periodIn(anchor, changes, new Date(at.getTime() - 1))
   return before.cycle === next && before.end.getTime() === at.getTime() ? before.anchor : at
 }
+
+const hourMs = 3_600_000
+
+/** Instants `[start, end)`; an open side is null. */
+interface OpenRange {
+  readonly start: Date | null
+  readonly end: Date | null
+}
+
+export interface Edge {
+  readonly start: Date
+  readonly end: Date
+}
+
+/** The whole hours `[from, to)` of a range, for which there are sums, and the parts of hours before and after them. */
+export function splitAtHours({ start, end }: OpenRange): {
+  from: Date | null
+  to: Date | null
+  edges: Edge[]
+} {
+  const from = start && new Date(Math.ceil(start.getTime() / hourMs) * hourMs)
+  const to = end && new Date(Math.floor(end.getTime() / hourMs) * hourMs)
+  // Both ends lie within one hour, so there is no whole hour between them.
+  if (start && end && from && to && from > to) return { from, to: from, edges: [{ start, end }] }
+  return { from, to, edges: [...edgeOf(start, from), ...edgeOf(to, end)] }
+}
+
+const edgeOf = (start: Date | null, end: Date | null): Edge[] =>
+  start && end && start < end ? [{ start, end }] : []

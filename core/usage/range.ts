@@ -2,7 +2,6 @@ import { DomainError } from '../../proto/errors.ts'
 import { type Dates, parseDates } from '../lib/time.ts'
 import type { Range } from './types.ts'
 
-const hourMs = 3_600_000
 const dayMs = 86_400_000
 const daysMax = 3_660
 
@@ -12,27 +11,6 @@ export function parseHistoryRange(dates: Dates, now: Date): Range {
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()]
   return { start: new Date(Date.UTC(year, month, 1)), end: new Date(Date.UTC(year, month + 1, 1)) }
 }
-
-export interface Edge {
-  readonly start: Date
-  readonly end: Date
-}
-
-/** The whole hours `[from, to)` of a range, and the parts of hours before and after them. */
-export function splitAtHours({ start, end }: Range): {
-  from: Date | null
-  to: Date | null
-  edges: Edge[]
-} {
-  const from = start && new Date(Math.ceil(start.getTime() / hourMs) * hourMs)
-  const to = end && new Date(Math.floor(end.getTime() / hourMs) * hourMs)
-  // Both ends lie within one hour, so there is no whole hour between them.
-  if (start && end && from && to && from > to) return { from, to: from, edges: [{ start, end }] }
-  return { from, to, edges: [...edgeOf(start, from), ...edgeOf(to, end)] }
-}
-
-const edgeOf = (start: Date | null, end: Date | null): Edge[] =>
-  start && end && start < end ? [{ start, end }] : []
 
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 const startOf = (day: string): number => Date.parse(`${day}T00:00:00.000Z`)

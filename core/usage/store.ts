@@ -1,7 +1,7 @@
 import { type AppId, userId } from '../platform/ids.ts'
+import { splitAtHours } from '../lib/time.ts'
 import { usdAttos, wei } from '../lib/money.ts'
 import { type Db, type Pool, type Statement, many, sql, tx } from '../lib/sql.ts'
-import { splitAtHours } from './range.ts'
 import { type Grouping, type Selection, type UsageRow, addSums } from './types.ts'
 
 // The columns of each grouping.

@@ -198,6 +198,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       setAccount: call(accounts.setAccountQuota),
     }),
     billing: ({ call }: CallContext) => ({
+      get: call(billing.getBilling),
       getProcessor: call(billing.getProcessor),
       connectProcessor: call(billing.connectProcessor),
       disconnectProcessor: call(billing.disconnectProcessor),

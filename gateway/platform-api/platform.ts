@@ -15,6 +15,7 @@ import { domainRoutes } from './apps/domains.ts'
 import { manifestRoutes } from './apps/manifest.ts'
 import { memberRoutes } from './apps/members.ts'
 import { quotaRoutes } from './apps/quotas.ts'
+import { billingRoutes } from './billing/billing.ts'
 import { processorRoutes } from './billing/processor.ts'
 import { collectDocuments, documentRoutes } from './docs/docs.ts'
 import { goneRoutes } from './gone.ts'
@@ -86,6 +87,7 @@ const nouns = [
   appRoutes,
   memberRoutes,
   quotaRoutes,
+  billingRoutes,
   processorRoutes,
   credentialRoutes,
   domainRoutes,

@@ -40,6 +40,7 @@ export const audited: Readonly<Record<string, Audited>> = {
   'allowances.v1.CreditQuotaService/SetCreditQuota': as('quota_changed'),
   'allowances.v1.CreditQuotaService/ReadCreditQuota': 'reads',
   'allowances.v1.CreditQuotaService/ReplaceCreditQuota': operator,
+  'billing.v1.BillingService/GetBilling': 'reads',
   'billing.v1.BillingService/GetProcessor': 'reads',
   'billing.v1.BillingService/ConnectProcessor': as('processor_connection_started'),
   'billing.v1.BillingService/DisconnectProcessor': as('processor_disconnected'),

@@ -97,6 +97,7 @@ const routes: {
     nobody: 401,
   },
   { method: 'GET', path: '/signer/routing', least: 'viewer', nobody: 404 },
+  { method: 'GET', path: '/billing', least: 'viewer', nobody: 404 },
   { method: 'GET', path: '/billing/processor', least: 'viewer', nobody: 404 },
   { method: 'DELETE', path: '/billing/processor', least: 'owner', nobody: 401 },
   { method: 'GET', path: '/manifest', least: 'viewer', nobody: 404 },

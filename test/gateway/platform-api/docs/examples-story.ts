@@ -282,6 +282,7 @@ export async function tellStory(
     query: { domainId: String(domain['id']) },
   })
   await step({ operation: `get ${apps}/signer/routing`, status: 200, ...managed })
+  await step({ operation: `get ${apps}/billing`, status: 200, ...managed })
   await step({ operation: `get ${apps}/billing/processor`, status: 200, ...managed })
   await step({ operation: `delete ${apps}/billing/processor`, status: 200, ...managed })
   const decision = decisionOf(real.core.clock.now(), mine.clientId)

@@ -1,0 +1,130 @@
+import type { Ledger } from '../../allowances/ledger.ts'
+import { type UsdMicros, type Wei, microsUp, usdAttos, wei } from '../../lib/money.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import type { Now } from '../../lib/time.ts'
+import type { AppId, UserId } from '../../platform/ids.ts'
+import type { Cuts } from '../cuts.ts'
+import * as store from './store.ts'
+import type { BilledPlan, DaySums, OwnerPeriod } from './store.ts'
+
+export interface SummaryDeps {
+  readonly pool: Pool
+  readonly cuts: Cuts
+  readonly ledger: Pick<Ledger, 'read'>
+  /** The owner of the app as an end user of it; null while there is none. */
+  readonly findOwner: (db: Db, app: AppId) => Promise<UserId | null>
+  readonly now: Now
+}
+
+export interface Summary {
+  readonly plan: BilledPlan | null
+  readonly subscription: OwnerPeriod | null
+  /** `[start, end)`. */
+  readonly period: { readonly start: Date; readonly end: Date }
+  readonly usage: BilledUsage
+  /** Every UTC day of the period, in order. */
+  readonly timeline: readonly Pick<DaySums, 'day' | 'requests' | 'fee'>[]
+  readonly overage: { readonly units: bigint; readonly wei: Wei }
+  /** Hundredths of a percent; null when none is configured. */
+  readonly cut: bigint | null
+}
+
+export interface BilledUsage {
+  readonly requests: bigint
+  readonly unpriced: bigint
+  readonly fee: Wei
+  readonly platformWei: Wei
+  readonly ownerWei: Wei
+  readonly networkMicros: UsdMicros
+  /** Network fee and cut, rounded once. */
+  readonly ownerMicros: UsdMicros
+  readonly units: bigint
+}
+
+const dayMs = 86_400_000
+const daysMax = 366
+
+/** What an app is billed in the running period (docs/billing.md). */
+export function createSummary({ pool, cuts, ledger, findOwner, now }: SummaryDeps) {
+  async function read(app: AppId): Promise<Summary> {
+    const at = now()
+    const subscription = await ownerPeriod(app, at)
+    const plan = subscription?.plan ?? (await store.findNewestPlan(pool, app))
+    const period = subscription ?? calendarMonth(at)
+    const sums = await store.sumByDay(pool, app, period)
+    const usage = usageOf(sums)
+    return {
+      plan,
+      subscription,
+      period,
+      usage,
+      timeline: timelineOf(period, sums),
+      overage: overageOf(plan, usage.units),
+      cut: await cuts.at(app, at),
+    }
+  }
+
+  // Reading the account enters a period that has begun since.
+  async function ownerPeriod(app: AppId, at: Date): Promise<OwnerPeriod | null> {
+    const userId = await findOwner(pool, app)
+    if (userId === null) return null
+    const owner = { appId: app, userId }
+    await ledger.read(pool, owner, at)
+    return store.findPeriod(pool, owner, at)
+  }
+
+  return { read }
+}
+
+export type BillingSummary = ReturnType<typeof createSummary>
+
+/** The UTC month of an instant. */
+export const calendarMonth = (at: Date): { start: Date; end: Date } => ({
+  start: new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1)),
+  end: new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1, 1)),
+})
+
+/** Every UTC day that `[start, end)` touches, at most 366: an end at midnight adds none. */
+export function timelineOf(
+  { start, end }: { readonly start: Date; readonly end: Date },
+  sums: readonly Pick<DaySums, 'day' | 'requests' | 'fee'>[],
+): Summary['timeline'] {
+  const byDay = new Map(sums.map((sum) => [sum.day, sum]))
+  const first = Math.floor(start.getTime() / dayMs)
+  const last = Math.floor((end.getTime() - 1) / dayMs)
+  return Array.from({ length: Math.min(last - first + 1, daysMax) }, (_, i) => {
+    const day = new Date((first + i) * dayMs).toISOString().slice(0, 10)
+    const sum = byDay.get(day)
+    return { day, requests: sum?.requests ?? 0n, fee: sum?.fee ?? wei(0n) }
+  })
+}
+
+function usageOf(sums: readonly DaySums[]): BilledUsage {
+  const total = (value: (sum: DaySums) => bigint): bigint =>
+    sums.reduce((all, sum) => all + value(sum), 0n)
+  const [fee, platformWei] = [total((sum) => sum.fee), total((sum) => sum.platformWei)]
+  const [cost, platformFee] = [total((sum) => sum.cost), total((sum) => sum.platformFee)]
+  return {
+    requests: total((sum) => sum.requests),
+    unpriced: total((sum) => sum.unpriced),
+    fee: wei(fee),
+    platformWei: wei(platformWei),
+    ownerWei: wei(fee + platformWei),
+    networkMicros: microsUp(usdAttos(cost)),
+    ownerMicros: microsUp(usdAttos(cost + platformFee)),
+    units: total((sum) => sum.units),
+  }
+}
+
+/** What is used beyond what the plan includes: nothing for a free plan, and where it does not say both numbers. */
+export function overageOf(
+  plan: Pick<BilledPlan, 'type' | 'includedUnits' | 'overageRateWei'> | null,
+  units: bigint,
+): Summary['overage'] {
+  const none = { units: 0n, wei: wei(0n) }
+  if (plan === null || plan.type === 'free') return none
+  const { includedUnits, overageRateWei } = plan
+  if (includedUnits === null || overageRateWei === null || units <= includedUnits) return none
+  const over = units - includedUnits
+  return { units: over, wei: wei(over * overageRateWei) }
+}

@@ -1,0 +1,156 @@
+import { type TSchema, Type } from 'typebox'
+import type {
+  BilledPlan as PlanMessage,
+  BilledSubscription as SubscriptionMessage,
+  GetBillingResponse,
+} from '../../../proto/gen/es/tollgate/billing/v1/billing_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, Micros, Wei, nullable } from '../schemas.ts'
+import { toCount } from '../usage/query.ts'
+import { Percent, toPercent } from './processor.ts'
+
+const day = 'YYYY-MM-DD in UTC.'
+
+/** An object that may be null, as OpenAPI 3.0 says it. */
+const orNull = (properties: Record<string, TSchema>, description: string) => {
+  const schema = Type.Object(properties)
+  return Type.Unsafe<object | null>({ ...schema, nullable: true, description })
+}
+
+const BilledPlan = orNull(
+  {
+    id: Type.String(),
+    type: Type.String({ description: 'free, subscription or usage' }),
+    name: Type.String(),
+    priceAmount: Type.String({ description: 'As it was given.' }),
+    priceCurrency: Type.String(),
+    includedUnits: nullable({ description: 'Null without a quota.' }),
+    includedUsdMicros: nullable({ description: 'Null where nothing is included.' }),
+    overageRateWei: nullable({ description: 'For each unit beyond the quota.' }),
+    billingCycle: Type.String(),
+    status: Type.String(),
+  },
+  "The owner's, else the app's newest one; null when none is configured.",
+)
+const BilledSubscription = orNull(
+  {
+    id: Type.String(),
+    status: Type.String(),
+    currentPeriodStart: Instant('Included.'),
+    currentPeriodEnd: Instant('Included: the last millisecond.'),
+  },
+  "The owner's; null when there is none.",
+)
+const BillingSummary = named(
+  Type.Object({
+    clientId: Type.String(),
+    plan: BilledPlan,
+    subscription: BilledSubscription,
+    cycle: Type.Object({
+      periodStart: Instant('Included.'),
+      periodEnd: Instant('Included: the last millisecond.'),
+      usage: Type.Object({
+        requestCount: Type.Integer({ description: 'Tickets of the period.' }),
+        unpricedCount: Type.Integer({
+          description: 'Of those, the ones that wait for a rate. They are in no USD figure.',
+        }),
+        totalFeeWei: Wei('The network fees.'),
+        totalFeeEth: Type.String({ description: 'The same, as an exact decimal.' }),
+        networkFeeUsdMicros: Micros('Priced at signing time, rounded up once.'),
+        ownerChargeWei: Wei("Network fees and the platform's cut."),
+        ownerChargeUsdMicros: Micros('The same, by the prices of signing time, rounded up once.'),
+        platformFeeWei: Wei("The platform's cut."),
+        totalUnits: Type.String({ description: 'Pixels of the tickets.' }),
+      }),
+      timeline: Type.Array(
+        Type.Object({
+          date: Type.String({ description: day }),
+          requestCount: Type.Integer(),
+          feeWei: Wei('Of that day.'),
+        }),
+        { description: 'Every UTC day of the period, in order; at most 366.' },
+      ),
+      overage: Type.Object({
+        overageUnits: Type.String({ description: 'Units beyond the quota of the plan.' }),
+        overageWei: Wei('What they cost at the rate of the plan.'),
+      }),
+    }),
+    platformCutPercent: Percent("The platform's cut now; null when none is configured."),
+  }),
+  'BillingSummary',
+)
+
+/** What an app is billed. */
+export function billingRoutes(app: App): void {
+  addSchemas(app, [BillingSummary])
+  app.get(
+    '/api/v1/apps/:clientId/billing',
+    route(
+      { guard: { kind: 'm2m_or_member' }, metered: true },
+      {
+        operationId: 'getBilling',
+        summary: 'The billing summary of the running period',
+        description:
+          "Usage, the platform's cut and overage of the owner's period, or of the UTC month where the owner has none. 404 for whoever may not see it.",
+        tags: ['billing'],
+        params: AppParams,
+        response: { 200: ref(BillingSummary) },
+      },
+    ),
+    async ({ params, core }) => toSummary(params.clientId, await core.billing.get(params)),
+  )
+}
+
+const toSummary = (clientId: string, answer: GetBillingResponse) => {
+  const usage = requireField(answer.usage, 'usage')
+  return {
+    clientId,
+    plan: answer.plan === undefined ? null : toPlan(answer.plan),
+    subscription: answer.subscription === undefined ? null : toSubscription(answer.subscription),
+    cycle: {
+      periodStart: answer.periodStart,
+      periodEnd: answer.periodEnd,
+      usage: {
+        requestCount: toCount(usage.requestCount),
+        unpricedCount: toCount(usage.unpricedCount),
+        totalFeeWei: usage.totalFeeWei,
+        totalFeeEth: usage.totalFeeEth,
+        networkFeeUsdMicros: usage.networkFeeUsdMicros,
+        ownerChargeWei: usage.ownerChargeWei,
+        ownerChargeUsdMicros: usage.ownerChargeUsdMicros,
+        platformFeeWei: usage.platformFeeWei,
+        totalUnits: usage.totalUnits,
+      },
+      timeline: answer.timeline.map(({ date, requestCount, feeWei }) => ({
+        date,
+        requestCount: toCount(requestCount),
+        feeWei,
+      })),
+      overage: { overageUnits: answer.overageUnits, overageWei: answer.overageWei },
+    },
+    platformCutPercent: toPercent(answer.platformCutPercent),
+  }
+}
+
+const toSubscription = ({
+  id,
+  status,
+  currentPeriodStart,
+  currentPeriodEnd,
+}: SubscriptionMessage) => ({ id, status, currentPeriodStart, currentPeriodEnd })
+
+const toPlan = (plan: PlanMessage) => ({
+  id: plan.id,
+  type: plan.type,
+  name: plan.name,
+  priceAmount: plan.priceAmount,
+  priceCurrency: plan.priceCurrency,
+  includedUnits: plan.includedUnits ?? null,
+  includedUsdMicros: plan.includedUsdMicros ?? null,
+  overageRateWei: plan.overageRateWei ?? null,
+  billingCycle: plan.billingCycle,
+  status: plan.status,
+})
