@@ -10,6 +10,7 @@ import { authorizeWarm } from './gate/warm.ts'
 import { balanceRead } from './balance.ts'
 import { type History, makeHistory } from './history.ts'
 import { ingest } from './ingest.ts'
+import { ingestPlans } from './ingest-plans.ts'
 import { latency } from './latency.ts'
 import { idleMemory } from './memory.ts'
 import { collectorMemory } from './memory-collector.ts'
@@ -48,6 +49,7 @@ const rows: Readonly<Record<string, Row>> = {
   'behind-signer': behindSigner,
   reserve,
   ingest,
+  'ingest-plans': ingestPlans,
   spool,
   latency,
   'balance-read': balanceRead,

@@ -8,7 +8,7 @@ import type { RatingPorts, SoldRates, UserPeriods } from './port.ts'
  *
  * Gains: periods are only ever added behind the last one, and a version never changes, so both are cached for as long as a
  * user's last period is the same: a batch of known users asks the database nothing. The ledger tells that it is when it
- * charges (`confirmPeriods`). The `ingest with plans` row of `npm run bench` shows it. Plain version: `read`, which takes
+ * charges (`confirmPeriods`). The `ingest with plans by COPY` row of `npm run bench` shows it. Plain version: `read`, which takes
  * everything from the database.
  */
 

@@ -1,0 +1,117 @@
+import { maxBatch } from '../../core/metering/ingest/ingest.ts'
+import type { Pool } from '../../core/lib/sql.ts'
+import { openCopy } from './copy.ts'
+import { wireCore } from './core.ts'
+import { createFeed } from './feed.ts'
+import type { Bench, Finding } from './row.ts'
+import { median, pairedRatio } from './stats.ts'
+import { count } from './table.ts'
+import { createTopic } from './tickets.ts'
+
+const bundlesOfPlan = 10
+
+/**
+ * As `ingest`, but each user is on one of many plans, each with a rate of its own and bundles, so
+ * that tickets are sold by the version of their user's plan.
+ */
+export async function ingestPlans(bench: Bench): Promise<Finding[]> {
+  const [rounds, tickets, users, plans] = bench.quick
+    ? [3, 20_000, 5_000, 100]
+    : [5, 180_000, 100_000, 1_000]
+  const url = await (await bench.server()).create()
+  const core = wireCore(url)
+  bench.defer(core.stop)
+  const { clientId } = await core.createApp()
+  let sequence = 0
+  const topic = createTopic({ clientId, pick: () => sequence++ % users })
+
+  /** Seconds to ingest; every start of the collector knows nothing of users yet. */
+  async function collect(of: number, times: number): Promise<number[]> {
+    const feed = createFeed()
+    const metering = core.createCollecting(feed.source)
+    await metering.start()
+    const seconds: number[] = []
+    for (let round = 0; round < times; round++) {
+      const batches = [...topic.batches(of, maxBatch)]
+      globalThis.gc?.()
+      const started = performance.now()
+      await feed.take(batches, of)
+      seconds.push((performance.now() - started) / 1000)
+    }
+    await metering.stop()
+    return seconds
+  }
+
+  // Makes the users; then they are on the plans, as if they had begun with them.
+  await collect(users, 1)
+  await sell(core.pool, plans)
+  const copy = await openCopy(url)
+  bench.defer(copy.stop)
+  await copy.prepare(tickets)
+  await copy.time()
+  const copied: number[] = []
+  for (let round = 0; round < rounds; round++) copied.push(await copy.time())
+  const [, ...ingested] = await collect(tickets, rounds + 1)
+  await check(core.pool)
+  const rate = (seconds: readonly number[]): string => `${count(tickets / median(seconds))}/s`
+  return [
+    {
+      name: 'ingest with plans by COPY',
+      unit: '',
+      target: { atLeast: 0.25 },
+      ...pairedRatio(copied, ingested),
+      detail: `${rate(ingested)}, COPY ${rate(copied)}; ${count(users)} users on ${count(plans)} plans with ${bundlesOfPlan} bundles each`,
+    },
+  ]
+}
+
+/** Plans that sell at rates of their own, and every user in a period of one of them. */
+async function sell(pool: Pool, plans: number): Promise<void> {
+  const db = await pool.connect()
+  try {
+    await db.query('begin')
+    await db.query('set local session_replication_role = replica')
+    await db.query(
+      `insert into plans (app_id, id, name, name_key, type, status, is_starter_default, is_network_default, billing_cycle,
+                          created_at, updated_at)
+       select app_id, gen_random_uuid(), 'p' || n, 'p' || n, 'usage', 'active', false, false, 'monthly', created_at, updated_at
+       from plans, generate_series(1, $1) n
+       where is_starter_default`,
+      [plans],
+    )
+    await db.query(
+      `insert into plan_versions (app_id, plan_id, version, type, price_amount, price_currency, included_attos, retail_rate,
+                                  billing_cycle, created_at)
+       select app_id, id, 1, 'usage', '0', 'USD', 0, 0.000001 + substr(name, 2)::int % 50 * 0.00000001, 'monthly', created_at
+       from plans
+       where name_key ~ '^p[0-9]+$'`,
+    )
+    await db.query(
+      `insert into plan_bundles (app_id, plan_id, version, id, position, pipeline, model_id, retail_rate)
+       select app_id, id, 1, gen_random_uuid(), n, case when n % 2 = 0 then 'live' else 'batch' end, 'm' || n,
+              0.000001 + n * 0.0000001
+       from plans, generate_series(1, ${bundlesOfPlan}) n
+       where name_key ~ '^p[0-9]+$'`,
+    )
+    await db.query(
+      `with numbered as (select id, row_number() over (order by id) as n from plans where name_key ~ '^p[0-9]+$'),
+            users as (select app_id, user_id, row_number() over (order by user_id) as n from periods)
+       update periods p
+       set plan_id = numbered.id, plan_version = 1
+       from users join numbered on numbered.n = users.n % $1 + 1
+       where p.app_id = users.app_id and p.user_id = users.user_id`,
+      [plans],
+    )
+    await db.query('commit')
+  } finally {
+    db.release()
+  }
+}
+
+/** Throws unless tickets were sold at retail. */
+async function check(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<{ sold: bigint }>(
+    'select count(*) as sold from tickets where retail_attos is not null',
+  )
+  if ((rows[0]?.sold ?? 0n) === 0n) throw new Error('no ticket was sold at retail')
+}
