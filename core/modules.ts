@@ -45,7 +45,7 @@ export function createModules(platform: Platform, config: CoreConfig) {
   const credentials = { config: config.tokens, identity, allowances, keys }
   const tokens = add(createTokensModule(platform, credentials))
   add(createBillingModule(platform, { ...billing, requireMetering: backend.requireMetering }))
-  add(createUsageModule(platform, { backend, identity, cuts }))
+  add(createUsageModule(platform, { backend, identity, ledger, plans, cuts }))
   add(createBooksModule(platform, { config: config.books, metering, ledger, plans, cuts }))
   add(createSealingModule(platform, tokens))
   add(createAuditModule(platform))

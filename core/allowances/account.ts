@@ -272,7 +272,7 @@ export function burn(account: Account, charge: BookedCharge): void {
   })
 }
 
-const bySigning = (a: TicketCharge, b: TicketCharge): number =>
+export const bySigning = (a: TicketCharge, b: TicketCharge): number =>
   a.signedAt.getTime() - b.signedAt.getTime() || (a.eventId < b.eventId ? -1 : 1)
 
 /**

@@ -7,6 +7,7 @@ import type { Account, Credit, CreditSource, Return } from './account.ts'
 import type { ChargeOptions, ChargeResult, UserCharge } from '../metering/ingest/charges.ts'
 import { readPeriods } from './period-store.ts'
 import { createReplay } from './replay.ts'
+import { shareCharge } from './shares.ts'
 import { type SettlementStore, createSettlement } from './escrow/settlement.ts'
 import { escrowStore } from './escrow/store.ts'
 import * as sqlAccounts from './store.ts'
@@ -324,6 +325,7 @@ export function createLedger(
     renew,
     rebuildBalance: store.rebuildBalance,
     createReplay,
+    shareCharge,
     readPeriods,
     enterPeriods: enterRunning,
   }

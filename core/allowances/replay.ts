@@ -515,7 +515,7 @@ const drawsText = (draws: readonly Draw[]): string =>
 
 const zero = usdAttos(0n)
 
-const emptyAccount = ({ appId: app, userId: user }: ChainOwner): Account => ({
+export const emptyAccount = ({ appId: app, userId: user }: ChainOwner): Account => ({
   appId: appId(app),
   userId: userId(user),
   seq: 0n,

@@ -1,4 +1,6 @@
+import { TicketServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 import { UsageServiceService } from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
+import type { Ledger } from '../allowances/ledger.ts'
 import type { IdentityApi } from '../identity/module.ts'
 import type { BackendApi } from '../metering/backend/module.ts'
 import type { AppId } from '../platform/ids.ts'
@@ -10,19 +12,33 @@ import { createFollow } from './feed/follow.ts'
 import { createHistory } from './history/history.ts'
 import { createUsageRpc } from './rpc.ts'
 import { createUsage } from './service.ts'
+import { type ExplainDeps, createExplain } from './tickets/explain.ts'
+import { createTicketRpc } from './tickets/rpc.ts'
+import { findApp } from './tickets/store.ts'
 import { createUserFinder } from './users.ts'
 
 export interface UsageOthers {
   readonly backend: BackendApi
   readonly identity: IdentityApi
+  readonly ledger: Pick<Ledger, 'shareCharge'>
+  readonly plans: ExplainDeps['plans']
   /** The cuts of apps. */
-  readonly cuts: { readonly at: (app: AppId, instant: Date) => Promise<bigint | null> }
+  readonly cuts: {
+    readonly at: (app: AppId, instant: Date) => Promise<bigint | null>
+    readonly list: ExplainDeps['listCuts']
+  }
 }
 
 /** What was used: sums, single requests and sessions, and the live feed. */
 export function createUsageModule(
   platform: Platform,
-  { backend: { requireMetering, isOpenMeter }, identity: { users, owners }, cuts }: UsageOthers,
+  {
+    backend: { requireMetering, isOpenMeter },
+    identity: { users, owners },
+    ledger,
+    plans,
+    cuts,
+  }: UsageOthers,
 ) {
   const { pool, log, metrics, now, invalidations, sealing, stopping } = platform
   const follow = createFollow({
@@ -45,5 +61,26 @@ export function createUsageModule(
     requireMetering,
     openmeterConfigured: isOpenMeter,
   })
-  return { api: {}, services: [grpcService(UsageServiceService, usageService)] }
+  const { ticketService } = createTickets({ pool, requireMetering, ledger, plans, cuts })
+  return {
+    api: {},
+    services: [
+      grpcService(UsageServiceService, usageService),
+      grpcService(TicketServiceService, ticketService),
+    ],
+  }
+}
+
+function createTickets({
+  pool,
+  requireMetering,
+  ledger: { shareCharge },
+  plans,
+  cuts,
+}: Pick<UsageOthers, 'ledger' | 'plans' | 'cuts'> &
+  Pick<Platform, 'pool'> &
+  Pick<BackendApi, 'requireMetering'>) {
+  const { explain } = createExplain({ pool, shareCharge, plans, listCuts: cuts.list })
+  const findAppOf = (clientId: string) => findApp(pool, clientId)
+  return createTicketRpc({ explain, findApp: findAppOf, requireMetering })
 }

@@ -38,6 +38,7 @@ import {
   SignersServiceClient,
 } from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import { TokenServiceClient } from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
+import { TicketServiceClient } from '../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 
 const deadlineMs = 10_000
 /** For one page of an export or import. */
@@ -86,6 +87,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
     sealing: open(SealingServiceClient),
     signers: open(SignersServiceClient),
     subscriptions: open(OperatorSubscriptionServiceClient),
+    tickets: open(TicketServiceClient),
     tokens: open(TokenServiceClient),
   }
 }
@@ -97,8 +99,7 @@ function openClients({ target, tls }: Omit<CoreAddress, 'token'>) {
 export function connectCore({ token, ...address }: CoreAddress) {
   const clients = openClients(address)
   const { accounts, allowances, apps, books, callers, decisions } = clients
-  const { limits, losses, metering } = clients
-  const { outbox, quarantine, reconciliation } = clients
+  const { limits, losses, metering, outbox, quarantine, reconciliation } = clients
   const headers = { [serviceTokenHeader]: token, [operatorHeader]: operatorOf() }
   const operator: CallOptions = { deadlineMs, headers }
   const forPages: CallOptions = { deadlineMs: pageDeadlineMs, headers }
@@ -130,6 +131,7 @@ export function connectCore({ token, ...address }: CoreAddress) {
     meteringStatus: () => unary(metering.getMeteringStatus.bind(metering))({}, operator),
     ...decisionCalls(decisions, operator),
     lossReport: bound(unary(losses.getLossReport.bind(losses)), operator),
+    ...ticketCalls(clients.tickets, operator),
     ...quarantineCalls(quarantine, operator),
     ...outboxCalls(outbox, operator),
     reconcile: bound(streaming(reconciliation.reconcile.bind(reconciliation)), forReconciling),
@@ -148,6 +150,7 @@ export type CoreReader = Pick<
   CoreClient,
   | 'countSealed'
   | 'exportAudit'
+  | 'explainTicket'
   | 'exportTickets'
   | 'getAppUser'
   | 'getDecision'
@@ -191,6 +194,10 @@ function userName(): string {
     return String(process.getuid?.() ?? 'unknown')
   }
 }
+
+const ticketCalls = (tickets: TicketServiceClient, options: CallOptions) => ({
+  explainTicket: bound(unary(tickets.explainTicket.bind(tickets)), options),
+})
 
 const quarantineCalls = (quarantine: QuarantineServiceClient, options: CallOptions) => ({
   listQuarantined: bound(unary(quarantine.listQuarantined.bind(quarantine)), options),

@@ -33,6 +33,7 @@ import { reconcile } from './commands/reconcile.ts'
 import { signer } from './commands/signer.ts'
 import { status } from './commands/status.ts'
 import { subscription } from './commands/money/subscription.ts'
+import { ticket } from './commands/ticket.ts'
 import { verify } from './commands/verify.ts'
 import { type Command, UsageError } from './command.ts'
 import { command, failure, heading } from './colors.ts'
@@ -46,7 +47,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   Money: { grant, adjust, subscription, limits, quota, plan, catalog, billing, holds, rate },
   Signers: { signer, 'signer-secret': signerSecret, decision, loss },
   Events: { status, quarantine, outbox, reconcile },
-  Books: { verify, rebuild, export: exportTickets, import: importTickets, archive },
+  Books: { ticket, verify, rebuild, export: exportTickets, import: importTickets, archive },
   Secrets: { keys },
 }
 

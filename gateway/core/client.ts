@@ -41,6 +41,7 @@ import {
 import { DecisionService } from '../../proto/gen/es/tollgate/signer/v1/decisions_pb.ts'
 import { OwnSignerService } from '../../proto/gen/es/tollgate/signer/v1/signers_pb.ts'
 import { LossService } from '../../proto/gen/es/tollgate/metering/v1/loss_pb.ts'
+import { TicketService } from '../../proto/gen/es/tollgate/usage/v1/tickets_pb.ts'
 import { UsageService } from '../../proto/gen/es/tollgate/usage/v1/usage_pb.ts'
 import { type BatchedCall, type CallAnswer, batchCalls } from './batched-calls.ts'
 import {
@@ -80,6 +81,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
   const limits = createClient(LimitService, transport)
   const billing = createClient(BillingService, transport)
   const usage = createClient(UsageService, transport)
+  const tickets = createClient(TicketService, transport)
   const decisions = createClient(DecisionService, transport)
   const ownSigner = createClient(OwnSignerService, transport)
   const losses = createClient(LossService, transport)
@@ -98,7 +100,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
     { token, deadlineMs },
   )
 
-  const groups = {
+  const callsOf = lazyGroups({
     /** Whether core has already seen this caller's credential. */
     hasCalled: (context: CallContext) => () => context.hasCalled,
     checkCaller: ({ call }: CallContext) => call(callers.checkCaller),
@@ -238,6 +240,7 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       revoke: call(ownSigner.revokeOwnSecret),
     }),
     losses: ({ call }: CallContext) => ({ list: call(losses.listLoss) }),
+    tickets: ({ call }: CallContext) => ({ explain: call(tickets.explainAppTicket) }),
     usage: ({ call, stream }: CallContext) => ({
       query: call(usage.queryUsage),
       queryOwn: call(usage.queryOwnUsage),
@@ -248,9 +251,8 @@ export function connectCore({ deadlineMs, ...address }: CoreOptions) {
       follow: stream(usage.streamUsage),
       followOwn: stream(usage.streamOwnUsage),
     }),
-  }
+  })
 
-  const callsOf = lazyGroups(groups)
   const callsFor = (credential: CallerCredential) =>
     callsOf(createCallContext(credential, { token, deadlineMs }))
 

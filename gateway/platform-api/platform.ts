@@ -35,6 +35,7 @@ import { type Webhook, webhookRoutes } from './signer/webhook.ts'
 import { balanceRoutes } from './usage/balance.ts'
 import { usageHistoryRoutes } from './usage/history.ts'
 import { usageLossRoutes } from './usage/loss.ts'
+import { ticketRoutes } from './usage/ticket.ts'
 import { usageStreamRoutes } from './usage/stream.ts'
 import { usageRoutes } from './usage/usage.ts'
 import { allowanceRoutes } from './users/allowances.ts'
@@ -83,6 +84,7 @@ const nouns = [
   balanceRoutes,
   usageLossRoutes,
   usageHistoryRoutes,
+  ticketRoutes,
   usageStreamRoutes,
   appRoutes,
   memberRoutes,

@@ -26,6 +26,7 @@ import * as tokens from '../../proto/gen/ts-proto/tollgate/tokens/v1/tokens.ts'
 import * as decisions from '../../proto/gen/ts-proto/tollgate/signer/v1/decisions.ts'
 import * as signers from '../../proto/gen/ts-proto/tollgate/signer/v1/signers.ts'
 import * as loss from '../../proto/gen/ts-proto/tollgate/metering/v1/loss.ts'
+import * as tickets from '../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
 import * as usage from '../../proto/gen/ts-proto/tollgate/usage/v1/usage.ts'
 
 export const clientId = 'app_0123456789abcdef01234567'
@@ -42,6 +43,41 @@ const user: identity.User = {
   deactivatedAt: undefined,
   role: 'user',
 }
+const explained = tickets.Ticket.fromPartial({
+  clientId,
+  eventId: 'e-1',
+  gatewayRequestId: 'r-1',
+  endUserId: user.id,
+  externalUserId: 'ada',
+  sessionId: 's-1',
+  sequenceNumber: '7',
+  manifestId: 'm-1',
+  pipeline: 'text-to-image',
+  modelId: 'sdxl',
+  signedAt: '2026-01-02T03:04:05.000001Z',
+  receivedAt: at,
+  feeWei: '1000000000000000',
+  sale: {
+    rate: { id: '1', source: 'fixed', observedAt: at, usdPerEth: '3000' },
+    networkCostUsd: '3',
+    plan: { id: 'p-1', name: 'Pro', version: 2, termsId: '9' },
+    rule: { name: 'plan', retailRateUsd: '0.0000015', multiple: '1.5' },
+    retailCostUsd: '4.5',
+    platformFeeUsd: '0',
+    platformFeeWei: '0',
+    ownerChargeUsd: '3',
+    charge: {
+      id: 'c-1',
+      seq: '4',
+      bookedAt: at,
+      ticketCount: 2,
+      paidUsd: '9',
+      overageUsd: '0',
+      draws: [{ creditId: 'g-1', kind: 'grant', source: 'manual', amountUsd: '9' }],
+    },
+  },
+  formula: ['fee = 1000000000000000 wei = 0.001 ETH'],
+})
 const grant: allowances.Grant = {
   id: 'g-1',
   amountUsdMicros: '5000000',
@@ -374,6 +410,7 @@ const answers = {
   resumeSubscription: { change } satisfies subscriptions.ResumeSubscriptionResponse,
   queryUsage: { usage: used } satisfies usage.QueryUsageResponse,
   listLoss: lost,
+  explainAppTicket: { ticket: explained } satisfies tickets.ExplainAppTicketResponse,
   queryOwnUsage: { usage: used } satisfies usage.QueryOwnUsageResponse,
   listUsageRequests: {
     requests: [ticket, unpriced],
@@ -438,6 +475,7 @@ const services: ServiceDefinition[] = [
   loss.LossServiceService,
   decisions.DecisionServiceService,
   usage.UsageServiceService,
+  tickets.TicketServiceService,
   catalog.CatalogServiceService,
   plans.PlanServiceService,
   subscriptions.SubscriptionServiceService,

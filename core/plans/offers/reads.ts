@@ -34,6 +34,8 @@ function highestCeiling(ceilings: readonly (bigint | null)[]): bigint | null {
 
 /** Reads of plans for other domains, each with the caller's pool or transaction. */
 export const planReads = {
+  retailRateOf,
+
   /** What versions sell at, for rating, by their ids. */
   async readRates(db: Db, termsIds: readonly bigint[]): Promise<Map<bigint, SoldRates>> {
     const versions = await store.readVersions(db, termsIds)

@@ -177,6 +177,13 @@ const guarded: {
   },
   {
     method: 'GET',
+    path: `${builder}/usage/requests/e-1`,
+    rpc: 'explainAppTicket',
+    bad: { query: '?x=%00' },
+    kind: 'm2m_or_member',
+  },
+  {
+    method: 'GET',
     path: `${builder}/usage/requests`,
     rpc: 'listUsageRequests',
     bad: { query: '?limit=51' },

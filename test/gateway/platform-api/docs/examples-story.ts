@@ -1,3 +1,4 @@
+import { envelope } from '../../../core/metering/harness.ts'
 import { randomUUID } from 'node:crypto'
 import { type Grants, sessionOf } from '../oidc/support.ts'
 import { freeTerms } from '../../../../core/plans/offers/plan.ts'
@@ -327,6 +328,18 @@ export async function tellStory(
     status: 200,
     headers: { authorization: 'Bearer ingest-secret-of-at-least-32-characters' },
     real: { client_id: app.clientId, usage_subject: 'ada' },
+  })
+  const eventId = '6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10'
+  const signed = {
+    auth_id: `${app.clientId}:ada`,
+    computed_fee: '8420000000000',
+    current_time: real.core.clock.now().toISOString(),
+  }
+  await real.core.as().ingestEvents({ envelopes: [envelope(signed, { id: eventId })] })
+  await step({
+    operation: 'get /api/v1/builder/apps/{clientId}/usage/requests/{eventId}',
+    status: 200,
+    path: { eventId },
   })
   return steps
 }

@@ -1,0 +1,191 @@
+import { DomainError } from '../../../proto/errors.ts'
+import type { Credit } from '../../allowances/account.ts'
+import type { Draw } from '../../allowances/chain.ts'
+import type { Ledger } from '../../allowances/ledger.ts'
+import type { TicketCharge } from '../../metering/ingest/charges.ts'
+import type { AppId } from '../../platform/ids.ts'
+import { usdAttos } from '../../lib/money.ts'
+import type { Db, Pool } from '../../lib/sql.ts'
+import type { PlansApi } from '../../plans/module.ts'
+import type { PriceRule } from '../../plans/terms.ts'
+import { inRequest } from '../store.ts'
+import * as store from './store.ts'
+import type { BookedCharge, BookedSale, BookedTicket } from './store.ts'
+
+export interface ExplainDeps {
+  readonly pool: Pool
+  readonly shareCharge: Ledger['shareCharge']
+  readonly plans: Pick<PlansApi, 'readTerms' | 'retailRateOf'>
+  /** The cuts of an app, the newest first. */
+  readonly listCuts: (
+    db: Db,
+    app: AppId,
+  ) => Promise<readonly { readonly since: Date; readonly basisPoints: bigint | null }[]>
+}
+
+/** Which rule of a plan's version decided, and its ratio to the network's price, scaled by 10^18. */
+export interface ExplainedRule {
+  readonly name: PriceRule
+  readonly bundleId: string | null
+  readonly ratio: bigint
+}
+
+export interface ExplainedPlan {
+  readonly id: string
+  readonly name: string
+  readonly version: number
+  readonly termsId: bigint
+}
+
+/** What a ticket took of credits, and what nothing was left for. */
+export interface Share {
+  readonly draws: readonly Draw[]
+  readonly overage: bigint
+}
+
+export interface ExplainedCharge extends BookedCharge {
+  /** Those that it drew from, in no order. */
+  readonly credits: readonly Credit[]
+  /**
+   * The ticket's own part; null where the charge is older than the record of what it drew, or where not all of its tickets
+   * can be found near this one.
+   */
+  readonly share: Share | null
+}
+
+export interface ExplainedSale extends BookedSale {
+  /** Both null for a ticket that names no version. */
+  readonly plan: ExplainedPlan | null
+  readonly rule: ExplainedRule | null
+  /** The platform's cut at signing, in percent scaled by 10^18; null where there was none. */
+  readonly cut: { readonly percent: bigint; readonly since: Date } | null
+  /** Null where the ledger's entry cannot be found. */
+  readonly charge: ExplainedCharge | null
+  readonly period: store.ChargedPeriod | null
+}
+
+export interface Explanation extends Omit<BookedTicket, 'sale'> {
+  /** Null while it waits for a rate. */
+  readonly sale: ExplainedSale | null
+}
+
+// A charge covers a batch: its tickets were mostly signed within minutes of each other.
+const reaches = [15 * 60_000, 86_400_000]
+const maxTickets = 20_000
+const percentScale = 10n ** 16n
+
+/** Explains single tickets from what was booked (docs/receipts.md). Reads only what never changes. */
+export function createExplain({ pool, shareCharge, plans, listCuts }: ExplainDeps) {
+  /** The ticket of an event id, of one app or of any. NOT_FOUND when there is none. */
+  const explain = (eventId: string, of: AppId | null): Promise<Explanation> =>
+    inRequest(pool, async (db) => {
+      const ticket = await store.findTicket(db, eventId, of)
+      if (!ticket)
+        throw new DomainError(
+          'NOT_FOUND',
+          'no ticket of this event id; tickets of archived months are in their archive files',
+        )
+      return { ...ticket, sale: ticket.sale && (await explainSale(db, ticket, ticket.sale)) }
+    })
+
+  async function explainSale(
+    db: Db,
+    ticket: BookedTicket,
+    sale: BookedSale,
+  ): Promise<ExplainedSale> {
+    const charge = await store.findCharge(db, ticket, sale.chargeId)
+    return {
+      ...sale,
+      ...(await explainTerms(db, ticket, sale)),
+      cut: await cutOf(db, ticket, sale),
+      charge: charge && (await explainCharge(db, ticket, { ...sale, charge })),
+      period:
+        charge &&
+        (await store.periodOf(db, ticket, { seq: charge.seq, signedAt: ticket.signedAt })),
+    }
+  }
+
+  async function explainTerms(db: Db, ticket: BookedTicket, { termsId, planName }: BookedSale) {
+    const [terms] = termsId === null ? [] : await plans.readTerms(db, [termsId])
+    if (!terms) return { plan: null, rule: null }
+    const { rule: name, bundleId, rate: ratio } = plans.retailRateOf(terms, ticket)
+    const { planId: id, version } = terms
+    return {
+      plan: { id, name: planName ?? '', version, termsId: terms.termsId },
+      rule: { name, bundleId, ratio },
+    }
+  }
+
+  async function cutOf(db: Db, { appId, signedAt }: BookedTicket, { termsId }: BookedSale) {
+    if (termsId === null) return null
+    const signed = new Date(signedAt)
+    const cut = (await listCuts(db, appId)).find(({ since }) => since <= signed)
+    if (!cut || cut.basisPoints === null) return null
+    return { percent: cut.basisPoints * percentScale, since: cut.since }
+  }
+
+  async function explainCharge(
+    db: Db,
+    ticket: BookedTicket,
+    { retail, charge }: { retail: bigint; charge: BookedCharge },
+  ): Promise<ExplainedCharge> {
+    const ids = (charge.draws ?? []).map(({ creditId }) => creditId)
+    const credits = await store.readCredits(db, ticket, ids)
+    const share =
+      charge.draws &&
+      (simpleShare(charge, charge.draws, retail) ??
+        (await sharedBy(db, ticket, { charge, draws: charge.draws, credits })))
+    return { ...charge, credits, share }
+  }
+
+  /** By the burn order, from all tickets of the charge. */
+  async function sharedBy(
+    db: Db,
+    ticket: BookedTicket,
+    { charge, draws, credits }: { charge: BookedCharge; draws: readonly Draw[]; credits: Credit[] },
+  ): Promise<Share | null> {
+    const tickets = await ticketsOf(db, ticket, charge)
+    if (!tickets) return null
+    const { overage } = charge
+    const shares = shareCharge({ owner: ticket, draws, overage, credits, tickets })
+    return shares?.find(({ eventId }) => eventId === ticket.eventId) ?? null
+  }
+
+  /** All of a charge's tickets; null when they are too many, or too far from each other. */
+  async function ticketsOf(
+    db: Db,
+    ticket: BookedTicket,
+    { id, ticketCount }: BookedCharge,
+  ): Promise<TicketCharge[] | null> {
+    if (ticketCount === null || ticketCount > maxTickets) return null
+    const signed = new Date(ticket.signedAt).getTime()
+    for (const reach of reaches) {
+      const tickets = await store.ticketsOfCharge(db, ticket, {
+        chargeId: id,
+        from: new Date(signed - reach),
+        to: new Date(signed + reach),
+        limit: maxTickets,
+      })
+      if (tickets.length === ticketCount) return tickets
+    }
+    return null
+  }
+
+  return { explain }
+}
+
+export type Explain = ReturnType<typeof createExplain>
+
+/** Where the charge alone says it: of one ticket, of overage alone, or paid by one credit. */
+function simpleShare(
+  { ticketCount, overage }: BookedCharge,
+  draws: readonly Draw[],
+  retail: bigint,
+): Share | null {
+  if (ticketCount === 1) return { draws, overage }
+  if (draws.length === 0) return { draws, overage: retail }
+  const [only] = draws
+  if (draws.length > 1 || overage > 0n || !only) return null
+  const amount = usdAttos(-retail)
+  return { draws: retail === 0n ? [] : [{ creditId: only.creditId, amount }], overage: 0n }
+}

@@ -1,0 +1,109 @@
+import type * as pb from '../../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
+import { DomainError } from '../../../proto/errors.ts'
+import type { Draw } from '../../allowances/chain.ts'
+import { formatDecimal18 as decimal } from '../../lib/money.ts'
+import type { AppId } from '../../platform/ids.ts'
+import { type RequireMetering, m2mOrMember, operator } from '../../rpc/callers.ts'
+import { type Handlers, rpc } from '../../rpc/serve.ts'
+import type { Explain, ExplainedCharge, ExplainedSale, Explanation } from './explain.ts'
+import { formulaOf } from './formula.ts'
+
+export interface TicketRpcDeps {
+  readonly explain: Explain['explain']
+  /** The app of a public client id; null when there is none. */
+  readonly findApp: (clientId: string) => Promise<AppId | null>
+  readonly requireMetering: RequireMetering
+}
+
+export function createTicketRpc({ explain, findApp, requireMetering }: TicketRpcDeps) {
+  async function appOf(clientId: string | undefined): Promise<AppId | null> {
+    if (clientId === undefined) return null
+    const app = await findApp(clientId)
+    if (!app) throw new DomainError('NOT_FOUND', 'no such app')
+    return app
+  }
+
+  const ticketService: Handlers<pb.TicketServiceServer> = {
+    explainAppTicket: rpc(
+      requireMetering(m2mOrMember()),
+      async ({ eventId }: pb.ExplainAppTicketRequest, { appId }) => ({
+        ticket: toTicket(await explain(eventId, appId)),
+      }),
+    ),
+    explainTicket: rpc(operator(), async ({ clientId, eventId }: pb.ExplainTicketRequest) => ({
+      ticket: toTicket(await explain(eventId, await appOf(clientId))),
+    })),
+  }
+  return { ticketService }
+}
+
+/** A ticket as it is answered, and as its receipt states it. */
+export const toTicket = (ticket: Explanation): pb.Ticket => ({
+  clientId: ticket.clientId,
+  eventId: ticket.eventId,
+  gatewayRequestId: ticket.requestId,
+  endUserId: ticket.userId,
+  externalUserId: ticket.externalUserId ?? undefined,
+  sessionId: ticket.sessionId,
+  sequenceNumber: String(ticket.sequenceNumber),
+  manifestId: ticket.manifestId,
+  pipeline: ticket.pipeline,
+  modelId: ticket.modelId,
+  signedAt: ticket.signedAt,
+  receivedAt: ticket.receivedAt.toISOString(),
+  feeWei: String(ticket.fee),
+  sale: ticket.sale ? toSale(ticket.sale) : undefined,
+  formula: formulaOf(ticket),
+})
+
+const microsPerUsd = 1_000_000n
+
+const toSale = ({ rate, plan, rule, cut, period, charge, ...sale }: ExplainedSale) => ({
+  rate: {
+    id: String(rate.id),
+    source: rate.source,
+    observedAt: rate.observedAt.toISOString(),
+    usdPerEth: decimal(rate.usdAttosPerEth),
+  },
+  networkCostUsd: decimal(sale.cost),
+  plan: plan ? { ...plan, termsId: String(plan.termsId) } : undefined,
+  rule: rule
+    ? {
+        name: rule.name,
+        bundleId: rule.bundleId ?? undefined,
+        retailRateUsd: decimal(rule.ratio / microsPerUsd),
+        multiple: decimal(rule.ratio),
+      }
+    : undefined,
+  retailCostUsd: decimal(sale.retail),
+  cut: cut ? { percent: decimal(cut.percent), since: cut.since.toISOString() } : undefined,
+  platformFeeUsd: decimal(sale.platformFee),
+  platformFeeWei: String(sale.platformWei),
+  ownerChargeUsd: decimal(sale.cost + sale.platformFee),
+  period: period ? { start: period.start.toISOString(), end: period.end.toISOString() } : undefined,
+  charge: charge ? toCharge(charge) : undefined,
+})
+
+function toCharge({ share, credits, ...charge }: ExplainedCharge): pb.TicketCharge {
+  const toDraw = ({ creditId, amount }: Draw): pb.TicketDraw => {
+    const credit = credits.find(({ id }) => id === creditId)
+    return {
+      creditId,
+      kind: credit?.kind ?? '',
+      source: credit?.source ?? '',
+      amountUsd: decimal(-amount),
+    }
+  }
+  return {
+    id: charge.id,
+    seq: String(charge.seq),
+    bookedAt: charge.bookedAt.toISOString(),
+    ticketCount: charge.ticketCount ?? undefined,
+    paidUsd: decimal(charge.paid),
+    overageUsd: decimal(charge.overage),
+    draws: (charge.draws ?? []).map(toDraw),
+    share: share
+      ? { draws: share.draws.map(toDraw), overageUsd: decimal(share.overage) }
+      : undefined,
+  }
+}

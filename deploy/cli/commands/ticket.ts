@@ -1,0 +1,97 @@
+import type {
+  Ticket,
+  TicketCharge,
+  TicketDraw,
+  TicketSale,
+} from '../../../proto/gen/ts-proto/tollgate/usage/v1/tickets.ts'
+import { type Command, UsageError, parse, withCore } from '../command.ts'
+import { printJson, printLines, printable, table } from '../output.ts'
+
+export const ticket: Command = {
+  summary: 'explains what one ticket costs, and what it was charged to',
+  help: {
+    usages: [
+      {
+        syntax: 'tollgate ticket ID [--app CLIENT_ID] [--json]',
+        text:
+          'Shows the ticket of the event ID: its fee, the rate, the version of the plan and the rule that it was sold by, ' +
+          "the platform's cut, the period, and which credits it burned; below them the sums, to be repeated with a pocket " +
+          'calculator. ID is the eventId of the usage history.',
+      },
+    ],
+    examples: ['npx tollgate ticket 6a0f2e64-4c3e-4d0e-9b1b-1f5f5a4b8a10'],
+  },
+  run: async (argv) => {
+    const { values, positionals } = parse(argv, {
+      app: { type: 'string' },
+      json: { type: 'boolean' },
+    })
+    const [eventId, ...others] = positionals
+    if (eventId === undefined || others.length > 0) throw new UsageError('ticket takes one id')
+    const request = { clientId: values.app, eventId }
+    const answer = await withCore(values, (core) => core.explainTicket(request))
+    if (values.json) printJson(answer.ticket)
+    else if (answer.ticket) printLines(linesOf(answer.ticket))
+    return 0
+  },
+}
+
+type Row = [name: string, value: string]
+
+function linesOf({ formula, ...of }: Ticket): string[] {
+  return [
+    ...table([...ticketRows(of), ...(of.sale ? saleRows(of.sale) : [])]),
+    '',
+    ...formula.map(printable),
+  ]
+}
+
+const ticketRows = (of: Omit<Ticket, 'formula'>): Row[] => [
+  ['ticket', of.eventId],
+  ['app', of.clientId],
+  ['user', of.externalUserId ?? of.endUserId],
+  ['request', of.gatewayRequestId],
+  ['session', `${of.sessionId}, number ${of.sequenceNumber}`],
+  ['feature', `${of.pipeline}:${of.modelId}`],
+  ['signed', of.signedAt],
+  ['fee', `${of.feeWei} wei`],
+]
+
+const saleRows = ({ rate, plan, rule, cut, period, charge, ...sale }: TicketSale): Row[] => [
+  [
+    'rate',
+    rate ? `${rate.usdPerEth} USD/ETH, ${rate.source}, ${rate.observedAt}, id ${rate.id}` : '',
+  ],
+  ['network cost', `${sale.networkCostUsd} USD`],
+  ['plan', plan ? `${plan.name}, version ${plan.version}, terms ${plan.termsId}` : 'not recorded'],
+  [
+    'price rule',
+    rule
+      ? `${rule.name}${rule.bundleId === undefined ? '' : ` ${rule.bundleId}`}, ${rule.retailRateUsd} USD per micro`
+      : 'fixed elsewhere',
+  ],
+  ['retail cost', `${sale.retailCostUsd} USD`],
+  ['platform cut', cut ? `${cut.percent} % since ${cut.since}` : 'none'],
+  ['platform fee', `${sale.platformFeeUsd} USD, ${sale.platformFeeWei} wei`],
+  ['owner charge', `${sale.ownerChargeUsd} USD`],
+  ['period', period ? `${period.start} to ${period.end}` : 'not recorded'],
+  ...(charge ? chargeRows(charge) : []),
+]
+
+function chargeRows({ share, draws, ...charge }: TicketCharge): Row[] {
+  const count = charge.ticketCount ?? 'an unknown number of'
+  const shared =
+    share === undefined
+      ? 'shared: only the charge as a whole is known'
+      : share.draws.map(drawText).join(', ') || 'no credit'
+  return [
+    ['charge', `${charge.id}, entry ${charge.seq}, ${charge.bookedAt}, of ${count} tickets`],
+    ['charge burned', draws.map(drawText).join(', ') || 'no credit'],
+    ['charge overage', `${charge.overageUsd} USD`],
+    ['ticket burned', shared],
+    ...(share ? [['ticket overage', `${share.overageUsd} USD`] satisfies Row] : []),
+  ]
+}
+
+const drawText = ({ creditId, kind, source, amountUsd }: TicketDraw): string =>
+  `${amountUsd} USD of ${kind} ${source} ${creditId}`

@@ -1,0 +1,161 @@
+import { Type } from 'typebox'
+import type {
+  Ticket,
+  TicketCharge,
+  TicketSale,
+} from '../../../proto/gen/es/tollgate/usage/v1/tickets_pb.ts'
+import { requireField } from '../../core/client.ts'
+import type { App } from '../../http/app.ts'
+import { route } from '../../http/route.ts'
+import { addSchemas, named, ref } from '../../http/schemas.ts'
+import { AppParams, Instant, Wei, nullable, required } from '../schemas.ts'
+
+const usd = (description: string) =>
+  Type.String({ description: `${description}, USD, exact decimal.` })
+const decimal = (description: string) => Type.String({ description })
+
+const draws = (description: string) =>
+  Type.Array(
+    Type.Object({
+      creditId: Type.String(),
+      kind: Type.String({ description: 'included, grant or adjustment.' }),
+      source: Type.String({ description: 'trial, manual, promo or plan_adjustment.' }),
+      amountUsd: usd('What it paid'),
+    }),
+    { description },
+  )
+
+const Charge = Type.Object(
+  {
+    id: Type.String(),
+    seq: Type.String({ description: "The number of the entry in its user's ledger." }),
+    bookedAt: Instant('When the ledger booked it.'),
+    ticketCount: Type.Optional(
+      Type.Integer({ description: 'The tickets that share it; absent where it is not known.' }),
+    ),
+    paidUsd: usd('What credits paid'),
+    overageUsd: usd('What nothing was left for'),
+    draws: draws('What it burned of which credits.'),
+    share: Type.Optional(
+      Type.Object(
+        { draws: draws('What this ticket burned.'), overageUsd: usd('Of this ticket') },
+        { description: "The ticket's own part; absent where only the whole charge is known." },
+      ),
+    ),
+  },
+  { description: 'One entry of the ledger for all tickets of a user in one batch.' },
+)
+
+const Sale = Type.Object(
+  {
+    rate: Type.Object({
+      id: Type.String(),
+      source: Type.String(),
+      observedAt: Instant('When it was observed.'),
+      usdPerEth: decimal('USD for one ETH, decimal.'),
+    }),
+    networkCostUsd: usd('Fee at the rate'),
+    plan: Type.Optional(
+      Type.Object(
+        {
+          id: Type.String(),
+          name: Type.String({ description: 'As it is called today.' }),
+          version: Type.Integer(),
+          termsId: Type.String({ description: 'The id of the version.' }),
+        },
+        { description: 'Absent for a ticket that names no version.' },
+      ),
+    ),
+    rule: Type.Optional(
+      Type.Object({
+        name: Type.String({ description: 'bundle, pipeline, plan or pass_through.' }),
+        bundleId: Type.Optional(Type.String()),
+        retailRateUsd: decimal('USD for one USD-micro of network cost, decimal.'),
+        multiple: decimal('The same as a multiple of the network cost.'),
+      }),
+    ),
+    retailCostUsd: usd('What the user is charged'),
+    cut: Type.Optional(
+      Type.Object(
+        { percent: decimal('Of the network cost, decimal.'), since: Instant('Since when.') },
+        { description: "The platform's cut; absent where there was none at signing." },
+      ),
+    ),
+    platformFeeUsd: usd("The platform's cut"),
+    platformFeeWei: Wei("The platform's cut."),
+    ownerChargeUsd: usd('Network cost and platform fee'),
+    period: Type.Optional(
+      Type.Object(
+        { start: Instant('Included.'), end: Instant('Not included.') },
+        { description: 'The period whose plan sold it.' },
+      ),
+    ),
+    charge: Type.Optional(Charge),
+  },
+  { description: 'Absent while the ticket waits for a rate.' },
+)
+
+const TicketAnswer = named(
+  Type.Object({
+    clientId: Type.String(),
+    eventId: Type.String(),
+    gatewayRequestId: Type.String(),
+    endUserId: Type.String(),
+    externalUserId: nullable({}),
+    sessionId: Type.String(),
+    sequenceNumber: Type.String(),
+    manifestId: Type.String(),
+    pipeline: Type.String(),
+    modelId: Type.String(),
+    signedAt: Type.String({ description: 'ISO 8601, UTC, with microseconds.' }),
+    receivedAt: Instant('When core booked the event.'),
+    feeWei: Wei('What the signer signed for.'),
+    sale: Type.Optional(Sale),
+    formula: Type.Array(Type.String(), { description: 'The sums, one line for each figure.' }),
+  }),
+  'Ticket',
+)
+
+const TicketParams = Type.Object({
+  ...AppParams.properties,
+  eventId: required('The eventId of the usage history.'),
+})
+
+/** One ticket with all that its price and its charge came from. */
+export function ticketRoutes(app: App): void {
+  addSchemas(app, [TicketAnswer])
+  app.get(
+    '/api/v1/builder/apps/:clientId/usage/requests/:eventId',
+    route(
+      { guard: { kind: 'm2m_or_member' }, metered: true },
+      {
+        operationId: 'explainTicket',
+        summary: 'Explain a charge',
+        description:
+          'One ticket: its fee, rate, plan version, price rule, cut and period, the charge with the credits that it burned, and the sums, to be repeated with a pocket calculator.',
+        tags: ['usage'],
+        params: TicketParams,
+        response: { 200: ref(TicketAnswer) },
+      },
+    ),
+    async ({ params, core }) =>
+      toTicket(requireField((await core.tickets.explain(params)).ticket, 'ticket')),
+  )
+}
+
+const toTicket = ({ externalUserId, sale, ...of }: Ticket) => ({
+  ...of,
+  externalUserId: externalUserId ?? null,
+  ...(sale ? { sale: toSale(sale) } : {}),
+})
+
+const toSale = ({ rate, charge, ...sale }: TicketSale) => ({
+  ...sale,
+  rate: requireField(rate, 'rate'),
+  ...(charge ? { charge: toCharge(charge) } : {}),
+})
+
+const toCharge = ({ share, ...charge }: TicketCharge) => ({
+  ...charge,
+  ...(share ? { share } : {}),
+})
